@@ -1,1 +1,446 @@
-//! To be written.
+//! The settings of a prompt: YAML between `---` lines at its top.
+//!
+//! Everything is checked before anything is paid for, so every complaint has a line and a column of the file.
+
+use crate::duration::Limit;
+use crate::limits::{MAX_FRONTMATTER_BYTES, MAX_WARNINGS};
+use crate::policy::{Content, Entry, Policy, TRANSITIONS, shape};
+use crate::tag::TagName;
+use crate::workflow::source::{Position, SourceError, SourceWarning, saturated};
+use crate::workflow::wording::{did_you_mean, nearest, quoted};
+
+pub mod yaml;
+
+use yaml::{Fault, Field, Node, Value};
+
+/// Opens and closes the block, alone on its line.
+const FENCE: &str = "---";
+
+/// A prompt file, taken apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prompt<'t> {
+    pub settings: Settings,
+    /// What the agent is sent, before its placeholders are replaced.
+    pub body: &'t str,
+    pub warnings: Vec<SourceWarning>,
+}
+
+/// What a prompt asks for; what it leaves out is decided elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Without a policy everything is permitted.
+    pub allowed_transitions: Option<Policy>,
+    pub model: Option<String>,
+    pub effort: Option<String>,
+    /// Time without output.
+    pub timeout: Option<Limit>,
+    /// Time in all.
+    pub max_time: Option<Limit>,
+    pub max_visits: Option<u64>,
+    /// Take the only transition without reading tags; there is one, if this is set.
+    pub force_implicit: bool,
+    pub backend: Option<String>,
+    pub allow_tools: Vec<String>,
+    pub deny_tools: Vec<String>,
+    pub add_dirs: Vec<String>,
+    pub mcp_config: Vec<String>,
+}
+
+/// Where and why the settings cannot be understood.
+pub type FrontmatterError = SourceError;
+
+/// How a node is read into its place among the settings.
+type Setter = fn(&mut Reader, &Field) -> Result<(), Fault>;
+
+/// The table of settings, in the order the documentation gives them.
+const SETTINGS: [(&str, Setter); 12] = [
+    ("allowed_transitions", Reader::read_policy),
+    ("model", |reader, field| {
+        text(field).map(|text| reader.settings.model = Some(text))
+    }),
+    ("effort", |reader, field| {
+        text(field).map(|text| reader.settings.effort = Some(text))
+    }),
+    ("timeout", |reader, field| {
+        limit(field).map(|limit| reader.settings.timeout = Some(limit))
+    }),
+    ("max_time", |reader, field| {
+        limit(field).map(|limit| reader.settings.max_time = Some(limit))
+    }),
+    ("max_visits", |reader, field| {
+        max_visits(field).map(|visits| reader.settings.max_visits = Some(visits))
+    }),
+    ("force_implicit", |reader, field| {
+        flag(field).map(|flag| reader.settings.force_implicit = flag)
+    }),
+    ("backend", |reader, field| {
+        text(field).map(|text| reader.settings.backend = Some(text))
+    }),
+    ("allow_tools", |reader, field| {
+        texts(field).map(|texts| reader.settings.allow_tools = texts)
+    }),
+    ("deny_tools", |reader, field| {
+        texts(field).map(|texts| reader.settings.deny_tools = texts)
+    }),
+    ("add_dirs", |reader, field| {
+        texts(field).map(|texts| reader.settings.add_dirs = texts)
+    }),
+    ("mcp_config", |reader, field| {
+        text_or_texts(field).map(|texts| reader.settings.mcp_config = texts)
+    }),
+];
+
+/// The keys of a policy's entry.
+const ENTRY_KEYS: [&str; 5] = ["tag", "target", "return", "next", "timeout_next"];
+
+/// Takes a prompt file apart; one without a block is all body.
+pub fn split_and_parse(text: &str) -> Result<Prompt<'_>, FrontmatterError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let in_file = |fault: Fault| SourceError {
+        source_line: line_of(text, fault.position.line).to_owned(),
+        position: fault.position,
+        message: fault.message,
+    };
+    let Some((block, body)) = split(text).map_err(in_file)? else {
+        return Ok(Prompt {
+            settings: Settings::default(),
+            body: text,
+            warnings: Vec::new(),
+        });
+    };
+    // A node at the end of the block may be placed behind it, which is no line that a person looks at.
+    let last_line = saturated(block.lines().count()).max(1);
+    let below_fence = |position: Position| Position {
+        line: position.line.min(last_line) + 1,
+        ..position
+    };
+    let shifted = |fault: Fault| {
+        in_file(Fault {
+            position: below_fence(fault.position),
+            ..fault
+        })
+    };
+    let (mut settings, mut warnings) = parse_block(block).map_err(shifted)?;
+    for warning in &mut warnings {
+        warning.position = below_fence(warning.position);
+    }
+    for entry in settings
+        .allowed_transitions
+        .iter_mut()
+        .flat_map(|policy| &mut policy.entries)
+    {
+        entry.line = below_fence(Position {
+            line: entry.line,
+            column: entry.column,
+        })
+        .line;
+    }
+    Ok(Prompt {
+        settings,
+        body,
+        warnings,
+    })
+}
+
+/// Reads the settings out of a mapping that has only such keys, as in the one-file form; places are as in its nodes.
+pub fn read_settings<'n>(
+    fields: impl IntoIterator<Item = &'n Field>,
+) -> Result<(Settings, Vec<SourceWarning>), Fault> {
+    let mut reader = Reader::default();
+    let mut forced_at = None;
+    for field in fields {
+        match SETTINGS.into_iter().find(|(key, _)| *key == field.key) {
+            Some((_, set)) => set(&mut reader, field)?,
+            None => reader.warn_of_key(field, "setting", SETTINGS.map(|(key, _)| key)),
+        }
+        if field.key == "force_implicit" {
+            forced_at = Some(field.node.position);
+        }
+    }
+    match forced_at {
+        Some(position) if reader.settings.force_implicit => check_implicit(&reader.settings, position)?,
+        _ => {}
+    }
+    Ok((reader.settings, reader.warnings))
+}
+
+/// The block between the fences and what follows it, or nothing if the text does not open with a fence.
+fn split(text: &str) -> Result<Option<(&str, &str)>, Fault> {
+    let (first, rest) = cut_line(text);
+    if !is_fence(first) {
+        return Ok(None);
+    }
+    let mut body = rest;
+    let mut block_length = 0;
+    while !body.is_empty() {
+        let (line, after) = cut_line(body);
+        if is_fence(line) {
+            return checked_length(rest.get(..block_length).unwrap_or_default(), after);
+        }
+        block_length += body.len() - after.len();
+        body = after;
+    }
+    let message =
+        "the `---` block is never closed; end it with another line `---`, or begin with something else";
+    Err(Fault::new(Position { line: 1, column: 1 }, message))
+}
+
+fn checked_length<'t>(block: &'t str, body: &'t str) -> Result<Option<(&'t str, &'t str)>, Fault> {
+    if block.len() > MAX_FRONTMATTER_BYTES {
+        let message = format!("the `---` block is longer than {MAX_FRONTMATTER_BYTES} bytes");
+        return Err(Fault::new(Position { line: 1, column: 1 }, message));
+    }
+    Ok(Some((block, body)))
+}
+
+/// The first line without its end, and everything after it.
+fn cut_line(text: &str) -> (&str, &str) {
+    text.split_once('\n').unwrap_or((text, ""))
+}
+
+fn is_fence(line: &str) -> bool {
+    line.trim_end_matches([' ', '\t', '\r']) == FENCE
+}
+
+fn line_of(text: &str, number: u32) -> &str {
+    let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+    text.lines().nth(index).unwrap_or_default()
+}
+
+fn parse_block(block: &str) -> Result<(Settings, Vec<SourceWarning>), Fault> {
+    let root = yaml::parse(block)?;
+    match &root.value {
+        Value::Null => Ok((Settings::default(), Vec::new())),
+        Value::Map(fields) => read_settings(fields),
+        other => {
+            let message = format!(
+                "the `---` block must hold `key: value` lines, not {}",
+                other.description()
+            );
+            Err(Fault::new(root.position, message))
+        }
+    }
+}
+
+fn check_implicit(settings: &Settings, position: Position) -> Result<(), Fault> {
+    if settings
+        .allowed_transitions
+        .as_ref()
+        .and_then(Policy::implicit)
+        .is_some()
+    {
+        return Ok(());
+    }
+    let message = "`force_implicit` needs `allowed_transitions` with exactly one entry that leaves nothing open and is \
+                   neither `result` nor `ask`";
+    Err(Fault::new(position, message))
+}
+
+#[derive(Default)]
+struct Reader {
+    settings: Settings,
+    warnings: Vec<SourceWarning>,
+}
+
+impl Reader {
+    fn warn_of_key(&mut self, field: &Field, what: &str, known: impl IntoIterator<Item = &'static str>) {
+        if self.warnings.len() < MAX_WARNINGS {
+            let meant = did_you_mean(&nearest(&field.key, known));
+            let message = format!("unknown {what} {} is ignored{meant}", quoted(&field.key));
+            self.warnings.push(SourceWarning {
+                position: field.key_position,
+                message,
+            });
+        }
+    }
+
+    fn read_policy(&mut self, field: &Field) -> Result<(), Fault> {
+        let Value::List(items) = &field.node.value else {
+            return Err(wrong_type(
+                field,
+                "a list of entries such as `{ tag: goto, target: REVIEW }`",
+            ));
+        };
+        if items.is_empty() {
+            let message =
+                "`allowed_transitions` permits nothing; add an entry, or leave it out to permit everything";
+            return Err(Fault::new(field.node.position, message));
+        }
+        let entries = items
+            .iter()
+            .map(|item| self.read_entry(item))
+            .collect::<Result<_, _>>()?;
+        self.settings.allowed_transitions = Some(Policy { entries });
+        Ok(())
+    }
+
+    fn read_entry(&mut self, item: &Node) -> Result<Entry, Fault> {
+        let Value::Map(fields) = &item.value else {
+            let message = format!(
+                "an entry must be a mapping such as `{{ tag: result }}`, not {}",
+                item.value.description()
+            );
+            return Err(Fault::new(item.position, message));
+        };
+        let Some(tag_field) = fields.iter().find(|field| field.key == "tag") else {
+            return Err(Fault::new(item.position, "the entry has no `tag`"));
+        };
+        let tag = transition(tag_field)?;
+        let Position { line, column } = item.position;
+        let mut entry = Entry {
+            tag,
+            target: None,
+            return_to: None,
+            next: None,
+            timeout_next: None,
+            line,
+            column,
+        };
+        for field in fields {
+            self.read_entry_field(&mut entry, field)?;
+        }
+        Ok(entry)
+    }
+
+    fn read_entry_field(&mut self, entry: &mut Entry, field: &Field) -> Result<(), Fault> {
+        let shape = shape(entry.tag);
+        let (place, is_taken) = match field.key.as_str() {
+            "tag" => return Ok(()),
+            "target" => (&mut entry.target, !matches!(shape.content, Content::Free(_))),
+            "return" => (&mut entry.return_to, shape.needs_return),
+            "next" => (&mut entry.next, shape.needs_next),
+            "timeout_next" => (&mut entry.timeout_next, entry.tag == TagName::Ask),
+            _ => {
+                self.warn_of_key(field, "key of an entry", ENTRY_KEYS);
+                return Ok(());
+            }
+        };
+        if !is_taken {
+            let message = format!(
+                "`{}` has no `{}`, so the entry could never match",
+                shape.name, field.key
+            );
+            return Err(Fault::new(field.key_position, message));
+        }
+        *place = Some(text(field)?);
+        Ok(())
+    }
+}
+
+fn transition(field: &Field) -> Result<TagName, Fault> {
+    let name = text(field)?;
+    if let Some(tag) = TRANSITIONS.into_iter().find(|tag| shape(*tag).name == name) {
+        return Ok(tag);
+    }
+    if name == shape(TagName::Print).name {
+        let message = "`print` is no transition and always permitted; remove the entry";
+        return Err(Fault::new(field.node.position, message));
+    }
+    let meant = did_you_mean(&nearest(&name, TRANSITIONS.map(|tag| shape(tag).name)));
+    Err(Fault::new(
+        field.node.position,
+        format!("unknown tag {}{meant}", quoted(&name)),
+    ))
+}
+
+fn text(field: &Field) -> Result<String, Fault> {
+    match &field.node.value {
+        Value::Text(text) => checked_text(field, &field.node, text),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
+            let mut fault = wrong_type(field, "text");
+            fault.message.push_str("; put it in quotes");
+            Err(fault)
+        }
+        Value::Null | Value::List(_) | Value::Map(_) => Err(wrong_type(field, "text")),
+    }
+}
+
+/// Such texts become names or arguments of programs, which can hold no control characters.
+fn checked_text(field: &Field, node: &Node, text: &str) -> Result<String, Fault> {
+    let problem = if text.trim().is_empty() {
+        "is empty"
+    } else if text.contains(char::is_control) {
+        "holds control characters"
+    } else {
+        return Ok(text.to_owned());
+    };
+    Err(Fault::new(
+        node.position,
+        format!("a value of {} {problem}", quoted(&field.key)),
+    ))
+}
+
+fn texts(field: &Field) -> Result<Vec<String>, Fault> {
+    let Value::List(items) = &field.node.value else {
+        return Err(wrong_type(
+            field,
+            "a list of texts such as `[ \"first\", \"second\" ]`",
+        ));
+    };
+    let read = |item: &Node| match &item.value {
+        Value::Text(text) => checked_text(field, item, text),
+        other => {
+            let message = format!(
+                "{} must hold texts, not {}",
+                quoted(&field.key),
+                other.description()
+            );
+            Err(Fault::new(item.position, message))
+        }
+    };
+    items.iter().map(read).collect()
+}
+
+fn text_or_texts(field: &Field) -> Result<Vec<String>, Fault> {
+    match &field.node.value {
+        Value::List(_) => texts(field),
+        _ => text(field).map(|text| vec![text]),
+    }
+}
+
+fn flag(field: &Field) -> Result<bool, Fault> {
+    match field.node.value {
+        Value::Bool(flag) => Ok(flag),
+        _ => Err(wrong_type(field, "`true` or `false`")),
+    }
+}
+
+fn max_visits(field: &Field) -> Result<u64, Fault> {
+    let Value::Integer(visits) = field.node.value else {
+        return Err(wrong_type(field, "a whole number from 1 on"));
+    };
+    u64::try_from(visits)
+        .ok()
+        .filter(|visits| *visits > 0)
+        .ok_or_else(|| {
+            Fault::new(
+                field.node.position,
+                format!("`max_visits` must be 1 or more, not {visits}"),
+            )
+        })
+}
+
+fn limit(field: &Field) -> Result<Limit, Fault> {
+    let key = &field.key;
+    let message = match &field.node.value {
+        Value::Integer(0) => return Ok(Limit::Unlimited),
+        Value::Integer(number) => format!("`{key}` needs a unit; write `{number}s` for {number} seconds"),
+        Value::Text(text) => match Limit::parse(text) {
+            Ok(limit) => return Ok(limit),
+            Err(error) => format!("`{key}`: {error}"),
+        },
+        _ => return Err(wrong_type(field, "a duration such as `30s`")),
+    };
+    Err(Fault::new(field.node.position, message))
+}
+
+fn wrong_type(field: &Field, wanted: &str) -> Fault {
+    let found = field.node.value.description();
+    Fault::new(
+        field.node.position,
+        format!("{} must be {wanted}, not {found}", quoted(&field.key)),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,18 @@
-//! The pure core of Raymond: the workflow language and the state of a run.
+//! The pure core of Raymond: the workflow language, and the course of a run.
 
+pub mod decide;
 pub mod duration;
+pub mod event;
+pub mod evolve;
 pub mod frontmatter;
 pub mod header;
+pub mod input;
 pub mod limits;
+pub mod money;
+pub mod name;
+pub mod payload;
 pub mod policy;
+pub mod run;
 pub mod tag;
 pub mod template;
 pub mod transition;

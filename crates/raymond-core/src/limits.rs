@@ -2,8 +2,11 @@
 //!
 //! A queue, stack or buffer without a bound here is a defect.
 
-/// The longest content of one tag, opening tag included, and so the longest text that passes from state to state.
+/// The longest content of one tag, its longest opening tag, and so the longest text that passes from state to state.
 pub const MAX_TAG_BYTES: usize = 8 * 1024 * 1024;
+
+/// How many attributes one tag may have.
+pub const MAX_TAG_ATTRIBUTES: usize = 1_000;
 
 /// How many transition tags one step may emit; only forks can be many.
 pub const MAX_TAGS_PER_STEP: usize = 10_000;
@@ -28,3 +31,27 @@ pub const MAX_STDERR_TAIL_BYTES: usize = 8 * 1024;
 
 /// In how many of a script's first lines directives are looked for.
 pub const MAX_HEADER_LINES: usize = 20;
+
+/// The longest duration that can be asked for: ten years.
+pub const MAX_DURATION: std::time::Duration = std::time::Duration::from_secs(3650 * 86_400);
+
+/// How often a script may be run again after a failure.
+pub const MAX_RETRIES: u32 = 1_000;
+
+/// How many warnings one state file is given; more would not be read.
+pub const MAX_WARNINGS: usize = 100;
+
+/// How long the frontmatter of a prompt may be.
+pub const MAX_FRONTMATTER_BYTES: usize = 1024 * 1024;
+
+/// How deep YAML may nest.
+pub const MAX_YAML_DEPTH: usize = 32;
+
+/// How many nodes YAML may hold, aliases expanded.
+pub const MAX_YAML_NODES: usize = 100_000;
+
+/// How much text YAML may hold, aliases expanded.
+pub const MAX_YAML_TEXT_BYTES: usize = 64 * 1024 * 1024;
+
+/// How many agents may be alive at once.
+pub const MAX_AGENTS: usize = 100_000;

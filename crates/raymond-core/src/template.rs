@@ -1,1 +1,147 @@
-//! To be written.
+//! `{{name}}` in the text of a prompt.
+//!
+//! One pass over the text: what is put in is never looked at again, so a value cannot smuggle in placeholders.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use memchr::memmem;
+
+/// Replaces the placeholders that `lookup` knows; everything else stays as written.
+pub fn render<'v>(text: &str, lookup: impl Fn(&str) -> Option<Cow<'v, str>>) -> String {
+    let mut rendered = String::with_capacity(text.len());
+    let mut copied_to = 0;
+    for placeholder in placeholders(text) {
+        let Some(value) = lookup(placeholder.name) else {
+            continue;
+        };
+        rendered.push_str(text.get(copied_to..placeholder.range.start).unwrap_or_default());
+        rendered.push_str(&value);
+        copied_to = placeholder.range.end;
+    }
+    rendered.push_str(text.get(copied_to..).unwrap_or_default());
+    rendered
+}
+
+/// The names of all placeholders in the order they stand in the text, repeated ones too.
+pub fn names(text: &str) -> impl Iterator<Item = &str> {
+    placeholders(text).map(|placeholder| placeholder.name)
+}
+
+/// One `{{name}}` and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placeholder<'t> {
+    pub name: &'t str,
+    /// In bytes, braces included.
+    pub range: Range<usize>,
+}
+
+/// All placeholders in the order they stand in the text.
+pub fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let opening = from + memmem::find(text.as_bytes().get(from..)?, b"{{")?;
+            if let Some(placeholder) = placeholder_at(text, opening) {
+                from = placeholder.range.end;
+                return Some(placeholder);
+            }
+            // The next opening may overlap this one, as in `{{{name}}`.
+            from = opening + 1;
+        }
+    })
+}
+
+/// The placeholder whose braces open at this byte. A name holds no brace, so no byte is read twice in vain.
+fn placeholder_at(text: &str, opening: usize) -> Option<Placeholder<'_>> {
+    let start = opening + 2;
+    let rest = text.get(start..)?;
+    let length = rest
+        .bytes()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        .count();
+    let (name, after) = rest.split_at_checked(length)?;
+    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !after.starts_with("}}") {
+        return None;
+    }
+    Some(Placeholder {
+        name,
+        range: opening..start + length + 2,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rendered(text: &str) -> String {
+        render(text, |name| match name {
+            "a" => Some("1".into()),
+            "_b2" => Some("two".into()),
+            "nested" => Some("{{a}}".into()),
+            "open" => Some("{{".into()),
+            "empty" => Some("".into()),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn placeholders_are_replaced_once() {
+        let cases = [
+            ("", ""),
+            ("{{a}}", "1"),
+            ("x{{a}}y{{_b2}}z", "x1ytwoz"),
+            ("{{a}}{{a}}", "11"),
+            ("{{{{a}}}}", "{{1}}"),
+            ("{{{a}}}", "{1}"),
+            ("{{ a }}", "{{ a }}"),
+            ("{{a", "{{a"),
+            ("{{a}", "{{a}"),
+            ("{{", "{{"),
+            ("{{}}", "{{}}"),
+            ("{{unknown}} {{a}}", "{{unknown}} 1"),
+            ("{{2a}}", "{{2a}}"),
+            ("{{a-b}}", "{{a-b}}"),
+            ("{{ä}}{{a}}ö", "{{ä}}1ö"),
+            ("{{nested}}", "{{a}}"),
+            ("{{open}}a}}", "{{a}}"),
+            ("{{a{{a}}", "{{a1"),
+            ("[{{empty}}]", "[]"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(rendered(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_listed_in_order() {
+        let listed: Vec<&str> = names("{{b}} {{ c }} {{{a}}} {{b}}").collect();
+        assert_eq!(listed, ["b", "a", "b"]);
+    }
+
+    #[test]
+    fn unclosed_openings_cost_linear_time() {
+        let text = "{{".repeat(500_000) + &"a".repeat(500_000);
+        assert_eq!(rendered(&text), text);
+    }
+
+    proptest! {
+        #[test]
+        fn text_without_placeholders_is_unchanged(text in "(?s).*|[{}a ]{0,40}") {
+            let nothing = render(&text, |_| None);
+            prop_assert_eq!(&nothing, &text);
+            if names(&text).next().is_none() {
+                prop_assert_eq!(render(&text, |_| Some("x".into())), text);
+            }
+        }
+
+        #[test]
+        fn pieces_render_on_their_own(before in "[{a]{0,4}x", value in "(?s).*", after in "x[}a]{0,4}") {
+            let text = format!("{before}{{{{name}}}}{after}");
+            let rendered = render(&text, |name| (name == "name").then(|| Cow::from(value.as_str())));
+            prop_assert_eq!(rendered, format!("{before}{value}{after}"));
+        }
+    }
+}

@@ -1,1 +1,1124 @@
-//! To be written.
+//! Tags → one transition, before its names are looked up.
+//!
+//! A step's output means something only if its tags make exactly one transition. [`read`] says which, or why not in
+//! words that tell the author of a state what to write instead.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use crate::duration;
+use crate::tag::{Collected, NearMiss, Tag, TagName, clip};
+use crate::variable::{self, VariableError};
+
+/// What a state asked for; state names, scopes and directories are as written, trimmed but not looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transition {
+    Goto(Jump),
+    Reset {
+        jump: Jump,
+        cd: Option<String>,
+    },
+    Call(Invoke),
+    Function(Invoke),
+    Fork {
+        forks: Vec<Fork>,
+        next: Jump,
+    },
+    Result {
+        payload: String,
+    },
+    Ask(Ask),
+    Join {
+        target: String,
+        input: Option<String>,
+    },
+    CallWorkflow(InvokeWorkflow),
+    FunctionWorkflow {
+        invoke: InvokeWorkflow,
+        cd: Option<String>,
+    },
+    ResetWorkflow {
+        scope: String,
+        input: Option<String>,
+        cd: Option<String>,
+    },
+}
+
+/// Where the agent itself goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Jump {
+    pub target: String,
+    pub input: Option<String>,
+    pub delay: Option<Duration>,
+}
+
+/// A state that hands its result to another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invoke {
+    pub target: String,
+    pub return_to: String,
+    pub input: Option<String>,
+}
+
+/// A workflow that hands its result to a state of this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvokeWorkflow {
+    pub scope: String,
+    pub return_to: String,
+    pub input: Option<String>,
+}
+
+/// One worker to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fork {
+    pub target: ForkTarget,
+    pub input: Option<String>,
+    pub cd: Option<String>,
+    /// In the order written; the names are valid, different and not reserved.
+    pub variables: Vec<(String, String)>,
+}
+
+/// Where a worker starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForkTarget {
+    State(String),
+    Workflow(String),
+}
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    pub question: String,
+    pub next: String,
+    pub timeout: Option<Duration>,
+    pub timeout_next: Option<String>,
+}
+
+impl Transition {
+    /// The tag that was written for it; for forks the first one's.
+    #[must_use]
+    pub fn tag_name(&self) -> TagName {
+        match self {
+            Self::Goto(_) => TagName::Goto,
+            Self::Reset { .. } => TagName::Reset,
+            Self::Call(_) => TagName::Call,
+            Self::Function(_) => TagName::Function,
+            Self::Fork { forks, .. } => match forks.first().map(|fork| &fork.target) {
+                Some(ForkTarget::Workflow(_)) => TagName::ForkWorkflow,
+                Some(ForkTarget::State(_)) | None => TagName::Fork,
+            },
+            Self::Result { .. } => TagName::Result,
+            Self::Ask(_) => TagName::Ask,
+            Self::Join { .. } => TagName::Join,
+            Self::CallWorkflow(_) => TagName::CallWorkflow,
+            Self::FunctionWorkflow { .. } => TagName::FunctionWorkflow,
+            Self::ResetWorkflow { .. } => TagName::ResetWorkflow,
+        }
+    }
+
+    /// Every name of a state of this scope that is mentioned, targets first; one mentioned twice is here twice.
+    #[must_use]
+    pub fn state_names(&self) -> Vec<&str> {
+        match self {
+            Self::Goto(jump) | Self::Reset { jump, .. } => vec![&jump.target],
+            Self::Call(invoke) | Self::Function(invoke) => vec![&invoke.target, &invoke.return_to],
+            Self::Fork { forks, next } => {
+                let states = forks.iter().filter_map(|fork| match &fork.target {
+                    ForkTarget::State(name) => Some(name.as_str()),
+                    ForkTarget::Workflow(_) => None,
+                });
+                states.chain([next.target.as_str()]).collect()
+            }
+            Self::Ask(ask) => [&ask.next]
+                .into_iter()
+                .chain(&ask.timeout_next)
+                .map(String::as_str)
+                .collect(),
+            Self::Join { target, .. } => vec![target],
+            Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => vec![&invoke.return_to],
+            Self::Result { .. } | Self::ResetWorkflow { .. } => Vec::new(),
+        }
+    }
+
+    /// Every other workflow that is mentioned.
+    #[must_use]
+    pub fn scopes(&self) -> Vec<&str> {
+        match self {
+            Self::Fork { forks, .. } => {
+                let scopes = forks.iter().filter_map(|fork| match &fork.target {
+                    ForkTarget::Workflow(scope) => Some(scope.as_str()),
+                    ForkTarget::State(_) => None,
+                });
+                scopes.collect()
+            }
+            Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => vec![&invoke.scope],
+            Self::ResetWorkflow { scope, .. } => vec![scope],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Every working directory that is asked for.
+    #[must_use]
+    pub fn directories(&self) -> Vec<&str> {
+        match self {
+            Self::Fork { forks, .. } => forks.iter().filter_map(|fork| fork.cd.as_deref()).collect(),
+            Self::Reset { cd, .. } | Self::FunctionWorkflow { cd, .. } | Self::ResetWorkflow { cd, .. } => {
+                cd.as_deref().into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A transition, and what is odd about how it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    pub transition: Transition,
+    pub warnings: Vec<String>,
+}
+
+/// The attributes that mean something to Raymond; all others are variables of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    Input,
+    Delay,
+    Cd,
+    Return,
+    Next,
+    Timeout,
+    TimeoutNext,
+}
+
+impl Attribute {
+    pub const ALL: [Attribute; 7] = [
+        Attribute::Input,
+        Attribute::Delay,
+        Attribute::Cd,
+        Attribute::Return,
+        Attribute::Next,
+        Attribute::Timeout,
+        Attribute::TimeoutNext,
+    ];
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Delay => "delay",
+            Self::Cd => "cd",
+            Self::Return => "return",
+            Self::Next => "next",
+            Self::Timeout => "timeout",
+            Self::TimeoutNext => "timeout_next",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|attribute| attribute.as_str() == name)
+    }
+}
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The attributes of each tag: the one that it cannot do without, and those that it may have.
+#[must_use]
+pub fn attributes_of(name: TagName) -> (Option<Attribute>, &'static [Attribute]) {
+    use Attribute::{Cd, Delay, Input, Next, Return, Timeout, TimeoutNext};
+    match name {
+        TagName::Goto => (None, &[Input, Delay]),
+        TagName::Reset => (None, &[Input, Delay, Cd]),
+        TagName::Call | TagName::Function | TagName::CallWorkflow => (Some(Return), &[Input]),
+        TagName::FunctionWorkflow => (Some(Return), &[Input, Cd]),
+        TagName::Fork | TagName::ForkWorkflow => (None, &[Next, Input, Cd]),
+        TagName::Ask => (Some(Next), &[Timeout, TimeoutNext]),
+        TagName::Join => (None, &[Input]),
+        TagName::ResetWorkflow => (None, &[Input, Cd]),
+        TagName::Result | TagName::Print => (None, &[]),
+    }
+}
+
+/// Why a step's tags make no transition. A `tag` is quoted as it would be written, clipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    NoTag {
+        near_miss: Option<NearMiss>,
+    },
+    Several {
+        tags: Vec<String>,
+        total: u64,
+    },
+    UnexpectedAttribute {
+        tag: String,
+        name: TagName,
+        attribute: Attribute,
+    },
+    DuplicateAttribute {
+        tag: String,
+        attribute: String,
+    },
+    MissingAttribute {
+        tag: String,
+        name: TagName,
+        attribute: Attribute,
+    },
+    EmptyAttribute {
+        tag: String,
+        attribute: Attribute,
+    },
+    EmptyTarget {
+        tag: String,
+        name: TagName,
+    },
+    BadDuration {
+        tag: String,
+        attribute: Attribute,
+        why: String,
+    },
+    BadVariable {
+        tag: String,
+        why: VariableError,
+    },
+    ForkWithoutNext {
+        tag: String,
+    },
+    ForkNextsDiffer {
+        first: String,
+        second: String,
+    },
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTag { near_miss } => write_no_tag(f, near_miss.as_ref()),
+            Self::Several { tags, total } => write_several(f, tags, *total),
+            Self::UnexpectedAttribute { tag, name, attribute } => {
+                write!(
+                    f,
+                    "`{tag}`: `{attribute}` cannot be given on `{name}`; {}",
+                    Takes(*name)
+                )
+            }
+            Self::DuplicateAttribute { tag, attribute } => {
+                write!(
+                    f,
+                    "`{tag}`: the attribute `{attribute}` is given twice; give it once"
+                )
+            }
+            Self::MissingAttribute { tag, name, attribute } => write!(
+                f,
+                "`{tag}`: the attribute `{attribute}` is missing; write `<{name} {attribute}=\"STATE\">…</{name}>`"
+            ),
+            Self::EmptyAttribute { tag, attribute } => {
+                write!(
+                    f,
+                    "`{tag}`: the attribute `{attribute}` is empty; give it a value or leave it out"
+                )
+            }
+            Self::EmptyTarget { tag, name } if name.is_workflow() => {
+                write!(f, "`{tag}` names no workflow; write where it is between the tags")
+            }
+            Self::EmptyTarget { tag, .. } => {
+                write!(
+                    f,
+                    "`{tag}` names no state; write the state's name between the tags"
+                )
+            }
+            Self::BadDuration { tag, attribute, why } => write!(f, "`{tag}`: `{attribute}`: {why}"),
+            Self::BadVariable { tag, why } => write!(f, "`{tag}`: {why}"),
+            Self::ForkWithoutNext { tag } => write!(
+                f,
+                "`{tag}`: fork without continuation; say where this agent itself goes on, with `next=\"STATE\"` on the \
+                 fork or with one `<goto>STATE</goto>` beside it"
+            ),
+            Self::ForkNextsDiffer { first, second } => write!(
+                f,
+                "`{first}` and `{second}` send this agent to different states; forks that stand together need the same \
+                 continuation"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+fn write_no_tag(f: &mut fmt::Formatter<'_>, near_miss: Option<&NearMiss>) -> fmt::Result {
+    f.write_str("the output holds no transition tag; ")?;
+    if let Some(near_miss) = near_miss {
+        return write!(f, "{near_miss}");
+    }
+    f.write_str("it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`")
+}
+
+fn write_several(f: &mut fmt::Formatter<'_>, tags: &[String], total: u64) -> fmt::Result {
+    write!(
+        f,
+        "the output holds several transition tags ({total}) that do not go together: "
+    )?;
+    for (index, tag) in tags.iter().enumerate() {
+        write!(f, "{}`{tag}`", if index == 0 { "" } else { ", " })?;
+    }
+    let unnamed = total.saturating_sub(tags.len() as u64);
+    if unnamed > 0 {
+        write!(f, " and {unnamed} more")?;
+    }
+    f.write_str("; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)")
+}
+
+/// The attributes of a tag, in words.
+struct Takes(TagName);
+
+impl fmt::Display for Takes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (required, optional) = attributes_of(self.0);
+        let names: Vec<String> = required
+            .iter()
+            .chain(optional)
+            .map(|attribute| format!("`{attribute}`"))
+            .collect();
+        match names.split_last() {
+            None => f.write_str("it takes no attributes"),
+            Some((only, [])) => write!(f, "it takes only {only}"),
+            Some((last, others)) => write!(f, "it takes only {} and {last}", others.join(", ")),
+        }?;
+        if self.0.is_fork() {
+            f.write_str(", and variables of the worker")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// How many tags a message about several of them names.
+const MAX_NAMED_TAGS: usize = 3;
+
+/// Says which transition the tags of one step make together.
+///
+/// `case_insensitive` says whether the names of variables that differ only in case are the same, as on Windows.
+///
+/// # Errors
+///
+/// When there is no tag, when there are several that do not go together, or when one is not written as it must be.
+pub fn read(collected: Collected, case_insensitive: bool) -> Result<Reading, ProtocolError> {
+    let Collected {
+        tags,
+        total,
+        near_miss,
+    } = collected;
+    let mut reader = Reader {
+        case_insensitive,
+        warnings: Vec::new(),
+    };
+    let (forks, others): (Vec<&Tag>, Vec<&Tag>) = tags.iter().partition(|tag| tag.name.is_fork());
+    let is_whole = total == tags.len() as u64;
+    let transition = match (forks.as_slice(), others.as_slice()) {
+        ([], []) => Err(ProtocolError::NoTag { near_miss }),
+        ([], [tag]) if is_whole => reader.read_single(tag),
+        ([_, ..], []) if is_whole => reader.read_forks(&forks, None),
+        ([_, ..], [tag]) if is_whole && tag.name == TagName::Goto => reader.read_forks(&forks, Some(tag)),
+        _ => Err(several(&tags, total)),
+    }?;
+    Ok(Reading {
+        transition,
+        warnings: reader.warnings,
+    })
+}
+
+fn several(tags: &[Tag], total: u64) -> ProtocolError {
+    ProtocolError::Several {
+        tags: tags.iter().take(MAX_NAMED_TAGS).map(Tag::brief).collect(),
+        total,
+    }
+}
+
+/// Reads the tags of one step one after another and gathers what is odd about them.
+struct Reader {
+    case_insensitive: bool,
+    warnings: Vec<String>,
+}
+
+impl Reader {
+    fn read_single(&mut self, tag: &Tag) -> Result<Transition, ProtocolError> {
+        let fields = self.check(tag)?;
+        Ok(match tag.name {
+            TagName::Goto => Transition::Goto(fields.jump()?),
+            TagName::Reset => Transition::Reset {
+                jump: fields.jump()?,
+                cd: fields.directory()?,
+            },
+            TagName::Call => Transition::Call(fields.invoke()?),
+            TagName::Function => Transition::Function(fields.invoke()?),
+            TagName::Result => Transition::Result {
+                payload: tag.content.clone(),
+            },
+            TagName::Ask => Transition::Ask(self.read_ask(&fields)?),
+            TagName::Join => Transition::Join {
+                target: fields.target()?,
+                input: fields.input(),
+            },
+            TagName::CallWorkflow => Transition::CallWorkflow(fields.invoke_workflow()?),
+            TagName::FunctionWorkflow => Transition::FunctionWorkflow {
+                invoke: fields.invoke_workflow()?,
+                cd: fields.directory()?,
+            },
+            TagName::ResetWorkflow => Transition::ResetWorkflow {
+                scope: fields.target()?,
+                input: fields.input(),
+                cd: fields.directory()?,
+            },
+            // The caller deals with forks, and a collector keeps no prints.
+            TagName::Fork | TagName::ForkWorkflow | TagName::Print => {
+                return Err(ProtocolError::NoTag { near_miss: None });
+            }
+        })
+    }
+
+    fn read_ask(&mut self, fields: &Fields<'_>) -> Result<Ask, ProtocolError> {
+        let ask = Ask {
+            question: fields.tag.content.clone(),
+            next: fields.required_state(Attribute::Next)?,
+            timeout: fields.duration(Attribute::Timeout)?,
+            timeout_next: fields.state(Attribute::TimeoutNext)?,
+        };
+        if ask.timeout_next.is_some() && ask.timeout.is_none() {
+            let tag = fields.tag.brief();
+            self.warnings
+                .push(format!("`{tag}`: `timeout_next` means nothing without `timeout`"));
+        }
+        Ok(ask)
+    }
+
+    fn read_forks(&mut self, tags: &[&Tag], goto: Option<&Tag>) -> Result<Transition, ProtocolError> {
+        let mut forks = Vec::with_capacity(tags.len());
+        // Where the agent itself goes on, with the first tag that says so.
+        let mut continuation: Option<(Jump, &Tag)> = None;
+        if let Some(goto) = goto {
+            continuation = Some((self.check(goto)?.jump()?, goto));
+        }
+        for tag in tags {
+            let fields = self.check(tag)?;
+            forks.push(fields.fork()?);
+            let Some(next) = fields.state(Attribute::Next)? else {
+                continue;
+            };
+            match &continuation {
+                Some((jump, first)) if jump.target != next => {
+                    return Err(ProtocolError::ForkNextsDiffer {
+                        first: first.brief(),
+                        second: tag.brief(),
+                    });
+                }
+                Some(_) => {}
+                None => {
+                    continuation = Some((
+                        Jump {
+                            target: next,
+                            input: None,
+                            delay: None,
+                        },
+                        tag,
+                    ))
+                }
+            }
+        }
+        match continuation {
+            Some((next, _)) => Ok(Transition::Fork { forks, next }),
+            None => Err(ProtocolError::ForkWithoutNext {
+                tag: tags.first().map(|tag| tag.brief()).unwrap_or_default(),
+            }),
+        }
+    }
+
+    /// Sorts a tag's attributes and checks that each may stand there.
+    fn check<'a>(&mut self, tag: &'a Tag) -> Result<Fields<'a>, ProtocolError> {
+        let mut fields = Fields {
+            tag,
+            known: Vec::new(),
+            variables: Vec::new(),
+        };
+        let mut names = BTreeSet::new();
+        let (required, optional) = attributes_of(tag.name);
+        for (name, value) in &tag.attributes {
+            if !names.insert(self.compared(tag.name, name)) {
+                let attribute = clip(name);
+                return Err(ProtocolError::DuplicateAttribute {
+                    tag: tag.brief(),
+                    attribute,
+                });
+            }
+            match Attribute::from_name(name) {
+                Some(attribute) if required == Some(attribute) || optional.contains(&attribute) => {
+                    fields.known.push((attribute, value));
+                }
+                Some(attribute) => {
+                    return Err(ProtocolError::UnexpectedAttribute {
+                        tag: tag.brief(),
+                        name: tag.name,
+                        attribute,
+                    });
+                }
+                None if tag.name.is_fork() => {
+                    variable::check(name, self.case_insensitive).map_err(|why| {
+                        ProtocolError::BadVariable {
+                            tag: tag.brief(),
+                            why,
+                        }
+                    })?;
+                    fields.variables.push((name, value));
+                }
+                None => self.warnings.push(format!(
+                    "`{}`: the attribute `{}` is unknown and ignored",
+                    tag.brief(),
+                    clip(name)
+                )),
+            }
+        }
+        Ok(fields)
+    }
+
+    /// What makes two attributes of a tag the same; on forks they become variables, whose case may not matter.
+    fn compared(&self, tag: TagName, name: &str) -> String {
+        if self.case_insensitive && tag.is_fork() {
+            name.to_ascii_lowercase()
+        } else {
+            name.to_owned()
+        }
+    }
+}
+
+/// A tag whose attributes may all stand there.
+struct Fields<'a> {
+    tag: &'a Tag,
+    known: Vec<(Attribute, &'a str)>,
+    variables: Vec<(&'a str, &'a str)>,
+}
+
+impl Fields<'_> {
+    fn get(&self, attribute: Attribute) -> Option<&str> {
+        self.known
+            .iter()
+            .find(|(known, _)| *known == attribute)
+            .map(|(_, value)| *value)
+    }
+
+    fn target(&self) -> Result<String, ProtocolError> {
+        match self.tag.content.trim() {
+            "" => Err(ProtocolError::EmptyTarget {
+                tag: self.tag.brief(),
+                name: self.tag.name,
+            }),
+            target => Ok(target.to_owned()),
+        }
+    }
+
+    fn input(&self) -> Option<String> {
+        self.get(Attribute::Input).map(str::to_owned)
+    }
+
+    /// The directory as written, because a directory's name may begin or end with a space.
+    fn directory(&self) -> Result<Option<String>, ProtocolError> {
+        self.not_empty(Attribute::Cd, self.get(Attribute::Cd))
+    }
+
+    fn state(&self, attribute: Attribute) -> Result<Option<String>, ProtocolError> {
+        self.not_empty(attribute, self.get(attribute).map(str::trim))
+    }
+
+    fn required_state(&self, attribute: Attribute) -> Result<String, ProtocolError> {
+        let missing = || ProtocolError::MissingAttribute {
+            tag: self.tag.brief(),
+            name: self.tag.name,
+            attribute,
+        };
+        self.state(attribute)?.ok_or_else(missing)
+    }
+
+    fn not_empty(&self, attribute: Attribute, value: Option<&str>) -> Result<Option<String>, ProtocolError> {
+        match value {
+            Some(value) if value.trim().is_empty() => Err(ProtocolError::EmptyAttribute {
+                tag: self.tag.brief(),
+                attribute,
+            }),
+            value => Ok(value.map(str::to_owned)),
+        }
+    }
+
+    fn duration(&self, attribute: Attribute) -> Result<Option<Duration>, ProtocolError> {
+        let Some(text) = self.get(attribute) else {
+            return Ok(None);
+        };
+        let bad = |why| ProtocolError::BadDuration {
+            tag: self.tag.brief(),
+            attribute,
+            why,
+        };
+        duration::parse(text.trim())
+            .map(Some)
+            .map_err(|error| bad(error.to_string()))
+    }
+
+    fn jump(&self) -> Result<Jump, ProtocolError> {
+        Ok(Jump {
+            target: self.target()?,
+            input: self.input(),
+            delay: self.duration(Attribute::Delay)?,
+        })
+    }
+
+    fn invoke(&self) -> Result<Invoke, ProtocolError> {
+        let return_to = self.required_state(Attribute::Return)?;
+        Ok(Invoke {
+            target: self.target()?,
+            return_to,
+            input: self.input(),
+        })
+    }
+
+    fn invoke_workflow(&self) -> Result<InvokeWorkflow, ProtocolError> {
+        let Invoke {
+            target,
+            return_to,
+            input,
+        } = self.invoke()?;
+        Ok(InvokeWorkflow {
+            scope: target,
+            return_to,
+            input,
+        })
+    }
+
+    fn fork(&self) -> Result<Fork, ProtocolError> {
+        let target = self.target()?;
+        let is_workflow = self.tag.name.is_workflow();
+        Ok(Fork {
+            target: if is_workflow {
+                ForkTarget::Workflow(target)
+            } else {
+                ForkTarget::State(target)
+            },
+            input: self.input(),
+            cd: self.directory()?,
+            variables: self
+                .variables
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tag::TagCollector;
+
+    fn read_text(text: &str) -> Result<Reading, ProtocolError> {
+        let mut collector = TagCollector::new();
+        collector.feed(text.as_bytes(), &mut |_| {}).unwrap();
+        read(collector.finish(&mut |_| {}).unwrap(), false)
+    }
+
+    #[track_caller]
+    fn check(text: &str, transition: Transition) {
+        assert_eq!(
+            read_text(text),
+            Ok(Reading {
+                transition,
+                warnings: Vec::new()
+            })
+        );
+    }
+
+    #[track_caller]
+    fn check_error(text: &str, message: &str) {
+        assert_eq!(read_text(text).unwrap_err().to_string(), message);
+    }
+
+    fn jump(target: &str) -> Jump {
+        Jump {
+            target: target.into(),
+            input: None,
+            delay: None,
+        }
+    }
+
+    fn fork(state: &str) -> Fork {
+        Fork {
+            target: ForkTarget::State(state.into()),
+            input: None,
+            cd: None,
+            variables: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_tag_makes_its_transition() {
+        let invoke = |input: Option<&str>| Invoke {
+            target: "S".into(),
+            return_to: "R".into(),
+            input: input.map(str::to_owned),
+        };
+        let workflow = InvokeWorkflow {
+            scope: "../w/".into(),
+            return_to: "R".into(),
+            input: Some("i".into()),
+        };
+        check("<goto>\n S </goto>", Transition::Goto(jump("S")));
+        let full = Jump {
+            target: "S".into(),
+            input: Some(" i ".into()),
+            delay: Some(Duration::from_secs(90)),
+        };
+        check(
+            "<goto input=' i ' delay=' 90s '>S</goto>",
+            Transition::Goto(full.clone()),
+        );
+        check(
+            "<reset input=' i ' delay='90s' cd='d'>S</reset>",
+            Transition::Reset {
+                jump: full,
+                cd: Some("d".into()),
+            },
+        );
+        check("<call return=' R '>S</call>", Transition::Call(invoke(None)));
+        check(
+            "<function return='R' input=''>S</function>",
+            Transition::Function(invoke(Some(""))),
+        );
+        check(
+            "<result> a\n</result>",
+            Transition::Result {
+                payload: " a\n".into(),
+            },
+        );
+        check(
+            "<result></result>",
+            Transition::Result {
+                payload: String::new(),
+            },
+        );
+        check(
+            "<join input='i'>N</join>",
+            Transition::Join {
+                target: "N".into(),
+                input: Some("i".into()),
+            },
+        );
+        check(
+            "<call-workflow return='R' input='i'>../w/</call-workflow>",
+            Transition::CallWorkflow(workflow.clone()),
+        );
+        check(
+            "<function-workflow cd='d' return='R' input='i'>../w/</function-workflow>",
+            Transition::FunctionWorkflow {
+                invoke: workflow,
+                cd: Some("d".into()),
+            },
+        );
+        check(
+            "<reset-workflow>w.zip</reset-workflow>",
+            Transition::ResetWorkflow {
+                scope: "w.zip".into(),
+                input: None,
+                cd: None,
+            },
+        );
+    }
+
+    #[test]
+    fn a_question_is_kept_as_it_is() {
+        let ask = |timeout: Option<u64>, timeout_next: Option<&str>| Ask {
+            question: " why? ".into(),
+            next: "N".into(),
+            timeout: timeout.map(Duration::from_secs),
+            timeout_next: timeout_next.map(str::to_owned),
+        };
+        check("<ask next='N'> why? </ask>", Transition::Ask(ask(None, None)));
+        check(
+            "<ask next='N' timeout='24h' timeout_next='T'> why? </ask>",
+            Transition::Ask(ask(Some(86_400), Some("T"))),
+        );
+        let odd = read_text("<ask next='N' timeout_next='T'> why? </ask>").unwrap();
+        assert_eq!(
+            odd.warnings,
+            [
+                "`<ask next=\"N\" timeout_next=\"T\"> why? </ask>`: `timeout_next` means nothing without `timeout`"
+            ]
+        );
+    }
+
+    #[test]
+    fn forks_stand_together() {
+        check(
+            "<fork next='N'>W</fork>",
+            Transition::Fork {
+                forks: vec![fork("W")],
+                next: jump("N"),
+            },
+        );
+        check(
+            "<fork next='N'>A</fork><fork>B</fork>\n<fork next=' N '>C</fork>",
+            Transition::Fork {
+                forks: vec![fork("A"), fork("B"), fork("C")],
+                next: jump("N"),
+            },
+        );
+        check(
+            "<fork>A</fork><goto input='i' delay='1s'>N</goto><fork next='N'>B</fork>",
+            Transition::Fork {
+                forks: vec![fork("A"), fork("B")],
+                next: Jump {
+                    target: "N".into(),
+                    input: Some("i".into()),
+                    delay: Some(Duration::from_secs(1)),
+                },
+            },
+        );
+        let worker = Fork {
+            target: ForkTarget::Workflow("w/".into()),
+            input: Some("i".into()),
+            cd: Some("d".into()),
+            variables: vec![("item".into(), " 1 ".into()), ("A_b".into(), "<".into())],
+        };
+        check(
+            "<fork-workflow item=' 1 ' next='N' cd='d' input='i' A_b='&lt;'>w/</fork-workflow>",
+            Transition::Fork {
+                forks: vec![worker],
+                next: jump("N"),
+            },
+        );
+    }
+
+    #[test]
+    fn forks_need_one_continuation() {
+        check_error(
+            "<fork x='1'>W</fork>",
+            "`<fork x=\"1\">W</fork>`: fork without continuation; say where this agent itself goes on, with \
+             `next=\"STATE\"` on the fork or with one `<goto>STATE</goto>` beside it",
+        );
+        check_error(
+            "<fork next='N'>W</fork><fork next='M'>W</fork>",
+            "`<fork next=\"N\">W</fork>` and `<fork next=\"M\">W</fork>` send this agent to different states; forks \
+             that stand together need the same continuation",
+        );
+        assert!(matches!(
+            read_text("<fork next='N'>W</fork><goto>M</goto>"),
+            Err(ProtocolError::ForkNextsDiffer { .. })
+        ));
+    }
+
+    #[test]
+    fn there_must_be_exactly_one() {
+        check_error(
+            "nothing",
+            "the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or \
+             `<result>text</result>`",
+        );
+        check_error(
+            "<goto input=x>A</goto>",
+            "the output holds no transition tag; `<goto input=x>` looks like a tag, but attribute values need quotes",
+        );
+        check_error(
+            &"<goto>A</goto>".repeat(50),
+            "the output holds several transition tags (50) that do not go together: `<goto>A</goto>`, \
+             `<goto>A</goto>`, `<goto>A</goto>` and 47 more; keep exactly one (only forks may stand together, with at \
+             most one `<goto>` beside them)",
+        );
+        let fork = "<fork next='N'>W</fork>";
+        let goto = "<goto>N</goto>";
+        for text in [
+            format!("{fork}<result>x</result>"),
+            format!("{fork}<reset>N</reset>"),
+            format!("{fork}{goto}{goto}"),
+            format!("{goto}{fork}{fork}<join>N</join>"),
+            format!("<result></result>{goto}"),
+        ] {
+            assert!(
+                matches!(read_text(&text), Err(ProtocolError::Several { .. })),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn known_attributes_stand_only_where_they_mean_something() {
+        for name in TagName::ALL.into_iter().filter(|name| *name != TagName::Print) {
+            let (required, optional) = attributes_of(name);
+            for attribute in Attribute::ALL {
+                let fits = required == Some(attribute) || optional.contains(&attribute);
+                let others = required.into_iter().filter(|required| *required != attribute);
+                let others: String = others.map(|other| format!(" {other}='X'")).collect();
+                let next = if name.is_fork() { "<goto>1s</goto>" } else { "" };
+                let text = format!("<{name} {attribute}='1s'{others}>T</{name}>{next}");
+                match read_text(&text) {
+                    Ok(_) => assert!(fits, "{text}"),
+                    Err(error) => assert!(
+                        !fits && matches!(error, ProtocolError::UnexpectedAttribute { .. }),
+                        "{text}: {error}"
+                    ),
+                }
+            }
+        }
+        check_error(
+            "<goto cd='x'>A</goto>",
+            "`<goto cd=\"x\">A</goto>`: `cd` cannot be given on `goto`; it takes only `input` and `delay`",
+        );
+        check_error(
+            "<result input='x'>A</result>",
+            "`<result input=\"x\">A</result>`: `input` cannot be given on `result`; it takes no attributes",
+        );
+        check_error(
+            "<fork next='N' delay='1s'>A</fork>",
+            "`<fork next=\"N\" delay=\"1s\">A</fork>`: `delay` cannot be given on `fork`; it takes only `next`, \
+             `input` and `cd`, and variables of the worker",
+        );
+    }
+
+    #[test]
+    fn wrong_attributes_are_explained() {
+        check_error(
+            "<call>A</call>",
+            "`<call>A</call>`: the attribute `return` is missing; write `<call return=\"STATE\">…</call>`",
+        );
+        check_error(
+            "<ask>A</ask>",
+            "`<ask>A</ask>`: the attribute `next` is missing; write `<ask next=\"STATE\">…</ask>`",
+        );
+        check_error(
+            "<call return=' '>A</call>",
+            "`<call return=\" \">A</call>`: the attribute `return` is empty; give it a value or leave it out",
+        );
+        check_error(
+            "<goto x='1' x='2'>A</goto>",
+            "`<goto x=\"1\" x=\"2\">A</goto>`: the attribute `x` is given twice; give it once",
+        );
+        check_error(
+            "<goto> </goto>",
+            "`<goto> </goto>` names no state; write the state's name between the tags",
+        );
+        check_error(
+            "<reset-workflow></reset-workflow>",
+            "`<reset-workflow></reset-workflow>` names no workflow; write where it is between the tags",
+        );
+        for delay in ["", "5", "s", "1.5s", "-1s", "1w", "99999999999999999999d", "1 s"] {
+            let error = read_text(&format!("<goto delay='{delay}'>A</goto>")).unwrap_err();
+            assert!(
+                matches!(error, ProtocolError::BadDuration { .. }),
+                "{delay}: {error}"
+            );
+        }
+        check_error(
+            "<fork next='N' PATH='x'>W</fork>",
+            "`<fork next=\"N\" PATH=\"x\">W</fork>`: the variable `PATH` changes how programs run and cannot be set \
+             by a fork; use another name",
+        );
+        check_error(
+            "<fork next='N' a-b='x'>W</fork>",
+            "`<fork next=\"N\" a-b=\"x\">W</fork>`: `a-b` is no name for a variable; use letters, digits and `_`, and \
+             no digit first",
+        );
+    }
+
+    #[test]
+    fn unknown_attributes_are_warned_of() {
+        let reading = read_text("<goto why='x'>A</goto>").unwrap();
+        assert_eq!(reading.transition, Transition::Goto(jump("A")));
+        assert_eq!(
+            reading.warnings,
+            ["`<goto why=\"x\">A</goto>`: the attribute `why` is unknown and ignored"]
+        );
+    }
+
+    #[test]
+    fn variables_that_differ_in_case_are_the_same_on_windows() {
+        let tag = Tag {
+            name: TagName::Fork,
+            attributes: [("next", "N"), ("item", "1"), ("ITEM", "2")]
+                .map(|(a, b)| (a.into(), b.into()))
+                .into(),
+            content: "W".into(),
+        };
+        let collected = Collected {
+            tags: vec![tag],
+            total: 1,
+            near_miss: None,
+        };
+        assert!(read(collected.clone(), false).is_ok());
+        assert!(matches!(
+            read(collected, true),
+            Err(ProtocolError::DuplicateAttribute { .. })
+        ));
+    }
+
+    #[test]
+    fn what_must_be_looked_up_is_listed() {
+        let cases: [(&str, TagName, &str, &str, &str); 12] = [
+            ("<goto>A</goto>", TagName::Goto, "A", "", ""),
+            ("<reset cd='d'>A</reset>", TagName::Reset, "A", "", "d"),
+            ("<call return='R'>A</call>", TagName::Call, "A R", "", ""),
+            (
+                "<function return='R'>A</function>",
+                TagName::Function,
+                "A R",
+                "",
+                "",
+            ),
+            ("<result>A</result>", TagName::Result, "", "", ""),
+            (
+                "<ask next='A' timeout='1s' timeout_next='B'>q</ask>",
+                TagName::Ask,
+                "A B",
+                "",
+                "",
+            ),
+            ("<join>A</join>", TagName::Join, "A", "", ""),
+            (
+                "<call-workflow return='R'>w</call-workflow>",
+                TagName::CallWorkflow,
+                "R",
+                "w",
+                "",
+            ),
+            (
+                "<function-workflow return='R' cd='d'>w</function-workflow>",
+                TagName::FunctionWorkflow,
+                "R",
+                "w",
+                "d",
+            ),
+            (
+                "<reset-workflow cd='d'>w</reset-workflow>",
+                TagName::ResetWorkflow,
+                "",
+                "w",
+                "d",
+            ),
+            (
+                "<fork cd='d'>A</fork><fork-workflow cd='e'>w</fork-workflow><goto>N</goto>",
+                TagName::Fork,
+                "A N",
+                "w",
+                "d e",
+            ),
+            (
+                "<fork-workflow next='N'>w</fork-workflow>",
+                TagName::ForkWorkflow,
+                "N",
+                "w",
+                "",
+            ),
+        ];
+        for (text, name, states, scopes, directories) in cases {
+            let transition = read_text(text).unwrap().transition;
+            assert_eq!(transition.tag_name(), name, "{text}");
+            assert_eq!(transition.state_names().join(" "), states, "{text}");
+            assert_eq!(transition.scopes().join(" "), scopes, "{text}");
+            assert_eq!(transition.directories().join(" "), directories, "{text}");
+        }
+    }
+}

@@ -1,5 +1,20 @@
-//! Raymond's shell around the pure core: processes, disk, terminal.
+//! Raymond's shell around the pure core: command line, engine, journal, processes, terminal.
 
 pub mod backend;
+pub mod cli;
+pub mod config;
+pub mod driver;
+pub mod engine;
+mod environment;
+pub mod error;
+mod interpreter;
+pub mod journal_store;
+pub mod observe;
+mod paths;
 pub mod process;
+pub mod scope;
+mod states;
+mod step;
 pub mod store;
+mod text;
+mod view;

@@ -1,1 +1,5 @@
-fn main() {}
+//! Raymond's program.
+
+fn main() -> std::process::ExitCode {
+    raymond::cli::main()
+}

@@ -1,0 +1,131 @@
+//! Inputs → events: the main path. Total, pure, and the only place where a run's course is decided.
+
+mod close;
+mod fault;
+mod launch;
+mod script;
+mod transition;
+
+use jiff::Timestamp;
+
+use crate::event::{AgentStarted, Body, RunResumed, RunStarted};
+use crate::input::{Ended, Input, Outcome};
+use crate::name::AgentId;
+use crate::payload::Payload;
+use crate::run::{Agent, Run, RunStatus, Status, Work};
+
+/// The events that open a run.
+pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
+    let main = AgentStarted {
+        agent: AgentId::main(),
+        state: started.entry.clone(),
+        cwd: started.cwd.clone(),
+        parent: None,
+        number: None,
+        attributes: Default::default(),
+        input: input.map(Payload::from),
+    };
+    vec![
+        Body::RunStarted(Box::new(started)),
+        Body::AgentStarted(Box::new(main)),
+    ]
+}
+
+/// What follows from an input. An input that no longer fits the run gives nothing.
+pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
+    match input {
+        Input::Resume { options, interrupted } => vec![Body::RunResumed(RunResumed { options, interrupted })],
+        _ if run.status != RunStatus::Running => Vec::new(),
+        Input::Launch { agent, prepared } => {
+            with_agent(run, &agent, |agent| launch::launch(run, agent, prepared))
+        }
+        Input::Ended(ended) => step_ended(run, now, *ended),
+        Input::Print {
+            agent,
+            step,
+            attempt,
+            text,
+        } => with_agent(run, &agent, |agent| match running(agent) {
+            Some(work) if work.step == step && work.attempt == attempt => {
+                vec![Body::Print {
+                    agent: agent.id.clone(),
+                    step,
+                    state: agent.state.clone(),
+                    text: text.into(),
+                }]
+            }
+            _ => Vec::new(),
+        }),
+        Input::Warning { agent, message } => vec![Body::Warning {
+            agent,
+            step: None,
+            state: None,
+            message,
+        }],
+        Input::End { agent } => with_agent(run, &agent, |agent| match &agent.status {
+            Status::Ending { result } => {
+                vec![Body::AgentFinished {
+                    agent: agent.id.clone(),
+                    result: result.clone(),
+                }]
+            }
+            _ => Vec::new(),
+        }),
+        Input::Close { stop_requested } => vec![close::close(run, now, stop_requested)],
+    }
+}
+
+/// A report counts only for the attempt that runs now: one from an earlier attempt is ignored.
+fn step_ended(run: &Run, now: Timestamp, ended: Ended) -> Vec<Body> {
+    with_agent(run, &ended.agent.clone(), |agent| {
+        let Some(work) = running(agent) else {
+            return Vec::new();
+        };
+        if (work.step, work.attempt) != (ended.step, ended.attempt) {
+            return Vec::new();
+        }
+        let Ended {
+            duration_ms,
+            plan,
+            outcome,
+            lookups,
+            ..
+        } = ended;
+        let step = EndedStep {
+            run,
+            agent,
+            work,
+            now,
+            duration_ms,
+            lookups: &lookups,
+        };
+        match (outcome, plan) {
+            (Outcome::Script(outcome), crate::input::Plan::Script(header)) => {
+                script::ended(&step, &header, outcome)
+            }
+            // Who stopped it has already changed the state; the event that ends the run will say so.
+            (Outcome::Interrupted { .. }, _) => Vec::new(),
+        }
+    })
+}
+
+/// A step that ended, with what deciding about it needs.
+struct EndedStep<'a> {
+    run: &'a Run,
+    agent: &'a Agent,
+    work: &'a Work,
+    now: Timestamp,
+    duration_ms: u64,
+    lookups: &'a crate::input::Lookups,
+}
+
+fn running(agent: &Agent) -> Option<&Work> {
+    match &agent.status {
+        Status::Running { work, .. } => Some(work),
+        _ => None,
+    }
+}
+
+fn with_agent(run: &Run, id: &AgentId, decide: impl FnOnce(&Agent) -> Vec<Body>) -> Vec<Body> {
+    run.agents.get(id).map(decide).unwrap_or_default()
+}

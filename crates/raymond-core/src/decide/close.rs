@@ -1,0 +1,67 @@
+//! The end of a run, or of what this process does for it.
+
+use jiff::Timestamp;
+
+use crate::event::{Body, Totals};
+use crate::run::{Halt, Run, RunStatus, Status};
+
+pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool) -> Body {
+    let interrupted = run.interrupted();
+    let totals = Totals {
+        steps: run.steps_completed,
+        agents: run.agents_started,
+        cost_usd: run.cost_usd + interrupted.iter().map(|step| step.estimated_cost_usd).sum(),
+        duration_ms: run.duration_ms(now),
+    };
+    if run.agents.is_empty() {
+        return Body::RunFinished {
+            status: RunStatus::Completed,
+            result: run.result.clone(),
+            totals,
+        };
+    }
+    let (status, error) = stopped(run, stop_requested);
+    Body::RunStopped {
+        status,
+        error,
+        interrupted,
+        totals,
+    }
+}
+
+/// Why a run with agents left goes no further, the gravest reason first.
+fn stopped(run: &Run, stop_requested: bool) -> (RunStatus, Option<String>) {
+    match &run.halt {
+        Some(Halt::OverBudget) => {
+            let error = format!("spent {} of a budget of {}", run.cost_usd, run.options.budget_usd);
+            return (RunStatus::OverBudget, Some(error));
+        }
+        Some(Halt::Limited { error }) => return (RunStatus::Limited, Some(error.clone())),
+        Some(Halt::Failed { error }) => return (RunStatus::Failed, Some(error.clone())),
+        None => {}
+    }
+    if stop_requested && run.failed_agents().count() < run.agents.len() {
+        return (RunStatus::Interrupted, None);
+    }
+    (RunStatus::Failed, Some(failure(run)))
+}
+
+fn failure(run: &Run) -> String {
+    let mut failures = run
+        .failed_agents()
+        .filter_map(|id| run.agents.get(id))
+        .filter_map(|agent| match &agent.status {
+            Status::Failed { error } => Some(format!("{} failed in {}: {error}", agent.id, agent.state)),
+            _ => None,
+        });
+    let Some(first) = failures.next() else {
+        return format!(
+            "reached the limit of {} steps; resume with a higher --max-steps",
+            run.options.max_steps.unwrap_or(run.steps_started)
+        );
+    };
+    match failures.count() {
+        0 => first,
+        more => format!("{first} (and {more} more failed)"),
+    }
+}

@@ -1,0 +1,40 @@
+//! A step that went wrong.
+
+use super::EndedStep;
+use crate::event::{Body, StepFailed};
+use crate::money::Usd;
+
+/// What is known of a failure.
+pub(super) struct Fault {
+    pub(super) error: String,
+    pub(super) exit_code: Option<i32>,
+    pub(super) stderr: String,
+    /// Whether the whole run stops.
+    pub(super) fatal: bool,
+}
+
+impl Fault {
+    pub(super) fn new(error: impl Into<String>, fatal: bool) -> Self {
+        Self {
+            error: error.into(),
+            exit_code: None,
+            stderr: String::new(),
+            fatal,
+        }
+    }
+}
+
+pub(super) fn failed(step: &EndedStep<'_>, fault: Fault) -> Body {
+    Body::StepFailed(StepFailed {
+        agent: step.agent.id.clone(),
+        step: Some(step.work.step),
+        state: step.agent.state.clone(),
+        error: fault.error,
+        exit_code: fault.exit_code,
+        stderr: fault.stderr,
+        fatal: fault.fatal,
+        cost_usd: Usd::ZERO,
+        cost_estimated: false,
+        duration_ms: step.duration_ms,
+    })
+}

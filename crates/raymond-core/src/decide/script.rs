@@ -1,0 +1,111 @@
+//! The end of a script.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use super::EndedStep;
+use super::fault::{Fault, failed};
+use super::transition::{self, Turn};
+use crate::duration;
+use crate::event::{Body, Retry};
+use crate::header::{Fatal, Header};
+use crate::input::{Exit, ScriptOutcome, TimeLimit};
+use crate::money::Usd;
+use crate::transition::Reading;
+
+/// How long a script that asks for retries waits between them, unless it says otherwise.
+const DEFAULT_BACKOFF: Duration = Duration::from_secs(1);
+
+pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcome) -> Vec<Body> {
+    let fatal = header.fatal == Fatal::Run;
+    match outcome {
+        ScriptOutcome::Exited {
+            exit,
+            reading,
+            stderr,
+        } if exit.is_success() => succeeded(step, reading).unwrap_or_else(|error| {
+            vec![failed(
+                step,
+                Fault {
+                    stderr,
+                    ..Fault::new(error, fatal)
+                },
+            )]
+        }),
+        ScriptOutcome::BadOutput { error, stderr } => {
+            vec![failed(
+                step,
+                Fault {
+                    stderr,
+                    ..Fault::new(error, fatal)
+                },
+            )]
+        }
+        ScriptOutcome::Exited { exit, stderr, .. } => {
+            let exit_code = match exit {
+                Exit::Code(code) => Some(code),
+                Exit::Signal(_) => None,
+            };
+            retry_or_fail(
+                step,
+                header,
+                Fault {
+                    exit_code,
+                    stderr,
+                    ..Fault::new(describe(exit), fatal)
+                },
+            )
+        }
+        ScriptOutcome::TimedOut { kind, after, stderr } => {
+            let after = duration::format(after);
+            let error = match kind {
+                TimeLimit::Idle => format!("timed out: no output for {after} (`timeout`)"),
+                TimeLimit::Total => format!("timed out: still running after {after} (`max_time`)"),
+            };
+            retry_or_fail(
+                step,
+                header,
+                Fault {
+                    stderr,
+                    ..Fault::new(error, fatal)
+                },
+            )
+        }
+        ScriptOutcome::NotStarted { error } => vec![failed(step, Fault::new(error, fatal))],
+    }
+}
+
+/// A script that succeeded still has to say, understandably, what comes next.
+fn succeeded(step: &EndedStep<'_>, reading: Result<Reading, String>) -> Result<Vec<Body>, String> {
+    let reading = reading?;
+    let mut events = transition::warnings(step, reading.warnings);
+    events.extend(transition::take(step, reading.transition, Turn::free())?);
+    Ok(events)
+}
+
+fn retry_or_fail(step: &EndedStep<'_>, header: &Header, fault: Fault) -> Vec<Body> {
+    if step.work.retries >= header.retry {
+        return vec![failed(step, fault)];
+    }
+    let wait =
+        SignedDuration::try_from(header.backoff.unwrap_or(DEFAULT_BACKOFF)).unwrap_or(SignedDuration::MAX);
+    vec![Body::Retry(Retry {
+        agent: step.agent.id.clone(),
+        step: step.work.step,
+        state: step.agent.state.clone(),
+        attempt: step.work.attempt + 1,
+        until: step.now.saturating_add(wait).unwrap_or(jiff::Timestamp::MAX),
+        error: fault.error,
+        cost_usd: Usd::ZERO,
+        cost_estimated: false,
+        session: None,
+    })]
+}
+
+fn describe(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exited with code {code}"),
+        Exit::Signal(signal) => format!("was ended by signal {signal}"),
+    }
+}

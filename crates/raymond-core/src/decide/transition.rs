@@ -1,0 +1,168 @@
+//! What a transition does to its agent, and to those it forks.
+
+use std::collections::BTreeMap;
+
+use super::EndedStep;
+use crate::event::{AgentStarted, Body, StepFinished};
+use crate::limits::{MAX_AGENTS, MAX_STACK_DEPTH};
+use crate::money::Usd;
+use crate::name::UsedNames;
+use crate::payload::Payload;
+use crate::run::Session;
+use crate::tag::TagName;
+use crate::transition::{Fork, ForkTarget, Invoke, Jump, Transition};
+
+/// What a step cost and remembers, besides what it asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turn {
+    pub(super) session: Option<Session>,
+    pub(super) cost_usd: Usd,
+    pub(super) implicit: bool,
+}
+
+impl Turn {
+    /// A script costs nothing and leaves the conversation alone.
+    pub(super) fn free() -> Self {
+        Self::default()
+    }
+}
+
+/// The events of a transition, or why it cannot be taken.
+pub(super) fn take(step: &EndedStep<'_>, transition: Transition, turn: Turn) -> Result<Vec<Body>, String> {
+    let mut finished = finished(step, transition.tag_name(), turn);
+    let mut others = Vec::new();
+    match transition {
+        Transition::Goto(jump) => go(step, &mut finished, &mut others, jump)?,
+        Transition::Reset { jump, cd } => {
+            finished.cwd = cd.map(|cd| step.lookups.directory(&cd)).transpose()?;
+            go(step, &mut finished, &mut others, jump)?;
+        }
+        Transition::Call(invoke) | Transition::Function(invoke) => call(step, &mut finished, invoke)?,
+        Transition::Fork { forks, next } => fork(step, &mut finished, &mut others, forks, next)?,
+        Transition::Result { payload } => result(step, &mut finished, payload),
+        other => return Err(not_yet(&format!("`<{}>`", other.tag_name()))),
+    }
+    let mut events = vec![Body::StepFinished(Box::new(finished))];
+    events.extend(others);
+    Ok(events)
+}
+
+/// What was odd about how the transition was written.
+pub(super) fn warnings(step: &EndedStep<'_>, messages: Vec<String>) -> Vec<Body> {
+    messages
+        .into_iter()
+        .map(|message| Body::Warning {
+            agent: Some(step.agent.id.clone()),
+            step: Some(step.work.step),
+            state: Some(step.agent.state.clone()),
+            message,
+        })
+        .collect()
+}
+
+fn finished(step: &EndedStep<'_>, tag: TagName, turn: Turn) -> StepFinished {
+    StepFinished {
+        agent: step.agent.id.clone(),
+        step: step.work.step,
+        state: step.agent.state.clone(),
+        tag,
+        target: None,
+        return_to: None,
+        next: None,
+        input: None,
+        result: None,
+        cwd: None,
+        session: turn.session,
+        implicit: turn.implicit,
+        cost_usd: turn.cost_usd,
+        duration_ms: step.duration_ms,
+    }
+}
+
+fn go(
+    step: &EndedStep<'_>,
+    finished: &mut StepFinished,
+    _others: &mut Vec<Body>,
+    jump: Jump,
+) -> Result<(), String> {
+    if jump.delay.is_some() {
+        return Err(not_yet("the attribute `delay`"));
+    }
+    finished.target = Some(step.lookups.state(&jump.target)?);
+    finished.input = jump.input.map(Payload::from);
+    Ok(())
+}
+
+fn call(step: &EndedStep<'_>, finished: &mut StepFinished, invoke: Invoke) -> Result<(), String> {
+    if step.agent.stack.len() >= MAX_STACK_DEPTH {
+        return Err(format!(
+            "calls are nested {MAX_STACK_DEPTH} deep already; return with `<result>` first"
+        ));
+    }
+    finished.target = Some(step.lookups.state(&invoke.target)?);
+    finished.return_to = Some(step.lookups.state(&invoke.return_to)?);
+    finished.input = invoke.input.map(Payload::from);
+    Ok(())
+}
+
+/// A result goes to the caller's return state; without a caller the agent ends with it.
+fn result(step: &EndedStep<'_>, finished: &mut StepFinished, payload: String) {
+    match step.agent.stack.last() {
+        Some(frame) => {
+            finished.target = Some(frame.return_to.clone());
+            finished.input = Some(payload.into());
+        }
+        None => finished.result = Some(payload.into()),
+    }
+}
+
+fn fork(
+    step: &EndedStep<'_>,
+    finished: &mut StepFinished,
+    others: &mut Vec<Body>,
+    forks: Vec<Fork>,
+    next: Jump,
+) -> Result<(), String> {
+    if next.delay.is_some() {
+        return Err(not_yet("the attribute `delay`"));
+    }
+    if step.run.agents.len() + forks.len() > MAX_AGENTS {
+        return Err(format!(
+            "{} more agents would make more than {MAX_AGENTS} at once",
+            forks.len()
+        ));
+    }
+    finished.next = Some(step.lookups.state(&next.target)?);
+    finished.input = next.input.map(Payload::from);
+    let mut new_names = UsedNames::default();
+    for (index, fork) in forks.into_iter().enumerate() {
+        let ForkTarget::State(target) = &fork.target else {
+            return Err(not_yet("`<fork-workflow>`"));
+        };
+        let state = step.lookups.state(target)?;
+        finished.target.get_or_insert_with(|| state.clone());
+        let count = step.agent.forks + index as u64 + 1;
+        let (agent, number) = step
+            .run
+            .used_names
+            .next(&new_names, &step.agent.id, &state, count);
+        new_names.insert(&agent, number);
+        others.push(Body::AgentStarted(Box::new(AgentStarted {
+            agent,
+            state,
+            cwd: match fork.cd {
+                Some(cd) => step.lookups.directory(&cd)?,
+                None => step.agent.cwd.clone(),
+            },
+            parent: Some(step.agent.id.clone()),
+            number: Some(number),
+            attributes: fork.variables.into_iter().collect::<BTreeMap<_, _>>(),
+            input: fork.input.map(Payload::from),
+        })));
+    }
+    Ok(())
+}
+
+fn not_yet(what: &str) -> String {
+    format!("{what} is part of the language, but this version of Raymond cannot do it yet")
+}

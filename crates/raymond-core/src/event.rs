@@ -1,0 +1,300 @@
+//! What has happened: the lines of the journal, and of `--json`.
+//!
+//! Events hold resolved names and everything [`crate::evolve`] needs, so a journal can be folded without its
+//! workflow. Their names and fields are the public format: fields may be added, never renamed or reused.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::money::Usd;
+use crate::name::AgentId;
+use crate::payload::Payload;
+use crate::run::{Options, Run, RunStatus, Session};
+use crate::tag::TagName;
+use crate::workflow::StateFile;
+
+/// The version of the journal's format that this program writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    pub seq: u64,
+    pub time: Timestamp,
+    pub run: String,
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+/// The kinds of event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Body {
+    RunStarted(Box<RunStarted>),
+    AgentStarted(Box<AgentStarted>),
+    StepStarted(StepStarted),
+    StepFinished(Box<StepFinished>),
+    StepFailed(StepFailed),
+    /// The step's program is tried again, after a while.
+    Retry(Retry),
+    /// The agent is reminded, in the same conversation, of what it may answer.
+    Reminder(Reminder),
+    /// A usage limit is waited out.
+    LimitWaiting(LimitWaiting),
+    /// The agent waits before its state starts.
+    Delayed {
+        agent: AgentId,
+        state: StateFile,
+        until: Timestamp,
+    },
+    AgentFinished {
+        agent: AgentId,
+        result: Payload,
+    },
+    /// Text for whoever watches; no part of the run's state.
+    Print {
+        agent: AgentId,
+        step: u64,
+        state: StateFile,
+        text: Payload,
+    },
+    Warning {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentId>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        step: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        state: Option<StateFile>,
+        message: String,
+    },
+    BudgetExceeded {
+        cost_usd: Usd,
+        budget_usd: Usd,
+    },
+    RunResumed(RunResumed),
+    RunFinished {
+        status: RunStatus,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Payload>,
+        #[serde(flatten)]
+        totals: Totals,
+    },
+    RunStopped {
+        status: RunStatus,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// Steps that were ended before their time; a resume runs them again.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        interrupted: Vec<Interrupted>,
+        #[serde(flatten)]
+        totals: Totals,
+    },
+    /// The whole state, first line of every later segment of a long journal.
+    Snapshot {
+        state: Box<Run>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunStarted {
+    pub version: u32,
+    /// The workflow as the user named it.
+    pub workflow: String,
+    /// Where its states are: an absolute path.
+    pub scope: String,
+    /// Its first state.
+    pub entry: StateFile,
+    pub cwd: String,
+    /// What makes this run's session ids and tokens its own.
+    pub nonce: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    pub options: Options,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentStarted {
+    pub agent: AgentId,
+    pub state: StateFile,
+    pub cwd: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<AgentId>,
+    /// The number in a worker's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Payload>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepStarted {
+    pub agent: AgentId,
+    pub step: u64,
+    pub attempt: u32,
+    pub state: StateFile,
+    pub visits: u64,
+    /// What the state's file held.
+    pub hash: String,
+    /// The session chosen for this attempt of a prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The session this attempt goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch_of: Option<String>,
+    /// How much of the budget this turn may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_usd: Option<Usd>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepFinished {
+    pub agent: AgentId,
+    pub step: u64,
+    pub state: StateFile,
+    pub tag: TagName,
+    /// Where the tag leads: for a fork the worker's state, for a result the caller's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<StateFile>,
+    #[serde(default, rename = "return", skip_serializing_if = "Option::is_none")]
+    pub return_to: Option<StateFile>,
+    /// Where a forking parent goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<StateFile>,
+    /// What the agent's next state is handed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Payload>,
+    /// What an agent that ends leaves behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Payload>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The conversation as it is after this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+    /// Whether the state's only permitted transition was taken without a tag.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub implicit: bool,
+    /// What the step's last attempt cost; earlier attempts are in their own events.
+    pub cost_usd: Usd,
+    pub duration_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepFailed {
+    pub agent: AgentId,
+    /// Absent when the state could not even be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    pub state: StateFile,
+    pub error: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+    /// Whether the failure stops the whole run.
+    pub fatal: bool,
+    #[serde(default)]
+    pub cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_estimated: bool,
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+/// Why an attempt was not the step's last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Retry {
+    pub agent: AgentId,
+    pub step: u64,
+    pub state: StateFile,
+    /// The attempt that comes next.
+    pub attempt: u32,
+    pub until: Timestamp,
+    pub error: String,
+    #[serde(default)]
+    pub cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_estimated: bool,
+    /// Set when the conversation goes on from where this attempt stopped, at its share of the budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reminder {
+    pub agent: AgentId,
+    pub step: u64,
+    pub state: StateFile,
+    /// The attempt that comes next.
+    pub attempt: u32,
+    /// Which reminder of this step it is.
+    pub number: u32,
+    pub text: Payload,
+    /// The conversation that the reminder goes on.
+    pub session: Session,
+    pub cost_usd: Usd,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitWaiting {
+    pub agent: AgentId,
+    pub step: u64,
+    pub state: StateFile,
+    pub attempt: u32,
+    pub until: Timestamp,
+    pub error: String,
+    #[serde(default)]
+    pub cost_usd: Usd,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResumed {
+    pub options: Options,
+    /// Steps that were running when the run was last left; they run again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupted: Vec<Interrupted>,
+}
+
+/// A step that was ended before its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interrupted {
+    pub agent: AgentId,
+    pub step: u64,
+    pub state: StateFile,
+    /// What the lost attempt is thought to have cost.
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    pub estimated_cost_usd: Usd,
+}
+
+/// What a run adds up to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    pub steps: u64,
+    pub agents: u64,
+    pub cost_usd: Usd,
+    pub duration_ms: u64,
+}
+
+impl Body {
+    /// All texts that may have to move into files of their own.
+    pub fn payloads_mut(&mut self) -> Vec<&mut Payload> {
+        match self {
+            Body::AgentStarted(started) => started.input.iter_mut().collect(),
+            Body::StepFinished(finished) => finished.input.iter_mut().chain(&mut finished.result).collect(),
+            Body::AgentFinished { result, .. } => vec![result],
+            Body::Print { text, .. } => vec![text],
+            Body::Reminder(reminder) => vec![&mut reminder.text],
+            Body::RunFinished { result, .. } => result.iter_mut().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether this event ends what one process does for a run.
+    pub fn is_last(&self) -> bool {
+        matches!(self, Body::RunFinished { .. } | Body::RunStopped { .. })
+    }
+}

@@ -1,0 +1,329 @@
+//! Events → state. Total: an event that does not fit is ignored, so any prefix of a journal can be folded.
+
+use jiff::Timestamp;
+
+use crate::event::{
+    AgentStarted, Body, Event, LimitWaiting, Reminder, Retry, RunResumed, StepFinished, StepStarted,
+};
+use crate::money::Usd;
+use crate::name::AgentId;
+use crate::payload::Payload;
+use crate::run::{Agent, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work};
+use crate::tag::TagName;
+use crate::workflow::StateFile;
+
+/// Folds one event into a run. The first event of a journal makes the run, as does a snapshot.
+pub fn evolve(run: Option<Run>, event: &Event) -> Option<Run> {
+    match (run, &event.body) {
+        (None, Body::RunStarted(started)) => {
+            let mut run = Run::new(event.run.clone(), started, event.time);
+            run.seq = event.seq;
+            Some(run)
+        }
+        (_, Body::Snapshot { state }) => {
+            let mut run = (**state).clone();
+            run.rebuild_queues();
+            run.seq = event.seq;
+            Some(run)
+        }
+        (Some(mut run), _) => {
+            apply(&mut run, event);
+            Some(run)
+        }
+        (None, _) => None,
+    }
+}
+
+/// Folds one event into a run that exists.
+pub fn apply(run: &mut Run, event: &Event) {
+    run.seq = event.seq;
+    match &event.body {
+        Body::AgentStarted(started) => agent_started(run, event.seq, started),
+        Body::StepStarted(started) => step_started(run, event.time, started),
+        Body::StepFinished(finished) => step_finished(run, event.seq, finished),
+        Body::StepFailed(failed) => {
+            run.cost_usd += failed.cost_usd;
+            if failed.fatal {
+                let error = format!("{} failed in {}: {}", failed.agent, failed.state, failed.error);
+                run.halt.get_or_insert(Halt::Failed { error });
+            }
+            let error = failed.error.clone();
+            run.update(&failed.agent, |agent| agent.status = Status::Failed { error });
+        }
+        Body::Retry(retry) => retried(run, event.seq, retry),
+        Body::Reminder(reminder) => reminded(run, event.seq, reminder),
+        Body::LimitWaiting(limit) => limited(run, event.seq, limit),
+        Body::Delayed { agent, until, .. } => run.update(agent, |agent| {
+            agent.status = Status::Waiting {
+                until: *until,
+                why: Wait::Delay,
+                since: event.seq,
+                work: None,
+            };
+        }),
+        Body::AgentFinished { agent, result } => agent_finished(run, agent, result),
+        Body::BudgetExceeded { .. } => run.halt = Some(Halt::OverBudget),
+        Body::RunResumed(resumed) => run_resumed(run, event, resumed),
+        Body::RunFinished { status, .. } => ended(run, event.time, *status),
+        Body::RunStopped {
+            status, interrupted, ..
+        } => {
+            for step in interrupted {
+                run.cost_usd += step.estimated_cost_usd;
+                run.interrupt(&step.agent, Usd::ZERO);
+                // The cost is counted now; a resume must not count it again.
+                run.update(&step.agent, |agent| clear_interrupted_cost(&mut agent.status));
+            }
+            ended(run, event.time, *status);
+        }
+        Body::RunStarted(_) | Body::Print { .. } | Body::Warning { .. } | Body::Snapshot { .. } => {}
+    }
+}
+
+fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
+    run.agents_started += 1;
+    if let (Some(parent), Some(number)) = (&started.parent, started.number) {
+        run.update(parent, |parent| parent.forks += 1);
+        run.used_names.insert(&started.agent, number);
+    }
+    let mut agent = Agent {
+        id: started.agent.clone(),
+        parent: started.parent.clone(),
+        birth: run.agents_started,
+        state: started.state.clone(),
+        payload: None,
+        cwd: started.cwd.clone(),
+        session: None,
+        stack: Vec::new(),
+        attributes: started.attributes.clone(),
+        visits: Default::default(),
+        forks: 0,
+        status: Status::Failed { error: String::new() },
+    };
+    enter(&mut agent, seq, started.state.clone(), started.input.clone());
+    run.add(agent);
+}
+
+/// Moves an agent into a state. What the state is handed is gone when it moves on.
+fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>) {
+    *agent.visits.entry(state.clone()).or_default() += 1;
+    agent.state = state;
+    agent.payload = payload;
+    agent.status = Status::Ready {
+        since: seq,
+        work: None,
+    };
+}
+
+fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
+    run.steps_started = run.steps_started.max(started.step);
+    run.hashes.insert(started.state.clone(), started.hash.clone());
+    run.update(&started.agent, |agent| {
+        let before = agent.work().filter(|work| work.step == started.step).cloned();
+        let work = Work {
+            attempt: started.attempt,
+            share_usd: started.share_usd,
+            interrupted: None,
+            ..before.unwrap_or_else(|| Work::first(started.step))
+        };
+        agent.status = Status::Running { work, started: time };
+    });
+}
+
+fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
+    run.steps_completed += 1;
+    run.cost_usd += finished.cost_usd;
+    run.update(&finished.agent, |agent| {
+        if let Some(session) = &finished.session {
+            agent.session = Some(session.clone());
+        }
+        take_transition(agent, seq, finished);
+    });
+}
+
+fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
+    match finished.tag {
+        TagName::Call | TagName::Function => {
+            if let Some(return_to) = finished.return_to.clone() {
+                agent.stack.push(Frame {
+                    return_to,
+                    session: agent.session.clone(),
+                    cwd: agent.cwd.clone(),
+                });
+            }
+            if finished.tag == TagName::Function {
+                agent.session = None;
+            }
+        }
+        TagName::Reset => agent.session = None,
+        TagName::Result => match agent.stack.pop() {
+            Some(frame) => {
+                agent.session = frame.session;
+                agent.cwd = frame.cwd;
+            }
+            None => {
+                let result = finished.result.clone().unwrap_or_else(|| Payload::from(""));
+                agent.status = Status::Ending { result };
+                return;
+            }
+        },
+        _ => {}
+    }
+    if let Some(cwd) = &finished.cwd {
+        agent.cwd = cwd.clone();
+    }
+    // A fork's target is its worker's; the parent goes on at `next`.
+    let to = if finished.tag.is_fork() {
+        &finished.next
+    } else {
+        &finished.target
+    };
+    if let Some(to) = to {
+        enter(agent, seq, to.clone(), finished.input.clone());
+    }
+}
+
+fn retried(run: &mut Run, seq: u64, retry: &Retry) {
+    run.cost_usd += retry.cost_usd;
+    wait_with_work(
+        run,
+        &retry.agent,
+        seq,
+        retry.until,
+        Wait::Retry,
+        |work| match &retry.session {
+            Some(session) => {
+                work.say = Say::GoOn {
+                    session: session.clone(),
+                }
+            }
+            None => work.retries += 1,
+        },
+    );
+}
+
+fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
+    run.cost_usd += reminder.cost_usd;
+    run.update(&reminder.agent, |agent| {
+        if let Status::Running { work, .. } = &agent.status {
+            let say = Say::Reminder {
+                text: reminder.text.clone(),
+                session: reminder.session.clone(),
+            };
+            let work = Work {
+                reminders: reminder.number,
+                retries: 0,
+                say,
+                share_usd: None,
+                ..work.clone()
+            };
+            agent.status = Status::Ready {
+                since: seq,
+                work: Some(work),
+            };
+        }
+    });
+}
+
+fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
+    run.cost_usd += limit.cost_usd;
+    if run.options.no_wait {
+        run.halt.get_or_insert(Halt::Limited {
+            error: limit.error.clone(),
+        });
+    }
+    wait_with_work(run, &limit.agent, seq, limit.until, Wait::Limit, |_| {});
+}
+
+fn wait_with_work(
+    run: &mut Run,
+    id: &AgentId,
+    seq: u64,
+    until: Timestamp,
+    why: Wait,
+    change: impl FnOnce(&mut Work),
+) {
+    run.update(id, |agent| {
+        if let Status::Running { work, .. } = &agent.status {
+            let mut work = Work {
+                share_usd: None,
+                ..work.clone()
+            };
+            change(&mut work);
+            agent.status = Status::Waiting {
+                until,
+                why,
+                since: seq,
+                work: Some(work),
+            };
+        }
+    });
+}
+
+fn agent_finished(run: &mut Run, id: &AgentId, result: &Payload) {
+    if *id == AgentId::main() {
+        run.result = Some(result.clone());
+    }
+    run.remove(id);
+}
+
+/// A resume runs interrupted steps again and gives failed and limited ones another chance at once.
+fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
+    run.status = RunStatus::Running;
+    run.halt = None;
+    run.ended_at = None;
+    run.resumed_at = event.time;
+    run.options = resumed.options.clone();
+    for step in &resumed.interrupted {
+        run.cost_usd += step.estimated_cost_usd;
+    }
+    let ids: Vec<AgentId> = run.agents.keys().cloned().collect();
+    for id in ids {
+        run.update(&id, |agent| agent.status = status_after_resume(agent, event.seq));
+    }
+}
+
+fn status_after_resume(agent: &Agent, seq: u64) -> Status {
+    match &agent.status {
+        Status::Running { work, .. } => {
+            let work = Work {
+                interrupted: None,
+                share_usd: None,
+                ..work.clone()
+            };
+            Status::Ready {
+                since: work.step,
+                work: Some(work),
+            }
+        }
+        Status::Failed { .. } => Status::Ready {
+            since: seq,
+            work: None,
+        },
+        Status::Waiting {
+            why: Wait::Limit,
+            since,
+            work,
+            ..
+        } => Status::Ready {
+            since: *since,
+            work: work.clone(),
+        },
+        other => other.clone(),
+    }
+}
+
+fn clear_interrupted_cost(status: &mut Status) {
+    if let Status::Ready { work: Some(work), .. } = status
+        && work.interrupted.is_some()
+    {
+        work.interrupted = Some(Usd::ZERO);
+    }
+}
+
+fn ended(run: &mut Run, time: Timestamp, status: RunStatus) {
+    run.spent_ms = run.duration_ms(time);
+    run.status = status;
+    run.ended_at = Some(time);
+    run.resumed_at = time;
+}

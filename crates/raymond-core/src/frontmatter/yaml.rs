@@ -1,0 +1,284 @@
+//! YAML as a tree whose every node knows its place, so that whoever reads it can point at what is wrong.
+//!
+//! Depth, nodes and text are bounded after aliases are expanded, so an alias bomb is an error like any other.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter, NonFiniteFloatPolicy, Options};
+use serde_saphyr::{Spanned, UserMessageFormatter};
+
+use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
+use crate::workflow::source::Position;
+use crate::workflow::wording::clipped_to;
+
+/// The parser's messages quote the file, which may hold anything at any length.
+const MAX_MESSAGE_CHARS: usize = 300;
+
+/// One value and where it starts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub position: Position,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Field>),
+}
+
+/// One `key: value` of a map; no key is there twice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    pub key: String,
+    pub key_position: Position,
+    pub node: Node,
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub position: Position,
+    pub message: String,
+}
+
+impl Fault {
+    pub(crate) fn new(position: Position, message: impl Into<String>) -> Fault {
+        Fault {
+            position,
+            message: message.into(),
+        }
+    }
+}
+
+impl Value {
+    /// What to call such a value in a message.
+    pub fn description(&self) -> &'static str {
+        match self {
+            Value::Null => "empty",
+            Value::Bool(_) => "`true` or `false`",
+            Value::Integer(_) => "a whole number",
+            Value::Float(_) => "a number",
+            Value::Text(_) => "text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a mapping",
+        }
+    }
+}
+
+/// Reads one document; positions count from the text's own first line, and no document at all is `Null`.
+pub fn parse(text: &str) -> Result<Node, Fault> {
+    let root: Option<Node> =
+        serde_saphyr::from_str_with_options(text, options()).map_err(|error| fault(&error))?;
+    Ok(root.unwrap_or(Node {
+        position: Position { line: 1, column: 1 },
+        value: Value::Null,
+    }))
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_YAML_DEPTH,
+            flow_nesting_limit: MAX_YAML_DEPTH,
+            max_nodes: MAX_YAML_NODES,
+            max_total_scalar_bytes: MAX_YAML_TEXT_BYTES,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MAX_YAML_NODES,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        // A number that is none is for the reader of its key to refuse.
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        // `no` and `off` are words here.
+        strict_booleans: true,
+        // Errors are shown with the line they stand in by whoever knows the whole file.
+        with_snippet: false,
+        emit_comments: false,
+    }
+}
+
+fn fault(error: &serde_saphyr::Error) -> Fault {
+    let position = error.location().map_or(Position { line: 1, column: 1 }, position);
+    let message = UserMessageFormatter.format_message(error.without_snippet());
+    Fault::new(
+        position,
+        format!("invalid YAML: {}", clipped_to(MAX_MESSAGE_CHARS, &message)),
+    )
+}
+
+fn position(location: Location) -> Position {
+    let at_least_one = |count: u64| u32::try_from(count).unwrap_or(u32::MAX).max(1);
+    Position {
+        line: at_least_one(location.line()),
+        column: at_least_one(location.column()),
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
+        let spanned = Spanned::<Value>::deserialize(deserializer)?;
+        Ok(Node {
+            position: position(spanned.referenced),
+            value: spanned.value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = access.next_element()? {
+            nodes.push(node);
+        }
+        Ok(Value::List(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(key) = access.next_key::<Spanned<String>>()? {
+            let key_position = position(key.referenced);
+            fields.push(Field {
+                key: key.value,
+                key_position,
+                node: access.next_value()?,
+            });
+        }
+        Ok(Value::Map(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(line: u32, column: u32) -> Position {
+        Position { line, column }
+    }
+
+    #[test]
+    fn every_node_knows_its_place() {
+        let Value::Map(fields) = parse("a: no\nb:\n  - 1\n  - {c: .nan}\n").unwrap().value else {
+            panic!("not a map");
+        };
+        let [a, b] = fields.as_slice() else {
+            panic!("not two fields")
+        };
+        assert_eq!(
+            (a.key.as_str(), a.key_position, a.node.position),
+            ("a", at(1, 1), at(1, 4))
+        );
+        assert_eq!(a.node.value, Value::Text("no".to_owned()));
+        let Value::List(items) = &b.node.value else {
+            panic!("not a list")
+        };
+        assert_eq!(
+            items.iter().map(|item| item.position).collect::<Vec<_>>(),
+            [at(3, 5), at(4, 5)]
+        );
+    }
+
+    #[test]
+    fn nothing_is_null() {
+        for text in ["", "\n", "# a comment\n", "~"] {
+            assert_eq!(parse(text).unwrap().value, Value::Null, "{text}");
+        }
+    }
+
+    #[test]
+    fn broken_yaml_has_a_place() {
+        let cases = [
+            ("a: 1\na: 2", at(2, 1)),
+            ("a: [", at(1, 4)),
+            ("a: b: c", at(1, 5)),
+            ("a: *b", at(1, 4)),
+            ("a: &a [*a]", at(1, 8)),
+            ("a: 1\n...\nb: 2", at(3, 1)),
+            ("[a]: 1", at(1, 1)),
+        ];
+        for (text, position) in cases {
+            let fault = parse(text).unwrap_err();
+            assert_eq!(fault.position, position, "{text}: {}", fault.message);
+        }
+        assert_eq!(
+            parse("a: [").unwrap_err().message,
+            "invalid YAML: unclosed bracket '['"
+        );
+    }
+
+    #[test]
+    fn bombs_are_errors() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..9 {
+            let alias = format!("*a{}, ", level - 1).repeat(9);
+            bomb.push_str(&format!("a{level}: &a{level} [{alias}]\n"));
+        }
+        let long = "x".repeat(MAX_YAML_TEXT_BYTES / 500);
+        let heavy = format!("a: &a {long}\nb: [{}]", "*a, ".repeat(1_000));
+        for text in [
+            bomb,
+            heavy,
+            "[".repeat(100_000),
+            "- ".repeat(100_000),
+            "{a: ".repeat(100_000),
+        ] {
+            assert!(parse(&text).is_err());
+        }
+    }
+}

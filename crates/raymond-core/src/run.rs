@@ -1,0 +1,554 @@
+//! The state of a run: what its events add up to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::event::Interrupted;
+use crate::limits::MAX_PARALLEL_SCRIPTS;
+use crate::money::Usd;
+use crate::name::{AgentId, UsedNames};
+use crate::payload::Payload;
+use crate::workflow::StateFile;
+
+/// What was chosen for a run: by its command line, its config file or by default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    /// Zero is unlimited.
+    pub budget_usd: Usd,
+    pub max_parallel: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u64>,
+    /// Whether a usage limit stops the run instead of being waited out.
+    pub no_wait: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    /// Seconds without output; zero is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    pub skip_permissions: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            budget_usd: Usd::from_dollars(10.0),
+            max_parallel: 8,
+            max_steps: None,
+            no_wait: false,
+            model: None,
+            effort: None,
+            backend: None,
+            timeout_ms: None,
+            skip_permissions: false,
+        }
+    }
+}
+
+/// How a run stands, or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    Running,
+    Completed,
+    Failed,
+    Waiting,
+    OverBudget,
+    Limited,
+    Interrupted,
+}
+
+impl RunStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunStatus::Running => "running",
+            RunStatus::Completed => "completed",
+            RunStatus::Failed => "failed",
+            RunStatus::Waiting => "waiting",
+            RunStatus::OverBudget => "over_budget",
+            RunStatus::Limited => "limited",
+            RunStatus::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// A conversation as it was after a completed turn; a later turn branches off it, so it never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    pub id: String,
+    /// What the program last reported as the conversation's cost so far, where it reports sums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_usd: Option<Usd>,
+}
+
+/// Where a called state returns to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    pub return_to: StateFile,
+    pub session: Option<Session>,
+    pub cwd: String,
+}
+
+/// One thread of execution.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Agent {
+    pub id: AgentId,
+    pub parent: Option<AgentId>,
+    /// Agents are shown in the order they were born.
+    pub birth: u64,
+    pub state: StateFile,
+    pub payload: Option<Payload>,
+    pub cwd: String,
+    pub session: Option<Session>,
+    pub stack: Vec<Frame>,
+    pub attributes: BTreeMap<String, String>,
+    pub visits: BTreeMap<StateFile, u64>,
+    /// How many workers it has forked.
+    pub forks: u64,
+    pub status: Status,
+}
+
+impl Agent {
+    /// How often the agent has entered the state it is in.
+    pub fn visits_here(&self) -> u64 {
+        self.visits.get(&self.state).copied().unwrap_or(0)
+    }
+
+    /// The step that was begun here and has not ended.
+    pub fn work(&self) -> Option<&Work> {
+        match &self.status {
+            Status::Ready { work, .. } | Status::Waiting { work, .. } => work.as_ref(),
+            Status::Running { work, .. } => Some(work),
+            Status::Ending { .. } | Status::Failed { .. } => None,
+        }
+    }
+}
+
+/// What an agent is doing. Each variant carries what only it needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Status {
+    /// It could start now and waits for its turn, in the order of `since`.
+    Ready {
+        since: u64,
+        work: Option<Work>,
+    },
+    Running {
+        work: Work,
+        started: Timestamp,
+    },
+    /// It may not start before `until`.
+    Waiting {
+        until: Timestamp,
+        why: Wait,
+        since: u64,
+        work: Option<Work>,
+    },
+    /// Its last step is done; it ends with this result as soon as the run may go on.
+    Ending {
+        result: Payload,
+    },
+    Failed {
+        error: String,
+    },
+}
+
+/// What an agent waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    Delay,
+    Retry,
+    Limit,
+}
+
+/// How far a step has come. It outlives a crash: an interrupted attempt is repeated, not the attempts before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    pub step: u64,
+    /// The attempt that runs, or ran last.
+    pub attempt: u32,
+    pub retries: u32,
+    pub reminders: u32,
+    /// What the next turn says, and from where it goes on.
+    pub say: Say,
+    /// How much of the budget the running turn may use.
+    pub share_usd: Option<Usd>,
+    /// Set when the last attempt was ended before its time, with what it is thought to have cost.
+    pub interrupted: Option<Usd>,
+}
+
+impl Work {
+    pub fn first(step: u64) -> Self {
+        Self {
+            step,
+            attempt: 0,
+            retries: 0,
+            reminders: 0,
+            say: Say::Prompt,
+            share_usd: None,
+            interrupted: None,
+        }
+    }
+}
+
+/// What a prompt step's next turn is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum Say {
+    /// The state's rendered body, in the agent's conversation.
+    Prompt,
+    /// A reminder, in the conversation of the turn it is about.
+    Reminder { text: Payload, session: Session },
+    /// To go on, after the program stopped at its share of the budget.
+    GoOn { session: Session },
+}
+
+/// Why nothing new starts although there is work left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "halt", rename_all = "snake_case")]
+pub enum Halt {
+    Failed { error: String },
+    OverBudget,
+    Limited { error: String },
+}
+
+/// Something that is to be done now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Start this agent's state, or its next attempt.
+    Launch(AgentId),
+    /// This agent's result is final.
+    End(AgentId),
+    /// Nothing is left to do: the run, or this process's part in it, is over.
+    Close,
+}
+
+/// The state of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub id: String,
+    pub seq: u64,
+    pub workflow: String,
+    pub scope: String,
+    pub entry: StateFile,
+    pub cwd: String,
+    pub nonce: String,
+    pub labels: BTreeMap<String, String>,
+    pub options: Options,
+    pub status: RunStatus,
+    pub halt: Option<Halt>,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// Time spent by earlier processes, and when the present one began.
+    pub spent_ms: u64,
+    pub resumed_at: Timestamp,
+    pub steps_started: u64,
+    pub steps_completed: u64,
+    pub agents_started: u64,
+    pub cost_usd: Usd,
+    pub result: Option<Payload>,
+    pub agents: BTreeMap<AgentId, Agent>,
+    pub used_names: UsedNames,
+    /// What each state's file held when it last ran.
+    pub hashes: BTreeMap<StateFile, String>,
+    #[serde(skip)]
+    queues: Queues,
+}
+
+/// What can be derived from the agents' states, kept so that no step looks at every agent.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Queues {
+    scripts: BTreeSet<(u64, AgentId)>,
+    prompts: BTreeSet<(u64, AgentId)>,
+    waiting: BTreeSet<(Timestamp, AgentId)>,
+    ending: BTreeSet<AgentId>,
+    running_scripts: BTreeSet<AgentId>,
+    running_prompts: BTreeSet<AgentId>,
+    failed: BTreeSet<AgentId>,
+}
+
+impl Run {
+    pub(crate) fn new(id: String, started: &crate::event::RunStarted, time: Timestamp) -> Self {
+        Self {
+            id,
+            seq: 0,
+            workflow: started.workflow.clone(),
+            scope: started.scope.clone(),
+            entry: started.entry.clone(),
+            cwd: started.cwd.clone(),
+            nonce: started.nonce.clone(),
+            labels: started.labels.clone(),
+            options: started.options.clone(),
+            status: RunStatus::Running,
+            halt: None,
+            started_at: time,
+            ended_at: None,
+            spent_ms: 0,
+            resumed_at: time,
+            steps_started: 0,
+            steps_completed: 0,
+            agents_started: 0,
+            cost_usd: Usd::ZERO,
+            result: None,
+            agents: BTreeMap::new(),
+            used_names: UsedNames::default(),
+            hashes: BTreeMap::new(),
+            queues: Queues::default(),
+        }
+    }
+
+    /// Derives the queues again, after the run was read from a snapshot.
+    pub(crate) fn rebuild_queues(&mut self) {
+        let mut queues = Queues::default();
+        for agent in self.agents.values() {
+            queues.insert(agent);
+        }
+        self.queues = queues;
+    }
+
+    /// Changes an agent. Every change of status goes through here, so that the queues stay true.
+    pub(crate) fn update(&mut self, id: &AgentId, change: impl FnOnce(&mut Agent)) {
+        if let Some(agent) = self.agents.get_mut(id) {
+            self.queues.remove(agent);
+            change(agent);
+            self.queues.insert(agent);
+        }
+    }
+
+    pub(crate) fn add(&mut self, agent: Agent) {
+        self.queues.insert(&agent);
+        self.agents.insert(agent.id.clone(), agent);
+    }
+
+    pub(crate) fn remove(&mut self, id: &AgentId) {
+        if let Some(agent) = self.agents.remove(id) {
+            self.queues.remove(&agent);
+        }
+    }
+
+    /// Agents in the order they were born.
+    pub fn agents_by_birth(&self) -> Vec<&Agent> {
+        let mut agents: Vec<_> = self.agents.values().collect();
+        agents.sort_by_key(|agent| agent.birth);
+        agents
+    }
+
+    /// Lets agents whose time has come queue up. Derived from the clock, so it needs no event.
+    pub fn wake(&mut self, now: Timestamp) {
+        while let Some((until, id)) = self.queues.waiting.first().cloned()
+            && until <= now
+        {
+            self.update(&id, |agent| {
+                if let Status::Waiting { since, work, .. } = &mut agent.status {
+                    agent.status = Status::Ready {
+                        since: *since,
+                        work: work.take(),
+                    };
+                }
+            });
+        }
+    }
+
+    /// Takes back an attempt that was ended because the run stops. The event that ends the run records it.
+    pub fn interrupt(&mut self, id: &AgentId, cost: Usd) {
+        self.update(id, |agent| {
+            if let Status::Running { work, .. } = &agent.status {
+                let work = Work {
+                    interrupted: Some(cost),
+                    share_usd: None,
+                    ..work.clone()
+                };
+                agent.status = Status::Ready {
+                    since: work.step,
+                    work: Some(work),
+                };
+            }
+        });
+    }
+
+    /// Steps whose last attempt was ended before its time.
+    pub fn interrupted(&self) -> Vec<Interrupted> {
+        self.agents_by_birth()
+            .into_iter()
+            .filter_map(|agent| {
+                let work = agent.work()?;
+                Some(Interrupted {
+                    agent: agent.id.clone(),
+                    step: work.step,
+                    state: agent.state.clone(),
+                    estimated_cost_usd: work.interrupted?,
+                })
+            })
+            .collect()
+    }
+
+    /// When [`Run::wake`] has something to do next.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        self.queues.waiting.first().map(|(until, _)| *until)
+    }
+
+    /// What is to be done now. `draining` means that nothing new may start.
+    pub fn next_due(&self, draining: bool) -> Option<Due> {
+        if self.status != RunStatus::Running {
+            return None;
+        }
+        let stopped = draining || self.halt.is_some();
+        if !stopped {
+            if let Some(agent) = self.queues.ending.first() {
+                return Some(Due::End(agent.clone()));
+            }
+            if let Some(agent) = self.launchable() {
+                return Some(Due::Launch(agent.clone()));
+            }
+        }
+        let idle = self.running() == 0;
+        let more_to_come = !stopped && !self.queues.waiting.is_empty();
+        (idle && !more_to_come).then_some(Due::Close)
+    }
+
+    fn launchable(&self) -> Option<&AgentId> {
+        let script = self
+            .queues
+            .scripts
+            .first()
+            .filter(|_| self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS);
+        let prompt = self
+            .queues
+            .prompts
+            .first()
+            .filter(|_| self.queues.running_prompts.len() < self.options.max_parallel);
+        [script, prompt]
+            .into_iter()
+            .flatten()
+            .map(|(_, id)| id)
+            .find(|id| self.has_step_left(id))
+    }
+
+    /// Whether `max_steps` lets this agent start: a step that has begun may always go on.
+    fn has_step_left(&self, id: &AgentId) -> bool {
+        self.agents.get(id).is_some_and(|agent| agent.work().is_some()) || !self.is_out_of_steps()
+    }
+
+    pub fn is_out_of_steps(&self) -> bool {
+        self.options
+            .max_steps
+            .is_some_and(|most| self.steps_started >= most)
+    }
+
+    pub fn running(&self) -> usize {
+        self.queues.running_scripts.len() + self.queues.running_prompts.len()
+    }
+
+    pub fn running_scripts(&self) -> impl Iterator<Item = &AgentId> {
+        self.queues.running_scripts.iter()
+    }
+
+    pub fn running_agents(&self) -> impl Iterator<Item = &AgentId> {
+        self.queues
+            .running_scripts
+            .iter()
+            .chain(&self.queues.running_prompts)
+    }
+
+    pub fn failed_agents(&self) -> impl Iterator<Item = &AgentId> {
+        self.queues.failed.iter()
+    }
+
+    /// How many agents could start now and do not.
+    pub fn ready(&self) -> usize {
+        self.queues.scripts.len() + self.queues.prompts.len()
+    }
+
+    /// Time this run has been worked on.
+    pub fn duration_ms(&self, now: Timestamp) -> u64 {
+        let present = now.duration_since(self.resumed_at).max(SignedDuration::ZERO);
+        self.spent_ms + u64::try_from(present.as_millis()).unwrap_or(0)
+    }
+
+    /// The part of the budget that a turn starting now may use, so that all running turns together keep to it.
+    pub fn budget_share(&self) -> Option<Usd> {
+        if self.options.budget_usd.is_zero() {
+            return None;
+        }
+        let reserved: Usd = self
+            .queues
+            .running_prompts
+            .iter()
+            .filter_map(|id| self.agents.get(id)?.work()?.share_usd)
+            .sum();
+        let left = self
+            .options
+            .budget_usd
+            .saturating_sub(self.cost_usd)
+            .saturating_sub(reserved);
+        let free_slots = self
+            .options
+            .max_parallel
+            .saturating_sub(self.queues.running_prompts.len());
+        let starters = self
+            .agents
+            .len()
+            .saturating_sub(self.queues.running_prompts.len());
+        Some(left.divided_by(starters.min(free_slots)))
+    }
+}
+
+impl Queues {
+    fn insert(&mut self, agent: &Agent) {
+        self.change(
+            agent,
+            |set, id| set.insert(id),
+            |set, item| set.insert(item),
+            |set, item| set.insert(item),
+        );
+    }
+
+    fn remove(&mut self, agent: &Agent) {
+        self.change(
+            agent,
+            |set, id| set.remove(&id),
+            |set, item| set.remove(&item),
+            |set, item| set.remove(&item),
+        );
+    }
+
+    /// Puts an agent into, or takes it out of, the one queue its status belongs to.
+    fn change(
+        &mut self,
+        agent: &Agent,
+        plain: impl Fn(&mut BTreeSet<AgentId>, AgentId) -> bool,
+        ordered: impl Fn(&mut BTreeSet<(u64, AgentId)>, (u64, AgentId)) -> bool,
+        timed: impl Fn(&mut BTreeSet<(Timestamp, AgentId)>, (Timestamp, AgentId)) -> bool,
+    ) {
+        let id = agent.id.clone();
+        let is_prompt = agent.state.kind().is_prompt();
+        match &agent.status {
+            Status::Ready { since, .. } => ordered(
+                if is_prompt {
+                    &mut self.prompts
+                } else {
+                    &mut self.scripts
+                },
+                (*since, id),
+            ),
+            Status::Running { .. } => plain(
+                if is_prompt {
+                    &mut self.running_prompts
+                } else {
+                    &mut self.running_scripts
+                },
+                id,
+            ),
+            Status::Waiting { until, .. } => timed(&mut self.waiting, (*until, id)),
+            Status::Ending { .. } => plain(&mut self.ending, id),
+            Status::Failed { .. } => plain(&mut self.failed, id),
+        };
+    }
+}

@@ -1,0 +1,147 @@
+//! Opening tags, and the attributes in them.
+
+use memchr::memchr;
+
+use super::{NearMissReason, TagName};
+use crate::limits::MAX_TAG_ATTRIBUTES;
+
+/// A stretch of the bytes of one tag, counted from its `<`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl Span {
+    pub(super) fn of(self, tag: &[u8]) -> &[u8] {
+        tag.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+/// An opening tag being read, one byte after another and each of them once.
+///
+/// When it turns out to be none, the bytes after its name are read again as text, and may begin another one. That is no
+/// way to make the reader slow: of all readings that reach a given byte, one is outside of quotes, one inside of `"…"`
+/// and one inside of `'…'`. For each begins outside, at a `<` where the earlier ones must be inside of quotes, and from
+/// there every quote moves them all without ever bringing two together. So no byte is read more than three times.
+#[derive(Debug)]
+pub(super) struct Opener {
+    pub(super) name: TagName,
+    /// The next byte to look at.
+    pub(super) at: usize,
+    expects: Expects,
+    pub(super) attributes: Vec<(Span, Span)>,
+}
+
+/// What an opening tag may go on with.
+#[derive(Clone, Copy, Debug)]
+enum Expects {
+    /// Right after the name or after white space.
+    AttributeOrEnd,
+    /// Right after a value's closing quote.
+    SpaceOrEnd,
+    RestOfName {
+        start: usize,
+    },
+    Equals {
+        name: Span,
+    },
+    Quote {
+        name: Span,
+    },
+    RestOfValue {
+        name: Span,
+        quote: u8,
+        start: usize,
+    },
+}
+
+/// How far an opening tag could be read.
+pub(super) enum Reading {
+    Complete,
+    NeedsMore,
+    Malformed(NearMissReason),
+    TooManyAttributes,
+}
+
+impl Opener {
+    pub(super) fn new(name: TagName) -> Self {
+        Self {
+            name,
+            at: name.opening().len(),
+            expects: Expects::AttributeOrEnd,
+            attributes: Vec::new(),
+        }
+    }
+
+    /// Reads on in `tag`, which starts with this opener's `<`; after `Complete`, the content begins at `self.at`.
+    pub(super) fn read(&mut self, tag: &[u8]) -> Reading {
+        while let Some(&byte) = tag.get(self.at) {
+            if let Expects::RestOfValue { name, quote, start } = self.expects {
+                let rest = tag.get(self.at..).unwrap_or_default();
+                let Some(length) = memchr(quote, rest) else {
+                    self.at = tag.len();
+                    return Reading::NeedsMore;
+                };
+                if self.attributes.len() == MAX_TAG_ATTRIBUTES {
+                    return Reading::TooManyAttributes;
+                }
+                let end = self.at + length;
+                self.attributes.push((name, Span { start, end }));
+                self.expects = Expects::SpaceOrEnd;
+                self.at = end + 1;
+                continue;
+            }
+            match self.expects_after(byte) {
+                Ok(Some(expects)) => self.expects = expects,
+                Ok(None) => {
+                    self.at += 1;
+                    return Reading::Complete;
+                }
+                Err(reason) => return Reading::Malformed(reason),
+            }
+            self.at += 1;
+        }
+        Reading::NeedsMore
+    }
+
+    /// What is expected after `byte`, outside of values; `None` at the end of the opening tag.
+    fn expects_after(&self, byte: u8) -> Result<Option<Expects>, NearMissReason> {
+        let at = self.at;
+        let space = byte.is_ascii_whitespace();
+        let next = match self.expects {
+            Expects::AttributeOrEnd | Expects::SpaceOrEnd if byte == b'>' => return Ok(None),
+            Expects::AttributeOrEnd | Expects::SpaceOrEnd if byte == b'/' => {
+                return Err(NearMissReason::SelfClosing(self.name));
+            }
+            Expects::AttributeOrEnd | Expects::SpaceOrEnd if space => Expects::AttributeOrEnd,
+            Expects::AttributeOrEnd if byte.is_ascii_alphabetic() || byte == b'_' => {
+                Expects::RestOfName { start: at }
+            }
+            Expects::AttributeOrEnd => return Err(NearMissReason::NotAnAttribute),
+            Expects::SpaceOrEnd => return Err(NearMissReason::NoSpace),
+            Expects::RestOfName { .. } if byte.is_ascii_alphanumeric() || b"_.-".contains(&byte) => {
+                self.expects
+            }
+            Expects::RestOfName { start } if space => Expects::Equals {
+                name: Span { start, end: at },
+            },
+            Expects::RestOfName { start } if byte == b'=' => Expects::Quote {
+                name: Span { start, end: at },
+            },
+            Expects::RestOfName { .. } if byte == b'>' => return Err(NearMissReason::NoValue),
+            Expects::RestOfName { .. } => return Err(NearMissReason::NotAnAttribute),
+            Expects::Equals { name } if byte == b'=' => Expects::Quote { name },
+            Expects::Quote { name } if byte == b'"' || byte == b'\'' => Expects::RestOfValue {
+                name,
+                quote: byte,
+                start: at + 1,
+            },
+            Expects::Equals { .. } | Expects::Quote { .. } if space => self.expects,
+            Expects::Equals { .. } => return Err(NearMissReason::NoValue),
+            Expects::Quote { .. } => return Err(NearMissReason::UnquotedValue),
+            Expects::RestOfValue { .. } => self.expects,
+        };
+        Ok(Some(next))
+    }
+}

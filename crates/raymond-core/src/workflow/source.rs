@@ -1,0 +1,57 @@
+//! What is wrong in a state file, and where.
+
+use std::fmt;
+
+use super::wording::quoted;
+
+/// A place in a state file, counted from 1; columns count characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub line: u32,
+    pub column: u32,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// Something in a state file that stops the run before anything is paid for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceError {
+    pub position: Position,
+    pub message: String,
+    /// The line itself, as it stands in the file.
+    pub source_line: String,
+}
+
+impl std::error::Error for SourceError {}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.position, self.message)?;
+        if self.source_line.trim().is_empty() {
+            return Ok(());
+        }
+        write!(formatter, ", in {}", quoted(self.source_line.trim()))
+    }
+}
+
+/// Something in a state file that is probably a mistake but never stops a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceWarning {
+    pub position: Position,
+    pub message: String,
+}
+
+impl fmt::Display for SourceWarning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.position, self.message)
+    }
+}
+
+/// A number of lines or characters as a position holds it; no real file reaches the cap.
+pub(crate) fn saturated(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

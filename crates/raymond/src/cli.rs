@@ -1,0 +1,72 @@
+//! The command line: one `match` shows the whole program.
+
+mod args;
+mod completions;
+mod drive;
+mod list;
+mod log;
+mod resume;
+mod run;
+mod status;
+mod stop;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command};
+
+use crate::error::{Exit, UserError};
+use crate::text::clean;
+
+/// Runs the program that the command line asks for.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Completed.into()
+            };
+        }
+    };
+    match dispatch(cli) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            report(&error);
+            error.exit.into()
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<Exit, UserError> {
+    match cli.into_command()? {
+        Command::Run(args) => run::run(args),
+        Command::Resume(args) => resume::resume(args),
+        Command::List(args) => list::list(args),
+        Command::Status(args) => status::status(args),
+        Command::Log(args) => log::log(args),
+        Command::Stop(args) => stop::stop(args),
+        Command::Completions(args) => completions::completions(args),
+    }
+}
+
+/// Prints an error for people: what is wrong, then what to do.
+fn report(error: &UserError) {
+    const BAD: Style = AnsiColor::Red.on_default().bold();
+    const DIM: Style = Style::new().dimmed();
+    let mut stderr = anstream::stderr();
+    let _ = writeln!(stderr, "{BAD}error{BAD:#}: {}", clean(&error.message));
+    for hint in &error.hints {
+        let _ = writeln!(stderr, "  {DIM}→{DIM:#} {}", clean(hint));
+    }
+}
+
+/// The whole command line, for completions.
+fn command() -> clap::Command {
+    <Cli as CommandFactory>::command()
+}

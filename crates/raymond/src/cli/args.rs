@@ -1,0 +1,195 @@
+//! What can be written on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::error::UserError;
+use crate::observe::Detail;
+
+/// Commands of later versions: a workflow of such a name is written `./lint`, so that it keeps its meaning.
+const RESERVED: [&str; 11] = [
+    "answer", "branch", "convert", "diagram", "doctor", "init", "lint", "record", "rewind", "schema", "serve",
+];
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "raymond",
+    version,
+    about = "Runs workflows of prompts and scripts, and survives anything on the way",
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  raymond examples/pipeline        run a workflow\n  raymond resume                   continue the latest run\n  raymond status --json | jq .     look at it\n\nA workflow whose path is also a command's name is written ./name."
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+    /// The same as `raymond resume RUN`
+    #[arg(long, value_name = "RUN", conflicts_with = "workflow", num_args = 0..=1)]
+    resume: Option<Option<String>>,
+}
+
+impl Cli {
+    /// What to do: `raymond WORKFLOW` is `raymond run WORKFLOW`.
+    pub(super) fn into_command(self) -> Result<Command, UserError> {
+        if let Some(command) = self.command {
+            return Ok(command);
+        }
+        let args = self.run;
+        if let Some(run) = self.resume {
+            return Ok(Command::Resume(ResumeArgs {
+                run,
+                options: args.options,
+                place: args.place,
+            }));
+        }
+        match args.workflow.as_deref() {
+            None => Err(UserError::usage("nothing to do")
+                .hint("give a workflow: raymond WORKFLOW")
+                .hint("or look at what there is: raymond --help")),
+            Some(name) if RESERVED.contains(&name) => Err(UserError::usage(format!(
+                "`raymond {name}` is not part of this version yet"
+            ))
+            .hint(format!("to run a workflow of that name, write ./{name}"))),
+            Some(_) => Ok(Command::Run(args)),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run a workflow
+    Run(RunArgs),
+    /// Continue a run where it was
+    Resume(ResumeArgs),
+    /// List all runs, the latest first
+    List(ListArgs),
+    /// Show how a run stands
+    Status(StatusArgs),
+    /// Show everything that happened in a run
+    Log(LogArgs),
+    /// Ask a live run to stop; it can be resumed
+    Stop(StopArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+}
+
+/// Where runs are kept.
+#[derive(Debug, Default, Args)]
+pub(super) struct Place {
+    /// Keep journals in this folder instead of .raymond/state
+    #[arg(long, value_name = "DIR")]
+    pub(super) state_dir: Option<PathBuf>,
+}
+
+/// What both a new and a resumed run take.
+#[derive(Debug, Default, Args)]
+pub(super) struct RunOptions {
+    /// Stop, resumable, once this many steps have been started
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) max_steps: Option<u64>,
+    /// Print events as JSON lines on stdout instead of the result
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Show failures only
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+    /// Show the output of steps, too
+    #[arg(short, long)]
+    pub(super) verbose: bool,
+}
+
+impl RunOptions {
+    pub(super) fn detail(&self, verbose_by_default: bool) -> Detail {
+        match (self.quiet, self.verbose || verbose_by_default) {
+            (true, _) => Detail::Quiet,
+            (false, true) => Detail::Verbose,
+            (false, false) => Detail::Normal,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// A folder with a START state, or one state file
+    pub(super) workflow: Option<String>,
+    /// What the first state is handed; `-` reads it from stdin
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(super) input: Option<String>,
+    /// Name the run
+    #[arg(long, value_name = "NAME")]
+    pub(super) id: Option<String>,
+    /// Attach something to the run, shown by status; may be given several times
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub(super) labels: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(super) options: RunOptions,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ResumeArgs {
+    /// The run's id or the start of it; the latest run if left out
+    pub(super) run: Option<String>,
+    #[command(flatten)]
+    pub(super) options: RunOptions,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// Print a JSON array
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArgs {
+    /// The run's id or the start of it; the latest run if left out
+    pub(super) run: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LogArgs {
+    /// The run's id or the start of it; the latest run if left out
+    pub(super) run: Option<String>,
+    /// Print events as JSON lines
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StopArgs {
+    /// The run's id or the start of it
+    pub(super) run: String,
+    /// End running steps instead of letting them finish
+    #[arg(long)]
+    pub(super) now: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CompletionsArgs {
+    #[arg(value_enum)]
+    pub(super) shell: clap_complete::Shell,
+}
+
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a label is written KEY=VALUE".to_owned()),
+    }
+}

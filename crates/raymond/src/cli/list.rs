@@ -1,0 +1,61 @@
+//! `raymond list`
+
+use std::io::{self, Write};
+
+use super::args::ListArgs;
+use super::drive::{print_stdout, state_dir};
+use super::status::load_view;
+use crate::error::{Exit, UserError};
+use crate::text::clean;
+use crate::view::RunView;
+
+pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
+    let dir = state_dir(&args.place)?;
+    let runs = dir
+        .runs()
+        .map_err(|error| UserError::usage(format!("cannot read {}: {error}", dir.path().display())))?;
+    let mut views = Vec::new();
+    for entry in runs {
+        let paths = dir
+            .run(&entry.id)
+            .map_err(|error| UserError::usage(error.to_string()))?;
+        match load_view(&paths) {
+            Ok(view) => views.push(view),
+            // One damaged journal must not hide the others.
+            Err(error) => eprintln!("warning: {}: {}", entry.id, clean(&error.message)),
+        }
+    }
+    if args.json {
+        let text =
+            serde_json::to_string_pretty(&views).map_err(|error| UserError::failed(error.to_string()))?;
+        print_stdout(format!("{text}\n").as_bytes());
+    } else if views.is_empty() {
+        eprintln!("there are no runs in {}", dir.path().display());
+    } else {
+        // Whoever reads may have left.
+        let _ = write_table(&mut io::stdout().lock(), &views);
+    }
+    Ok(Exit::Completed)
+}
+
+fn write_table(out: &mut impl Write, runs: &[RunView]) -> io::Result<()> {
+    let width = runs.iter().map(|run| run.run.len()).max().unwrap_or(0).max(3);
+    writeln!(
+        out,
+        "{:width$}  {:11}  {:>7}  {:>8}  {:20}  WORKFLOW",
+        "RUN", "STATUS", "STEPS", "COST", "STARTED (UTC)"
+    )?;
+    for run in runs {
+        let started = run.started_at.strftime("%Y-%m-%d %H:%M:%S").to_string();
+        let status = run.status.as_str().replace('_', " ");
+        let cost = run.cost_usd.to_string();
+        writeln!(
+            out,
+            "{:width$}  {status:11}  {:>7}  {cost:>8}  {started:20}  {}",
+            run.run,
+            run.steps,
+            clean(&run.workflow)
+        )?;
+    }
+    Ok(())
+}

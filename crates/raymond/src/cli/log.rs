@@ -1,0 +1,49 @@
+//! `raymond log`
+
+use std::io::{self, BufWriter, Write};
+
+use raymond_core::event::{Body, Event};
+
+use super::args::LogArgs;
+use super::drive::{find_run, state_dir};
+use crate::error::{Exit, UserError};
+use crate::journal_store::to_event;
+use crate::observe::json::event_line;
+use crate::observe::{Console, Detail, Observer};
+use crate::store::{Durability, Payloads, read_all};
+
+pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
+    let dir = state_dir(&args.place)?;
+    let paths = find_run(&dir, args.run.as_deref())?;
+    let payloads = Payloads::new(paths.payloads(), Durability::Process);
+    let mut out = BufWriter::new(anstream::AutoStream::auto(io::stdout()));
+    let lines = read_all(&paths).map_err(|error| UserError::usage(error.to_string()))?;
+    for line in lines {
+        let line = line.map_err(|error| UserError::usage(error.to_string()))?;
+        let event = to_event(&paths, &line)?;
+        if matches!(event.body, Body::Snapshot { .. }) {
+            continue;
+        }
+        let written = match args.json {
+            true => writeln!(out, "{}", event_line(&event, &payloads).unwrap_or_default()),
+            false => write_for_people(&mut out, &event),
+        };
+        // Whoever reads may have seen enough.
+        if written.is_err() {
+            return Ok(Exit::Completed);
+        }
+    }
+    let _ = out.flush();
+    Ok(Exit::Completed)
+}
+
+/// The lines a person saw, with the time before them.
+fn write_for_people(out: &mut impl Write, event: &Event) -> io::Result<()> {
+    let mut text = Vec::new();
+    Console::new(&mut text, Detail::Verbose).event(event);
+    let time = event.time.strftime("%Y-%m-%d %H:%M:%S");
+    for line in String::from_utf8_lossy(&text).lines() {
+        writeln!(out, "{time}  {line}")?;
+    }
+    Ok(())
+}

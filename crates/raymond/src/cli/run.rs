@@ -1,0 +1,145 @@
+//! `raymond run`, and `raymond WORKFLOW`
+
+use std::io::Read;
+use std::path::Path;
+
+use raymond_core::decide;
+use raymond_core::event::{FORMAT_VERSION, RunStarted};
+use raymond_core::limits::MAX_TAG_BYTES;
+use raymond_core::run::Options;
+use raymond_core::workflow::Platform;
+
+use super::args::RunArgs;
+use super::drive::{Ready, acquire, drive, journal_options, load_config, state_dir, working_folder};
+use crate::driver::now;
+use crate::engine::Engine;
+use crate::error::{Exit, UserError};
+use crate::journal_store::JournalStore;
+use crate::process::Reaper;
+use crate::scope::{Located, locate};
+use crate::store::{Journal, JournalError, Payloads, RunPaths, StateDir};
+
+/// How much of a workflow's name goes into a run's id.
+const MAX_NAME_CHARS: usize = 40;
+
+pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
+    let Some(workflow) = &args.workflow else {
+        return Err(UserError::usage("no workflow given")
+            .hint("raymond WORKFLOW, where it is a folder or a state file"));
+    };
+    let cwd = working_folder()?;
+    let settings = load_config()?;
+    let located = locate(workflow, &cwd, Platform::current())?;
+    let input = args.input.as_deref().map(read_input).transpose()?;
+    let dir = state_dir(&args.place)?;
+    dir.create()
+        .map_err(|error| UserError::usage(format!("cannot make {}: {error}", dir.path().display())))?;
+    let paths = choose_id(&dir, args.id.as_deref(), located.scope.path())?;
+
+    let lock = acquire(&paths)?;
+    let incarnation = lock.incarnation().to_owned();
+    let options = journal_options(&settings);
+    let journal = Journal::create(&paths, options, &lock).map_err(|error| cannot_create(&paths, &error))?;
+    let payloads = Payloads::new(paths.payloads(), options.durability);
+    let reaper = Reaper::start()
+        .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
+    let started = run_started(&args, &located, &cwd, &settings)?;
+    let store = JournalStore::new(journal, payloads.clone(), lock);
+    let (engine, unseen) = Engine::create(paths.id(), now(), decide::start(started, input), store)
+        .map_err(|error| UserError::failed(error.0))?;
+    let detail = args.options.detail(settings.verbose.unwrap_or(false));
+    drive(Ready {
+        engine,
+        unseen,
+        opening: Vec::new(),
+        scope: located.scope,
+        paths,
+        payloads,
+        reaper,
+        incarnation,
+        detail,
+        json: args.options.json,
+    })
+}
+
+fn run_started(
+    args: &RunArgs,
+    located: &Located,
+    cwd: &Path,
+    settings: &crate::config::Settings,
+) -> Result<RunStarted, UserError> {
+    Ok(RunStarted {
+        version: FORMAT_VERSION,
+        workflow: located.given.clone(),
+        scope: as_text(located.scope.path())?,
+        entry: located.entry.clone(),
+        cwd: as_text(cwd)?,
+        nonce: uuid::Uuid::new_v4().to_string(),
+        labels: args.labels.iter().cloned().collect(),
+        options: Options {
+            max_steps: args.options.max_steps.or(settings.max_steps),
+            ..Options::default()
+        },
+    })
+}
+
+/// Paths are recorded as text, so they have to be text.
+fn as_text(path: &Path) -> Result<String, UserError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        UserError::usage(format!("the path {} is not valid UTF-8", path.display())).hint("use another folder")
+    })
+}
+
+fn choose_id(dir: &StateDir, given: Option<&str>, scope: &Path) -> Result<RunPaths, UserError> {
+    let id = given.map_or_else(|| new_id(scope), str::to_owned);
+    dir.run(&id).map_err(|error| {
+        UserError::usage(error.to_string()).hint("use letters, digits, `-`, `_` and `.`, at most 64 of them")
+    })
+}
+
+fn new_id(scope: &Path) -> String {
+    let name = scope
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let plain = |character: char| character.is_ascii_alphanumeric() || character == '-' || character == '_';
+    let name: String = name
+        .chars()
+        .take(MAX_NAME_CHARS)
+        .map(|c| if plain(c) { c } else { '-' })
+        .collect();
+    let name = if name.is_empty() { "run".to_owned() } else { name };
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    format!("{name}-{}-{}", now().strftime("%Y%m%d-%H%M%S"), &random[..4])
+}
+
+fn cannot_create(paths: &RunPaths, error: &JournalError) -> UserError {
+    match error {
+        JournalError::Exists { .. } => UserError::usage(format!("there is a run `{}` already", paths.id()))
+            .hint("choose another --id")
+            .hint(format!("or continue it: raymond resume {}", paths.id())),
+        other => UserError::usage(other.to_string()),
+    }
+}
+
+/// The first state's input: the text, or what comes on stdin.
+fn read_input(given: &str) -> Result<String, UserError> {
+    let mut bytes = Vec::new();
+    if given == "-" {
+        let limit = MAX_TAG_BYTES as u64 + 1;
+        std::io::stdin()
+            .take(limit)
+            .read_to_end(&mut bytes)
+            .map_err(|error| UserError::usage(format!("cannot read the input from stdin: {error}")))?;
+    } else {
+        bytes.extend_from_slice(given.as_bytes());
+    }
+    if bytes.len() > MAX_TAG_BYTES {
+        return Err(UserError::usage(format!(
+            "the input is longer than {} MiB",
+            MAX_TAG_BYTES / (1024 * 1024)
+        ))
+        .hint("put it into a file and hand over the file's name"));
+    }
+    Ok(String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}"))
+}

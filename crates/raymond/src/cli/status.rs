@@ -1,0 +1,101 @@
+//! `raymond status`
+
+use std::io::{self, Write};
+
+use anstyle::Style;
+
+use super::args::{Place, StatusArgs};
+use super::drive::{find_run, print_stdout, state_dir};
+use crate::error::{Exit, UserError};
+use crate::journal_store::fold;
+use crate::store::{Durability, Payloads, RunPaths, is_live, read_tail};
+use crate::text::{clean, one_line};
+use crate::view::{AgentView, RunView, view};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const SHOWN_CHARS: usize = 100;
+
+pub(super) fn status(args: StatusArgs) -> Result<Exit, UserError> {
+    let run = load(&args.place, args.run.as_deref())?;
+    if args.json {
+        let text =
+            serde_json::to_string_pretty(&run).map_err(|error| UserError::failed(error.to_string()))?;
+        print_stdout(format!("{text}\n").as_bytes());
+    } else {
+        // Whoever reads may have left.
+        let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), &run);
+    }
+    Ok(Exit::Completed)
+}
+
+fn load(place: &Place, given: Option<&str>) -> Result<RunView, UserError> {
+    let dir = state_dir(place)?;
+    load_view(&find_run(&dir, given)?)
+}
+
+/// Reads a run without disturbing it, live or not.
+pub(super) fn load_view(paths: &RunPaths) -> Result<RunView, UserError> {
+    // The lock is looked at first: a run that ends in between shows as ended, not as interrupted.
+    let is_live = is_live(&paths.lock())
+        .map_err(|error| UserError::usage(format!("cannot look at {}: {error}", paths.lock().display())))?
+        .is_some();
+    let tail = read_tail(paths).map_err(|error| UserError::usage(error.to_string()))?;
+    let run = fold(paths, &tail.lines)?;
+    Ok(view(
+        &run,
+        is_live,
+        &Payloads::new(paths.payloads(), Durability::Process),
+    ))
+}
+
+fn write_for_people(out: &mut impl Write, run: &RunView) -> io::Result<()> {
+    writeln!(
+        out,
+        "{BOLD}{}{BOLD:#}  {}",
+        run.run,
+        run.status.as_str().replace('_', " ")
+    )?;
+    writeln!(out, "  workflow  {}", clean(&run.workflow))?;
+    writeln!(
+        out,
+        "  started   {}",
+        run.started_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    )?;
+    if let Some(ended) = run.ended_at {
+        writeln!(out, "  ended     {}", ended.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
+    }
+    let budget = run
+        .budget_usd
+        .map_or("no budget".to_owned(), |budget| format!("of {budget}"));
+    writeln!(out, "  steps     {}", run.steps)?;
+    writeln!(out, "  cost      {} {DIM}{budget}{DIM:#}", run.cost_usd)?;
+    for (key, value) in &run.labels {
+        writeln!(out, "  label     {}={}", clean(key), clean(value))?;
+    }
+    if let Some(result) = &run.result {
+        writeln!(out, "  result    {}", one_line(result, SHOWN_CHARS))?;
+    }
+    run.agents.iter().try_for_each(|agent| write_agent(out, agent))
+}
+
+fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
+    let until = agent
+        .until
+        .map(|until| format!(" until {}", until.strftime("%Y-%m-%d %H:%M:%S UTC")))
+        .unwrap_or_default();
+    writeln!(
+        out,
+        "{BOLD}[{}]{BOLD:#} {} at {}{until}",
+        clean(&agent.id),
+        agent.status,
+        clean(&agent.state)
+    )?;
+    for frame in agent.stack.iter().rev() {
+        writeln!(out, "    returns to {}", clean(&frame.state))?;
+    }
+    if let Some(error) = &agent.error {
+        writeln!(out, "    {}", clean(error))?;
+    }
+    Ok(())
+}

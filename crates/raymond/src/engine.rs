@@ -1,0 +1,229 @@
+//! The heart of the program: one owner of the state, fed with inputs, that commits before anything is done.
+//!
+//! It is synchronous and knows no runtime: the driver feeds it and carries out what it returns, and a simulation can
+//! do the same.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use raymond_core::decide::decide;
+use raymond_core::event::{Body, Event, StepStarted};
+use raymond_core::evolve;
+use raymond_core::input::{Input, Outcome, Plan, Prepared};
+use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
+use raymond_core::run::{Agent, Due, Run};
+
+/// The journal could not be written. What it holds is not known any more, so the program must end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError(pub String);
+
+/// Where events are kept.
+pub trait EventStore {
+    /// Moves a long text into a file of its own, synced before an event may name it.
+    fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError>;
+    /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
+    fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
+    /// Begins a new segment if the present one is long enough.
+    fn rotate_if_long(&mut self, snapshot: &mut dyn FnMut() -> Event) -> Result<(), StoreError>;
+}
+
+/// Where states are read when a step starts.
+pub trait States {
+    fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String>;
+}
+
+/// What the driver has to do next, now that it is recorded.
+#[derive(Debug)]
+pub enum Command {
+    Launch(Box<Launch>),
+    /// A script failed for the whole run: the other scripts are ended, turns of agents finish.
+    EndScripts,
+    /// Everything is done.
+    Finish,
+}
+
+/// A step's attempt to start.
+#[derive(Debug)]
+pub struct Launch {
+    pub started: StepStarted,
+    pub agent: Agent,
+    pub plan: Plan,
+}
+
+/// What a round of inputs led to.
+#[derive(Debug, Default)]
+pub struct Round {
+    pub events: Vec<Event>,
+    pub commands: Vec<Command>,
+}
+
+#[derive(Debug)]
+pub struct Engine<S> {
+    run: Run,
+    store: S,
+    /// Set when a person asked to stop: nothing new starts.
+    draining: bool,
+}
+
+impl<S: EventStore> Engine<S> {
+    /// Opens a new run with the events that start it.
+    pub fn create(
+        id: &str,
+        now: Timestamp,
+        opening: Vec<Body>,
+        mut store: S,
+    ) -> Result<(Self, Vec<Event>), StoreError> {
+        let mut events = Vec::new();
+        let mut run = None;
+        for mut body in opening {
+            keep_long_payloads(&mut store, &mut body)?;
+            let event = Event {
+                seq: events.len() as u64 + 1,
+                time: now,
+                run: id.to_owned(),
+                body,
+            };
+            run = evolve::evolve(run, &event);
+            events.push(event);
+        }
+        store.commit(&events)?;
+        let run = run.ok_or_else(|| StoreError("a run must open with `run_started`".to_owned()))?;
+        Ok((
+            Self {
+                run,
+                store,
+                draining: false,
+            },
+            events,
+        ))
+    }
+
+    /// Takes up a run as its journal left it.
+    pub fn take_up(run: Run, store: S) -> Self {
+        Self {
+            run,
+            store,
+            draining: false,
+        }
+    }
+
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// From now on nothing new starts.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Decides about each input, then about everything that is due; one append, one sync; and says what to do.
+    pub fn round(
+        &mut self,
+        now: Timestamp,
+        inputs: impl IntoIterator<Item = Input>,
+        states: &mut dyn States,
+    ) -> Result<Round, StoreError> {
+        let mut batch = Vec::new();
+        let mut plans = BTreeMap::new();
+        for input in inputs {
+            self.accept(now, input, &mut batch)?;
+        }
+        self.run.wake(now);
+        while let Some(due) = self.run.next_due(self.draining) {
+            let input = self.due_input(due, states, &mut plans);
+            self.accept(now, input, &mut batch)?;
+        }
+        if !batch.is_empty() {
+            self.store.commit(&batch)?;
+            self.rotate_if_long(now)?;
+        }
+        let commands = batch
+            .iter()
+            .filter_map(|event| self.command(event, &mut plans))
+            .collect();
+        Ok(Round {
+            events: batch,
+            commands,
+        })
+    }
+
+    fn accept(&mut self, now: Timestamp, input: Input, batch: &mut Vec<Event>) -> Result<(), StoreError> {
+        if let Input::Ended(ended) = &input
+            && let Outcome::Interrupted { cost } = ended.outcome
+        {
+            self.run.interrupt(&ended.agent, cost);
+        }
+        for mut body in decide(&self.run, now, input) {
+            keep_long_payloads(&mut self.store, &mut body)?;
+            let event = Event {
+                seq: self.run.seq + 1,
+                time: now,
+                run: self.run.id.clone(),
+                body,
+            };
+            evolve::apply(&mut self.run, &event);
+            batch.push(event);
+        }
+        Ok(())
+    }
+
+    fn due_input(&self, due: Due, states: &mut dyn States, plans: &mut BTreeMap<AgentId, Plan>) -> Input {
+        match due {
+            Due::Launch(agent) => {
+                let prepared = match self.run.agents.get(&agent) {
+                    Some(agent) => states.prepare(agent),
+                    None => Err("the agent is gone".to_owned()),
+                };
+                if let Ok(prepared) = &prepared {
+                    plans.insert(agent.clone(), prepared.plan.clone());
+                }
+                Input::Launch { agent, prepared }
+            }
+            Due::End(agent) => Input::End { agent },
+            Due::Close => Input::Close {
+                stop_requested: self.draining,
+            },
+        }
+    }
+
+    fn command(&self, event: &Event, plans: &mut BTreeMap<AgentId, Plan>) -> Option<Command> {
+        match &event.body {
+            Body::StepStarted(started) => {
+                let agent = self.run.agents.get(&started.agent)?;
+                let plan = plans.remove(&started.agent)?;
+                Some(Command::Launch(Box::new(Launch {
+                    started: started.clone(),
+                    agent: agent.clone(),
+                    plan,
+                })))
+            }
+            Body::StepFailed(failed) if failed.fatal => Some(Command::EndScripts),
+            body if body.is_last() => Some(Command::Finish),
+            _ => None,
+        }
+    }
+
+    fn rotate_if_long(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let run = &mut self.run;
+        self.store.rotate_if_long(&mut || {
+            run.seq += 1;
+            let state = Box::new(run.clone());
+            Event {
+                seq: run.seq,
+                time: now,
+                run: run.id.clone(),
+                body: Body::Snapshot { state },
+            }
+        })
+    }
+}
+
+fn keep_long_payloads(store: &mut impl EventStore, body: &mut Body) -> Result<(), StoreError> {
+    for payload in body.payloads_mut() {
+        if let Some(text) = payload.oversized() {
+            *payload = store.keep_payload(text)?;
+        }
+    }
+    Ok(())
+}

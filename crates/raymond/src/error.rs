@@ -1,0 +1,65 @@
+//! Errors as users see them: what is wrong, what to do next, and the exit code.
+
+use std::fmt;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    Completed = 0,
+    Failed = 1,
+    Usage = 2,
+    Waiting = 3,
+    OverBudget = 4,
+    Limited = 5,
+    Interrupted = 130,
+    Terminated = 143,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// A message for the user. The text is a lower-case fragment without a full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserError {
+    pub exit: Exit,
+    pub message: String,
+    /// What to do next, a line each.
+    pub hints: Vec<String>,
+}
+
+impl UserError {
+    /// Wrong usage, or something that cannot be loaded.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            message: message.into(),
+            hints: Vec::new(),
+        }
+    }
+
+    /// Something that went wrong on the way.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Failed,
+            message: message.into(),
+            hints: Vec::new(),
+        }
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for UserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for UserError {}

@@ -1,0 +1,28 @@
+//! Those who watch a run. They are told what is committed, and never drive anything.
+
+pub mod console;
+pub mod json;
+
+use raymond_core::event::Event;
+use raymond_core::name::AgentId;
+
+pub use console::{Console, Detail};
+pub use json::JsonLines;
+
+use crate::driver::Stop;
+
+/// Where a line of output came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+pub trait Observer {
+    /// A committed event.
+    fn event(&mut self, event: &Event);
+    /// A piece of a step's output: telemetry, not part of the run's state.
+    fn output(&mut self, _agent: &AgentId, _stream: Stream, _bytes: &[u8]) {}
+    /// The run was asked to stop while so many steps run.
+    fn stopping(&mut self, _how: Stop, _running: usize) {}
+}

@@ -1,0 +1,301 @@
+//! Ends process trees: asks politely, waits, kills, and says when nothing is alive any more.
+//!
+//! One thread serves all requests. At each tick it looks at the system's processes once, for all of them.
+//! Bounds: as many requests as there are steps to end; per request, what is remembered of its living
+//! processes. The time between ticks grows from [`SHORTEST_PAUSE`] to [`LONGEST_PAUSE`].
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::table::{self, Delivery, Demand, Process, Table};
+use super::unix;
+
+const DEFAULT_GRACE: Duration = Duration::from_secs(5);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A killed process that is still there after this time hangs in the kernel. It will run none of its own code
+/// again, so there is nothing to wait for.
+const KILL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A look is not a moment: a process may start another where we have looked already, and end where we have
+/// not looked yet. Finding nobody therefore counts only when it happens twice in a row.
+const EMPTY_LOOKS_NEEDED: u32 = 2;
+
+/// A step whose processes are to be ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub token: String,
+    /// Its process group, if that is known and was used by it until a moment ago.
+    pub group: Option<i32>,
+}
+
+impl Target {
+    /// What is left of the step of a Raymond that is no more.
+    pub fn by_token(token: impl Into<String>) -> Self {
+        Target {
+            token: token.into(),
+            group: None,
+        }
+    }
+}
+
+/// A handle on the thread that ends processes. There should be one in a program. When it is dropped, the
+/// thread finishes what it was asked for and ends.
+#[derive(Debug)]
+pub struct Reaper {
+    requests: Sender<Request>,
+    looks: Arc<AtomicU64>,
+}
+
+impl Reaper {
+    /// Fails where processes cannot be looked at, or no thread can be started.
+    pub fn start() -> io::Result<Self> {
+        Reaper::with_grace(DEFAULT_GRACE)
+    }
+
+    /// `grace` is the time between the polite request and the kill.
+    pub fn with_grace(grace: Duration) -> io::Result<Self> {
+        table::check()?;
+        unix::keep_exit_codes();
+        let (requests, receiver) = mpsc::channel();
+        let looks = Arc::new(AtomicU64::new(0));
+        let worker = Worker::new(receiver, grace, Arc::clone(&looks));
+        thread::Builder::new()
+            .name("reaper".to_owned())
+            .spawn(move || worker.run())?;
+        Ok(Reaper { requests, looks })
+    }
+
+    /// Ends everything that belongs to the targets. The work is under way as soon as this is called, and goes
+    /// on even if the future is dropped. The result names what could not be ended (see [`super::Outcome`]).
+    pub fn end(&self, targets: Vec<Target>) -> impl Future<Output = Vec<i32>> + Send + 'static {
+        let (report, survivors) = oneshot::channel();
+        self.request(targets, move |found| drop(report.send(found)));
+        async move { survivors.await.expect("the reaper answers every request") }
+    }
+
+    /// The same for a caller that has nothing else to do, such as recovery at start-up.
+    pub fn end_blocking(&self, targets: Vec<Target>) -> Vec<i32> {
+        let (report, survivors) = mpsc::channel();
+        self.request(targets, move |found| drop(report.send(found)));
+        survivors.recv().expect("the reaper answers every request")
+    }
+
+    /// The same for a caller that cannot wait.
+    pub(super) fn end_unattended(&self, targets: Vec<Target>) {
+        self.request(targets, drop);
+    }
+
+    /// How often the system's processes have been looked at.
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    fn request(&self, targets: Vec<Target>, report: impl FnOnce(Vec<i32>) + Send + 'static) {
+        let request = Request {
+            targets,
+            report: Box::new(report),
+        };
+        self.requests
+            .send(request)
+            .expect("the reaper lives as long as its handle");
+    }
+}
+
+struct Request {
+    targets: Vec<Target>,
+    report: Box<dyn FnOnce(Vec<i32>) + Send>,
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Request")
+            .field("targets", &self.targets)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Worker {
+    requests: Receiver<Request>,
+    grace: Duration,
+    looks: Arc<AtomicU64>,
+    jobs: Vec<Job>,
+    pause: Duration,
+}
+
+impl Worker {
+    fn new(requests: Receiver<Request>, grace: Duration, looks: Arc<AtomicU64>) -> Self {
+        Worker {
+            requests,
+            grace,
+            looks,
+            jobs: Vec::new(),
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
+    fn run(mut self) {
+        while self.wait_for_work() {
+            self.tick();
+        }
+    }
+
+    /// Waits for the next tick or the next request; says `false` when there is no work and never will be.
+    fn wait_for_work(&mut self) -> bool {
+        let first = if self.jobs.is_empty() {
+            self.requests.recv().ok()
+        } else {
+            match self.requests.recv_timeout(self.pause) {
+                Ok(request) => Some(request),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    thread::sleep(self.pause);
+                    None
+                }
+            }
+        };
+        self.pause = if first.is_some() {
+            SHORTEST_PAUSE
+        } else {
+            (self.pause * 2).min(LONGEST_PAUSE)
+        };
+        let kill_at = Instant::now() + self.grace;
+        let requests = first.into_iter().chain(self.requests.try_iter());
+        self.jobs
+            .extend(requests.map(|request| Job::new(request, kill_at)));
+        !self.jobs.is_empty()
+    }
+
+    fn tick(&mut self) {
+        let groups: Vec<i32> = self.jobs.iter().flat_map(Job::groups).collect();
+        // Whatever keeps us from looking (too many open files, say) may be over by the next tick.
+        let Ok(table) = Table::look(&groups) else { return };
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        for mut job in std::mem::take(&mut self.jobs) {
+            if job.advance(&table, now) {
+                job.finish();
+            } else {
+                self.jobs.push(job);
+            }
+        }
+    }
+}
+
+/// One request on its way.
+struct Job {
+    request: Request,
+    kill_at: Instant,
+    known: HashMap<i32, Known>,
+    is_first_look: bool,
+    empty_looks: u32,
+}
+
+/// A living process of the request. Remembered, because when its parent dies nothing else may show that it
+/// belongs.
+struct Known {
+    started: u64,
+    told: Option<Demand>,
+    killed_at: Option<Instant>,
+    refused: bool,
+}
+
+impl Known {
+    fn new(process: &Process) -> Self {
+        Known {
+            started: process.started,
+            told: None,
+            killed_at: None,
+            refused: false,
+        }
+    }
+
+    fn is_beyond_reach(&self, now: Instant) -> bool {
+        self.refused
+            || self
+                .killed_at
+                .is_some_and(|killed_at| now - killed_at > KILL_PATIENCE)
+    }
+
+    fn tell(&mut self, process: &Process, demand: Demand, now: Instant) {
+        if self.told >= Some(demand) {
+            return;
+        }
+        self.told = Some(demand);
+        // Who refuses a polite request by our permissions refuses the other one as well.
+        self.refused = table::send(process, demand) == Delivery::Refused;
+        if demand == Demand::Kill {
+            self.killed_at = Some(now);
+        }
+    }
+}
+
+impl Job {
+    fn new(request: Request, kill_at: Instant) -> Self {
+        Job {
+            request,
+            kill_at,
+            known: HashMap::new(),
+            is_first_look: true,
+            empty_looks: 0,
+        }
+    }
+
+    fn groups(&self) -> impl Iterator<Item = i32> {
+        self.request.targets.iter().filter_map(|target| target.group)
+    }
+
+    /// Signals what is due to be signalled, and says whether the work is done.
+    fn advance(&mut self, table: &Table, now: Instant) -> bool {
+        let known = self.known.iter().map(|(pid, known)| (*pid, known.started));
+        let members = table.members(&self.request.targets, known);
+        self.remember(&members);
+        for process in &members {
+            if let Some(demand) = self.demand(process, now)
+                && let Some(known) = self.known.get_mut(&process.pid)
+            {
+                known.tell(process, demand, now);
+            }
+        }
+        self.is_first_look = false;
+        let is_empty = self.known.values().all(|known| known.is_beyond_reach(now));
+        self.empty_looks = if is_empty { self.empty_looks + 1 } else { 0 };
+        self.empty_looks >= EMPTY_LOOKS_NEEDED
+    }
+
+    fn remember(&mut self, members: &[&Process]) {
+        let mut before = std::mem::take(&mut self.known);
+        for process in members {
+            let same = before
+                .remove(&process.pid)
+                .filter(|known| known.started == process.started);
+            self.known
+                .insert(process.pid, same.unwrap_or_else(|| Known::new(process)));
+        }
+    }
+
+    /// What starts while the tree is being ended is mostly the cleaning up of a program that was asked to
+    /// end. It is left to that program, and only asked as well once it has no parent in the tree.
+    fn demand(&self, process: &Process, now: Instant) -> Option<Demand> {
+        if now >= self.kill_at {
+            Some(Demand::Kill)
+        } else if self.is_first_look || !self.known.contains_key(&process.parent) {
+            Some(Demand::Terminate)
+        } else {
+            None
+        }
+    }
+
+    fn finish(self) {
+        (self.request.report)(self.known.into_keys().collect());
+    }
+}

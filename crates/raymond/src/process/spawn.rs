@@ -1,0 +1,206 @@
+//! Starting a program, and saying in plain words why it could not be started.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+
+use super::{TOKEN_VARIABLE, unix};
+
+/// A file that was being written a moment ago may still be open in a child that is about to start.
+const BUSY_ATTEMPTS: u32 = 6;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// A program to start.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// A name that is looked up on PATH, or a path (absolute, because it would else be relative to `cwd`).
+    pub program: OsString,
+    pub args: Vec<OsString>,
+    pub cwd: PathBuf,
+    /// `Some` sets a variable and `None` removes it; all others are inherited.
+    pub env: Vec<(OsString, Option<OsString>)>,
+    /// Written to the program, then closed. When empty the program reads from the null device.
+    pub stdin: Vec<u8>,
+    /// Unique to this attempt of this step; handed over in [`TOKEN_VARIABLE`].
+    pub token: String,
+    pub on_parent_death: ParentDeath,
+}
+
+impl Launch {
+    /// A program without arguments, input or changes to its environment.
+    pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>, token: impl Into<String>) -> Self {
+        Launch {
+            program: program.into(),
+            args: Vec::new(),
+            cwd: cwd.into(),
+            env: Vec::new(),
+            stdin: Vec::new(),
+            token: token.into(),
+            on_parent_death: ParentDeath::default(),
+        }
+    }
+}
+
+/// What becomes of the program when Raymond is killed (Linux only; it reaches the program, not its children).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ParentDeath {
+    /// For programs that clean up after themselves, such as agents.
+    Terminate,
+    /// For programs that may ignore a polite request, such as scripts.
+    #[default]
+    Kill,
+}
+
+/// Why a program could not be started.
+#[derive(Debug)]
+pub enum SpawnError {
+    DirectoryMissing(PathBuf),
+    NotADirectory(PathBuf),
+    NotOnPath(OsString),
+    FileMissing(OsString),
+    InterpreterMissing(OsString),
+    PermissionDenied { program: OsString, cwd: PathBuf },
+    FileBusy(OsString),
+    TooLong(OsString),
+    Other { program: OsString, error: io::Error },
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpawnError::DirectoryMissing(cwd) => {
+                write!(
+                    formatter,
+                    "the working directory {} does not exist",
+                    cwd.display()
+                )
+            }
+            SpawnError::NotADirectory(cwd) => {
+                write!(
+                    formatter,
+                    "the working directory {} is not a directory",
+                    cwd.display()
+                )
+            }
+            SpawnError::NotOnPath(program) => {
+                write!(
+                    formatter,
+                    "the program `{}` was not found on PATH",
+                    program.display()
+                )
+            }
+            SpawnError::FileMissing(program) => {
+                write!(formatter, "the program {} does not exist", program.display())
+            }
+            SpawnError::InterpreterMissing(program) => {
+                write!(
+                    formatter,
+                    "the interpreter that {} asks for was not found",
+                    program.display()
+                )
+            }
+            SpawnError::PermissionDenied { program, cwd } => write!(
+                formatter,
+                "no permission to run {} in {}; is it executable?",
+                program.display(),
+                cwd.display()
+            ),
+            SpawnError::FileBusy(program) => {
+                write!(
+                    formatter,
+                    "{} cannot be run while something writes to it",
+                    program.display()
+                )
+            }
+            SpawnError::TooLong(program) => write!(
+                formatter,
+                "the arguments and environment for {} are longer than the system allows",
+                program.display()
+            ),
+            SpawnError::Other { program, error } => {
+                write!(formatter, "cannot start {}: {error}", program.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SpawnError::Other { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Starts the program on the calling thread, with pipes for its output and, if there is any, its input.
+pub(super) async fn start(launch: &Launch) -> Result<Child, SpawnError> {
+    check_directory(&launch.cwd)?;
+    let mut command = command(launch);
+    let mut attempt = 1;
+    loop {
+        match command.spawn() {
+            Ok(child) => return Ok(child),
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && attempt < BUSY_ATTEMPTS => {
+                tokio::time::sleep(BUSY_PAUSE * attempt).await;
+                attempt += 1;
+            }
+            Err(error) => return Err(explain(launch, error)),
+        }
+    }
+}
+
+fn command(launch: &Launch) -> Command {
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.args).current_dir(&launch.cwd);
+    for (name, value) in &launch.env {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    // Last, so that nothing above can take it over.
+    command.env(TOKEN_VARIABLE, &launch.token);
+    command.stdin(if launch.stdin.is_empty() {
+        Stdio::null()
+    } else {
+        Stdio::piped()
+    });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    unix::isolate(&mut command, launch.on_parent_death);
+    command
+}
+
+/// The system reports a missing directory and a missing program with the same error.
+fn check_directory(cwd: &Path) -> Result<(), SpawnError> {
+    if cwd.is_dir() {
+        Ok(())
+    } else if cwd.exists() {
+        Err(SpawnError::NotADirectory(cwd.to_owned()))
+    } else {
+        Err(SpawnError::DirectoryMissing(cwd.to_owned()))
+    }
+}
+
+fn explain(launch: &Launch, error: io::Error) -> SpawnError {
+    let program = launch.program.clone();
+    let path = Path::new(&program);
+    let is_bare_name = path.components().count() == 1 && !path.has_root();
+    match error.kind() {
+        io::ErrorKind::NotFound if is_bare_name => SpawnError::NotOnPath(program),
+        io::ErrorKind::NotFound if launch.cwd.join(path).exists() => SpawnError::InterpreterMissing(program),
+        io::ErrorKind::NotFound => SpawnError::FileMissing(program),
+        io::ErrorKind::PermissionDenied => SpawnError::PermissionDenied {
+            program,
+            cwd: launch.cwd.clone(),
+        },
+        io::ErrorKind::ExecutableFileBusy => SpawnError::FileBusy(program),
+        io::ErrorKind::ArgumentListTooLong => SpawnError::TooLong(program),
+        _ => SpawnError::Other { program, error },
+    }
+}

@@ -1,0 +1,141 @@
+//! The pipes of a running program: two to read, one to write.
+//!
+//! Bounds: one buffer per output pipe, reused for every chunk. Nothing is read ahead of what is handed on.
+
+use std::convert::Infallible;
+use std::future;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+
+use super::{CHUNK_BYTES, unix};
+
+/// More than any pipe can hold unless an administrator raised the system's limit, so that reading this much
+/// after a program's end has read all it wrote, and a background child that never stops writing cannot hold
+/// the step up.
+const MAX_PIPE_BYTES: usize = 1024 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Stdout,
+    Stderr,
+}
+
+pub(super) struct Streams {
+    stdout: Pipe<ChildStdout>,
+    stderr: Pipe<ChildStderr>,
+}
+
+impl Streams {
+    pub(super) fn of(child: &mut Child) -> Self {
+        Streams {
+            stdout: Pipe::new(child.stdout.take()),
+            stderr: Pipe::new(child.stderr.take()),
+        }
+    }
+
+    pub(super) fn are_closed(&self) -> bool {
+        self.stdout.reader.is_none() && self.stderr.reader.is_none()
+    }
+
+    /// The next chunk of either stream, in fair order; an empty one says that the stream has ended. Waits
+    /// for ever when both have. Nothing is lost when it is cancelled.
+    pub(super) async fn next(&mut self) -> (Source, &[u8]) {
+        let (source, length) = tokio::select! {
+            length = self.stdout.fill() => (Source::Stdout, length),
+            length = self.stderr.fill() => (Source::Stderr, length),
+        };
+        match source {
+            Source::Stdout => (source, &self.stdout.buffer[..length]),
+            Source::Stderr => (source, &self.stderr.buffer[..length]),
+        }
+    }
+
+    /// Hands over what already lies in the pipes, without waiting. Stops early when `deliver` says `false`.
+    pub(super) fn sweep(&mut self, mut deliver: impl FnMut(Source, &[u8]) -> bool) {
+        let _ = self.stdout.sweep(|bytes| deliver(Source::Stdout, bytes))
+            && self.stderr.sweep(|bytes| deliver(Source::Stderr, bytes));
+    }
+}
+
+struct Pipe<R> {
+    reader: Option<R>,
+    buffer: Box<[u8]>,
+}
+
+impl<R: AsyncRead + Unpin> Pipe<R> {
+    fn new(reader: Option<R>) -> Self {
+        Pipe {
+            reader,
+            buffer: vec![0; CHUNK_BYTES].into_boxed_slice(),
+        }
+    }
+
+    async fn fill(&mut self) -> usize {
+        let Some(reader) = &mut self.reader else {
+            return future::pending().await;
+        };
+        // A pipe that cannot be read any more has ended as far as the step is concerned.
+        let length = reader.read(&mut self.buffer).await.unwrap_or(0);
+        if length == 0 {
+            self.reader = None;
+        }
+        length
+    }
+}
+
+impl<R: std::os::fd::AsFd> Pipe<R> {
+    /// Reads past the runtime, because that may not have noticed yet what arrived a moment ago.
+    fn sweep(&mut self, mut deliver: impl FnMut(&[u8]) -> bool) -> bool {
+        let Some(reader) = &self.reader else { return true };
+        let mut budget = MAX_PIPE_BYTES;
+        while budget > 0 {
+            let length = unix::read_ready(reader, &mut self.buffer);
+            if length == 0 {
+                break;
+            }
+            if !deliver(&self.buffer[..length]) {
+                return false;
+            }
+            budget = budget.saturating_sub(length);
+        }
+        true
+    }
+}
+
+/// What is still to be written to a program's stdin, which is closed when all of it is.
+pub(super) struct Feed {
+    pipe: Option<ChildStdin>,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Feed {
+    pub(super) fn new(pipe: Option<ChildStdin>, bytes: Vec<u8>) -> Self {
+        Feed {
+            pipe,
+            bytes,
+            written: 0,
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.pipe = None;
+        self.bytes = Vec::new();
+        self.written = 0;
+    }
+
+    /// Writes for as long as it is polled, and never returns; may be cancelled and called again.
+    pub(super) async fn run(&mut self) -> Infallible {
+        while let Some(pipe) = &mut self.pipe {
+            match pipe.write(&self.bytes[self.written..]).await {
+                Ok(length) if length > 0 && self.written + length < self.bytes.len() => {
+                    self.written += length
+                }
+                // Either all is written, or the program does not want the rest, which is its own affair.
+                _ => self.close(),
+            }
+        }
+        future::pending().await
+    }
+}

@@ -1,0 +1,198 @@
+//! A picture of the living processes, and which of them belong to a step.
+//!
+//! A process belongs to a step if it carries the step's token in its environment, or is in the step's process
+//! group, or was already known to belong, or descends from one that does.
+//!
+//! What this cannot find: a process that gave up its group, threw away its environment *and* lost its parent
+//! before the first look, and what runs elsewhere on the step's behalf (a container's daemon, `at`, `cron`).
+//! On systems without `/proc` only the process group is known.
+//!
+//! Raymond itself and process 1 are never in the picture, so they are never signalled, and nothing belongs to
+//! a step for being their descendant.
+
+#[cfg(not(target_os = "linux"))]
+#[path = "table/groups.rs"]
+mod system;
+#[cfg(target_os = "linux")]
+#[path = "table/procfs.rs"]
+mod system;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+pub(super) use system::{check, send};
+
+use super::reaper::Target;
+
+/// One living process. A zombie is dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) parent: i32,
+    pub(super) group: i32,
+    pub(super) session: i32,
+    /// In ticks since the system started; with the pid it names a process for good.
+    pub(super) started: u64,
+    /// Suspended, so that it notices a signal only once it is woken up.
+    pub(super) suspended: bool,
+    pub(super) token: Option<Vec<u8>>,
+}
+
+/// How strongly a process is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Demand {
+    Terminate,
+    Kill,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    Sent,
+    Gone,
+    Refused,
+}
+
+/// The processes alive at about one moment.
+pub(super) struct Table {
+    processes: Vec<Process>,
+    by_pid: HashMap<i32, usize>,
+    by_token: HashMap<Vec<u8>, Vec<usize>>,
+    by_group: HashMap<i32, Vec<usize>>,
+    by_parent: HashMap<i32, Vec<usize>>,
+    own_session: i32,
+}
+
+impl Table {
+    /// Looks at the system once. `groups` are all the groups that will be asked for.
+    pub(super) fn look(groups: &[i32]) -> io::Result<Self> {
+        Ok(Table::new(system::processes(groups)?, system::own_session()))
+    }
+
+    fn new(processes: Vec<Process>, own_session: i32) -> Self {
+        let mut table = Table {
+            processes: Vec::new(),
+            by_pid: HashMap::with_capacity(processes.len()),
+            by_token: HashMap::new(),
+            by_group: HashMap::new(),
+            by_parent: HashMap::new(),
+            own_session,
+        };
+        for (index, process) in processes.iter().enumerate() {
+            table.by_pid.insert(process.pid, index);
+            table.by_group.entry(process.group).or_default().push(index);
+            table.by_parent.entry(process.parent).or_default().push(index);
+            if let Some(token) = &process.token {
+                table.by_token.entry(token.clone()).or_default().push(index);
+            }
+        }
+        table.processes = processes;
+        table
+    }
+
+    /// All that belongs to the targets, the oldest first, so that parents are mostly told before children.
+    pub(super) fn members(
+        &self,
+        targets: &[Target],
+        known: impl Iterator<Item = (i32, u64)>,
+    ) -> Vec<&Process> {
+        let mut open: Vec<usize> = known
+            .filter_map(|(pid, started)| self.find(pid, started))
+            .collect();
+        for target in targets {
+            open.extend(self.by_token.get(target.token.as_bytes()).into_iter().flatten());
+            open.extend(self.in_group(target));
+        }
+        let mut found = HashSet::new();
+        while let Some(index) = open.pop() {
+            if found.insert(index) {
+                open.extend(
+                    self.by_parent
+                        .get(&self.processes[index].pid)
+                        .into_iter()
+                        .flatten(),
+                );
+            }
+        }
+        let mut members: Vec<&Process> = found.into_iter().map(|index| &self.processes[index]).collect();
+        members.sort_by_key(|process| (process.started, process.pid));
+        members
+    }
+
+    fn find(&self, pid: i32, started: u64) -> Option<usize> {
+        self.by_pid
+            .get(&pid)
+            .copied()
+            .filter(|index| self.processes[*index].started == started)
+    }
+
+    /// A group's number may have been given to someone else since. A group cannot leave its session, and a
+    /// process with another step's token is that step's.
+    fn in_group(&self, target: &Target) -> impl Iterator<Item = usize> {
+        let indices = target.group.and_then(|group| self.by_group.get(&group));
+        indices.into_iter().flatten().copied().filter(|index| {
+            let process = &self.processes[*index];
+            let is_of_another_step = process
+                .token
+                .as_ref()
+                .is_some_and(|token| token != target.token.as_bytes());
+            process.session == self.own_session && !is_of_another_step
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: i32, parent: i32, group: i32, session: i32, token: &str) -> Process {
+        let token = (!token.is_empty()).then(|| token.as_bytes().to_vec());
+        let started = u64::from(pid.unsigned_abs());
+        Process {
+            pid,
+            parent,
+            group,
+            session,
+            started,
+            suspended: false,
+            token,
+        }
+    }
+
+    fn pids(table: &Table, token: &str, group: Option<i32>, known: &[(i32, u64)]) -> Vec<i32> {
+        let targets = [Target {
+            token: token.to_owned(),
+            group,
+        }];
+        table
+            .members(&targets, known.iter().copied())
+            .iter()
+            .map(|process| process.pid)
+            .collect()
+    }
+
+    #[test]
+    fn members_are_found_by_token_group_descent_and_memory() {
+        let table = Table::new(
+            vec![
+                process(10, 5, 10, 5, "a"),   // the program
+                process(11, 10, 11, 11, ""),  // its child in another session, environment thrown away
+                process(12, 11, 11, 11, "b"), // a step of a Raymond started by the step
+                process(13, 1, 10, 5, ""),    // an orphan in its group
+                process(14, 1, 14, 14, "a"),  // an orphan in another session
+                process(15, 1, 15, 15, ""),   // an orphan known from before
+                process(20, 5, 20, 5, "ab"),  // another step, whose token only starts alike
+                process(21, 20, 20, 5, ""),
+            ],
+            5,
+        );
+        assert_eq!(pids(&table, "a", Some(10), &[(15, 15)]), [10, 11, 12, 13, 14, 15]);
+        assert_eq!(pids(&table, "a", None, &[(15, 99)]), [10, 11, 12, 14]);
+        assert_eq!(pids(&table, "none", None, &[]), [] as [i32; 0]);
+    }
+
+    #[test]
+    fn a_group_number_given_to_someone_else_is_not_trusted() {
+        let table = Table::new(vec![process(10, 1, 10, 7, ""), process(11, 5, 10, 5, "other")], 5);
+        assert_eq!(pids(&table, "a", Some(10), &[]), [] as [i32; 0]);
+    }
+}

@@ -1,0 +1,238 @@
+//! The process table as Linux shows it in `/proc`.
+//!
+//! Bounds: two small reads per process and look, with two buffers that are reused.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::{Delivery, Demand, Process};
+use crate::process::TOKEN_VARIABLE;
+
+/// The kernel allows no more than 6 MiB for arguments and environment together.
+const MAX_ENVIRONMENT_BYTES: u64 = 8 * 1024 * 1024;
+
+/// A process's line is a few hundred bytes.
+const MAX_STAT_BYTES: u64 = 4096;
+
+/// The kernel's mark for its own threads (`PF_KTHREAD`), which have no environment.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// Whether processes can be looked at here at all.
+pub(in crate::process) fn check() -> io::Result<()> {
+    fs::read("/proc/self/stat").map(drop).map_err(|error| {
+        let reason = format!("cannot look at processes, because /proc/self/stat is not readable: {error}");
+        io::Error::new(error.kind(), reason)
+    })
+}
+
+pub(super) fn own_session() -> i32 {
+    rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get())
+}
+
+pub(super) fn processes(_groups: &[i32]) -> io::Result<Vec<Process>> {
+    let own_pid = rustix::process::getpid().as_raw_nonzero().get();
+    let mut buffer = Vec::with_capacity(16 * 1024);
+    let mut processes = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let pid = name.to_str().and_then(|name| name.parse().ok());
+        let Some(pid) = pid.filter(|pid| *pid != 1 && *pid != own_pid) else {
+            continue;
+        };
+        processes.extend(process(pid, &mut buffer)?);
+    }
+    Ok(processes)
+}
+
+fn process(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {
+    if !read(pid, "stat", MAX_STAT_BYTES, buffer)? {
+        return Ok(None);
+    }
+    let Some(stat) = Stat::parse(buffer).filter(Stat::is_living_program) else {
+        return Ok(None);
+    };
+    // Programs of other users keep their environment to themselves. They may belong all the same.
+    let token = if read(pid, "environ", MAX_ENVIRONMENT_BYTES, buffer)? {
+        token_in(buffer)
+    } else {
+        None
+    };
+    let Stat {
+        state,
+        parent,
+        group,
+        session,
+        started,
+        ..
+    } = stat;
+    Ok(Some(Process {
+        pid,
+        parent,
+        group,
+        session,
+        started,
+        suspended: state == b'T',
+        token,
+    }))
+}
+
+/// Says whether there was anything to read. Processes come and go, and some may not be looked at; but when
+/// *we* have run out of something, the picture would be wrong.
+fn read(pid: i32, file: &str, limit: u64, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    buffer.clear();
+    let path = format!("/proc/{pid}/{file}");
+    match File::open(path).and_then(|file| file.take(limit).read_to_end(buffer)) {
+        Ok(_) => Ok(true),
+        Err(error) if is_our_own_shortage(&error) => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
+fn is_our_own_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(|errno| Some(errno.raw_os_error()));
+    shortages.contains(&error.raw_os_error())
+}
+
+fn token_in(environment: &[u8]) -> Option<Vec<u8>> {
+    environment.split(|byte| *byte == 0).find_map(|variable| {
+        let value = variable
+            .strip_prefix(TOKEN_VARIABLE.as_bytes())?
+            .strip_prefix(b"=")?;
+        Some(value.to_vec())
+    })
+}
+
+/// The parts of `/proc/PID/stat` that matter here.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    state: u8,
+    parent: i32,
+    group: i32,
+    session: i32,
+    flags: u64,
+    threads: u64,
+    started: u64,
+}
+
+impl Stat {
+    /// The second field is the program's name in parentheses and may itself hold any of the separators.
+    fn parse(line: &[u8]) -> Option<Stat> {
+        let name_end = line.iter().rposition(|byte| *byte == b')')?;
+        let fields = std::str::from_utf8(&line[name_end + 1..]).ok()?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        // `man 5 proc` counts from one and counts the two fields that are already behind.
+        let field = |number: usize| fields.get(number - 3).copied();
+        Some(Stat {
+            state: *field(3)?.as_bytes().first()?,
+            parent: field(4)?.parse().ok()?,
+            group: field(5)?.parse().ok()?,
+            session: field(6)?.parse().ok()?,
+            flags: field(9)?.parse().ok()?,
+            threads: field(20)?.parse().ok()?,
+            started: field(22)?.parse().ok()?,
+        })
+    }
+
+    /// A process whose first thread has ended shows as a zombie while its other threads run on.
+    fn is_living_program(&self) -> bool {
+        let is_dead = matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1;
+        !is_dead && self.flags & KERNEL_THREAD == 0
+    }
+}
+
+/// Signals the very process that was seen, not one that got its number since.
+pub(in crate::process) fn send(process: &Process, demand: Demand) -> Delivery {
+    let Some(pid) = Pid::from_raw(process.pid) else {
+        return Delivery::Gone;
+    };
+    let signal = match demand {
+        Demand::Terminate => Signal::TERM,
+        Demand::Kill => Signal::KILL,
+    };
+    let delivery = send_signal(process, pid, signal);
+    if process.suspended && demand == Demand::Terminate && delivery == Delivery::Sent {
+        send_signal(process, pid, Signal::CONT);
+    }
+    delivery
+}
+
+/// The handle is opened first and the start time compared after, so that it cannot be another's. Where
+/// handles are not to be had (old kernels, some sandboxes) a very short time for a mix-up remains.
+fn send_signal(process: &Process, pid: Pid, signal: Signal) -> Delivery {
+    let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty());
+    if !is_still(process) {
+        return Delivery::Gone;
+    }
+    let sent = match handle {
+        Ok(handle) => rustix::process::pidfd_send_signal(handle, signal),
+        Err(error) => Err(error),
+    };
+    match sent.or_else(|_| rustix::process::kill_process(pid, signal)) {
+        Ok(()) => Delivery::Sent,
+        Err(rustix::io::Errno::SRCH) => Delivery::Gone,
+        Err(_) => Delivery::Refused,
+    }
+}
+
+fn is_still(process: &Process) -> bool {
+    let mut buffer = Vec::with_capacity(512);
+    match read(process.pid, "stat", MAX_STAT_BYTES, &mut buffer) {
+        Ok(_) => Stat::parse(&buffer).is_some_and(|stat| stat.started == process.started),
+        // Not to know is no reason to spare a process that was seen a moment ago.
+        Err(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "4242 (a ) b (c) R 10 20 30 34816 30 4194304 1 0 0 0 0 0 0 0 20 0 3 0 987654 1 2 3";
+
+    #[test]
+    fn a_name_with_parentheses_does_not_confuse_the_fields() {
+        let stat = Stat::parse(LINE.as_bytes()).unwrap();
+        assert_eq!(
+            (stat.state, stat.parent, stat.group, stat.session),
+            (b'R', 10, 20, 30)
+        );
+        assert_eq!((stat.flags, stat.threads, stat.started), (4_194_304, 3, 987_654));
+        assert!(stat.is_living_program());
+    }
+
+    #[test]
+    fn a_torn_line_is_no_process() {
+        for length in 0..LINE.find("987654").unwrap() {
+            assert_eq!(Stat::parse(&LINE.as_bytes()[..length]), None);
+        }
+    }
+
+    #[test]
+    fn a_zombie_is_dead_unless_other_threads_live_on() {
+        let threaded = LINE.replace(" R ", " Z ");
+        assert!(Stat::parse(threaded.as_bytes()).unwrap().is_living_program());
+        let dead = threaded.replace(" 0 3 0 ", " 0 1 0 ");
+        assert!(!Stat::parse(dead.as_bytes()).unwrap().is_living_program());
+    }
+
+    #[test]
+    fn the_token_is_the_whole_value_of_the_whole_name() {
+        let environment = b"XRAYMOND_STEP_TOKEN=no\0RAYMOND_STEP_TOKENS=no\0RAYMOND_STEP_TOKEN=yes=1\0A=b\0";
+        assert_eq!(token_in(environment).unwrap(), b"yes=1");
+        assert_eq!(token_in(b""), None);
+    }
+
+    #[test]
+    fn we_are_not_in_our_own_table() {
+        let own_pid = i32::try_from(std::process::id()).unwrap();
+        let processes = processes(&[]).unwrap();
+        assert!(
+            processes
+                .iter()
+                .all(|process| process.pid != own_pid && process.pid != 1)
+        );
+    }
+}

@@ -1,0 +1,319 @@
+use std::time::{Duration, Instant};
+
+use super::rig::*;
+use crate::process::*;
+
+/// Writes the numbers of the script and of three kinds of children into `pids`, then goes on silently: a
+/// plain child, one in a session of its own, and one in a session of its own that has no token either and is
+/// found only while its parent, the script, is there to show where it belongs.
+const FAMILY: &str = r"
+    sleep 1000 & echo $! >> pids
+    setsid bash -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; echo ready >> ready; wait' &
+    setsid env -i bash -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; echo ready >> ready; wait' &
+    echo $$ >> pids
+    while [ $(cat ready 2>/dev/null | wc -l) -lt 2 ]; do sleep 0.05; echo waiting >&2; done
+";
+
+const FAMILY_SIZE: usize = 6;
+
+fn assert_family_dead(rig: &Rig) {
+    let pids = rig.pids("pids");
+    assert_eq!(pids.len(), FAMILY_SIZE);
+    assert_all_dead(&pids);
+}
+
+#[tokio::test]
+async fn silence_ends_the_whole_family() {
+    let mut rig = Rig::new();
+    rig.limits.idle = Some(Duration::from_secs(1));
+    let (outcome, collector) = rig.run(&format!("{FAMILY} echo ready; wait")).await;
+    assert!(matches!(outcome.ending, Ending::IdleTimeout), "{outcome:?}");
+    assert_eq!(collector.stdout, b"ready\n");
+    assert_family_dead(&rig);
+}
+
+#[tokio::test]
+async fn output_on_either_stream_breaks_the_silence_but_not_the_total() {
+    let mut rig = Rig::new();
+    rig.limits.idle = Some(Duration::from_secs(1));
+    rig.limits.total = Some(Duration::from_secs(3));
+    let chatter = "while :; do echo x; sleep 0.05; echo x >&2; sleep 0.05; done";
+    let (outcome, _) = rig.run(&format!("{FAMILY} {chatter}")).await;
+    assert!(matches!(outcome.ending, Ending::TotalTimeout), "{outcome:?}");
+    assert_family_dead(&rig);
+}
+
+#[tokio::test]
+async fn a_failure_ends_what_the_step_left_behind() {
+    let rig = Rig::new();
+    let (outcome, _) = rig.run(&format!("{{ {FAMILY} }} >/dev/null 2>&1; exit 1")).await;
+    assert!(matches!(outcome.ending, Ending::Exited(Exit::Code(1))));
+    assert_eq!(outcome.survivors, [] as [i32; 0]);
+    let pids = rig.pids("pids");
+    assert_eq!(pids.len(), FAMILY_SIZE);
+    // The child without an environment had lost its parent before anyone looked: the documented limit.
+    let found: Vec<i32> = pids
+        .iter()
+        .copied()
+        .filter(|pid| has_token_or_is_dead(*pid))
+        .collect();
+    assert_all_dead(&found);
+    assert!(found.len() >= FAMILY_SIZE - 2);
+    for pid in pids.iter().filter(|pid| is_alive(**pid)) {
+        kill(*pid);
+    }
+}
+
+fn has_token_or_is_dead(pid: i32) -> bool {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    !is_alive(pid) || String::from_utf8_lossy(&environment).contains(TOKEN_VARIABLE)
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
+
+#[tokio::test]
+async fn who_ignores_a_polite_request_is_killed_after_the_grace() {
+    let mut rig = Rig::with_grace(Duration::from_millis(300));
+    rig.limits.idle = Some(Duration::from_secs(1));
+    let script = r"
+        setsid bash -c 'trap : TERM; echo $$ >> pids; echo stubborn; while :; do sleep 1000; done' &
+        trap '' TERM; echo $$ >> pids; echo stubborn; while :; do sleep 1000; done";
+    let (outcome, collector) = rig.run(script).await;
+    assert!(matches!(outcome.ending, Ending::IdleTimeout));
+    assert_eq!(collector.stdout, b"stubborn\nstubborn\n");
+    assert_eq!(rig.pids("pids").len(), 2);
+    assert_all_dead(&rig.pids("pids"));
+}
+
+/// The cleaning up is itself a process that appears after the request; it is let finish.
+#[tokio::test]
+async fn a_polite_request_lets_a_program_clean_up() {
+    let mut rig = Rig::new();
+    rig.limits.idle = Some(Duration::from_secs(1));
+    let script = "trap 'sleep 0.3; echo clean > cleaned; echo told >&2; exit' TERM; echo ready; sleep 1000";
+    let (outcome, collector) = rig.run(script).await;
+    assert!(matches!(outcome.ending, Ending::IdleTimeout));
+    assert!(rig.folder.path().join("cleaned").exists());
+    let stderr = String::from_utf8(collector.stderr).unwrap();
+    assert!(stderr.ends_with("told\n"), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_suspended_program_is_woken_up_to_end() {
+    let mut rig = Rig::new();
+    rig.limits.idle = Some(Duration::from_millis(500));
+    let start = Instant::now();
+    let (outcome, _) = rig.run("echo $$ > pids; kill -STOP $$").await;
+    assert!(matches!(outcome.ending, Ending::IdleTimeout));
+    assert!(start.elapsed() < Duration::from_secs(15), "it had to be killed");
+    assert_all_dead(&rig.pids("pids"));
+}
+
+#[tokio::test]
+async fn a_background_child_that_holds_the_output_delays_a_success_and_is_left_alone() {
+    let mut rig = Rig::new();
+    rig.limits.drain = Duration::from_millis(500);
+    let start = Instant::now();
+    let (outcome, collector) = rig.run("sleep 1000 & echo $! > pids; echo done").await;
+    let elapsed = start.elapsed();
+    assert!(outcome.ending.is_success());
+    assert_eq!(collector.stdout, b"done\n");
+    assert!(
+        elapsed >= Duration::from_millis(500) && elapsed < Duration::from_secs(5),
+        "{elapsed:?}"
+    );
+    let pids = rig.pids("pids");
+    assert!(is_alive(pids[0]));
+    kill(pids[0]);
+}
+
+#[tokio::test]
+async fn a_background_child_without_the_output_delays_nothing_and_can_be_ended_later() {
+    let mut rig = Rig::new();
+    rig.limits.drain = DEADLINE;
+    let launch = rig.launch("setsid sleep 1000 >/dev/null 2>&1 & echo $! > pids");
+    let token = launch.token.clone();
+    let start = Instant::now();
+    let outcome = rig.supervise(launch, &mut Collector::default()).await;
+    assert!(outcome.ending.is_success());
+    assert!(start.elapsed() < DEADLINE / 2);
+    let pids = rig.pids("pids");
+    assert!(is_alive(pids[0]));
+    assert_eq!(
+        rig.reaper
+            .end(vec![Target {
+                token,
+                group: outcome.group
+            }])
+            .await,
+        [] as [i32; 0]
+    );
+    assert_all_dead(&pids);
+}
+
+#[tokio::test]
+async fn recovery_finds_the_rest_of_a_dead_raymond_by_token_alone() {
+    let rig = Rig::new();
+    let launch = rig.launch(&format!(
+        "{{ {FAMILY} wait; }} >/dev/null 2>&1 & while [ ! -e ready ]; do :; done"
+    ));
+    let token = launch.token.clone();
+    assert!(
+        rig.supervise(launch, &mut Collector::default())
+            .await
+            .ending
+            .is_success()
+    );
+    eventually("the family is there", || {
+        rig.pids("pids").len() == FAMILY_SIZE && line_count(&rig.folder.path().join("ready")) == 2
+    })
+    .await;
+    let targets = vec![Target::by_token("someone-else"), Target::by_token(token)];
+    assert_eq!(rig.reaper.end_blocking(targets), [] as [i32; 0]);
+    // The script itself wrote its number and is gone; its background copy lived on under another one.
+    assert_family_dead(&rig);
+}
+
+#[tokio::test]
+async fn a_sink_can_abort() {
+    let rig = Rig::new();
+    let mut sink = Judge(|text: &str| {
+        if text.contains("bad") {
+            Flow::Abort
+        } else {
+            Flow::Continue
+        }
+    });
+    let script = format!("{FAMILY} echo good; sleep 0.1; echo bad; wait");
+    let outcome = rig.supervise(rig.launch(&script), &mut sink).await;
+    assert!(matches!(outcome.ending, Ending::Aborted));
+    assert_family_dead(&rig);
+}
+
+fn end_on_final(text: &str) -> Flow {
+    if text.contains("final") {
+        Flow::EndWithin(Duration::from_secs(1))
+    } else {
+        Flow::Continue
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_lingers_after_its_last_word_is_ended_as_done() {
+    let mut rig = Rig::new();
+    // The silence is allowed to be shorter: it no longer counts.
+    rig.limits.idle = Some(Duration::from_secs(5));
+    rig.after_exit = AfterExit::EndAll;
+    let script = format!(
+        "{FAMILY} echo final; sleep 0.1; echo more; sleep 1.5; echo final; sleep 0.1; echo err >&2; wait"
+    );
+    let start = Instant::now();
+    let mut finals = 0;
+    let mut sink = Judge(|text: &str| {
+        finals += usize::from(text.contains("final"));
+        end_on_final(text)
+    });
+    let outcome = rig.supervise(rig.launch(&script), &mut sink).await;
+    assert!(matches!(outcome.ending, Ending::Lingered), "{outcome:?}");
+    assert_eq!(finals, 2, "what came after the first took it back");
+    assert!(start.elapsed() >= Duration::from_millis(2600));
+    assert_family_dead(&rig);
+}
+
+#[tokio::test]
+async fn a_program_that_exits_after_its_last_word_has_exited() {
+    let rig = Rig::new();
+    let mut sink = Judge(end_on_final);
+    let outcome = rig.supervise(rig.launch("echo final"), &mut sink).await;
+    assert!(outcome.ending.is_success());
+}
+
+#[tokio::test]
+async fn a_time_limit_cannot_fail_a_program_after_its_last_word() {
+    let mut rig = Rig::new();
+    rig.limits.idle = Some(Duration::from_secs(1));
+    rig.limits.total = Some(Duration::from_secs(2));
+    let mut sink = Judge(|_: &str| Flow::EndWithin(DEADLINE));
+    let outcome = rig
+        .supervise(rig.launch("echo final; sleep 1000"), &mut sink)
+        .await;
+    assert!(matches!(outcome.ending, Ending::Lingered), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn many_trees_stopped_together_need_few_looks() {
+    const TREES: usize = 50;
+    let rig = Rig::new();
+    let file = rig.folder.path().join("pids");
+    let script = "setsid sleep 1000 & echo $! >> pids; echo $$ >> pids; wait";
+    let trees = (0..TREES).map(|_| async { rig.run(script).await.0 });
+    let stop = async {
+        eventually("all are running", || line_count(&file) == 2 * TREES).await;
+        rig.stop.trigger();
+        Instant::now()
+    };
+    let (outcomes, stopped_at) = tokio::join!(join_all(trees), stop);
+    let elapsed = stopped_at.elapsed();
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| matches!(outcome.ending, Ending::Stopped))
+    );
+    assert_all_dead(&rig.pids("pids"));
+    eprintln!(
+        "{TREES} trees ended in {elapsed:?} with {} looks",
+        rig.reaper.looks()
+    );
+    assert!(rig.reaper.looks() < TREES as u64, "{} looks", rig.reaper.looks());
+}
+
+/// Polls all futures on the one task, which is enough for a test.
+async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        let mut is_pending = false;
+        for (future, result) in &mut futures {
+            if result.is_none() {
+                match future.as_mut().poll(context) {
+                    std::task::Poll::Ready(value) => *result = Some(value),
+                    std::task::Poll::Pending => is_pending = true,
+                }
+            }
+        }
+        if is_pending {
+            std::task::Poll::Pending
+        } else {
+            std::task::Poll::Ready(())
+        }
+    })
+    .await;
+    futures.into_iter().map(|(_, result)| result.unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_cancelled_step_is_ended_by_the_reaper_alone() {
+    let rig = Rig::new();
+    let ready = rig.folder.path().join("all");
+    let script = format!("{FAMILY} touch all; wait");
+    tokio::select! {
+        _ = rig.run(&script) => panic!("it cannot end"),
+        () = eventually("the family is there", || ready.exists()) => {}
+    }
+    let pids = rig.pids("pids");
+    eventually("all are dead", || pids.iter().all(|pid| !is_alive(*pid))).await;
+    assert_family_dead(&rig);
+}
+
+#[tokio::test]
+async fn ending_nothing_is_quick() {
+    let rig = Rig::new();
+    assert_eq!(rig.reaper.end(vec![]).await, [] as [i32; 0]);
+    assert_eq!(
+        rig.reaper.end_blocking(vec![Target::by_token("nobody")]),
+        [] as [i32; 0]
+    );
+    assert!(rig.reaper.looks() <= 4);
+}

@@ -1,0 +1,101 @@
+//! What needs `unsafe` or raw system calls on Unix, kept to a few lines each.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::Pid;
+use tokio::process::Command;
+
+use super::spawn::ParentDeath;
+use super::supervise::Exit;
+
+/// Dispositions that Raymond may have been started with (a shell's background job, `nohup`, a service
+/// manager) and that would make a step deaf to being ended or to its own children.
+const RESET_IN_CHILD: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGCHLD];
+
+/// Makes the child leader of its own process group and ties its life to the calling thread's.
+#[expect(
+    unsafe_code,
+    reason = "what happens between fork and exec can only be said with `pre_exec`"
+)]
+pub(super) fn isolate(command: &mut Command, on_parent_death: ParentDeath) {
+    command.process_group(0);
+    let parent = rustix::process::getpid();
+    // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed. It makes
+    // four kinds of plain system calls (signal, prctl, getppid), allocates nothing and takes no lock; an
+    // `io::Error` made from an error number or a kind does not allocate either.
+    unsafe {
+        command.pre_exec(move || {
+            reset_dispositions()?;
+            die_with_parent(parent, on_parent_death)
+        });
+    }
+}
+
+/// The signal mask and SIGPIPE are already reset by the standard library.
+#[expect(
+    unsafe_code,
+    reason = "the standard library has no way to set a signal's disposition"
+)]
+fn reset_dispositions() -> io::Result<()> {
+    for signal in RESET_IN_CHILD {
+        // SAFETY: `signal` with SIG_DFL installs no handler and is async-signal-safe.
+        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn die_with_parent(parent: Pid, on_parent_death: ParentDeath) -> io::Result<()> {
+    let signal = match on_parent_death {
+        ParentDeath::Terminate => rustix::process::Signal::TERM,
+        ParentDeath::Kill => rustix::process::Signal::KILL,
+    };
+    rustix::process::set_parent_process_death_signal(Some(signal))?;
+    // The parent may have died before the line above took effect; then nobody would send the signal.
+    if rustix::process::getppid() != Some(parent) {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    Ok(())
+}
+
+/// Other systems have no such signal; what is left over there is found by the next Raymond, if at all.
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(_parent: Pid, _on_parent_death: ParentDeath) -> io::Result<()> {
+    Ok(())
+}
+
+/// Whoever started Raymond may ignore SIGCHLD, and that is inherited. The system would then throw the exit
+/// codes of our children away, so it is undone; a handler that is already there is left alone.
+#[expect(
+    unsafe_code,
+    reason = "the standard library has no way to ask for a signal's disposition"
+)]
+pub(super) fn keep_exit_codes() {
+    // SAFETY: `action` is plain data for which all zeros is a valid value, the calls only read or write it,
+    // and SIG_DFL installs no handler.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let known = libc::sigaction(libc::SIGCHLD, std::ptr::null(), &mut action) == 0;
+        if known && action.sa_sigaction == libc::SIG_IGN {
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        }
+    }
+}
+
+/// What can be read right now; nothing when that would mean waiting.
+pub(super) fn read_ready(pipe: impl AsFd, buffer: &mut [u8]) -> usize {
+    rustix::io::read(pipe, buffer).unwrap_or(0)
+}
+
+pub(super) fn exit_of(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Unknown,
+    }
+}

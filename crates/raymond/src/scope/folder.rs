@@ -1,0 +1,107 @@
+//! A folder of state files.
+//!
+//! States are looked up in the folder's listing; a name from a model is compared, never joined to a path. The listing
+//! is read again when the folder changed or a name is missing, so files that a step wrote are found by the next.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use raymond_core::workflow::{Listing, Platform, StateFile};
+
+use crate::error::UserError;
+
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    platform: Platform,
+    listing: Listing,
+    listed_at: Option<SystemTime>,
+}
+
+/// A state's file as it is now.
+#[derive(Debug)]
+pub struct Source {
+    pub path: PathBuf,
+    pub bytes: Vec<u8>,
+}
+
+impl Folder {
+    pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
+        let listed_at = modified(path);
+        let listing = list(path)
+            .map_err(|error| UserError::usage(format!("cannot read {}: {error}", path.display())))?;
+        Ok(Self {
+            path: path.to_owned(),
+            platform,
+            listing,
+            listed_at,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn entry(&mut self) -> Result<StateFile, String> {
+        self.listing
+            .entry(self.platform)
+            .map_err(|error| error.to_string())
+    }
+
+    pub fn resolve(&mut self, target: &str) -> Result<StateFile, String> {
+        if modified(&self.path) != self.listed_at {
+            self.refresh();
+        }
+        if let Ok(state) = self.listing.resolve(target, self.platform) {
+            return Ok(state);
+        }
+        // The folder's time stamp is coarse: a file written a moment ago may not show in it.
+        self.refresh();
+        self.listing
+            .resolve(target, self.platform)
+            .map_err(|error| error.to_string())
+    }
+
+    pub fn states(&self) -> impl Iterator<Item = StateFile> + '_ {
+        self.listing.states()
+    }
+
+    pub fn read(&self, state: &StateFile) -> Result<Source, String> {
+        let path = self.path.join(state.as_str());
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Source { path, bytes }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(format!("{} is gone; put it back and resume", path.display()))
+            }
+            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        }
+    }
+
+    fn refresh(&mut self) {
+        let modified = modified(&self.path);
+        // A folder that cannot be read keeps its last listing; reading the state will say what is wrong.
+        if let Ok(listing) = list(&self.path) {
+            self.listing = listing;
+            self.listed_at = modified;
+        }
+    }
+}
+
+fn list(path: &Path) -> io::Result<Listing> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        // A name that is no text cannot be written in a tag.
+        if !is_folder && let Ok(name) = entry.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    Ok(Listing::new(names))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|data| data.modified()).ok()
+}

@@ -1,0 +1,269 @@
+//! A script state: run directly, at no cost.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use raymond_core::header::Header;
+use raymond_core::input::{Exit, Input, Lookups, Outcome, Plan, ScriptOutcome, TimeLimit};
+use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
+use raymond_core::money::Usd;
+use raymond_core::tag::{TagCollector, TagError};
+use raymond_core::transition;
+use raymond_core::workflow::{Kind, Platform};
+
+use super::{Message, StepContext, file_name_of, not_started, token};
+use crate::engine::Launch;
+use crate::environment::{StepFacts, script_environment};
+use crate::interpreter::command_line;
+use crate::observe::Stream;
+use crate::process::{self, AfterExit, Ending, Flow, Limits, Sink, StopSignal, Tail, Target, supervise};
+
+/// How many lines of stderr an error shows.
+const SHOWN_STDERR_LINES: usize = 20;
+
+pub(super) async fn run(context: &StepContext, launch: &Launch, stop: StopSignal) -> (Outcome, Lookups) {
+    let Plan::Script(header) = &launch.plan;
+    let program = match prepare(context, launch) {
+        Ok(program) => program,
+        Err(error) => return not_started(error),
+    };
+    let group_of = Target::by_token(program.token.clone());
+    let mut sink = ScriptSink::new(context, launch);
+    let limits = Limits {
+        idle: header.timeout,
+        total: header.max_time,
+        ..Limits::default()
+    };
+    let done = supervise(
+        program,
+        limits,
+        &mut sink,
+        stop,
+        &context.reaper,
+        AfterExit::LeaveBackground,
+    )
+    .await;
+    let stderr = sink.stderr.last_lines(SHOWN_STDERR_LINES);
+    let exit = match done.ending {
+        Ending::Exited(exit) => exit,
+        other => return (ended_early(other, header, sink.error, stderr), Lookups::default()),
+    };
+    let ignores_case = context.platform == Platform::Windows;
+    let reading = sink
+        .finish()
+        .and_then(|collected| transition::read(collected, ignores_case).map_err(|error| error.to_string()));
+    let lookups = match &reading {
+        Ok(reading) => context.look_up(&launch.agent, &reading.transition),
+        Err(_) => Lookups::default(),
+    };
+    // A step that succeeded may leave children behind; one that turns out to have failed may not.
+    let is_success = exit == process::Exit::Code(0);
+    if is_success && (reading.is_err() || !lookups.all_found()) {
+        context
+            .reaper
+            .end(vec![Target {
+                group: done.group,
+                ..group_of
+            }])
+            .await;
+    }
+    (
+        Outcome::Script(ScriptOutcome::Exited {
+            exit: core_exit(exit),
+            reading,
+            stderr,
+        }),
+        lookups,
+    )
+}
+
+fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr: String) -> Outcome {
+    let timed_out = |kind, after: Option<std::time::Duration>, stderr| ScriptOutcome::TimedOut {
+        kind,
+        after: after.unwrap_or_default(),
+        stderr,
+    };
+    Outcome::Script(match ending {
+        Ending::Stopped => return Outcome::Interrupted { cost: Usd::ZERO },
+        Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout, stderr),
+        Ending::TotalTimeout => timed_out(TimeLimit::Total, header.max_time, stderr),
+        Ending::SpawnFailed(error) => ScriptOutcome::NotStarted {
+            error: error.to_string(),
+        },
+        Ending::Aborted | Ending::Lingered | Ending::Exited(_) => {
+            let error = error.map_or_else(
+                || "its output could not be read".to_owned(),
+                |error| error.to_string(),
+            );
+            ScriptOutcome::BadOutput { error, stderr }
+        }
+    })
+}
+
+fn core_exit(exit: process::Exit) -> Exit {
+    match exit {
+        process::Exit::Code(code) => Exit::Code(code),
+        process::Exit::Signal(signal) => Exit::Signal(signal),
+        process::Exit::Unknown => Exit::Code(-1),
+    }
+}
+
+/// The program to start, with everything it needs on disk.
+fn prepare(context: &StepContext, launch: &Launch) -> Result<process::Launch, String> {
+    let agent = &launch.agent;
+    let task_folder = context.task_folder(agent)?;
+    let handed = context.handed(agent)?;
+    let state_file = runnable_file(context, launch)?;
+    let scope = context.scope.borrow().path().to_owned();
+    let facts = StepFacts {
+        run_id: &context.run_id,
+        agent,
+        scope: &scope,
+        state_file: &state_file,
+        task_folder: &task_folder,
+        input: handed.as_ref().map(|(text, file)| (text.as_str(), file.clone())),
+    };
+    let (program, args) = command_line(agent.state.kind(), &state_file, context.platform)
+        .ok_or_else(|| format!("{} is no script", agent.state))?;
+    let token = token(&context.nonce, launch.started.step, launch.started.attempt);
+    let mut program = process::Launch::new(program, &agent.cwd, token);
+    program.args = args;
+    program.env = script_environment(&facts);
+    Ok(program)
+}
+
+/// The state's own file, or for a shell script with foreign line ends a private copy that bash can read.
+fn runnable_file(context: &StepContext, launch: &Launch) -> Result<PathBuf, String> {
+    let state = &launch.agent.state;
+    let source = context.scope.borrow().read(state)?;
+    if state.kind() != Kind::Bash {
+        return Ok(source.path);
+    }
+    match unix_text(&source.bytes) {
+        Cow::Borrowed(_) => Ok(source.path),
+        Cow::Owned(text) => {
+            let copy = context
+                .paths
+                .tasks()
+                .join(format!("{}.{state}", file_name_of(&launch.agent.id)));
+            write_private(&copy, &text)
+                .map_err(|error| format!("cannot write {}: {error}", copy.display()))?;
+            Ok(copy)
+        }
+    }
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // A script of an earlier step may still be read by its background children.
+    let _ = fs::remove_file(path);
+    fs::write(path, bytes)
+}
+
+/// A script without byte-order mark and carriage returns, which bash takes for part of a command.
+fn unix_text(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let without_mark = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let has_foreign_line_ends = memchr::memmem::find(without_mark, b"\r\n").is_some();
+    if !has_foreign_line_ends && without_mark.len() == bytes.len() {
+        return Cow::Borrowed(bytes);
+    }
+    let mut text = Vec::with_capacity(bytes.len());
+    for (index, byte) in without_mark.iter().enumerate() {
+        if *byte != b'\r' || without_mark.get(index + 1) != Some(&b'\n') {
+            text.push(*byte);
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// Reads tags out of a script's output as it comes.
+struct ScriptSink<'a> {
+    context: &'a StepContext,
+    launch: &'a Launch,
+    tags: TagCollector,
+    error: Option<TagError>,
+    stderr: Tail,
+}
+
+impl<'a> ScriptSink<'a> {
+    fn new(context: &'a StepContext, launch: &'a Launch) -> Self {
+        Self {
+            context,
+            launch,
+            tags: TagCollector::new(),
+            error: None,
+            stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
+        }
+    }
+
+    fn show(&self, stream: Stream, bytes: &[u8]) {
+        if self.context.shows_output {
+            let agent = self.launch.agent.id.clone();
+            self.context.send(Message::Output {
+                agent,
+                stream,
+                bytes: bytes.to_vec(),
+            });
+        }
+    }
+
+    fn finish(self) -> Result<raymond_core::tag::Collected, String> {
+        let Self {
+            context,
+            launch,
+            tags,
+            ..
+        } = self;
+        tags.finish(&mut |text| print(context, launch, text))
+            .map_err(|error| error.to_string())
+    }
+}
+
+fn print(context: &StepContext, launch: &Launch, text: String) {
+    let (step, attempt) = (launch.started.step, launch.started.attempt);
+    context.send(Message::Input(Input::Print {
+        agent: launch.agent.id.clone(),
+        step,
+        attempt,
+        text,
+    }));
+}
+
+impl Sink for ScriptSink<'_> {
+    fn stdout(&mut self, bytes: &[u8]) -> Flow {
+        self.show(Stream::Stdout, bytes);
+        let (context, launch) = (self.context, self.launch);
+        match self.tags.feed(bytes, &mut |text| print(context, launch, text)) {
+            Ok(()) => Flow::Continue,
+            Err(error) => {
+                self.error = Some(error);
+                Flow::Abort
+            }
+        }
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> Flow {
+        self.show(Stream::Stderr, bytes);
+        self.stderr.push(bytes);
+        Flow::Continue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_line_ends_and_marks_are_taken_out() {
+        assert_eq!(unix_text(b"\xef\xbb\xbfa\r\nb\r\n").as_ref(), b"a\nb\n");
+        assert_eq!(
+            unix_text(b"a\rb\n").as_ref(),
+            b"a\rb\n",
+            "a carriage return alone is the author's"
+        );
+        assert!(
+            matches!(unix_text(b"a\nb"), Cow::Borrowed(_)),
+            "a plain script runs from its own file"
+        );
+    }
+}

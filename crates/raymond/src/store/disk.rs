@@ -1,0 +1,95 @@
+//! The few file-system calls that the rest of the store has in common.
+//!
+//! All that is created here is for the owner alone: journals hold prompts, answers and paths.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// Makes the names in a folder durable, which syncing the files in it does not do.
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+    // Only Unix can open a folder as a file; elsewhere the file system keeps its own order.
+    if cfg!(unix) {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Creates a folder for the owner only, with what is missing above it; one that exists is left as it is.
+pub(super) fn create_private_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+        _ => Ok(()),
+    }
+}
+
+/// Options that give a new file the mode 0600.
+pub(super) fn private_options() -> OpenOptions {
+    options_with_mode(0o600)
+}
+
+/// Options that give a new file the mode 0400; the handle that creates it can still write.
+pub(super) fn read_only_options() -> OpenOptions {
+    options_with_mode(0o400)
+}
+
+#[cfg_attr(not(unix), expect(unused_variables, reason = "modes exist on Unix only"))]
+fn options_with_mode(mode: u32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    options
+}
+
+/// Removes a file that need not be there.
+pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The start of some text, fit for a terminal: control and invisible characters escaped, at most `most` characters.
+pub(super) fn excerpt(bytes: &[u8], most: usize) -> String {
+    // No character takes more than four bytes, so this is enough text without decoding a huge line.
+    let start = &bytes[..bytes.len().min(most * 4)];
+    let text = String::from_utf8_lossy(start);
+    let mut shown = String::new();
+    for character in text.chars().take(most) {
+        match character {
+            '"' | '\'' | '\\' => shown.push(character),
+            other => shown.extend(other.escape_debug()),
+        }
+    }
+    if text.chars().nth(most).is_some() || start.len() < bytes.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn excerpts_are_clipped_and_escaped() {
+        assert_eq!(excerpt(b"{\"a\":1}", 80), "{\"a\":1}");
+        assert_eq!(excerpt(b"a\x1b[31mb\0", 80), "a\\u{1b}[31mb\\0");
+        assert_eq!(excerpt("ääää".as_bytes(), 3), "äää…");
+        assert_eq!(excerpt(b"x\xff", 80), "x\u{fffd}");
+    }
+
+    #[test]
+    fn removing_what_is_not_there_is_fine() {
+        let dir = tempfile::tempdir().unwrap();
+        remove_if_there(&dir.path().join("nothing")).unwrap();
+    }
+}

@@ -1,0 +1,234 @@
+//! One Raymond a run: the lock file `RUN.lock`.
+//!
+//! The system gives the lock back when its holder dies, however it dies, so there are no stale
+//! locks to judge. The file is never renamed or deleted: two processes that lock two files of
+//! one name would both believe to be alone. What is written in it only tells people who holds it.
+
+use std::error::Error;
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::disk::private_options;
+
+/// How long taking the lock is tried: whoever asks whether a run is live holds it for a moment.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long to wait between two tries.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// More than a holder ever writes.
+const MAX_HOLDER_BYTES: u64 = 4096;
+
+/// Who holds a lock. Its fields are missing in the moment between locking and writing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Holder {
+    pub pid: Option<u32>,
+    /// Differs for every process that ever held the lock; pids come back.
+    pub incarnation: Option<String>,
+    /// RFC 3339, UTC.
+    pub since: Option<String>,
+}
+
+/// The right to write a run, until it is dropped or the process ends.
+#[derive(Debug)]
+pub struct RunLock {
+    /// Closing it gives the lock back.
+    _file: File,
+    path: PathBuf,
+    incarnation: String,
+}
+
+impl RunLock {
+    /// Takes the lock, creating its file; the folder exists.
+    pub fn acquire(path: &Path) -> Result<Self, LockError> {
+        let io = |source| LockError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = private_options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(io)?;
+        if !lock_patiently(&file).map_err(io)? {
+            return Err(LockError::Held {
+                path: path.to_owned(),
+                holder: read_holder(&mut file),
+            });
+        }
+        let incarnation = uuid::Uuid::new_v4().to_string();
+        write_holder(&mut file, &incarnation).map_err(io)?;
+        Ok(Self {
+            _file: file,
+            path: path.to_owned(),
+            incarnation,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn incarnation(&self) -> &str {
+        &self.incarnation
+    }
+}
+
+/// False if another holds the lock for longer than a look takes.
+fn lock_patiently(file: &File) -> io::Result<bool> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return Ok(false),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn write_holder(file: &mut File, incarnation: &str) -> io::Result<()> {
+    let holder = Holder {
+        pid: Some(std::process::id()),
+        incarnation: Some(incarnation.to_owned()),
+        since: Some(jiff::Timestamp::now().to_string()),
+    };
+    let mut text = serde_json::to_string(&holder)?;
+    text.push('\n');
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(text.as_bytes())
+}
+
+/// What is unreadable or half written counts as unknown: that the lock is held is the news.
+fn read_holder(file: &mut File) -> Holder {
+    let mut text = String::new();
+    match file.take(MAX_HOLDER_BYTES).read_to_string(&mut text) {
+        Ok(_) => serde_json::from_str(&text).unwrap_or_default(),
+        Err(_) => Holder::default(),
+    }
+}
+
+/// Who runs a run now, if anyone does. Creates nothing.
+pub fn is_live(path: &Path) -> io::Result<Option<Holder>> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(read_holder(&mut file))),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Why a lock was not taken.
+#[derive(Debug)]
+pub enum LockError {
+    Held { path: PathBuf, holder: Holder },
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { path, holder } => {
+                let run = path.file_stem().unwrap_or_default().display();
+                write!(out, "another Raymond is running {run}")?;
+                match holder.pid {
+                    Some(pid) => write!(out, " (process {pid})"),
+                    None => Ok(()),
+                }
+            }
+            Self::Io { path, source } => write!(out, "cannot lock {}: {source}", path.display()),
+        }
+    }
+}
+
+impl Error for LockError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Held { .. } => None,
+            Self::Io { source, .. } => Some(source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::tempdir;
+
+    #[test]
+    fn the_second_is_refused_and_told_who_is_first() {
+        let dir = tempdir().unwrap();
+        let path = dir.path().join("r.lock");
+        let first = RunLock::acquire(&path).unwrap();
+        let error = RunLock::acquire(&path).unwrap_err();
+        let expected = format!("another Raymond is running r (process {})", std::process::id());
+        assert_eq!(error.to_string(), expected);
+        let LockError::Held { holder, .. } = error else {
+            panic!()
+        };
+        assert_eq!(holder.incarnation.as_deref(), Some(first.incarnation()));
+        drop(first);
+        let second = RunLock::acquire(&path).unwrap();
+        assert_ne!(Some(second.incarnation()), holder.incarnation.as_deref());
+    }
+
+    #[test]
+    fn liveness_is_seen_and_leaves_no_trace() {
+        let dir = tempdir().unwrap();
+        let path = dir.path().join("r.lock");
+        assert_eq!(is_live(&path).unwrap(), None);
+        assert!(!path.exists());
+        let lock = RunLock::acquire(&path).unwrap();
+        assert_eq!(is_live(&path).unwrap().unwrap().pid, Some(std::process::id()));
+        drop(lock);
+        assert_eq!(is_live(&path).unwrap(), None);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_look_in_passing_does_not_keep_a_run_from_starting() {
+        let dir = tempdir().unwrap();
+        let path = dir.path().join("r.lock");
+        drop(RunLock::acquire(&path).unwrap());
+        let looking = File::open(&path).unwrap();
+        looking.lock_shared().unwrap();
+        let thread = std::thread::spawn(move || drop(looking));
+        RunLock::acquire(&path).unwrap();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_half_written_holder_is_unknown_but_live() {
+        let dir = tempdir().unwrap();
+        let path = dir.path().join("r.lock");
+        std::fs::write(&path, "{\"pid\":1").unwrap();
+        let held = File::open(&path).unwrap();
+        held.lock().unwrap();
+        assert_eq!(is_live(&path).unwrap(), Some(Holder::default()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_file_is_for_the_owner() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempdir().unwrap();
+        let path = dir.path().join("r.lock");
+        let _lock = RunLock::acquire(&path).unwrap();
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+    }
+}
