@@ -158,9 +158,15 @@ impl Player<'_> {
 
     fn answer(&mut self) -> Result<ExitCode> {
         let cost = self.rule().cost();
-        self.say(cost)?;
+        let stop = self.rule().stops_at(self.budget_usd);
+        let mid_work = stop.is_some_and(|spent| spent < cost) || self.rule().kind == Kind::Budget;
+        if mid_work {
+            self.voice.tool("Bash", cost)?;
+        } else {
+            self.say(cost)?;
+        }
         self.reach(Point::Text)?;
-        if let Some(spent) = self.rule().stops_at(self.budget_usd) {
+        if let Some(spent) = stop {
             let error = Some(format!(
                 "Reached maximum budget (${})",
                 self.budget_usd.unwrap_or_default()
@@ -168,6 +174,7 @@ impl Player<'_> {
             let ending = Ending {
                 subtype: "error_max_budget_usd",
                 reason: "budget_exhausted",
+                mid_work,
                 error,
                 ..Ending::default()
             };

@@ -50,6 +50,8 @@ pub(crate) struct Ending<'a> {
     pub(crate) is_error: bool,
     pub(crate) status: Option<u16>,
     pub(crate) reason: &'a str,
+    /// Whether the agent was about to go on.
+    pub(crate) mid_work: bool,
     pub(crate) text: Option<&'a str>,
     pub(crate) error: Option<String>,
     pub(crate) denied: &'a [String],
@@ -148,7 +150,8 @@ impl Voice {
             "api_error_status": ending.status, "num_turns": 1, "session_id": self.session,
             "total_cost_usd": inherited + self.spent_usd, "modelUsage": usage(inherited + self.spent_usd),
             "usage": {"input_tokens": 0, "output_tokens": 0}, "terminal_reason": ending.reason,
-            "permission_denials": denied.collect::<Vec<_>>(), "duration_ms": 1, "stop_reason": "end_turn"});
+            "permission_denials": denied.collect::<Vec<_>>(), "duration_ms": 1,
+            "stop_reason": if ending.mid_work { "tool_use" } else { "end_turn" }});
         if let Some(text) = ending.text {
             event["result"] = json!(text);
         }

@@ -209,8 +209,26 @@ fn a_share_stops_a_turn_which_can_then_be_continued() {
         (failed.fault.name(), failed.cost.usd),
         ("over_budget_share", 0.05)
     );
-    assert_eq!(failed.cost.session_total_usd, Some(0.05));
+    assert_eq!(
+        (failed.cost.session_total_usd, failed.final_text),
+        (Some(0.05), None)
+    );
     assert_eq!(text(fake.run(&branch("go on", SECOND, FIRST))), "done");
+}
+
+#[test]
+fn an_answer_that_goes_over_its_share_is_not_lost() {
+    let fake = Fake::new(json!([{"cost": 0.1, "calls": 4, "reply": "said"}]));
+    let failed = fake
+        .run(&Turn {
+            budget_usd: Some(0.09),
+            ..turn("x", FIRST)
+        })
+        .unwrap_err();
+    assert_eq!(
+        (failed.fault.name(), failed.final_text.as_deref()),
+        ("over_budget_share", Some("said"))
+    );
 }
 
 #[test]

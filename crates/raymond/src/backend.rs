@@ -91,6 +91,9 @@ pub struct FailedTurn {
     pub fault: TurnFault,
     pub cost: Cost,
     pub session: Option<String>,
+    /// The final message of a turn that went over its share with its very last call. It was said and paid for, so
+    /// that the turn may be taken for completed.
+    pub final_text: Option<String>,
     pub permission_denials: Vec<String>,
 }
 

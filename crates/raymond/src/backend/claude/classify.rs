@@ -14,6 +14,8 @@ pub(super) struct Outcome {
     pub(super) is_error: bool,
     pub(super) api_error_status: Option<u16>,
     pub(super) terminal_reason: String,
+    /// Why the model stopped: `end_turn` once it had nothing more to do.
+    pub(super) stop_reason: String,
     pub(super) text: Option<String>,
     pub(super) errors: String,
 }

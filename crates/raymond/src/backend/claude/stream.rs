@@ -88,13 +88,23 @@ impl Decoder {
             self.line(line, &mut Vec::new());
         }
         match self.fault(exit, stderr_tail) {
-            Some(fault) => Err(Box::new(FailedTurn {
-                fault,
-                cost: self.meter.cost(),
-                session: self.session,
-                permission_denials: self.permission_denials,
-            })),
+            Some(fault) => Err(Box::new(self.failure(fault))),
             None => Ok(self.report()),
+        }
+    }
+
+    fn failure(self, fault: TurnFault) -> FailedTurn {
+        let had_finished = self
+            .outcome
+            .is_some_and(|outcome| outcome.stop_reason == "end_turn");
+        let only_the_share =
+            fault == TurnFault::OverBudgetShare && had_finished && !self.message.text.is_empty();
+        FailedTurn {
+            fault,
+            cost: self.meter.cost(),
+            session: self.session,
+            final_text: only_the_share.then_some(without_nul(self.message.text)),
+            permission_denials: self.permission_denials,
         }
     }
 
@@ -131,7 +141,7 @@ impl Decoder {
             .and_then(|outcome| outcome.text)
             .filter(|text| !text.is_empty());
         TurnReport {
-            text: text.unwrap_or(self.message.text).replace('\0', "\u{FFFD}"),
+            text: without_nul(text.unwrap_or(self.message.text)),
             cost: self.meter.cost(),
             session: self.session,
             model: self.model,
@@ -358,8 +368,17 @@ fn outcome_of(event: &Value) -> Outcome {
         is_error: event.get("is_error").and_then(Value::as_bool).unwrap_or(false),
         api_error_status: status(event, "api_error_status"),
         terminal_reason: text(event, "terminal_reason").to_owned(),
+        stop_reason: text(event, "stop_reason").to_owned(),
         text: owned_text(event, "result"),
         errors: errors.filter_map(Value::as_str).collect::<Vec<_>>().join("; "),
+    }
+}
+
+fn without_nul(text: String) -> String {
+    if text.contains('\0') {
+        text.replace('\0', "\u{FFFD}")
+    } else {
+        text
     }
 }
 

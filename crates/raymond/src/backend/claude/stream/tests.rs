@@ -100,12 +100,18 @@ fn every_recorded_run_is_understood() {
                 report.text,
                 denied(&report.permission_denials)
             ),
-            Err(failed) => format!(
-                "{} {:?} {}",
-                cost(&failed.cost),
-                failed.fault.class(),
-                failed.fault
-            ),
+            Err(failed) => {
+                let said = failed
+                    .final_text
+                    .as_ref()
+                    .map_or(String::new(), |text| format!(" (it said {text:?})"));
+                format!(
+                    "{} {:?} {}{said}",
+                    cost(&failed.cost),
+                    failed.fault.class(),
+                    failed.fault
+                )
+            }
         };
         writeln!(table, "{name}: {line}").unwrap();
     }
