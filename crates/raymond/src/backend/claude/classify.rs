@@ -1,0 +1,359 @@
+//! From a turn that failed to the reason it did, by the most reliable sign there is: the fields of the `result`
+//! event first, then the error kind of the last message, and the wording only where nothing else tells.
+
+use super::super::{Exit, TurnFault};
+use super::lines::shortened;
+
+/// What a fault quotes of the program's own words.
+const LONGEST_QUOTE: usize = 2000;
+
+/// The last `result` event.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) subtype: String,
+    pub(super) is_error: bool,
+    pub(super) api_error_status: Option<u16>,
+    pub(super) terminal_reason: String,
+    /// Why the model stopped: `end_turn` once it had nothing more to do.
+    pub(super) stop_reason: String,
+    pub(super) text: Option<String>,
+    pub(super) errors: String,
+}
+
+impl Outcome {
+    /// An API error also has the subtype `success`, and an interrupted program exits with 0: both must agree.
+    pub(super) fn is_success(&self) -> bool {
+        self.subtype == "success" && !self.is_error
+    }
+
+    fn message(&self) -> String {
+        let said = self
+            .text
+            .as_deref()
+            .filter(|text| !text.is_empty())
+            .unwrap_or(&self.errors);
+        shortened(said.trim(), LONGEST_QUOTE)
+    }
+}
+
+/// What the stream told about a failed outcome besides the outcome itself.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    /// `error` of the last assistant event, such as `rate_limit`.
+    pub(super) error_kind: String,
+    /// The reset time of a limit that was reported as reached, if it was.
+    pub(super) rejected_until: Option<Option<i64>>,
+    /// Whether the program retried by itself before it gave up.
+    pub(super) retried: bool,
+}
+
+/// Why a turn that did report an outcome failed.
+pub(super) fn failed_outcome(outcome: &Outcome, signs: &Signs) -> TurnFault {
+    by_subtype(outcome)
+        .or_else(|| by_status(outcome, signs))
+        .or_else(|| by_error_kind(outcome, signs))
+        .or_else(|| by_wording(&outcome.message(), signs))
+        .unwrap_or_else(|| TurnFault::Failed {
+            message: outcome.message(),
+        })
+}
+
+fn by_subtype(outcome: &Outcome) -> Option<TurnFault> {
+    let message = outcome.message();
+    match outcome.subtype.as_str() {
+        "error_max_budget_usd" => Some(TurnFault::OverBudgetShare),
+        "error_max_turns" => Some(TurnFault::MaxTurns { message }),
+        _ if outcome.terminal_reason.starts_with("aborted") => Some(TurnFault::Interrupted),
+        _ if outcome.terminal_reason == "prompt_too_long" => Some(TurnFault::TooLong { message }),
+        _ if outcome.errors.contains("No conversation found") => Some(TurnFault::SessionMissing { message }),
+        _ => None,
+    }
+}
+
+fn by_status(outcome: &Outcome, signs: &Signs) -> Option<TurnFault> {
+    let message = outcome.message();
+    Some(match outcome.api_error_status? {
+        401 => TurnFault::NotLoggedIn { message },
+        402 | 403 => by_wording(&message, signs).unwrap_or(TurnFault::Forbidden { message }),
+        404 if signs.error_kind == "model_not_found" || message.contains("model") => {
+            TurnFault::UnknownModel { message }
+        }
+        413 => TurnFault::TooLong { message },
+        429 => limit_or_overload(message, signs),
+        408 | 409 | 425 | 500.. => TurnFault::Overloaded { message },
+        400..=499 => by_wording(&message, signs).unwrap_or(TurnFault::BadRequest { message }),
+        _ => return None,
+    })
+}
+
+fn by_error_kind(outcome: &Outcome, signs: &Signs) -> Option<TurnFault> {
+    let message = outcome.message();
+    Some(match signs.error_kind.as_str() {
+        "authentication_failed" => TurnFault::NotLoggedIn { message },
+        "billing_error" => TurnFault::Forbidden { message },
+        "rate_limit" => limit_or_overload(message, signs),
+        "model_not_found" => TurnFault::UnknownModel { message },
+        "invalid_request" => by_wording(&message, signs).unwrap_or(TurnFault::BadRequest { message }),
+        "server_error" | "overloaded" => {
+            by_wording(&message, signs).unwrap_or(TurnFault::Overloaded { message })
+        }
+        _ => return None,
+    })
+}
+
+/// A limit is waited out and an overload retried, and both are a 429. It is a limit when the program was told so, and
+/// also when it did not even retry, which it leaves out only if the service asks for a long wait.
+fn limit_or_overload(message: String, signs: &Signs) -> TurnFault {
+    if let Some(resets_at) = signs.rejected_until {
+        return TurnFault::LimitReached { resets_at, message };
+    }
+    if signs.retried && !names_a_limit(&message.to_lowercase()) {
+        return TurnFault::Overloaded { message };
+    }
+    TurnFault::LimitReached {
+        resets_at: reset_time_in(&message),
+        message,
+    }
+}
+
+fn names_a_limit(lower_case: &str) -> bool {
+    lower_case.contains("usage limit") || lower_case.contains("hit your") && lower_case.contains("limit")
+}
+
+/// Older releases wrote `Claude AI usage limit reached|1794716654`.
+fn reset_time_in(message: &str) -> Option<i64> {
+    message
+        .rsplit_once('|')
+        .and_then(|(_, time)| time.trim().parse().ok())
+}
+
+/// The last resort. It is only asked about text of a turn that failed, which the program wrote and not the model.
+fn by_wording(message: &str, signs: &Signs) -> Option<TurnFault> {
+    let lower_case = message.to_lowercase();
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| lower_case.contains(phrase));
+    let message = message.to_owned();
+    if says(&[
+        "not logged in",
+        "/login",
+        "invalid api key",
+        "failed to authenticate",
+        "oauth token",
+    ]) {
+        return Some(TurnFault::NotLoggedIn { message });
+    }
+    if says(&["credit balance", "billing"]) {
+        return Some(TurnFault::Forbidden { message });
+    }
+    if says(&["is too long", "request too large", "request_too_large"]) {
+        return Some(TurnFault::TooLong { message });
+    }
+    if names_a_limit(&lower_case) {
+        return Some(limit_or_overload(message, signs));
+    }
+    if says(&["issue with the selected model"]) {
+        return Some(TurnFault::UnknownModel { message });
+    }
+    if says(&[
+        "unable to connect",
+        "connection",
+        "econn",
+        "etimedout",
+        "enotfound",
+        "eai_again",
+        "timed out",
+    ]) {
+        return Some(TurnFault::Connection { message });
+    }
+    says(&["overloaded", "server-side issue", "internal server error"])
+        .then_some(TurnFault::Overloaded { message })
+}
+
+/// Why a turn that reported no outcome, or one that its exit code contradicts, failed.
+pub(super) fn no_outcome(exit: Exit, stderr: &str, unreadable_lines: u64) -> TurnFault {
+    match exit {
+        Exit::Silent(after) => TurnFault::Silent { after },
+        Exit::OverTime(after) => TurnFault::OverTime { after },
+        Exit::Stopped => TurnFault::Interrupted,
+        Exit::Code(0) | Exit::Lingered => TurnFault::Junk {
+            detail: junk_detail(stderr, unreadable_lines),
+        },
+        Exit::Code(code) => by_stderr(stderr).unwrap_or_else(|| crashed(format!("exit code {code}"), stderr)),
+        Exit::Signal(signal) => crashed(format!("signal {signal}"), stderr),
+    }
+}
+
+fn junk_detail(stderr: &str, unreadable_lines: u64) -> String {
+    let read = match unreadable_lines {
+        0 => "it printed no result".to_owned(),
+        1 => "it printed no result, and a line that is not its protocol".to_owned(),
+        many => format!("it printed no result, and {many} lines that are not its protocol"),
+    };
+    if stderr.trim().is_empty() {
+        read
+    } else {
+        format!("{read}; {}", tail(stderr))
+    }
+}
+
+/// Refusals before the turn began are on stderr only.
+fn by_stderr(stderr: &str) -> Option<TurnFault> {
+    let message = tail(stderr);
+    let says = |phrase: &str| stderr.contains(phrase);
+    if says("cannot be used with root/sudo privileges") {
+        return Some(TurnFault::RefusedForRoot);
+    }
+    if says("is already in use") {
+        return Some(TurnFault::SessionInUse { message });
+    }
+    if says("No conversation found") {
+        return Some(TurnFault::SessionMissing { message });
+    }
+    if says("Not logged in") || says("Invalid API key") {
+        return Some(TurnFault::NotLoggedIn { message });
+    }
+    let bad_arguments = [
+        "error: unknown option",
+        "error: option",
+        "error: --",
+        "Invalid session ID",
+        "Invalid MCP configuration",
+    ];
+    if bad_arguments.into_iter().any(says) {
+        return Some(TurnFault::BadArguments { message });
+    }
+    says("Input must be provided").then_some(TurnFault::BadRequest { message })
+}
+
+fn crashed(ending: String, stderr: &str) -> TurnFault {
+    TurnFault::Crashed {
+        ending,
+        stderr: tail(stderr),
+    }
+}
+
+/// The last words matter most.
+fn tail(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().rev().nth(LONGEST_QUOTE) {
+        Some((at, skipped)) => format!("…{}", &text[at + skipped.len_utf8()..]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(status: Option<u16>, text: &str) -> Outcome {
+        Outcome {
+            subtype: "success".to_owned(),
+            is_error: true,
+            api_error_status: status,
+            text: Some(text.to_owned()),
+            ..Outcome::default()
+        }
+    }
+
+    #[test]
+    fn wording_decides_where_there_is_no_field() {
+        for (text, name) in [
+            ("Invalid API key · Please run /login", "not_logged_in"),
+            ("Credit balance is too low", "forbidden"),
+            ("Claude AI usage limit reached|1794716654", "limit_reached"),
+            (
+                "API Error: Unable to connect to API (ConnectionRefused)",
+                "connection",
+            ),
+            ("API Error: Overloaded", "overloaded"),
+            ("something new", "failed"),
+        ] {
+            assert_eq!(
+                failed_outcome(&error(None, text), &Signs::default()).name(),
+                name,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn statuses_decide_before_wording() {
+        for (status, name) in [
+            (400, "bad_request"),
+            (401, "not_logged_in"),
+            (402, "forbidden"),
+            (403, "forbidden"),
+            (404, "bad_request"),
+            (413, "too_long"),
+            (500, "overloaded"),
+            (503, "overloaded"),
+            (529, "overloaded"),
+        ] {
+            assert_eq!(
+                failed_outcome(&error(Some(status), "x"), &Signs::default()).name(),
+                name,
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_old_limit_text_names_its_time() {
+        let fault = failed_outcome(
+            &error(Some(429), "Claude AI usage limit reached|17"),
+            &Signs::default(),
+        );
+        assert!(matches!(
+            fault,
+            TurnFault::LimitReached {
+                resets_at: Some(17),
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn a_429_is_an_overload_only_if_it_was_retried() {
+        let retried = Signs {
+            retried: true,
+            ..Signs::default()
+        };
+        assert_eq!(
+            failed_outcome(&error(Some(429), "x"), &retried).name(),
+            "overloaded"
+        );
+        assert_eq!(
+            failed_outcome(&error(Some(429), "x"), &Signs::default()).name(),
+            "limit_reached"
+        );
+    }
+
+    #[test]
+    fn refusals_on_stderr_are_told_apart_from_crashes() {
+        for (stderr, name) in [
+            (
+                "error: unknown option '--nope'\n(Did you mean --name?)",
+                "bad_arguments",
+            ),
+            (
+                "Error: Invalid session ID. Must be a valid UUID.",
+                "bad_arguments",
+            ),
+            (
+                "Error: Input must be provided either through stdin or as a prompt argument",
+                "bad_request",
+            ),
+            ("TypeError: undefined is not a function", "crashed"),
+        ] {
+            assert_eq!(no_outcome(Exit::Code(1), stderr, 0).name(), name, "{stderr}");
+        }
+        assert_eq!(no_outcome(Exit::Code(0), "", 3).name(), "junk");
+    }
+
+    #[test]
+    fn only_the_end_of_a_long_stderr_is_quoted() {
+        let long = format!("{}é", "x".repeat(3000));
+        let tail = tail(&long);
+        assert_eq!(tail.chars().count(), LONGEST_QUOTE + 1);
+        assert!(tail.starts_with("…x") && tail.ends_with("xé"));
+    }
+}

@@ -1,0 +1,368 @@
+//! Counting what a turn cost, once, whichever way it is reported.
+//!
+//! A process may end several times (`result` events), and what `total_cost_usd` means differs by release:
+//!
+//! | release | `total_cost_usd` | `model_usage_since_last_result` |
+//! |---|---|---|
+//! | up to 2.1.197 | of this process | absent |
+//! | from 2.1.325 | of the session, what it branched off included | what is new |
+//!
+//! So each `result` adds, by the first line that applies:
+//!
+//! 1. what `model_usage_since_last_result` adds up to;
+//! 2. its total less that of the previous `result` of this process;
+//! 3. where the stream is known to carry totals of the session (it numbers its results, or says that it is 2.1.325
+//!    or later): its total less the last one known for the conversation it continues;
+//! 4. its total. A release that we cannot place is thus counted too high rather than too low.
+//!
+//! What was streamed after the last `result`, or before one that reports an aborted request, has no figure at all.
+//! It is estimated from token counts at list prices, and the cost is marked so.
+
+use super::super::Cost;
+use super::lines::shortened;
+use serde_json::Value;
+use std::collections::VecDeque;
+
+/// The first release whose totals are known to run through a session.
+const SESSION_TOTALS_SINCE: [u64; 3] = [2, 1, 325];
+
+/// How many messages may be incomplete at once; beyond it the oldest counts as complete. Subagents interleave, but
+/// never this many.
+const MOST_OPEN_MESSAGES: usize = 64;
+
+/// Models answer with about four characters a token.
+const CHARACTERS_A_TOKEN: u64 = 4;
+
+/// Dollars for a million tokens. Rough, since only turns that end without a figure need them.
+struct Price {
+    family: &'static str,
+    input: f64,
+    output: f64,
+}
+
+const PRICES: [Price; 3] = [
+    Price {
+        family: "opus",
+        input: 5.0,
+        output: 25.0,
+    },
+    Price {
+        family: "sonnet",
+        input: 3.0,
+        output: 15.0,
+    },
+    Price {
+        family: "haiku",
+        input: 1.0,
+        output: 5.0,
+    },
+];
+
+/// An unknown model is taken for a dear one.
+const UNKNOWN_FAMILY: &Price = &PRICES[0];
+
+/// Writing to the prompt cache costs more than plain input, reading from it less.
+const CACHE_WRITE_FACTOR: f64 = 1.25;
+const CACHE_READ_FACTOR: f64 = 0.1;
+
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// The total known for the conversation that this turn continues.
+    inherited_total: Option<f64>,
+    totals_are_of_the_session: bool,
+    counted: f64,
+    estimated: bool,
+    last_total: Option<f64>,
+    streamed: Streamed,
+}
+
+impl Meter {
+    pub(super) fn new(inherited_total: Option<f64>) -> Meter {
+        Meter {
+            inherited_total,
+            ..Meter::default()
+        }
+    }
+
+    pub(super) fn saw_version(&mut self, version: &str) {
+        let mut parts = version.split('.').map(|part| part.parse::<u64>().unwrap_or(0));
+        let release = [0; 3].map(|_: u64| parts.next().unwrap_or(0));
+        self.totals_are_of_the_session |= release >= SESSION_TOTALS_SINCE;
+    }
+
+    /// Takes in an `assistant` event's message, or that of a streamed `message_start`.
+    pub(super) fn saw_message(&mut self, message: &Value) {
+        self.streamed.add(message);
+    }
+
+    /// Takes in the closing counts of a streamed message.
+    pub(super) fn saw_delta(&mut self, message_id: &str, usage: &Value) {
+        if let Some(open) = self.streamed.open.iter_mut().find(|open| open.id == message_id) {
+            open.raise(usage);
+        }
+    }
+
+    pub(super) fn saw_result(&mut self, result: &Value) {
+        self.totals_are_of_the_session |= result.get("result_index").is_some();
+        let total = result.get("total_cost_usd").and_then(dollars);
+        let reported = match result
+            .get("model_usage_since_last_result")
+            .and_then(Value::as_object)
+        {
+            Some(models) => models
+                .values()
+                .filter_map(|model| model.get("costUSD").and_then(dollars))
+                .sum(),
+            None => total.map_or(0.0, |total| total - self.already_in(total)),
+        };
+        self.last_total = total.or(self.last_total);
+        let streamed = std::mem::take(&mut self.streamed).usd();
+        let figure_is_missing = total.is_none() || was_aborted(result);
+        self.estimated |= figure_is_missing && streamed > reported;
+        self.counted += if figure_is_missing {
+            reported.max(streamed)
+        } else {
+            reported
+        };
+    }
+
+    /// The part of a reported total that is not news.
+    fn already_in(&self, total: f64) -> f64 {
+        let inherited = if self.totals_are_of_the_session {
+            self.inherited_total
+        } else {
+            None
+        };
+        let earlier = self.last_total.or(inherited).unwrap_or(0.0);
+        // A smaller total than before is a count that started again.
+        if earlier <= total { earlier } else { 0.0 }
+    }
+
+    pub(super) fn cost(self) -> Cost {
+        let unreported = self.streamed.usd();
+        let session_total_usd = if self.totals_are_of_the_session {
+            self.last_total.or(self.inherited_total)
+        } else {
+            None
+        };
+        Cost {
+            usd: self.counted + unreported,
+            estimated: self.estimated || unreported > 0.0,
+            session_total_usd,
+        }
+    }
+}
+
+fn was_aborted(result: &Value) -> bool {
+    result
+        .get("terminal_reason")
+        .and_then(Value::as_str)
+        .is_some_and(|reason| reason.starts_with("aborted"))
+}
+
+fn dollars(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|usd| usd.is_finite() && *usd >= 0.0)
+}
+
+/// Messages seen since the last figure. Each arrives as several events that repeat its usage, so that counts are
+/// kept by message and not added up.
+#[derive(Debug, Default)]
+struct Streamed {
+    open: VecDeque<Message>,
+    closed_usd: f64,
+}
+
+impl Streamed {
+    fn add(&mut self, message: &Value) {
+        let model = message.get("model").and_then(Value::as_str).unwrap_or_default();
+        if model == "<synthetic>" {
+            return;
+        }
+        let id = shortened(message.get("id").and_then(Value::as_str).unwrap_or_default(), 100);
+        let known = self.open.iter().position(|open| open.id == id);
+        let at = known.unwrap_or_else(|| self.open(id, model));
+        if let Some(open) = self.open.get_mut(at) {
+            open.raise(message.get("usage").unwrap_or(&Value::Null));
+            open.characters += message.get("content").map_or(0, characters);
+        }
+    }
+
+    fn open(&mut self, id: String, model: &str) -> usize {
+        if self.open.len() == MOST_OPEN_MESSAGES {
+            self.closed_usd += self.open.pop_front().map_or(0.0, |oldest| oldest.usd());
+        }
+        self.open.push_back(Message {
+            id,
+            price: price_of(model),
+            ..Message::default()
+        });
+        self.open.len() - 1
+    }
+
+    fn usd(&self) -> f64 {
+        self.closed_usd + self.open.iter().map(Message::usd).sum::<f64>()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Message {
+    id: String,
+    price: &'static Price,
+    input: u64,
+    output: u64,
+    cache_write: u64,
+    cache_read: u64,
+    characters: u64,
+}
+
+impl Message {
+    fn raise(&mut self, usage: &Value) {
+        let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
+        self.input = self.input.max(count("input_tokens"));
+        self.output = self.output.max(count("output_tokens"));
+        self.cache_write = self.cache_write.max(count("cache_creation_input_tokens"));
+        self.cache_read = self.cache_read.max(count("cache_read_input_tokens"));
+    }
+
+    fn usd(&self) -> f64 {
+        // The output count of an unfinished message is a placeholder; its length says more.
+        let output = self.output.max(self.characters.div_ceil(CHARACTERS_A_TOKEN));
+        let input = self.input as f64
+            + self.cache_write as f64 * CACHE_WRITE_FACTOR
+            + self.cache_read as f64 * CACHE_READ_FACTOR;
+        (input * self.price.input + output as f64 * self.price.output) / 1e6
+    }
+}
+
+impl std::fmt::Debug for Price {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.family)
+    }
+}
+
+impl Default for &'static Price {
+    fn default() -> Self {
+        UNKNOWN_FAMILY
+    }
+}
+
+fn price_of(model: &str) -> &'static Price {
+    PRICES
+        .iter()
+        .find(|price| model.contains(price.family))
+        .unwrap_or(UNKNOWN_FAMILY)
+}
+
+/// How much text the model wrote in these blocks, tool inputs included.
+fn characters(content: &Value) -> u64 {
+    match content {
+        Value::String(text) => text.chars().count() as u64,
+        Value::Array(items) => items.iter().map(characters).sum(),
+        Value::Object(fields) => {
+            let written = ["text", "thinking", "input"];
+            match written.into_iter().find_map(|name| fields.get(name)) {
+                Some(value) => characters(value),
+                None => fields.values().map(characters).sum(),
+            }
+        }
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn close(left: f64, right: f64) {
+        assert!((left - right).abs() < 1e-9, "{left} is not {right}");
+    }
+
+    fn meter(inherited: Option<f64>, version: &str, results: &[Value]) -> Cost {
+        let mut meter = Meter::new(inherited);
+        meter.saw_version(version);
+        for result in results {
+            meter.saw_result(result);
+        }
+        meter.cost()
+    }
+
+    #[test]
+    fn totals_of_a_process_are_counted_once() {
+        let results = [json!({"total_cost_usd": 0.5}), json!({"total_cost_usd": 0.7})];
+        let cost = meter(Some(0.1), "2.1.197", &results);
+        close(cost.usd, 0.7);
+        assert!(!cost.estimated);
+    }
+
+    #[test]
+    fn totals_of_a_session_lose_what_it_inherited() {
+        let results = [json!({"total_cost_usd": 0.5}), json!({"total_cost_usd": 0.7})];
+        let cost = meter(Some(0.1), "2.1.325", &results);
+        close(cost.usd, 0.6);
+        close(cost.session_total_usd.unwrap(), 0.7);
+        close(meter(Some(0.9), "2.1.400", &results).usd, 0.7);
+        let numbered = json!({"total_cost_usd": 0.5, "result_index": 0});
+        close(meter(Some(0.1), "", &[numbered]).usd, 0.4);
+    }
+
+    #[test]
+    fn what_is_new_is_preferred() {
+        let result = |total: f64, new: f64| {
+            json!({"total_cost_usd": total,
+                "model_usage_since_last_result": {"a": {"costUSD": new}, "b": {"costUSD": 0.01}}})
+        };
+        close(
+            meter(None, "2.1.325", &[result(5.0, 0.5), result(6.0, 0.25)]).usd,
+            0.77,
+        );
+    }
+
+    #[test]
+    fn a_message_in_pieces_is_estimated_once() {
+        let mut meter = Meter::new(None);
+        let usage = json!({"input_tokens": 1_000_000, "output_tokens": 1});
+        for text in ["abcd", "efgh"] {
+            let content = json!([{"type": "text", "text": text}]);
+            meter.saw_message(
+                &json!({"id": "m", "model": "claude-haiku-9", "usage": usage, "content": content}),
+            );
+        }
+        let cost = meter.cost();
+        assert!(cost.estimated);
+        close(cost.usd, 1.0 + 2.0 * 5.0 / 1e6);
+    }
+
+    #[test]
+    fn a_figure_replaces_the_estimate() {
+        let mut meter = Meter::new(None);
+        meter.saw_message(&json!({"id": "m", "model": "opus", "usage": {"input_tokens": 1_000_000}}));
+        meter.saw_result(&json!({"total_cost_usd": 0.25}));
+        assert_eq!(
+            meter.cost(),
+            Cost {
+                usd: 0.25,
+                estimated: false,
+                session_total_usd: None
+            }
+        );
+    }
+
+    #[test]
+    fn nonsense_figures_are_no_figures() {
+        let results = [json!({"total_cost_usd": -3}), json!({"total_cost_usd": "x"})];
+        close(meter(None, "2.1.325", &results).usd, 0.0);
+    }
+
+    #[test]
+    fn many_messages_stay_bounded() {
+        let mut streamed = Streamed::default();
+        for number in 0..1000 {
+            streamed.add(
+                &json!({"id": number.to_string(), "model": "haiku", "usage": {"input_tokens": 1_000_000}}),
+            );
+        }
+        assert_eq!(streamed.open.len(), MOST_OPEN_MESSAGES);
+        close(streamed.usd(), 1000.0);
+    }
+}

@@ -1,0 +1,176 @@
+//! From bytes as they arrive to lines of JSON, with bounded memory and much patience.
+
+use serde_json::Value;
+
+/// A longer line is skipped. The largest that matter hold a final message, which may be 8 MiB before escaping.
+const LONGEST_LINE: usize = 16 * 1024 * 1024;
+
+/// One line of the program's output.
+#[derive(Debug, PartialEq)]
+pub(super) enum Line {
+    Event(Value),
+    /// Not an object in JSON; the start of it, for whoever looks.
+    Unreadable(String),
+}
+
+/// Splits output into lines, whatever the sizes of its pieces.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    partial: Vec<u8>,
+    /// Whether the line being read has grown too long, so that its rest is dropped.
+    skipping: bool,
+}
+
+impl Lines {
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Vec<Line> {
+        let mut lines = Vec::new();
+        while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+            let (head, rest) = bytes.split_at(end);
+            self.take(head);
+            lines.extend(self.end_line());
+            bytes = &rest[1..];
+        }
+        self.take(bytes);
+        lines
+    }
+
+    /// The end of the output ends its last line too.
+    pub(super) fn end_line(&mut self) -> Option<Line> {
+        let bytes = std::mem::take(&mut self.partial);
+        if std::mem::take(&mut self.skipping) {
+            return Some(Line::Unreadable(format!(
+                "a line over {} MiB",
+                LONGEST_LINE >> 20
+            )));
+        }
+        if bytes.trim_ascii().is_empty() {
+            None
+        } else {
+            Some(read(&bytes))
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        if self.skipping {
+            return;
+        }
+        if self.partial.len() + bytes.len() > LONGEST_LINE {
+            self.skipping = true;
+            self.partial = Vec::new();
+        } else {
+            self.partial.extend_from_slice(bytes);
+        }
+    }
+}
+
+fn read(bytes: &[u8]) -> Line {
+    let text = String::from_utf8_lossy(bytes);
+    let parsed = serde_json::from_str(&text).or_else(|_| serde_json::from_str(&mend_surrogates(&text)));
+    match parsed {
+        Ok(event @ Value::Object(_)) => Line::Event(event),
+        _ => Line::Unreadable(shortened(text.trim(), 200)),
+    }
+}
+
+/// JavaScript cuts strings between the halves of a surrogate pair and writes the half as an escape, which is not
+/// text in any encoding. Such a half becomes U+FFFD, so that one cut emoji does not cost a whole turn.
+fn mend_surrogates(text: &str) -> String {
+    let mut mended = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        mended.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let length = match (escaped_unit(rest), rest.get(6..).and_then(escaped_unit)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+            (Some(0xD800..=0xDFFF), _) => {
+                mended.push('\u{FFFD}');
+                rest = &rest[6..];
+                continue;
+            }
+            // The escaped character goes along, so that an escaped backslash does not start another escape.
+            _ => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        mended.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    mended.push_str(rest);
+    mended
+}
+
+/// The UTF-16 unit of a `\uXXXX` escape at the start of `text`.
+fn escaped_unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    u16::from_str_radix(digits, 16).ok()
+}
+
+/// At most `length` characters of `text`, marked where it was cut.
+pub(super) fn shortened(text: &str, length: usize) -> String {
+    match text.char_indices().nth(length) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_line_may_come_in_pieces_and_end_with_the_output() {
+        let mut lines = Lines::default();
+        assert_eq!(lines.feed(b"{\"a\":"), []);
+        assert_eq!(lines.feed(b"1}\r\n\n{\"b\":2}"), [Line::Event(json!({"a": 1}))]);
+        assert_eq!(lines.end_line(), Some(Line::Event(json!({"b": 2}))));
+        assert_eq!(lines.end_line(), None);
+    }
+
+    #[test]
+    fn an_endless_line_is_skipped_and_holds_no_memory() {
+        let mut lines = Lines::default();
+        for _ in 0..40 {
+            assert_eq!(lines.feed(&vec![b'x'; 1024 * 1024]), []);
+        }
+        assert!(lines.partial.capacity() <= LONGEST_LINE);
+        let read = lines.feed(b"\n{\"a\":1}\n");
+        assert_eq!(
+            read,
+            [
+                Line::Unreadable("a line over 16 MiB".to_owned()),
+                Line::Event(json!({"a": 1}))
+            ]
+        );
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_mended() {
+        for (written, meant) in [
+            (r#""cut \ud83d""#, "cut \u{FFFD}"),
+            (r#""\ude00\ud83d\ude00\ud83dx""#, "\u{FFFD}😀\u{FFFD}x"),
+            (r#""\\ud83d \ud83d""#, "\\ud83d \u{FFFD}"),
+        ] {
+            let line = format!("{{\"t\":{written}}}\n");
+            assert_eq!(
+                Lines::default().feed(line.as_bytes()),
+                [Line::Event(json!({"t": meant}))]
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_shown_in_short() {
+        assert_eq!(
+            Lines::default().feed(b"[1]\n"),
+            [Line::Unreadable("[1]".to_owned())]
+        );
+        let long = "é".repeat(300);
+        let expected = format!("{}…", "é".repeat(200));
+        assert_eq!(
+            Lines::default().feed(format!("{long}\n").as_bytes()),
+            [Line::Unreadable(expected)]
+        );
+    }
+}

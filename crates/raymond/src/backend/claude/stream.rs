@@ -1,0 +1,433 @@
+//! The decoder of Claude Code's event stream.
+//!
+//! Every release adds event types and fields, so that whatever is unknown is passed over. What a turn comes to is
+//! decided at its end alone, by the last `result` event and the way the program ended; until then the decoder only
+//! collects, in bounded memory.
+
+use super::super::{Exit, FailedTurn, Seen, TurnFault, TurnReport};
+use super::classify::{self, Outcome, Signs};
+use super::cost::Meter;
+use super::lines::{Line, Lines, shortened};
+use serde_json::Value;
+
+/// A message that grows past this is no final message that anything could be done with.
+const LONGEST_MESSAGE: usize = 16 * 1024 * 1024;
+
+/// How many refused tools are remembered.
+const MOST_DENIALS: usize = 100;
+
+/// How much of a tool's input is shown.
+const LONGEST_SUMMARY: usize = 200;
+
+/// Times past this are in milliseconds: in seconds they would lie in the year 5138.
+const MILLISECONDS_FROM: f64 = 1e11;
+
+#[derive(Debug)]
+pub struct Decoder {
+    asked_session: String,
+    lines: Lines,
+    meter: Meter,
+    signs: Signs,
+    outcome: Option<Outcome>,
+    is_final: bool,
+    session: Option<String>,
+    /// The first session reported that is not the one asked for.
+    other_session: Option<String>,
+    model: Option<String>,
+    message: FinalMessage,
+    /// The message whose text is arriving in deltas; its finished blocks are not shown again.
+    streaming_message: String,
+    permission_denials: Vec<String>,
+    unreadable_lines: u64,
+}
+
+/// The text of the agent's most recent message, for a `result` that leaves it out.
+#[derive(Debug, Default)]
+struct FinalMessage {
+    id: String,
+    text: String,
+}
+
+impl Decoder {
+    /// `previous_total_usd` is the `session_total_usd` that the turn this one continues ended with.
+    pub fn new(asked_session: impl Into<String>, previous_total_usd: Option<f64>) -> Decoder {
+        Decoder {
+            asked_session: asked_session.into(),
+            lines: Lines::default(),
+            meter: Meter::new(previous_total_usd),
+            signs: Signs::default(),
+            outcome: None,
+            is_final: false,
+            session: None,
+            other_session: None,
+            model: None,
+            message: FinalMessage::default(),
+            streaming_message: String::new(),
+            permission_denials: Vec::new(),
+            unreadable_lines: 0,
+        }
+    }
+
+    /// Takes in output in pieces of any size, and tells what is worth showing.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        for line in self.lines.feed(bytes) {
+            self.line(line, &mut seen);
+        }
+        seen
+    }
+
+    /// Whether the agent has said its final message and nothing has begun since.
+    pub fn is_final(&self) -> bool {
+        self.is_final
+    }
+
+    /// What came of the turn, once the program has ended and all its output was fed.
+    pub fn finish(mut self, exit: Exit, stderr_tail: &str) -> Result<TurnReport, Box<FailedTurn>> {
+        if let Some(line) = self.lines.end_line() {
+            self.line(line, &mut Vec::new());
+        }
+        match self.fault(exit, stderr_tail) {
+            Some(fault) => Err(Box::new(self.failure(fault))),
+            None => Ok(self.report()),
+        }
+    }
+
+    fn failure(self, fault: TurnFault) -> FailedTurn {
+        let had_finished = self
+            .outcome
+            .is_some_and(|outcome| outcome.stop_reason == "end_turn");
+        let only_the_share =
+            fault == TurnFault::OverBudgetShare && had_finished && !self.message.text.is_empty();
+        FailedTurn {
+            fault,
+            cost: self.meter.cost(),
+            session: self.session,
+            final_text: only_the_share.then_some(without_nul(self.message.text)),
+            permission_denials: self.permission_denials,
+        }
+    }
+
+    fn fault(&self, exit: Exit, stderr: &str) -> Option<TurnFault> {
+        let Some(outcome) = &self.outcome else {
+            return Some(classify::no_outcome(exit, stderr, self.unreadable_lines));
+        };
+        let ended_by_us = !matches!(exit, Exit::Code(_) | Exit::Signal(_));
+        let accepted = exit == Exit::Code(0) || exit == Exit::Lingered || ended_by_us && self.is_final;
+        if outcome.is_success() && accepted {
+            return self.mismatch();
+        }
+        if outcome.is_success() || ended_by_us && !self.is_final {
+            return Some(classify::no_outcome(exit, stderr, self.unreadable_lines));
+        }
+        match classify::failed_outcome(outcome, &self.signs) {
+            // Such a turn is continued, so that it matters where it ran.
+            TurnFault::OverBudgetShare => Some(self.mismatch().unwrap_or(TurnFault::OverBudgetShare)),
+            fault => Some(fault),
+        }
+    }
+
+    fn mismatch(&self) -> Option<TurnFault> {
+        let got = self.other_session.clone()?;
+        Some(TurnFault::SessionMismatch {
+            asked: self.asked_session.clone(),
+            got,
+        })
+    }
+
+    fn report(self) -> TurnReport {
+        let text = self
+            .outcome
+            .and_then(|outcome| outcome.text)
+            .filter(|text| !text.is_empty());
+        TurnReport {
+            text: without_nul(text.unwrap_or(self.message.text)),
+            cost: self.meter.cost(),
+            session: self.session,
+            model: self.model,
+            permission_denials: self.permission_denials,
+            unreadable_lines: self.unreadable_lines,
+        }
+    }
+
+    fn line(&mut self, line: Line, seen: &mut Vec<Seen>) {
+        match line {
+            Line::Event(event) => self.event(&event, seen),
+            Line::Unreadable(start) => {
+                self.unreadable_lines += 1;
+                seen.push(Seen::Unreadable(start));
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+        match (text(event, "type"), text(event, "subtype")) {
+            ("system", "init") => self.init(event, seen),
+            ("system", "api_retry") => self.api_retry(event, seen),
+            ("system", "permission_denied") => {
+                seen.push(Seen::PermissionDenied {
+                    tool: text(event, "tool_name").to_owned(),
+                });
+            }
+            ("assistant", _) => self.assistant(event, seen),
+            ("stream_event", _) => self.stream_event(event, seen),
+            ("user", _) => self.is_final = false,
+            ("rate_limit_event", _) => self.rate_limit(event, seen),
+            ("result", _) => self.result(event, seen),
+            _ => {}
+        }
+    }
+
+    fn init(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+        self.is_final = false;
+        self.note_session(event);
+        self.meter.saw_version(text(event, "claude_code_version"));
+        let model = owned_text(event, "model");
+        seen.push(Seen::Started {
+            session: owned_text(event, "session_id"),
+            model: model.clone(),
+        });
+        self.model = self.model.take().or(model);
+    }
+
+    fn api_retry(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+        self.is_final = false;
+        self.signs.retried = true;
+        seen.push(Seen::ApiRetry {
+            attempt: number(event, "attempt") as u64,
+            of: number(event, "max_retries") as u64,
+            delay_ms: number(event, "retry_delay_ms") as u64,
+            status: status(event, "error_status"),
+            error: shortened(text(event, "error"), LONGEST_SUMMARY),
+        });
+    }
+
+    fn assistant(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+        self.is_final = false;
+        let Some(message) = event.get("message") else {
+            return;
+        };
+        self.meter.saw_message(message);
+        if is_of_subagent(event) {
+            return;
+        }
+        self.signs.error_kind = text(event, "error").to_owned();
+        if !self.signs.error_kind.is_empty() {
+            // The program's own words about an API error, which the `result` repeats.
+            return;
+        }
+        self.signs.retried = false;
+        let is_shown_already =
+            self.streaming_message == text(message, "id") && !self.streaming_message.is_empty();
+        self.message.turn_to(text(message, "id"));
+        for block in message
+            .get("content")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            match text(block, "type") {
+                "text" => {
+                    let block_text = text(block, "text");
+                    self.message.add(block_text);
+                    if !is_shown_already {
+                        seen.push(Seen::Text(block_text.to_owned()));
+                    }
+                }
+                "tool_use" => {
+                    let name = text(block, "name").to_owned();
+                    seen.push(Seen::Tool {
+                        name,
+                        summary: summary(block.get("input")),
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Raw deltas, which come only when the backend's arguments ask for them.
+    fn stream_event(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+        self.is_final = false;
+        let Some(inner) = event.get("event") else { return };
+        match text(inner, "type") {
+            "message_start" => {
+                let Some(message) = inner.get("message") else {
+                    return;
+                };
+                self.meter.saw_message(message);
+                if !is_of_subagent(event) {
+                    self.streaming_message = text(message, "id").to_owned();
+                }
+            }
+            "content_block_delta" if !is_of_subagent(event) => {
+                let delta = inner.get("delta").map_or("", |delta| text(delta, "text"));
+                if !delta.is_empty() {
+                    seen.push(Seen::TextDelta(delta.to_owned()));
+                }
+            }
+            "message_delta" => {
+                let id = event
+                    .get("api_message_id")
+                    .and_then(Value::as_str)
+                    .unwrap_or(&self.streaming_message);
+                self.meter
+                    .saw_delta(id, inner.get("usage").unwrap_or(&Value::Null));
+            }
+            _ => {}
+        }
+    }
+
+    fn rate_limit(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+        let Some(info) = event.get("rate_limit_info") else {
+            return;
+        };
+        let resets_at = epoch_seconds(info.get("resetsAt"));
+        let rejected = text(info, "status") == "rejected";
+        self.signs.rejected_until = rejected.then_some(resets_at);
+        seen.push(Seen::RateLimit {
+            rejected,
+            resets_at,
+            window: owned_text(info, "rateLimitType"),
+        });
+    }
+
+    fn result(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+        self.note_session(event);
+        self.meter.saw_result(event);
+        self.note_denials(event);
+        let outcome = outcome_of(event);
+        seen.push(Seen::Final {
+            is_error: !outcome.is_success(),
+        });
+        if outcome.is_success() {
+            self.signs = Signs::default();
+        }
+        self.outcome = Some(outcome);
+        self.is_final = true;
+    }
+
+    fn note_session(&mut self, event: &Value) {
+        let Some(session) = owned_text(event, "session_id") else {
+            return;
+        };
+        if session != self.asked_session && self.other_session.is_none() {
+            self.other_session = Some(session.clone());
+        }
+        self.session = Some(session);
+    }
+
+    fn note_denials(&mut self, result: &Value) {
+        for denial in result
+            .get("permission_denials")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            if self.permission_denials.len() == MOST_DENIALS {
+                return;
+            }
+            let tool = text(denial, "tool_name");
+            let input = summary(denial.get("tool_input"));
+            let rule = if input.is_empty() {
+                tool.to_owned()
+            } else {
+                format!("{tool}({input})")
+            };
+            if !self.permission_denials.contains(&rule) {
+                self.permission_denials.push(rule);
+            }
+        }
+    }
+}
+
+impl FinalMessage {
+    /// A message comes in several events, one a block.
+    fn turn_to(&mut self, id: &str) {
+        if self.id != id || id.is_empty() {
+            self.id = id.to_owned();
+            self.text.clear();
+        }
+    }
+
+    fn add(&mut self, block_text: &str) {
+        if self.text.len() + block_text.len() <= LONGEST_MESSAGE {
+            self.text.push_str(block_text);
+        }
+    }
+}
+
+fn outcome_of(event: &Value) -> Outcome {
+    let errors = event
+        .get("errors")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    Outcome {
+        subtype: text(event, "subtype").to_owned(),
+        is_error: event.get("is_error").and_then(Value::as_bool).unwrap_or(false),
+        api_error_status: status(event, "api_error_status"),
+        terminal_reason: text(event, "terminal_reason").to_owned(),
+        stop_reason: text(event, "stop_reason").to_owned(),
+        text: owned_text(event, "result"),
+        errors: errors.filter_map(Value::as_str).collect::<Vec<_>>().join("; "),
+    }
+}
+
+fn without_nul(text: String) -> String {
+    if text.contains('\0') {
+        text.replace('\0', "\u{FFFD}")
+    } else {
+        text
+    }
+}
+
+fn is_of_subagent(event: &Value) -> bool {
+    event.get("parent_tool_use_id").is_some_and(Value::is_string)
+}
+
+/// What a tool is about to do, in short: the field that tells most.
+fn summary(input: Option<&Value>) -> String {
+    let telling = [
+        "command",
+        "file_path",
+        "path",
+        "pattern",
+        "url",
+        "query",
+        "description",
+    ];
+    let found = input.and_then(|input| telling.into_iter().find_map(|name| input.get(name)?.as_str()));
+    shortened(found.unwrap_or_default(), LONGEST_SUMMARY)
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn owned_text(value: &Value, name: &str) -> Option<String> {
+    value.get(name).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn number(value: &Value, name: &str) -> f64 {
+    value.get(name).and_then(Value::as_f64).unwrap_or(0.0)
+}
+
+fn status(value: &Value, name: &str) -> Option<u16> {
+    value
+        .get(name)
+        .and_then(Value::as_u64)
+        .and_then(|status| u16::try_from(status).ok())
+}
+
+fn epoch_seconds(value: Option<&Value>) -> Option<i64> {
+    let time = value?.as_f64().filter(|time| *time > 0.0)?;
+    Some(if time >= MILLISECONDS_FROM {
+        time / 1000.0
+    } else {
+        time
+    } as i64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Why a turn failed, and what that means for the agent.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What is to be done about a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The same turn may well succeed in a moment.
+    Retry,
+    /// It will succeed after this time, in seconds since 1970, where the program named one.
+    WaitUntil(Option<i64>),
+    /// Someone has to change something outside the workflow.
+    NeedsPerson,
+    /// The turn used up its share; it goes on with a new one while the run has money.
+    ShareUsed,
+    /// The same turn would fail in the same way again.
+    Fatal,
+}
+
+/// Why a turn failed. `Display` says what happened and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnFault {
+    MissingProgram {
+        program: String,
+    },
+    NotStarted {
+        program: String,
+        message: String,
+    },
+    NotLoggedIn {
+        message: String,
+    },
+    /// The account may not do this, or has no credit left.
+    Forbidden {
+        message: String,
+    },
+    LimitReached {
+        resets_at: Option<i64>,
+        message: String,
+    },
+    OverBudgetShare,
+    MaxTurns {
+        message: String,
+    },
+    TooLong {
+        message: String,
+    },
+    UnknownModel {
+        message: String,
+    },
+    BadRequest {
+        message: String,
+    },
+    /// The program rejected its arguments.
+    BadArguments {
+        message: String,
+    },
+    Overloaded {
+        message: String,
+    },
+    Connection {
+        message: String,
+    },
+    /// The program ended the turn with an error of a kind we do not know.
+    Failed {
+        message: String,
+    },
+    Interrupted,
+    Silent {
+        after: Duration,
+    },
+    OverTime {
+        after: Duration,
+    },
+    Crashed {
+        ending: String,
+        stderr: String,
+    },
+    /// It ended as if all was well, but without a final message that could be read.
+    Junk {
+        detail: String,
+    },
+    SessionMismatch {
+        asked: String,
+        got: String,
+    },
+    SessionMissing {
+        message: String,
+    },
+    SessionInUse {
+        message: String,
+    },
+    RefusedForRoot,
+}
+
+impl TurnFault {
+    pub fn class(&self) -> Class {
+        use TurnFault::*;
+        match self {
+            LimitReached { resets_at, .. } => Class::WaitUntil(*resets_at),
+            OverBudgetShare => Class::ShareUsed,
+            Overloaded { .. }
+            | Connection { .. }
+            | Failed { .. }
+            | Interrupted
+            | Silent { .. }
+            | Crashed { .. }
+            | Junk { .. }
+            | SessionInUse { .. } => Class::Retry,
+            MissingProgram { .. }
+            | NotStarted { .. }
+            | NotLoggedIn { .. }
+            | Forbidden { .. }
+            | SessionMissing { .. }
+            | RefusedForRoot => Class::NeedsPerson,
+            MaxTurns { .. }
+            | TooLong { .. }
+            | UnknownModel { .. }
+            | BadRequest { .. }
+            | BadArguments { .. }
+            | OverTime { .. }
+            | SessionMismatch { .. } => Class::Fatal,
+        }
+    }
+
+    /// A short name that is stable across releases, for journals and `--json`.
+    pub fn name(&self) -> &'static str {
+        use TurnFault::*;
+        match self {
+            MissingProgram { .. } => "missing_program",
+            NotStarted { .. } => "not_started",
+            NotLoggedIn { .. } => "not_logged_in",
+            Forbidden { .. } => "forbidden",
+            LimitReached { .. } => "limit_reached",
+            OverBudgetShare => "over_budget_share",
+            MaxTurns { .. } => "max_turns",
+            TooLong { .. } => "too_long",
+            UnknownModel { .. } => "unknown_model",
+            BadRequest { .. } => "bad_request",
+            BadArguments { .. } => "bad_arguments",
+            Overloaded { .. } => "overloaded",
+            Connection { .. } => "connection",
+            Failed { .. } => "failed",
+            Interrupted => "interrupted",
+            Silent { .. } => "silent",
+            OverTime { .. } => "over_time",
+            Crashed { .. } => "crashed",
+            Junk { .. } => "junk",
+            SessionMismatch { .. } => "session_mismatch",
+            SessionMissing { .. } => "session_missing",
+            SessionInUse { .. } => "session_in_use",
+            RefusedForRoot => "refused_for_root",
+        }
+    }
+
+    fn what_happened(&self) -> String {
+        use TurnFault::*;
+        let (what, said): (&str, &str) = match self {
+            MissingProgram { program } => return format!("the agent program `{program}` was not found"),
+            NotStarted { program, message } => {
+                return format!("the agent program `{program}` could not be started: {message}");
+            }
+            Silent { after } => return format!("the agent program printed nothing for {}", seconds(*after)),
+            OverTime { after } => return format!("the turn ran longer than {}", seconds(*after)),
+            Crashed { ending, stderr } => {
+                return format!("the agent program crashed ({ending}){}", quoted(stderr));
+            }
+            SessionMismatch { asked, got } => {
+                return format!("the agent program ran in session {got} though {asked} was asked for");
+            }
+            NotLoggedIn { message } => ("the agent program is not logged in", message),
+            Forbidden { message } => ("the account was refused", message),
+            LimitReached { message, .. } => ("a usage limit was reached", message),
+            OverBudgetShare => ("the turn used up its share of the budget", ""),
+            MaxTurns { message } => ("the agent program stopped at its own turn limit", message),
+            TooLong { message } => ("the conversation is too long for the model", message),
+            UnknownModel { message } => ("the model is not available", message),
+            BadRequest { message } => ("the request was refused", message),
+            BadArguments { message } => ("the agent program refused its arguments", message),
+            Overloaded { message } => ("the model's service is overloaded or failing", message),
+            Connection { message } => ("the model's service could not be reached", message),
+            Failed { message } => ("the agent program gave up", message),
+            Interrupted => ("the agent program was interrupted", ""),
+            Junk { detail } => ("the agent program ended without a readable final message", detail),
+            SessionMissing { message } => (
+                "the conversation to continue is unknown to the agent program",
+                message,
+            ),
+            SessionInUse { message } => ("the session id is taken", message),
+            RefusedForRoot => ("the agent program refuses to skip permissions for root", ""),
+        };
+        format!("{what}{}", quoted(said))
+    }
+
+    fn what_to_do(&self) -> Option<&'static str> {
+        use TurnFault::*;
+        Some(match self {
+            MissingProgram { .. } | NotStarted { .. } => {
+                "install it, or name it with `command` under its [backend.…] table"
+            }
+            NotLoggedIn { .. } => "log in by starting the agent program once by hand, then resume",
+            Forbidden { .. } => "check the account's access and credit, then resume",
+            LimitReached { resets_at: None, .. } => "no reset time was named; resume later",
+            MaxTurns { .. } => "raise the limit in the backend's `args`",
+            TooLong { .. } => "shorten the prompt, or start the state in a fresh session with <reset>",
+            UnknownModel { .. } => "correct `model` in the state, the command line or the config",
+            BadRequest { .. } => "mend the state and resume",
+            BadArguments { .. } => "check the backend's `args`, and the program's version",
+            OverTime { .. } => "raise `max_time` and resume",
+            SessionMismatch { .. } => {
+                "check the backend's `args` for session options, and the program's version"
+            }
+            SessionMissing { .. } => {
+                "resume on the machine and from the folder where it began, or rewind to before it"
+            }
+            RefusedForRoot => "run as another user, or set IS_SANDBOX=1 inside a sandbox",
+            LimitReached { .. }
+            | OverBudgetShare
+            | Overloaded { .. }
+            | Connection { .. }
+            | Failed { .. }
+            | Interrupted
+            | Silent { .. }
+            | Crashed { .. }
+            | Junk { .. }
+            | SessionInUse { .. } => return None,
+        })
+    }
+}
+
+impl fmt::Display for TurnFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what_happened())?;
+        match self.what_to_do() {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for TurnFault {}
+
+/// What the program said, as an addition to what we say; left out when it said nothing.
+fn quoted(message: &str) -> String {
+    let message = message.trim();
+    if message.is_empty() {
+        String::new()
+    } else {
+        format!(": {message}")
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_says_what_happened_and_what_to_do() {
+        let fault = TurnFault::MissingProgram {
+            program: "claude".to_owned(),
+        };
+        assert_eq!(
+            fault.to_string(),
+            "the agent program `claude` was not found; install it, or name it with `command` under its \
+             [backend.…] table"
+        );
+        let fault = TurnFault::Crashed {
+            ending: "exit code 3".to_owned(),
+            stderr: " boom\n".to_owned(),
+        };
+        assert_eq!(fault.to_string(), "the agent program crashed (exit code 3): boom");
+        let fault = TurnFault::Crashed {
+            ending: "signal 9".to_owned(),
+            stderr: String::new(),
+        };
+        assert_eq!(fault.to_string(), "the agent program crashed (signal 9)");
+    }
+
+    #[test]
+    fn a_limit_carries_its_reset_time_into_its_class() {
+        let fault = TurnFault::LimitReached {
+            resets_at: Some(1_794_716_654),
+            message: String::new(),
+        };
+        assert_eq!(fault.class(), Class::WaitUntil(Some(1_794_716_654)));
+    }
+}
