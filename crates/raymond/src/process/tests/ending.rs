@@ -88,12 +88,27 @@ async fn who_ignores_a_polite_request_is_killed_after_the_grace() {
     assert_all_dead(&rig.pids("pids"));
 }
 
+/// Once its parent has ended, nothing shows any more that the stubborn child belongs to the step.
+#[tokio::test]
+async fn a_child_without_a_token_is_remembered_when_its_parent_ends_first() {
+    let mut rig = Rig::with_grace(Duration::from_secs(1));
+    rig.limits.idle = Some(Duration::from_secs(1));
+    let script = r#"
+        setsid env -i PATH="$PATH" bash -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done' &
+        while [ ! -s pids ]; do sleep 0.05; echo waiting; done
+        wait"#;
+    let (outcome, _) = rig.run(script).await;
+    assert!(matches!(outcome.ending, Ending::IdleTimeout));
+    assert_eq!(rig.pids("pids").len(), 1);
+    assert_all_dead(&rig.pids("pids"));
+}
+
 /// The cleaning up is itself a process that appears after the request; it is let finish.
 #[tokio::test]
 async fn a_polite_request_lets_a_program_clean_up() {
     let mut rig = Rig::new();
     rig.limits.idle = Some(Duration::from_secs(1));
-    let script = "trap 'sleep 0.3; echo clean > cleaned; echo told >&2; exit' TERM; echo ready; sleep 1000";
+    let script = "trap 'sleep 0.3 && echo clean > cleaned; echo told >&2; exit' TERM; echo ready; sleep 1000";
     let (outcome, collector) = rig.run(script).await;
     assert!(matches!(outcome.ending, Ending::IdleTimeout));
     assert!(rig.folder.path().join("cleaned").exists());

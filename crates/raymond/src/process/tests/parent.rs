@@ -57,7 +57,7 @@ fn exit_codes_arrive_even_if_raymond_was_started_to_ignore_its_children() {
             "{outcome:?}"
         );
         // The same goes for TERM, which a child would else ignore as well.
-        let (outcome, _) = runtime.block_on(async { Rig::new().run("kill -TERM $$; sleep 1000").await });
+        let (outcome, _) = runtime.block_on(async { Rig::new().run("kill -TERM $$; exit 6").await });
         assert!(
             matches!(outcome.ending, Ending::Exited(Exit::Signal(15))),
             "{outcome:?}"
