@@ -5,14 +5,16 @@ mod fault;
 mod launch;
 mod script;
 mod transition;
+mod turn;
 
 use jiff::Timestamp;
 
-use crate::event::{AgentStarted, Body, RunResumed, RunStarted};
-use crate::input::{Ended, Input, Outcome};
+use crate::event::{AgentStarted, Body, Interrupted, RunResumed, RunStarted};
+use crate::input::{Ended, Input, Outcome, Plan};
+use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
-use crate::run::{Agent, Run, RunStatus, Status, Work};
+use crate::run::{Agent, Halt, Options, Run, RunStatus, Status, Work};
 
 /// The events that open a run.
 pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
@@ -34,12 +36,12 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
 /// What follows from an input. An input that no longer fits the run gives nothing.
 pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
     match input {
-        Input::Resume { options, interrupted } => vec![Body::RunResumed(RunResumed { options, interrupted })],
+        Input::Resume { options, interrupted } => resume(run, options, interrupted),
         _ if run.status != RunStatus::Running => Vec::new(),
         Input::Launch { agent, prepared } => {
             with_agent(run, &agent, |agent| launch::launch(run, agent, prepared))
         }
-        Input::Ended(ended) => step_ended(run, now, *ended),
+        Input::Ended(ended) => with_budget(run, step_ended(run, now, *ended)),
         Input::Print {
             agent,
             step,
@@ -75,6 +77,30 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
     }
 }
 
+/// A run that is over its budget stays so until it is resumed with a higher one.
+fn resume(run: &Run, options: Options, interrupted: Vec<Interrupted>) -> Vec<Body> {
+    let resumed = Body::RunResumed(RunResumed {
+        options: options.clone(),
+        interrupted,
+    });
+    let exceeded = exceeded(&options, run.cost_usd + resumed.cost());
+    [resumed].into_iter().chain(exceeded).collect()
+}
+
+/// Once the total is over the budget, nothing new starts, whatever the state asked for.
+fn with_budget(run: &Run, mut events: Vec<Body>) -> Vec<Body> {
+    if run.halt != Some(Halt::OverBudget) {
+        let cost = run.cost_usd + events.iter().map(Body::cost).sum();
+        events.extend(exceeded(&run.options, cost));
+    }
+    events
+}
+
+fn exceeded(options: &Options, cost_usd: Usd) -> Option<Body> {
+    let budget_usd = options.budget_usd;
+    (!budget_usd.is_zero() && cost_usd > budget_usd).then_some(Body::BudgetExceeded { cost_usd, budget_usd })
+}
+
 /// A report counts only for the attempt that runs now: one from an earlier attempt is ignored.
 fn step_ended(run: &Run, now: Timestamp, ended: Ended) -> Vec<Body> {
     with_agent(run, &ended.agent.clone(), |agent| {
@@ -100,11 +126,11 @@ fn step_ended(run: &Run, now: Timestamp, ended: Ended) -> Vec<Body> {
             lookups: &lookups,
         };
         match (outcome, plan) {
-            (Outcome::Script(outcome), crate::input::Plan::Script(header)) => {
-                script::ended(&step, &header, outcome)
-            }
+            (Outcome::Script(outcome), Plan::Script(header)) => script::ended(&step, &header, outcome),
+            (Outcome::Turn(outcome), Plan::Prompt(plan)) => turn::ended(&step, &plan, outcome),
             // Who stopped it has already changed the state; the event that ends the run will say so.
             (Outcome::Interrupted { .. }, _) => Vec::new(),
+            (Outcome::Script(_), Plan::Prompt(_)) | (Outcome::Turn(_), Plan::Script(_)) => Vec::new(),
         }
     })
 }

@@ -142,6 +142,9 @@ pub struct StepStarted {
     /// The session chosen for this attempt of a prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Which of the run's turns in this state it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
     /// The session this attempt goes on from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch_of: Option<String>,
@@ -180,6 +183,8 @@ pub struct StepFinished {
     pub implicit: bool,
     /// What the step's last attempt cost; earlier attempts are in their own events.
     pub cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_estimated: bool,
     pub duration_ms: u64,
 }
 
@@ -237,6 +242,8 @@ pub struct Reminder {
     /// The conversation that the reminder goes on.
     pub session: Session,
     pub cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_estimated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -249,6 +256,8 @@ pub struct LimitWaiting {
     pub error: String,
     #[serde(default)]
     pub cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cost_estimated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -290,6 +299,26 @@ impl Body {
             Body::Reminder(reminder) => vec![&mut reminder.text],
             Body::RunFinished { result, .. } => result.iter_mut().collect(),
             _ => Vec::new(),
+        }
+    }
+
+    /// What the event adds to the run's cost.
+    pub fn cost(&self) -> Usd {
+        match self {
+            Body::StepFinished(finished) => finished.cost_usd,
+            Body::StepFailed(failed) => failed.cost_usd,
+            Body::Retry(retry) => retry.cost_usd,
+            Body::Reminder(reminder) => reminder.cost_usd,
+            Body::LimitWaiting(limit) => limit.cost_usd,
+            Body::RunResumed(resumed) => resumed
+                .interrupted
+                .iter()
+                .map(|step| step.estimated_cost_usd)
+                .sum(),
+            Body::RunStopped { interrupted, .. } => {
+                interrupted.iter().map(|step| step.estimated_cost_usd).sum()
+            }
+            _ => Usd::ZERO,
         }
     }
 

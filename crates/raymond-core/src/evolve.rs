@@ -37,12 +37,12 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Option<Run> {
 /// Folds one event into a run that exists.
 pub fn apply(run: &mut Run, event: &Event) {
     run.seq = event.seq;
+    run.cost_usd += event.body.cost();
     match &event.body {
         Body::AgentStarted(started) => agent_started(run, event.seq, started),
         Body::StepStarted(started) => step_started(run, event.time, started),
         Body::StepFinished(finished) => step_finished(run, event.seq, finished),
         Body::StepFailed(failed) => {
-            run.cost_usd += failed.cost_usd;
             if failed.fatal {
                 let error = format!("{} failed in {}: {}", failed.agent, failed.state, failed.error);
                 run.halt.get_or_insert(Halt::Failed { error });
@@ -69,7 +69,6 @@ pub fn apply(run: &mut Run, event: &Event) {
             status, interrupted, ..
         } => {
             for step in interrupted {
-                run.cost_usd += step.estimated_cost_usd;
                 run.interrupt(&step.agent, Usd::ZERO);
                 // The cost is counted now; a resume must not count it again.
                 run.update(&step.agent, |agent| clear_interrupted_cost(&mut agent.status));
@@ -118,10 +117,15 @@ fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>
 fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
     run.steps_started = run.steps_started.max(started.step);
     run.hashes.insert(started.state.clone(), started.hash.clone());
+    if let Some(turn) = started.turn {
+        let turns = run.turns.entry(started.state.clone()).or_default();
+        *turns = turn.max(*turns);
+    }
     run.update(&started.agent, |agent| {
         let before = agent.work().filter(|work| work.step == started.step).cloned();
         let work = Work {
             attempt: started.attempt,
+            turn: started.turn,
             share_usd: started.share_usd,
             interrupted: None,
             ..before.unwrap_or_else(|| Work::first(started.step))
@@ -132,7 +136,6 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
 
 fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
     run.steps_completed += 1;
-    run.cost_usd += finished.cost_usd;
     run.update(&finished.agent, |agent| {
         if let Some(session) = &finished.session {
             agent.session = Some(session.clone());
@@ -184,7 +187,6 @@ fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
 }
 
 fn retried(run: &mut Run, seq: u64, retry: &Retry) {
-    run.cost_usd += retry.cost_usd;
     wait_with_work(
         run,
         &retry.agent,
@@ -203,7 +205,6 @@ fn retried(run: &mut Run, seq: u64, retry: &Retry) {
 }
 
 fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
-    run.cost_usd += reminder.cost_usd;
     run.update(&reminder.agent, |agent| {
         if let Status::Running { work, .. } = &agent.status {
             let say = Say::Reminder {
@@ -226,7 +227,6 @@ fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
 }
 
 fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
-    run.cost_usd += limit.cost_usd;
     if run.options.no_wait {
         run.halt.get_or_insert(Halt::Limited {
             error: limit.error.clone(),
@@ -274,9 +274,6 @@ fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
     run.ended_at = None;
     run.resumed_at = event.time;
     run.options = resumed.options.clone();
-    for step in &resumed.interrupted {
-        run.cost_usd += step.estimated_cost_usd;
-    }
     let ids: Vec<AgentId> = run.agents.keys().cloned().collect();
     for id in ids {
         run.update(&id, |agent| agent.status = status_after_resume(agent, event.seq));

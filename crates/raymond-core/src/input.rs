@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::event::Interrupted;
 use crate::header::Header;
 use crate::money::Usd;
 use crate::name::AgentId;
-use crate::run::Options;
+use crate::policy::Policy;
+use crate::run::{Options, Session};
 use crate::transition::Reading;
 use crate::workflow::StateFile;
 
@@ -54,14 +57,39 @@ pub struct Prepared {
 #[derive(Clone, Debug)]
 pub enum Plan {
     Script(Header),
+    Prompt(Box<PromptPlan>),
 }
 
 impl Plan {
     pub fn max_visits(&self) -> Option<u64> {
         match self {
             Plan::Script(header) => header.max_visits,
+            Plan::Prompt(prompt) => prompt.max_visits,
         }
     }
+}
+
+/// A prompt, with everything its frontmatter, the command line and the config file say about it.
+#[derive(Clone, Debug, Default)]
+pub struct PromptPlan {
+    /// The text below the frontmatter, placeholders and all.
+    pub body: String,
+    /// Without one everything is permitted.
+    pub policy: Option<Policy>,
+    /// Whether the only permitted transition is taken without reading tags.
+    pub force_implicit: bool,
+    pub max_visits: Option<u64>,
+    /// How long the agent program may be silent.
+    pub timeout: Option<Duration>,
+    /// How long it may run in all.
+    pub max_time: Option<Duration>,
+    pub backend: String,
+    pub model: Option<String>,
+    pub effort: Option<String>,
+    pub allow_tools: Vec<String>,
+    pub deny_tools: Vec<String>,
+    pub add_dirs: Vec<String>,
+    pub mcp_config: Vec<String>,
 }
 
 /// How a step's program ended.
@@ -79,6 +107,7 @@ pub struct Ended {
 #[derive(Debug)]
 pub enum Outcome {
     Script(ScriptOutcome),
+    Turn(TurnOutcome),
     /// Ended because the run stops; `cost` is an estimate.
     Interrupted {
         cost: Usd,
@@ -106,6 +135,62 @@ pub enum ScriptOutcome {
     NotStarted {
         error: String,
     },
+}
+
+#[derive(Debug)]
+pub enum TurnOutcome {
+    /// The agent gave its final message.
+    Completed(CompletedTurn),
+    Failed(FailedTurn),
+}
+
+#[derive(Debug)]
+pub struct CompletedTurn {
+    /// What the final message says comes next, or why that cannot be told.
+    pub reading: Result<Reading, BadMessage>,
+    /// The conversation as it is now.
+    pub session: Session,
+    pub cost: TurnCost,
+    /// What the user should know about the turn.
+    pub warnings: Vec<String>,
+}
+
+/// A final message that makes no transition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadMessage {
+    pub problem: String,
+    /// Whether it has no tag at all, so that a transition may be implied.
+    pub has_no_tag: bool,
+}
+
+#[derive(Debug)]
+pub struct FailedTurn {
+    pub error: String,
+    pub class: FaultClass,
+    pub cost: TurnCost,
+    /// The conversation as far as it got, if it can go on from there.
+    pub session: Option<Session>,
+    pub exit_code: Option<i32>,
+}
+
+/// What to do about a turn that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultClass {
+    /// It may well work the next time.
+    Retry,
+    /// It will work once the usage limit is over.
+    Limit { until: Option<Timestamp> },
+    /// The program stopped at its share of the budget.
+    ShareUsed,
+    /// Somebody has to do something about it.
+    Final,
+}
+
+/// What a turn was paid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnCost {
+    pub usd: Usd,
+    pub estimated: bool,
 }
 
 /// How a program left.

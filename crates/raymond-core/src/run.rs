@@ -12,6 +12,9 @@ use crate::name::{AgentId, UsedNames};
 use crate::payload::Payload;
 use crate::workflow::StateFile;
 
+/// What a turn is given even when others hold all that is left: a program needs some limit to keep to.
+const SMALLEST_SHARE: Usd = Usd::cent();
+
 /// What was chosen for a run: by its command line, its config file or by default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -178,6 +181,8 @@ pub struct Work {
     pub reminders: u32,
     /// What the next turn says, and from where it goes on.
     pub say: Say,
+    /// Which of the run's turns in this state it is; a turn that is repeated keeps its number.
+    pub turn: Option<u64>,
     /// How much of the budget the running turn may use.
     pub share_usd: Option<Usd>,
     /// Set when the last attempt was ended before its time, with what it is thought to have cost.
@@ -192,8 +197,19 @@ impl Work {
             retries: 0,
             reminders: 0,
             say: Say::Prompt,
+            turn: None,
             share_usd: None,
             interrupted: None,
+        }
+    }
+}
+
+impl Work {
+    /// The conversation that the next turn goes on from.
+    pub fn conversation<'a>(&'a self, agent: &'a Agent) -> Option<&'a Session> {
+        match &self.say {
+            Say::Prompt => agent.session.as_ref(),
+            Say::Reminder { session, .. } | Say::GoOn { session } => Some(session),
         }
     }
 }
@@ -258,6 +274,8 @@ pub struct Run {
     pub used_names: UsedNames,
     /// What each state's file held when it last ran.
     pub hashes: BTreeMap<StateFile, String>,
+    /// How many turns each prompt state has begun.
+    pub turns: BTreeMap<StateFile, u64>,
     #[serde(skip)]
     queues: Queues,
 }
@@ -300,6 +318,7 @@ impl Run {
             agents: BTreeMap::new(),
             used_names: UsedNames::default(),
             hashes: BTreeMap::new(),
+            turns: BTreeMap::new(),
             queues: Queues::default(),
         }
     }
@@ -496,7 +515,7 @@ impl Run {
             .agents
             .len()
             .saturating_sub(self.queues.running_prompts.len());
-        Some(left.divided_by(starters.min(free_slots)))
+        Some(left.divided_by(starters.min(free_slots)).max(SMALLEST_SHARE))
     }
 }
 

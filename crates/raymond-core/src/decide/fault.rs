@@ -2,7 +2,7 @@
 
 use super::EndedStep;
 use crate::event::{Body, StepFailed};
-use crate::money::Usd;
+use crate::input::TurnCost;
 
 /// What is known of a failure.
 pub(super) struct Fault {
@@ -11,6 +11,7 @@ pub(super) struct Fault {
     pub(super) stderr: String,
     /// Whether the whole run stops.
     pub(super) fatal: bool,
+    pub(super) cost: TurnCost,
 }
 
 impl Fault {
@@ -20,6 +21,7 @@ impl Fault {
             exit_code: None,
             stderr: String::new(),
             fatal,
+            cost: TurnCost::default(),
         }
     }
 }
@@ -33,8 +35,8 @@ pub(super) fn failed(step: &EndedStep<'_>, fault: Fault) -> Body {
         exit_code: fault.exit_code,
         stderr: fault.stderr,
         fatal: fault.fatal,
-        cost_usd: Usd::ZERO,
-        cost_estimated: false,
+        cost_usd: fault.cost.usd,
+        cost_estimated: fault.cost.estimated,
         duration_ms: step.duration_ms,
     })
 }

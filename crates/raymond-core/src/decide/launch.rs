@@ -1,9 +1,11 @@
 //! Starting an agent's state, or the next attempt at it.
 
+use uuid::Uuid;
+
 use crate::event::{Body, StepFailed, StepStarted};
-use crate::input::Prepared;
+use crate::input::{Plan, Prepared};
 use crate::money::Usd;
-use crate::run::{Agent, Run};
+use crate::run::{Agent, Run, Work};
 
 pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String>) -> Vec<Body> {
     let prepared = match prepared {
@@ -19,22 +21,38 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
         return vec![cannot_start(agent, error)];
     }
     let mut events = warnings(run, agent, &prepared);
-    let (step, attempt) = match agent.work() {
-        Some(work) => (work.step, work.attempt + 1),
-        None => (run.steps_started + 1, 1),
-    };
-    events.push(Body::StepStarted(StepStarted {
+    let work = agent
+        .work()
+        .cloned()
+        .unwrap_or_else(|| Work::first(run.steps_started + 1));
+    let attempt = work.attempt + 1;
+    let mut started = StepStarted {
         agent: agent.id.clone(),
-        step,
+        step: work.step,
         attempt,
         state: agent.state.clone(),
         visits,
         hash: prepared.hash,
         session: None,
+        turn: None,
         branch_of: None,
         share_usd: None,
-    }));
+    };
+    if let Plan::Prompt(_) = prepared.plan {
+        let turns = run.turns.get(&agent.state).copied().unwrap_or(0);
+        started.session = Some(session_id(run, work.step, attempt));
+        started.turn = Some(work.turn.unwrap_or(turns + 1));
+        started.branch_of = work.conversation(agent).map(|session| session.id.clone());
+        started.share_usd = run.budget_share();
+    }
+    events.push(Body::StepStarted(started));
     events
+}
+
+/// The id of an attempt's session, known before its program starts and never the same twice.
+fn session_id(run: &Run, step: u64, attempt: u32) -> String {
+    let namespace = Uuid::parse_str(&run.nonce).unwrap_or(Uuid::NAMESPACE_OID);
+    Uuid::new_v5(&namespace, format!("{step}/{attempt}").as_bytes()).to_string()
 }
 
 /// Says once, not at every visit, what is odd about a state's file, and that it changed under the run.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::EndedStep;
 use crate::event::{AgentStarted, Body, StepFinished};
+use crate::input::TurnCost;
 use crate::limits::{MAX_AGENTS, MAX_STACK_DEPTH};
-use crate::money::Usd;
 use crate::name::UsedNames;
 use crate::payload::Payload;
 use crate::run::Session;
@@ -16,7 +16,7 @@ use crate::transition::{Fork, ForkTarget, Invoke, Jump, Transition};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
     pub(super) session: Option<Session>,
-    pub(super) cost_usd: Usd,
+    pub(super) cost: TurnCost,
     pub(super) implicit: bool,
 }
 
@@ -74,7 +74,8 @@ fn finished(step: &EndedStep<'_>, tag: TagName, turn: Turn) -> StepFinished {
         cwd: None,
         session: turn.session,
         implicit: turn.implicit,
-        cost_usd: turn.cost_usd,
+        cost_usd: turn.cost.usd,
+        cost_estimated: turn.cost.estimated,
         duration_ms: step.duration_ms,
     }
 }

@@ -23,7 +23,9 @@ use crate::process::{self, AfterExit, Ending, Flow, Limits, Sink, StopSignal, Ta
 const SHOWN_STDERR_LINES: usize = 20;
 
 pub(super) async fn run(context: &StepContext, launch: &Launch, stop: StopSignal) -> (Outcome, Lookups) {
-    let Plan::Script(header) = &launch.plan;
+    let Plan::Script(header) = &launch.plan else {
+        return not_started(format!("{} is no script", launch.agent.state));
+    };
     let program = match prepare(context, launch) {
         Ok(program) => program,
         Err(error) => return not_started(error),
