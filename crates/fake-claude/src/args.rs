@@ -64,10 +64,7 @@ impl Args {
                 args.switch(flag);
             } else if WITH_VALUE.contains(&flag) {
                 let value = joined.or_else(|| rest.next());
-                args.value(
-                    flag,
-                    value.ok_or(format!("error: option '{flag} <value>' argument missing"))?,
-                )?;
+                args.value(flag, value.ok_or(format!("error: option '{flag} <value>' argument missing"))?)?;
             } else if WITH_LIST.contains(&flag) {
                 let first = joined.or_else(|| rest.next());
                 first.ok_or(format!("error: option '{flag} <values...>' argument missing"))?;
@@ -129,14 +126,10 @@ impl Args {
         }
         if !self.verbose {
             return Err(
-                "Error: When using --print, --output-format=stream-json requires --verbose".to_owned(),
+                "Error: When using --print, --output-format=stream-json requires --verbose".to_owned()
             );
         }
-        if self
-            .session
-            .as_deref()
-            .is_some_and(|id| uuid::Uuid::try_parse(id).is_err())
-        {
+        if self.session.as_deref().is_some_and(|id| uuid::Uuid::try_parse(id).is_err()) {
             return Err("Error: Invalid session ID. Must be a valid UUID.".to_owned());
         }
         if self.session.is_some() && self.resume.is_some() && !self.fork {
@@ -154,9 +147,8 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Args, String> {
-        let mut argv: Vec<String> = ["-p", "--output-format", "stream-json", "--verbose"]
-            .map(str::to_owned)
-            .to_vec();
+        let mut argv: Vec<String> =
+            ["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned).to_vec();
         argv.extend(line.split_whitespace().map(str::to_owned));
         Args::parse(&argv)
     }
@@ -164,20 +156,13 @@ mod tests {
     #[test]
     fn a_list_swallows_a_prompt_unless_it_is_joined() {
         assert_eq!(parse("--allowedTools Bash hello").unwrap().prompt, None);
-        assert_eq!(
-            parse("--allowedTools=Bash hello").unwrap().prompt.as_deref(),
-            Some("hello")
-        );
+        assert_eq!(parse("--allowedTools=Bash hello").unwrap().prompt.as_deref(), Some("hello"));
     }
 
     #[test]
     fn what_it_does_not_know_is_refused() {
         assert_eq!(parse("--nope").unwrap_err(), "error: unknown option '--nope'");
         assert!(parse("--session-id 5").unwrap_err().contains("valid UUID"));
-        assert!(
-            parse("--max-budget-usd=0")
-                .unwrap_err()
-                .contains("positive number")
-        );
+        assert!(parse("--max-budget-usd=0").unwrap_err().contains("positive number"));
     }
 }

@@ -48,9 +48,7 @@ pub(crate) enum Refusal {
 impl Home {
     pub(crate) fn open() -> Result<Home> {
         let folder = std::env::var_os("FAKE_CLAUDE_HOME").ok_or("FAKE_CLAUDE_HOME is not set")?;
-        let home = Home {
-            folder: PathBuf::from(folder),
-        };
+        let home = Home { folder: PathBuf::from(folder) };
         fs::create_dir_all(home.folder.join("sessions"))?;
         Ok(home)
     }
@@ -80,61 +78,38 @@ impl Home {
             session.model = full_name(model);
         }
         let remembers = !session.history.is_empty();
-        let situation = Situation {
-            prompt,
-            model: &session.model,
-            remembers,
-        };
+        let situation = Situation { prompt, model: &session.model, remembers };
         let (number, rule) = self.choose(&situation)?;
         call.accepted(&id, &session, number);
         self.append("calls.jsonl", &call.0)?;
-        session.history.push(Said {
-            prompt: prompt.to_owned(),
-            reply: None,
-        });
+        session.history.push(Said { prompt: prompt.to_owned(), reply: None });
         self.save(&id, &session)?;
         Ok(Ok(Turn { id, session, rule }))
     }
 
     fn lock(&self) -> Result<File> {
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.file("lock"))?;
+        let file = OpenOptions::new().create(true).append(true).open(self.file("lock"))?;
         file.lock()?;
         Ok(file)
     }
 
     fn session(&self, args: &Args) -> Result<std::result::Result<(String, Session), Refusal>> {
-        let fresh_id = args
-            .session
-            .clone()
-            .unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        let fresh_id = args.session.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         let continues_itself = args.resume.is_some() && !args.fork;
         if !continues_itself && self.session_file(&fresh_id).exists() {
             return Ok(Err(Refusal::SessionInUse(fresh_id)));
         }
         let Some(parent) = &args.resume else {
-            let session = Session {
-                model: full_name("opus"),
-                cwd: cwd()?,
-                ..Session::default()
-            };
+            let session = Session { model: full_name("opus"), cwd: cwd()?, ..Session::default() };
             return Ok(Ok((fresh_id, session)));
         };
         let id = if args.fork { fresh_id } else { parent.clone() };
         // The id becomes part of a path, so that it must be one.
         let known = uuid::Uuid::try_parse(parent).is_ok() && self.session_file(parent).exists();
         if !known {
-            return Ok(Err(Refusal::NoConversation {
-                parent: parent.clone(),
-                session: id,
-            }));
+            return Ok(Err(Refusal::NoConversation { parent: parent.clone(), session: id }));
         }
-        Ok(Ok((
-            id,
-            serde_json::from_slice(&fs::read(self.session_file(parent))?)?,
-        )))
+        Ok(Ok((id, serde_json::from_slice(&fs::read(self.session_file(parent))?)?)))
     }
 
     fn session_file(&self, id: &str) -> PathBuf {
@@ -173,10 +148,7 @@ impl Home {
 
     /// One write a line, so that lines of parallel processes stay whole.
     pub(crate) fn append(&self, name: &str, record: &Value) -> Result<()> {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.file(name))?;
+        let mut file = OpenOptions::new().create(true).append(true).open(self.file(name))?;
         file.write_all(format!("{record}\n").as_bytes())?;
         Ok(())
     }
@@ -229,26 +201,11 @@ impl Call {
 /// The variables that a test may ask about. Whoever runs it may have real keys around, which are not written down.
 fn telling_environment() -> BTreeMap<String, String> {
     let prefixes = ["RAYMOND_", "CLAUDE", "ANTHROPIC_", "AI_AGENT", "IS_SANDBOX"];
-    let secret = |name: &str| {
-        ["KEY", "TOKEN", "SECRET", "PASSWORD"]
-            .iter()
-            .any(|word| name.contains(word))
-    };
+    let secret = |name: &str| ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word));
     std::env::vars_os()
-        .map(|(name, value)| {
-            (
-                name.to_string_lossy().into_owned(),
-                value.to_string_lossy().into_owned(),
-            )
-        })
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
         .filter(|(name, _)| prefixes.iter().any(|prefix| name.starts_with(prefix)))
-        .map(|(name, value)| {
-            if secret(&name) {
-                (name, "***".to_owned())
-            } else {
-                (name, value)
-            }
-        })
+        .map(|(name, value)| if secret(&name) { (name, "***".to_owned()) } else { (name, value) })
         .collect()
 }
 

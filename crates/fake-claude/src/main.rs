@@ -107,9 +107,7 @@ fn run(argv: &[String]) -> Result<ExitCode, Box<dyn Error>> {
         Err(Refusal::SessionInUse(id)) => Ok(refuse(&format!("Error: Session ID {id} is already in use."))),
         Err(Refusal::NoConversation { parent, session }) => {
             voice::no_conversation(style, &parent, &session)?;
-            Ok(refuse(&format!(
-                "No conversation found with session ID: {parent}"
-            )))
+            Ok(refuse(&format!("No conversation found with session ID: {parent}")))
         }
     }
 }

@@ -31,11 +31,8 @@ struct Player<'a> {
 }
 
 pub(crate) fn play(home: &Home, args: &Args, style: Style, turn: Turn) -> Result<ExitCode> {
-    let said_session = if turn.rule.wrong_session {
-        uuid::Uuid::new_v4().to_string()
-    } else {
-        turn.id.clone()
-    };
+    let said_session =
+        if turn.rule.wrong_session { uuid::Uuid::new_v4().to_string() } else { turn.id.clone() };
     let voice = Voice {
         style,
         session: said_session,
@@ -46,13 +43,7 @@ pub(crate) fn play(home: &Home, args: &Args, style: Style, turn: Turn) -> Result
         results: 0,
     };
     let reply = fill_in(&turn)?;
-    let mut player = Player {
-        home,
-        turn,
-        voice,
-        reply,
-        budget_usd: args.budget_usd,
-    };
+    let mut player = Player { home, turn, voice, reply, budget_usd: args.budget_usd };
     let code = player.course(args.permission_mode.as_deref().unwrap_or("default"))?;
     std::thread::sleep(Duration::from_millis(player.turn.rule.linger_ms));
     home.record_end(&player.turn.id)?;
@@ -62,11 +53,7 @@ pub(crate) fn play(home: &Home, args: &Args, style: Style, turn: Turn) -> Result
 fn fill_in(turn: &Turn) -> Result<String> {
     let cwd = std::env::current_dir()?;
     let earlier_turns = turn.session.history.len().saturating_sub(1);
-    let prompt = turn
-        .session
-        .history
-        .last()
-        .map_or("", |said| said.prompt.as_str());
+    let prompt = turn.session.history.last().map_or("", |said| said.prompt.as_str());
     // The prompt goes in last, so that what it contains is not filled in.
     Ok(turn
         .rule
@@ -110,12 +97,7 @@ impl Player<'_> {
             Kind::Interrupted => {
                 let error = Some("[ede_diagnostic] result_type=user".to_owned());
                 let subtype = "error_during_execution";
-                self.fail(&Ending {
-                    subtype,
-                    reason: "aborted_streaming",
-                    error,
-                    ..Ending::default()
-                })?;
+                self.fail(&Ending { subtype, reason: "aborted_streaming", error, ..Ending::default() })?;
                 Ok(ExitCode::SUCCESS)
             }
             kind => self.api_error(&api_error_of(kind)),
@@ -142,16 +124,9 @@ impl Player<'_> {
             self.voice.tool(name, self.rule().cost())?;
         }
         if let Some(command) = &self.rule().run {
-            let shell = if cfg!(windows) {
-                ["cmd", "/c"]
-            } else {
-                ["sh", "-c"]
-            };
+            let shell = if cfg!(windows) { ["cmd", "/c"] } else { ["sh", "-c"] };
             // Its output is no part of the dialect.
-            Command::new(shell[0])
-                .args([shell[1], command])
-                .stdout(Stdio::null())
-                .status()?;
+            Command::new(shell[0]).args([shell[1], command]).stdout(Stdio::null()).status()?;
         }
         Ok(())
     }
@@ -167,10 +142,7 @@ impl Player<'_> {
         }
         self.reach(Point::Text)?;
         if let Some(spent) = stop {
-            let error = Some(format!(
-                "Reached maximum budget (${})",
-                self.budget_usd.unwrap_or_default()
-            ));
+            let error = Some(format!("Reached maximum budget (${})", self.budget_usd.unwrap_or_default()));
             let ending = Ending {
                 subtype: "error_max_budget_usd",
                 reason: "budget_exhausted",
@@ -227,14 +199,7 @@ impl Player<'_> {
     fn fail_after_spending(&mut self, ending: &Ending<'_>, cost: f64) -> Result<ExitCode> {
         self.turn.session.total_cost_usd += cost;
         self.home.save(&self.turn.id, &self.turn.session)?;
-        self.voice.result(
-            &Ending {
-                is_error: true,
-                error: ending.error.clone(),
-                ..*ending
-            },
-            cost,
-        )?;
+        self.voice.result(&Ending { is_error: true, error: ending.error.clone(), ..*ending }, cost)?;
         Ok(ExitCode::FAILURE)
     }
 
@@ -243,17 +208,10 @@ impl Player<'_> {
             self.voice.retry(error.status, kind)?;
         }
         if self.rule().kind == Kind::Limit {
-            let from_now = self
-                .rule()
-                .resets_in
-                .map(|seconds| milliseconds() / 1000 + seconds);
+            let from_now = self.rule().resets_in.map(|seconds| milliseconds() / 1000 + seconds);
             self.voice.limit(self.rule().resets_at.or(from_now))?;
         }
-        let text = self
-            .rule()
-            .message
-            .clone()
-            .unwrap_or_else(|| error.text.to_owned());
+        let text = self.rule().message.clone().unwrap_or_else(|| error.text.to_owned());
         self.voice.api_error(error.kind, &text)?;
         let ending = Ending {
             subtype: "success",
@@ -291,35 +249,17 @@ fn crash(rule: &Rule) -> Result<()> {
 }
 
 fn api_error_of(kind: Kind) -> ApiError {
-    let plain = |status, kind, text| ApiError {
-        status,
-        kind,
-        text,
-        reason: "api_error",
-        retried: None,
-    };
-    let retried = |status, name, kind, text| ApiError {
-        retried: Some(name),
-        ..plain(status, kind, text)
-    };
+    let plain = |status, kind, text| ApiError { status, kind, text, reason: "api_error", retried: None };
+    let retried = |status, name, kind, text| ApiError { retried: Some(name), ..plain(status, kind, text) };
     match kind {
-        Kind::Limit => plain(
-            Some(429),
-            "rate_limit",
-            "You've hit your 5-hour limit · resets 4:59am (UTC)",
-        ),
+        Kind::Limit => plain(Some(429), "rate_limit", "You've hit your 5-hour limit · resets 4:59am (UTC)"),
         Kind::RateLimited => retried(
             Some(429),
             "rate_limit",
             "rate_limit",
             "API Error: Request rejected (429) · too many requests",
         ),
-        Kind::Overloaded => retried(
-            Some(529),
-            "overloaded",
-            "server_error",
-            "API Error: 529 Overloaded",
-        ),
+        Kind::Overloaded => retried(Some(529), "overloaded", "server_error", "API Error: 529 Overloaded"),
         Kind::Connection => retried(
             None,
             "unknown",
@@ -342,10 +282,6 @@ fn api_error_of(kind: Kind) -> ApiError {
             reason: "prompt_too_long",
             ..plain(Some(400), "invalid_request", "Prompt is too long")
         },
-        _ => plain(
-            Some(400),
-            "invalid_request",
-            "API Error: 400 the request is invalid",
-        ),
+        _ => plain(Some(400), "invalid_request", "API Error: 400 the request is invalid"),
     }
 }

@@ -79,20 +79,13 @@ pub(crate) struct Situation<'a> {
 
 impl Rule {
     pub(crate) fn echo() -> Rule {
-        Rule {
-            reply: "echo: {{prompt}}".to_owned(),
-            ..Rule::default()
-        }
+        Rule { reply: "echo: {{prompt}}".to_owned(), ..Rule::default() }
     }
 
     /// For a prompt that the script did not foresee: a failure that nobody retries.
     pub(crate) fn unforeseen() -> Rule {
         let message = "fake-claude: no rule of the script matches this prompt".to_owned();
-        Rule {
-            kind: Kind::BadRequest,
-            message: Some(message),
-            ..Rule::default()
-        }
+        Rule { kind: Kind::BadRequest, message: Some(message), ..Rule::default() }
     }
 
     pub(crate) fn matches(&self, situation: &Situation<'_>) -> bool {
@@ -104,10 +97,8 @@ impl Rule {
     }
 
     pub(crate) fn cost(&self) -> f64 {
-        let reaches_the_model = matches!(
-            self.kind,
-            Kind::Reply | Kind::Crash | Kind::Hang | Kind::Budget | Kind::MaxTurns
-        );
+        let reaches_the_model =
+            matches!(self.kind, Kind::Reply | Kind::Crash | Kind::Hang | Kind::Budget | Kind::MaxTurns);
         self.cost.unwrap_or(if reaches_the_model { 0.01 } else { 0.0 })
     }
 
@@ -115,11 +106,7 @@ impl Rule {
     pub(crate) fn stops_at(&self, budget_usd: Option<f64>) -> Option<f64> {
         let calls = f64::from(self.calls.unwrap_or(1).max(1));
         let one_call = self.cost() / calls;
-        let budget = if self.kind == Kind::Budget {
-            0.0
-        } else {
-            budget_usd?
-        };
+        let budget = if self.kind == Kind::Budget { 0.0 } else { budget_usd? };
         // A little tolerance, so that a cost equal to the budget is not over it by rounding.
         if self.cost() <= budget + 1e-9 {
             return (self.kind == Kind::Budget).then_some(self.cost());
@@ -133,9 +120,7 @@ pub(crate) fn load(path: &Path) -> Result<Option<Vec<Rule>>, Box<dyn Error>> {
     match std::fs::read(path) {
         Ok(bytes) => {
             let rules = serde_json::from_slice(&bytes);
-            rules
-                .map(Some)
-                .map_err(|error| format!("{}: {error}", path.display()).into())
+            rules.map(Some).map_err(|error| format!("{}: {error}", path.display()).into())
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("{}: {error}", path.display()).into()),
@@ -148,11 +133,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_noticed_after_a_whole_call() {
-        let rule = Rule {
-            cost: Some(0.10),
-            calls: Some(4),
-            ..Rule::default()
-        };
+        let rule = Rule { cost: Some(0.10), calls: Some(4), ..Rule::default() };
         let stop = |budget| rule.stops_at(budget).map(|usd| (usd * 1000.0).round());
         assert_eq!(stop(None), None);
         assert_eq!(stop(Some(0.10)), None);

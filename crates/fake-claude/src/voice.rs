@@ -59,12 +59,10 @@ pub(crate) struct Ending<'a> {
 
 impl Voice {
     pub(crate) fn init(&self, permission_mode: &str) -> Result<()> {
-        print(
-            &json!({"type": "system", "subtype": "init", "session_id": self.session, "model": self.model,
+        print(&json!({"type": "system", "subtype": "init", "session_id": self.session, "model": self.model,
             "cwd": std::env::current_dir()?.to_string_lossy(), "permissionMode": permission_mode,
             "tools": ["Bash", "Edit", "Read", "Write"], "mcp_servers": [], "slash_commands": [],
-            "apiKeySource": "none", "claude_code_version": self.style.version()}),
-        )
+            "apiKeySource": "none", "claude_code_version": self.style.version()}))
     }
 
     /// `cost` is what the message will be charged with; its token counts are chosen to come to that at list prices.
@@ -74,34 +72,24 @@ impl Voice {
 
     pub(crate) fn tool(&self, name: &str, cost: f64) -> Result<()> {
         let id = format!("toolu_{}", uuid::Uuid::new_v4().simple());
-        self.assistant(
-            &json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
-            cost,
-        )?;
+        self.assistant(&json!({"type": "tool_use", "id": id, "name": name, "input": {}}), cost)?;
         let outcome = json!({"type": "tool_result", "tool_use_id": id, "content": "ok", "is_error": false});
-        print(
-            &json!({"type": "user", "session_id": self.session, "parent_tool_use_id": null,
-            "message": {"role": "user", "content": [outcome]}}),
-        )
+        print(&json!({"type": "user", "session_id": self.session, "parent_tool_use_id": null,
+            "message": {"role": "user", "content": [outcome]}}))
     }
 
     fn assistant(&self, block: &Value, cost: f64) -> Result<()> {
         let usage = json!({"input_tokens": (cost * 1e6 / self.list_price()) as u64, "output_tokens": 1,
             "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0});
-        print(
-            &json!({"type": "assistant", "session_id": self.session, "parent_tool_use_id": null,
+        print(&json!({"type": "assistant", "session_id": self.session, "parent_tool_use_id": null,
             "message": {"id": self.message, "type": "message", "role": "assistant", "model": self.model,
-                "content": [block], "stop_reason": null, "usage": usage}}),
-        )
+                "content": [block], "stop_reason": null, "usage": usage}}))
     }
 
     /// Dollars for a million tokens of input.
     fn list_price(&self) -> f64 {
         let families = [("haiku", 1.0), ("sonnet", 3.0)];
-        families
-            .into_iter()
-            .find(|(family, _)| self.model.contains(family))
-            .map_or(5.0, |(_, price)| price)
+        families.into_iter().find(|(family, _)| self.model.contains(family)).map_or(5.0, |(_, price)| price)
     }
 
     /// What the program itself says when the API refuses.
@@ -130,22 +118,11 @@ impl Voice {
     /// Charges `cost` and tells the end of the turn, or one of its ends.
     pub(crate) fn result(&mut self, ending: &Ending<'_>, cost: f64) -> Result<()> {
         self.spent_usd += cost;
-        let inherited = if self.style == Style::SessionTotals {
-            self.inherited_usd
-        } else {
-            0.0
-        };
+        let inherited = if self.style == Style::SessionTotals { self.inherited_usd } else { 0.0 };
         let usage = |usd: f64| {
-            if usd > 0.0 {
-                json!({&self.model: {"costUSD": usd}})
-            } else {
-                json!({})
-            }
+            if usd > 0.0 { json!({&self.model: {"costUSD": usd}}) } else { json!({}) }
         };
-        let denied = ending
-            .denied
-            .iter()
-            .map(|name| json!({"tool_name": name, "tool_input": {}}));
+        let denied = ending.denied.iter().map(|name| json!({"tool_name": name, "tool_input": {}}));
         let mut event = json!({"type": "result", "subtype": ending.subtype, "is_error": ending.is_error,
             "api_error_status": ending.status, "num_turns": 1, "session_id": self.session,
             "total_cost_usd": inherited + self.spent_usd, "modelUsage": usage(inherited + self.spent_usd),

@@ -69,30 +69,19 @@ impl Fake {
 
 fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn exit_of(status: std::process::ExitStatus) -> Exit {
-    status
-        .code()
-        .map_or_else(|| Exit::Signal(status.signal().unwrap()), Exit::Code)
+    status.code().map_or_else(|| Exit::Signal(status.signal().unwrap()), Exit::Code)
 }
 
 fn turn(prompt: &str, session: &str) -> Turn {
-    Turn {
-        prompt: prompt.to_owned(),
-        session: session.to_owned(),
-        ..Turn::default()
-    }
+    Turn { prompt: prompt.to_owned(), session: session.to_owned(), ..Turn::default() }
 }
 
 fn branch(prompt: &str, session: &str, parent: &str) -> Turn {
-    Turn {
-        branch_from: Some(parent.to_owned()),
-        ..turn(prompt, session)
-    }
+    Turn { branch_from: Some(parent.to_owned()), ..turn(prompt, session) }
 }
 
 fn text(ended: Ended) -> String {
@@ -121,15 +110,8 @@ fn every_kind_of_failure_is_taken_for_what_it_is() {
             (json!({"kind": "interrupted"}), "interrupted"),
             (json!({"wrong_session": true}), "session_mismatch"),
         ] {
-            let fake = Fake {
-                style,
-                ..Fake::new(json!([rule]))
-            };
-            assert_eq!(
-                fake.run(&turn("x", FIRST)).unwrap_err().fault.name(),
-                name,
-                "{rule} {style}"
-            );
+            let fake = Fake { style, ..Fake::new(json!([rule])) };
+            assert_eq!(fake.run(&turn("x", FIRST)).unwrap_err().fault.name(), name, "{rule} {style}");
         }
     }
 }
@@ -141,18 +123,9 @@ fn a_branch_remembers_and_leaves_its_parent_alone() {
     assert_eq!(text(fake.run(&branch("two", SECOND, FIRST))), "1 before two");
     assert_eq!(text(fake.run(&branch("three", THIRD, FIRST))), "1 before three");
     let call = &fake.calls()[2];
-    assert_eq!(
-        call["history"],
-        json!([{"prompt": "one", "reply": "0 before one"}])
-    );
-    assert_eq!(
-        (&call["parent"], &call["session"]),
-        (&json!(FIRST), &json!(THIRD))
-    );
-    assert_eq!(
-        call["env"],
-        json!({"RAYMOND_RUN_ID": "run", "ANTHROPIC_API_KEY": "***"})
-    );
+    assert_eq!(call["history"], json!([{"prompt": "one", "reply": "0 before one"}]));
+    assert_eq!((&call["parent"], &call["session"]), (&json!(FIRST), &json!(THIRD)));
+    assert_eq!(call["env"], json!({"RAYMOND_RUN_ID": "run", "ANTHROPIC_API_KEY": "***"}));
     assert_eq!(lines(&fake.home.path().join("ends.jsonl")).len(), 3);
 }
 
@@ -160,38 +133,20 @@ fn a_branch_remembers_and_leaves_its_parent_alone() {
 fn a_taken_id_and_an_unknown_conversation_are_refused() {
     let fake = Fake::new(json!([{"reply": "x"}]));
     fake.run(&turn("one", FIRST)).unwrap();
-    assert_eq!(
-        fake.run(&turn("one", FIRST)).unwrap_err().fault.name(),
-        "session_in_use"
-    );
-    assert_eq!(
-        fake.run(&branch("x", SECOND, THIRD)).unwrap_err().fault.name(),
-        "session_missing"
-    );
+    assert_eq!(fake.run(&turn("one", FIRST)).unwrap_err().fault.name(), "session_in_use");
+    assert_eq!(fake.run(&branch("x", SECOND, THIRD)).unwrap_err().fault.name(), "session_missing");
     let refused: Vec<Value> = fake.calls().iter().map(|call| call["refused"].clone()).collect();
-    assert_eq!(
-        refused,
-        [json!(null), json!("session_in_use"), json!("no_conversation")]
-    );
+    assert_eq!(refused, [json!(null), json!("session_in_use"), json!("no_conversation")]);
 }
 
 #[test]
 fn costs_are_counted_once_in_either_style() {
     for style in ["197", "325"] {
         let rules = json!([{"match": "two", "reply": "b", "cost": 0.5, "earlier": ["a"]}, {"cost": 0.25}]);
-        let fake = Fake {
-            style,
-            ..Fake::new(rules)
-        };
+        let fake = Fake { style, ..Fake::new(rules) };
         let first = fake.run(&turn("one", FIRST)).unwrap();
-        let second = fake
-            .run_after(&branch("two", SECOND, FIRST), first.cost.session_total_usd)
-            .unwrap();
-        assert_eq!(
-            (first.cost.usd, second.cost.usd, second.text.as_str()),
-            (0.25, 0.5, "b"),
-            "{style}"
-        );
+        let second = fake.run_after(&branch("two", SECOND, FIRST), first.cost.session_total_usd).unwrap();
+        assert_eq!((first.cost.usd, second.cost.usd, second.text.as_str()), (0.25, 0.5, "b"), "{style}");
     }
 }
 
@@ -199,69 +154,38 @@ fn costs_are_counted_once_in_either_style() {
 fn a_share_stops_a_turn_which_can_then_be_continued() {
     let rules = json!([{"match": "go on", "reply": "done"}, {"cost": 0.1, "calls": 4}]);
     let fake = Fake::new(rules);
-    let failed = fake
-        .run(&Turn {
-            budget_usd: Some(0.03),
-            ..turn("x", FIRST)
-        })
-        .unwrap_err();
-    assert_eq!(
-        (failed.fault.name(), failed.cost.usd),
-        ("over_budget_share", 0.05)
-    );
-    assert_eq!(
-        (failed.cost.session_total_usd, failed.final_text),
-        (Some(0.05), None)
-    );
+    let failed = fake.run(&Turn { budget_usd: Some(0.03), ..turn("x", FIRST) }).unwrap_err();
+    assert_eq!((failed.fault.name(), failed.cost.usd), ("over_budget_share", 0.05));
+    assert_eq!((failed.cost.session_total_usd, failed.final_text), (Some(0.05), None));
     assert_eq!(text(fake.run(&branch("go on", SECOND, FIRST))), "done");
 }
 
 #[test]
 fn an_answer_that_goes_over_its_share_is_not_lost() {
     let fake = Fake::new(json!([{"cost": 0.1, "calls": 4, "reply": "said"}]));
-    let failed = fake
-        .run(&Turn {
-            budget_usd: Some(0.09),
-            ..turn("x", FIRST)
-        })
-        .unwrap_err();
-    assert_eq!(
-        (failed.fault.name(), failed.final_text.as_deref()),
-        ("over_budget_share", Some("said"))
-    );
+    let failed = fake.run(&Turn { budget_usd: Some(0.09), ..turn("x", FIRST) }).unwrap_err();
+    assert_eq!((failed.fault.name(), failed.final_text.as_deref()), ("over_budget_share", Some("said")));
 }
 
 #[test]
 fn a_crash_after_some_text_is_estimated_near_its_cost() {
     let fake = Fake::new(json!([{"kind": "crash", "signal": 9, "cost": 0.5, "reply": "half"}]));
     let failed = fake.run(&turn("x", FIRST)).unwrap_err();
-    assert!(
-        failed.cost.estimated && (failed.cost.usd - 0.5).abs() < 0.001,
-        "{:?}",
-        failed.cost
-    );
+    assert!(failed.cost.estimated && (failed.cost.usd - 0.5).abs() < 0.001, "{:?}", failed.cost);
     let session = std::fs::read_to_string(fake.home.path().join(format!("sessions/{FIRST}.json"))).unwrap();
-    assert_eq!(
-        serde_json::from_str::<Value>(&session).unwrap()["history"][0]["reply"],
-        json!(null)
-    );
+    assert_eq!(serde_json::from_str::<Value>(&session).unwrap()["history"][0]["reply"], json!(null));
 }
 
 #[test]
 fn rules_are_used_up_even_by_parallel_calls() {
     let fake = Fake::new(json!([{"times": 3, "reply": "early"}, {"reply": "late"}]));
-    let turns: Vec<Turn> = (0..8)
-        .map(|n| turn("x", &format!("{n}{}", &FIRST[1..])))
-        .collect();
+    let turns: Vec<Turn> = (0..8).map(|n| turn("x", &format!("{n}{}", &FIRST[1..]))).collect();
     let running: Vec<Child> = turns.iter().map(|turn| fake.start(turn)).collect();
     let outputs: Vec<String> = running
         .into_iter()
         .map(|child| String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap())
         .collect();
-    assert_eq!(
-        outputs.iter().filter(|output| output.contains("early")).count(),
-        3
-    );
+    assert_eq!(outputs.iter().filter(|output| output.contains("early")).count(), 3);
     assert_eq!(fake.calls().len(), 8);
 }
 
@@ -273,29 +197,15 @@ fn odds_and_ends_do_not_spoil_a_reply() {
     let report = fake.run(&turn("x", FIRST)).unwrap();
     assert_eq!((report.text.as_str(), report.unreadable_lines), ("a b c", 3));
     assert_eq!(report.permission_denials, ["Write"]);
-    assert_eq!(
-        std::fs::read_to_string(fake.home.path().join("made.txt"))
-            .unwrap()
-            .trim(),
-        "made"
-    );
+    assert_eq!(std::fs::read_to_string(fake.home.path().join("made.txt")).unwrap().trim(), "made");
 }
 
 #[test]
 fn a_prompt_that_was_not_foreseen_fails_at_once() {
     let fake = Fake::new(json!([{"match": "expected", "model": "haiku", "fresh": true}]));
-    assert_eq!(
-        fake.run(&turn("another", FIRST)).unwrap_err().fault.name(),
-        "bad_request"
-    );
-    let with_model = Turn {
-        model: Some("haiku".to_owned()),
-        ..turn("expected", SECOND)
-    };
-    assert_eq!(
-        fake.run(&with_model).unwrap().model.as_deref(),
-        Some("claude-haiku-5-5")
-    );
+    assert_eq!(fake.run(&turn("another", FIRST)).unwrap_err().fault.name(), "bad_request");
+    let with_model = Turn { model: Some("haiku".to_owned()), ..turn("expected", SECOND) };
+    assert_eq!(fake.run(&with_model).unwrap().model.as_deref(), Some("claude-haiku-5-5"));
 }
 
 #[test]
@@ -319,14 +229,7 @@ fn a_child_lives_in_a_session_of_its_own() {
     let pid = std::fs::read_to_string(fake.home.path().join("children")).unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     if let Ok(stat) = stat {
-        let session = stat
-            .rsplit(") ")
-            .next()
-            .unwrap()
-            .split(' ')
-            .nth(3)
-            .unwrap()
-            .to_owned();
+        let session = stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap().to_owned();
         assert_eq!(session, pid.trim());
     }
 }

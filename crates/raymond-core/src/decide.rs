@@ -27,10 +27,7 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
         attributes: Default::default(),
         input: input.map(Payload::from),
     };
-    vec![
-        Body::RunStarted(Box::new(started)),
-        Body::AgentStarted(Box::new(main)),
-    ]
+    vec![Body::RunStarted(Box::new(started)), Body::AgentStarted(Box::new(main))]
 }
 
 /// What follows from an input. An input that no longer fits the run gives nothing.
@@ -42,34 +39,23 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
             with_agent(run, &agent, |agent| launch::launch(run, agent, prepared))
         }
         Input::Ended(ended) => with_budget(run, step_ended(run, now, *ended)),
-        Input::Print {
-            agent,
-            step,
-            attempt,
-            text,
-        } => with_agent(run, &agent, |agent| match running(agent) {
-            Some(work) if work.step == step && work.attempt == attempt => {
-                vec![Body::Print {
-                    agent: agent.id.clone(),
-                    step,
-                    state: agent.state.clone(),
-                    text: text.into(),
-                }]
-            }
-            _ => Vec::new(),
-        }),
-        Input::Warning { agent, message } => vec![Body::Warning {
-            agent,
-            step: None,
-            state: None,
-            message,
-        }],
+        Input::Print { agent, step, attempt, text } => {
+            with_agent(run, &agent, |agent| match running(agent) {
+                Some(work) if work.step == step && work.attempt == attempt => {
+                    vec![Body::Print {
+                        agent: agent.id.clone(),
+                        step,
+                        state: agent.state.clone(),
+                        text: text.into(),
+                    }]
+                }
+                _ => Vec::new(),
+            })
+        }
+        Input::Warning { agent, message } => vec![Body::Warning { agent, step: None, state: None, message }],
         Input::End { agent } => with_agent(run, &agent, |agent| match &agent.status {
             Status::Ending { result } => {
-                vec![Body::AgentFinished {
-                    agent: agent.id.clone(),
-                    result: result.clone(),
-                }]
+                vec![Body::AgentFinished { agent: agent.id.clone(), result: result.clone() }]
             }
             _ => Vec::new(),
         }),
@@ -79,10 +65,7 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
 
 /// A run that is over its budget stays so until it is resumed with a higher one.
 fn resume(run: &Run, options: Options, interrupted: Vec<Interrupted>) -> Vec<Body> {
-    let resumed = Body::RunResumed(RunResumed {
-        options: options.clone(),
-        interrupted,
-    });
+    let resumed = Body::RunResumed(RunResumed { options: options.clone(), interrupted });
     let exceeded = exceeded(&options, run.cost_usd + resumed.cost());
     [resumed].into_iter().chain(exceeded).collect()
 }
@@ -110,21 +93,8 @@ fn step_ended(run: &Run, now: Timestamp, ended: Ended) -> Vec<Body> {
         if (work.step, work.attempt) != (ended.step, ended.attempt) {
             return Vec::new();
         }
-        let Ended {
-            duration_ms,
-            plan,
-            outcome,
-            lookups,
-            ..
-        } = ended;
-        let step = EndedStep {
-            run,
-            agent,
-            work,
-            now,
-            duration_ms,
-            lookups: &lookups,
-        };
+        let Ended { duration_ms, plan, outcome, lookups, .. } = ended;
+        let step = EndedStep { run, agent, work, now, duration_ms, lookups: &lookups };
         match (outcome, plan) {
             (Outcome::Script(outcome), Plan::Script(header)) => script::ended(&step, &header, outcome),
             (Outcome::Turn(outcome), Plan::Prompt(plan)) => turn::ended(&step, &plan, outcome),

@@ -7,13 +7,8 @@ use crate::limits::MAX_DURATION;
 use crate::workflow::wording::quoted;
 
 /// The table of units, each with its length in milliseconds; `ms` comes before `s`, which it ends with.
-const UNITS: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", SECOND),
-    ("m", 60 * SECOND),
-    ("h", 3_600 * SECOND),
-    ("d", 86_400 * SECOND),
-];
+const UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", SECOND), ("m", 60 * SECOND), ("h", 3_600 * SECOND), ("d", 86_400 * SECOND)];
 
 const SECOND: u64 = 1_000;
 
@@ -40,20 +35,13 @@ impl Limit {
 
 impl From<Duration> for Limit {
     fn from(duration: Duration) -> Limit {
-        if duration.is_zero() {
-            Limit::Unlimited
-        } else {
-            Limit::After(duration)
-        }
+        if duration.is_zero() { Limit::Unlimited } else { Limit::After(duration) }
     }
 }
 
 /// Reads a whole number and its unit, with nothing around or between them; only `0` needs no unit.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
-    let fail = |problem| DurationError {
-        text: quoted(text),
-        problem,
-    };
+    let fail = |problem| DurationError { text: quoted(text), problem };
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -117,11 +105,9 @@ impl fmt::Display for DurationError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.text;
         match self.problem {
-            Problem::TooLong => write!(
-                formatter,
-                "{text} is longer than the {} allowed",
-                format(MAX_DURATION)
-            ),
+            Problem::TooLong => {
+                write!(formatter, "{text} is longer than the {} allowed", format(MAX_DURATION))
+            }
             Problem::NoUnit | Problem::NoWholeNumber => write!(
                 formatter,
                 "{text} is not a duration; write a whole number and one of the units `ms`, `s`, `m`, `h` or `d`, as in \
@@ -185,10 +171,7 @@ mod tests {
             parse("5").unwrap_err().to_string(),
             "`5` is not a duration; write a whole number and one of the units `ms`, `s`, `m`, `h` or `d`, as in `30s`"
         );
-        assert_eq!(
-            parse("4000d").unwrap_err().to_string(),
-            "`4000d` is longer than the 3650d allowed"
-        );
+        assert_eq!(parse("4000d").unwrap_err().to_string(), "`4000d` is longer than the 3650d allowed");
     }
 
     #[test]
@@ -214,10 +197,7 @@ mod tests {
     #[test]
     fn zero_is_no_limit() {
         assert_eq!(Limit::parse("0"), Ok(Limit::Unlimited));
-        assert_eq!(
-            Limit::parse("1s").unwrap().duration(),
-            Some(Duration::from_secs(1))
-        );
+        assert_eq!(Limit::parse("1s").unwrap().duration(), Some(Duration::from_secs(1)));
     }
 
     proptest! {

@@ -181,8 +181,11 @@ pub struct StepFinished {
     /// Whether the state's only permitted transition was taken without a tag.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub implicit: bool,
-    /// What the step's last attempt cost; earlier attempts are in their own events.
+    /// What the step cost in all, reminders and failed attempts included.
     pub cost_usd: Usd,
+    /// What its last attempt cost; earlier attempts are in their own events.
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
     pub duration_ms: u64,
@@ -202,8 +205,11 @@ pub struct StepFailed {
     pub stderr: String,
     /// Whether the failure stops the whole run.
     pub fatal: bool,
+    /// What the step cost in all.
     #[serde(default)]
     pub cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
     #[serde(default)]
@@ -220,8 +226,8 @@ pub struct Retry {
     pub attempt: u32,
     pub until: Timestamp,
     pub error: String,
-    #[serde(default)]
-    pub cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
     /// Set when the conversation goes on from where this attempt stopped, at its share of the budget.
@@ -241,7 +247,8 @@ pub struct Reminder {
     pub text: Payload,
     /// The conversation that the reminder goes on.
     pub session: Session,
-    pub cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
 }
@@ -254,8 +261,8 @@ pub struct LimitWaiting {
     pub attempt: u32,
     pub until: Timestamp,
     pub error: String,
-    #[serde(default)]
-    pub cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
 }
@@ -305,16 +312,12 @@ impl Body {
     /// What the event adds to the run's cost.
     pub fn cost(&self) -> Usd {
         match self {
-            Body::StepFinished(finished) => finished.cost_usd,
-            Body::StepFailed(failed) => failed.cost_usd,
-            Body::Retry(retry) => retry.cost_usd,
-            Body::Reminder(reminder) => reminder.cost_usd,
-            Body::LimitWaiting(limit) => limit.cost_usd,
-            Body::RunResumed(resumed) => resumed
-                .interrupted
-                .iter()
-                .map(|step| step.estimated_cost_usd)
-                .sum(),
+            Body::StepFinished(finished) => finished.attempt_cost_usd,
+            Body::StepFailed(failed) => failed.attempt_cost_usd,
+            Body::Retry(retry) => retry.attempt_cost_usd,
+            Body::Reminder(reminder) => reminder.attempt_cost_usd,
+            Body::LimitWaiting(limit) => limit.attempt_cost_usd,
+            Body::RunResumed(resumed) => resumed.interrupted.iter().map(|step| step.estimated_cost_usd).sum(),
             Body::RunStopped { interrupted, .. } => {
                 interrupted.iter().map(|step| step.estimated_cost_usd).sum()
             }

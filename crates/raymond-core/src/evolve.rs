@@ -54,24 +54,16 @@ pub fn apply(run: &mut Run, event: &Event) {
         Body::Reminder(reminder) => reminded(run, event.seq, reminder),
         Body::LimitWaiting(limit) => limited(run, event.seq, limit),
         Body::Delayed { agent, until, .. } => run.update(agent, |agent| {
-            agent.status = Status::Waiting {
-                until: *until,
-                why: Wait::Delay,
-                since: event.seq,
-                work: None,
-            };
+            agent.status = Status::Waiting { until: *until, why: Wait::Delay, since: event.seq, work: None };
         }),
         Body::AgentFinished { agent, result } => agent_finished(run, agent, result),
         Body::BudgetExceeded { .. } => run.halt = Some(Halt::OverBudget),
         Body::RunResumed(resumed) => run_resumed(run, event, resumed),
         Body::RunFinished { status, .. } => ended(run, event.time, *status),
-        Body::RunStopped {
-            status, interrupted, ..
-        } => {
+        Body::RunStopped { status, interrupted, .. } => {
             for step in interrupted {
                 run.interrupt(&step.agent, Usd::ZERO);
-                // The cost is counted now; a resume must not count it again.
-                run.update(&step.agent, |agent| clear_interrupted_cost(&mut agent.status));
+                run.update(&step.agent, |agent| charge(&mut agent.status, step.estimated_cost_usd));
             }
             ended(run, event.time, *status);
         }
@@ -108,10 +100,7 @@ fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>
     *agent.visits.entry(state.clone()).or_default() += 1;
     agent.state = state;
     agent.payload = payload;
-    agent.status = Status::Ready {
-        since: seq,
-        work: None,
-    };
+    agent.status = Status::Ready { since: seq, work: None };
 }
 
 fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
@@ -148,11 +137,7 @@ fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
     match finished.tag {
         TagName::Call | TagName::Function => {
             if let Some(return_to) = finished.return_to.clone() {
-                agent.stack.push(Frame {
-                    return_to,
-                    session: agent.session.clone(),
-                    cwd: agent.cwd.clone(),
-                });
+                agent.stack.push(Frame { return_to, session: agent.session.clone(), cwd: agent.cwd.clone() });
             }
             if finished.tag == TagName::Function {
                 agent.session = None;
@@ -176,63 +161,51 @@ fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
         agent.cwd = cwd.clone();
     }
     // A fork's target is its worker's; the parent goes on at `next`.
-    let to = if finished.tag.is_fork() {
-        &finished.next
-    } else {
-        &finished.target
-    };
+    let to = if finished.tag.is_fork() { &finished.next } else { &finished.target };
     if let Some(to) = to {
         enter(agent, seq, to.clone(), finished.input.clone());
     }
 }
 
 fn retried(run: &mut Run, seq: u64, retry: &Retry) {
-    wait_with_work(
-        run,
-        &retry.agent,
-        seq,
-        retry.until,
-        Wait::Retry,
-        |work| match &retry.session {
+    wait_with_work(run, &retry.agent, seq, retry.until, Wait::Retry, |work| {
+        work.cost_usd += retry.attempt_cost_usd;
+        match &retry.session {
             Some(session) => {
-                work.say = Say::GoOn {
-                    session: session.clone(),
-                }
+                work.say = Say::GoOn { session: session.clone() };
+                work.turn = None;
             }
             None => work.retries += 1,
-        },
-    );
+        }
+    });
 }
 
 fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
     run.update(&reminder.agent, |agent| {
         if let Status::Running { work, .. } = &agent.status {
-            let say = Say::Reminder {
-                text: reminder.text.clone(),
-                session: reminder.session.clone(),
-            };
+            let say = Say::Reminder { text: reminder.text.clone(), session: reminder.session.clone() };
+            let cost_usd = work.cost_usd + reminder.attempt_cost_usd;
             let work = Work {
                 reminders: reminder.number,
                 retries: 0,
                 say,
+                turn: None,
                 share_usd: None,
+                cost_usd,
                 ..work.clone()
             };
-            agent.status = Status::Ready {
-                since: seq,
-                work: Some(work),
-            };
+            agent.status = Status::Ready { since: seq, work: Some(work) };
         }
     });
 }
 
 fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
     if run.options.no_wait {
-        run.halt.get_or_insert(Halt::Limited {
-            error: limit.error.clone(),
-        });
+        run.halt.get_or_insert(Halt::Limited { error: limit.error.clone() });
     }
-    wait_with_work(run, &limit.agent, seq, limit.until, Wait::Limit, |_| {});
+    wait_with_work(run, &limit.agent, seq, limit.until, Wait::Limit, |work| {
+        work.cost_usd += limit.attempt_cost_usd;
+    });
 }
 
 fn wait_with_work(
@@ -245,17 +218,9 @@ fn wait_with_work(
 ) {
     run.update(id, |agent| {
         if let Status::Running { work, .. } = &agent.status {
-            let mut work = Work {
-                share_usd: None,
-                ..work.clone()
-            };
+            let mut work = Work { share_usd: None, ..work.clone() };
             change(&mut work);
-            agent.status = Status::Waiting {
-                until,
-                why,
-                since: seq,
-                work: Some(work),
-            };
+            agent.status = Status::Waiting { until, why, since: seq, work: Some(work) };
         }
     });
 }
@@ -274,6 +239,9 @@ fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
     run.ended_at = None;
     run.resumed_at = event.time;
     run.options = resumed.options.clone();
+    for step in &resumed.interrupted {
+        run.update(&step.agent, |agent| charge(&mut agent.status, step.estimated_cost_usd));
+    }
     let ids: Vec<AgentId> = run.agents.keys().cloned().collect();
     for id in ids {
         run.update(&id, |agent| agent.status = status_after_resume(agent, event.seq));
@@ -283,37 +251,21 @@ fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
 fn status_after_resume(agent: &Agent, seq: u64) -> Status {
     match &agent.status {
         Status::Running { work, .. } => {
-            let work = Work {
-                interrupted: None,
-                share_usd: None,
-                ..work.clone()
-            };
-            Status::Ready {
-                since: work.step,
-                work: Some(work),
-            }
+            let work = Work { share_usd: None, ..work.clone() };
+            Status::Ready { since: work.step, work: Some(work) }
         }
-        Status::Failed { .. } => Status::Ready {
-            since: seq,
-            work: None,
-        },
-        Status::Waiting {
-            why: Wait::Limit,
-            since,
-            work,
-            ..
-        } => Status::Ready {
-            since: *since,
-            work: work.clone(),
-        },
+        Status::Failed { .. } => Status::Ready { since: seq, work: None },
+        Status::Waiting { why: Wait::Limit, since, work, .. } => {
+            Status::Ready { since: *since, work: work.clone() }
+        }
         other => other.clone(),
     }
 }
 
-fn clear_interrupted_cost(status: &mut Status) {
-    if let Status::Ready { work: Some(work), .. } = status
-        && work.interrupted.is_some()
-    {
+/// Counts what a lost attempt is thought to have cost, once.
+fn charge(status: &mut Status, cost: Usd) {
+    if let Status::Ready { work: Some(work), .. } | Status::Running { work, .. } = status {
+        work.cost_usd += cost;
         work.interrupted = Some(Usd::ZERO);
     }
 }

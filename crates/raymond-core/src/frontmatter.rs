@@ -55,39 +55,17 @@ type Setter = fn(&mut Reader, &Field) -> Result<(), Fault>;
 /// The table of settings, in the order the documentation gives them.
 const SETTINGS: [(&str, Setter); 12] = [
     ("allowed_transitions", Reader::read_policy),
-    ("model", |reader, field| {
-        text(field).map(|text| reader.settings.model = Some(text))
-    }),
-    ("effort", |reader, field| {
-        text(field).map(|text| reader.settings.effort = Some(text))
-    }),
-    ("timeout", |reader, field| {
-        limit(field).map(|limit| reader.settings.timeout = Some(limit))
-    }),
-    ("max_time", |reader, field| {
-        limit(field).map(|limit| reader.settings.max_time = Some(limit))
-    }),
-    ("max_visits", |reader, field| {
-        max_visits(field).map(|visits| reader.settings.max_visits = Some(visits))
-    }),
-    ("force_implicit", |reader, field| {
-        flag(field).map(|flag| reader.settings.force_implicit = flag)
-    }),
-    ("backend", |reader, field| {
-        text(field).map(|text| reader.settings.backend = Some(text))
-    }),
-    ("allow_tools", |reader, field| {
-        texts(field).map(|texts| reader.settings.allow_tools = texts)
-    }),
-    ("deny_tools", |reader, field| {
-        texts(field).map(|texts| reader.settings.deny_tools = texts)
-    }),
-    ("add_dirs", |reader, field| {
-        texts(field).map(|texts| reader.settings.add_dirs = texts)
-    }),
-    ("mcp_config", |reader, field| {
-        text_or_texts(field).map(|texts| reader.settings.mcp_config = texts)
-    }),
+    ("model", |reader, field| text(field).map(|text| reader.settings.model = Some(text))),
+    ("effort", |reader, field| text(field).map(|text| reader.settings.effort = Some(text))),
+    ("timeout", |reader, field| limit(field).map(|limit| reader.settings.timeout = Some(limit))),
+    ("max_time", |reader, field| limit(field).map(|limit| reader.settings.max_time = Some(limit))),
+    ("max_visits", |reader, field| max_visits(field).map(|visits| reader.settings.max_visits = Some(visits))),
+    ("force_implicit", |reader, field| flag(field).map(|flag| reader.settings.force_implicit = flag)),
+    ("backend", |reader, field| text(field).map(|text| reader.settings.backend = Some(text))),
+    ("allow_tools", |reader, field| texts(field).map(|texts| reader.settings.allow_tools = texts)),
+    ("deny_tools", |reader, field| texts(field).map(|texts| reader.settings.deny_tools = texts)),
+    ("add_dirs", |reader, field| texts(field).map(|texts| reader.settings.add_dirs = texts)),
+    ("mcp_config", |reader, field| text_or_texts(field).map(|texts| reader.settings.mcp_config = texts)),
 ];
 
 /// The keys of a policy's entry.
@@ -102,44 +80,20 @@ pub fn split_and_parse(text: &str) -> Result<Prompt<'_>, FrontmatterError> {
         message: fault.message,
     };
     let Some((block, body)) = split(text).map_err(in_file)? else {
-        return Ok(Prompt {
-            settings: Settings::default(),
-            body: text,
-            warnings: Vec::new(),
-        });
+        return Ok(Prompt { settings: Settings::default(), body: text, warnings: Vec::new() });
     };
     // A node at the end of the block may be placed behind it, which is no line that a person looks at.
     let last_line = saturated(block.lines().count()).max(1);
-    let below_fence = |position: Position| Position {
-        line: position.line.min(last_line) + 1,
-        ..position
-    };
-    let shifted = |fault: Fault| {
-        in_file(Fault {
-            position: below_fence(fault.position),
-            ..fault
-        })
-    };
+    let below_fence = |position: Position| Position { line: position.line.min(last_line) + 1, ..position };
+    let shifted = |fault: Fault| in_file(Fault { position: below_fence(fault.position), ..fault });
     let (mut settings, mut warnings) = parse_block(block).map_err(shifted)?;
     for warning in &mut warnings {
         warning.position = below_fence(warning.position);
     }
-    for entry in settings
-        .allowed_transitions
-        .iter_mut()
-        .flat_map(|policy| &mut policy.entries)
-    {
-        entry.line = below_fence(Position {
-            line: entry.line,
-            column: entry.column,
-        })
-        .line;
+    for entry in settings.allowed_transitions.iter_mut().flat_map(|policy| &mut policy.entries) {
+        entry.line = below_fence(Position { line: entry.line, column: entry.column }).line;
     }
-    Ok(Prompt {
-        settings,
-        body,
-        warnings,
-    })
+    Ok(Prompt { settings, body, warnings })
 }
 
 /// Reads the settings out of a mapping that has only such keys, as in the one-file form; places are as in its nodes.
@@ -213,22 +167,15 @@ fn parse_block(block: &str) -> Result<(Settings, Vec<SourceWarning>), Fault> {
         Value::Null => Ok((Settings::default(), Vec::new())),
         Value::Map(fields) => read_settings(fields),
         other => {
-            let message = format!(
-                "the `---` block must hold `key: value` lines, not {}",
-                other.description()
-            );
+            let message =
+                format!("the `---` block must hold `key: value` lines, not {}", other.description());
             Err(Fault::new(root.position, message))
         }
     }
 }
 
 fn check_implicit(settings: &Settings, position: Position) -> Result<(), Fault> {
-    if settings
-        .allowed_transitions
-        .as_ref()
-        .and_then(Policy::implicit)
-        .is_some()
-    {
+    if settings.allowed_transitions.as_ref().and_then(Policy::implicit).is_some() {
         return Ok(());
     }
     let message = "`force_implicit` needs `allowed_transitions` with exactly one entry that leaves nothing open and is \
@@ -247,29 +194,20 @@ impl Reader {
         if self.warnings.len() < MAX_WARNINGS {
             let meant = did_you_mean(&nearest(&field.key, known));
             let message = format!("unknown {what} {} is ignored{meant}", quoted(&field.key));
-            self.warnings.push(SourceWarning {
-                position: field.key_position,
-                message,
-            });
+            self.warnings.push(SourceWarning { position: field.key_position, message });
         }
     }
 
     fn read_policy(&mut self, field: &Field) -> Result<(), Fault> {
         let Value::List(items) = &field.node.value else {
-            return Err(wrong_type(
-                field,
-                "a list of entries such as `{ tag: goto, target: REVIEW }`",
-            ));
+            return Err(wrong_type(field, "a list of entries such as `{ tag: goto, target: REVIEW }`"));
         };
         if items.is_empty() {
             let message =
                 "`allowed_transitions` permits nothing; add an entry, or leave it out to permit everything";
             return Err(Fault::new(field.node.position, message));
         }
-        let entries = items
-            .iter()
-            .map(|item| self.read_entry(item))
-            .collect::<Result<_, _>>()?;
+        let entries = items.iter().map(|item| self.read_entry(item)).collect::<Result<_, _>>()?;
         self.settings.allowed_transitions = Some(Policy { entries });
         Ok(())
     }
@@ -287,15 +225,8 @@ impl Reader {
         };
         let tag = transition(tag_field)?;
         let Position { line, column } = item.position;
-        let mut entry = Entry {
-            tag,
-            target: None,
-            return_to: None,
-            next: None,
-            timeout_next: None,
-            line,
-            column,
-        };
+        let mut entry =
+            Entry { tag, target: None, return_to: None, next: None, timeout_next: None, line, column };
         for field in fields {
             self.read_entry_field(&mut entry, field)?;
         }
@@ -316,10 +247,7 @@ impl Reader {
             }
         };
         if !is_taken {
-            let message = format!(
-                "`{}` has no `{}`, so the entry could never match",
-                shape.name, field.key
-            );
+            let message = format!("`{}` has no `{}`, so the entry could never match", shape.name, field.key);
             return Err(Fault::new(field.key_position, message));
         }
         *place = Some(text(field)?);
@@ -337,10 +265,7 @@ fn transition(field: &Field) -> Result<TagName, Fault> {
         return Err(Fault::new(field.node.position, message));
     }
     let meant = did_you_mean(&nearest(&name, TRANSITIONS.map(|tag| shape(tag).name)));
-    Err(Fault::new(
-        field.node.position,
-        format!("unknown tag {}{meant}", quoted(&name)),
-    ))
+    Err(Fault::new(field.node.position, format!("unknown tag {}{meant}", quoted(&name))))
 }
 
 fn text(field: &Field) -> Result<String, Fault> {
@@ -364,27 +289,17 @@ fn checked_text(field: &Field, node: &Node, text: &str) -> Result<String, Fault>
     } else {
         return Ok(text.to_owned());
     };
-    Err(Fault::new(
-        node.position,
-        format!("a value of {} {problem}", quoted(&field.key)),
-    ))
+    Err(Fault::new(node.position, format!("a value of {} {problem}", quoted(&field.key))))
 }
 
 fn texts(field: &Field) -> Result<Vec<String>, Fault> {
     let Value::List(items) = &field.node.value else {
-        return Err(wrong_type(
-            field,
-            "a list of texts such as `[ \"first\", \"second\" ]`",
-        ));
+        return Err(wrong_type(field, "a list of texts such as `[ \"first\", \"second\" ]`"));
     };
     let read = |item: &Node| match &item.value {
         Value::Text(text) => checked_text(field, item, text),
         other => {
-            let message = format!(
-                "{} must hold texts, not {}",
-                quoted(&field.key),
-                other.description()
-            );
+            let message = format!("{} must hold texts, not {}", quoted(&field.key), other.description());
             Err(Fault::new(item.position, message))
         }
     };
@@ -409,15 +324,9 @@ fn max_visits(field: &Field) -> Result<u64, Fault> {
     let Value::Integer(visits) = field.node.value else {
         return Err(wrong_type(field, "a whole number from 1 on"));
     };
-    u64::try_from(visits)
-        .ok()
-        .filter(|visits| *visits > 0)
-        .ok_or_else(|| {
-            Fault::new(
-                field.node.position,
-                format!("`max_visits` must be 1 or more, not {visits}"),
-            )
-        })
+    u64::try_from(visits).ok().filter(|visits| *visits > 0).ok_or_else(|| {
+        Fault::new(field.node.position, format!("`max_visits` must be 1 or more, not {visits}"))
+    })
 }
 
 fn limit(field: &Field) -> Result<Limit, Fault> {
@@ -436,10 +345,7 @@ fn limit(field: &Field) -> Result<Limit, Fault> {
 
 fn wrong_type(field: &Field, wanted: &str) -> Fault {
     let found = field.node.value.description();
-    Fault::new(
-        field.node.position,
-        format!("{} must be {wanted}, not {found}", quoted(&field.key)),
-    )
+    Fault::new(field.node.position, format!("{} must be {wanted}, not {found}", quoted(&field.key)))
 }
 
 #[cfg(test)]

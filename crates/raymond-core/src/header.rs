@@ -39,24 +39,12 @@ type Setter = fn(&mut Header, &str) -> Result<(), String>;
 
 /// The table of settings, in the order the documentation gives them.
 const SETTINGS: [(&str, Setter); 6] = [
-    ("timeout", |header, value| {
-        limit(value).map(|limit| header.timeout = limit)
-    }),
-    ("max_time", |header, value| {
-        limit(value).map(|limit| header.max_time = limit)
-    }),
-    ("retry", |header, value| {
-        retry(value).map(|retry| header.retry = retry)
-    }),
-    ("backoff", |header, value| {
-        backoff(value).map(|backoff| header.backoff = backoff)
-    }),
-    ("max_visits", |header, value| {
-        max_visits(value).map(|visits| header.max_visits = visits)
-    }),
-    ("fatal", |header, value| {
-        fatal(value).map(|fatal| header.fatal = fatal)
-    }),
+    ("timeout", |header, value| limit(value).map(|limit| header.timeout = limit)),
+    ("max_time", |header, value| limit(value).map(|limit| header.max_time = limit)),
+    ("retry", |header, value| retry(value).map(|retry| header.retry = retry)),
+    ("backoff", |header, value| backoff(value).map(|backoff| header.backoff = backoff)),
+    ("max_visits", |header, value| max_visits(value).map(|visits| header.max_visits = visits)),
+    ("fatal", |header, value| fatal(value).map(|fatal| header.fatal = fatal)),
 ];
 
 /// What follows the comment marker of a directive.
@@ -78,15 +66,8 @@ pub fn parse(kind: Kind, text: &str) -> Result<(Header, Vec<SourceWarning>), Hea
 fn directive(kind: Kind, line: &str) -> Option<&str> {
     let line = line.trim_start();
     // Batch files silence the echo of a single line so.
-    let line = if kind == Kind::Batch {
-        line.strip_prefix('@').unwrap_or(line)
-    } else {
-        line
-    };
-    let comment = kind
-        .comment_markers()
-        .iter()
-        .find_map(|marker| after_marker(line, marker))?;
+    let line = if kind == Kind::Batch { line.strip_prefix('@').unwrap_or(line) } else { line };
+    let comment = kind.comment_markers().iter().find_map(|marker| after_marker(line, marker))?;
     comment.trim_start().strip_prefix(DIRECTIVE)
 }
 
@@ -107,21 +88,12 @@ struct Reader {
 impl Reader {
     fn read_line(&mut self, line_number: u32, line: &str, settings: &str) -> Result<(), HeaderError> {
         // The settings are the end of the line, so what stands before them follows from the lengths.
-        let before = line
-            .get(..line.len().saturating_sub(settings.len()))
-            .unwrap_or_default();
+        let before = line.get(..line.len().saturating_sub(settings.len())).unwrap_or_default();
         let mut column = before.chars().count() + 1;
         for word in settings.split([' ', '\t', ',']) {
-            let position = Position {
-                line: line_number,
-                column: saturated(column),
-            };
+            let position = Position { line: line_number, column: saturated(column) };
             if !word.is_empty() {
-                let fail = |message| SourceError {
-                    position,
-                    message,
-                    source_line: line.to_owned(),
-                };
+                let fail = |message| SourceError { position, message, source_line: line.to_owned() };
                 self.read_word(word, position).map_err(fail)?;
             }
             column += word.chars().count() + 1;
@@ -136,10 +108,7 @@ impl Reader {
             return Ok(());
         };
         if value.is_empty() {
-            return Err(format!(
-                "{} has no value; write it as `key=value` without spaces",
-                quoted(key)
-            ));
+            return Err(format!("{} has no value; write it as `key=value` without spaces", quoted(key)));
         }
         if self.seen.contains(&known) {
             return Err(format!("{} is set twice", quoted(key)));
@@ -170,55 +139,37 @@ impl Header {
 
 /// A script has no limit unless it asks for one, so `0` is the same as saying nothing.
 fn limit(value: &str) -> Result<Option<Duration>, String> {
-    Limit::parse(value)
-        .map(Limit::duration)
-        .map_err(|error| error.to_string())
+    Limit::parse(value).map(Limit::duration).map_err(|error| error.to_string())
 }
 
 fn backoff(value: &str) -> Result<Option<Duration>, String> {
-    duration::parse(value)
-        .map(Some)
-        .map_err(|error| error.to_string())
+    duration::parse(value).map(Some).map_err(|error| error.to_string())
 }
 
 fn retry(value: &str) -> Result<u32, String> {
     whole_number(value)
         .and_then(|number| u32::try_from(number).ok())
         .filter(|number| *number <= MAX_RETRIES)
-        .ok_or_else(|| {
-            format!(
-                "{} is not a whole number from 0 to {MAX_RETRIES} for `retry`",
-                quoted(value)
-            )
-        })
+        .ok_or_else(|| format!("{} is not a whole number from 0 to {MAX_RETRIES} for `retry`", quoted(value)))
 }
 
 fn max_visits(value: &str) -> Result<Option<u64>, String> {
     match whole_number(value) {
         Some(number) if number > 0 => Ok(Some(number)),
-        _ => Err(format!(
-            "{} is not a whole number from 1 on for `max_visits`",
-            quoted(value)
-        )),
+        _ => Err(format!("{} is not a whole number from 1 on for `max_visits`", quoted(value))),
     }
 }
 
 /// The parser of the standard library takes a sign too, which nobody means here.
 fn whole_number(value: &str) -> Option<u64> {
-    value
-        .parse()
-        .ok()
-        .filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()))
+    value.parse().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn fatal(value: &str) -> Result<Fatal, String> {
     match value {
         "run" => Ok(Fatal::Run),
         "agent" => Ok(Fatal::Agent),
-        _ => Err(format!(
-            "{} is neither `run` nor `agent` for `fatal`",
-            quoted(value)
-        )),
+        _ => Err(format!("{} is neither `run` nor `agent` for `fatal`", quoted(value))),
     }
 }
 
@@ -283,58 +234,28 @@ mod tests {
 
     #[test]
     fn zero_is_no_limit() {
-        assert_eq!(
-            header(Kind::Bash, "# raymond: timeout=0 max_time=0 retry=0"),
-            Header::default()
-        );
+        assert_eq!(header(Kind::Bash, "# raymond: timeout=0 max_time=0 retry=0"), Header::default());
     }
 
     #[test]
     fn errors_have_a_place() {
         let cases = [
-            (
-                "# raymond: retry=x",
-                12,
-                "`x` is not a whole number from 0 to 1000 for `retry`",
-            ),
-            (
-                "# raymond: retry=1001",
-                12,
-                "`1001` is not a whole number from 0 to 1000 for `retry`",
-            ),
-            (
-                "# raymond: retry=+1",
-                12,
-                "`+1` is not a whole number from 0 to 1000 for `retry`",
-            ),
+            ("# raymond: retry=x", 12, "`x` is not a whole number from 0 to 1000 for `retry`"),
+            ("# raymond: retry=1001", 12, "`1001` is not a whole number from 0 to 1000 for `retry`"),
+            ("# raymond: retry=+1", 12, "`+1` is not a whole number from 0 to 1000 for `retry`"),
             ("# raymond: retry=1 retry=1", 20, "`retry` is set twice"),
-            (
-                "# raymond: ü, retry=",
-                15,
-                "`retry` has no value; write it as `key=value` without spaces",
-            ),
+            ("# raymond: ü, retry=", 15, "`retry` has no value; write it as `key=value` without spaces"),
             (
                 "# raymond: timeout = 30s",
                 12,
                 "`timeout` has no value; write it as `key=value` without spaces",
             ),
-            (
-                "# raymond: fatal=all",
-                12,
-                "`all` is neither `run` nor `agent` for `fatal`",
-            ),
-            (
-                "# raymond: max_visits=0",
-                12,
-                "`0` is not a whole number from 1 on for `max_visits`",
-            ),
+            ("# raymond: fatal=all", 12, "`all` is neither `run` nor `agent` for `fatal`"),
+            ("# raymond: max_visits=0", 12, "`0` is not a whole number from 1 on for `max_visits`"),
         ];
         for (line, column, message) in cases {
             let error = parse(Kind::Bash, &format!("\n{line}\r\n")).unwrap_err();
-            assert_eq!(
-                (error.position, error.message.as_str()),
-                (Position { line: 2, column }, message)
-            );
+            assert_eq!((error.position, error.message.as_str()), (Position { line: 2, column }, message));
             assert_eq!(error.source_line, line);
         }
         let error = parse(Kind::Node, "// raymond: timeout=5").unwrap_err();
@@ -352,13 +273,7 @@ mod tests {
         assert_eq!(header.set("retry", "2"), Ok(true));
         assert_eq!(header.set("colour", "red"), Ok(false));
         assert!(header.set("retry", "many").is_err());
-        assert_eq!(
-            header,
-            Header {
-                retry: 2,
-                ..Header::default()
-            }
-        );
+        assert_eq!(header, Header { retry: 2, ..Header::default() });
     }
 
     #[test]

@@ -18,24 +18,13 @@ use crate::workflow::StateFile;
 #[derive(Debug)]
 pub enum Input {
     /// A process takes the run up again. What was running when the last one died is known dead.
-    Resume {
-        options: Options,
-        interrupted: Vec<Interrupted>,
-    },
+    Resume { options: Options, interrupted: Vec<Interrupted> },
     /// It is this agent's turn; its state has been read.
-    Launch {
-        agent: AgentId,
-        prepared: Result<Prepared, String>,
-    },
+    Launch { agent: AgentId, prepared: Result<Prepared, String> },
     /// A step's program has ended.
     Ended(Box<Ended>),
     /// A step printed something for whoever watches.
-    Print {
-        agent: AgentId,
-        step: u64,
-        attempt: u32,
-        text: String,
-    },
+    Print { agent: AgentId, step: u64, attempt: u32, text: String },
     /// Something the user should know.
     Warning { agent: Option<AgentId>, message: String },
     /// This agent's result is final.
@@ -228,16 +217,10 @@ impl Lookups {
     }
 
     pub fn state(&self, name: &str) -> Result<StateFile, String> {
-        self.states
-            .get(name)
-            .cloned()
-            .unwrap_or_else(|| Err(format!("`{name}` was not looked up")))
+        self.states.get(name).cloned().unwrap_or_else(|| Err(format!("`{name}` was not looked up")))
     }
 
     pub fn directory(&self, path: &str) -> Result<String, String> {
-        self.directories
-            .get(path)
-            .cloned()
-            .unwrap_or_else(|| Err(format!("`{path}` was not looked up")))
+        self.directories.get(path).cloned().unwrap_or_else(|| Err(format!("`{path}` was not looked up")))
     }
 }

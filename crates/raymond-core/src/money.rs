@@ -17,11 +17,7 @@ impl Usd {
 
     /// What a program or a person wrote as dollars; what is no finite number is nothing.
     pub fn from_dollars(dollars: f64) -> Self {
-        if dollars.is_finite() {
-            Self((dollars * NANOS_PER_DOLLAR).round() as i64)
-        } else {
-            Self::ZERO
-        }
+        if dollars.is_finite() { Self((dollars * NANOS_PER_DOLLAR).round() as i64) } else { Self::ZERO }
     }
 
     pub const fn cent() -> Self {
@@ -104,10 +100,7 @@ mod tests {
     fn tenths_add_up_exactly() {
         let total: Usd = (0..10).map(|_| Usd::from_dollars(0.1)).sum();
         assert_eq!(total, Usd::from_dollars(1.0));
-        assert_eq!(
-            serde_json::to_string(&(Usd::from_dollars(0.1) + Usd::from_dollars(0.2))).unwrap(),
-            "0.3"
-        );
+        assert_eq!(serde_json::to_string(&(Usd::from_dollars(0.1) + Usd::from_dollars(0.2))).unwrap(), "0.3");
     }
 
     #[test]

@@ -84,21 +84,14 @@ impl UsedNames {
             let (prefix, number) = name.split_at(cut);
             !number.starts_with('0')
                 && number.parse().is_ok_and(|number: u64| {
-                    self.ranges
-                        .get(prefix)
-                        .is_some_and(|ranges| has_number(ranges, number))
+                    self.ranges.get(prefix).is_some_and(|ranges| has_number(ranges, number))
                 })
         })
     }
 }
 
 fn worker_prefix(parent: &AgentId, state: &StateFile) -> String {
-    let part: String = state
-        .name()
-        .chars()
-        .take(STATE_PART_CHARS)
-        .flat_map(char::to_lowercase)
-        .collect();
+    let part: String = state.name().chars().take(STATE_PART_CHARS).flat_map(char::to_lowercase).collect();
     format!("{parent}_{part}")
 }
 
@@ -137,12 +130,7 @@ mod tests {
     }
 
     fn fork(used: &mut UsedNames, parent: &str, target: &str, count: u64) -> String {
-        let (name, number) = used.next(
-            &UsedNames::default(),
-            &AgentId::new(parent),
-            &state(target),
-            count,
-        );
+        let (name, number) = used.next(&UsedNames::default(), &AgentId::new(parent), &state(target), count);
         used.insert(&name, number);
         name.to_string()
     }
@@ -153,27 +141,16 @@ mod tests {
         assert_eq!(fork(&mut used, "main", "WORKER.md", 1), "main_worker1");
         assert_eq!(fork(&mut used, "main", "ANALYZE.sh", 2), "main_analyz2");
         assert_eq!(fork(&mut used, "main", "WORKER.md", 3), "main_worker3");
-        assert_eq!(
-            fork(&mut used, "main_worker1", "ANALYZE.md", 1),
-            "main_worker1_analyz1"
-        );
+        assert_eq!(fork(&mut used, "main_worker1", "ANALYZE.md", 1), "main_worker1_analyz1");
     }
 
     #[test]
     fn a_used_name_is_never_given_again() {
         let mut used = UsedNames::default();
         assert_eq!(fork(&mut used, "main", "WORK1.md", 1), "main_work11");
-        assert_eq!(
-            fork(&mut used, "main", "WORK.md", 11),
-            "main_work12",
-            "the 11th `work` would be taken"
-        );
+        assert_eq!(fork(&mut used, "main", "WORK.md", 11), "main_work12", "the 11th `work` would be taken");
         assert_eq!(fork(&mut used, "main", "A1_B.md", 2), "main_a1_b2");
-        assert_eq!(
-            fork(&mut used, "main_a1", "B.md", 2),
-            "main_a1_b3",
-            "another parent's name counts too"
-        );
+        assert_eq!(fork(&mut used, "main_a1", "B.md", 2), "main_a1_b3", "another parent's name counts too");
     }
 
     #[test]

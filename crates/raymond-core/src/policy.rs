@@ -85,31 +85,16 @@ pub(crate) const TRANSITIONS: [TagName; 12] = [
 /// The table of tags.
 pub(crate) const fn shape(tag: TagName) -> Shape {
     const fn jump(name: &'static str, content: Content) -> Shape {
-        Shape {
-            name,
-            content,
-            needs_return: false,
-            needs_next: false,
-            can_be_implicit: true,
-        }
+        Shape { name, content, needs_return: false, needs_next: false, can_be_implicit: true }
     }
     const fn call(name: &'static str, content: Content) -> Shape {
-        Shape {
-            needs_return: true,
-            ..jump(name, content)
-        }
+        Shape { needs_return: true, ..jump(name, content) }
     }
     const fn fork(name: &'static str, content: Content) -> Shape {
-        Shape {
-            needs_next: true,
-            ..jump(name, content)
-        }
+        Shape { needs_next: true, ..jump(name, content) }
     }
     const fn text(name: &'static str, placeholder: &'static str) -> Shape {
-        Shape {
-            can_be_implicit: false,
-            ..jump(name, Content::Free(placeholder))
-        }
+        Shape { can_be_implicit: false, ..jump(name, Content::Free(placeholder)) }
     }
     match tag {
         TagName::Goto => jump("goto", Content::State),
@@ -118,10 +103,7 @@ pub(crate) const fn shape(tag: TagName) -> Shape {
         TagName::Function => call("function", Content::State),
         TagName::Fork => fork("fork", Content::State),
         TagName::Result => text("result", "your result"),
-        TagName::Ask => Shape {
-            needs_next: true,
-            ..text("ask", "your question")
-        },
+        TagName::Ask => Shape { needs_next: true, ..text("ask", "your question") },
         TagName::Join => jump("join", Content::State),
         TagName::CallWorkflow => call("call-workflow", Content::Scope),
         TagName::FunctionWorkflow => call("function-workflow", Content::Scope),
@@ -153,10 +135,8 @@ impl Policy {
             1 => "Reply with exactly one tag, this one, written in full as shown here:",
             _ => "Reply with exactly one of these tags, written in full as shown here:",
         };
-        let mut text = format!(
-            "Your last message could not be used: {problem}.\n\n{request}\n\n{}\n",
-            tags.join("\n")
-        );
+        let mut text =
+            format!("Your last message could not be used: {problem}.\n\n{request}\n\n{}\n", tags.join("\n"));
         if self.entries.iter().any(Entry::is_fork) {
             text.push_str("\nOnly forks may be repeated, one tag for each worker.\n");
         }
@@ -193,13 +173,7 @@ impl Entry {
 
     /// The tag as the agent should write it.
     fn example(&self, resolve: Resolve<'_>) -> String {
-        let Shape {
-            name,
-            content,
-            needs_return,
-            needs_next,
-            ..
-        } = shape(self.tag);
+        let Shape { name, content, needs_return, needs_next, .. } = shape(self.tag);
         let mut tag = format!("<{name}");
         let attributes = [
             ("return", &self.return_to, needs_return),
@@ -241,11 +215,7 @@ fn same_state(wanted: Option<&str>, emitted: Option<&str>, resolve: Resolve<'_>)
 
 /// The text as an attribute's value has to hold it.
 fn encoded(value: &str) -> String {
-    value
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -279,78 +249,28 @@ mod tests {
 
     fn resolve(name: &str) -> Option<StateFile> {
         let files = ["REVIEW.md", "RESEARCH.md", "SUMMARIZE.md", "WORK.sh", "DECIDE.md"];
-        Listing::new(files.map(str::to_owned))
-            .resolve(name, Platform::Unix)
-            .ok()
+        Listing::new(files.map(str::to_owned)).resolve(name, Platform::Unix).ok()
     }
 
     #[test]
     fn what_an_entry_names_must_match() {
         use TagName::{Ask, Call, CallWorkflow, Fork, Goto, Reset, Result};
         let cases = [
-            (
-                entry(Goto, "REVIEW", "", ""),
-                emitted(Goto, "REVIEW.md", "", ""),
-                true,
-            ),
-            (
-                entry(Goto, "REVIEW.md", "", ""),
-                emitted(Goto, "REVIEW.md", "", ""),
-                true,
-            ),
-            (
-                entry(Goto, "REVIEW", "", ""),
-                emitted(Goto, "DECIDE.md", "", ""),
-                false,
-            ),
-            (
-                entry(Goto, "REVIEW", "", ""),
-                emitted(Reset, "REVIEW.md", "", ""),
-                false,
-            ),
+            (entry(Goto, "REVIEW", "", ""), emitted(Goto, "REVIEW.md", "", ""), true),
+            (entry(Goto, "REVIEW.md", "", ""), emitted(Goto, "REVIEW.md", "", ""), true),
+            (entry(Goto, "REVIEW", "", ""), emitted(Goto, "DECIDE.md", "", ""), false),
+            (entry(Goto, "REVIEW", "", ""), emitted(Reset, "REVIEW.md", "", ""), false),
             (entry(Goto, "", "", ""), emitted(Goto, "DECIDE.md", "", ""), true),
             (entry(Goto, "GONE", "", ""), emitted(Goto, "GONE", "", ""), false),
-            (
-                entry(Call, "REVIEW", "DECIDE", ""),
-                emitted(Call, "REVIEW.md", "DECIDE.md", ""),
-                true,
-            ),
-            (
-                entry(Call, "REVIEW", "DECIDE", ""),
-                emitted(Call, "REVIEW.md", "RESEARCH.md", ""),
-                false,
-            ),
-            (
-                entry(Call, "REVIEW", "", ""),
-                emitted(Call, "REVIEW.md", "RESEARCH.md", ""),
-                true,
-            ),
-            (
-                entry(Fork, "WORK", "", "DECIDE"),
-                emitted(Fork, "WORK.sh", "", "DECIDE.md"),
-                true,
-            ),
-            (
-                entry(Fork, "WORK", "", "DECIDE"),
-                emitted(Fork, "WORK.sh", "", ""),
-                false,
-            ),
+            (entry(Call, "REVIEW", "DECIDE", ""), emitted(Call, "REVIEW.md", "DECIDE.md", ""), true),
+            (entry(Call, "REVIEW", "DECIDE", ""), emitted(Call, "REVIEW.md", "RESEARCH.md", ""), false),
+            (entry(Call, "REVIEW", "", ""), emitted(Call, "REVIEW.md", "RESEARCH.md", ""), true),
+            (entry(Fork, "WORK", "", "DECIDE"), emitted(Fork, "WORK.sh", "", "DECIDE.md"), true),
+            (entry(Fork, "WORK", "", "DECIDE"), emitted(Fork, "WORK.sh", "", ""), false),
             (entry(Result, "", "", ""), emitted(Result, "", "", ""), true),
-            (
-                entry(Ask, "", "", "DECIDE"),
-                emitted(Ask, "", "", "DECIDE.md"),
-                true,
-            ),
-            (
-                entry(Ask, "", "", "DECIDE"),
-                emitted(Ask, "", "", "REVIEW.md"),
-                false,
-            ),
-            (
-                entry(CallWorkflow, "../x", "DECIDE", ""),
-                emitted(CallWorkflow, "../x", "DECIDE.md", ""),
-                true,
-            ),
+            (entry(Ask, "", "", "DECIDE"), emitted(Ask, "", "", "DECIDE.md"), true),
+            (entry(Ask, "", "", "DECIDE"), emitted(Ask, "", "", "REVIEW.md"), false),
+            (entry(CallWorkflow, "../x", "DECIDE", ""), emitted(CallWorkflow, "../x", "DECIDE.md", ""), true),
             (
                 entry(CallWorkflow, "../x", "DECIDE", ""),
                 emitted(CallWorkflow, "../x/", "DECIDE.md", ""),
@@ -359,11 +279,7 @@ mod tests {
         ];
         for (entry, emitted, expected) in cases {
             let policy = Policy { entries: vec![entry] };
-            assert_eq!(
-                policy.permits(&emitted, &resolve),
-                expected,
-                "{policy:?} {emitted:?}"
-            );
+            assert_eq!(policy.permits(&emitted, &resolve), expected, "{policy:?} {emitted:?}");
         }
     }
 
@@ -385,13 +301,9 @@ mod tests {
             (entry(Print, "A", "", ""), false),
         ];
         for (entry, expected) in cases {
-            let single = Policy {
-                entries: vec![entry.clone()],
-            };
+            let single = Policy { entries: vec![entry.clone()] };
             assert_eq!(single.implicit().is_some(), expected, "{entry:?}");
-            let double = Policy {
-                entries: vec![entry.clone(), entry],
-            };
+            let double = Policy { entries: vec![entry.clone(), entry] };
             assert_eq!(double.implicit(), None);
         }
         assert_eq!(Policy::default().implicit(), None);
@@ -421,14 +333,8 @@ mod tests {
              <call-workflow return=\"A&quot;B\">../other/</call-workflow>\n\n\
              Only forks may be repeated, one tag for each worker.\n"
         );
-        let single = Policy {
-            entries: vec![entry(Goto, "REVIEW", "", "")],
-        };
-        assert!(
-            single
-                .reminder("x", &resolve)
-                .contains("exactly one tag, this one")
-        );
+        let single = Policy { entries: vec![entry(Goto, "REVIEW", "", "")] };
+        assert!(single.reminder("x", &resolve).contains("exactly one tag, this one"));
     }
 
     #[test]
@@ -440,18 +346,10 @@ mod tests {
 
     #[test]
     fn a_policy_survives_the_journal() {
-        let policy = Policy {
-            entries: vec![Entry {
-                line: 3,
-                column: 5,
-                ..entry(TagName::Call, "A", "B", "")
-            }],
-        };
+        let policy =
+            Policy { entries: vec![Entry { line: 3, column: 5, ..entry(TagName::Call, "A", "B", "") }] };
         let json = serde_json::to_string(&policy).unwrap();
-        assert_eq!(
-            json,
-            r#"[{"tag":"call","target":"A","return":"B","line":3,"column":5}]"#
-        );
+        assert_eq!(json, r#"[{"tag":"call","target":"A","return":"B","line":3,"column":5}]"#);
         assert_eq!(serde_json::from_str::<Policy>(&json).unwrap(), policy);
     }
 }

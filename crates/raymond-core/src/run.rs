@@ -185,6 +185,8 @@ pub struct Work {
     pub turn: Option<u64>,
     /// How much of the budget the running turn may use.
     pub share_usd: Option<Usd>,
+    /// What the attempts before the next one cost.
+    pub cost_usd: Usd,
     /// Set when the last attempt was ended before its time, with what it is thought to have cost.
     pub interrupted: Option<Usd>,
 }
@@ -199,6 +201,7 @@ impl Work {
             say: Say::Prompt,
             turn: None,
             share_usd: None,
+            cost_usd: Usd::ZERO,
             interrupted: None,
         }
     }
@@ -366,10 +369,7 @@ impl Run {
         {
             self.update(&id, |agent| {
                 if let Status::Waiting { since, work, .. } = &mut agent.status {
-                    agent.status = Status::Ready {
-                        since: *since,
-                        work: work.take(),
-                    };
+                    agent.status = Status::Ready { since: *since, work: work.take() };
                 }
             });
         }
@@ -379,15 +379,8 @@ impl Run {
     pub fn interrupt(&mut self, id: &AgentId, cost: Usd) {
         self.update(id, |agent| {
             if let Status::Running { work, .. } = &agent.status {
-                let work = Work {
-                    interrupted: Some(cost),
-                    share_usd: None,
-                    ..work.clone()
-                };
-                agent.status = Status::Ready {
-                    since: work.step,
-                    work: Some(work),
-                };
+                let work = Work { interrupted: Some(cost), share_usd: None, ..work.clone() };
+                agent.status = Status::Ready { since: work.step, work: Some(work) };
             }
         });
     }
@@ -433,21 +426,14 @@ impl Run {
     }
 
     fn launchable(&self) -> Option<&AgentId> {
-        let script = self
-            .queues
-            .scripts
-            .first()
-            .filter(|_| self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS);
+        let script =
+            self.queues.scripts.first().filter(|_| self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS);
         let prompt = self
             .queues
             .prompts
             .first()
             .filter(|_| self.queues.running_prompts.len() < self.options.max_parallel);
-        [script, prompt]
-            .into_iter()
-            .flatten()
-            .map(|(_, id)| id)
-            .find(|id| self.has_step_left(id))
+        [script, prompt].into_iter().flatten().map(|(_, id)| id).find(|id| self.has_step_left(id))
     }
 
     /// Whether `max_steps` lets this agent start: a step that has begun may always go on.
@@ -456,9 +442,7 @@ impl Run {
     }
 
     pub fn is_out_of_steps(&self) -> bool {
-        self.options
-            .max_steps
-            .is_some_and(|most| self.steps_started >= most)
+        self.options.max_steps.is_some_and(|most| self.steps_started >= most)
     }
 
     pub fn running(&self) -> usize {
@@ -470,10 +454,7 @@ impl Run {
     }
 
     pub fn running_agents(&self) -> impl Iterator<Item = &AgentId> {
-        self.queues
-            .running_scripts
-            .iter()
-            .chain(&self.queues.running_prompts)
+        self.queues.running_scripts.iter().chain(&self.queues.running_prompts)
     }
 
     pub fn failed_agents(&self) -> impl Iterator<Item = &AgentId> {
@@ -496,25 +477,11 @@ impl Run {
         if self.options.budget_usd.is_zero() {
             return None;
         }
-        let reserved: Usd = self
-            .queues
-            .running_prompts
-            .iter()
-            .filter_map(|id| self.agents.get(id)?.work()?.share_usd)
-            .sum();
-        let left = self
-            .options
-            .budget_usd
-            .saturating_sub(self.cost_usd)
-            .saturating_sub(reserved);
-        let free_slots = self
-            .options
-            .max_parallel
-            .saturating_sub(self.queues.running_prompts.len());
-        let starters = self
-            .agents
-            .len()
-            .saturating_sub(self.queues.running_prompts.len());
+        let reserved: Usd =
+            self.queues.running_prompts.iter().filter_map(|id| self.agents.get(id)?.work()?.share_usd).sum();
+        let left = self.options.budget_usd.saturating_sub(self.cost_usd).saturating_sub(reserved);
+        let free_slots = self.options.max_parallel.saturating_sub(self.queues.running_prompts.len());
+        let starters = self.agents.len().saturating_sub(self.queues.running_prompts.len());
         Some(left.divided_by(starters.min(free_slots)).max(SMALLEST_SHARE))
     }
 }
@@ -549,22 +516,12 @@ impl Queues {
         let id = agent.id.clone();
         let is_prompt = agent.state.kind().is_prompt();
         match &agent.status {
-            Status::Ready { since, .. } => ordered(
-                if is_prompt {
-                    &mut self.prompts
-                } else {
-                    &mut self.scripts
-                },
-                (*since, id),
-            ),
-            Status::Running { .. } => plain(
-                if is_prompt {
-                    &mut self.running_prompts
-                } else {
-                    &mut self.running_scripts
-                },
-                id,
-            ),
+            Status::Ready { since, .. } => {
+                ordered(if is_prompt { &mut self.prompts } else { &mut self.scripts }, (*since, id))
+            }
+            Status::Running { .. } => {
+                plain(if is_prompt { &mut self.running_prompts } else { &mut self.running_scripts }, id)
+            }
             Status::Waiting { until, .. } => timed(&mut self.waiting, (*until, id)),
             Status::Ending { .. } => plain(&mut self.ending, id),
             Status::Failed { .. } => plain(&mut self.failed, id),

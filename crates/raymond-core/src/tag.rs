@@ -144,10 +144,7 @@ impl Tag {
     }
 
     fn bytes(&self) -> usize {
-        let attributes = self
-            .attributes
-            .iter()
-            .map(|(name, value)| name.len() + value.len());
+        let attributes = self.attributes.iter().map(|(name, value)| name.len() + value.len());
         attributes.sum::<usize>() + self.content.len()
     }
 }
@@ -165,13 +162,8 @@ impl fmt::Display for Tag {
 }
 
 /// What an attribute's value may be written as, with what it stands for.
-const ENTITIES: [(&str, char); 5] = [
-    ("&lt;", '<'),
-    ("&gt;", '>'),
-    ("&amp;", '&'),
-    ("&quot;", '"'),
-    ("&apos;", '\''),
-];
+const ENTITIES: [(&str, char); 5] =
+    [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\'')];
 
 /// Writes a value so that it can stand between quotes of either kind.
 #[must_use]
@@ -207,11 +199,7 @@ fn unescape_attribute(value: &str) -> String {
 /// Bytes to text: what is no UTF-8, and NUL, becomes U+FFFD.
 fn decode(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    if text.contains('\0') {
-        text.replace('\0', "\u{fffd}")
-    } else {
-        text.into_owned()
-    }
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text.into_owned() }
 }
 
 /// How much of a tag or a value a message quotes.
@@ -223,9 +211,5 @@ pub(crate) fn clip(text: &str) -> String {
     if text.chars().nth(MAX_BRIEF_CHARS).is_none() {
         return text.chars().map(on_one_line).collect();
     }
-    text.chars()
-        .take(MAX_BRIEF_CHARS - 1)
-        .map(on_one_line)
-        .chain(['…'])
-        .collect()
+    text.chars().take(MAX_BRIEF_CHARS - 1).map(on_one_line).chain(['…']).collect()
 }

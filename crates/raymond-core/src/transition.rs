@@ -15,34 +15,16 @@ use crate::variable::{self, VariableError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transition {
     Goto(Jump),
-    Reset {
-        jump: Jump,
-        cd: Option<String>,
-    },
+    Reset { jump: Jump, cd: Option<String> },
     Call(Invoke),
     Function(Invoke),
-    Fork {
-        forks: Vec<Fork>,
-        next: Jump,
-    },
-    Result {
-        payload: String,
-    },
+    Fork { forks: Vec<Fork>, next: Jump },
+    Result { payload: String },
     Ask(Ask),
-    Join {
-        target: String,
-        input: Option<String>,
-    },
+    Join { target: String, input: Option<String> },
     CallWorkflow(InvokeWorkflow),
-    FunctionWorkflow {
-        invoke: InvokeWorkflow,
-        cd: Option<String>,
-    },
-    ResetWorkflow {
-        scope: String,
-        input: Option<String>,
-        cd: Option<String>,
-    },
+    FunctionWorkflow { invoke: InvokeWorkflow, cd: Option<String> },
+    ResetWorkflow { scope: String, input: Option<String>, cd: Option<String> },
 }
 
 /// Where the agent itself goes on.
@@ -130,11 +112,7 @@ impl Transition {
                 });
                 states.chain([next.target.as_str()]).collect()
             }
-            Self::Ask(ask) => [&ask.next]
-                .into_iter()
-                .chain(&ask.timeout_next)
-                .map(String::as_str)
-                .collect(),
+            Self::Ask(ask) => [&ask.next].into_iter().chain(&ask.timeout_next).map(String::as_str).collect(),
             Self::Join { target, .. } => vec![target],
             Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => vec![&invoke.return_to],
             Self::Result { .. } | Self::ResetWorkflow { .. } => Vec::new(),
@@ -245,51 +223,17 @@ pub fn attributes_of(name: TagName) -> (Option<Attribute>, &'static [Attribute])
 /// Why a step's tags make no transition. A `tag` is quoted as it would be written, clipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    NoTag {
-        near_miss: Option<NearMiss>,
-    },
-    Several {
-        tags: Vec<String>,
-        total: u64,
-    },
-    UnexpectedAttribute {
-        tag: String,
-        name: TagName,
-        attribute: Attribute,
-    },
-    DuplicateAttribute {
-        tag: String,
-        attribute: String,
-    },
-    MissingAttribute {
-        tag: String,
-        name: TagName,
-        attribute: Attribute,
-    },
-    EmptyAttribute {
-        tag: String,
-        attribute: Attribute,
-    },
-    EmptyTarget {
-        tag: String,
-        name: TagName,
-    },
-    BadDuration {
-        tag: String,
-        attribute: Attribute,
-        why: String,
-    },
-    BadVariable {
-        tag: String,
-        why: VariableError,
-    },
-    ForkWithoutNext {
-        tag: String,
-    },
-    ForkNextsDiffer {
-        first: String,
-        second: String,
-    },
+    NoTag { near_miss: Option<NearMiss> },
+    Several { tags: Vec<String>, total: u64 },
+    UnexpectedAttribute { tag: String, name: TagName, attribute: Attribute },
+    DuplicateAttribute { tag: String, attribute: String },
+    MissingAttribute { tag: String, name: TagName, attribute: Attribute },
+    EmptyAttribute { tag: String, attribute: Attribute },
+    EmptyTarget { tag: String, name: TagName },
+    BadDuration { tag: String, attribute: Attribute, why: String },
+    BadVariable { tag: String, why: VariableError },
+    ForkWithoutNext { tag: String },
+    ForkNextsDiffer { first: String, second: String },
 }
 
 impl fmt::Display for ProtocolError {
@@ -298,36 +242,23 @@ impl fmt::Display for ProtocolError {
             Self::NoTag { near_miss } => write_no_tag(f, near_miss.as_ref()),
             Self::Several { tags, total } => write_several(f, tags, *total),
             Self::UnexpectedAttribute { tag, name, attribute } => {
-                write!(
-                    f,
-                    "`{tag}`: `{attribute}` cannot be given on `{name}`; {}",
-                    Takes(*name)
-                )
+                write!(f, "`{tag}`: `{attribute}` cannot be given on `{name}`; {}", Takes(*name))
             }
             Self::DuplicateAttribute { tag, attribute } => {
-                write!(
-                    f,
-                    "`{tag}`: the attribute `{attribute}` is given twice; give it once"
-                )
+                write!(f, "`{tag}`: the attribute `{attribute}` is given twice; give it once")
             }
             Self::MissingAttribute { tag, name, attribute } => write!(
                 f,
                 "`{tag}`: the attribute `{attribute}` is missing; write `<{name} {attribute}=\"STATE\">…</{name}>`"
             ),
             Self::EmptyAttribute { tag, attribute } => {
-                write!(
-                    f,
-                    "`{tag}`: the attribute `{attribute}` is empty; give it a value or leave it out"
-                )
+                write!(f, "`{tag}`: the attribute `{attribute}` is empty; give it a value or leave it out")
             }
             Self::EmptyTarget { tag, name } if name.is_workflow() => {
                 write!(f, "`{tag}` names no workflow; write where it is between the tags")
             }
             Self::EmptyTarget { tag, .. } => {
-                write!(
-                    f,
-                    "`{tag}` names no state; write the state's name between the tags"
-                )
+                write!(f, "`{tag}` names no state; write the state's name between the tags")
             }
             Self::BadDuration { tag, attribute, why } => write!(f, "`{tag}`: `{attribute}`: {why}"),
             Self::BadVariable { tag, why } => write!(f, "`{tag}`: {why}"),
@@ -356,10 +287,7 @@ fn write_no_tag(f: &mut fmt::Formatter<'_>, near_miss: Option<&NearMiss>) -> fmt
 }
 
 fn write_several(f: &mut fmt::Formatter<'_>, tags: &[String], total: u64) -> fmt::Result {
-    write!(
-        f,
-        "the output holds several transition tags ({total}) that do not go together: "
-    )?;
+    write!(f, "the output holds several transition tags ({total}) that do not go together: ")?;
     for (index, tag) in tags.iter().enumerate() {
         write!(f, "{}`{tag}`", if index == 0 { "" } else { ", " })?;
     }
@@ -376,21 +304,14 @@ struct Takes(TagName);
 impl fmt::Display for Takes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (required, optional) = attributes_of(self.0);
-        let names: Vec<String> = required
-            .iter()
-            .chain(optional)
-            .map(|attribute| format!("`{attribute}`"))
-            .collect();
+        let names: Vec<String> =
+            required.iter().chain(optional).map(|attribute| format!("`{attribute}`")).collect();
         match names.split_last() {
             None => f.write_str("it takes no attributes"),
             Some((only, [])) => write!(f, "it takes only {only}"),
             Some((last, others)) => write!(f, "it takes only {} and {last}", others.join(", ")),
         }?;
-        if self.0.is_fork() {
-            f.write_str(", and variables of the worker")
-        } else {
-            Ok(())
-        }
+        if self.0.is_fork() { f.write_str(", and variables of the worker") } else { Ok(()) }
     }
 }
 
@@ -405,15 +326,8 @@ const MAX_NAMED_TAGS: usize = 3;
 ///
 /// When there is no tag, when there are several that do not go together, or when one is not written as it must be.
 pub fn read(collected: Collected, case_insensitive: bool) -> Result<Reading, ProtocolError> {
-    let Collected {
-        tags,
-        total,
-        near_miss,
-    } = collected;
-    let mut reader = Reader {
-        case_insensitive,
-        warnings: Vec::new(),
-    };
+    let Collected { tags, total, near_miss } = collected;
+    let mut reader = Reader { case_insensitive, warnings: Vec::new() };
     let (forks, others): (Vec<&Tag>, Vec<&Tag>) = tags.iter().partition(|tag| tag.name.is_fork());
     let is_whole = total == tags.len() as u64;
     let transition = match (forks.as_slice(), others.as_slice()) {
@@ -423,17 +337,11 @@ pub fn read(collected: Collected, case_insensitive: bool) -> Result<Reading, Pro
         ([_, ..], [tag]) if is_whole && tag.name == TagName::Goto => reader.read_forks(&forks, Some(tag)),
         _ => Err(several(&tags, total)),
     }?;
-    Ok(Reading {
-        transition,
-        warnings: reader.warnings,
-    })
+    Ok(Reading { transition, warnings: reader.warnings })
 }
 
 fn several(tags: &[Tag], total: u64) -> ProtocolError {
-    ProtocolError::Several {
-        tags: tags.iter().take(MAX_NAMED_TAGS).map(Tag::brief).collect(),
-        total,
-    }
+    ProtocolError::Several { tags: tags.iter().take(MAX_NAMED_TAGS).map(Tag::brief).collect(), total }
 }
 
 /// Reads the tags of one step one after another and gathers what is odd about them.
@@ -447,25 +355,16 @@ impl Reader {
         let fields = self.check(tag)?;
         Ok(match tag.name {
             TagName::Goto => Transition::Goto(fields.jump()?),
-            TagName::Reset => Transition::Reset {
-                jump: fields.jump()?,
-                cd: fields.directory()?,
-            },
+            TagName::Reset => Transition::Reset { jump: fields.jump()?, cd: fields.directory()? },
             TagName::Call => Transition::Call(fields.invoke()?),
             TagName::Function => Transition::Function(fields.invoke()?),
-            TagName::Result => Transition::Result {
-                payload: tag.content.clone(),
-            },
+            TagName::Result => Transition::Result { payload: tag.content.clone() },
             TagName::Ask => Transition::Ask(self.read_ask(&fields)?),
-            TagName::Join => Transition::Join {
-                target: fields.target()?,
-                input: fields.input(),
-            },
+            TagName::Join => Transition::Join { target: fields.target()?, input: fields.input() },
             TagName::CallWorkflow => Transition::CallWorkflow(fields.invoke_workflow()?),
-            TagName::FunctionWorkflow => Transition::FunctionWorkflow {
-                invoke: fields.invoke_workflow()?,
-                cd: fields.directory()?,
-            },
+            TagName::FunctionWorkflow => {
+                Transition::FunctionWorkflow { invoke: fields.invoke_workflow()?, cd: fields.directory()? }
+            }
             TagName::ResetWorkflow => Transition::ResetWorkflow {
                 scope: fields.target()?,
                 input: fields.input(),
@@ -487,8 +386,7 @@ impl Reader {
         };
         if ask.timeout_next.is_some() && ask.timeout.is_none() {
             let tag = fields.tag.brief();
-            self.warnings
-                .push(format!("`{tag}`: `timeout_next` means nothing without `timeout`"));
+            self.warnings.push(format!("`{tag}`: `timeout_next` means nothing without `timeout`"));
         }
         Ok(ask)
     }
@@ -508,22 +406,10 @@ impl Reader {
             };
             match &continuation {
                 Some((jump, first)) if jump.target != next => {
-                    return Err(ProtocolError::ForkNextsDiffer {
-                        first: first.brief(),
-                        second: tag.brief(),
-                    });
+                    return Err(ProtocolError::ForkNextsDiffer { first: first.brief(), second: tag.brief() });
                 }
                 Some(_) => {}
-                None => {
-                    continuation = Some((
-                        Jump {
-                            target: next,
-                            input: None,
-                            delay: None,
-                        },
-                        tag,
-                    ))
-                }
+                None => continuation = Some((Jump { target: next, input: None, delay: None }, tag)),
             }
         }
         match continuation {
@@ -536,20 +422,13 @@ impl Reader {
 
     /// Sorts a tag's attributes and checks that each may stand there.
     fn check<'a>(&mut self, tag: &'a Tag) -> Result<Fields<'a>, ProtocolError> {
-        let mut fields = Fields {
-            tag,
-            known: Vec::new(),
-            variables: Vec::new(),
-        };
+        let mut fields = Fields { tag, known: Vec::new(), variables: Vec::new() };
         let mut names = BTreeSet::new();
         let (required, optional) = attributes_of(tag.name);
         for (name, value) in &tag.attributes {
             if !names.insert(self.compared(tag.name, name)) {
                 let attribute = clip(name);
-                return Err(ProtocolError::DuplicateAttribute {
-                    tag: tag.brief(),
-                    attribute,
-                });
+                return Err(ProtocolError::DuplicateAttribute { tag: tag.brief(), attribute });
             }
             match Attribute::from_name(name) {
                 Some(attribute) if required == Some(attribute) || optional.contains(&attribute) => {
@@ -563,12 +442,8 @@ impl Reader {
                     });
                 }
                 None if tag.name.is_fork() => {
-                    variable::check(name, self.case_insensitive).map_err(|why| {
-                        ProtocolError::BadVariable {
-                            tag: tag.brief(),
-                            why,
-                        }
-                    })?;
+                    variable::check(name, self.case_insensitive)
+                        .map_err(|why| ProtocolError::BadVariable { tag: tag.brief(), why })?;
                     fields.variables.push((name, value));
                 }
                 None => self.warnings.push(format!(
@@ -583,11 +458,7 @@ impl Reader {
 
     /// What makes two attributes of a tag the same; on forks they become variables, whose case may not matter.
     fn compared(&self, tag: TagName, name: &str) -> String {
-        if self.case_insensitive && tag.is_fork() {
-            name.to_ascii_lowercase()
-        } else {
-            name.to_owned()
-        }
+        if self.case_insensitive && tag.is_fork() { name.to_ascii_lowercase() } else { name.to_owned() }
     }
 }
 
@@ -600,18 +471,12 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn get(&self, attribute: Attribute) -> Option<&str> {
-        self.known
-            .iter()
-            .find(|(known, _)| *known == attribute)
-            .map(|(_, value)| *value)
+        self.known.iter().find(|(known, _)| *known == attribute).map(|(_, value)| *value)
     }
 
     fn target(&self) -> Result<String, ProtocolError> {
         match self.tag.content.trim() {
-            "" => Err(ProtocolError::EmptyTarget {
-                tag: self.tag.brief(),
-                name: self.tag.name,
-            }),
+            "" => Err(ProtocolError::EmptyTarget { tag: self.tag.brief(), name: self.tag.name }),
             target => Ok(target.to_owned()),
         }
     }
@@ -630,20 +495,16 @@ impl Fields<'_> {
     }
 
     fn required_state(&self, attribute: Attribute) -> Result<String, ProtocolError> {
-        let missing = || ProtocolError::MissingAttribute {
-            tag: self.tag.brief(),
-            name: self.tag.name,
-            attribute,
-        };
+        let missing =
+            || ProtocolError::MissingAttribute { tag: self.tag.brief(), name: self.tag.name, attribute };
         self.state(attribute)?.ok_or_else(missing)
     }
 
     fn not_empty(&self, attribute: Attribute, value: Option<&str>) -> Result<Option<String>, ProtocolError> {
         match value {
-            Some(value) if value.trim().is_empty() => Err(ProtocolError::EmptyAttribute {
-                tag: self.tag.brief(),
-                attribute,
-            }),
+            Some(value) if value.trim().is_empty() => {
+                Err(ProtocolError::EmptyAttribute { tag: self.tag.brief(), attribute })
+            }
             value => Ok(value.map(str::to_owned)),
         }
     }
@@ -652,62 +513,32 @@ impl Fields<'_> {
         let Some(text) = self.get(attribute) else {
             return Ok(None);
         };
-        let bad = |why| ProtocolError::BadDuration {
-            tag: self.tag.brief(),
-            attribute,
-            why,
-        };
-        duration::parse(text.trim())
-            .map(Some)
-            .map_err(|error| bad(error.to_string()))
+        let bad = |why| ProtocolError::BadDuration { tag: self.tag.brief(), attribute, why };
+        duration::parse(text.trim()).map(Some).map_err(|error| bad(error.to_string()))
     }
 
     fn jump(&self) -> Result<Jump, ProtocolError> {
-        Ok(Jump {
-            target: self.target()?,
-            input: self.input(),
-            delay: self.duration(Attribute::Delay)?,
-        })
+        Ok(Jump { target: self.target()?, input: self.input(), delay: self.duration(Attribute::Delay)? })
     }
 
     fn invoke(&self) -> Result<Invoke, ProtocolError> {
         let return_to = self.required_state(Attribute::Return)?;
-        Ok(Invoke {
-            target: self.target()?,
-            return_to,
-            input: self.input(),
-        })
+        Ok(Invoke { target: self.target()?, return_to, input: self.input() })
     }
 
     fn invoke_workflow(&self) -> Result<InvokeWorkflow, ProtocolError> {
-        let Invoke {
-            target,
-            return_to,
-            input,
-        } = self.invoke()?;
-        Ok(InvokeWorkflow {
-            scope: target,
-            return_to,
-            input,
-        })
+        let Invoke { target, return_to, input } = self.invoke()?;
+        Ok(InvokeWorkflow { scope: target, return_to, input })
     }
 
     fn fork(&self) -> Result<Fork, ProtocolError> {
         let target = self.target()?;
         let is_workflow = self.tag.name.is_workflow();
         Ok(Fork {
-            target: if is_workflow {
-                ForkTarget::Workflow(target)
-            } else {
-                ForkTarget::State(target)
-            },
+            target: if is_workflow { ForkTarget::Workflow(target) } else { ForkTarget::State(target) },
             input: self.input(),
             cd: self.directory()?,
-            variables: self
-                .variables
-                .iter()
-                .map(|(name, value)| ((*name).into(), (*value).into()))
-                .collect(),
+            variables: self.variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         })
     }
 }
@@ -725,13 +556,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, transition: Transition) {
-        assert_eq!(
-            read_text(text),
-            Ok(Reading {
-                transition,
-                warnings: Vec::new()
-            })
-        );
+        assert_eq!(read_text(text), Ok(Reading { transition, warnings: Vec::new() }));
     }
 
     #[track_caller]
@@ -740,20 +565,11 @@ mod tests {
     }
 
     fn jump(target: &str) -> Jump {
-        Jump {
-            target: target.into(),
-            input: None,
-            delay: None,
-        }
+        Jump { target: target.into(), input: None, delay: None }
     }
 
     fn fork(state: &str) -> Fork {
-        Fork {
-            target: ForkTarget::State(state.into()),
-            input: None,
-            cd: None,
-            variables: Vec::new(),
-        }
+        Fork { target: ForkTarget::State(state.into()), input: None, cd: None, variables: Vec::new() }
     }
 
     #[test]
@@ -763,70 +579,32 @@ mod tests {
             return_to: "R".into(),
             input: input.map(str::to_owned),
         };
-        let workflow = InvokeWorkflow {
-            scope: "../w/".into(),
-            return_to: "R".into(),
-            input: Some("i".into()),
-        };
+        let workflow =
+            InvokeWorkflow { scope: "../w/".into(), return_to: "R".into(), input: Some("i".into()) };
         check("<goto>\n S </goto>", Transition::Goto(jump("S")));
-        let full = Jump {
-            target: "S".into(),
-            input: Some(" i ".into()),
-            delay: Some(Duration::from_secs(90)),
-        };
-        check(
-            "<goto input=' i ' delay=' 90s '>S</goto>",
-            Transition::Goto(full.clone()),
-        );
+        let full =
+            Jump { target: "S".into(), input: Some(" i ".into()), delay: Some(Duration::from_secs(90)) };
+        check("<goto input=' i ' delay=' 90s '>S</goto>", Transition::Goto(full.clone()));
         check(
             "<reset input=' i ' delay='90s' cd='d'>S</reset>",
-            Transition::Reset {
-                jump: full,
-                cd: Some("d".into()),
-            },
+            Transition::Reset { jump: full, cd: Some("d".into()) },
         );
         check("<call return=' R '>S</call>", Transition::Call(invoke(None)));
-        check(
-            "<function return='R' input=''>S</function>",
-            Transition::Function(invoke(Some(""))),
-        );
-        check(
-            "<result> a\n</result>",
-            Transition::Result {
-                payload: " a\n".into(),
-            },
-        );
-        check(
-            "<result></result>",
-            Transition::Result {
-                payload: String::new(),
-            },
-        );
-        check(
-            "<join input='i'>N</join>",
-            Transition::Join {
-                target: "N".into(),
-                input: Some("i".into()),
-            },
-        );
+        check("<function return='R' input=''>S</function>", Transition::Function(invoke(Some(""))));
+        check("<result> a\n</result>", Transition::Result { payload: " a\n".into() });
+        check("<result></result>", Transition::Result { payload: String::new() });
+        check("<join input='i'>N</join>", Transition::Join { target: "N".into(), input: Some("i".into()) });
         check(
             "<call-workflow return='R' input='i'>../w/</call-workflow>",
             Transition::CallWorkflow(workflow.clone()),
         );
         check(
             "<function-workflow cd='d' return='R' input='i'>../w/</function-workflow>",
-            Transition::FunctionWorkflow {
-                invoke: workflow,
-                cd: Some("d".into()),
-            },
+            Transition::FunctionWorkflow { invoke: workflow, cd: Some("d".into()) },
         );
         check(
             "<reset-workflow>w.zip</reset-workflow>",
-            Transition::ResetWorkflow {
-                scope: "w.zip".into(),
-                input: None,
-                cd: None,
-            },
+            Transition::ResetWorkflow { scope: "w.zip".into(), input: None, cd: None },
         );
     }
 
@@ -854,19 +632,10 @@ mod tests {
 
     #[test]
     fn forks_stand_together() {
-        check(
-            "<fork next='N'>W</fork>",
-            Transition::Fork {
-                forks: vec![fork("W")],
-                next: jump("N"),
-            },
-        );
+        check("<fork next='N'>W</fork>", Transition::Fork { forks: vec![fork("W")], next: jump("N") });
         check(
             "<fork next='N'>A</fork><fork>B</fork>\n<fork next=' N '>C</fork>",
-            Transition::Fork {
-                forks: vec![fork("A"), fork("B"), fork("C")],
-                next: jump("N"),
-            },
+            Transition::Fork { forks: vec![fork("A"), fork("B"), fork("C")], next: jump("N") },
         );
         check(
             "<fork>A</fork><goto input='i' delay='1s'>N</goto><fork next='N'>B</fork>",
@@ -887,10 +656,7 @@ mod tests {
         };
         check(
             "<fork-workflow item=' 1 ' next='N' cd='d' input='i' A_b='&lt;'>w/</fork-workflow>",
-            Transition::Fork {
-                forks: vec![worker],
-                next: jump("N"),
-            },
+            Transition::Fork { forks: vec![worker], next: jump("N") },
         );
     }
 
@@ -938,10 +704,7 @@ mod tests {
             format!("{goto}{fork}{fork}<join>N</join>"),
             format!("<result></result>{goto}"),
         ] {
-            assert!(
-                matches!(read_text(&text), Err(ProtocolError::Several { .. })),
-                "{text}"
-            );
+            assert!(matches!(read_text(&text), Err(ProtocolError::Several { .. })), "{text}");
         }
     }
 
@@ -1007,10 +770,7 @@ mod tests {
         );
         for delay in ["", "5", "s", "1.5s", "-1s", "1w", "99999999999999999999d", "1 s"] {
             let error = read_text(&format!("<goto delay='{delay}'>A</goto>")).unwrap_err();
-            assert!(
-                matches!(error, ProtocolError::BadDuration { .. }),
-                "{delay}: {error}"
-            );
+            assert!(matches!(error, ProtocolError::BadDuration { .. }), "{delay}: {error}");
         }
         check_error(
             "<fork next='N' PATH='x'>W</fork>",
@@ -1043,16 +803,9 @@ mod tests {
                 .into(),
             content: "W".into(),
         };
-        let collected = Collected {
-            tags: vec![tag],
-            total: 1,
-            near_miss: None,
-        };
+        let collected = Collected { tags: vec![tag], total: 1, near_miss: None };
         assert!(read(collected.clone(), false).is_ok());
-        assert!(matches!(
-            read(collected, true),
-            Err(ProtocolError::DuplicateAttribute { .. })
-        ));
+        assert!(matches!(read(collected, true), Err(ProtocolError::DuplicateAttribute { .. })));
     }
 
     #[test]
@@ -1061,29 +814,11 @@ mod tests {
             ("<goto>A</goto>", TagName::Goto, "A", "", ""),
             ("<reset cd='d'>A</reset>", TagName::Reset, "A", "", "d"),
             ("<call return='R'>A</call>", TagName::Call, "A R", "", ""),
-            (
-                "<function return='R'>A</function>",
-                TagName::Function,
-                "A R",
-                "",
-                "",
-            ),
+            ("<function return='R'>A</function>", TagName::Function, "A R", "", ""),
             ("<result>A</result>", TagName::Result, "", "", ""),
-            (
-                "<ask next='A' timeout='1s' timeout_next='B'>q</ask>",
-                TagName::Ask,
-                "A B",
-                "",
-                "",
-            ),
+            ("<ask next='A' timeout='1s' timeout_next='B'>q</ask>", TagName::Ask, "A B", "", ""),
             ("<join>A</join>", TagName::Join, "A", "", ""),
-            (
-                "<call-workflow return='R'>w</call-workflow>",
-                TagName::CallWorkflow,
-                "R",
-                "w",
-                "",
-            ),
+            ("<call-workflow return='R'>w</call-workflow>", TagName::CallWorkflow, "R", "w", ""),
             (
                 "<function-workflow return='R' cd='d'>w</function-workflow>",
                 TagName::FunctionWorkflow,
@@ -1091,13 +826,7 @@ mod tests {
                 "w",
                 "d",
             ),
-            (
-                "<reset-workflow cd='d'>w</reset-workflow>",
-                TagName::ResetWorkflow,
-                "",
-                "w",
-                "d",
-            ),
+            ("<reset-workflow cd='d'>w</reset-workflow>", TagName::ResetWorkflow, "", "w", "d"),
             (
                 "<fork cd='d'>A</fork><fork-workflow cd='e'>w</fork-workflow><goto>N</goto>",
                 TagName::Fork,
@@ -1105,13 +834,7 @@ mod tests {
                 "w",
                 "d e",
             ),
-            (
-                "<fork-workflow next='N'>w</fork-workflow>",
-                TagName::ForkWorkflow,
-                "N",
-                "w",
-                "",
-            ),
+            ("<fork-workflow next='N'>w</fork-workflow>", TagName::ForkWorkflow, "N", "w", ""),
         ];
         for (text, name, states, scopes, directories) in cases {
             let transition = read_text(text).unwrap().transition;

@@ -88,23 +88,17 @@ impl std::error::Error for VariableError {}
 /// When the name is not that of a variable, or is reserved.
 pub fn check(name: &str, case_insensitive: bool) -> Result<(), VariableError> {
     if !is_valid(name) {
-        return Err(VariableError::Invalid {
-            name: name.to_owned(),
-        });
+        return Err(VariableError::Invalid { name: name.to_owned() });
     }
     if is_reserved(name, case_insensitive) {
-        return Err(VariableError::Reserved {
-            name: name.to_owned(),
-        });
+        return Err(VariableError::Reserved { name: name.to_owned() });
     }
     Ok(())
 }
 
 fn is_valid(name: &str) -> bool {
     let mut bytes = name.bytes();
-    bytes
-        .next()
-        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
@@ -132,14 +126,12 @@ mod tests {
 
     #[test]
     fn ordinary_names_are_free() {
-        for name in [
-            "item", "priority", "path", "home", "task", "url", "ITEM_2", "_x", "x", "claude", "proxy",
-        ] {
+        for name in
+            ["item", "priority", "path", "home", "task", "url", "ITEM_2", "_x", "x", "claude", "proxy"]
+        {
             assert_eq!(check(name, false), Ok(()), "{name}");
         }
-        for name in [
-            "item", "priority", "task", "url", "prompt", "file", "name", "index", "os", "state",
-        ] {
+        for name in ["item", "priority", "task", "url", "prompt", "file", "name", "index", "os", "state"] {
             assert_eq!(check(name, true), Ok(()), "{name}");
         }
     }
@@ -151,57 +143,22 @@ mod tests {
             BASHOPTS PERL5LIB RUBYOPT npm_config_registry CARGO CARGO_HOME http_proxy ALL_PROXY LC_ALL TERM \
             AWS_PROFILE _";
         for name in names.split_ascii_whitespace() {
-            assert_eq!(
-                check(name, false),
-                Err(VariableError::Reserved { name: name.into() }),
-                "{name}"
-            );
-            assert_eq!(
-                check(name, true),
-                Err(VariableError::Reserved { name: name.into() }),
-                "{name}"
-            );
+            assert_eq!(check(name, false), Err(VariableError::Reserved { name: name.into() }), "{name}");
+            assert_eq!(check(name, true), Err(VariableError::Reserved { name: name.into() }), "{name}");
         }
     }
 
     #[test]
     fn on_windows_case_does_not_matter() {
-        for name in [
-            "Path",
-            "path",
-            "home",
-            "ComSpec",
-            "Http_Proxy",
-            "pythonpath",
-            "raymond_x",
-        ] {
-            assert_eq!(
-                check(name, true),
-                Err(VariableError::Reserved { name: name.into() }),
-                "{name}"
-            );
+        for name in ["Path", "path", "home", "ComSpec", "Http_Proxy", "pythonpath", "raymond_x"] {
+            assert_eq!(check(name, true), Err(VariableError::Reserved { name: name.into() }), "{name}");
         }
     }
 
     #[test]
     fn other_names_are_invalid() {
-        for name in [
-            "",
-            "1a",
-            "a-b",
-            "a.b",
-            "a b",
-            "ä",
-            "a=b",
-            "a\0",
-            "PATH=",
-            "日_PROXY",
-        ] {
-            assert_eq!(
-                check(name, false),
-                Err(VariableError::Invalid { name: name.into() }),
-                "{name}"
-            );
+        for name in ["", "1a", "a-b", "a.b", "a b", "ä", "a=b", "a\0", "PATH=", "日_PROXY"] {
+            assert_eq!(check(name, false), Err(VariableError::Invalid { name: name.into() }), "{name}");
         }
     }
 

@@ -28,11 +28,7 @@ pub enum Platform {
 
 impl Platform {
     pub const fn current() -> Platform {
-        if cfg!(windows) {
-            Platform::Windows
-        } else {
-            Platform::Unix
-        }
+        if cfg!(windows) { Platform::Windows } else { Platform::Unix }
     }
 }
 
@@ -67,14 +63,8 @@ struct Facts {
 const EVERYWHERE: &[Platform] = &[Platform::Unix, Platform::Windows];
 
 impl Kind {
-    pub const ALL: [Kind; 6] = [
-        Kind::Prompt,
-        Kind::Bash,
-        Kind::PowerShell,
-        Kind::Batch,
-        Kind::Python,
-        Kind::Node,
-    ];
+    pub const ALL: [Kind; 6] =
+        [Kind::Prompt, Kind::Bash, Kind::PowerShell, Kind::Batch, Kind::Python, Kind::Node];
 
     /// The table of kinds: a new kind is a new line here.
     const fn facts(self) -> Facts {
@@ -83,11 +73,7 @@ impl Kind {
             platforms: &'static [Platform],
             comment_markers: &'static [&'static str],
         ) -> Facts {
-            Facts {
-                extension,
-                platforms,
-                comment_markers,
-            }
+            Facts { extension, platforms, comment_markers }
         }
         match self {
             Kind::Prompt => row("md", EVERYWHERE, &[]),
@@ -151,10 +137,7 @@ impl StateFile {
     }
 
     fn of(name: &str, kind: Kind) -> StateFile {
-        StateFile {
-            file_name: format!("{name}.{}", kind.extension()),
-            kind,
-        }
+        StateFile { file_name: format!("{name}.{}", kind.extension()), kind }
     }
 
     pub fn as_str(&self) -> &str {
@@ -163,9 +146,7 @@ impl StateFile {
 
     /// Without the extension.
     pub fn name(&self) -> &str {
-        self.file_name
-            .rsplit_once('.')
-            .map_or(&self.file_name, |(name, _)| name)
+        self.file_name.rsplit_once('.').map_or(&self.file_name, |(name, _)| name)
     }
 
     pub const fn kind(&self) -> Kind {
@@ -233,10 +214,7 @@ impl Listing {
 
     /// The one file that a target in a tag, a policy or on the command line names.
     pub fn resolve(&self, target: &str, platform: Platform) -> Result<StateFile, ResolveError> {
-        check_name(target).map_err(|problem| ResolveError::BadName {
-            target: clipped(target),
-            problem,
-        })?;
+        check_name(target).map_err(|problem| ResolveError::BadName { target: clipped(target), problem })?;
         match target.rsplit_once('.') {
             Some((name, extension)) => self.resolve_file(target, name, extension, platform),
             None => self.resolve_name(target, platform),
@@ -245,20 +223,15 @@ impl Listing {
 
     /// The state that a run of the whole scope starts with.
     pub fn entry(&self, platform: Platform) -> Result<StateFile, ResolveError> {
-        let present: Vec<&str> = ENTRY_NAMES
-            .into_iter()
-            .filter(|name| !self.runnable(name, platform).is_empty())
-            .collect();
+        let present: Vec<&str> =
+            ENTRY_NAMES.into_iter().filter(|name| !self.runnable(name, platform).is_empty()).collect();
         match present.as_slice() {
             [] => Err(ResolveError::NoEntry {
                 elsewhere: ENTRY_NAMES.iter().flat_map(|name| self.files(name)).collect(),
             }),
             [only] => self.resolve_name(only, platform),
             several => Err(ResolveError::TwoEntries {
-                candidates: several
-                    .iter()
-                    .flat_map(|name| self.runnable(name, platform))
-                    .collect(),
+                candidates: several.iter().flat_map(|name| self.runnable(name, platform)).collect(),
             }),
         }
     }
@@ -278,11 +251,7 @@ impl Listing {
             });
         };
         if !kind.runs_on(platform) {
-            return Err(ResolveError::WrongPlatform {
-                target: clipped(target),
-                kind,
-                platform,
-            });
+            return Err(ResolveError::WrongPlatform { target: clipped(target), kind, platform });
         }
         if self.kinds(name).contains(&kind) {
             return Ok(StateFile::of(name, kind));
@@ -300,18 +269,11 @@ impl Listing {
             (Some(only), true) => Ok(only),
             (Some(last), false) => {
                 candidates.push(last);
-                Err(ResolveError::Ambiguous {
-                    target: clipped(name),
-                    candidates,
-                })
+                Err(ResolveError::Ambiguous { target: clipped(name), candidates })
             }
             (None, _) => Err(ResolveError::NotFound {
                 target: clipped(name),
-                suggestions: self
-                    .near_names(name, platform)
-                    .into_iter()
-                    .map(str::to_owned)
-                    .collect(),
+                suggestions: self.near_names(name, platform).into_iter().map(str::to_owned).collect(),
                 elsewhere: self.files(name).collect(),
             }),
         }
@@ -322,24 +284,17 @@ impl Listing {
     }
 
     fn files(&self, name: &str) -> impl Iterator<Item = StateFile> {
-        self.kinds(name)
-            .iter()
-            .map(move |&kind| StateFile::of(name, kind))
+        self.kinds(name).iter().map(move |&kind| StateFile::of(name, kind))
     }
 
     fn runnable(&self, name: &str, platform: Platform) -> Vec<StateFile> {
-        self.files(name)
-            .filter(|state| state.kind().runs_on(platform))
-            .collect()
+        self.files(name).filter(|state| state.kind().runs_on(platform)).collect()
     }
 
     /// Other names that could have been meant; a near miss that cannot run here would only mislead.
     fn near_names(&self, name: &str, platform: Platform) -> Vec<&str> {
         let runs_here = |kinds: &[Kind]| kinds.iter().any(|kind| kind.runs_on(platform));
-        let others = self
-            .kinds_by_name
-            .iter()
-            .filter(|(other, kinds)| *other != name && runs_here(kinds));
+        let others = self.kinds_by_name.iter().filter(|(other, kinds)| *other != name && runs_here(kinds));
         nearest(name, others.map(|(other, _)| other.as_str()))
     }
 
@@ -350,10 +305,7 @@ impl Listing {
             return of_same_name.into_iter().map(String::from).collect();
         }
         let near = self.near_names(name, platform);
-        near.into_iter()
-            .flat_map(|near| self.runnable(near, platform))
-            .map(String::from)
-            .collect()
+        near.into_iter().flat_map(|near| self.runnable(near, platform)).map(String::from).collect()
     }
 
     /// `REVIEW.v2` may stand for `REVIEW.v2.md`, whose dots are part of its name, or be a slip for `REVIEW.md`.

@@ -6,6 +6,8 @@
 
 pub mod claude;
 mod fault;
+pub mod registry;
+pub mod scripted;
 
 pub use fault::{Class, TurnFault};
 

@@ -3,8 +3,10 @@
 mod args;
 mod completions;
 mod drive;
+mod init_config;
 mod list;
 mod log;
+mod options;
 mod resume;
 mod run;
 mod status;
@@ -27,11 +29,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() {
-                Exit::Usage.into()
-            } else {
-                Exit::Completed.into()
-            };
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Completed.into() };
         }
     };
     match dispatch(cli) {
@@ -52,6 +50,7 @@ fn dispatch(cli: Cli) -> Result<Exit, UserError> {
         Command::Log(args) => log::log(args),
         Command::Stop(args) => stop::stop(args),
         Command::Completions(args) => completions::completions(args),
+        Command::InitConfig => init_config::init_config(),
     }
 }
 

@@ -221,10 +221,7 @@ impl<S: EventStore> Driver<S> {
         }
         UserError::failed(error.0)
             .hint("every step was ended; what was recorded is safe")
-            .hint(format!(
-                "mend the cause, then: raymond resume {}",
-                self.engine.run().id
-            ))
+            .hint(format!("mend the cause, then: raymond resume {}", self.engine.run().id))
     }
 
     fn exit(&self) -> Exit {

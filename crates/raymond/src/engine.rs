@@ -78,34 +78,18 @@ impl<S: EventStore> Engine<S> {
         let mut run = None;
         for mut body in opening {
             keep_long_payloads(&mut store, &mut body)?;
-            let event = Event {
-                seq: events.len() as u64 + 1,
-                time: now,
-                run: id.to_owned(),
-                body,
-            };
+            let event = Event { seq: events.len() as u64 + 1, time: now, run: id.to_owned(), body };
             run = evolve::evolve(run, &event);
             events.push(event);
         }
         store.commit(&events)?;
         let run = run.ok_or_else(|| StoreError("a run must open with `run_started`".to_owned()))?;
-        Ok((
-            Self {
-                run,
-                store,
-                draining: false,
-            },
-            events,
-        ))
+        Ok((Self { run, store, draining: false }, events))
     }
 
     /// Takes up a run as its journal left it.
     pub fn take_up(run: Run, store: S) -> Self {
-        Self {
-            run,
-            store,
-            draining: false,
-        }
+        Self { run, store, draining: false }
     }
 
     pub fn run(&self) -> &Run {
@@ -138,14 +122,8 @@ impl<S: EventStore> Engine<S> {
             self.store.commit(&batch)?;
             self.rotate_if_long(now)?;
         }
-        let commands = batch
-            .iter()
-            .filter_map(|event| self.command(event, &mut plans))
-            .collect();
-        Ok(Round {
-            events: batch,
-            commands,
-        })
+        let commands = batch.iter().filter_map(|event| self.command(event, &mut plans)).collect();
+        Ok(Round { events: batch, commands })
     }
 
     fn accept(&mut self, now: Timestamp, input: Input, batch: &mut Vec<Event>) -> Result<(), StoreError> {
@@ -156,12 +134,7 @@ impl<S: EventStore> Engine<S> {
         }
         for mut body in decide(&self.run, now, input) {
             keep_long_payloads(&mut self.store, &mut body)?;
-            let event = Event {
-                seq: self.run.seq + 1,
-                time: now,
-                run: self.run.id.clone(),
-                body,
-            };
+            let event = Event { seq: self.run.seq + 1, time: now, run: self.run.id.clone(), body };
             evolve::apply(&mut self.run, &event);
             batch.push(event);
         }
@@ -181,9 +154,7 @@ impl<S: EventStore> Engine<S> {
                 Input::Launch { agent, prepared }
             }
             Due::End(agent) => Input::End { agent },
-            Due::Close => Input::Close {
-                stop_requested: self.draining,
-            },
+            Due::Close => Input::Close { stop_requested: self.draining },
         }
     }
 
@@ -209,12 +180,7 @@ impl<S: EventStore> Engine<S> {
         self.store.rotate_if_long(&mut || {
             run.seq += 1;
             let state = Box::new(run.clone());
-            Event {
-                seq: run.seq,
-                time: now,
-                run: run.id.clone(),
-                body: Body::Snapshot { state },
-            }
+            Event { seq: run.seq, time: now, run: run.id.clone(), body: Body::Snapshot { state } }
         })
     }
 }

@@ -18,33 +18,33 @@ pub struct StepFacts<'a> {
 }
 
 /// Variables to set, or to remove where there is no value; all others are inherited.
-pub fn script_environment(facts: &StepFacts<'_>) -> Vec<(OsString, Option<OsString>)> {
-    let mut variables: Vec<(OsString, Option<OsString>)> = Vec::new();
-    let mut set = |name: &str, value: Option<OsString>| variables.push((name.into(), value));
-    for (name, value) in &facts.agent.attributes {
-        set(name, Some(value.into()));
-    }
-    let short_input = facts
-        .input
-        .as_ref()
-        .map(|(text, _)| *text)
-        .filter(|text| text.len() <= MAX_ENVIRONMENT_PAYLOAD_BYTES);
+pub type Changes = Vec<(OsString, Option<OsString>)>;
+
+/// What a script is told.
+pub fn script_environment(facts: &StepFacts<'_>) -> Changes {
+    let mut changes: Changes =
+        facts.agent.attributes.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect();
+    changes.extend(agent_environment(facts));
+    changes
+}
+
+/// What an agent program is told: what its prompt says, and of the environment only who it is.
+pub fn agent_environment(facts: &StepFacts<'_>) -> Changes {
+    let short = |text: &&str| text.len() <= MAX_ENVIRONMENT_PAYLOAD_BYTES;
+    let short_input = facts.input.as_ref().map(|(text, _)| *text).filter(short).map(OsString::from);
+    let visits = facts.agent.visits_here().to_string();
     // A run may be started by a step of another run, so what is not set is removed.
-    set("RAYMOND_RUN_ID", Some(facts.run_id.into()));
-    set("RAYMOND_WORKFLOW_ID", Some(facts.run_id.into()));
-    set("RAYMOND_AGENT_ID", Some(facts.agent.id.as_str().into()));
-    set("RAYMOND_STATE_DIR", Some(facts.scope.into()));
-    set("RAYMOND_STATE_FILE", Some(facts.state_file.into()));
-    set(
-        "RAYMOND_VISITS",
-        Some(facts.agent.visits_here().to_string().into()),
-    );
-    set("RAYMOND_TASK_FOLDER", Some(facts.task_folder.into()));
-    set("RAYMOND_RESULT", short_input.map(OsString::from));
-    set("RAYMOND_INPUT", short_input.map(OsString::from));
-    set(
-        "RAYMOND_INPUT_FILE",
-        facts.input.as_ref().map(|(_, file)| file.into()),
-    );
-    variables
+    let variables: [(&str, Option<OsString>); 10] = [
+        ("RAYMOND_RUN_ID", Some(facts.run_id.into())),
+        ("RAYMOND_WORKFLOW_ID", Some(facts.run_id.into())),
+        ("RAYMOND_AGENT_ID", Some(facts.agent.id.as_str().into())),
+        ("RAYMOND_STATE_DIR", Some(facts.scope.into())),
+        ("RAYMOND_STATE_FILE", Some(facts.state_file.into())),
+        ("RAYMOND_VISITS", Some(visits.into())),
+        ("RAYMOND_TASK_FOLDER", Some(facts.task_folder.into())),
+        ("RAYMOND_RESULT", short_input.clone()),
+        ("RAYMOND_INPUT", short_input),
+        ("RAYMOND_INPUT_FILE", facts.input.as_ref().map(|(_, file)| file.into())),
+    ];
+    variables.into_iter().map(|(name, value)| (name.into(), value)).collect()
 }

@@ -34,20 +34,12 @@ pub struct UserError {
 impl UserError {
     /// Wrong usage, or something that cannot be loaded.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Usage,
-            message: message.into(),
-            hints: Vec::new(),
-        }
+        Self { exit: Exit::Usage, message: message.into(), hints: Vec::new() }
     }
 
     /// Something that went wrong on the way.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Failed,
-            message: message.into(),
-            hints: Vec::new(),
-        }
+        Self { exit: Exit::Failed, message: message.into(), hints: Vec::new() }
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

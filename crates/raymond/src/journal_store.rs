@@ -18,40 +18,26 @@ pub struct JournalStore {
 
 impl JournalStore {
     pub fn new(journal: Journal, payloads: Payloads, lock: RunLock) -> Self {
-        Self {
-            journal,
-            payloads,
-            _lock: lock,
-        }
+        Self { journal, payloads, _lock: lock }
     }
 }
 
 impl EventStore for JournalStore {
     fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError> {
-        let stored = self
-            .payloads
-            .put(text)
-            .map_err(|error| StoreError(error.to_string()))?;
-        Ok(Payload::Stored {
-            payload: stored.hash,
-            bytes: stored.bytes,
-        })
+        let stored = self.payloads.put(text).map_err(|error| StoreError(error.to_string()))?;
+        Ok(Payload::Stored { payload: stored.hash, bytes: stored.bytes })
     }
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
         let lines: Vec<String> = batch.iter().map(to_line).collect::<Result<_, _>>()?;
-        self.journal
-            .append(&lines)
-            .map_err(|error| StoreError(error.to_string()))
+        self.journal.append(&lines).map_err(|error| StoreError(error.to_string()))
     }
 
     fn rotate_if_long(&mut self, snapshot: &mut dyn FnMut() -> Event) -> Result<(), StoreError> {
         if !self.journal.should_rotate() {
             return Ok(());
         }
-        self.journal
-            .rotate(to_line(&snapshot())?)
-            .map_err(|error| StoreError(error.to_string()))
+        self.journal.rotate(to_line(&snapshot())?).map_err(|error| StoreError(error.to_string()))
     }
 }
 
@@ -89,9 +75,6 @@ pub fn fold(paths: &RunPaths, lines: &[Line]) -> Result<Run, UserError> {
         run = evolve(run, &to_event(paths, line)?);
     }
     run.ok_or_else(|| {
-        UserError::usage(format!(
-            "{} does not begin with the start of a run",
-            paths.segment(0).display()
-        ))
+        UserError::usage(format!("{} does not begin with the start of a run", paths.segment(0).display()))
     })
 }

@@ -9,6 +9,7 @@ mod environment;
 pub mod error;
 mod interpreter;
 pub mod journal_store;
+mod manifest;
 pub mod observe;
 mod paths;
 pub mod process;

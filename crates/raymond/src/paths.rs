@@ -32,11 +32,7 @@ mod tests {
             ("/a/b", "", "/a/b"),
         ];
         for (base, path, expected) in cases {
-            assert_eq!(
-                normalise(Path::new(base), Path::new(path)),
-                Path::new(expected),
-                "{base} + {path}"
-            );
+            assert_eq!(normalise(Path::new(base), Path::new(path)), Path::new(expected), "{base} + {path}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use raymond_core::workflow::{Kind, Platform, StateFile};
 
-pub use folder::Folder;
+pub use folder::{Folder, Source};
 
 use crate::error::UserError;
 use crate::paths::normalise;
@@ -25,14 +25,8 @@ pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, Us
     let path = normalise(cwd, Path::new(given));
     if path.is_dir() {
         let mut scope = Folder::open(&path, platform)?;
-        let entry = scope
-            .entry()
-            .map_err(|error| UserError::usage(format!("{given}: {error}")))?;
-        return Ok(Located {
-            given: given.to_owned(),
-            scope,
-            entry,
-        });
+        let entry = scope.entry().map_err(|error| UserError::usage(format!("{given}: {error}")))?;
+        return Ok(Located { given: given.to_owned(), scope, entry });
     }
     refuse_other_forms(given, &path)?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -47,14 +41,8 @@ pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, Us
         return Err(not_found(given));
     }
     let mut scope = Folder::open(folder, platform)?;
-    let entry = scope
-        .resolve(&name)
-        .map_err(|error| not_found(given).hint(error))?;
-    Ok(Located {
-        given: given.to_owned(),
-        scope,
-        entry,
-    })
+    let entry = scope.resolve(&name).map_err(|error| not_found(given).hint(error))?;
+    Ok(Located { given: given.to_owned(), scope, entry })
 }
 
 /// Archives and one-file workflows are part of the language, but not of this version.

@@ -1,52 +1,85 @@
 //! Reading a state when its step starts, so that an edit on disk counts from the next step on.
 
+mod preflight;
+
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
+use raymond_core::duration::Limit;
+use raymond_core::frontmatter::{self, Settings};
 use raymond_core::header;
-use raymond_core::input::{Plan, Prepared};
-use raymond_core::run::Agent;
+use raymond_core::input::{Plan, Prepared, PromptPlan};
+use raymond_core::run::{Agent, Options};
+use raymond_core::workflow::StateFile;
 use sha2::{Digest, Sha256};
 
+pub use preflight::check_all;
+
 use crate::engine::States;
-use crate::scope::Folder;
+use crate::scope::{Folder, Source};
 
 /// How many characters of a file's hash are kept: enough to notice a change.
 const HASH_CHARS: usize = 16;
+/// The backend when nobody chose one.
+const DEFAULT_BACKEND: &str = "claude";
+/// How long an agent program may be silent when nobody chose a time.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
+/// The states of a run's scope.
 pub struct ScopeStates {
     pub scope: Rc<RefCell<Folder>>,
+    pub options: Options,
 }
 
 impl States for ScopeStates {
     fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String> {
-        let state = &agent.state;
-        let source = self.scope.borrow().read(state)?;
-        if state.kind().is_prompt() {
-            return Err(format!(
-                "{state} is a prompt; this version of Raymond can only run scripts yet"
-            ));
-        }
-        let text = String::from_utf8_lossy(&source.bytes);
-        let (header, warnings) = header::parse(state.kind(), &text)
-            .map_err(|error| format!("{}: {error}", source.path.display()))?;
-        let warnings = warnings
-            .iter()
-            .map(|warning| format!("{}: {warning}", source.path.display()))
-            .collect();
-        Ok(Prepared {
-            hash: hash(&source.bytes),
-            plan: Plan::Script(header),
-            warnings,
-        })
+        let source = self.scope.borrow().read(&agent.state)?;
+        prepare(&agent.state, &source, &self.options)
+    }
+}
+
+/// What a state's file says about its execution, with everything that it leaves open chosen.
+fn prepare(state: &StateFile, source: &Source, options: &Options) -> Result<Prepared, String> {
+    let file = source.path.display();
+    let text = String::from_utf8_lossy(&source.bytes);
+    let (plan, warnings) = if state.kind().is_prompt() {
+        let prompt = frontmatter::split_and_parse(&text).map_err(|error| format!("{file}: {error}"))?;
+        (Plan::Prompt(Box::new(prompt_plan(prompt.settings, prompt.body, options))), prompt.warnings)
+    } else {
+        let (header, warnings) =
+            header::parse(state.kind(), &text).map_err(|error| format!("{file}: {error}"))?;
+        (Plan::Script(header), warnings)
+    };
+    let warnings = warnings.iter().map(|warning| format!("{file}: {warning}")).collect();
+    Ok(Prepared { hash: hash(&source.bytes), plan, warnings })
+}
+
+/// The frontmatter comes before the run's options, which hold what the command line and the config file say.
+fn prompt_plan(settings: Settings, body: &str, options: &Options) -> PromptPlan {
+    let chosen = options.timeout_ms.map(Duration::from_millis).unwrap_or(DEFAULT_TIMEOUT);
+    let timeout = match settings.timeout {
+        Some(limit) => limit.duration(),
+        None => Some(chosen).filter(|timeout| !timeout.is_zero()),
+    };
+    PromptPlan {
+        body: body.to_owned(),
+        policy: settings.allowed_transitions,
+        force_implicit: settings.force_implicit,
+        max_visits: settings.max_visits,
+        timeout,
+        max_time: settings.max_time.and_then(Limit::duration),
+        backend: settings.backend.or(options.backend.clone()).unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),
+        model: settings.model.or(options.model.clone()),
+        effort: settings.effort.or(options.effort.clone()),
+        allow_tools: settings.allow_tools,
+        deny_tools: settings.deny_tools,
+        add_dirs: settings.add_dirs,
+        mcp_config: settings.mcp_config,
     }
 }
 
 fn hash(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
-    digest
-        .iter()
-        .take(HASH_CHARS / 2)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    digest.iter().take(HASH_CHARS / 2).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,6 @@
 //! One attempt at a step, from its program's start to the report about its end.
 
+mod prompt;
 mod script;
 
 use std::cell::RefCell;
@@ -8,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use raymond_core::input::{Ended, Input, Lookups, Outcome};
+use raymond_core::input::{Ended, Input, Lookups, Outcome, Plan};
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::Agent;
@@ -16,6 +17,7 @@ use raymond_core::transition::Transition;
 use raymond_core::workflow::Platform;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::backend::registry::Backends;
 use crate::engine::Launch;
 use crate::observe::Stream;
 use crate::paths::normalise;
@@ -44,6 +46,8 @@ pub struct StepContext {
     pub paths: RunPaths,
     pub payloads: Payloads,
     pub reaper: Reaper,
+    pub backends: Backends,
+    pub skip_permissions: bool,
     pub messages: UnboundedSender<Message>,
     /// Whether anybody wants to see output.
     pub shows_output: bool,
@@ -58,7 +62,10 @@ impl StepContext {
     /// Runs an attempt to its end and reports it.
     pub async fn run(&self, launch: Launch, stop: StopSignal) {
         let clock = tokio::time::Instant::now();
-        let (outcome, lookups) = script::run(self, &launch, stop).await;
+        let (outcome, lookups) = match &launch.plan {
+            Plan::Script(header) => script::run(self, &launch, header, stop).await,
+            Plan::Prompt(plan) => prompt::run(self, &launch, plan, stop).await,
+        };
         let ended = Ended {
             agent: launch.agent.id,
             step: launch.started.step,
@@ -76,16 +83,27 @@ impl StepContext {
         let _ = self.messages.send(message);
     }
 
+    /// Shows a piece of output, if anybody wants to see it.
+    fn show(&self, agent: &AgentId, stream: Stream, bytes: &[u8]) {
+        if self.shows_output {
+            self.send(Message::Output { agent: agent.clone(), stream, bytes: bytes.to_vec() });
+        }
+    }
+
+    fn text_of(&self, payload: &Payload) -> Result<String, String> {
+        match payload {
+            Payload::Inline(text) => Ok(text.clone()),
+            Payload::Stored { payload, .. } => self.payloads.get(payload).map_err(|error| error.to_string()),
+        }
+    }
+
     /// Looks up every name in a transition, so that deciding about it needs no disk.
     fn look_up(&self, agent: &Agent, transition: &Transition) -> Lookups {
         let mut scope = self.scope.borrow_mut();
         let states: BTreeSet<&str> = transition.state_names().into_iter().collect();
         let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
         Lookups {
-            states: states
-                .into_iter()
-                .map(|name| (name.to_owned(), scope.resolve(name)))
-                .collect(),
+            states: states.into_iter().map(|name| (name.to_owned(), scope.resolve(name))).collect(),
             directories: directories
                 .into_iter()
                 .map(|path| (path.to_owned(), directory(&agent.cwd, path)))
@@ -105,15 +123,11 @@ impl StepContext {
     fn handed(&self, agent: &Agent) -> Result<Option<(String, PathBuf)>, String> {
         match &agent.payload {
             None => Ok(None),
-            Some(Payload::Stored { payload, .. }) => {
-                let text = self.payloads.get(payload).map_err(|error| error.to_string())?;
-                Ok(Some((text, self.paths.payloads().join(payload))))
+            Some(stored @ Payload::Stored { payload, .. }) => {
+                Ok(Some((self.text_of(stored)?, self.paths.payloads().join(payload))))
             }
             Some(Payload::Inline(text)) => {
-                let file = self
-                    .paths
-                    .tasks()
-                    .join(format!("{}.input", file_name_of(&agent.id)));
+                let file = self.paths.tasks().join(format!("{}.input", file_name_of(&agent.id)));
                 fs::write(&file, text)
                     .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
                 Ok(Some((text.clone(), file)))
@@ -126,10 +140,7 @@ impl StepContext {
 fn directory(cwd: &str, path: &str) -> Result<String, String> {
     let folder = normalise(Path::new(cwd), Path::new(path));
     if !folder.is_dir() {
-        return Err(format!(
-            "`cd=\"{path}\"`: there is no folder {}",
-            folder.display()
-        ));
+        return Err(format!("`cd=\"{path}\"`: there is no folder {}", folder.display()));
     }
     folder
         .into_os_string()
@@ -161,8 +172,5 @@ fn create_private_folder(folder: &Path) -> std::io::Result<()> {
 
 /// What a step that never ran reports.
 fn not_started(error: String) -> (Outcome, Lookups) {
-    (
-        Outcome::Script(raymond_core::input::ScriptOutcome::NotStarted { error }),
-        Lookups::default(),
-    )
+    (Outcome::Script(raymond_core::input::ScriptOutcome::NotStarted { error }), Lookups::default())
 }

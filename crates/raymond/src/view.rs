@@ -72,11 +72,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         ended_at: run.ended_at,
         labels: run.labels.clone(),
         result: run.result.as_ref().and_then(|result| text_of(result, payloads)),
-        agents: run
-            .agents_by_birth()
-            .into_iter()
-            .map(|agent| agent_view(agent, is_live))
-            .collect(),
+        agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
         asks: Vec::new(),
     }
 }

@@ -14,19 +14,10 @@ pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool) -> Body {
         duration_ms: run.duration_ms(now),
     };
     if run.agents.is_empty() {
-        return Body::RunFinished {
-            status: RunStatus::Completed,
-            result: run.result.clone(),
-            totals,
-        };
+        return Body::RunFinished { status: RunStatus::Completed, result: run.result.clone(), totals };
     }
     let (status, error) = stopped(run, stop_requested);
-    Body::RunStopped {
-        status,
-        error,
-        interrupted,
-        totals,
-    }
+    Body::RunStopped { status, error, interrupted, totals }
 }
 
 /// Why a run with agents left goes no further, the gravest reason first.
@@ -47,10 +38,8 @@ fn stopped(run: &Run, stop_requested: bool) -> (RunStatus, Option<String>) {
 }
 
 fn failure(run: &Run) -> String {
-    let mut failures = run
-        .failed_agents()
-        .filter_map(|id| run.agents.get(id))
-        .filter_map(|agent| match &agent.status {
+    let mut failures =
+        run.failed_agents().filter_map(|id| run.agents.get(id)).filter_map(|agent| match &agent.status {
             Status::Failed { error } => Some(format!("{} failed in {}: {error}", agent.id, agent.state)),
             _ => None,
         });

@@ -16,13 +16,7 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn new(error: impl Into<String>, fatal: bool) -> Self {
-        Self {
-            error: error.into(),
-            exit_code: None,
-            stderr: String::new(),
-            fatal,
-            cost: TurnCost::default(),
-        }
+        Self { error: error.into(), exit_code: None, stderr: String::new(), fatal, cost: TurnCost::default() }
     }
 }
 
@@ -35,7 +29,8 @@ pub(super) fn failed(step: &EndedStep<'_>, fault: Fault) -> Body {
         exit_code: fault.exit_code,
         stderr: fault.stderr,
         fatal: fault.fatal,
-        cost_usd: fault.cost.usd,
+        cost_usd: step.work.cost_usd + fault.cost.usd,
+        attempt_cost_usd: fault.cost.usd,
         cost_estimated: fault.cost.estimated,
         duration_ms: step.duration_ms,
     })

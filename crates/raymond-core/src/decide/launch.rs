@@ -14,17 +14,11 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
     };
     let visits = agent.visits_here();
     if let Some(most) = prepared.plan.max_visits().filter(|most| visits > *most) {
-        let error = format!(
-            "entered for the {} time, but its `max_visits` is {most}",
-            ordinal(visits)
-        );
+        let error = format!("entered for the {} time, but its `max_visits` is {most}", ordinal(visits));
         return vec![cannot_start(agent, error)];
     }
     let mut events = warnings(run, agent, &prepared);
-    let work = agent
-        .work()
-        .cloned()
-        .unwrap_or_else(|| Work::first(run.steps_started + 1));
+    let work = agent.work().cloned().unwrap_or_else(|| Work::first(run.steps_started + 1));
     let attempt = work.attempt + 1;
     let mut started = StepStarted {
         agent: agent.id.clone(),
@@ -61,12 +55,8 @@ fn warnings(run: &Run, agent: &Agent, prepared: &Prepared) -> Vec<Body> {
     if known == Some(&prepared.hash) {
         return Vec::new();
     }
-    let changed = known.map(|_| {
-        format!(
-            "{} has changed since it last ran; the new text is used",
-            agent.state
-        )
-    });
+    let changed =
+        known.map(|_| format!("{} has changed since it last ran; the new text is used", agent.state));
     changed
         .into_iter()
         .chain(prepared.warnings.iter().cloned())
@@ -90,6 +80,7 @@ fn cannot_start(agent: &Agent, error: String) -> Body {
         stderr: String::new(),
         fatal: false,
         cost_usd: Usd::ZERO,
+        attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
         duration_ms: 0,
     })

@@ -20,42 +20,17 @@ const DEFAULT_BACKOFF: Duration = Duration::from_secs(1);
 pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcome) -> Vec<Body> {
     let fatal = header.fatal == Fatal::Run;
     match outcome {
-        ScriptOutcome::Exited {
-            exit,
-            reading,
-            stderr,
-        } if exit.is_success() => succeeded(step, reading).unwrap_or_else(|error| {
-            vec![failed(
-                step,
-                Fault {
-                    stderr,
-                    ..Fault::new(error, fatal)
-                },
-            )]
-        }),
+        ScriptOutcome::Exited { exit, reading, stderr } if exit.is_success() => succeeded(step, reading)
+            .unwrap_or_else(|error| vec![failed(step, Fault { stderr, ..Fault::new(error, fatal) })]),
         ScriptOutcome::BadOutput { error, stderr } => {
-            vec![failed(
-                step,
-                Fault {
-                    stderr,
-                    ..Fault::new(error, fatal)
-                },
-            )]
+            vec![failed(step, Fault { stderr, ..Fault::new(error, fatal) })]
         }
         ScriptOutcome::Exited { exit, stderr, .. } => {
             let exit_code = match exit {
                 Exit::Code(code) => Some(code),
                 Exit::Signal(_) => None,
             };
-            retry_or_fail(
-                step,
-                header,
-                Fault {
-                    exit_code,
-                    stderr,
-                    ..Fault::new(describe(exit), fatal)
-                },
-            )
+            retry_or_fail(step, header, Fault { exit_code, stderr, ..Fault::new(describe(exit), fatal) })
         }
         ScriptOutcome::TimedOut { kind, after, stderr } => {
             let after = duration::format(after);
@@ -63,14 +38,7 @@ pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcom
                 TimeLimit::Idle => format!("timed out: no output for {after} (`timeout`)"),
                 TimeLimit::Total => format!("timed out: still running after {after} (`max_time`)"),
             };
-            retry_or_fail(
-                step,
-                header,
-                Fault {
-                    stderr,
-                    ..Fault::new(error, fatal)
-                },
-            )
+            retry_or_fail(step, header, Fault { stderr, ..Fault::new(error, fatal) })
         }
         ScriptOutcome::NotStarted { error } => vec![failed(step, Fault::new(error, fatal))],
     }
@@ -97,7 +65,7 @@ fn retry_or_fail(step: &EndedStep<'_>, header: &Header, fault: Fault) -> Vec<Bod
         attempt: step.work.attempt + 1,
         until: step.now.saturating_add(wait).unwrap_or(jiff::Timestamp::MAX),
         error: fault.error,
-        cost_usd: Usd::ZERO,
+        attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
         session: None,
     })]

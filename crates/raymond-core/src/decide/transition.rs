@@ -74,7 +74,8 @@ fn finished(step: &EndedStep<'_>, tag: TagName, turn: Turn) -> StepFinished {
         cwd: None,
         session: turn.session,
         implicit: turn.implicit,
-        cost_usd: turn.cost.usd,
+        cost_usd: step.work.cost_usd + turn.cost.usd,
+        attempt_cost_usd: turn.cost.usd,
         cost_estimated: turn.cost.estimated,
         duration_ms: step.duration_ms,
     }
@@ -96,9 +97,7 @@ fn go(
 
 fn call(step: &EndedStep<'_>, finished: &mut StepFinished, invoke: Invoke) -> Result<(), String> {
     if step.agent.stack.len() >= MAX_STACK_DEPTH {
-        return Err(format!(
-            "calls are nested {MAX_STACK_DEPTH} deep already; return with `<result>` first"
-        ));
+        return Err(format!("calls are nested {MAX_STACK_DEPTH} deep already; return with `<result>` first"));
     }
     finished.target = Some(step.lookups.state(&invoke.target)?);
     finished.return_to = Some(step.lookups.state(&invoke.return_to)?);
@@ -128,10 +127,7 @@ fn fork(
         return Err(not_yet("the attribute `delay`"));
     }
     if step.run.agents.len() + forks.len() > MAX_AGENTS {
-        return Err(format!(
-            "{} more agents would make more than {MAX_AGENTS} at once",
-            forks.len()
-        ));
+        return Err(format!("{} more agents would make more than {MAX_AGENTS} at once", forks.len()));
     }
     finished.next = Some(step.lookups.state(&next.target)?);
     finished.input = next.input.map(Payload::from);
@@ -143,10 +139,7 @@ fn fork(
         let state = step.lookups.state(target)?;
         finished.target.get_or_insert_with(|| state.clone());
         let count = step.agent.forks + index as u64 + 1;
-        let (agent, number) = step
-            .run
-            .used_names
-            .next(&new_names, &step.agent.id, &state, count);
+        let (agent, number) = step.run.used_names.next(&new_names, &step.agent.id, &state, count);
         new_names.insert(&agent, number);
         others.push(Body::AgentStarted(Box::new(AgentStarted {
             agent,

@@ -18,11 +18,7 @@ use crate::workflow::StateFile;
 /// How often an agent is reminded of what it may answer.
 const MAX_REMINDERS: u32 = 3;
 /// How long to wait before each retry of a program that failed.
-const RETRY_AFTER: [Duration; 3] = [
-    Duration::from_secs(1),
-    Duration::from_secs(5),
-    Duration::from_secs(20),
-];
+const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
 /// How long to wait for a usage limit that does not say when it ends.
 const UNKNOWN_LIMIT: SignedDuration = SignedDuration::from_mins(5);
 
@@ -34,19 +30,10 @@ pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcom
 }
 
 fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Vec<Body> {
-    let CompletedTurn {
-        reading,
-        session,
-        cost,
-        warnings,
-    } = turn;
+    let CompletedTurn { reading, session, cost, warnings } = turn;
     let mut events = transition::warnings(step, warnings);
     let chosen = choose(step, plan, reading).and_then(|chosen| {
-        let turn = Turn {
-            session: Some(session.clone()),
-            cost,
-            implicit: chosen.implicit,
-        };
+        let turn = Turn { session: Some(session.clone()), cost, implicit: chosen.implicit };
         let mut taken = transition::warnings(step, chosen.warnings);
         taken.extend(transition::take(step, chosen.transition, turn)?);
         Ok(taken)
@@ -71,13 +58,7 @@ fn choose(
     reading: Result<Reading, crate::input::BadMessage>,
 ) -> Result<Chosen, String> {
     let implied = plan.policy.as_ref().and_then(Policy::implicit);
-    let chosen = |transition, warnings, implicit| {
-        Ok(Chosen {
-            transition,
-            warnings,
-            implicit,
-        })
-    };
+    let chosen = |transition, warnings, implicit| Ok(Chosen { transition, warnings, implicit });
     match (reading, implied) {
         (_, Some(entry)) if plan.force_implicit => chosen(implied_by(entry), Vec::new(), true),
         (Err(message), Some(entry)) if message.has_no_tag => chosen(implied_by(entry), Vec::new(), true),
@@ -95,50 +76,25 @@ fn choose(
 fn implied_by(entry: &Entry) -> Transition {
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
     let target = text(&entry.target);
-    let jump = |target| Jump {
-        target,
-        input: None,
-        delay: None,
-    };
-    let invoke = |target| Invoke {
-        target,
-        return_to: text(&entry.return_to),
-        input: None,
-    };
-    let invoke_workflow = |scope| InvokeWorkflow {
-        scope,
-        return_to: text(&entry.return_to),
-        input: None,
-    };
+    let jump = |target| Jump { target, input: None, delay: None };
+    let invoke = |target| Invoke { target, return_to: text(&entry.return_to), input: None };
+    let invoke_workflow = |scope| InvokeWorkflow { scope, return_to: text(&entry.return_to), input: None };
     let fork = |target| Transition::Fork {
-        forks: vec![Fork {
-            target,
-            input: None,
-            cd: None,
-            variables: Vec::new(),
-        }],
+        forks: vec![Fork { target, input: None, cd: None, variables: Vec::new() }],
         next: jump(text(&entry.next)),
     };
     match entry.tag {
-        TagName::Reset => Transition::Reset {
-            jump: jump(target),
-            cd: None,
-        },
+        TagName::Reset => Transition::Reset { jump: jump(target), cd: None },
         TagName::Call => Transition::Call(invoke(target)),
         TagName::Function => Transition::Function(invoke(target)),
         TagName::Fork => fork(ForkTarget::State(target)),
         TagName::ForkWorkflow => fork(ForkTarget::Workflow(target)),
         TagName::Join => Transition::Join { target, input: None },
         TagName::CallWorkflow => Transition::CallWorkflow(invoke_workflow(target)),
-        TagName::FunctionWorkflow => Transition::FunctionWorkflow {
-            invoke: invoke_workflow(target),
-            cd: None,
-        },
-        TagName::ResetWorkflow => Transition::ResetWorkflow {
-            scope: target,
-            input: None,
-            cd: None,
-        },
+        TagName::FunctionWorkflow => {
+            Transition::FunctionWorkflow { invoke: invoke_workflow(target), cd: None }
+        }
+        TagName::ResetWorkflow => Transition::ResetWorkflow { scope: target, input: None, cd: None },
         TagName::Goto | TagName::Result | TagName::Ask | TagName::Print => Transition::Goto(jump(target)),
     }
 }
@@ -156,10 +112,7 @@ fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Resu
         };
         if !policy.permits(&emitted, &resolve) {
             let target = parts.target.unwrap_or_else(|| "…".to_owned());
-            return Err(format!(
-                "`<{tag}>{target}</{tag}>` is not permitted here",
-                tag = parts.tag
-            ));
+            return Err(format!("`<{tag}>{target}</{tag}>` is not permitted here", tag = parts.tag));
         }
     }
     Ok(())
@@ -177,21 +130,12 @@ struct Parts {
 fn parts_of(step: &EndedStep<'_>, transition: &Transition) -> Result<Vec<Parts>, String> {
     let state = |name: &str| step.lookups.state(name);
     let named = |name: &str| state(name).map(|state| Some(state.as_str().to_owned()));
-    let bare = |tag, target| Parts {
-        tag,
-        target,
-        return_to: None,
-        next: None,
-        timeout_next: None,
-    };
+    let bare = |tag, target| Parts { tag, target, return_to: None, next: None, timeout_next: None };
     let tag = transition.tag_name();
     Ok(match transition {
         Transition::Goto(jump) | Transition::Reset { jump, .. } => vec![bare(tag, named(&jump.target)?)],
         Transition::Call(invoke) | Transition::Function(invoke) => {
-            vec![Parts {
-                return_to: Some(state(&invoke.return_to)?),
-                ..bare(tag, named(&invoke.target)?)
-            }]
+            vec![Parts { return_to: Some(state(&invoke.return_to)?), ..bare(tag, named(&invoke.target)?) }]
         }
         Transition::Fork { forks, next } => {
             let next = state(&next.target)?;
@@ -201,21 +145,14 @@ fn parts_of(step: &EndedStep<'_>, transition: &Transition) -> Result<Vec<Parts>,
                     ForkTarget::State(name) => (TagName::Fork, named(name)?),
                     ForkTarget::Workflow(scope) => (TagName::ForkWorkflow, Some(scope.clone())),
                 };
-                parts.push(Parts {
-                    next: Some(next.clone()),
-                    ..bare(tag, target)
-                });
+                parts.push(Parts { next: Some(next.clone()), ..bare(tag, target) });
             }
             parts
         }
         Transition::Result { .. } => vec![bare(tag, None)],
         Transition::Ask(ask) => {
             let timeout_next = ask.timeout_next.as_deref().map(state).transpose()?;
-            vec![Parts {
-                next: Some(state(&ask.next)?),
-                timeout_next,
-                ..bare(tag, None)
-            }]
+            vec![Parts { next: Some(state(&ask.next)?), timeout_next, ..bare(tag, None) }]
         }
         Transition::Join { target, .. } => vec![bare(tag, named(target)?)],
         Transition::CallWorkflow(invoke) | Transition::FunctionWorkflow { invoke, .. } => {
@@ -238,23 +175,11 @@ fn remind_or_fail(
 ) -> Body {
     let number = step.work.reminders + 1;
     let Some(policy) = &plan.policy else {
-        return failed(
-            step,
-            Fault {
-                cost,
-                ..Fault::new(problem, false)
-            },
-        );
+        return failed(step, Fault { cost, ..Fault::new(problem, false) });
     };
     if number > MAX_REMINDERS {
         let error = format!("still no permitted transition after {MAX_REMINDERS} reminders: {problem}");
-        return failed(
-            step,
-            Fault {
-                cost,
-                ..Fault::new(error, false)
-            },
-        );
+        return failed(step, Fault { cost, ..Fault::new(error, false) });
     }
     let text = policy.reminder(&problem, &|name| step.lookups.state(name).ok());
     Body::Reminder(Reminder {
@@ -265,7 +190,7 @@ fn remind_or_fail(
         number,
         text: text.into(),
         session,
-        cost_usd: cost.usd,
+        attempt_cost_usd: cost.usd,
         cost_estimated: cost.estimated,
     })
 }
@@ -274,14 +199,7 @@ fn turn_failed(step: &EndedStep<'_>, turn: FailedTurn) -> Body {
     match (turn.class, &turn.session) {
         (FaultClass::ShareUsed, Some(_)) => retry(step, turn, Duration::ZERO),
         (FaultClass::Retry, _) => match RETRY_AFTER.get(step.work.retries as usize) {
-            Some(wait) => retry(
-                step,
-                FailedTurn {
-                    session: None,
-                    ..turn
-                },
-                *wait,
-            ),
+            Some(wait) => retry(step, FailedTurn { session: None, ..turn }, *wait),
             None => {
                 let error = format!("{} (after {} retries)", turn.error, RETRY_AFTER.len());
                 final_failure(step, FailedTurn { error, ..turn })
@@ -294,7 +212,7 @@ fn turn_failed(step: &EndedStep<'_>, turn: FailedTurn) -> Body {
             attempt: step.work.attempt + 1,
             until: until.unwrap_or_else(|| later(step.now, UNKNOWN_LIMIT)),
             error: turn.error,
-            cost_usd: turn.cost.usd,
+            attempt_cost_usd: turn.cost.usd,
             cost_estimated: turn.cost.estimated,
         }),
         (FaultClass::ShareUsed | FaultClass::Final, _) => final_failure(step, turn),
@@ -309,7 +227,7 @@ fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration) -> Body {
         attempt: step.work.attempt + 1,
         until: later(step.now, SignedDuration::try_from(wait).unwrap_or_default()),
         error: turn.error,
-        cost_usd: turn.cost.usd,
+        attempt_cost_usd: turn.cost.usd,
         cost_estimated: turn.cost.estimated,
         session: turn.session,
     })
@@ -318,14 +236,7 @@ fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration) -> Body {
 /// A prompt that failed is its agent's failure alone.
 fn final_failure(step: &EndedStep<'_>, turn: FailedTurn) -> Body {
     let exit_code = turn.exit_code;
-    failed(
-        step,
-        Fault {
-            cost: turn.cost,
-            exit_code,
-            ..Fault::new(turn.error, false)
-        },
-    )
+    failed(step, Fault { cost: turn.cost, exit_code, ..Fault::new(turn.error, false) })
 }
 
 fn later(now: Timestamp, wait: SignedDuration) -> Timestamp {

@@ -39,28 +39,13 @@ Body.
     let prompt = parsed(text);
     assert_eq!((prompt.body, prompt.warnings.len()), ("Body.\n", 0));
     let policy = prompt.settings.allowed_transitions.clone().unwrap();
-    let places: Vec<_> = policy
-        .entries
-        .iter()
-        .map(|entry| (entry.tag, entry.line, entry.column))
-        .collect();
+    let places: Vec<_> = policy.entries.iter().map(|entry| (entry.tag, entry.line, entry.column)).collect();
     assert_eq!(
         places,
-        [
-            (TagName::Goto, 3, 5),
-            (TagName::Call, 4, 5),
-            (TagName::Ask, 5, 5),
-            (TagName::Result, 8, 5)
-        ]
+        [(TagName::Goto, 3, 5), (TagName::Call, 4, 5), (TagName::Ask, 5, 5), (TagName::Result, 8, 5)]
     );
-    assert_eq!(
-        policy.entries.get(1).unwrap().return_to.as_deref(),
-        Some("SUMMARIZE")
-    );
-    assert_eq!(
-        policy.entries.get(2).unwrap().timeout_next.as_deref(),
-        Some("REVIEW")
-    );
+    assert_eq!(policy.entries.get(1).unwrap().return_to.as_deref(), Some("SUMMARIZE"));
+    assert_eq!(policy.entries.get(2).unwrap().timeout_next.as_deref(), Some("REVIEW"));
     let expected = Settings {
         allowed_transitions: Some(policy),
         model: Some("opus".to_owned()),
@@ -102,51 +87,16 @@ fn the_body_is_what_follows_the_block() {
 fn mistakes_have_a_place_and_say_what_to_do() {
     let cases = [
         ("model: [a]", 2, 8, "`model` must be text, not a list"),
-        (
-            "model: 4",
-            2,
-            8,
-            "`model` must be text, not a whole number; put it in quotes",
-        ),
+        ("model: 4", 2, 8, "`model` must be text, not a whole number; put it in quotes"),
         ("effort:", 2, 7, "`effort` must be text, not empty"),
         ("backend: ''", 2, 10, "a value of `backend` is empty"),
-        (
-            "backend: \"a\\0\"",
-            2,
-            10,
-            "a value of `backend` holds control characters",
-        ),
-        (
-            "\ntimeout: 30",
-            3,
-            10,
-            "`timeout` needs a unit; write `30s` for 30 seconds",
-        ),
-        (
-            "max_time: [1s]",
-            2,
-            11,
-            "`max_time` must be a duration such as `30s`, not a list",
-        ),
+        ("backend: \"a\\0\"", 2, 10, "a value of `backend` holds control characters"),
+        ("\ntimeout: 30", 3, 10, "`timeout` needs a unit; write `30s` for 30 seconds"),
+        ("max_time: [1s]", 2, 11, "`max_time` must be a duration such as `30s`, not a list"),
         ("max_visits: 0", 2, 13, "`max_visits` must be 1 or more, not 0"),
-        (
-            "max_visits: many",
-            2,
-            13,
-            "`max_visits` must be a whole number from 1 on, not text",
-        ),
-        (
-            "force_implicit: yes",
-            2,
-            17,
-            "`force_implicit` must be `true` or `false`, not text",
-        ),
-        (
-            "add_dirs: [a, 5]",
-            2,
-            15,
-            "`add_dirs` must hold texts, not a whole number",
-        ),
+        ("max_visits: many", 2, 13, "`max_visits` must be a whole number from 1 on, not text"),
+        ("force_implicit: yes", 2, 17, "`force_implicit` must be `true` or `false`, not text"),
+        ("add_dirs: [a, 5]", 2, 15, "`add_dirs` must hold texts, not a whole number"),
         (
             "allow_tools: Bash",
             2,
@@ -171,24 +121,9 @@ fn mistakes_have_a_place_and_say_what_to_do() {
             3,
             "an entry must be a mapping such as `{ tag: result }`, not text",
         ),
-        (
-            "allowed_transitions:\n- { target: A }",
-            3,
-            3,
-            "the entry has no `tag`",
-        ),
-        (
-            "allowed_transitions:\n- { tag: goot }",
-            3,
-            10,
-            "unknown tag `goot`; did you mean `goto`?",
-        ),
-        (
-            "allowed_transitions:\n- { tag: Result }",
-            3,
-            10,
-            "unknown tag `Result`; did you mean `result`?",
-        ),
+        ("allowed_transitions:\n- { target: A }", 3, 3, "the entry has no `tag`"),
+        ("allowed_transitions:\n- { tag: goot }", 3, 10, "unknown tag `goot`; did you mean `goto`?"),
+        ("allowed_transitions:\n- { tag: Result }", 3, 10, "unknown tag `Result`; did you mean `result`?"),
         (
             "allowed_transitions:\n- { tag: print }",
             3,
@@ -207,32 +142,14 @@ fn mistakes_have_a_place_and_say_what_to_do() {
             24,
             "`target` must be text, not a whole number; put it in quotes",
         ),
-        (
-            "- model",
-            2,
-            1,
-            "the `---` block must hold `key: value` lines, not a list",
-        ),
-        (
-            "model: a\nmodel: b",
-            3,
-            1,
-            "invalid YAML: duplicate mapping key: model not allowed here",
-        ),
-        (
-            "model: a: b",
-            2,
-            9,
-            "invalid YAML: mapping values are not allowed in this context",
-        ),
+        ("- model", 2, 1, "the `---` block must hold `key: value` lines, not a list"),
+        ("model: a\nmodel: b", 3, 1, "invalid YAML: duplicate mapping key: model not allowed here"),
+        ("model: a: b", 2, 9, "invalid YAML: mapping values are not allowed in this context"),
     ];
     for (block, line, column, message) in cases {
         let text = format!("---\n{block}\n---\nBody");
         let error = split_and_parse(&text).unwrap_err();
-        assert_eq!(
-            (error.position, error.message.as_str()),
-            (Position { line, column }, message)
-        );
+        assert_eq!((error.position, error.message.as_str()), (Position { line, column }, message));
         let index = usize::try_from(line).unwrap() - 1;
         assert_eq!(error.source_line, text.lines().nth(index).unwrap());
         let with_carriage_returns = split_and_parse(&text.replace('\n', "\r\n")).unwrap_err();
@@ -269,17 +186,11 @@ fn unknown_keys_are_warned_of() {
 fn forcing_the_implicit_transition_needs_one() {
     let cases = [
         ("allowed_transitions: [ { tag: goto, target: A } ]", true),
-        (
-            "allowed_transitions: [ { tag: call, target: A, return: B } ]",
-            true,
-        ),
+        ("allowed_transitions: [ { tag: call, target: A, return: B } ]", true),
         ("allowed_transitions: [ { tag: call, target: A } ]", false),
         ("allowed_transitions: [ { tag: result } ]", false),
         ("allowed_transitions: [ { tag: ask, next: A } ]", false),
-        (
-            "allowed_transitions: [ { tag: goto, target: A }, { tag: result } ]",
-            false,
-        ),
+        ("allowed_transitions: [ { tag: goto, target: A }, { tag: result } ]", false),
         ("model: x", false),
     ];
     for (settings, is_fine) in cases {

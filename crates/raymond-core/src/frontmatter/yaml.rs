@@ -50,10 +50,7 @@ pub struct Fault {
 
 impl Fault {
     pub(crate) fn new(position: Position, message: impl Into<String>) -> Fault {
-        Fault {
-            position,
-            message: message.into(),
-        }
+        Fault { position, message: message.into() }
     }
 }
 
@@ -76,10 +73,7 @@ impl Value {
 pub fn parse(text: &str) -> Result<Node, Fault> {
     let root: Option<Node> =
         serde_saphyr::from_str_with_options(text, options()).map_err(|error| fault(&error))?;
-    Ok(root.unwrap_or(Node {
-        position: Position { line: 1, column: 1 },
-        value: Value::Null,
-    }))
+    Ok(root.unwrap_or(Node { position: Position { line: 1, column: 1 }, value: Value::Null }))
 }
 
 fn options() -> Options {
@@ -107,27 +101,18 @@ fn options() -> Options {
 fn fault(error: &serde_saphyr::Error) -> Fault {
     let position = error.location().map_or(Position { line: 1, column: 1 }, position);
     let message = UserMessageFormatter.format_message(error.without_snippet());
-    Fault::new(
-        position,
-        format!("invalid YAML: {}", clipped_to(MAX_MESSAGE_CHARS, &message)),
-    )
+    Fault::new(position, format!("invalid YAML: {}", clipped_to(MAX_MESSAGE_CHARS, &message)))
 }
 
 fn position(location: Location) -> Position {
     let at_least_one = |count: u64| u32::try_from(count).unwrap_or(u32::MAX).max(1);
-    Position {
-        line: at_least_one(location.line()),
-        column: at_least_one(location.column()),
-    }
+    Position { line: at_least_one(location.line()), column: at_least_one(location.column()) }
 }
 
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
         let spanned = Spanned::<Value>::deserialize(deserializer)?;
-        Ok(Node {
-            position: position(spanned.referenced),
-            value: spanned.value,
-        })
+        Ok(Node { position: position(spanned.referenced), value: spanned.value })
     }
 }
 
@@ -194,11 +179,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         let mut fields = Vec::new();
         while let Some(key) = access.next_key::<Spanned<String>>()? {
             let key_position = position(key.referenced);
-            fields.push(Field {
-                key: key.value,
-                key_position,
-                node: access.next_value()?,
-            });
+            fields.push(Field { key: key.value, key_position, node: access.next_value()? });
         }
         Ok(Value::Map(fields))
     }
@@ -217,21 +198,11 @@ mod tests {
         let Value::Map(fields) = parse("a: no\nb:\n  - 1\n  - {c: .nan}\n").unwrap().value else {
             panic!("not a map");
         };
-        let [a, b] = fields.as_slice() else {
-            panic!("not two fields")
-        };
-        assert_eq!(
-            (a.key.as_str(), a.key_position, a.node.position),
-            ("a", at(1, 1), at(1, 4))
-        );
+        let [a, b] = fields.as_slice() else { panic!("not two fields") };
+        assert_eq!((a.key.as_str(), a.key_position, a.node.position), ("a", at(1, 1), at(1, 4)));
         assert_eq!(a.node.value, Value::Text("no".to_owned()));
-        let Value::List(items) = &b.node.value else {
-            panic!("not a list")
-        };
-        assert_eq!(
-            items.iter().map(|item| item.position).collect::<Vec<_>>(),
-            [at(3, 5), at(4, 5)]
-        );
+        let Value::List(items) = &b.node.value else { panic!("not a list") };
+        assert_eq!(items.iter().map(|item| item.position).collect::<Vec<_>>(), [at(3, 5), at(4, 5)]);
     }
 
     #[test]
@@ -256,10 +227,7 @@ mod tests {
             let fault = parse(text).unwrap_err();
             assert_eq!(fault.position, position, "{text}: {}", fault.message);
         }
-        assert_eq!(
-            parse("a: [").unwrap_err().message,
-            "invalid YAML: unclosed bracket '['"
-        );
+        assert_eq!(parse("a: [").unwrap_err().message, "invalid YAML: unclosed bracket '['");
     }
 
     #[test]
@@ -271,13 +239,7 @@ mod tests {
         }
         let long = "x".repeat(MAX_YAML_TEXT_BYTES / 500);
         let heavy = format!("a: &a {long}\nb: [{}]", "*a, ".repeat(1_000));
-        for text in [
-            bomb,
-            heavy,
-            "[".repeat(100_000),
-            "- ".repeat(100_000),
-            "{a: ".repeat(100_000),
-        ] {
+        for text in [bomb, heavy, "[".repeat(100_000), "- ".repeat(100_000), "{a: ".repeat(100_000)] {
             assert!(parse(&text).is_err());
         }
     }

@@ -52,11 +52,7 @@ impl TagCollector {
         let kept = &mut self.kept;
         let near_miss = self.reader.finish(&mut |tag| kept.sort(tag, on_print))?;
         self.kept.check()?;
-        Ok(Collected {
-            tags: self.kept.tags,
-            total: self.kept.total,
-            near_miss,
-        })
+        Ok(Collected { tags: self.kept.tags, total: self.kept.total, near_miss })
     }
 }
 
@@ -94,13 +90,9 @@ impl Kept {
             return;
         }
         if is_too_much {
-            self.failed = Some(TagError::TooMuch {
-                limit: MAX_TAG_BYTES_PER_STEP,
-            });
+            self.failed = Some(TagError::TooMuch { limit: MAX_TAG_BYTES_PER_STEP });
         } else if self.tags.len() == MAX_TAGS_PER_STEP {
-            self.failed = Some(TagError::TooMany {
-                limit: MAX_TAGS_PER_STEP,
-            });
+            self.failed = Some(TagError::TooMany { limit: MAX_TAGS_PER_STEP });
         } else {
             self.bytes = bytes;
             self.tags.push(tag);

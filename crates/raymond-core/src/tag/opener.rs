@@ -66,12 +66,7 @@ pub(super) enum Reading {
 
 impl Opener {
     pub(super) fn new(name: TagName) -> Self {
-        Self {
-            name,
-            at: name.opening().len(),
-            expects: Expects::AttributeOrEnd,
-            attributes: Vec::new(),
-        }
+        Self { name, at: name.opening().len(), expects: Expects::AttributeOrEnd, attributes: Vec::new() }
     }
 
     /// Reads on in `tag`, which starts with this opener's `<`; after `Complete`, the content begins at `self.at`.
@@ -123,20 +118,14 @@ impl Opener {
             Expects::RestOfName { .. } if byte.is_ascii_alphanumeric() || b"_.-".contains(&byte) => {
                 self.expects
             }
-            Expects::RestOfName { start } if space => Expects::Equals {
-                name: Span { start, end: at },
-            },
-            Expects::RestOfName { start } if byte == b'=' => Expects::Quote {
-                name: Span { start, end: at },
-            },
+            Expects::RestOfName { start } if space => Expects::Equals { name: Span { start, end: at } },
+            Expects::RestOfName { start } if byte == b'=' => Expects::Quote { name: Span { start, end: at } },
             Expects::RestOfName { .. } if byte == b'>' => return Err(NearMissReason::NoValue),
             Expects::RestOfName { .. } => return Err(NearMissReason::NotAnAttribute),
             Expects::Equals { name } if byte == b'=' => Expects::Quote { name },
-            Expects::Quote { name } if byte == b'"' || byte == b'\'' => Expects::RestOfValue {
-                name,
-                quote: byte,
-                start: at + 1,
-            },
+            Expects::Quote { name } if byte == b'"' || byte == b'\'' => {
+                Expects::RestOfValue { name, quote: byte, start: at + 1 }
+            }
             Expects::Equals { .. } | Expects::Quote { .. } if space => self.expects,
             Expects::Equals { .. } => return Err(NearMissReason::NoValue),
             Expects::Quote { .. } => return Err(NearMissReason::UnquotedValue),

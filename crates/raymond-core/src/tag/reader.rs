@@ -198,11 +198,7 @@ impl TagReader {
             Beginning::Tag(name) => Flow::Become(Stage::Opener(Opener::new(name))),
             Beginning::WrongCase(name) => {
                 let seen = name.opening().len();
-                Flow::Become(Stage::Missed {
-                    why: NearMissReason::WrongCase(name),
-                    seen,
-                    resume: seen,
-                })
+                Flow::Become(Stage::Missed { why: NearMissReason::WrongCase(name), seen, resume: seen })
             }
             Beginning::NeedsMore if !self.finishing => Flow::Wait(Stage::Text),
             Beginning::NeedsMore | Beginning::Text => Flow::Done(1),
@@ -221,27 +217,17 @@ impl TagReader {
                 return Ok(Flow::Become(Stage::Content { opener, searched }));
             }
             Reading::NeedsMore if window.len() == MAX_TAG_BYTES => {
-                return Err(TagError::TooLong {
-                    name,
-                    limit: MAX_TAG_BYTES,
-                });
+                return Err(TagError::TooLong { name, limit: MAX_TAG_BYTES });
             }
             Reading::NeedsMore if !self.finishing => return Ok(Flow::Wait(Stage::Opener(opener))),
             Reading::NeedsMore => NearMissReason::NoEnd,
             Reading::Malformed(why) => why,
             Reading::TooManyAttributes => {
-                return Err(TagError::TooManyAttributes {
-                    name,
-                    limit: MAX_TAG_ATTRIBUTES,
-                });
+                return Err(TagError::TooManyAttributes { name, limit: MAX_TAG_ATTRIBUTES });
             }
         };
         let resume = name.opening().len();
-        Ok(Flow::Become(Stage::Missed {
-            why,
-            seen: opener.at,
-            resume,
-        }))
+        Ok(Flow::Become(Stage::Missed { why, seen: opener.at, resume }))
     }
 
     fn read_content(
@@ -258,28 +244,18 @@ impl TagReader {
         let window = tag.get(..longest).unwrap_or(tag);
         let unsearched = window.get(searched..).unwrap_or_default();
         let given_up = self.unclosable & name.bit() != 0;
-        let found = if given_up {
-            None
-        } else {
-            memmem::find(unsearched, closing)
-        };
+        let found = if given_up { None } else { memmem::find(unsearched, closing) };
         if !given_up {
             self.note_work(found.unwrap_or(unsearched.len()));
         }
         if let Some(found) = found {
-            let content = Span {
-                start,
-                end: searched + found,
-            };
+            let content = Span { start, end: searched + found };
             sink(complete(tag, &opener, content)?);
             return Ok(Flow::Done(content.end + closing.len()));
         }
         let ends_too_late = window.len() == longest;
         if ends_too_late || (self.finishing && window.len() > start + MAX_TAG_BYTES) {
-            return Err(TagError::TooLong {
-                name,
-                limit: MAX_TAG_BYTES,
-            });
+            return Err(TagError::TooLong { name, limit: MAX_TAG_BYTES });
         }
         if !self.finishing {
             // The closing tag may have begun in the last bytes, so these are searched again.
@@ -287,11 +263,7 @@ impl TagReader {
             return Ok(Flow::Wait(Stage::Content { opener, searched }));
         }
         self.unclosable |= name.bit();
-        Ok(Flow::Become(Stage::Missed {
-            why: NearMissReason::NeverClosed(name),
-            seen: start,
-            resume: start,
-        }))
+        Ok(Flow::Become(Stage::Missed { why: NearMissReason::NeverClosed(name), seen: start, resume: start }))
     }
 
     /// Passes over what is no tag after all, and remembers the first one.
@@ -311,10 +283,7 @@ impl TagReader {
         }
         let with_end = end.map_or(window.len(), |end| seen + end + 1);
         let quoted = decode(window.get(..with_end).unwrap_or(window));
-        self.near_miss = Some(NearMiss {
-            text: clip(quoted.trim_end()),
-            why,
-        });
+        self.near_miss = Some(NearMiss { text: clip(quoted.trim_end()), why });
         Flow::Done(resume)
     }
 
@@ -340,17 +309,10 @@ fn beginning(text: &[u8]) -> Beginning {
             begins.is_some_and(|begins| begins.eq_ignore_ascii_case(window))
         };
         let may_become_a_tag = TagName::ALL.iter().any(may_become_a_name);
-        return if may_become_a_tag {
-            Beginning::NeedsMore
-        } else {
-            Beginning::Text
-        };
+        return if may_become_a_tag { Beginning::NeedsMore } else { Beginning::Text };
     };
     let (word, rest) = window.split_at(length);
-    if !rest
-        .first()
-        .is_some_and(|byte| byte.is_ascii_whitespace() || *byte == b'>' || *byte == b'/')
-    {
+    if !rest.first().is_some_and(|byte| byte.is_ascii_whitespace() || *byte == b'>' || *byte == b'/') {
         return Beginning::Text;
     }
     let named = |name: &&TagName| name.as_str().as_bytes().eq_ignore_ascii_case(word);
@@ -363,12 +325,8 @@ fn beginning(text: &[u8]) -> Beginning {
 
 /// Decodes a tag whose closing tag was found.
 fn complete(bytes: &[u8], opener: &Opener, content: Span) -> Result<Tag, TagError> {
-    let decode_attribute = |(name, value): &(Span, Span)| {
-        (
-            decode(name.of(bytes)),
-            unescape_attribute(&decode(value.of(bytes))),
-        )
-    };
+    let decode_attribute =
+        |(name, value): &(Span, Span)| (decode(name.of(bytes)), unescape_attribute(&decode(value.of(bytes))));
     let tag = Tag {
         name: opener.name,
         attributes: opener.attributes.iter().map(decode_attribute).collect(),
@@ -377,10 +335,7 @@ fn complete(bytes: &[u8], opener: &Opener, content: Span) -> Result<Tag, TagErro
     // A replaced byte takes three, so text that was short enough may have become too long to be passed on.
     let is_too_long = |text: &String| text.len() > MAX_TAG_BYTES;
     if is_too_long(&tag.content) || tag.attributes.iter().any(|(_, value)| is_too_long(value)) {
-        return Err(TagError::TooLong {
-            name: tag.name,
-            limit: MAX_TAG_BYTES,
-        });
+        return Err(TagError::TooLong { name: tag.name, limit: MAX_TAG_BYTES });
     }
     Ok(tag)
 }

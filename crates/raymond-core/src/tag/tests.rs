@@ -34,21 +34,14 @@ fn short(text: impl AsRef<[u8]>) -> Vec<String> {
     let (tags, finished) = read(text);
     finished.expect("within bounds");
     let attributes = |tag: &Tag| -> String {
-        tag.attributes
-            .iter()
-            .map(|(name, value)| format!(" {name}={value}"))
-            .collect()
+        tag.attributes.iter().map(|(name, value)| format!(" {name}={value}")).collect()
     };
-    tags.iter()
-        .map(|tag| format!("{}{}|{}", tag.name, attributes(tag), tag.content))
-        .collect()
+    tags.iter().map(|tag| format!("{}{}|{}", tag.name, attributes(tag), tag.content)).collect()
 }
 
 fn near_miss(text: &str) -> String {
     let (_, finished) = read(text);
-    finished
-        .expect("within bounds")
-        .map_or_else(String::new, |near_miss| near_miss.to_string())
+    finished.expect("within bounds").map_or_else(String::new, |near_miss| near_miss.to_string())
 }
 
 #[test]
@@ -75,10 +68,7 @@ fn tags_are_found_in_text() {
         ("<goto  >A</goto>", &["goto|A"]),
         ("<goto>A</goto", &[]),
         ("<goto>A</goto >", &[]),
-        (
-            "<call-workflow return=\"R\">../x/</call-workflow>",
-            &["call-workflow return=R|../x/"],
-        ),
+        ("<call-workflow return=\"R\">../x/</call-workflow>", &["call-workflow return=R|../x/"]),
         ("<call>A</call-workflow></call>", &["call|A</call-workflow>"]),
         ("<<goto>A</goto>", &["goto|A"]),
         ("<goto<goto>A</goto>", &["goto|A"]),
@@ -94,14 +84,9 @@ fn tags_are_found_in_text() {
 
 #[test]
 fn other_tags_are_text() {
-    for text in [
-        "<Goto>A</Goto>",
-        "<gotos>A</gotos>",
-        "<goto2>A</goto2>",
-        "<goto_x>",
-        "< goto>A</goto>",
-        "<b>",
-    ] {
+    for text in
+        ["<Goto>A</Goto>", "<gotos>A</gotos>", "<goto2>A</goto2>", "<goto_x>", "< goto>A</goto>", "<b>"]
+    {
         assert_eq!(short(text), [""; 0], "{text}");
     }
     assert_eq!(short("<b><goto>A</goto></b>"), ["goto|A"]);
@@ -122,10 +107,7 @@ fn attributes_are_decoded_once() {
         ("a\n=\n'v'", "v"),
     ];
     for (written, value) in cases {
-        assert_eq!(
-            short(format!("<goto {written}>A</goto>")),
-            [format!("goto a={value}|A")]
-        );
+        assert_eq!(short(format!("<goto {written}>A</goto>")), [format!("goto a={value}|A")]);
     }
     let names = short("<fork _a='1' B-c.d='2'>W</fork>");
     assert_eq!(names, ["fork _a=1 B-c.d=2|W"]);
@@ -134,10 +116,7 @@ fn attributes_are_decoded_once() {
 #[test]
 fn content_runs_to_its_own_closing_tag() {
     let cases = [
-        (
-            "<result>use <goto>X</goto> next</result>",
-            "result|use <goto>X</goto> next",
-        ),
+        ("<result>use <goto>X</goto> next</result>", "result|use <goto>X</goto> next"),
         ("<result>a<result>b</result>", "result|a<result>b"),
         ("<result>a<goto input=\"</result>\">b", "result|a<goto input=\""),
         ("<result>a</resul</result>", "result|a</resul"),
@@ -152,10 +131,7 @@ fn content_runs_to_its_own_closing_tag() {
 fn what_never_closes_is_text() {
     let cases: &[(&str, &[&str])] = &[
         ("<result>abc <goto>X</goto>", &["goto|X"]),
-        (
-            "<result>abc <goto>X <call return='R'>Y</call>",
-            &["call return=R|Y"],
-        ),
+        ("<result>abc <goto>X <call return='R'>Y</call>", &["call return=R|Y"]),
         ("<goto a=\"<goto>X</goto>", &["goto|X"]),
         ("<goto a='<result>\"</result>", &["result|\""]),
         // A complete opening tag stays one piece of text: what it quotes was not meant as a transition.
@@ -192,30 +168,18 @@ fn the_first_near_miss_is_explained() {
             "so: <goto input=x>A</goto> <result/>",
             "`<goto input=x>` looks like a tag, but attribute values need quotes",
         ),
-        (
-            "<goto input=x\n>A</goto>",
-            "`<goto input=x` looks like a tag, but attribute values need quotes",
-        ),
+        ("<goto input=x\n>A</goto>", "`<goto input=x` looks like a tag, but attribute values need quotes"),
         (
             "<result/>",
             "`<result/>` looks like a tag, but a tag needs a closing tag of its own: `<result>…</result>`",
         ),
-        (
-            "<goto>A\nx",
-            "`<goto>A` looks like a tag, but its closing tag `</goto>` is missing",
-        ),
-        (
-            "<GOTO>A</GOTO>",
-            "`<GOTO>` looks like a tag, but tag names are lower case: `<goto>`",
-        ),
+        ("<goto>A\nx", "`<goto>A` looks like a tag, but its closing tag `</goto>` is missing"),
+        ("<GOTO>A</GOTO>", "`<GOTO>` looks like a tag, but tag names are lower case: `<goto>`"),
         (
             "<goto now>A</goto>",
             "`<goto now>` looks like a tag, but every attribute needs a value: `name=\"value\"`",
         ),
-        (
-            "<goto a='\n",
-            "`<goto a='` looks like a tag, but its opening tag has no end",
-        ),
+        ("<goto a='\n", "`<goto a='` looks like a tag, but its opening tag has no end"),
     ];
     for (text, message) in cases {
         assert_eq!(near_miss(text), message, "{text}");
@@ -223,19 +187,13 @@ fn the_first_near_miss_is_explained() {
     let long = near_miss(&format!("<goto x={}", "é".repeat(100)));
     assert_eq!(
         long,
-        format!(
-            "`<goto x={}…` looks like a tag, but attribute values need quotes",
-            "é".repeat(71)
-        )
+        format!("`<goto x={}…` looks like a tag, but attribute values need quotes", "é".repeat(71))
     );
 }
 
 #[test]
 fn bytes_that_are_no_text_are_replaced() {
-    assert_eq!(
-        short(b"\xff\0<goto a='\xff\0'>A\xff\0\xc3</goto>"),
-        ["goto a=��|A���"]
-    );
+    assert_eq!(short(b"\xff\0<goto a='\xff\0'>A\xff\0\xc3</goto>"), ["goto a=��|A���"]);
     let text = "<result>grün</result>".as_bytes();
     let bytewise = read_pieces(text.chunks(1)).0;
     assert_eq!(bytewise, read(text));
@@ -246,41 +204,23 @@ fn bytes_that_are_no_text_are_replaced() {
 }
 
 fn too_long(name: TagName) -> TagError {
-    TagError::TooLong {
-        name,
-        limit: MAX_TAG_BYTES,
-    }
+    TagError::TooLong { name, limit: MAX_TAG_BYTES }
 }
 
 #[test]
 fn content_may_be_exactly_as_long_as_the_limit() {
     for piece in [usize::MAX, 64 * 1024, 1_000_003] {
-        let exact = [
-            b"<result a='b'>".as_slice(),
-            &vec![b'x'; MAX_TAG_BYTES],
-            b"</result> <goto>A</goto>",
-        ]
-        .concat();
+        let exact =
+            [b"<result a='b'>".as_slice(), &vec![b'x'; MAX_TAG_BYTES], b"</result> <goto>A</goto>"].concat();
         let ((tags, finished), _) = read_pieces(exact.chunks(piece));
         assert_eq!((tags.len(), finished), (2, Ok(None)));
         assert_eq!(tags.first().map(|tag| tag.content.len()), Some(MAX_TAG_BYTES));
 
-        let longer = [
-            b"<result>".as_slice(),
-            &vec![b'x'; MAX_TAG_BYTES + 1],
-            b"</result>",
-        ]
-        .concat();
-        assert_eq!(
-            read_pieces(longer.chunks(piece)).0,
-            (vec![], Err(too_long(TagName::Result)))
-        );
+        let longer = [b"<result>".as_slice(), &vec![b'x'; MAX_TAG_BYTES + 1], b"</result>"].concat();
+        assert_eq!(read_pieces(longer.chunks(piece)).0, (vec![], Err(too_long(TagName::Result))));
 
         let unclosed = longer.get(..longer.len() - 9).unwrap();
-        assert_eq!(
-            read_pieces(unclosed.chunks(piece)).0.1,
-            Err(too_long(TagName::Result))
-        );
+        assert_eq!(read_pieces(unclosed.chunks(piece)).0.1, Err(too_long(TagName::Result)));
         let unclosed = unclosed.get(..unclosed.len() - 1).unwrap();
         assert!(matches!(read_pieces(unclosed.chunks(piece)).0.1, Ok(Some(_))));
     }
@@ -292,31 +232,15 @@ fn content_may_be_exactly_as_long_as_the_limit() {
 
 #[test]
 fn opening_tags_have_bounds_too() {
-    let value = [
-        b"<goto a='".as_slice(),
-        &vec![b'x'; MAX_TAG_BYTES - 11],
-        b"'>A</goto>",
-    ]
-    .concat();
+    let value = [b"<goto a='".as_slice(), &vec![b'x'; MAX_TAG_BYTES - 11], b"'>A</goto>"].concat();
     assert_eq!(read(&value).0.len(), 1);
-    let longer = [
-        b"<goto a='".as_slice(),
-        &vec![b'x'; MAX_TAG_BYTES - 10],
-        b"'>A</goto>",
-    ]
-    .concat();
+    let longer = [b"<goto a='".as_slice(), &vec![b'x'; MAX_TAG_BYTES - 10], b"'>A</goto>"].concat();
     for piece in [usize::MAX, 99_991] {
-        assert_eq!(
-            read_pieces(longer.chunks(piece)).0,
-            (vec![], Err(too_long(TagName::Goto)))
-        );
+        assert_eq!(read_pieces(longer.chunks(piece)).0, (vec![], Err(too_long(TagName::Goto))));
     }
     let many = |count: usize| format!("<fork{}>W</fork>", " a=''".repeat(count));
     assert_eq!(short(many(MAX_TAG_ATTRIBUTES)).len(), 1);
-    let error = TagError::TooManyAttributes {
-        name: TagName::Fork,
-        limit: MAX_TAG_ATTRIBUTES,
-    };
+    let error = TagError::TooManyAttributes { name: TagName::Fork, limit: MAX_TAG_ATTRIBUTES };
     assert_eq!(read(many(MAX_TAG_ATTRIBUTES + 1)).1, Err(error));
 }
 
@@ -338,11 +262,7 @@ fn assert_linear(text: &[u8], factor: u64) {
     let (whole, work) = read_pieces([text]);
     assert!(work <= factor * text.len() as u64, "{work} for {}", text.len());
     let (pieces, work) = read_pieces(text.chunks(511));
-    assert!(
-        work <= factor * text.len() as u64,
-        "{work} for {} in pieces",
-        text.len()
-    );
+    assert!(work <= factor * text.len() as u64, "{work} for {} in pieces", text.len());
     assert_eq!(pieces, whole);
 }
 
@@ -350,27 +270,15 @@ fn assert_linear(text: &[u8], factor: u64) {
 fn work_is_linear_in_unclosed_openers() {
     let all: String = TagName::ALL.iter().map(|name| format!("<{name}>")).collect();
     assert_linear(&all.as_bytes().repeat(4 * MIB / all.len()), 16);
-    for unit in [
-        "<result><goto><call>",
-        "<result a='<goto>'>",
-        "<result",
-        "<",
-        "<result>x</goto>",
-    ] {
+    for unit in ["<result><goto><call>", "<result a='<goto>'>", "<result", "<", "<result>x</goto>"] {
         assert_linear(&unit.as_bytes().repeat(MIB / 4 / unit.len()), 16);
     }
 }
 
 #[test]
 fn work_is_linear_in_malformed_openers() {
-    let units = [
-        "<goto a=",
-        "<goto a='",
-        "<goto a=\"<goto a='",
-        "<goto ",
-        "<goto a='\" ",
-        "<goto a=\"' b='\" ",
-    ];
+    let units =
+        ["<goto a=", "<goto a='", "<goto a=\"<goto a='", "<goto ", "<goto a='\" ", "<goto a=\"' b='\" "];
     for unit in units {
         assert_linear(&unit.as_bytes().repeat(MIB / 4 / unit.len()), 8);
     }
@@ -382,10 +290,7 @@ fn work_is_linear_in_tangled_quotes() {
     // Two readings that both go on to the end, one outside of quotes where the other is inside.
     let text = format!("<goto a=\"<goto b='\" c='{}", " n=' n='".repeat(MIB));
     assert_linear(text.as_bytes(), 8);
-    let text = format!(
-        "<goto a=\"<goto b='\" c='{}",
-        " d=\"' e=\" f='\" g='".repeat(MIB / 4)
-    );
+    let text = format!("<goto a=\"<goto b='\" c='{}", " d=\"' e=\" f='\" g='".repeat(MIB / 4));
     assert_linear(text.as_bytes(), 8);
 }
 
@@ -393,13 +298,9 @@ fn work_is_linear_in_tangled_quotes() {
 fn prints_come_as_soon_as_they_are_complete() {
     let mut collector = TagCollector::new();
     let mut printed = Vec::new();
-    collector
-        .feed(b"<print>a</print><print>b</prin", &mut |text| printed.push(text))
-        .unwrap();
+    collector.feed(b"<print>a</print><print>b</prin", &mut |text| printed.push(text)).unwrap();
     assert_eq!(printed, ["a"]);
-    collector
-        .feed(b"t><goto>A</goto>", &mut |text| printed.push(text))
-        .unwrap();
+    collector.feed(b"t><goto>A</goto>", &mut |text| printed.push(text)).unwrap();
     let collected = collector.finish(&mut |_| {}).unwrap();
     assert_eq!((printed.len(), collected.tags.len(), collected.total), (2, 1, 1));
 }
@@ -415,10 +316,7 @@ fn collect(text: &str, times: usize) -> Result<Collected, TagError> {
 #[test]
 fn surplus_tags_are_only_counted() {
     let collected = collect("<goto>A</goto>", 20_000).unwrap();
-    assert_eq!(
-        (collected.tags.len(), collected.total),
-        (MAX_SURPLUS_TAGS, 20_000)
-    );
+    assert_eq!((collected.tags.len(), collected.total), (MAX_SURPLUS_TAGS, 20_000));
     let big = format!("<result>{}</result>", "x".repeat(5 * MIB));
     let collected = collect(&big, 10).unwrap();
     assert_eq!((collected.tags.len(), collected.total), (6, 10));
@@ -427,30 +325,18 @@ fn surplus_tags_are_only_counted() {
 #[test]
 fn forks_have_bounds() {
     let fork = "<fork next='N'>W</fork>";
-    assert_eq!(
-        collect(fork, MAX_TAGS_PER_STEP).unwrap().tags.len(),
-        MAX_TAGS_PER_STEP
-    );
+    assert_eq!(collect(fork, MAX_TAGS_PER_STEP).unwrap().tags.len(), MAX_TAGS_PER_STEP);
     let error = collect(fork, MAX_TAGS_PER_STEP + 1).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the output holds more than 10000 transition tags"
-    );
+    assert_eq!(error.to_string(), "the output holds more than 10000 transition tags");
     let big = format!("<fork a='{}'>W</fork>", "x".repeat(5 * MIB));
     let error = collect(&big, 7).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the transition tags of the output hold more than 32 MiB of text"
-    );
+    assert_eq!(error.to_string(), "the transition tags of the output hold more than 32 MiB of text");
 }
 
 #[test]
 fn messages_quote_tags_briefly() {
     let tag = |text: &str| read(text).0.pop().unwrap();
-    assert_eq!(
-        tag("<goto input='a \"b\"'>A\n</goto>").brief(),
-        "<goto input=\"a &quot;b&quot;\">A </goto>"
-    );
+    assert_eq!(tag("<goto input='a \"b\"'>A\n</goto>").brief(), "<goto input=\"a &quot;b&quot;\">A </goto>");
     let long = tag(&format!("<fork a='{0}' b='{0}'>{0}</fork>", "y".repeat(1000))).brief();
     assert_eq!((long.chars().count(), long.ends_with("yy…")), (80, true));
 }

@@ -76,11 +76,7 @@ impl fmt::Display for TagError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong { name, limit } => {
-                write!(
-                    f,
-                    "a `<{name}>` tag runs past {} without its end `</{name}>`",
-                    Size(*limit)
-                )
+                write!(f, "a `<{name}>` tag runs past {} without its end `</{name}>`", Size(*limit))
             }
             Self::TooManyAttributes { name, limit } => {
                 write!(f, "a `<{name}>` tag has more than {limit} attributes")
@@ -89,11 +85,7 @@ impl fmt::Display for TagError {
                 write!(f, "the output holds more than {limit} transition tags")
             }
             Self::TooMuch { limit } => {
-                write!(
-                    f,
-                    "the transition tags of the output hold more than {} of text",
-                    Size(*limit)
-                )
+                write!(f, "the transition tags of the output hold more than {} of text", Size(*limit))
             }
         }
     }

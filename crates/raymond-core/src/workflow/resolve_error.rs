@@ -70,11 +70,7 @@ impl fmt::Display for ResolveError {
             ResolveError::BadName { target, problem } => {
                 write!(formatter, "{} cannot be a state: {problem}", quoted(target))
             }
-            ResolveError::UnknownExtension {
-                target,
-                extension,
-                suggestions,
-            } => write!(
+            ResolveError::UnknownExtension { target, extension, suggestions } => write!(
                 formatter,
                 "{} has the unknown extension {} (known are {}){}",
                 quoted(target),
@@ -82,28 +78,15 @@ impl fmt::Display for ResolveError {
                 quoted_list(&Kind::ALL.map(Kind::extension), "and"),
                 did_you_mean(suggestions)
             ),
-            ResolveError::WrongPlatform {
-                target,
-                kind,
-                platform,
-            } => write!(
+            ResolveError::WrongPlatform { target, kind, platform } => write!(
                 formatter,
                 "{} runs on {} only, and this is {platform}; name the state without an extension to let each platform \
                  take its own file",
                 quoted(target),
                 platform_names(kind.facts().platforms)
             ),
-            ResolveError::NotFound {
-                target,
-                suggestions,
-                elsewhere,
-            } => {
-                write!(
-                    formatter,
-                    "there is no state {}{}",
-                    quoted(target),
-                    did_you_mean(suggestions)
-                )?;
+            ResolveError::NotFound { target, suggestions, elsewhere } => {
+                write!(formatter, "there is no state {}{}", quoted(target), did_you_mean(suggestions))?;
                 write_elsewhere(formatter, elsewhere)
             }
             ResolveError::Ambiguous { target, candidates } => write!(
@@ -131,11 +114,7 @@ impl fmt::Display for ResolveError {
 fn write_elsewhere(formatter: &mut fmt::Formatter<'_>, elsewhere: &[StateFile]) -> fmt::Result {
     for state in elsewhere {
         let platforms = platform_names(state.kind().facts().platforms);
-        write!(
-            formatter,
-            "; {} exists but runs on {platforms} only",
-            quoted(state.as_str())
-        )?;
+        write!(formatter, "; {} exists but runs on {platforms} only", quoted(state.as_str()))?;
     }
     Ok(())
 }

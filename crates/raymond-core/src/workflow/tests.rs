@@ -45,12 +45,7 @@ fn resolution_on_both_platforms() {
         // An extension bypasses all that.
         ("POLL.md POLL.sh POLL.bat", "POLL.md", "POLL.md", "POLL.md"),
         ("POLL.md POLL.sh POLL.bat", "POLL.sh", "POLL.sh", "wrong platform"),
-        (
-            "POLL.md POLL.sh POLL.bat",
-            "POLL.bat",
-            "wrong platform",
-            "POLL.bat",
-        ),
+        ("POLL.md POLL.sh POLL.bat", "POLL.bat", "wrong platform", "POLL.bat"),
         ("POLL.sh", "POLL.ps1", "wrong platform", "not found"),
         ("POLL.py POLL.js", "POLL.py", "POLL.py", "POLL.py"),
         ("POLL.py POLL.js", "POLL.js", "POLL.js", "POLL.js"),
@@ -72,11 +67,7 @@ fn resolution_on_both_platforms() {
     ];
     for (files, target, on_unix, on_windows) in cases {
         let listing = listing(files);
-        assert_eq!(
-            outcome(listing.resolve(target, Platform::Unix)),
-            on_unix,
-            "{target} in {files}, Unix"
-        );
+        assert_eq!(outcome(listing.resolve(target, Platform::Unix)), on_unix, "{target} in {files}, Unix");
         assert_eq!(
             outcome(listing.resolve(target, Platform::Windows)),
             on_windows,
@@ -101,11 +92,7 @@ fn entries_on_both_platforms() {
     for (files, on_unix, on_windows) in cases {
         let listing = listing(files);
         assert_eq!(outcome(listing.entry(Platform::Unix)), on_unix, "{files}, Unix");
-        assert_eq!(
-            outcome(listing.entry(Platform::Windows)),
-            on_windows,
-            "{files}, Windows"
-        );
+        assert_eq!(outcome(listing.entry(Platform::Windows)), on_windows, "{files}, Windows");
     }
 }
 
@@ -114,19 +101,10 @@ fn errors_say_what_to_do() {
     let listing = listing("REVIEW.md PLAN.md PLAN.sh POLL.bat BUILD.v2.md");
     let cases = [
         ("REVEIW", "there is no state `REVEIW`; did you mean `REVIEW`?"),
-        (
-            "review.md",
-            "there is no state `review.md`; did you mean `REVIEW.md`?",
-        ),
-        (
-            "REVIEW.py",
-            "there is no state `REVIEW.py`; did you mean `REVIEW.md`?",
-        ),
+        ("review.md", "there is no state `review.md`; did you mean `REVIEW.md`?"),
+        ("REVIEW.py", "there is no state `REVIEW.py`; did you mean `REVIEW.md`?"),
         ("XYZ", "there is no state `XYZ`"),
-        (
-            "POLL",
-            "there is no state `POLL`; `POLL.bat` exists but runs on Windows only",
-        ),
+        ("POLL", "there is no state `POLL`; `POLL.bat` exists but runs on Windows only"),
         (
             "PLAN",
             "`PLAN` is ambiguous: `PLAN.md` and `PLAN.sh` exist; add the extension or remove all but one",

@@ -119,10 +119,7 @@ fn without_common_ends<'a>(left: &'a [char], right: &'a [char]) -> (&'a [char], 
     let prefix = common(&mut left.iter().zip(right));
     let (left, right) = (left.split_at(prefix).1, right.split_at(prefix).1);
     let suffix = common(&mut left.iter().rev().zip(right.iter().rev()));
-    (
-        left.split_at(left.len() - suffix).0,
-        right.split_at(right.len() - suffix).0,
-    )
+    (left.split_at(left.len() - suffix).0, right.split_at(right.len() - suffix).0)
 }
 
 /// One row of the edit-distance table; two swapped neighbours count as one edit.

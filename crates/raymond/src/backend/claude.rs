@@ -82,9 +82,8 @@ fn permission_args(turn: &Turn, extra_args: &[String]) -> Vec<String> {
     if turn.skip_permissions {
         return vec!["--dangerously-skip-permissions".to_owned()];
     }
-    let chosen_in_config = extra_args
-        .iter()
-        .any(|arg| arg == "--permission-mode" || arg.starts_with("--permission-mode="));
+    let chosen_in_config =
+        extra_args.iter().any(|arg| arg == "--permission-mode" || arg.starts_with("--permission-mode="));
     if chosen_in_config {
         return Vec::new();
     }
@@ -93,11 +92,7 @@ fn permission_args(turn: &Turn, extra_args: &[String]) -> Vec<String> {
 
 fn choice_args(turn: &Turn) -> Vec<String> {
     let budget = turn.budget_usd.filter(|usd| usd.is_finite()).map(plain_decimal);
-    let choices = [
-        ("--model", &turn.model),
-        ("--effort", &turn.effort),
-        ("--max-budget-usd", &budget),
-    ];
+    let choices = [("--model", &turn.model), ("--effort", &turn.effort), ("--max-budget-usd", &budget)];
     choices
         .into_iter()
         .filter_map(|(flag, value)| value.as_ref().map(|value| format!("{flag}={value}")))
@@ -132,11 +127,7 @@ mod tests {
     const PARENT: &str = "22222222-2222-4222-8222-222222222222";
 
     fn fresh() -> Turn {
-        Turn {
-            prompt: "do it".to_owned(),
-            session: OWN.to_owned(),
-            ..Turn::default()
-        }
+        Turn { prompt: "do it".to_owned(), session: OWN.to_owned(), ..Turn::default() }
     }
 
     fn args(turn: &Turn) -> String {
@@ -158,10 +149,7 @@ mod tests {
 
     #[test]
     fn a_continued_turn_branches_off() {
-        let turn = Turn {
-            branch_from: Some(PARENT.to_owned()),
-            ..fresh()
-        };
+        let turn = Turn { branch_from: Some(PARENT.to_owned()), ..fresh() };
         assert!(args(&turn).contains(&format!("--resume {PARENT} --fork-session --session-id {OWN}")));
     }
 

@@ -183,10 +183,9 @@ impl TurnFault {
             Failed { message } => ("the agent program gave up", message),
             Interrupted => ("the agent program was interrupted", ""),
             Junk { detail } => ("the agent program ended without a readable final message", detail),
-            SessionMissing { message } => (
-                "the conversation to continue is unknown to the agent program",
-                message,
-            ),
+            SessionMissing { message } => {
+                ("the conversation to continue is unknown to the agent program", message)
+            }
             SessionInUse { message } => ("the session id is taken", message),
             RefusedForRoot => ("the agent program refuses to skip permissions for root", ""),
         };
@@ -244,11 +243,7 @@ impl std::error::Error for TurnFault {}
 /// What the program said, as an addition to what we say; left out when it said nothing.
 fn quoted(message: &str) -> String {
     let message = message.trim();
-    if message.is_empty() {
-        String::new()
-    } else {
-        format!(": {message}")
-    }
+    if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
 fn seconds(duration: Duration) -> String {
@@ -261,32 +256,21 @@ mod tests {
 
     #[test]
     fn a_fault_says_what_happened_and_what_to_do() {
-        let fault = TurnFault::MissingProgram {
-            program: "claude".to_owned(),
-        };
+        let fault = TurnFault::MissingProgram { program: "claude".to_owned() };
         assert_eq!(
             fault.to_string(),
             "the agent program `claude` was not found; install it, or name it with `command` under its \
              [backend.…] table"
         );
-        let fault = TurnFault::Crashed {
-            ending: "exit code 3".to_owned(),
-            stderr: " boom\n".to_owned(),
-        };
+        let fault = TurnFault::Crashed { ending: "exit code 3".to_owned(), stderr: " boom\n".to_owned() };
         assert_eq!(fault.to_string(), "the agent program crashed (exit code 3): boom");
-        let fault = TurnFault::Crashed {
-            ending: "signal 9".to_owned(),
-            stderr: String::new(),
-        };
+        let fault = TurnFault::Crashed { ending: "signal 9".to_owned(), stderr: String::new() };
         assert_eq!(fault.to_string(), "the agent program crashed (signal 9)");
     }
 
     #[test]
     fn a_limit_carries_its_reset_time_into_its_class() {
-        let fault = TurnFault::LimitReached {
-            resets_at: Some(1_794_716_654),
-            message: String::new(),
-        };
+        let fault = TurnFault::LimitReached { resets_at: Some(1_794_716_654), message: String::new() };
         assert_eq!(fault.class(), Class::WaitUntil(Some(1_794_716_654)));
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::{OnAsk, Timeout};
 use crate::error::UserError;
 use crate::observe::Detail;
 
@@ -25,6 +26,9 @@ pub(super) struct Cli {
     command: Option<Command>,
     #[command(flatten)]
     run: RunArgs,
+    /// Write a commented .raymond/config.toml
+    #[arg(long, exclusive = true)]
+    init_config: bool,
     /// The same as `raymond resume RUN`
     #[arg(long, value_name = "RUN", conflicts_with = "workflow", num_args = 0..=1)]
     resume: Option<Option<String>>,
@@ -36,22 +40,21 @@ impl Cli {
         if let Some(command) = self.command {
             return Ok(command);
         }
+        if self.init_config {
+            return Ok(Command::InitConfig);
+        }
         let args = self.run;
         if let Some(run) = self.resume {
-            return Ok(Command::Resume(ResumeArgs {
-                run,
-                options: args.options,
-                place: args.place,
-            }));
+            return Ok(Command::Resume(ResumeArgs { run, options: args.options, place: args.place }));
         }
         match args.workflow.as_deref() {
             None => Err(UserError::usage("nothing to do")
                 .hint("give a workflow: raymond WORKFLOW")
                 .hint("or look at what there is: raymond --help")),
-            Some(name) if RESERVED.contains(&name) => Err(UserError::usage(format!(
-                "`raymond {name}` is not part of this version yet"
-            ))
-            .hint(format!("to run a workflow of that name, write ./{name}"))),
+            Some(name) if RESERVED.contains(&name) => {
+                Err(UserError::usage(format!("`raymond {name}` is not part of this version yet"))
+                    .hint(format!("to run a workflow of that name, write ./{name}")))
+            }
             Some(_) => Ok(Command::Run(args)),
         }
     }
@@ -73,6 +76,8 @@ pub(super) enum Command {
     Stop(StopArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
+    #[command(skip)]
+    InitConfig,
 }
 
 /// Where runs are kept.
@@ -86,6 +91,36 @@ pub(super) struct Place {
 /// What both a new and a resumed run take.
 #[derive(Debug, Default, Args)]
 pub(super) struct RunOptions {
+    /// Dollars the run may spend, over all agents and resumes; 0 is unlimited [default: 10]
+    #[arg(long, value_name = "USD", value_parser = parse_budget)]
+    pub(super) budget: Option<f64>,
+    /// The model for prompts that choose none
+    #[arg(long, value_name = "NAME")]
+    pub(super) model: Option<String>,
+    /// The effort for prompts that choose none
+    #[arg(long, value_name = "LEVEL")]
+    pub(super) effort: Option<String>,
+    /// The backend for prompts that choose none [default: claude]
+    #[arg(long, value_name = "NAME")]
+    pub(super) backend: Option<String>,
+    /// How long an agent program may be silent; 0 is for ever [default: 30m]
+    #[arg(long, value_name = "TIME")]
+    pub(super) timeout: Option<Timeout>,
+    /// How many agent programs run at the same time [default: 8]
+    #[arg(long, value_name = "N")]
+    pub(super) max_parallel: Option<std::num::NonZeroUsize>,
+    /// Let agents do anything without asking; only for workflows you trust
+    #[arg(long)]
+    pub(super) dangerously_skip_permissions: bool,
+    /// What to do when the workflow asks a person
+    #[arg(long, value_name = "HOW")]
+    pub(super) on_ask: Option<OnAsk>,
+    /// Stop at a usage limit instead of waiting for its end
+    #[arg(long)]
+    pub(super) no_wait: bool,
+    /// Write no debug files
+    #[arg(long)]
+    pub(super) no_debug: bool,
     /// Stop, resumable, once this many steps have been started
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) max_steps: Option<u64>,
@@ -185,6 +220,16 @@ pub(super) struct StopArgs {
 pub(super) struct CompletionsArgs {
     #[arg(value_enum)]
     pub(super) shell: clap_complete::Shell,
+}
+
+fn parse_budget(text: &str) -> Result<f64, String> {
+    let dollars: f64 =
+        text.trim_start_matches('$').parse().map_err(|_| "give dollars, such as 2.50".to_owned())?;
+    if dollars.is_finite() && dollars >= 0.0 {
+        Ok(dollars)
+    } else {
+        Err("a budget cannot be negative".to_owned())
+    }
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {

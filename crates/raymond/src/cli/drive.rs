@@ -8,12 +8,13 @@ use std::rc::Rc;
 use raymond_core::event::Event;
 use raymond_core::input::Input;
 use raymond_core::payload::Payload;
-use raymond_core::run::{Run, RunStatus};
+use raymond_core::run::{Options, Run, RunStatus};
 use raymond_core::workflow::Platform;
 use tokio::sync::mpsc;
 
 use super::args::Place;
-use crate::config::{self, Settings};
+use crate::backend::registry::Backends;
+use crate::config::{self, Config, Settings};
 use crate::driver::{Driver, Parts};
 use crate::engine::Engine;
 use crate::error::{Exit, UserError};
@@ -43,14 +44,9 @@ pub(super) fn state_dir(place: &Place) -> Result<StateDir, UserError> {
 }
 
 /// The config file lies in `.raymond`, wherever the journals are.
-pub(super) fn load_config() -> Result<Settings, UserError> {
-    let home = StateDir::find(&working_folder()?)
-        .ok()
-        .and_then(|dir| dir.home().map(Path::to_owned));
-    match home {
-        Some(home) => Ok(config::load(&home.join("config.toml"))?.raymond),
-        None => Ok(Settings::default()),
-    }
+pub(super) fn load_config() -> Result<Config, UserError> {
+    let home = StateDir::find(&working_folder()?).ok().and_then(|dir| dir.home().map(Path::to_owned));
+    home.map_or_else(|| Ok(Config::default()), |home| config::load(&home.join("config.toml")))
 }
 
 /// A run by its id or the start of it, or the latest.
@@ -97,6 +93,8 @@ pub(super) struct Ready {
     pub(super) paths: RunPaths,
     pub(super) payloads: Payloads,
     pub(super) reaper: Reaper,
+    pub(super) backends: Backends,
+    pub(super) options: Options,
     pub(super) incarnation: String,
     pub(super) detail: Detail,
     pub(super) json: bool,
@@ -112,10 +110,7 @@ pub(super) fn drive(mut ready: Ready) -> Result<Exit, UserError> {
     let payloads = ready.payloads.clone();
     let json = ready.json;
     let (exit, run) = local.block_on(&runtime, async move {
-        let (unseen, opening) = (
-            std::mem::take(&mut ready.unseen),
-            std::mem::take(&mut ready.opening),
-        );
+        let (unseen, opening) = (std::mem::take(&mut ready.unseen), std::mem::take(&mut ready.opening));
         let mut driver = prepare(ready)?;
         driver.publish(&unseen);
         let exit = driver.drive(opening).await?;
@@ -139,6 +134,8 @@ fn prepare(ready: Ready) -> Result<Driver<JournalStore>, UserError> {
         paths: ready.paths,
         payloads: ready.payloads.clone(),
         reaper: ready.reaper,
+        backends: ready.backends,
+        skip_permissions: ready.options.skip_permissions,
         messages: sender,
         shows_output: ready.detail == Detail::Verbose,
     };
@@ -148,7 +145,7 @@ fn prepare(ready: Ready) -> Result<Driver<JournalStore>, UserError> {
     }
     Driver::new(Parts {
         engine: ready.engine,
-        states: ScopeStates { scope },
+        states: ScopeStates { scope, options: ready.options },
         context: Rc::new(context),
         messages,
         observers,
@@ -161,11 +158,7 @@ pub(super) fn print_result(run: &Run, payloads: &Payloads) -> Result<(), UserErr
     let Some(text) = result_text(run, payloads)? else {
         return Ok(());
     };
-    let shown = if std::io::stdout().is_terminal() {
-        clean(&text).into_owned()
-    } else {
-        text
-    };
+    let shown = if std::io::stdout().is_terminal() { clean(&text).into_owned() } else { text };
     let mut bytes = shown.into_bytes();
     if !bytes.ends_with(b"\n") {
         bytes.push(b'\n');
@@ -178,10 +171,9 @@ pub(super) fn result_text(run: &Run, payloads: &Payloads) -> Result<Option<Strin
     match &run.result {
         None => Ok(None),
         Some(Payload::Inline(text)) => Ok(Some(text.clone())),
-        Some(Payload::Stored { payload, .. }) => payloads
-            .get(payload)
-            .map(Some)
-            .map_err(|error| UserError::usage(error.to_string())),
+        Some(Payload::Stored { payload, .. }) => {
+            payloads.get(payload).map(Some).map_err(|error| UserError::usage(error.to_string()))
+        }
     }
 }
 

@@ -16,9 +16,7 @@ pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
         .map_err(|error| UserError::usage(format!("cannot read {}: {error}", dir.path().display())))?;
     let mut views = Vec::new();
     for entry in runs {
-        let paths = dir
-            .run(&entry.id)
-            .map_err(|error| UserError::usage(error.to_string()))?;
+        let paths = dir.run(&entry.id).map_err(|error| UserError::usage(error.to_string()))?;
         match load_view(&paths) {
             Ok(view) => views.push(view),
             // One damaged journal must not hide the others.

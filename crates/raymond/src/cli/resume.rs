@@ -4,13 +4,15 @@ use std::path::Path;
 
 use raymond_core::event::{Body, Interrupted};
 use raymond_core::input::Input;
-use raymond_core::run::{Options, Run, RunStatus, Status};
+use raymond_core::run::{Run, RunStatus, Status};
 use raymond_core::workflow::Platform;
 
 use super::args::ResumeArgs;
 use super::drive::{
     Ready, acquire, drive, find_run, journal_options, load_config, print_result, print_stdout, state_dir,
 };
+use super::options::override_with;
+use crate::backend::registry::Backends;
 use crate::engine::Engine;
 use crate::error::{Exit, UserError};
 use crate::journal_store::{JournalStore, fold, to_event};
@@ -21,16 +23,18 @@ use crate::step::token;
 use crate::store::{Journal, Payloads, RunPaths, Tail};
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
-    let settings = load_config()?;
+    let config = load_config()?;
+    let settings = &config.raymond;
+    let backends = Backends::new(&config.backend)?;
     let dir = state_dir(&args.place)?;
     let paths = find_run(&dir, args.run.as_deref())?;
     let lock = acquire(&paths)?;
     let incarnation = lock.incarnation().to_owned();
-    let options = journal_options(&settings);
+    let journal_options = journal_options(settings);
     let (journal, tail) =
-        Journal::open(&paths, options, &lock).map_err(|error| UserError::usage(error.to_string()))?;
+        Journal::open(&paths, journal_options, &lock).map_err(|error| UserError::usage(error.to_string()))?;
     let run = fold(&paths, &tail.lines)?;
-    let payloads = Payloads::new(paths.payloads(), options.durability);
+    let payloads = Payloads::new(paths.payloads(), journal_options.durability);
     if run.status == RunStatus::Completed {
         return show_completed(&args, &run, &paths, &payloads, &tail);
     }
@@ -39,14 +43,8 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let interrupted = end_leftovers(&run, &reaper)?;
-    let max_steps = args.options.max_steps.or(run.options.max_steps);
-    let opening = vec![Input::Resume {
-        options: Options {
-            max_steps,
-            ..run.options.clone()
-        },
-        interrupted,
-    }];
+    let options = override_with(&args.options, run.options.clone());
+    let opening = vec![Input::Resume { options: options.clone(), interrupted }];
     let detail = args.options.detail(settings.verbose.unwrap_or(false));
     drive(Ready {
         engine: Engine::take_up(run, JournalStore::new(journal, payloads.clone(), lock)),
@@ -56,6 +54,8 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
         paths,
         payloads,
         reaper,
+        backends,
+        options,
         incarnation,
         detail,
         json: args.options.json,
@@ -84,10 +84,8 @@ fn end_leftovers(run: &Run, reaper: &Reaper) -> Result<Vec<Interrupted>, UserErr
     if survivors.is_empty() {
         return Ok(interrupted);
     }
-    Err(UserError::failed(format!(
-        "processes of the interrupted steps could not be ended: {survivors:?}"
-    ))
-    .hint("end them yourself, then resume again"))
+    Err(UserError::failed(format!("processes of the interrupted steps could not be ended: {survivors:?}"))
+        .hint("end them yourself, then resume again"))
 }
 
 /// A run that is over has nothing left to do but to say its result again.

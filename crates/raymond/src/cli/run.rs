@@ -11,12 +11,16 @@ use raymond_core::workflow::Platform;
 
 use super::args::RunArgs;
 use super::drive::{Ready, acquire, drive, journal_options, load_config, state_dir, working_folder};
+use super::options::for_new_run;
+use crate::backend::registry::Backends;
 use crate::driver::now;
 use crate::engine::Engine;
 use crate::error::{Exit, UserError};
 use crate::journal_store::JournalStore;
+use crate::manifest;
 use crate::process::Reaper;
 use crate::scope::{Located, locate};
+use crate::states::check_all;
 use crate::store::{Journal, JournalError, Payloads, RunPaths, StateDir};
 
 /// How much of a workflow's name goes into a run's id.
@@ -28,8 +32,12 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
             .hint("raymond WORKFLOW, where it is a folder or a state file"));
     };
     let cwd = working_folder()?;
-    let settings = load_config()?;
+    let config = load_config()?;
+    let settings = &config.raymond;
+    let backends = Backends::new(&config.backend)?;
     let located = locate(workflow, &cwd, Platform::current())?;
+    let options = for_new_run(&args.options, &manifest::load(located.scope.path())?, settings);
+    check_all(&located.scope, &located.entry, &options, &backends)?;
     let input = args.input.as_deref().map(read_input).transpose()?;
     let dir = state_dir(&args.place)?;
     dir.create()
@@ -38,12 +46,13 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
 
     let lock = acquire(&paths)?;
     let incarnation = lock.incarnation().to_owned();
-    let options = journal_options(&settings);
-    let journal = Journal::create(&paths, options, &lock).map_err(|error| cannot_create(&paths, &error))?;
-    let payloads = Payloads::new(paths.payloads(), options.durability);
+    let journal_options = journal_options(settings);
+    let journal =
+        Journal::create(&paths, journal_options, &lock).map_err(|error| cannot_create(&paths, &error))?;
+    let payloads = Payloads::new(paths.payloads(), journal_options.durability);
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
-    let started = run_started(&args, &located, &cwd, &settings)?;
+    let started = run_started(&args, &located, &cwd, options.clone())?;
     let store = JournalStore::new(journal, payloads.clone(), lock);
     let (engine, unseen) = Engine::create(paths.id(), now(), decide::start(started, input), store)
         .map_err(|error| UserError::failed(error.0))?;
@@ -56,6 +65,8 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
         paths,
         payloads,
         reaper,
+        backends,
+        options,
         incarnation,
         detail,
         json: args.options.json,
@@ -66,7 +77,7 @@ fn run_started(
     args: &RunArgs,
     located: &Located,
     cwd: &Path,
-    settings: &crate::config::Settings,
+    options: Options,
 ) -> Result<RunStarted, UserError> {
     Ok(RunStarted {
         version: FORMAT_VERSION,
@@ -76,10 +87,7 @@ fn run_started(
         cwd: as_text(cwd)?,
         nonce: uuid::Uuid::new_v4().to_string(),
         labels: args.labels.iter().cloned().collect(),
-        options: Options {
-            max_steps: args.options.max_steps.or(settings.max_steps),
-            ..Options::default()
-        },
+        options,
     })
 }
 
@@ -98,16 +106,9 @@ fn choose_id(dir: &StateDir, given: Option<&str>, scope: &Path) -> Result<RunPat
 }
 
 fn new_id(scope: &Path) -> String {
-    let name = scope
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let name = scope.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let plain = |character: char| character.is_ascii_alphanumeric() || character == '-' || character == '_';
-    let name: String = name
-        .chars()
-        .take(MAX_NAME_CHARS)
-        .map(|c| if plain(c) { c } else { '-' })
-        .collect();
+    let name: String = name.chars().take(MAX_NAME_CHARS).map(|c| if plain(c) { c } else { '-' }).collect();
     let name = if name.is_empty() { "run".to_owned() } else { name };
     let random = uuid::Uuid::new_v4().simple().to_string();
     format!("{name}-{}-{}", now().strftime("%Y%m%d-%H%M%S"), &random[..4])

@@ -42,32 +42,17 @@ pub(super) fn load_view(paths: &RunPaths) -> Result<RunView, UserError> {
         .is_some();
     let tail = read_tail(paths).map_err(|error| UserError::usage(error.to_string()))?;
     let run = fold(paths, &tail.lines)?;
-    Ok(view(
-        &run,
-        is_live,
-        &Payloads::new(paths.payloads(), Durability::Process),
-    ))
+    Ok(view(&run, is_live, &Payloads::new(paths.payloads(), Durability::Process)))
 }
 
 fn write_for_people(out: &mut impl Write, run: &RunView) -> io::Result<()> {
-    writeln!(
-        out,
-        "{BOLD}{}{BOLD:#}  {}",
-        run.run,
-        run.status.as_str().replace('_', " ")
-    )?;
+    writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
     writeln!(out, "  workflow  {}", clean(&run.workflow))?;
-    writeln!(
-        out,
-        "  started   {}",
-        run.started_at.strftime("%Y-%m-%d %H:%M:%S UTC")
-    )?;
+    writeln!(out, "  started   {}", run.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
     if let Some(ended) = run.ended_at {
         writeln!(out, "  ended     {}", ended.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
     }
-    let budget = run
-        .budget_usd
-        .map_or("no budget".to_owned(), |budget| format!("of {budget}"));
+    let budget = run.budget_usd.map_or("no budget".to_owned(), |budget| format!("of {budget}"));
     writeln!(out, "  steps     {}", run.steps)?;
     writeln!(out, "  cost      {} {DIM}{budget}{DIM:#}", run.cost_usd)?;
     for (key, value) in &run.labels {
@@ -84,13 +69,7 @@ fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
         .until
         .map(|until| format!(" until {}", until.strftime("%Y-%m-%d %H:%M:%S UTC")))
         .unwrap_or_default();
-    writeln!(
-        out,
-        "{BOLD}[{}]{BOLD:#} {} at {}{until}",
-        clean(&agent.id),
-        agent.status,
-        clean(&agent.state)
-    )?;
+    writeln!(out, "{BOLD}[{}]{BOLD:#} {} at {}{until}", clean(&agent.id), agent.status, clean(&agent.state))?;
     for frame in agent.stack.iter().rev() {
         writeln!(out, "    returns to {}", clean(&frame.state))?;
     }

@@ -15,17 +15,10 @@ pub(super) fn stop(args: StopArgs) -> Result<Exit, UserError> {
         eprintln!("{} is not running; nothing to stop", paths.id());
         return Ok(Exit::Completed);
     };
-    let request = StopRequest {
-        incarnation: holder.incarnation,
-        now: args.now,
-    };
+    let request = StopRequest { incarnation: holder.incarnation, now: args.now };
     let content = serde_json::to_string(&request).map_err(|error| UserError::failed(error.to_string()))?;
     // A gentle request must not keep a later, urgent one from being posted.
-    let name = if args.now {
-        format!("{STOP_MESSAGE}-now")
-    } else {
-        STOP_MESSAGE.to_owned()
-    };
+    let name = if args.now { format!("{STOP_MESSAGE}-now") } else { STOP_MESSAGE.to_owned() };
     post(&paths.inbox(), &name, &content)
         .map_err(|error| UserError::failed(format!("cannot reach the run: {error}")))?;
     match args.now {

@@ -31,11 +31,7 @@ pub(super) struct Inbox {
 impl Inbox {
     pub(super) fn new(folder: PathBuf, incarnation: String) -> Self {
         let watch = Watch::new(&folder);
-        Self {
-            folder,
-            incarnation,
-            watch,
-        }
+        Self { folder, incarnation, watch }
     }
 
     /// Waits for the next request to stop.
@@ -59,9 +55,7 @@ impl Inbox {
             }
             if let Content::Text(text) = &message.content
                 && let Ok(request) = serde_json::from_str::<StopRequest>(text)
-                && request
-                    .incarnation
-                    .is_none_or(|incarnation| incarnation == self.incarnation)
+                && request.incarnation.is_none_or(|incarnation| incarnation == self.incarnation)
             {
                 most_eager = most_eager.max(Some(if request.now { Stop::Now } else { Stop::Gently }));
             }

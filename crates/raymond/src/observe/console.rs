@@ -50,11 +50,7 @@ impl Console<anstream::AutoStream<io::Stderr>> {
 
 impl<W: Write> Console<W> {
     pub fn new(out: W, detail: Detail) -> Self {
-        Self {
-            out,
-            detail,
-            pending: BTreeMap::new(),
-        }
+        Self { out, detail, pending: BTreeMap::new() }
     }
 
     /// Nobody is left to tell if stderr is gone.
@@ -79,16 +75,8 @@ impl<W: Write> Console<W> {
         let state = clean(step.state.as_str());
         let tag = step.tag;
         let took = took(step.duration_ms);
-        let cost = if step.cost_usd.is_zero() {
-            String::new()
-        } else {
-            format!(" {}", step.cost_usd)
-        };
-        let to = step
-            .target
-            .as_ref()
-            .map(|to| format!(" {}", clean(to.as_str())))
-            .unwrap_or_default();
+        let cost = if step.cost_usd.is_zero() { String::new() } else { format!(" {}", step.cost_usd) };
+        let to = step.target.as_ref().map(|to| format!(" {}", clean(to.as_str()))).unwrap_or_default();
         let next = match (&step.next, step.tag) {
             (Some(next), _) => format!(", on at {}", clean(next.as_str())),
             (None, TagName::Call | TagName::Function) => step
@@ -117,16 +105,11 @@ impl<W: Write> Console<W> {
 
     fn stopped(&mut self, run: &str, status: RunStatus, error: Option<&str>, totals: &Totals) {
         let status = status.as_str().replace('_', " ");
-        self.line(format_args!(
-            "{BAD}{status}{BAD:#} {DIM}({}){DIM:#}",
-            summary(totals)
-        ));
+        self.line(format_args!("{BAD}{status}{BAD:#} {DIM}({}){DIM:#}", summary(totals)));
         if let Some(error) = error {
             self.line(format_args!("  {}", clean(error)));
         }
-        self.line(format_args!(
-            "  continue with: {BOLD}raymond resume {run}{BOLD:#}"
-        ));
+        self.line(format_args!("  continue with: {BOLD}raymond resume {run}{BOLD:#}"));
     }
 }
 
@@ -134,11 +117,7 @@ impl<W: Write> Observer for Console<W> {
     fn event(&mut self, event: &Event) {
         match &event.body {
             Body::RunStarted(started) => {
-                self.normal(format_args!(
-                    "{BOLD}{}{BOLD:#} runs {}",
-                    event.run,
-                    clean(&started.workflow)
-                ));
+                self.normal(format_args!("{BOLD}{}{BOLD:#} runs {}", event.run, clean(&started.workflow)));
             }
             Body::RunResumed(resumed) => {
                 self.normal(format_args!("{BOLD}{}{BOLD:#} resumed", event.run));
@@ -191,11 +170,7 @@ impl<W: Write> Observer for Console<W> {
                     limit.until
                 ));
             }
-            Body::Delayed {
-                agent,
-                state,
-                until: time,
-            } => {
+            Body::Delayed { agent, state, until: time } => {
                 let wait = until(event, *time);
                 self.normal(format_args!(
                     "{BOLD}[{}]{BOLD:#} {} in {wait}",
@@ -223,10 +198,8 @@ impl<W: Write> Observer for Console<W> {
                 }
             }
             Body::Warning { agent, message, .. } => {
-                let who = agent
-                    .as_ref()
-                    .map(|agent| format!(" [{}]", clean(agent.as_str())))
-                    .unwrap_or_default();
+                let who =
+                    agent.as_ref().map(|agent| format!(" [{}]", clean(agent.as_str()))).unwrap_or_default();
                 self.line(format_args!("{NOTE}warning{NOTE:#}{who}: {}", clean(message)));
             }
             Body::BudgetExceeded { cost_usd, budget_usd } => {
@@ -235,17 +208,11 @@ impl<W: Write> Observer for Console<W> {
                 ));
             }
             Body::RunFinished { totals, .. } => {
-                self.normal(format_args!(
-                    "{GOOD}completed{GOOD:#} {DIM}({}){DIM:#}",
-                    summary(totals)
-                ));
+                self.normal(format_args!("{GOOD}completed{GOOD:#} {DIM}({}){DIM:#}", summary(totals)));
             }
-            Body::RunStopped {
-                status,
-                error,
-                totals,
-                ..
-            } => self.stopped(&event.run, *status, error.as_deref(), totals),
+            Body::RunStopped { status, error, totals, .. } => {
+                self.stopped(&event.run, *status, error.as_deref(), totals)
+            }
             Body::Snapshot { .. } => {}
         }
     }
@@ -256,9 +223,7 @@ impl<W: Write> Observer for Console<W> {
             Stop::Gently => self.line(format_args!(
                 "{NOTE}stopping{NOTE:#}: {running} running {steps} may finish; press Ctrl-C again to end them"
             )),
-            Stop::Now => self.line(format_args!(
-                "{NOTE}stopping{NOTE:#}: ending {running} running {steps}"
-            )),
+            Stop::Now => self.line(format_args!("{NOTE}stopping{NOTE:#}: ending {running} running {steps}")),
         }
     }
 
@@ -273,10 +238,7 @@ impl<W: Write> Observer for Console<W> {
             pending.extend_from_slice(&piece[..piece.len().min(MAX_OUTPUT_LINE_BYTES)]);
             if pending.ends_with(b"\n") || pending.len() >= MAX_OUTPUT_LINE_BYTES {
                 let text = String::from_utf8_lossy(&pending).into_owned();
-                self.line(format_args!(
-                    "{DIM}[{agent}] |{DIM:#} {}",
-                    clean(text.trim_end_matches('\n'))
-                ));
+                self.line(format_args!("{DIM}[{agent}] |{DIM:#} {}", clean(text.trim_end_matches('\n'))));
                 pending.clear();
             }
         }

@@ -40,10 +40,7 @@ pub struct Target {
 impl Target {
     /// What is left of the step of a Raymond that is no more.
     pub fn by_token(token: impl Into<String>) -> Self {
-        Target {
-            token: token.into(),
-            group: None,
-        }
+        Target { token: token.into(), group: None }
     }
 }
 
@@ -68,9 +65,7 @@ impl Reaper {
         let (requests, receiver) = mpsc::channel();
         let looks = Arc::new(AtomicU64::new(0));
         let worker = Worker::new(receiver, grace, Arc::clone(&looks));
-        thread::Builder::new()
-            .name("reaper".to_owned())
-            .spawn(move || worker.run())?;
+        thread::Builder::new().name("reaper".to_owned()).spawn(move || worker.run())?;
         Ok(Reaper { requests, looks })
     }
 
@@ -100,13 +95,8 @@ impl Reaper {
     }
 
     fn request(&self, targets: Vec<Target>, report: impl FnOnce(Vec<i32>) + Send + 'static) {
-        let request = Request {
-            targets,
-            report: Box::new(report),
-        };
-        self.requests
-            .send(request)
-            .expect("the reaper lives as long as its handle");
+        let request = Request { targets, report: Box::new(report) };
+        self.requests.send(request).expect("the reaper lives as long as its handle");
     }
 }
 
@@ -117,10 +107,7 @@ struct Request {
 
 impl std::fmt::Debug for Request {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Request")
-            .field("targets", &self.targets)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Request").field("targets", &self.targets).finish_non_exhaustive()
     }
 }
 
@@ -134,13 +121,7 @@ struct Worker {
 
 impl Worker {
     fn new(requests: Receiver<Request>, grace: Duration, looks: Arc<AtomicU64>) -> Self {
-        Worker {
-            requests,
-            grace,
-            looks,
-            jobs: Vec::new(),
-            pause: SHORTEST_PAUSE,
-        }
+        Worker { requests, grace, looks, jobs: Vec::new(), pause: SHORTEST_PAUSE }
     }
 
     fn run(mut self) {
@@ -163,15 +144,10 @@ impl Worker {
                 }
             }
         };
-        self.pause = if first.is_some() {
-            SHORTEST_PAUSE
-        } else {
-            (self.pause * 2).min(LONGEST_PAUSE)
-        };
+        self.pause = if first.is_some() { SHORTEST_PAUSE } else { (self.pause * 2).min(LONGEST_PAUSE) };
         let kill_at = Instant::now() + self.grace;
         let requests = first.into_iter().chain(self.requests.try_iter());
-        self.jobs
-            .extend(requests.map(|request| Job::new(request, kill_at)));
+        self.jobs.extend(requests.map(|request| Job::new(request, kill_at)));
         !self.jobs.is_empty()
     }
 
@@ -211,19 +187,11 @@ struct Known {
 
 impl Known {
     fn new(process: &Process) -> Self {
-        Known {
-            started: process.started,
-            told: None,
-            killed_at: None,
-            refused: false,
-        }
+        Known { started: process.started, told: None, killed_at: None, refused: false }
     }
 
     fn is_beyond_reach(&self, now: Instant) -> bool {
-        self.refused
-            || self
-                .killed_at
-                .is_some_and(|killed_at| now - killed_at > KILL_PATIENCE)
+        self.refused || self.killed_at.is_some_and(|killed_at| now - killed_at > KILL_PATIENCE)
     }
 
     fn tell(&mut self, process: &Process, demand: Demand, now: Instant) {
@@ -241,13 +209,7 @@ impl Known {
 
 impl Job {
     fn new(request: Request, kill_at: Instant) -> Self {
-        Job {
-            request,
-            kill_at,
-            known: HashMap::new(),
-            is_first_look: true,
-            empty_looks: 0,
-        }
+        Job { request, kill_at, known: HashMap::new(), is_first_look: true, empty_looks: 0 }
     }
 
     fn groups(&self) -> impl Iterator<Item = i32> {
@@ -275,11 +237,8 @@ impl Job {
     fn remember(&mut self, members: &[&Process]) {
         let mut before = std::mem::take(&mut self.known);
         for process in members {
-            let same = before
-                .remove(&process.pid)
-                .filter(|known| known.started == process.started);
-            self.known
-                .insert(process.pid, same.unwrap_or_else(|| Known::new(process)));
+            let same = before.remove(&process.pid).filter(|known| known.started == process.started);
+            self.known.insert(process.pid, same.unwrap_or_else(|| Known::new(process)));
         }
     }
 

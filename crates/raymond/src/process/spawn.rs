@@ -74,35 +74,19 @@ impl fmt::Display for SpawnError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SpawnError::DirectoryMissing(cwd) => {
-                write!(
-                    formatter,
-                    "the working directory {} does not exist",
-                    cwd.display()
-                )
+                write!(formatter, "the working directory {} does not exist", cwd.display())
             }
             SpawnError::NotADirectory(cwd) => {
-                write!(
-                    formatter,
-                    "the working directory {} is not a directory",
-                    cwd.display()
-                )
+                write!(formatter, "the working directory {} is not a directory", cwd.display())
             }
             SpawnError::NotOnPath(program) => {
-                write!(
-                    formatter,
-                    "the program `{}` was not found on PATH",
-                    program.display()
-                )
+                write!(formatter, "the program `{}` was not found on PATH", program.display())
             }
             SpawnError::FileMissing(program) => {
                 write!(formatter, "the program {} does not exist", program.display())
             }
             SpawnError::InterpreterMissing(program) => {
-                write!(
-                    formatter,
-                    "the interpreter that {} asks for was not found",
-                    program.display()
-                )
+                write!(formatter, "the interpreter that {} asks for was not found", program.display())
             }
             SpawnError::PermissionDenied { program, cwd } => write!(
                 formatter,
@@ -111,11 +95,7 @@ impl fmt::Display for SpawnError {
                 cwd.display()
             ),
             SpawnError::FileBusy(program) => {
-                write!(
-                    formatter,
-                    "{} cannot be run while something writes to it",
-                    program.display()
-                )
+                write!(formatter, "{} cannot be run while something writes to it", program.display())
             }
             SpawnError::TooLong(program) => write!(
                 formatter,
@@ -166,11 +146,7 @@ fn command(launch: &Launch) -> Command {
     }
     // Last, so that nothing above can take it over.
     command.env(TOKEN_VARIABLE, &launch.token);
-    command.stdin(if launch.stdin.is_empty() {
-        Stdio::null()
-    } else {
-        Stdio::piped()
-    });
+    command.stdin(if launch.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     unix::isolate(&mut command, launch.on_parent_death);
     command
@@ -195,10 +171,7 @@ fn explain(launch: &Launch, error: io::Error) -> SpawnError {
         io::ErrorKind::NotFound if is_bare_name => SpawnError::NotOnPath(program),
         io::ErrorKind::NotFound if launch.cwd.join(path).exists() => SpawnError::InterpreterMissing(program),
         io::ErrorKind::NotFound => SpawnError::FileMissing(program),
-        io::ErrorKind::PermissionDenied => SpawnError::PermissionDenied {
-            program,
-            cwd: launch.cwd.clone(),
-        },
+        io::ErrorKind::PermissionDenied => SpawnError::PermissionDenied { program, cwd: launch.cwd.clone() },
         io::ErrorKind::ExecutableFileBusy => SpawnError::FileBusy(program),
         io::ErrorKind::ArgumentListTooLong => SpawnError::TooLong(program),
         _ => SpawnError::Other { program, error },

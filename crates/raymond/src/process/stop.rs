@@ -12,9 +12,7 @@ pub struct StopSignal {
 
 impl StopSignal {
     pub fn new() -> Self {
-        StopSignal {
-            stopped: Arc::new(watch::Sender::new(false)),
-        }
+        StopSignal { stopped: Arc::new(watch::Sender::new(false)) }
     }
 
     /// Stops every program that listens now, and every one that would start later.

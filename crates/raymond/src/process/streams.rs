@@ -28,10 +28,7 @@ pub(super) struct Streams {
 
 impl Streams {
     pub(super) fn of(child: &mut Child) -> Self {
-        Streams {
-            stdout: Pipe::new(child.stdout.take()),
-            stderr: Pipe::new(child.stderr.take()),
-        }
+        Streams { stdout: Pipe::new(child.stdout.take()), stderr: Pipe::new(child.stderr.take()) }
     }
 
     pub(super) fn are_closed(&self) -> bool {
@@ -65,10 +62,7 @@ struct Pipe<R> {
 
 impl<R: AsyncRead + Unpin> Pipe<R> {
     fn new(reader: Option<R>) -> Self {
-        Pipe {
-            reader,
-            buffer: vec![0; CHUNK_BYTES].into_boxed_slice(),
-        }
+        Pipe { reader, buffer: vec![0; CHUNK_BYTES].into_boxed_slice() }
     }
 
     async fn fill(&mut self) -> usize {
@@ -112,11 +106,7 @@ pub(super) struct Feed {
 
 impl Feed {
     pub(super) fn new(pipe: Option<ChildStdin>, bytes: Vec<u8>) -> Self {
-        Feed {
-            pipe,
-            bytes,
-            written: 0,
-        }
+        Feed { pipe, bytes, written: 0 }
     }
 
     pub(super) fn close(&mut self) {

@@ -33,11 +33,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            idle: None,
-            total: None,
-            drain: Limits::DEFAULT_DRAIN,
-        }
+        Limits { idle: None, total: None, drain: Limits::DEFAULT_DRAIN }
     }
 }
 
@@ -114,11 +110,7 @@ pub struct Outcome {
 
 impl Outcome {
     fn without_processes(ending: Ending) -> Self {
-        Outcome {
-            ending,
-            group: None,
-            survivors: Vec::new(),
-        }
+        Outcome { ending, group: None, survivors: Vec::new() }
     }
 }
 
@@ -143,29 +135,15 @@ pub async fn supervise<S: Sink + ?Sized>(
         Err(error) => return Outcome::without_processes(Ending::SpawnFailed(error)),
     };
     let group = child.id().and_then(|pid| i32::try_from(pid).ok());
-    let tree = Tree::new(
-        reaper,
-        Target {
-            token: std::mem::take(&mut launch.token),
-            group,
-        },
-    );
+    let tree = Tree::new(reaper, Target { token: std::mem::take(&mut launch.token), group });
     let mut running = Running::new(child, launch.stdin, limits);
     let ending = running.watch(sink, &stop).await;
     if ending.is_success() && after_exit == AfterExit::LeaveBackground {
         tree.leave_alone();
-        return Outcome {
-            ending,
-            group,
-            survivors: Vec::new(),
-        };
+        return Outcome { ending, group, survivors: Vec::new() };
     }
     let survivors = running.end(tree, sink).await;
-    Outcome {
-        ending,
-        group,
-        survivors,
-    }
+    Outcome { ending, group, survivors }
 }
 
 /// All processes of a step. Dropping it has them ended without waiting for that.
@@ -176,10 +154,7 @@ struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     fn new(reaper: &'a Reaper, target: Target) -> Self {
-        Tree {
-            reaper,
-            target: Some(target),
-        }
+        Tree { reaper, target: Some(target) }
     }
 
     fn leave_alone(mut self) {
@@ -223,13 +198,7 @@ impl Running {
     fn new(mut child: Child, stdin: Vec<u8>, limits: Limits) -> Self {
         let streams = Streams::of(&mut child);
         let feed = Feed::new(child.stdin.take(), stdin);
-        Running {
-            child,
-            exit: None,
-            feed,
-            streams,
-            clock: Clock::new(limits),
-        }
+        Running { child, exit: None, feed, streams, clock: Clock::new(limits) }
     }
 
     async fn watch<S: Sink + ?Sized>(&mut self, sink: &mut S, stop: &StopSignal) -> Ending {
@@ -292,11 +261,7 @@ impl Running {
             aborted = deliver(sink, source, bytes) == Flow::Abort;
             !aborted
         });
-        if aborted {
-            Ending::Aborted
-        } else {
-            Ending::Exited(self.exit.unwrap_or(Exit::Unknown))
-        }
+        if aborted { Ending::Aborted } else { Ending::Exited(self.exit.unwrap_or(Exit::Unknown)) }
     }
 
     /// Has the whole tree ended. Its output is read on, since a program that cannot write cannot end in
@@ -370,13 +335,7 @@ struct Clock {
 impl Clock {
     fn new(limits: Limits) -> Self {
         let now = Instant::now();
-        Clock {
-            limits,
-            started: now,
-            last_output: now,
-            done_talking: None,
-            exited: None,
-        }
+        Clock { limits, started: now, last_output: now, done_talking: None, exited: None }
     }
 
     fn output_came(&mut self, source: Source, flow: Flow) {
@@ -401,8 +360,7 @@ impl Clock {
         if self.exited.is_some() {
             return None;
         }
-        self.done_talking
-            .or_else(|| self.last_output.checked_add(self.limits.idle?))
+        self.done_talking.or_else(|| self.last_output.checked_add(self.limits.idle?))
     }
 
     /// When it is over whatever comes.

@@ -95,9 +95,7 @@ impl Table {
         targets: &[Target],
         known: impl Iterator<Item = (i32, u64)>,
     ) -> Vec<&Process> {
-        let mut open: Vec<usize> = known
-            .filter_map(|(pid, started)| self.find(pid, started))
-            .collect();
+        let mut open: Vec<usize> = known.filter_map(|(pid, started)| self.find(pid, started)).collect();
         for target in targets {
             open.extend(self.by_token.get(target.token.as_bytes()).into_iter().flatten());
             open.extend(self.in_group(target));
@@ -105,12 +103,7 @@ impl Table {
         let mut found = HashSet::new();
         while let Some(index) = open.pop() {
             if found.insert(index) {
-                open.extend(
-                    self.by_parent
-                        .get(&self.processes[index].pid)
-                        .into_iter()
-                        .flatten(),
-                );
+                open.extend(self.by_parent.get(&self.processes[index].pid).into_iter().flatten());
             }
         }
         let mut members: Vec<&Process> = found.into_iter().map(|index| &self.processes[index]).collect();
@@ -119,10 +112,7 @@ impl Table {
     }
 
     fn find(&self, pid: i32, started: u64) -> Option<usize> {
-        self.by_pid
-            .get(&pid)
-            .copied()
-            .filter(|index| self.processes[*index].started == started)
+        self.by_pid.get(&pid).copied().filter(|index| self.processes[*index].started == started)
     }
 
     /// A group's number may have been given to someone else since. A group cannot leave its session, and a
@@ -131,10 +121,8 @@ impl Table {
         let indices = target.group.and_then(|group| self.by_group.get(&group));
         indices.into_iter().flatten().copied().filter(|index| {
             let process = &self.processes[*index];
-            let is_of_another_step = process
-                .token
-                .as_ref()
-                .is_some_and(|token| token != target.token.as_bytes());
+            let is_of_another_step =
+                process.token.as_ref().is_some_and(|token| token != target.token.as_bytes());
             process.session == self.own_session && !is_of_another_step
         })
     }
@@ -147,27 +135,12 @@ mod tests {
     fn process(pid: i32, parent: i32, group: i32, session: i32, token: &str) -> Process {
         let token = (!token.is_empty()).then(|| token.as_bytes().to_vec());
         let started = u64::from(pid.unsigned_abs());
-        Process {
-            pid,
-            parent,
-            group,
-            session,
-            started,
-            suspended: false,
-            token,
-        }
+        Process { pid, parent, group, session, started, suspended: false, token }
     }
 
     fn pids(table: &Table, token: &str, group: Option<i32>, known: &[(i32, u64)]) -> Vec<i32> {
-        let targets = [Target {
-            token: token.to_owned(),
-            group,
-        }];
-        table
-            .members(&targets, known.iter().copied())
-            .iter()
-            .map(|process| process.pid)
-            .collect()
+        let targets = [Target { token: token.to_owned(), group }];
+        table.members(&targets, known.iter().copied()).iter().map(|process| process.pid).collect()
     }
 
     #[test]

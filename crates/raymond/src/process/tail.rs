@@ -14,11 +14,7 @@ pub struct Tail {
 
 impl Tail {
     pub fn new(wanted: usize) -> Self {
-        Tail {
-            kept: Vec::new(),
-            wanted,
-            cut: false,
-        }
+        Tail { kept: Vec::new(), wanted, cut: false }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
@@ -56,11 +52,7 @@ impl Default for Tail {
 
 /// Cutting at a byte may leave the rest of a character in front; it has at most three bytes.
 fn skip_broken_character(bytes: &[u8]) -> &[u8] {
-    let broken = bytes
-        .iter()
-        .take(3)
-        .take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000)
-        .count();
+    let broken = bytes.iter().take(3).take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000).count();
     &bytes[broken..]
 }
 

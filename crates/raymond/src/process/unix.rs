@@ -16,10 +16,7 @@ use super::supervise::Exit;
 const RESET_IN_CHILD: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGCHLD];
 
 /// Makes the child leader of its own process group and ties its life to the calling thread's.
-#[expect(
-    unsafe_code,
-    reason = "what happens between fork and exec can only be said with `pre_exec`"
-)]
+#[expect(unsafe_code, reason = "what happens between fork and exec can only be said with `pre_exec`")]
 pub(super) fn isolate(command: &mut Command, on_parent_death: ParentDeath) {
     command.process_group(0);
     let parent = rustix::process::getpid();
@@ -35,10 +32,7 @@ pub(super) fn isolate(command: &mut Command, on_parent_death: ParentDeath) {
 }
 
 /// The signal mask and SIGPIPE are already reset by the standard library.
-#[expect(
-    unsafe_code,
-    reason = "the standard library has no way to set a signal's disposition"
-)]
+#[expect(unsafe_code, reason = "the standard library has no way to set a signal's disposition")]
 fn reset_dispositions() -> io::Result<()> {
     for signal in RESET_IN_CHILD {
         // SAFETY: `signal` with SIG_DFL installs no handler and is async-signal-safe.
@@ -71,10 +65,7 @@ fn die_with_parent(_parent: Pid, _on_parent_death: ParentDeath) -> io::Result<()
 
 /// Whoever started Raymond may ignore SIGCHLD, and that is inherited. The system would then throw the exit
 /// codes of our children away, so it is undone; a handler that is already there is left alone.
-#[expect(
-    unsafe_code,
-    reason = "the standard library has no way to ask for a signal's disposition"
-)]
+#[expect(unsafe_code, reason = "the standard library has no way to ask for a signal's disposition")]
 pub(super) fn keep_exit_codes() {
     // SAFETY: `action` is plain data for which all zeros is a valid value, the calls only read or write it,
     // and SIG_DFL installs no handler.

@@ -10,7 +10,11 @@ use std::time::SystemTime;
 
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
+use crate::backend::scripted::Replies;
 use crate::error::UserError;
+
+/// Where the replies of a scripted backend are, unless config names another file.
+const REPLIES_FILE: &str = "replies.yaml";
 
 #[derive(Debug)]
 pub struct Folder {
@@ -32,12 +36,7 @@ impl Folder {
         let listed_at = modified(path);
         let listing = list(path)
             .map_err(|error| UserError::usage(format!("cannot read {}: {error}", path.display())))?;
-        Ok(Self {
-            path: path.to_owned(),
-            platform,
-            listing,
-            listed_at,
-        })
+        Ok(Self { path: path.to_owned(), platform, listing, listed_at })
     }
 
     pub fn path(&self) -> &Path {
@@ -45,9 +44,7 @@ impl Folder {
     }
 
     pub fn entry(&mut self) -> Result<StateFile, String> {
-        self.listing
-            .entry(self.platform)
-            .map_err(|error| error.to_string())
+        self.listing.entry(self.platform).map_err(|error| error.to_string())
     }
 
     pub fn resolve(&mut self, target: &str) -> Result<StateFile, String> {
@@ -59,9 +56,7 @@ impl Folder {
         }
         // The folder's time stamp is coarse: a file written a moment ago may not show in it.
         self.refresh();
-        self.listing
-            .resolve(target, self.platform)
-            .map_err(|error| error.to_string())
+        self.listing.resolve(target, self.platform).map_err(|error| error.to_string())
     }
 
     pub fn states(&self) -> impl Iterator<Item = StateFile> + '_ {
@@ -77,6 +72,18 @@ impl Folder {
             }
             Err(error) => Err(format!("cannot read {}: {error}", path.display())),
         }
+    }
+
+    /// The replies of a scripted backend: those of the named file, seen from the folder, or those beside the states.
+    pub fn replies(&self, named: Option<&str>) -> Result<Replies, String> {
+        let file = self.path.join(named.unwrap_or(REPLIES_FILE));
+        let text = fs::read_to_string(&file).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!("the scripted backend needs {}, which is not there", file.display())
+            }
+            _ => format!("cannot read {}: {error}", file.display()),
+        })?;
+        Replies::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     fn refresh(&mut self) {

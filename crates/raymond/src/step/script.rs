@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use raymond_core::header::Header;
-use raymond_core::input::{Exit, Input, Lookups, Outcome, Plan, ScriptOutcome, TimeLimit};
+use raymond_core::input::{Exit, Input, Lookups, Outcome, ScriptOutcome, TimeLimit};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::tag::{TagCollector, TagError};
@@ -22,30 +22,20 @@ use crate::process::{self, AfterExit, Ending, Flow, Limits, Sink, StopSignal, Ta
 /// How many lines of stderr an error shows.
 const SHOWN_STDERR_LINES: usize = 20;
 
-pub(super) async fn run(context: &StepContext, launch: &Launch, stop: StopSignal) -> (Outcome, Lookups) {
-    let Plan::Script(header) = &launch.plan else {
-        return not_started(format!("{} is no script", launch.agent.state));
-    };
+pub(super) async fn run(
+    context: &StepContext,
+    launch: &Launch,
+    header: &Header,
+    stop: StopSignal,
+) -> (Outcome, Lookups) {
     let program = match prepare(context, launch) {
         Ok(program) => program,
         Err(error) => return not_started(error),
     };
     let group_of = Target::by_token(program.token.clone());
     let mut sink = ScriptSink::new(context, launch);
-    let limits = Limits {
-        idle: header.timeout,
-        total: header.max_time,
-        ..Limits::default()
-    };
-    let done = supervise(
-        program,
-        limits,
-        &mut sink,
-        stop,
-        &context.reaper,
-        AfterExit::LeaveBackground,
-    )
-    .await;
+    let limits = Limits { idle: header.timeout, total: header.max_time, ..Limits::default() };
+    let done = supervise(program, limits, &mut sink, stop, &context.reaper, AfterExit::LeaveBackground).await;
     let stderr = sink.stderr.last_lines(SHOWN_STDERR_LINES);
     let exit = match done.ending {
         Ending::Exited(exit) => exit,
@@ -62,22 +52,9 @@ pub(super) async fn run(context: &StepContext, launch: &Launch, stop: StopSignal
     // A step that succeeded may leave children behind; one that turns out to have failed may not.
     let is_success = exit == process::Exit::Code(0);
     if is_success && (reading.is_err() || !lookups.all_found()) {
-        context
-            .reaper
-            .end(vec![Target {
-                group: done.group,
-                ..group_of
-            }])
-            .await;
+        context.reaper.end(vec![Target { group: done.group, ..group_of }]).await;
     }
-    (
-        Outcome::Script(ScriptOutcome::Exited {
-            exit: core_exit(exit),
-            reading,
-            stderr,
-        }),
-        lookups,
-    )
+    (Outcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, stderr }), lookups)
 }
 
 fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr: String) -> Outcome {
@@ -90,14 +67,10 @@ fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr:
         Ending::Stopped => return Outcome::Interrupted { cost: Usd::ZERO },
         Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout, stderr),
         Ending::TotalTimeout => timed_out(TimeLimit::Total, header.max_time, stderr),
-        Ending::SpawnFailed(error) => ScriptOutcome::NotStarted {
-            error: error.to_string(),
-        },
+        Ending::SpawnFailed(error) => ScriptOutcome::NotStarted { error: error.to_string() },
         Ending::Aborted | Ending::Lingered | Ending::Exited(_) => {
-            let error = error.map_or_else(
-                || "its output could not be read".to_owned(),
-                |error| error.to_string(),
-            );
+            let error =
+                error.map_or_else(|| "its output could not be read".to_owned(), |error| error.to_string());
             ScriptOutcome::BadOutput { error, stderr }
         }
     })
@@ -145,10 +118,7 @@ fn runnable_file(context: &StepContext, launch: &Launch) -> Result<PathBuf, Stri
     match unix_text(&source.bytes) {
         Cow::Borrowed(_) => Ok(source.path),
         Cow::Owned(text) => {
-            let copy = context
-                .paths
-                .tasks()
-                .join(format!("{}.{state}", file_name_of(&launch.agent.id)));
+            let copy = context.paths.tasks().join(format!("{}.{state}", file_name_of(&launch.agent.id)));
             write_private(&copy, &text)
                 .map_err(|error| format!("cannot write {}: {error}", copy.display()))?;
             Ok(copy)
@@ -198,42 +168,20 @@ impl<'a> ScriptSink<'a> {
         }
     }
 
-    fn show(&self, stream: Stream, bytes: &[u8]) {
-        if self.context.shows_output {
-            let agent = self.launch.agent.id.clone();
-            self.context.send(Message::Output {
-                agent,
-                stream,
-                bytes: bytes.to_vec(),
-            });
-        }
-    }
-
     fn finish(self) -> Result<raymond_core::tag::Collected, String> {
-        let Self {
-            context,
-            launch,
-            tags,
-            ..
-        } = self;
-        tags.finish(&mut |text| print(context, launch, text))
-            .map_err(|error| error.to_string())
+        let Self { context, launch, tags, .. } = self;
+        tags.finish(&mut |text| print(context, launch, text)).map_err(|error| error.to_string())
     }
 }
 
 fn print(context: &StepContext, launch: &Launch, text: String) {
     let (step, attempt) = (launch.started.step, launch.started.attempt);
-    context.send(Message::Input(Input::Print {
-        agent: launch.agent.id.clone(),
-        step,
-        attempt,
-        text,
-    }));
+    context.send(Message::Input(Input::Print { agent: launch.agent.id.clone(), step, attempt, text }));
 }
 
 impl Sink for ScriptSink<'_> {
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
-        self.show(Stream::Stdout, bytes);
+        self.context.show(&self.launch.agent.id, Stream::Stdout, bytes);
         let (context, launch) = (self.context, self.launch);
         match self.tags.feed(bytes, &mut |text| print(context, launch, text)) {
             Ok(()) => Flow::Continue,
@@ -245,7 +193,7 @@ impl Sink for ScriptSink<'_> {
     }
 
     fn stderr(&mut self, bytes: &[u8]) -> Flow {
-        self.show(Stream::Stderr, bytes);
+        self.context.show(&self.launch.agent.id, Stream::Stderr, bytes);
         self.stderr.push(bytes);
         Flow::Continue
     }
@@ -258,14 +206,7 @@ mod tests {
     #[test]
     fn foreign_line_ends_and_marks_are_taken_out() {
         assert_eq!(unix_text(b"\xef\xbb\xbfa\r\nb\r\n").as_ref(), b"a\nb\n");
-        assert_eq!(
-            unix_text(b"a\rb\n").as_ref(),
-            b"a\rb\n",
-            "a carriage return alone is the author's"
-        );
-        assert!(
-            matches!(unix_text(b"a\nb"), Cow::Borrowed(_)),
-            "a plain script runs from its own file"
-        );
+        assert_eq!(unix_text(b"a\rb\n").as_ref(), b"a\rb\n", "a carriage return alone is the author's");
+        assert!(matches!(unix_text(b"a\nb"), Cow::Borrowed(_)), "a plain script runs from its own file");
     }
 }

@@ -20,31 +20,18 @@ pub enum JournalError {
     /// Raymond died before the first batch was whole.
     Empty { file: PathBuf },
     /// The file holds something that no interrupted write explains. Line 0 stands for the whole file.
-    Damaged {
-        file: PathBuf,
-        line: u64,
-        what: String,
-        excerpt: String,
-    },
+    Damaged { file: PathBuf, line: u64, what: String, excerpt: String },
     /// An earlier write failed, so what the file holds is not known any more.
     Poisoned { file: PathBuf },
     /// The caller asked for something that a reader would call damage; nothing was written.
     Refused { file: PathBuf, what: String },
     /// The system refused a call.
-    Io {
-        file: PathBuf,
-        action: &'static str,
-        source: io::Error,
-    },
+    Io { file: PathBuf, action: &'static str, source: io::Error },
 }
 
 impl JournalError {
     pub(super) fn io(file: &Path, action: &'static str, source: io::Error) -> Self {
-        Self::Io {
-            file: file.to_owned(),
-            action,
-            source,
-        }
+        Self::Io { file: file.to_owned(), action, source }
     }
 
     pub(super) fn damaged(file: &Path, line: u64, what: impl Into<String>, bytes: &[u8]) -> Self {
@@ -57,10 +44,7 @@ impl JournalError {
     }
 
     pub(super) fn refused(file: &Path, what: impl Into<String>) -> Self {
-        Self::Refused {
-            file: file.to_owned(),
-            what: what.into(),
-        }
+        Self::Refused { file: file.to_owned(), what: what.into() }
     }
 
     /// Whether the file that the error is about was not there.
@@ -75,18 +59,9 @@ impl fmt::Display for JournalError {
             Self::Exists { file } => write!(out, "{} exists already", file.display()),
             Self::Missing { file } => write!(out, "there is no {}", file.display()),
             Self::Empty { file } => {
-                write!(
-                    out,
-                    "{} holds no complete event; nothing ran: remove it",
-                    file.display()
-                )
+                write!(out, "{} holds no complete event; nothing ran: remove it", file.display())
             }
-            Self::Damaged {
-                file,
-                line,
-                what,
-                excerpt,
-            } => {
+            Self::Damaged { file, line, what, excerpt } => {
                 write!(out, "{}", file.display())?;
                 if *line > 0 {
                     write!(out, " line {line}")?;
@@ -95,17 +70,10 @@ impl fmt::Display for JournalError {
                 if !excerpt.is_empty() {
                     write!(out, "; it begins: {excerpt}")?;
                 }
-                write!(
-                    out,
-                    "\nrestore the file from a copy, or move it away to give the run up"
-                )
+                write!(out, "\nrestore the file from a copy, or move it away to give the run up")
             }
             Self::Poisoned { file } => {
-                write!(
-                    out,
-                    "an earlier write to {} failed; the run has to be resumed",
-                    file.display()
-                )
+                write!(out, "an earlier write to {} failed; the run has to be resumed", file.display())
             }
             Self::Refused { file, what } => write!(out, "not written to {}: {what}", file.display()),
             Self::Io { file, action, source } => {

@@ -46,22 +46,14 @@ impl StateDir {
     /// `.git`; where there is none, it is to be created beside `.git`, or else in `cwd`.
     pub fn find(cwd: &Path) -> io::Result<Self> {
         let cwd = std::path::absolute(cwd)?;
-        let top = cwd
-            .ancestors()
-            .find(|folder| folder.join(HOME_NAME).is_dir() || holds_git(folder));
+        let top = cwd.ancestors().find(|folder| folder.join(HOME_NAME).is_dir() || holds_git(folder));
         let home = top.unwrap_or(&cwd).join(HOME_NAME);
-        Ok(Self {
-            path: home.join("state"),
-            home: Some(home),
-        })
+        Ok(Self { path: home.join("state"), home: Some(home) })
     }
 
     /// The state folder that the user named; journals lie directly in it.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self {
-            path: dir.into(),
-            home: None,
-        }
+        Self { path: dir.into(), home: None }
     }
 
     /// Where the journals lie.
@@ -84,10 +76,7 @@ impl StateDir {
     pub fn create_home(&self) -> io::Result<()> {
         let Some(home) = &self.home else { return Ok(()) };
         create_private_dir(home)?;
-        let ignore = private_options()
-            .write(true)
-            .create_new(true)
-            .open(home.join(".gitignore"));
+        let ignore = private_options().write(true).create_new(true).open(home.join(".gitignore"));
         match ignore {
             Ok(mut file) => file.write_all(b"*\n"),
             // What the user made of it stays.
@@ -99,10 +88,7 @@ impl StateDir {
     /// The paths of a run, whether it exists or not.
     pub fn run(&self, id: &str) -> Result<RunPaths, BadRunId> {
         check_run_id(id)?;
-        Ok(RunPaths {
-            dir: self.path.clone(),
-            id: id.to_owned(),
-        })
+        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned() })
     }
 
     /// All runs, the one written last first.
@@ -117,18 +103,11 @@ impl StateDir {
             if segment == 0 {
                 with_first_segment.push(id.clone());
             }
-            let run = found.entry(id.clone()).or_insert(RunEntry {
-                id,
-                modified,
-                last_segment: segment,
-            });
+            let run = found.entry(id.clone()).or_insert(RunEntry { id, modified, last_segment: segment });
             run.modified = run.modified.max(modified);
             run.last_segment = run.last_segment.max(segment);
         }
-        let mut runs: Vec<RunEntry> = with_first_segment
-            .iter()
-            .filter_map(|id| found.remove(id))
-            .collect();
+        let mut runs: Vec<RunEntry> = with_first_segment.iter().filter_map(|id| found.remove(id)).collect();
         runs.sort_by(|a, b| (b.modified, &b.id).cmp(&(a.modified, &a.id)));
         Ok(runs)
     }
@@ -140,26 +119,15 @@ impl StateDir {
 
     /// The id that someone means who wrote an id or the unique start of one.
     pub fn lookup(&self, given: &str) -> Result<String, LookupError> {
-        let ids: Vec<String> = self
-            .runs()
-            .map_err(LookupError::Io)?
-            .into_iter()
-            .map(|run| run.id)
-            .collect();
+        let ids: Vec<String> = self.runs().map_err(LookupError::Io)?.into_iter().map(|run| run.id).collect();
         if ids.iter().any(|id| id == given) {
             return Ok(given.to_owned());
         }
         let mut matches: Vec<String> = ids.iter().filter(|id| id.starts_with(given)).cloned().collect();
         match matches.len() {
-            0 => Err(LookupError::Unknown {
-                given: given.to_owned(),
-                existing: ids,
-            }),
+            0 => Err(LookupError::Unknown { given: given.to_owned(), existing: ids }),
             1 => Ok(matches.remove(0)),
-            _ => Err(LookupError::Ambiguous {
-                given: given.to_owned(),
-                matches,
-            }),
+            _ => Err(LookupError::Ambiguous { given: given.to_owned(), matches }),
         }
     }
 }
@@ -212,12 +180,7 @@ fn split_segment_digits(stem: &str) -> Option<(&str, &str)> {
 
 /// Checks that a run id can be a file name on every system and is not mistaken for a segment of another run.
 pub fn check_run_id(id: &str) -> Result<(), BadRunId> {
-    let bad = |why| {
-        Err(BadRunId {
-            id: id.to_owned(),
-            why,
-        })
-    };
+    let bad = |why| Err(BadRunId { id: id.to_owned(), why });
     if id.is_empty() {
         return bad("it is empty");
     }
@@ -286,11 +249,8 @@ impl RunPaths {
     /// The numbers of the segments that exist, rising.
     pub fn segments(&self) -> io::Result<Vec<u32>> {
         let files = journal_files(&self.dir)?;
-        let mut numbers: Vec<u32> = files
-            .into_iter()
-            .filter(|(id, ..)| *id == self.id)
-            .map(|(_, number, _)| number)
-            .collect();
+        let mut numbers: Vec<u32> =
+            files.into_iter().filter(|(id, ..)| *id == self.id).map(|(_, number, _)| number).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
@@ -316,12 +276,7 @@ pub struct BadRunId {
 
 impl fmt::Display for BadRunId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "'{}' cannot be a run's id: {}",
-            excerpt(self.id.as_bytes(), MAX_RUN_ID_BYTES),
-            self.why
-        )
+        write!(out, "'{}' cannot be a run's id: {}", excerpt(self.id.as_bytes(), MAX_RUN_ID_BYTES), self.why)
     }
 }
 
@@ -390,8 +345,7 @@ mod tests {
         let dir = tempdir().unwrap();
         for (age, name) in files.iter().enumerate() {
             let file = fs::File::create(dir.path().join(name)).unwrap();
-            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - age as u64))
-                .unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - age as u64)).unwrap();
         }
         let state = StateDir::at(dir.path());
         (dir, state)
@@ -454,10 +408,7 @@ mod tests {
         state.create().unwrap();
         assert_eq!(mode(state.home().unwrap()), 0o700);
         assert_eq!(mode(state.path()), 0o700);
-        assert_eq!(
-            fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(),
-            "*\n"
-        );
+        assert_eq!(fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(), "*\n");
         let named = StateDir::at(root.path().join("x/y"));
         named.create().unwrap();
         assert_eq!(mode(named.path()), 0o700);
@@ -470,10 +421,7 @@ mod tests {
         fs::create_dir(root.path().join(".raymond")).unwrap();
         fs::write(root.path().join(".raymond/.gitignore"), "state/\n").unwrap();
         StateDir::find(root.path()).unwrap().create().unwrap();
-        assert_eq!(
-            fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(),
-            "state/\n"
-        );
+        assert_eq!(fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(), "state/\n");
     }
 
     #[test]
@@ -508,37 +456,22 @@ mod tests {
 
     #[test]
     fn long_lists_are_clipped() {
-        let (_dir, state) = state_with(&[
-            "a1.jsonl", "a2.jsonl", "a3.jsonl", "a4.jsonl", "a5.jsonl", "a6.jsonl",
-        ]);
+        let (_dir, state) =
+            state_with(&["a1.jsonl", "a2.jsonl", "a3.jsonl", "a4.jsonl", "a5.jsonl", "a6.jsonl"]);
         let text = state.lookup("a").unwrap_err().to_string();
         assert_eq!(text, "'a' could be a1, a2, a3, a4, a5 and 1 more");
-        let none = StateDir::at("/nonexistent/raymond")
-            .lookup("a")
-            .unwrap_err()
-            .to_string();
+        let none = StateDir::at("/nonexistent/raymond").lookup("a").unwrap_err().to_string();
         assert_eq!(none, "no run 'a'; there are none yet");
     }
 
     #[test]
     fn run_ids_are_checked() {
         let longest = "x".repeat(64);
-        for good in [
-            "a",
-            "-a",
-            "_",
-            "review-20250101-1200-ab12",
-            "v1.2.3",
-            "a.123",
-            "a.",
-            &longest,
-        ] {
+        for good in ["a", "-a", "_", "review-20250101-1200-ab12", "v1.2.3", "a.123", "a.", &longest] {
             assert_eq!(check_run_id(good), Ok(()), "{good}");
         }
         let too_long = "x".repeat(65);
-        for bad in [
-            "", ".a", "..", "a/b", "a b", "ä", "a\n", "a.0001", "a.12345", &too_long,
-        ] {
+        for bad in ["", ".a", "..", "a/b", "a b", "ä", "a\n", "a.0001", "a.12345", &too_long] {
             assert!(check_run_id(bad).is_err(), "{bad}");
         }
     }

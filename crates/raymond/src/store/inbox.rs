@@ -54,10 +54,7 @@ pub enum Content {
 pub fn post(dir: &Path, name: &str, content: &str) -> io::Result<Posted> {
     check_name(name)?;
     if content.len() as u64 > MAX_MESSAGE_BYTES {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            "the message is too long",
-        ));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the message is too long"));
     }
     create_private_dir(dir)?;
     let unfinished = dir.join(format!(".{}.tmp", uuid::Uuid::new_v4()));
@@ -92,10 +89,7 @@ fn check_name(name: &str) -> io::Result<()> {
         && name.bytes().all(allowed);
     match good {
         true => Ok(()),
-        false => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "this cannot be the name of a message",
-        )),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "this cannot be the name of a message")),
     }
 }
 
@@ -158,11 +152,7 @@ pub struct Watch {
 
 impl Watch {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self {
-            dir: dir.into(),
-            seen: None,
-            settled: false,
-        }
+        Self { dir: dir.into(), seen: None, settled: false }
     }
 
     /// Whether there may be messages that came since the last call; read them after this, not before.
@@ -177,9 +167,7 @@ impl Watch {
         };
         let changed = self.seen != modified || !self.settled;
         self.seen = modified;
-        self.settled = SystemTime::now()
-            .duration_since(time)
-            .is_ok_and(|age| age > TIME_GRAIN);
+        self.settled = SystemTime::now().duration_since(time).is_ok_and(|age| age > TIME_GRAIN);
         changed
     }
 }
@@ -197,10 +185,7 @@ mod tests {
     }
 
     fn text(name: &str, content: &str) -> Message {
-        Message {
-            name: name.to_owned(),
-            content: Content::Text(content.to_owned()),
-        }
+        Message { name: name.to_owned(), content: Content::Text(content.to_owned()) }
     }
 
     fn set_age(path: &Path, seconds: u64) {
@@ -231,10 +216,7 @@ mod tests {
             })
             .collect();
         let results: Vec<Posted> = posters.into_iter().map(|poster| poster.join().unwrap()).collect();
-        assert_eq!(
-            results.iter().filter(|result| **result == Posted::Posted).count(),
-            1
-        );
+        assert_eq!(results.iter().filter(|result| **result == Posted::Posted).count(), 1);
         assert_eq!(fs::read_dir(&inbox).unwrap().count(), 1);
     }
 
@@ -245,11 +227,7 @@ mod tests {
             post(&inbox, name, name).unwrap();
             set_age(&inbox.join(name), age);
         }
-        let names: Vec<String> = take_all(&inbox)
-            .unwrap()
-            .into_iter()
-            .map(|message| message.name)
-            .collect();
+        let names: Vec<String> = take_all(&inbox).unwrap().into_iter().map(|message| message.name).collect();
         assert_eq!(names, ["b", "c", "a"]);
     }
 
@@ -275,12 +253,7 @@ mod tests {
         fs::write(inbox.join("latin"), b"\xe4").unwrap();
         let mut found = take_all(&inbox).unwrap();
         found.sort_by(|a, b| a.name.cmp(&b.name));
-        assert_eq!(
-            found[0].content,
-            Content::TooLong {
-                bytes: MAX_MESSAGE_BYTES + 3
-            }
-        );
+        assert_eq!(found[0].content, Content::TooLong { bytes: MAX_MESSAGE_BYTES + 3 });
         assert_eq!(found[1].content, Content::NotUtf8);
         assert_eq!(found[2].content, Content::Text(longest));
     }

@@ -38,11 +38,7 @@ pub struct JournalOptions {
 
 impl Default for JournalOptions {
     fn default() -> Self {
-        Self {
-            durability: Durability::default(),
-            segment_bytes: SEGMENT_BYTES,
-            keep_segments: None,
-        }
+        Self { durability: Durability::default(), segment_bytes: SEGMENT_BYTES, keep_segments: None }
     }
 }
 
@@ -64,11 +60,7 @@ pub struct Journal {
 impl Journal {
     /// Begins the journal of a new run; the folder exists, and the lock is the run's.
     pub fn create(paths: &RunPaths, options: JournalOptions, lock: &RunLock) -> Result<Self, JournalError> {
-        debug_assert_eq!(
-            lock.path(),
-            paths.lock(),
-            "the lock of another run protects nothing"
-        );
+        debug_assert_eq!(lock.path(), paths.lock(), "the lock of another run protects nothing");
         let path = paths.segment(0);
         let file = match private_options().append(true).create_new(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -103,11 +95,7 @@ impl Journal {
         options: JournalOptions,
         lock: &RunLock,
     ) -> Result<(Self, Tail), JournalError> {
-        debug_assert_eq!(
-            lock.path(),
-            paths.lock(),
-            "the lock of another run protects nothing"
-        );
+        debug_assert_eq!(lock.path(), paths.lock(), "the lock of another run protects nothing");
         let tail = read_tail(paths)?;
         let path = paths.segment(tail.segment);
         let file = private_options()
@@ -115,8 +103,7 @@ impl Journal {
             .open(&path)
             .map_err(|error| JournalError::io(&path, "open", error))?;
         if let Some(torn) = tail.torn {
-            file.set_len(torn.offset)
-                .map_err(|error| JournalError::io(&path, "cut", error))?;
+            file.set_len(torn.offset).map_err(|error| JournalError::io(&path, "cut", error))?;
         }
         // The tail must not come back behind what is written next. And a Raymond killed between
         // write and sync left batches that we are about to act upon, but the disk may not have.
@@ -154,13 +141,9 @@ impl Journal {
         let batch = encode_batch(lines);
         // Set before the call, so that no way out of this function forgets it.
         self.poisoned = true;
-        self.file
-            .write_all(&batch)
-            .map_err(|error| JournalError::io(&file, "write", error))?;
+        self.file.write_all(&batch).map_err(|error| JournalError::io(&file, "write", error))?;
         if self.options.durability == Durability::Power {
-            self.file
-                .sync_data()
-                .map_err(|error| JournalError::io(&file, "sync", error))?;
+            self.file.sync_data().map_err(|error| JournalError::io(&file, "sync", error))?;
         }
         self.poisoned = false;
         self.bytes += batch.len() as u64;
@@ -192,12 +175,9 @@ impl Journal {
         self.poisoned = true;
         // Behind a later segment a torn tail would be damage, so the old one is synced in any mode.
         let old = self.current_file();
-        self.file
-            .sync_data()
-            .map_err(|error| JournalError::io(&old, "sync", error))?;
-        self.file = self
-            .put_in_place(&batch, &path)
-            .map_err(|error| JournalError::io(&path, "create", error))?;
+        self.file.sync_data().map_err(|error| JournalError::io(&old, "sync", error))?;
+        self.file =
+            self.put_in_place(&batch, &path).map_err(|error| JournalError::io(&path, "create", error))?;
         self.poisoned = false;
         self.segment = next;
         self.bytes = batch.len() as u64;
@@ -222,9 +202,7 @@ impl Journal {
 
     fn refuse_if_poisoned(&self) -> Result<(), JournalError> {
         match self.poisoned {
-            true => Err(JournalError::Poisoned {
-                file: self.current_file(),
-            }),
+            true => Err(JournalError::Poisoned { file: self.current_file() }),
             false => Ok(()),
         }
     }
@@ -233,10 +211,7 @@ impl Journal {
     fn put_in_place(&self, batch: &[u8], path: &Path) -> io::Result<File> {
         let unfinished = self.paths.unfinished_segment(self.segment + 1);
         remove_if_there(&unfinished)?;
-        let mut file = private_options()
-            .append(true)
-            .create_new(true)
-            .open(&unfinished)?;
+        let mut file = private_options().append(true).create_new(true).open(&unfinished)?;
         file.write_all(batch)?;
         file.sync_all()?;
         std::fs::rename(&unfinished, path)?;
@@ -255,10 +230,7 @@ impl Journal {
             return;
         };
         let oldest_kept = (self.segment + 1).saturating_sub(keep.max(1));
-        for number in segments
-            .into_iter()
-            .filter(|number| (1..oldest_kept).contains(number))
-        {
+        for number in segments.into_iter().filter(|number| (1..oldest_kept).contains(number)) {
             if remove_if_there(&self.paths.segment(number)).is_err() {
                 return;
             }
@@ -292,11 +264,7 @@ mod tests {
         let dir = tempdir().unwrap();
         let paths = StateDir::at(dir.path()).run("r").unwrap();
         let lock = RunLock::acquire(&paths.lock()).unwrap();
-        Fixture {
-            _dir: dir,
-            paths,
-            lock,
-        }
+        Fixture { _dir: dir, paths, lock }
     }
 
     impl Fixture {
@@ -309,9 +277,7 @@ mod tests {
         }
 
         fn texts(&self) -> Result<Vec<String>, JournalError> {
-            read_all(&self.paths)?
-                .map(|line| line.map(|line| line.text))
-                .collect()
+            read_all(&self.paths)?.map(|line| line.map(|line| line.text)).collect()
         }
 
         fn names(&self) -> Vec<String> {
@@ -326,18 +292,11 @@ mod tests {
     }
 
     fn unsynced() -> JournalOptions {
-        JournalOptions {
-            durability: Durability::Process,
-            ..JournalOptions::default()
-        }
+        JournalOptions { durability: Durability::Process, ..JournalOptions::default() }
     }
 
     fn small(keep_segments: Option<u32>) -> JournalOptions {
-        JournalOptions {
-            segment_bytes: 100,
-            keep_segments,
-            ..unsynced()
-        }
+        JournalOptions { segment_bytes: 100, keep_segments, ..unsynced() }
     }
 
     fn event(seq: u64) -> String {
@@ -356,10 +315,7 @@ mod tests {
     fn what_is_appended_is_read_again() {
         for durability in [Durability::Power, Durability::Process] {
             let run = fixture();
-            let mut journal = run.create(JournalOptions {
-                durability,
-                ..JournalOptions::default()
-            });
+            let mut journal = run.create(JournalOptions { durability, ..JournalOptions::default() });
             journal.append(&events(1..=1)).unwrap();
             journal.append(&events(2..=4)).unwrap();
             assert_eq!(run.texts().unwrap(), events(1..=4));
@@ -389,10 +345,7 @@ mod tests {
         assert!(matches!(run.open(), Err(JournalError::Empty { .. })));
         fs::write(run.paths.segment(0), &encode_batch(&events(1..=1))[..20]).unwrap();
         let error = run.open().unwrap_err().to_string();
-        assert!(
-            error.ends_with("r.jsonl holds no complete event; nothing ran: remove it"),
-            "{error}"
-        );
+        assert!(error.ends_with("r.jsonl holds no complete event; nothing ran: remove it"), "{error}");
     }
 
     #[cfg(unix)]
@@ -404,10 +357,7 @@ mod tests {
         journal.append(&events(1..=1)).unwrap();
         journal.rotate(snapshot(1)).unwrap();
         for segment in [0, 1] {
-            let mode = fs::metadata(run.paths.segment(segment))
-                .unwrap()
-                .permissions()
-                .mode();
+            let mode = fs::metadata(run.paths.segment(segment)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
     }
@@ -460,23 +410,12 @@ mod tests {
         let run = fixture();
         let mut journal = run.create(unsynced());
         journal.append(&events(1..=1)).unwrap();
-        let good = std::mem::replace(
-            &mut journal.file,
-            File::options().write(true).open("/dev/full").unwrap(),
-        );
-        assert!(matches!(
-            journal.append(&events(2..=2)),
-            Err(JournalError::Io { action: "write", .. })
-        ));
+        let good =
+            std::mem::replace(&mut journal.file, File::options().write(true).open("/dev/full").unwrap());
+        assert!(matches!(journal.append(&events(2..=2)), Err(JournalError::Io { action: "write", .. })));
         journal.file = good;
-        assert!(matches!(
-            journal.append(&events(2..=2)),
-            Err(JournalError::Poisoned { .. })
-        ));
-        assert!(matches!(
-            journal.rotate(snapshot(2)),
-            Err(JournalError::Poisoned { .. })
-        ));
+        assert!(matches!(journal.append(&events(2..=2)), Err(JournalError::Poisoned { .. })));
+        assert!(matches!(journal.rotate(snapshot(2)), Err(JournalError::Poisoned { .. })));
         assert_eq!(run.texts().unwrap(), events(1..=1));
     }
 
@@ -487,14 +426,8 @@ mod tests {
         let mut journal = run.create(JournalOptions::default());
         // Writing to /dev/null works and syncing it does not.
         journal.file = File::options().write(true).open("/dev/null").unwrap();
-        assert!(matches!(
-            journal.append(&events(1..=1)),
-            Err(JournalError::Io { action: "sync", .. })
-        ));
-        assert!(matches!(
-            journal.append(&events(1..=1)),
-            Err(JournalError::Poisoned { .. })
-        ));
+        assert!(matches!(journal.append(&events(1..=1)), Err(JournalError::Io { action: "sync", .. })));
+        assert!(matches!(journal.append(&events(1..=1)), Err(JournalError::Poisoned { .. })));
     }
 
     #[test]
@@ -505,10 +438,7 @@ mod tests {
         for bad in [vec![], vec!["x".to_owned()], events(1..=1)] {
             assert!(matches!(journal.append(&bad), Err(JournalError::Refused { .. })));
         }
-        assert!(matches!(
-            journal.rotate(event(2)),
-            Err(JournalError::Refused { .. })
-        ));
+        assert!(matches!(journal.rotate(event(2)), Err(JournalError::Refused { .. })));
         journal.append(&events(2..=2)).unwrap();
         assert_eq!(run.texts().unwrap(), events(1..=2));
         assert_eq!(run.names(), ["r.jsonl"]);
@@ -577,10 +507,7 @@ mod tests {
         let batch = encode_batch(&[snapshot(3)]);
         for cut in 0..batch.len() {
             fs::write(run.paths.segment(1), &batch[..cut]).unwrap();
-            assert!(
-                matches!(run.open(), Err(JournalError::Damaged { line: 1, .. })),
-                "cut {cut}"
-            );
+            assert!(matches!(run.open(), Err(JournalError::Damaged { line: 1, .. })), "cut {cut}");
         }
         fs::write(run.paths.segment(1), encode_batch(&[event(4)])).unwrap();
         assert!(matches!(run.open(), Err(JournalError::Damaged { line: 1, .. })));
@@ -596,9 +523,7 @@ mod tests {
         let mut bytes = fs::read(&path).unwrap();
         bytes.extend(b"{\"seq\":4}\n");
         fs::write(&path, bytes).unwrap();
-        let Err(JournalError::Damaged { file, line, .. }) = run.texts() else {
-            panic!()
-        };
+        let Err(JournalError::Damaged { file, line, .. }) = run.texts() else { panic!() };
         assert_eq!((file, line), (path, 4));
         assert!(run.open().is_ok());
     }

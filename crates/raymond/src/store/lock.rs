@@ -47,30 +47,15 @@ pub struct RunLock {
 impl RunLock {
     /// Takes the lock, creating its file; the folder exists.
     pub fn acquire(path: &Path) -> Result<Self, LockError> {
-        let io = |source| LockError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let mut file = private_options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(io)?;
+        let io = |source| LockError::Io { path: path.to_owned(), source };
+        let mut file =
+            private_options().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
         if !lock_patiently(&file).map_err(io)? {
-            return Err(LockError::Held {
-                path: path.to_owned(),
-                holder: read_holder(&mut file),
-            });
+            return Err(LockError::Held { path: path.to_owned(), holder: read_holder(&mut file) });
         }
         let incarnation = uuid::Uuid::new_v4().to_string();
         write_holder(&mut file, &incarnation).map_err(io)?;
-        Ok(Self {
-            _file: file,
-            path: path.to_owned(),
-            incarnation,
-        })
+        Ok(Self { _file: file, path: path.to_owned(), incarnation })
     }
 
     pub fn path(&self) -> &Path {
@@ -175,9 +160,7 @@ mod tests {
         let error = RunLock::acquire(&path).unwrap_err();
         let expected = format!("another Raymond is running r (process {})", std::process::id());
         assert_eq!(error.to_string(), expected);
-        let LockError::Held { holder, .. } = error else {
-            panic!()
-        };
+        let LockError::Held { holder, .. } = error else { panic!() };
         assert_eq!(holder.incarnation.as_deref(), Some(first.incarnation()));
         drop(first);
         let second = RunLock::acquire(&path).unwrap();
@@ -226,9 +209,6 @@ mod tests {
         let dir = tempdir().unwrap();
         let path = dir.path().join("r.lock");
         let _lock = RunLock::acquire(&path).unwrap();
-        assert_eq!(
-            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

@@ -36,10 +36,7 @@ pub struct Payloads {
 impl Payloads {
     /// The folder is created with the first payload.
     pub fn new(dir: impl Into<PathBuf>, durability: Durability) -> Self {
-        Self {
-            dir: dir.into(),
-            durability,
-        }
+        Self { dir: dir.into(), durability }
     }
 
     /// Stores a text, unless it is there; on disk when this returns.
@@ -50,8 +47,7 @@ impl Payloads {
             return Err(PayloadError::TooLong { bytes });
         }
         let path = self.dir.join(&hash);
-        self.put_at(&path, text)
-            .map_err(|source| PayloadError::Io { path, source })?;
+        self.put_at(&path, text).map_err(|source| PayloadError::Io { path, source })?;
         Ok(Stored { hash, bytes })
     }
 
@@ -73,10 +69,7 @@ impl Payloads {
         let name = path.file_name().unwrap_or_default().display();
         let unfinished = self.dir.join(format!(".{name}.tmp"));
         remove_if_there(&unfinished)?;
-        let mut file = read_only_options()
-            .write(true)
-            .create_new(true)
-            .open(&unfinished)?;
+        let mut file = read_only_options().write(true).create_new(true).open(&unfinished)?;
         file.write_all(text.as_bytes())?;
         if self.durability == Durability::Power {
             file.sync_all()?;
@@ -109,17 +102,12 @@ impl Payloads {
 /// A file that is longer than any payload is cut, and so does not have its hash.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?
-        .take(MAX_PAYLOAD_BYTES + 1)
-        .read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX_PAYLOAD_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 fn hash_of(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Why a payload was not stored or read.
@@ -145,11 +133,7 @@ impl fmt::Display for PayloadError {
                 )
             }
             Self::Damaged { path } => {
-                write!(
-                    out,
-                    "{} is not what was written; restore it from a copy",
-                    path.display()
-                )
+                write!(out, "{} is not what was written; restore it from a copy", path.display())
             }
             Self::Io { path, source } => write!(out, "cannot store or read {}: {source}", path.display()),
         }
@@ -188,10 +172,7 @@ mod tests {
         for durability in [Durability::Power, Durability::Process] {
             let (_dir, mut payloads) = payloads(durability);
             let stored = payloads.put("abc").unwrap();
-            assert_eq!(
-                stored.hash,
-                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-            );
+            assert_eq!(stored.hash, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
             assert_eq!(stored.bytes, 3);
             assert_eq!(payloads.get(&stored.hash).unwrap(), "abc");
         }
@@ -235,10 +216,7 @@ mod tests {
         let (dir, payloads) = payloads(Durability::Power);
         fs::write(dir.path().join("secret"), "x").unwrap();
         for name in ["../secret", "", &"A".repeat(64), &"g".repeat(64)] {
-            assert!(
-                matches!(payloads.get(name), Err(PayloadError::NotAHash)),
-                "{name}"
-            );
+            assert!(matches!(payloads.get(name), Err(PayloadError::NotAHash)), "{name}");
         }
     }
 

@@ -50,22 +50,10 @@ pub fn read_segment(paths: &RunPaths, segment: u32) -> Result<Tail, JournalError
         lines.extend(batch);
     }
     if lines.is_empty() {
-        return Err(JournalError::Empty {
-            file: paths.segment(segment),
-        });
+        return Err(JournalError::Empty { file: paths.segment(segment) });
     }
-    let Position {
-        offset: bytes,
-        last_seq,
-        ..
-    } = reader.position();
-    Ok(Tail {
-        segment,
-        lines,
-        torn: reader.torn(),
-        bytes,
-        last_seq,
-    })
+    let Position { offset: bytes, last_seq, .. } = reader.position();
+    Ok(Tail { segment, lines, torn: reader.torn(), bytes, last_seq })
 }
 
 /// Reads all segments that are kept, in order and line by line.
@@ -89,9 +77,7 @@ pub fn read_all(paths: &RunPaths) -> Result<AllLines, JournalError> {
 
 /// The numbers of a run's segments; there is a first one.
 fn segments(paths: &RunPaths) -> Result<Vec<u32>, JournalError> {
-    let numbers = paths
-        .segments()
-        .map_err(|error| JournalError::io(paths.dir(), "list", error))?;
+    let numbers = paths.segments().map_err(|error| JournalError::io(paths.dir(), "list", error))?;
     let first = paths.segment(0);
     match numbers.first() {
         None => Err(JournalError::Missing { file: first }),
@@ -133,10 +119,7 @@ impl AllLines {
     /// Opens the next segment that is still there; false if there is none.
     fn open_next(&mut self) -> Result<bool, JournalError> {
         while let Some(number) = self.segments.next() {
-            let start = Position {
-                last_seq: self.last_seq,
-                ..Position::default()
-            };
+            let start = Position { last_seq: self.last_seq, ..Position::default() };
             match Reader::open(&self.paths, number, start) {
                 // A live Raymond deleted it since we listed the segments; a later one exists.
                 Err(error) if error.is_not_found() && self.segments.peek().is_some() => {}
@@ -158,9 +141,7 @@ fn check_end(reader: &Reader, later_ones_exist: bool) -> Result<(), JournalError
         return Err(JournalError::damaged(reader.file(), end.lines + 1, what, b""));
     }
     if end.lines == 0 {
-        return Err(JournalError::Empty {
-            file: reader.file().to_owned(),
-        });
+        return Err(JournalError::Empty { file: reader.file().to_owned() });
     }
     Ok(())
 }
@@ -198,11 +179,7 @@ pub struct Follower {
 impl Follower {
     /// Begins with the given segment: the first for the whole story, the last for what is new.
     pub fn new(paths: &RunPaths, segment: u32) -> Self {
-        Self {
-            paths: paths.clone(),
-            segment,
-            position: Position::default(),
-        }
+        Self { paths: paths.clone(), segment, position: Position::default() }
     }
 
     /// The whole batches that were added since, or the first of them; nothing if there are none.
@@ -229,10 +206,7 @@ impl Follower {
             }
             let Some(later) = later else { return Ok(lines) };
             self.segment = later;
-            self.position = Position {
-                last_seq: self.position.last_seq,
-                ..Position::default()
-            };
+            self.position = Position { last_seq: self.position.last_seq, ..Position::default() };
         }
     }
 
@@ -244,10 +218,8 @@ impl Follower {
         if self.paths.segment(self.segment).exists() && self.segment > 0 {
             return Ok(None);
         }
-        let numbers = self
-            .paths
-            .segments()
-            .map_err(|error| JournalError::io(self.paths.dir(), "list", error))?;
+        let numbers =
+            self.paths.segments().map_err(|error| JournalError::io(self.paths.dir(), "list", error))?;
         Ok(numbers.into_iter().find(|number| *number > self.segment))
     }
 }
@@ -274,22 +246,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = StateDir::at(dir.path()).run("r").unwrap();
         let lock = RunLock::acquire(&paths.lock()).unwrap();
-        let options = JournalOptions {
-            durability: Durability::Process,
-            keep_segments,
-            ..JournalOptions::default()
-        };
+        let options =
+            JournalOptions { durability: Durability::Process, keep_segments, ..JournalOptions::default() };
         let mut journal = Journal::create(&paths, options, &lock).unwrap();
         check(&paths, &mut journal);
     }
 
     fn poll(follower: &mut Follower) -> Vec<String> {
-        follower
-            .poll()
-            .unwrap()
-            .into_iter()
-            .map(|line| line.text)
-            .collect()
+        follower.poll().unwrap().into_iter().map(|line| line.text).collect()
     }
 
     #[test]
@@ -350,9 +314,7 @@ mod tests {
         with_journal(None, |paths, journal| {
             let long = "x".repeat(POLL_BYTES / 2 + 1);
             for seq in 1..=5 {
-                journal
-                    .append(&[format!("{{\"seq\":{seq},\"text\":\"{long}\"}}")])
-                    .unwrap();
+                journal.append(&[format!("{{\"seq\":{seq},\"text\":\"{long}\"}}")]).unwrap();
             }
             let mut follower = Follower::new(paths, 0);
             let counts: Vec<usize> = (0..4).map(|_| poll(&mut follower).len()).collect();
@@ -370,10 +332,7 @@ mod tests {
             let mut all = read_all(paths).unwrap();
             assert_eq!(all.next().unwrap().unwrap().text, event(1));
             let error = all.next().unwrap().unwrap_err().to_string();
-            assert!(
-                error.contains("r.jsonl line 2: this is not a JSON object; it begins: oops"),
-                "{error}"
-            );
+            assert!(error.contains("r.jsonl line 2: this is not a JSON object; it begins: oops"), "{error}");
             assert!(all.next().is_none());
         });
     }
@@ -387,10 +346,7 @@ mod tests {
             assert_eq!(read_all(paths).unwrap().count(), 4);
             journal.append(&[event(3)]).unwrap();
             let results: Vec<_> = read_all(paths).unwrap().collect();
-            assert!(matches!(
-                results.last(),
-                Some(Err(JournalError::Damaged { line: 1, .. }))
-            ));
+            assert!(matches!(results.last(), Some(Err(JournalError::Damaged { line: 1, .. }))));
         });
     }
 }

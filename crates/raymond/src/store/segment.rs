@@ -117,10 +117,7 @@ fn probe(line: &str) -> Result<Fields, String> {
         return Err("this is not a JSON object".to_owned());
     }
     match serde_json::from_str::<Event<'_>>(line) {
-        Ok(Event { seq, event }) => Ok(Fields {
-            seq,
-            is_snapshot: event == SNAPSHOT_EVENT,
-        }),
+        Ok(Event { seq, event }) => Ok(Fields { seq, is_snapshot: event == SNAPSHOT_EVENT }),
         Err(error) => Err(format!("this is not a JSON event ({error})")),
     }
 }
@@ -142,9 +139,7 @@ fn follow_seq(last: Option<u64>, fields: Fields) -> Result<Option<u64>, String> 
 
 /// Splits a line where a commit mark would begin.
 fn split_mark(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    line.len()
-        .checked_sub(MARK_BYTES)
-        .map(|start| line.split_at(start))
+    line.len().checked_sub(MARK_BYTES).map(|start| line.split_at(start))
 }
 
 /// The place of the checksum in a mark, whatever stands around it.
@@ -233,27 +228,14 @@ impl SegmentReader<BufReader<File>> {
         let mut file = File::open(&path).map_err(|error| JournalError::io(&path, "open", error))?;
         file.seek(SeekFrom::Start(position.offset))
             .map_err(|error| JournalError::io(&path, "read", error))?;
-        Ok(Self::new(
-            BufReader::with_capacity(128 * 1024, file),
-            &path,
-            segment,
-            position,
-        ))
+        Ok(Self::new(BufReader::with_capacity(128 * 1024, file), &path, segment, position))
     }
 }
 
 impl<R: BufRead> SegmentReader<R> {
     fn new(input: R, file: &Path, segment: u32, position: Position) -> Self {
         let file = file.to_owned();
-        Self {
-            input,
-            file,
-            segment,
-            position,
-            torn: None,
-            line: Vec::new(),
-            max_line: MAX_LINE_BYTES,
-        }
+        Self { input, file, segment, position, torn: None, line: Vec::new(), max_line: MAX_LINE_BYTES }
     }
 
     /// The end of the last batch given out.
@@ -352,12 +334,7 @@ impl<R: BufRead> SegmentReader<R> {
             self.position.last_seq = follow_seq(self.position.last_seq, fields)
                 .map_err(|what| JournalError::damaged(&self.file, number, what, text.as_bytes()))?;
             self.position.lines = number;
-            lines.push(Line {
-                segment: self.segment,
-                number,
-                text,
-                ends_batch: index + 1 == count,
-            });
+            lines.push(Line { segment: self.segment, number, text, ends_batch: index + 1 == count });
         }
         self.position.offset += batch.bytes;
         Ok(lines)
@@ -367,21 +344,10 @@ impl<R: BufRead> SegmentReader<R> {
     fn finish(&mut self, batch: &Pending, more: u64) -> Result<Option<Vec<Line>>, JournalError> {
         let bytes = batch.bytes + more;
         if self.position.lines == 0 && self.segment > 0 {
-            let first = batch
-                .lines
-                .first()
-                .map_or(self.line.as_slice(), |(text, _)| text.as_bytes());
-            return Err(JournalError::damaged(
-                &self.file,
-                1,
-                "a whole snapshot should stand here",
-                first,
-            ));
+            let first = batch.lines.first().map_or(self.line.as_slice(), |(text, _)| text.as_bytes());
+            return Err(JournalError::damaged(&self.file, 1, "a whole snapshot should stand here", first));
         }
-        self.torn = (bytes > 0).then_some(Torn {
-            offset: self.position.offset,
-            bytes,
-        });
+        self.torn = (bytes > 0).then_some(Torn { offset: self.position.offset, bytes });
         Ok(None)
     }
 
@@ -410,20 +376,13 @@ impl<R: BufRead> SegmentReader<R> {
         let mut begun: Vec<Pending> = Vec::new();
         loop {
             bytes += self.line.len() as u64 + 1;
-            let behind = self
-                .line
-                .iter()
-                .rposition(|byte| *byte == 0)
-                .map_or(0, |last| last + 1);
+            let behind = self.line.iter().rposition(|byte| *byte == 0).map_or(0, |last| last + 1);
             let holds_zeros = behind > 0;
             if holds_zeros {
                 begun = vec![Pending::default()];
             }
             let rest = &self.line[behind..];
-            if begun
-                .iter_mut()
-                .any(|batch| matches!(batch.judge(rest), Mark::Good))
-            {
+            if begun.iter_mut().any(|batch| matches!(batch.judge(rest), Mark::Good)) {
                 return Err(damage);
             }
             if self.ends_with_mark() {
@@ -497,17 +456,11 @@ mod tests {
         let bytes = batch(&[TWO, THREE]);
         let text = String::from_utf8(bytes.clone()).unwrap();
         let crc = crc32fast::hash(format!("{TWO}\n{}", &THREE[..THREE.len() - 1]).as_bytes());
-        assert!(
-            text.ends_with(&format!(",\"commit\":\"{crc:08x}\"}}\n")),
-            "{text}"
-        );
+        assert!(text.ends_with(&format!(",\"commit\":\"{crc:08x}\"}}\n")), "{text}");
         for line in text.lines() {
             serde_json::from_str::<serde_json::Value>(line).unwrap();
         }
-        assert_eq!(
-            read(&bytes).unwrap(),
-            (vec![TWO.to_owned(), THREE.to_owned()], None)
-        );
+        assert_eq!(read(&bytes).unwrap(), (vec![TWO.to_owned(), THREE.to_owned()], None));
     }
 
     #[test]
@@ -548,14 +501,7 @@ mod tests {
             let (lines, torn) = read(&all[..cut]).unwrap();
             assert_eq!(lines, &texts[..expected]);
             let bytes = (cut - offset) as u64;
-            assert_eq!(
-                torn,
-                (bytes > 0).then_some(Torn {
-                    offset: offset as u64,
-                    bytes
-                }),
-                "cut {cut}"
-            );
+            assert_eq!(torn, (bytes > 0).then_some(Torn { offset: offset as u64, bytes }), "cut {cut}");
         }
     }
 
@@ -591,13 +537,7 @@ mod tests {
             let (lines, torn) = read(&bytes).unwrap();
             assert_eq!(lines.len(), 3);
             let bytes = (all.len() - last_start) as u64;
-            assert_eq!(
-                torn,
-                Some(Torn {
-                    offset: last_start as u64,
-                    bytes
-                })
-            );
+            assert_eq!(torn, Some(Torn { offset: last_start as u64, bytes }));
         }
     }
 
@@ -609,13 +549,7 @@ mod tests {
         bytes[whole + 5..whole + 30].fill(0);
         let (lines, torn) = read(&bytes).unwrap();
         assert_eq!(lines, [ONE]);
-        assert_eq!(
-            torn,
-            Some(Torn {
-                offset: whole as u64,
-                bytes: (bytes.len() - whole) as u64
-            })
-        );
+        assert_eq!(torn, Some(Torn { offset: whole as u64, bytes: (bytes.len() - whole) as u64 }));
     }
 
     #[test]
@@ -645,17 +579,9 @@ mod tests {
         assert_eq!(damage(&all), (5, "this is not UTF-8".to_owned()));
         let (batches, _) = sample();
         let without_middle_line = [&batches[0][..], &batches[1][TWO.len() + 1..]].concat();
-        assert_eq!(
-            damage(&without_middle_line),
-            (2, "the checksum does not match".to_owned())
-        );
-        let changed = String::from_utf8(batches.concat())
-            .unwrap()
-            .replace("\"x\"", "\"y\"");
-        assert_eq!(
-            damage(changed.as_bytes()),
-            (3, "the checksum of lines 2 to 3 does not match".to_owned())
-        );
+        assert_eq!(damage(&without_middle_line), (2, "the checksum does not match".to_owned()));
+        let changed = String::from_utf8(batches.concat()).unwrap().replace("\"x\"", "\"y\"");
+        assert_eq!(damage(changed.as_bytes()), (3, "the checksum of lines 2 to 3 does not match".to_owned()));
     }
 
     #[test]
@@ -675,18 +601,11 @@ mod tests {
         assert_eq!(segment.next_batch().unwrap().unwrap()[0].text, snapshot);
         assert!(segment.next_batch().unwrap().is_some());
         assert!(segment.next_batch().unwrap().is_none());
-        for bad in [
-            batch(&[TWO]),
-            batch(&[snapshot, "{\"seq\":5}"]),
-            Vec::new(),
-            good[..10].to_vec(),
-            vec![0; 9],
-        ] {
+        for bad in
+            [batch(&[TWO]), batch(&[snapshot, "{\"seq\":5}"]), Vec::new(), good[..10].to_vec(), vec![0; 9]]
+        {
             let result = reader(&bad, 1).next_batch();
-            assert!(
-                matches!(result, Err(JournalError::Damaged { line: 1, .. })),
-                "{bad:?}"
-            );
+            assert!(matches!(result, Err(JournalError::Damaged { line: 1, .. })), "{bad:?}");
         }
     }
 

@@ -27,11 +27,7 @@ impl Outcome {
     }
 
     fn message(&self) -> String {
-        let said = self
-            .text
-            .as_deref()
-            .filter(|text| !text.is_empty())
-            .unwrap_or(&self.errors);
+        let said = self.text.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.errors);
         shortened(said.trim(), LONGEST_QUOTE)
     }
 }
@@ -53,9 +49,7 @@ pub(super) fn failed_outcome(outcome: &Outcome, signs: &Signs) -> TurnFault {
         .or_else(|| by_status(outcome, signs))
         .or_else(|| by_error_kind(outcome, signs))
         .or_else(|| by_wording(&outcome.message(), signs))
-        .unwrap_or_else(|| TurnFault::Failed {
-            message: outcome.message(),
-        })
+        .unwrap_or_else(|| TurnFault::Failed { message: outcome.message() })
 }
 
 fn by_subtype(outcome: &Outcome) -> Option<TurnFault> {
@@ -110,10 +104,7 @@ fn limit_or_overload(message: String, signs: &Signs) -> TurnFault {
     if signs.retried && !names_a_limit(&message.to_lowercase()) {
         return TurnFault::Overloaded { message };
     }
-    TurnFault::LimitReached {
-        resets_at: reset_time_in(&message),
-        message,
-    }
+    TurnFault::LimitReached { resets_at: reset_time_in(&message), message }
 }
 
 fn names_a_limit(lower_case: &str) -> bool {
@@ -122,9 +113,7 @@ fn names_a_limit(lower_case: &str) -> bool {
 
 /// Older releases wrote `Claude AI usage limit reached|1794716654`.
 fn reset_time_in(message: &str) -> Option<i64> {
-    message
-        .rsplit_once('|')
-        .and_then(|(_, time)| time.trim().parse().ok())
+    message.rsplit_once('|').and_then(|(_, time)| time.trim().parse().ok())
 }
 
 /// The last resort. It is only asked about text of a turn that failed, which the program wrote and not the model.
@@ -132,13 +121,7 @@ fn by_wording(message: &str, signs: &Signs) -> Option<TurnFault> {
     let lower_case = message.to_lowercase();
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| lower_case.contains(phrase));
     let message = message.to_owned();
-    if says(&[
-        "not logged in",
-        "/login",
-        "invalid api key",
-        "failed to authenticate",
-        "oauth token",
-    ]) {
+    if says(&["not logged in", "/login", "invalid api key", "failed to authenticate", "oauth token"]) {
         return Some(TurnFault::NotLoggedIn { message });
     }
     if says(&["credit balance", "billing"]) {
@@ -153,15 +136,8 @@ fn by_wording(message: &str, signs: &Signs) -> Option<TurnFault> {
     if says(&["issue with the selected model"]) {
         return Some(TurnFault::UnknownModel { message });
     }
-    if says(&[
-        "unable to connect",
-        "connection",
-        "econn",
-        "etimedout",
-        "enotfound",
-        "eai_again",
-        "timed out",
-    ]) {
+    if says(&["unable to connect", "connection", "econn", "etimedout", "enotfound", "eai_again", "timed out"])
+    {
         return Some(TurnFault::Connection { message });
     }
     says(&["overloaded", "server-side issue", "internal server error"])
@@ -174,9 +150,7 @@ pub(super) fn no_outcome(exit: Exit, stderr: &str, unreadable_lines: u64) -> Tur
         Exit::Silent(after) => TurnFault::Silent { after },
         Exit::OverTime(after) => TurnFault::OverTime { after },
         Exit::Stopped => TurnFault::Interrupted,
-        Exit::Code(0) | Exit::Lingered => TurnFault::Junk {
-            detail: junk_detail(stderr, unreadable_lines),
-        },
+        Exit::Code(0) | Exit::Lingered => TurnFault::Junk { detail: junk_detail(stderr, unreadable_lines) },
         Exit::Code(code) => by_stderr(stderr).unwrap_or_else(|| crashed(format!("exit code {code}"), stderr)),
         Exit::Signal(signal) => crashed(format!("signal {signal}"), stderr),
     }
@@ -188,11 +162,7 @@ fn junk_detail(stderr: &str, unreadable_lines: u64) -> String {
         1 => "it printed no result, and a line that is not its protocol".to_owned(),
         many => format!("it printed no result, and {many} lines that are not its protocol"),
     };
-    if stderr.trim().is_empty() {
-        read
-    } else {
-        format!("{read}; {}", tail(stderr))
-    }
+    if stderr.trim().is_empty() { read } else { format!("{read}; {}", tail(stderr)) }
 }
 
 /// Refusals before the turn began are on stderr only.
@@ -225,10 +195,7 @@ fn by_stderr(stderr: &str) -> Option<TurnFault> {
 }
 
 fn crashed(ending: String, stderr: &str) -> TurnFault {
-    TurnFault::Crashed {
-        ending,
-        stderr: tail(stderr),
-    }
+    TurnFault::Crashed { ending, stderr: tail(stderr) }
 }
 
 /// The last words matter most.
@@ -260,18 +227,11 @@ mod tests {
             ("Invalid API key · Please run /login", "not_logged_in"),
             ("Credit balance is too low", "forbidden"),
             ("Claude AI usage limit reached|1794716654", "limit_reached"),
-            (
-                "API Error: Unable to connect to API (ConnectionRefused)",
-                "connection",
-            ),
+            ("API Error: Unable to connect to API (ConnectionRefused)", "connection"),
             ("API Error: Overloaded", "overloaded"),
             ("something new", "failed"),
         ] {
-            assert_eq!(
-                failed_outcome(&error(None, text), &Signs::default()).name(),
-                name,
-                "{text}"
-            );
+            assert_eq!(failed_outcome(&error(None, text), &Signs::default()).name(), name, "{text}");
         }
     }
 
@@ -288,60 +248,29 @@ mod tests {
             (503, "overloaded"),
             (529, "overloaded"),
         ] {
-            assert_eq!(
-                failed_outcome(&error(Some(status), "x"), &Signs::default()).name(),
-                name,
-                "{status}"
-            );
+            assert_eq!(failed_outcome(&error(Some(status), "x"), &Signs::default()).name(), name, "{status}");
         }
     }
 
     #[test]
     fn an_old_limit_text_names_its_time() {
-        let fault = failed_outcome(
-            &error(Some(429), "Claude AI usage limit reached|17"),
-            &Signs::default(),
-        );
-        assert!(matches!(
-            fault,
-            TurnFault::LimitReached {
-                resets_at: Some(17),
-                ..
-            }
-        ));
+        let fault = failed_outcome(&error(Some(429), "Claude AI usage limit reached|17"), &Signs::default());
+        assert!(matches!(fault, TurnFault::LimitReached { resets_at: Some(17), .. }));
     }
 
     #[test]
     fn a_429_is_an_overload_only_if_it_was_retried() {
-        let retried = Signs {
-            retried: true,
-            ..Signs::default()
-        };
-        assert_eq!(
-            failed_outcome(&error(Some(429), "x"), &retried).name(),
-            "overloaded"
-        );
-        assert_eq!(
-            failed_outcome(&error(Some(429), "x"), &Signs::default()).name(),
-            "limit_reached"
-        );
+        let retried = Signs { retried: true, ..Signs::default() };
+        assert_eq!(failed_outcome(&error(Some(429), "x"), &retried).name(), "overloaded");
+        assert_eq!(failed_outcome(&error(Some(429), "x"), &Signs::default()).name(), "limit_reached");
     }
 
     #[test]
     fn refusals_on_stderr_are_told_apart_from_crashes() {
         for (stderr, name) in [
-            (
-                "error: unknown option '--nope'\n(Did you mean --name?)",
-                "bad_arguments",
-            ),
-            (
-                "Error: Invalid session ID. Must be a valid UUID.",
-                "bad_arguments",
-            ),
-            (
-                "Error: Input must be provided either through stdin or as a prompt argument",
-                "bad_request",
-            ),
+            ("error: unknown option '--nope'\n(Did you mean --name?)", "bad_arguments"),
+            ("Error: Invalid session ID. Must be a valid UUID.", "bad_arguments"),
+            ("Error: Input must be provided either through stdin or as a prompt argument", "bad_request"),
             ("TypeError: undefined is not a function", "crashed"),
         ] {
             assert_eq!(no_outcome(Exit::Code(1), stderr, 0).name(), name, "{stderr}");

@@ -41,21 +41,9 @@ struct Price {
 }
 
 const PRICES: [Price; 3] = [
-    Price {
-        family: "opus",
-        input: 5.0,
-        output: 25.0,
-    },
-    Price {
-        family: "sonnet",
-        input: 3.0,
-        output: 15.0,
-    },
-    Price {
-        family: "haiku",
-        input: 1.0,
-        output: 5.0,
-    },
+    Price { family: "opus", input: 5.0, output: 25.0 },
+    Price { family: "sonnet", input: 3.0, output: 15.0 },
+    Price { family: "haiku", input: 1.0, output: 5.0 },
 ];
 
 /// An unknown model is taken for a dear one.
@@ -78,10 +66,7 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn new(inherited_total: Option<f64>) -> Meter {
-        Meter {
-            inherited_total,
-            ..Meter::default()
-        }
+        Meter { inherited_total, ..Meter::default() }
     }
 
     pub(super) fn saw_version(&mut self, version: &str) {
@@ -105,34 +90,20 @@ impl Meter {
     pub(super) fn saw_result(&mut self, result: &Value) {
         self.totals_are_of_the_session |= result.get("result_index").is_some();
         let total = result.get("total_cost_usd").and_then(dollars);
-        let reported = match result
-            .get("model_usage_since_last_result")
-            .and_then(Value::as_object)
-        {
-            Some(models) => models
-                .values()
-                .filter_map(|model| model.get("costUSD").and_then(dollars))
-                .sum(),
+        let reported = match result.get("model_usage_since_last_result").and_then(Value::as_object) {
+            Some(models) => models.values().filter_map(|model| model.get("costUSD").and_then(dollars)).sum(),
             None => total.map_or(0.0, |total| total - self.already_in(total)),
         };
         self.last_total = total.or(self.last_total);
         let streamed = std::mem::take(&mut self.streamed).usd();
         let figure_is_missing = total.is_none() || was_aborted(result);
         self.estimated |= figure_is_missing && streamed > reported;
-        self.counted += if figure_is_missing {
-            reported.max(streamed)
-        } else {
-            reported
-        };
+        self.counted += if figure_is_missing { reported.max(streamed) } else { reported };
     }
 
     /// The part of a reported total that is not news.
     fn already_in(&self, total: f64) -> f64 {
-        let inherited = if self.totals_are_of_the_session {
-            self.inherited_total
-        } else {
-            None
-        };
+        let inherited = if self.totals_are_of_the_session { self.inherited_total } else { None };
         let earlier = self.last_total.or(inherited).unwrap_or(0.0);
         // A smaller total than before is a count that started again.
         if earlier <= total { earlier } else { 0.0 }
@@ -140,11 +111,8 @@ impl Meter {
 
     pub(super) fn cost(self) -> Cost {
         let unreported = self.streamed.usd();
-        let session_total_usd = if self.totals_are_of_the_session {
-            self.last_total.or(self.inherited_total)
-        } else {
-            None
-        };
+        let session_total_usd =
+            if self.totals_are_of_the_session { self.last_total.or(self.inherited_total) } else { None };
         Cost {
             usd: self.counted + unreported,
             estimated: self.estimated || unreported > 0.0,
@@ -154,10 +122,7 @@ impl Meter {
 }
 
 fn was_aborted(result: &Value) -> bool {
-    result
-        .get("terminal_reason")
-        .and_then(Value::as_str)
-        .is_some_and(|reason| reason.starts_with("aborted"))
+    result.get("terminal_reason").and_then(Value::as_str).is_some_and(|reason| reason.starts_with("aborted"))
 }
 
 fn dollars(value: &Value) -> Option<f64> {
@@ -191,11 +156,7 @@ impl Streamed {
         if self.open.len() == MOST_OPEN_MESSAGES {
             self.closed_usd += self.open.pop_front().map_or(0.0, |oldest| oldest.usd());
         }
-        self.open.push_back(Message {
-            id,
-            price: price_of(model),
-            ..Message::default()
-        });
+        self.open.push_back(Message { id, price: price_of(model), ..Message::default() });
         self.open.len() - 1
     }
 
@@ -247,10 +208,7 @@ impl Default for &'static Price {
 }
 
 fn price_of(model: &str) -> &'static Price {
-    PRICES
-        .iter()
-        .find(|price| model.contains(price.family))
-        .unwrap_or(UNKNOWN_FAMILY)
+    PRICES.iter().find(|price| model.contains(price.family)).unwrap_or(UNKNOWN_FAMILY)
 }
 
 /// How much text the model wrote in these blocks, tool inputs included.
@@ -312,10 +270,7 @@ mod tests {
             json!({"total_cost_usd": total,
                 "model_usage_since_last_result": {"a": {"costUSD": new}, "b": {"costUSD": 0.01}}})
         };
-        close(
-            meter(None, "2.1.325", &[result(5.0, 0.5), result(6.0, 0.25)]).usd,
-            0.77,
-        );
+        close(meter(None, "2.1.325", &[result(5.0, 0.5), result(6.0, 0.25)]).usd, 0.77);
     }
 
     #[test]
@@ -338,14 +293,7 @@ mod tests {
         let mut meter = Meter::new(None);
         meter.saw_message(&json!({"id": "m", "model": "opus", "usage": {"input_tokens": 1_000_000}}));
         meter.saw_result(&json!({"total_cost_usd": 0.25}));
-        assert_eq!(
-            meter.cost(),
-            Cost {
-                usd: 0.25,
-                estimated: false,
-                session_total_usd: None
-            }
-        );
+        assert_eq!(meter.cost(), Cost { usd: 0.25, estimated: false, session_total_usd: None });
     }
 
     #[test]

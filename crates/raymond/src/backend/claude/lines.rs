@@ -38,16 +38,9 @@ impl Lines {
     pub(super) fn end_line(&mut self) -> Option<Line> {
         let bytes = std::mem::take(&mut self.partial);
         if std::mem::take(&mut self.skipping) {
-            return Some(Line::Unreadable(format!(
-                "a line over {} MiB",
-                LONGEST_LINE >> 20
-            )));
+            return Some(Line::Unreadable(format!("a line over {} MiB", LONGEST_LINE >> 20)));
         }
-        if bytes.trim_ascii().is_empty() {
-            None
-        } else {
-            Some(read(&bytes))
-        }
+        if bytes.trim_ascii().is_empty() { None } else { Some(read(&bytes)) }
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -136,13 +129,7 @@ mod tests {
         }
         assert!(lines.partial.capacity() <= LONGEST_LINE);
         let read = lines.feed(b"\n{\"a\":1}\n");
-        assert_eq!(
-            read,
-            [
-                Line::Unreadable("a line over 16 MiB".to_owned()),
-                Line::Event(json!({"a": 1}))
-            ]
-        );
+        assert_eq!(read, [Line::Unreadable("a line over 16 MiB".to_owned()), Line::Event(json!({"a": 1}))]);
     }
 
     #[test]
@@ -153,24 +140,15 @@ mod tests {
             (r#""\\ud83d \ud83d""#, "\\ud83d \u{FFFD}"),
         ] {
             let line = format!("{{\"t\":{written}}}\n");
-            assert_eq!(
-                Lines::default().feed(line.as_bytes()),
-                [Line::Event(json!({"t": meant}))]
-            );
+            assert_eq!(Lines::default().feed(line.as_bytes()), [Line::Event(json!({"t": meant}))]);
         }
     }
 
     #[test]
     fn what_is_no_object_is_shown_in_short() {
-        assert_eq!(
-            Lines::default().feed(b"[1]\n"),
-            [Line::Unreadable("[1]".to_owned())]
-        );
+        assert_eq!(Lines::default().feed(b"[1]\n"), [Line::Unreadable("[1]".to_owned())]);
         let long = "é".repeat(300);
         let expected = format!("{}…", "é".repeat(200));
-        assert_eq!(
-            Lines::default().feed(format!("{long}\n").as_bytes()),
-            [Line::Unreadable(expected)]
-        );
+        assert_eq!(Lines::default().feed(format!("{long}\n").as_bytes()), [Line::Unreadable(expected)]);
     }
 }

@@ -94,9 +94,7 @@ impl Decoder {
     }
 
     fn failure(self, fault: TurnFault) -> FailedTurn {
-        let had_finished = self
-            .outcome
-            .is_some_and(|outcome| outcome.stop_reason == "end_turn");
+        let had_finished = self.outcome.is_some_and(|outcome| outcome.stop_reason == "end_turn");
         let only_the_share =
             fault == TurnFault::OverBudgetShare && had_finished && !self.message.text.is_empty();
         FailedTurn {
@@ -129,17 +127,11 @@ impl Decoder {
 
     fn mismatch(&self) -> Option<TurnFault> {
         let got = self.other_session.clone()?;
-        Some(TurnFault::SessionMismatch {
-            asked: self.asked_session.clone(),
-            got,
-        })
+        Some(TurnFault::SessionMismatch { asked: self.asked_session.clone(), got })
     }
 
     fn report(self) -> TurnReport {
-        let text = self
-            .outcome
-            .and_then(|outcome| outcome.text)
-            .filter(|text| !text.is_empty());
+        let text = self.outcome.and_then(|outcome| outcome.text).filter(|text| !text.is_empty());
         TurnReport {
             text: without_nul(text.unwrap_or(self.message.text)),
             cost: self.meter.cost(),
@@ -165,9 +157,7 @@ impl Decoder {
             ("system", "init") => self.init(event, seen),
             ("system", "api_retry") => self.api_retry(event, seen),
             ("system", "permission_denied") => {
-                seen.push(Seen::PermissionDenied {
-                    tool: text(event, "tool_name").to_owned(),
-                });
+                seen.push(Seen::PermissionDenied { tool: text(event, "tool_name").to_owned() });
             }
             ("assistant", _) => self.assistant(event, seen),
             ("stream_event", _) => self.stream_event(event, seen),
@@ -183,10 +173,7 @@ impl Decoder {
         self.note_session(event);
         self.meter.saw_version(text(event, "claude_code_version"));
         let model = owned_text(event, "model");
-        seen.push(Seen::Started {
-            session: owned_text(event, "session_id"),
-            model: model.clone(),
-        });
+        seen.push(Seen::Started { session: owned_text(event, "session_id"), model: model.clone() });
         self.model = self.model.take().or(model);
     }
 
@@ -220,12 +207,7 @@ impl Decoder {
         let is_shown_already =
             self.streaming_message == text(message, "id") && !self.streaming_message.is_empty();
         self.message.turn_to(text(message, "id"));
-        for block in message
-            .get("content")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
+        for block in message.get("content").and_then(Value::as_array).into_iter().flatten() {
             match text(block, "type") {
                 "text" => {
                     let block_text = text(block, "text");
@@ -236,10 +218,7 @@ impl Decoder {
                 }
                 "tool_use" => {
                     let name = text(block, "name").to_owned();
-                    seen.push(Seen::Tool {
-                        name,
-                        summary: summary(block.get("input")),
-                    });
+                    seen.push(Seen::Tool { name, summary: summary(block.get("input")) });
                 }
                 _ => {}
             }
@@ -267,12 +246,9 @@ impl Decoder {
                 }
             }
             "message_delta" => {
-                let id = event
-                    .get("api_message_id")
-                    .and_then(Value::as_str)
-                    .unwrap_or(&self.streaming_message);
-                self.meter
-                    .saw_delta(id, inner.get("usage").unwrap_or(&Value::Null));
+                let id =
+                    event.get("api_message_id").and_then(Value::as_str).unwrap_or(&self.streaming_message);
+                self.meter.saw_delta(id, inner.get("usage").unwrap_or(&Value::Null));
             }
             _ => {}
         }
@@ -285,11 +261,7 @@ impl Decoder {
         let resets_at = epoch_seconds(info.get("resetsAt"));
         let rejected = text(info, "status") == "rejected";
         self.signs.rejected_until = rejected.then_some(resets_at);
-        seen.push(Seen::RateLimit {
-            rejected,
-            resets_at,
-            window: owned_text(info, "rateLimitType"),
-        });
+        seen.push(Seen::RateLimit { rejected, resets_at, window: owned_text(info, "rateLimitType") });
     }
 
     fn result(&mut self, event: &Value, seen: &mut Vec<Seen>) {
@@ -297,9 +269,7 @@ impl Decoder {
         self.meter.saw_result(event);
         self.note_denials(event);
         let outcome = outcome_of(event);
-        seen.push(Seen::Final {
-            is_error: !outcome.is_success(),
-        });
+        seen.push(Seen::Final { is_error: !outcome.is_success() });
         if outcome.is_success() {
             self.signs = Signs::default();
         }
@@ -318,22 +288,13 @@ impl Decoder {
     }
 
     fn note_denials(&mut self, result: &Value) {
-        for denial in result
-            .get("permission_denials")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
+        for denial in result.get("permission_denials").and_then(Value::as_array).into_iter().flatten() {
             if self.permission_denials.len() == MOST_DENIALS {
                 return;
             }
             let tool = text(denial, "tool_name");
             let input = summary(denial.get("tool_input"));
-            let rule = if input.is_empty() {
-                tool.to_owned()
-            } else {
-                format!("{tool}({input})")
-            };
+            let rule = if input.is_empty() { tool.to_owned() } else { format!("{tool}({input})") };
             if !self.permission_denials.contains(&rule) {
                 self.permission_denials.push(rule);
             }
@@ -358,11 +319,7 @@ impl FinalMessage {
 }
 
 fn outcome_of(event: &Value) -> Outcome {
-    let errors = event
-        .get("errors")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
+    let errors = event.get("errors").and_then(Value::as_array).into_iter().flatten();
     Outcome {
         subtype: text(event, "subtype").to_owned(),
         is_error: event.get("is_error").and_then(Value::as_bool).unwrap_or(false),
@@ -375,11 +332,7 @@ fn outcome_of(event: &Value) -> Outcome {
 }
 
 fn without_nul(text: String) -> String {
-    if text.contains('\0') {
-        text.replace('\0', "\u{FFFD}")
-    } else {
-        text
-    }
+    if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
 }
 
 fn is_of_subagent(event: &Value) -> bool {
@@ -388,15 +341,7 @@ fn is_of_subagent(event: &Value) -> bool {
 
 /// What a tool is about to do, in short: the field that tells most.
 fn summary(input: Option<&Value>) -> String {
-    let telling = [
-        "command",
-        "file_path",
-        "path",
-        "pattern",
-        "url",
-        "query",
-        "description",
-    ];
+    let telling = ["command", "file_path", "path", "pattern", "url", "query", "description"];
     let found = input.and_then(|input| telling.into_iter().find_map(|name| input.get(name)?.as_str()));
     shortened(found.unwrap_or_default(), LONGEST_SUMMARY)
 }
@@ -414,19 +359,12 @@ fn number(value: &Value, name: &str) -> f64 {
 }
 
 fn status(value: &Value, name: &str) -> Option<u16> {
-    value
-        .get(name)
-        .and_then(Value::as_u64)
-        .and_then(|status| u16::try_from(status).ok())
+    value.get(name).and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok())
 }
 
 fn epoch_seconds(value: Option<&Value>) -> Option<i64> {
     let time = value?.as_f64().filter(|time| *time > 0.0)?;
-    Some(if time >= MILLISECONDS_FROM {
-        time / 1000.0
-    } else {
-        time
-    } as i64)
+    Some(if time >= MILLISECONDS_FROM { time / 1000.0 } else { time } as i64)
 }
 
 #[cfg(test)]

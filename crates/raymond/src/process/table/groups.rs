@@ -17,10 +17,7 @@ pub(super) fn own_session() -> i32 {
 
 pub(super) fn processes(groups: &[i32]) -> io::Result<Vec<Process>> {
     let own_group = rustix::process::getpgrp().as_raw_nonzero().get();
-    let others = groups
-        .iter()
-        .copied()
-        .filter(|group| *group > 1 && *group != own_group);
+    let others = groups.iter().copied().filter(|group| *group > 1 && *group != own_group);
     Ok(others.filter(|group| is_alive(*group)).map(whole_group).collect())
 }
 

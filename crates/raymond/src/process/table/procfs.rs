@@ -54,28 +54,9 @@ fn process(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {
         return Ok(None);
     };
     // Programs of other users keep their environment to themselves. They may belong all the same.
-    let token = if read(pid, "environ", MAX_ENVIRONMENT_BYTES, buffer)? {
-        token_in(buffer)
-    } else {
-        None
-    };
-    let Stat {
-        state,
-        parent,
-        group,
-        session,
-        started,
-        ..
-    } = stat;
-    Ok(Some(Process {
-        pid,
-        parent,
-        group,
-        session,
-        started,
-        suspended: state == b'T',
-        token,
-    }))
+    let token = if read(pid, "environ", MAX_ENVIRONMENT_BYTES, buffer)? { token_in(buffer) } else { None };
+    let Stat { state, parent, group, session, started, .. } = stat;
+    Ok(Some(Process { pid, parent, group, session, started, suspended: state == b'T', token }))
 }
 
 /// Says whether there was anything to read. Processes come and go, and some may not be looked at; but when
@@ -98,9 +79,7 @@ fn is_our_own_shortage(error: &io::Error) -> bool {
 
 fn token_in(environment: &[u8]) -> Option<Vec<u8>> {
     environment.split(|byte| *byte == 0).find_map(|variable| {
-        let value = variable
-            .strip_prefix(TOKEN_VARIABLE.as_bytes())?
-            .strip_prefix(b"=")?;
+        let value = variable.strip_prefix(TOKEN_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
         Some(value.to_vec())
     })
 }
@@ -195,10 +174,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_confuse_the_fields() {
         let stat = Stat::parse(LINE.as_bytes()).unwrap();
-        assert_eq!(
-            (stat.state, stat.parent, stat.group, stat.session),
-            (b'R', 10, 20, 30)
-        );
+        assert_eq!((stat.state, stat.parent, stat.group, stat.session), (b'R', 10, 20, 30));
         assert_eq!((stat.flags, stat.threads, stat.started), (4_194_304, 3, 987_654));
         assert!(stat.is_living_program());
     }
@@ -229,10 +205,6 @@ mod tests {
     fn we_are_not_in_our_own_table() {
         let own_pid = i32::try_from(std::process::id()).unwrap();
         let processes = processes(&[]).unwrap();
-        assert!(
-            processes
-                .iter()
-                .all(|process| process.pid != own_pid && process.pid != 1)
-        );
+        assert!(processes.iter().all(|process| process.pid != own_pid && process.pid != 1));
     }
 }

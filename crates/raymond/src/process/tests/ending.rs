@@ -52,11 +52,7 @@ async fn a_failure_ends_what_the_step_left_behind() {
     let pids = rig.pids("pids");
     assert_eq!(pids.len(), FAMILY_SIZE);
     // The child without an environment had lost its parent before anyone looked: the documented limit.
-    let found: Vec<i32> = pids
-        .iter()
-        .copied()
-        .filter(|pid| has_token_or_is_dead(*pid))
-        .collect();
+    let found: Vec<i32> = pids.iter().copied().filter(|pid| has_token_or_is_dead(*pid)).collect();
     assert_all_dead(&found);
     assert!(found.len() >= FAMILY_SIZE - 2);
     for pid in pids.iter().filter(|pid| is_alive(**pid)) {
@@ -136,10 +132,7 @@ async fn a_background_child_that_holds_the_output_delays_a_success_and_is_left_a
     let elapsed = start.elapsed();
     assert!(outcome.ending.is_success());
     assert_eq!(collector.stdout, b"done\n");
-    assert!(
-        elapsed >= Duration::from_millis(500) && elapsed < Duration::from_secs(5),
-        "{elapsed:?}"
-    );
+    assert!(elapsed >= Duration::from_millis(500) && elapsed < Duration::from_secs(5), "{elapsed:?}");
     let pids = rig.pids("pids");
     assert!(is_alive(pids[0]));
     kill(pids[0]);
@@ -157,31 +150,17 @@ async fn a_background_child_without_the_output_delays_nothing_and_can_be_ended_l
     assert!(start.elapsed() < DEADLINE / 2);
     let pids = rig.pids("pids");
     assert!(is_alive(pids[0]));
-    assert_eq!(
-        rig.reaper
-            .end(vec![Target {
-                token,
-                group: outcome.group
-            }])
-            .await,
-        [] as [i32; 0]
-    );
+    assert_eq!(rig.reaper.end(vec![Target { token, group: outcome.group }]).await, [] as [i32; 0]);
     assert_all_dead(&pids);
 }
 
 #[tokio::test]
 async fn recovery_finds_the_rest_of_a_dead_raymond_by_token_alone() {
     let rig = Rig::new();
-    let launch = rig.launch(&format!(
-        "{{ {FAMILY} wait; }} >/dev/null 2>&1 & while [ ! -e ready ]; do :; done"
-    ));
+    let launch =
+        rig.launch(&format!("{{ {FAMILY} wait; }} >/dev/null 2>&1 & while [ ! -e ready ]; do :; done"));
     let token = launch.token.clone();
-    assert!(
-        rig.supervise(launch, &mut Collector::default())
-            .await
-            .ending
-            .is_success()
-    );
+    assert!(rig.supervise(launch, &mut Collector::default()).await.ending.is_success());
     eventually("the family is there", || {
         rig.pids("pids").len() == FAMILY_SIZE && line_count(&rig.folder.path().join("ready")) == 2
     })
@@ -195,13 +174,7 @@ async fn recovery_finds_the_rest_of_a_dead_raymond_by_token_alone() {
 #[tokio::test]
 async fn a_sink_can_abort() {
     let rig = Rig::new();
-    let mut sink = Judge(|text: &str| {
-        if text.contains("bad") {
-            Flow::Abort
-        } else {
-            Flow::Continue
-        }
-    });
+    let mut sink = Judge(|text: &str| if text.contains("bad") { Flow::Abort } else { Flow::Continue });
     let script = format!("{FAMILY} echo good; sleep 0.1; echo bad; wait");
     let outcome = rig.supervise(rig.launch(&script), &mut sink).await;
     assert!(matches!(outcome.ending, Ending::Aborted));
@@ -209,11 +182,7 @@ async fn a_sink_can_abort() {
 }
 
 fn end_on_final(text: &str) -> Flow {
-    if text.contains("final") {
-        Flow::EndWithin(Duration::from_secs(1))
-    } else {
-        Flow::Continue
-    }
+    if text.contains("final") { Flow::EndWithin(Duration::from_secs(1)) } else { Flow::Continue }
 }
 
 #[tokio::test]
@@ -252,9 +221,7 @@ async fn a_time_limit_cannot_fail_a_program_after_its_last_word() {
     rig.limits.idle = Some(Duration::from_secs(1));
     rig.limits.total = Some(Duration::from_secs(2));
     let mut sink = Judge(|_: &str| Flow::EndWithin(DEADLINE));
-    let outcome = rig
-        .supervise(rig.launch("echo final; sleep 1000"), &mut sink)
-        .await;
+    let outcome = rig.supervise(rig.launch("echo final; sleep 1000"), &mut sink).await;
     assert!(matches!(outcome.ending, Ending::Lingered), "{outcome:?}");
 }
 
@@ -272,16 +239,9 @@ async fn many_trees_stopped_together_need_few_looks() {
     };
     let (outcomes, stopped_at) = tokio::join!(join_all(trees), stop);
     let elapsed = stopped_at.elapsed();
-    assert!(
-        outcomes
-            .iter()
-            .all(|outcome| matches!(outcome.ending, Ending::Stopped))
-    );
+    assert!(outcomes.iter().all(|outcome| matches!(outcome.ending, Ending::Stopped)));
     assert_all_dead(&rig.pids("pids"));
-    eprintln!(
-        "{TREES} trees ended in {elapsed:?} with {} looks",
-        rig.reaper.looks()
-    );
+    eprintln!("{TREES} trees ended in {elapsed:?} with {} looks", rig.reaper.looks());
     assert!(rig.reaper.looks() < TREES as u64, "{} looks", rig.reaper.looks());
 }
 
@@ -298,11 +258,7 @@ async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> 
                 }
             }
         }
-        if is_pending {
-            std::task::Poll::Pending
-        } else {
-            std::task::Poll::Ready(())
-        }
+        if is_pending { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
     })
     .await;
     futures.into_iter().map(|(_, result)| result.unwrap()).collect()
@@ -326,9 +282,6 @@ async fn a_cancelled_step_is_ended_by_the_reaper_alone() {
 async fn ending_nothing_is_quick() {
     let rig = Rig::new();
     assert_eq!(rig.reaper.end(vec![]).await, [] as [i32; 0]);
-    assert_eq!(
-        rig.reaper.end_blocking(vec![Target::by_token("nobody")]),
-        [] as [i32; 0]
-    );
+    assert_eq!(rig.reaper.end_blocking(vec![Target::by_token("nobody")]), [] as [i32; 0]);
     assert!(rig.reaper.looks() <= 4);
 }

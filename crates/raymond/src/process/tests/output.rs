@@ -10,20 +10,14 @@ async fn both_streams_and_the_exit_code_come_through() {
     let rig = Rig::new();
     let (outcome, collector) = rig.run("echo out; echo err >&2; exit 7").await;
     assert!(matches!(outcome.ending, Ending::Exited(Exit::Code(7))));
-    assert_eq!(
-        (collector.stdout, collector.stderr),
-        (b"out\n".to_vec(), b"err\n".to_vec())
-    );
+    assert_eq!((collector.stdout, collector.stderr), (b"out\n".to_vec(), b"err\n".to_vec()));
 }
 
 #[tokio::test]
 async fn a_death_by_signal_is_told_from_an_exit_code() {
     let rig = Rig::new();
     let (outcome, _) = rig.run("kill -SEGV $$").await;
-    assert!(
-        matches!(outcome.ending, Ending::Exited(Exit::Signal(11))),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome.ending, Ending::Exited(Exit::Signal(11))), "{outcome:?}");
 }
 
 #[tokio::test]
@@ -72,10 +66,7 @@ async fn a_flood_from_a_background_child_does_not_hold_the_step_up() {
 #[test]
 fn memory_stays_flat_however_much_comes() {
     in_a_process_of_its_own("output::memory_stays_flat_however_much_comes", &[], || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(read_200_megabytes());
     });
 }
@@ -88,26 +79,12 @@ async fn read_200_megabytes() {
         largest = largest.max(text.len());
         Flow::Continue
     });
-    assert!(
-        rig.supervise(rig.launch("echo warm"), &mut sink)
-            .await
-            .ending
-            .is_success()
-    );
+    assert!(rig.supervise(rig.launch("echo warm"), &mut sink).await.ending.is_success());
     let before = peak_kib();
     let start = Instant::now();
     let flood = "head -c 100000000 /dev/zero & head -c 100000000 /dev/zero >&2; wait";
-    assert!(
-        rig.supervise(rig.launch(flood), &mut sink)
-            .await
-            .ending
-            .is_success()
-    );
-    eprintln!(
-        "200 MB in {:?}, peak grew by {} KiB",
-        start.elapsed(),
-        peak_kib() - before
-    );
+    assert!(rig.supervise(rig.launch(flood), &mut sink).await.ending.is_success());
+    eprintln!("200 MB in {:?}, peak grew by {} KiB", start.elapsed(), peak_kib() - before);
     assert_eq!(total, 100_000_005);
     assert!(largest <= CHUNK_BYTES);
     assert!(peak_kib() - before < 16 * 1024);
@@ -115,9 +92,6 @@ async fn read_200_megabytes() {
 
 fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }

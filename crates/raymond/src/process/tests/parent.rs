@@ -25,9 +25,7 @@ fn again(test: &str, wrapper: &[&str]) -> Command {
         }
     };
     let test = format!("process::tests::{test}");
-    command
-        .args([&test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(ROLE, &test);
+    command.args([&test, "--exact", "--nocapture", "--test-threads=1"]).env(ROLE, &test);
     command
 }
 
@@ -47,21 +45,12 @@ fn exit_codes_arrive_even_if_raymond_was_started_to_ignore_its_children() {
     let test = "parent::exit_codes_arrive_even_if_raymond_was_started_to_ignore_its_children";
     let wrapper = ["bash", "-c", "trap '' CHLD TERM; exec \"$0\" \"$@\""];
     in_a_process_of_its_own(test, &wrapper, || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (outcome, _) = runtime.block_on(async { Rig::new().run("exit 5").await });
-        assert!(
-            matches!(outcome.ending, Ending::Exited(Exit::Code(5))),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome.ending, Ending::Exited(Exit::Code(5))), "{outcome:?}");
         // The same goes for TERM, which a child would else ignore as well.
         let (outcome, _) = runtime.block_on(async { Rig::new().run("kill -TERM $$; exit 6").await });
-        assert!(
-            matches!(outcome.ending, Ending::Exited(Exit::Signal(15))),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome.ending, Ending::Exited(Exit::Signal(15))), "{outcome:?}");
     });
 }
 

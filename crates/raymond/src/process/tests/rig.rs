@@ -48,15 +48,7 @@ impl Rig {
     }
 
     pub(super) async fn supervise(&self, launch: Launch, sink: &mut dyn Sink) -> Outcome {
-        supervise(
-            launch,
-            self.limits,
-            sink,
-            self.stop.clone(),
-            &self.reaper,
-            self.after_exit,
-        )
-        .await
+        supervise(launch, self.limits, sink, self.stop.clone(), &self.reaper, self.after_exit).await
     }
 
     /// The process numbers that the script wrote into this file, one a line.
@@ -68,11 +60,7 @@ impl Rig {
 
 pub(super) fn unique_token() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!(
-        "test-{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    )
+    format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Keeps all output and never objects.
@@ -110,8 +98,7 @@ impl<F: FnMut(&str) -> Flow> Sink for Judge<F> {
 /// A zombie counts as dead.
 pub(super) fn is_alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
 }
 
 pub(super) fn assert_all_dead(pids: &[i32]) {

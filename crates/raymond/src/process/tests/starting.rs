@@ -17,30 +17,18 @@ async fn refusal(rig: &Rig, launch: Launch) -> String {
 async fn a_missing_program_is_named() {
     let rig = Rig::new();
     let launch = Launch::new("no-such-program-here", rig.folder.path(), unique_token());
-    assert_eq!(
-        refusal(&rig, launch).await,
-        "the program `no-such-program-here` was not found on PATH"
-    );
+    assert_eq!(refusal(&rig, launch).await, "the program `no-such-program-here` was not found on PATH");
     let launch = Launch::new("/no/such/program", rig.folder.path(), unique_token());
-    assert_eq!(
-        refusal(&rig, launch).await,
-        "the program /no/such/program does not exist"
-    );
+    assert_eq!(refusal(&rig, launch).await, "the program /no/such/program does not exist");
 }
 
 #[tokio::test]
 async fn a_missing_working_directory_is_named_and_not_the_program() {
     let rig = Rig::new();
     let launch = Launch::new("bash", "/no/such/folder", unique_token());
-    assert_eq!(
-        refusal(&rig, launch).await,
-        "the working directory /no/such/folder does not exist"
-    );
+    assert_eq!(refusal(&rig, launch).await, "the working directory /no/such/folder does not exist");
     let launch = Launch::new("bash", "/dev/null", unique_token());
-    assert_eq!(
-        refusal(&rig, launch).await,
-        "the working directory /dev/null is not a directory"
-    );
+    assert_eq!(refusal(&rig, launch).await, "the working directory /dev/null is not a directory");
 }
 
 #[tokio::test]
@@ -53,11 +41,7 @@ async fn a_file_that_cannot_be_run_says_why() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     assert!(refusal(&rig, launch()).await.starts_with("the interpreter that "));
     let _writer = fs::File::options().append(true).open(&path).unwrap();
-    assert!(
-        refusal(&rig, launch())
-            .await
-            .contains("while something writes to it")
-    );
+    assert!(refusal(&rig, launch()).await.contains("while something writes to it"));
 }
 
 #[tokio::test]
@@ -66,10 +50,7 @@ async fn too_much_to_hand_over_says_so() {
     let mut launch = rig.launch("true");
     launch.env.push(("HUGE".into(), Some("x".repeat(1 << 20).into())));
     let text = refusal(&rig, launch).await;
-    assert_eq!(
-        text,
-        "the arguments and environment for bash are longer than the system allows"
-    );
+    assert_eq!(text, "the arguments and environment for bash are longer than the system allows");
 }
 
 #[tokio::test]
@@ -103,10 +84,7 @@ async fn the_program_leads_its_own_group_and_reads_nothing() {
     let (outcome, collector) = rig.run("cat; ps -o pgid= -p $$ | tr -d ' '; echo $$").await;
     assert!(outcome.ending.is_success());
     let pid = outcome.group.unwrap();
-    assert_eq!(
-        String::from_utf8(collector.stdout).unwrap(),
-        format!("{pid}\n{pid}\n")
-    );
+    assert_eq!(String::from_utf8(collector.stdout).unwrap(), format!("{pid}\n{pid}\n"));
 }
 
 /// The engine may want to move a step to a task of its own.
@@ -116,15 +94,7 @@ async fn a_supervised_step_can_be_a_task() {
     let task = tokio::spawn(async move {
         let mut sink = Collector::default();
         let launch = rig.launch("true");
-        supervise(
-            launch,
-            rig.limits,
-            &mut sink,
-            rig.stop.clone(),
-            &rig.reaper,
-            rig.after_exit,
-        )
-        .await
+        supervise(launch, rig.limits, &mut sink, rig.stop.clone(), &rig.reaper, rig.after_exit).await
     });
     assert!(task.await.unwrap().ending.is_success());
 }

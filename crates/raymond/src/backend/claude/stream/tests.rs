@@ -31,10 +31,7 @@ fn samples() -> Vec<Sample> {
 fn stem(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap().to_str().unwrap();
     let known = [".meta.json", ".jsonl", ".json", ".stderr"];
-    let stem = known
-        .into_iter()
-        .find_map(|ending| name.strip_suffix(ending))
-        .unwrap();
+    let stem = known.into_iter().find_map(|ending| name.strip_suffix(ending)).unwrap();
     path.with_file_name(stem)
 }
 
@@ -50,11 +47,7 @@ fn sample(root: &Path, stem: &Path) -> Sample {
     let code = meta["rc"].as_i64().unwrap_or(i64::from(stdout.is_empty())) as i32;
     Sample {
         name: stem.strip_prefix(root).unwrap().display().to_string(),
-        exit: if code < 0 {
-            Exit::Signal(-code)
-        } else {
-            Exit::Code(code)
-        },
+        exit: if code < 0 { Exit::Signal(-code) } else { Exit::Code(code) },
         session: asked_session(&meta, &stdout),
         stderr: String::from_utf8(file(".stderr")).unwrap(),
         stdout,
@@ -63,12 +56,7 @@ fn sample(root: &Path, stem: &Path) -> Sample {
 
 /// The id asked for, or, where the program was free to choose, the one that it chose.
 fn asked_session(meta: &Value, stdout: &[u8]) -> String {
-    let args: Vec<&str> = meta["args"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let args: Vec<&str> = meta["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if let Some(at) = args.iter().position(|arg| *arg == "--session-id") {
         return args[at + 1].to_owned();
     }
@@ -79,11 +67,7 @@ fn asked_session(meta: &Value, stdout: &[u8]) -> String {
 
 fn decode(sample: &Sample, chunk: usize) -> (Vec<Seen>, Result<TurnReport, Box<FailedTurn>>) {
     let mut decoder = Decoder::new(sample.session.as_str(), None);
-    let seen = sample
-        .stdout
-        .chunks(chunk)
-        .flat_map(|bytes| decoder.feed(bytes))
-        .collect();
+    let seen = sample.stdout.chunks(chunk).flat_map(|bytes| decoder.feed(bytes)).collect();
     (seen, decoder.finish(sample.exit, &sample.stderr))
 }
 
@@ -94,23 +78,13 @@ fn every_recorded_run_is_understood() {
         let (_, ended) = decode(&sample, usize::MAX);
         let name = &sample.name;
         let line = match &ended {
-            Ok(report) => format!(
-                "{} {:?}{}",
-                cost(&report.cost),
-                report.text,
-                denied(&report.permission_denials)
-            ),
+            Ok(report) => {
+                format!("{} {:?}{}", cost(&report.cost), report.text, denied(&report.permission_denials))
+            }
             Err(failed) => {
-                let said = failed
-                    .final_text
-                    .as_ref()
-                    .map_or(String::new(), |text| format!(" (it said {text:?})"));
-                format!(
-                    "{} {:?} {}{said}",
-                    cost(&failed.cost),
-                    failed.fault.class(),
-                    failed.fault
-                )
+                let said =
+                    failed.final_text.as_ref().map_or(String::new(), |text| format!(" (it said {text:?})"));
+                format!("{} {:?} {}{said}", cost(&failed.cost), failed.fault.class(), failed.fault)
             }
         };
         writeln!(table, "{name}: {line}").unwrap();
@@ -119,19 +93,11 @@ fn every_recorded_run_is_understood() {
 }
 
 fn cost(cost: &super::super::super::Cost) -> String {
-    format!(
-        "${:.6}{}",
-        cost.usd,
-        if cost.estimated { " (estimated)" } else { "" }
-    )
+    format!("${:.6}{}", cost.usd, if cost.estimated { " (estimated)" } else { "" })
 }
 
 fn denied(tools: &[String]) -> String {
-    if tools.is_empty() {
-        String::new()
-    } else {
-        format!(" denied {tools:?}")
-    }
+    if tools.is_empty() { String::new() } else { format!(" denied {tools:?}") }
 }
 
 #[test]
@@ -139,25 +105,16 @@ fn pieces_decode_like_the_whole() {
     for sample in samples() {
         let whole = decode(&sample, usize::MAX);
         for chunk in [1, 7, 4096] {
-            assert_eq!(
-                decode(&sample, chunk),
-                whole,
-                "{} in pieces of {chunk}",
-                sample.name
-            );
+            assert_eq!(decode(&sample, chunk), whole, "{} in pieces of {chunk}", sample.name);
         }
     }
 }
 
 #[test]
 fn a_fork_of_a_session_with_a_known_total_is_counted_once_without_deltas() {
-    let sample = samples()
-        .into_iter()
-        .find(|sample| sample.name == "2.1.325/23-fork")
-        .unwrap();
-    let without_deltas = String::from_utf8(sample.stdout)
-        .unwrap()
-        .replace("model_usage_since_last_result", "gone");
+    let sample = samples().into_iter().find(|sample| sample.name == "2.1.325/23-fork").unwrap();
+    let without_deltas =
+        String::from_utf8(sample.stdout).unwrap().replace("model_usage_since_last_result", "gone");
     let mut decoder = Decoder::new(sample.session, Some(0.017832));
     decoder.feed(without_deltas.as_bytes());
     let cost = decoder.finish(Exit::Code(0), "").unwrap().cost;
@@ -182,10 +139,8 @@ fn said(id: &str, text: &str) -> Vec<u8> {
 }
 
 fn result(text: Option<&str>) -> Vec<u8> {
-    line(
-        json!({"type": "result", "subtype": "success", "is_error": false, "result": text, "session_id": "s",
-        "total_cost_usd": 0.5}),
-    )
+    line(json!({"type": "result", "subtype": "success", "is_error": false, "result": text, "session_id": "s",
+        "total_cost_usd": 0.5}))
 }
 
 fn fed(lines: &[Vec<u8>]) -> Decoder {
@@ -199,10 +154,7 @@ fn another_session_is_not_accepted() {
     let mut decoder = Decoder::new("asked", None);
     decoder.feed(&[init(), result(Some("x"))].concat());
     let failed = decoder.finish(Exit::Code(0), "").unwrap_err();
-    let fault = TurnFault::SessionMismatch {
-        asked: "asked".to_owned(),
-        got: "s".to_owned(),
-    };
+    let fault = TurnFault::SessionMismatch { asked: "asked".to_owned(), got: "s".to_owned() };
     assert_eq!((failed.fault, failed.cost.usd), (fault, 0.5));
 }
 
@@ -221,9 +173,8 @@ fn work_in_the_background_makes_a_final_message_provisional() {
 
 #[test]
 fn a_turn_that_was_killed_is_estimated() {
-    let failed = fed(&[init(), said("a", "abcd"), said("a", "efgh")])
-        .finish(Exit::Signal(9), "")
-        .unwrap_err();
+    let failed =
+        fed(&[init(), said("a", "abcd"), said("a", "efgh")]).finish(Exit::Signal(9), "").unwrap_err();
     assert!(failed.cost.estimated);
     assert!((failed.cost.usd - 0.00101).abs() < 1e-9, "{:?}", failed.cost);
     assert_eq!(failed.fault.class(), Class::Retry);
@@ -231,40 +182,19 @@ fn a_turn_that_was_killed_is_estimated() {
 
 #[test]
 fn a_final_message_survives_that_we_ended_the_program() {
-    let stopped = [
-        Exit::Stopped,
-        Exit::Silent(Duration::from_secs(1)),
-        Exit::OverTime(Duration::from_secs(1)),
-    ];
+    let stopped =
+        [Exit::Stopped, Exit::Silent(Duration::from_secs(1)), Exit::OverTime(Duration::from_secs(1))];
     for exit in stopped {
-        assert_eq!(
-            fed(&[init(), result(Some("done"))])
-                .finish(exit, "")
-                .unwrap()
-                .text,
-            "done"
-        );
-        assert!(
-            fed(&[init(), result(Some("done")), init()])
-                .finish(exit, "")
-                .is_err()
-        );
+        assert_eq!(fed(&[init(), result(Some("done"))]).finish(exit, "").unwrap().text, "done");
+        assert!(fed(&[init(), result(Some("done")), init()]).finish(exit, "").is_err());
     }
-    let failed = fed(&[init(), result(Some("done"))])
-        .finish(Exit::Signal(9), "")
-        .unwrap_err();
+    let failed = fed(&[init(), result(Some("done"))]).finish(Exit::Signal(9), "").unwrap_err();
     assert_eq!(failed.fault.name(), "crashed");
 }
 
 #[test]
 fn the_last_message_stands_in_for_a_missing_result_text() {
-    let lines = [
-        init(),
-        said("a", "first"),
-        said("b", "se"),
-        said("b", "cond"),
-        result(None),
-    ];
+    let lines = [init(), said("a", "first"), said("b", "se"), said("b", "cond"), result(None)];
     assert_eq!(fed(&lines).finish(Exit::Code(0), "").unwrap().text, "second");
 }
 
@@ -278,18 +208,12 @@ fn deltas_are_not_shown_twice() {
         said("b", "you"),
     ];
     let seen = Decoder::new("s", None).feed(&lines.concat());
-    assert_eq!(
-        seen,
-        [Seen::TextDelta("hi".to_owned()), Seen::Text("you".to_owned())]
-    );
+    assert_eq!(seen, [Seen::TextDelta("hi".to_owned()), Seen::Text("you".to_owned())]);
 }
 
 #[test]
 fn a_reset_time_may_be_in_milliseconds() {
-    assert_eq!(
-        epoch_seconds(Some(&json!(1_794_716_654_000_u64))),
-        Some(1_794_716_654)
-    );
+    assert_eq!(epoch_seconds(Some(&json!(1_794_716_654_000_u64))), Some(1_794_716_654));
     assert_eq!(epoch_seconds(Some(&json!(1_794_716_654.0))), Some(1_794_716_654));
     assert_eq!(epoch_seconds(Some(&json!("soon"))), None);
 }

@@ -1,0 +1,25 @@
+//! `raymond --init-config`
+
+use std::io::{ErrorKind, Write};
+
+use super::drive::working_folder;
+use crate::config::TEMPLATE;
+use crate::error::{Exit, UserError};
+use crate::store::StateDir;
+
+pub(super) fn init_config() -> Result<Exit, UserError> {
+    let failed = |error: std::io::Error| UserError::usage(format!("cannot write the config file: {error}"));
+    let dir = StateDir::find(&working_folder()?).map_err(failed)?;
+    dir.create_home().map_err(failed)?;
+    let file = dir.home().unwrap_or(dir.path()).join("config.toml");
+    match std::fs::OpenOptions::new().write(true).create_new(true).open(&file) {
+        Ok(mut open) => open.write_all(TEMPLATE.as_bytes()).map_err(failed)?,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            return Err(UserError::usage(format!("{} exists already", file.display()))
+                .hint("move it away to get a fresh one"));
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    eprintln!("wrote {}", file.display());
+    Ok(Exit::Completed)
+}

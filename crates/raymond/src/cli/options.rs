@@ -1,0 +1,42 @@
+//! The options of a run: command line before manifest and config file, and those before defaults.
+
+use raymond_core::money::Usd;
+use raymond_core::run::Options;
+
+use super::args::RunOptions;
+use crate::config::Settings;
+use crate::manifest::Manifest;
+
+/// What a new run uses.
+pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Settings) -> Options {
+    let default = Options::default();
+    let configured = Options {
+        // A manifest comes with the workflow and may be a stranger's: it cannot raise what the user set.
+        budget_usd: settings.budget.or(manifest.default_budget).map_or(default.budget_usd, Usd::from_dollars),
+        max_parallel: settings.max_parallel.map_or(default.max_parallel, usize::from),
+        max_steps: settings.max_steps,
+        no_wait: settings.no_wait.unwrap_or(default.no_wait),
+        model: settings.model.clone(),
+        effort: settings.effort.clone(),
+        // The workflow knows best which backend it was written for.
+        backend: manifest.backend.clone().or_else(|| settings.backend.clone()),
+        timeout_ms: settings.timeout.map(|timeout| timeout.milliseconds),
+        skip_permissions: settings.dangerously_skip_permissions.unwrap_or(default.skip_permissions),
+    };
+    override_with(args, configured)
+}
+
+/// What a resumed run uses: what it used before, unless the command line says otherwise.
+pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
+    Options {
+        budget_usd: args.budget.map_or(before.budget_usd, Usd::from_dollars),
+        max_parallel: args.max_parallel.map_or(before.max_parallel, usize::from),
+        max_steps: args.max_steps.or(before.max_steps),
+        no_wait: args.no_wait || before.no_wait,
+        model: args.model.clone().or(before.model),
+        effort: args.effort.clone().or(before.effort),
+        backend: args.backend.clone().or(before.backend),
+        timeout_ms: args.timeout.map(|timeout| timeout.milliseconds).or(before.timeout_ms),
+        skip_permissions: args.dangerously_skip_permissions || before.skip_permissions,
+    }
+}

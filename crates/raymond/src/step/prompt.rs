@@ -1,0 +1,160 @@
+//! A prompt state: one turn of an agent.
+
+mod claude;
+mod scripted;
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use raymond_core::input::{
+    BadMessage, CompletedTurn, FailedTurn, Lookups, Outcome, PromptPlan, TurnCost, TurnOutcome,
+};
+use raymond_core::input::{FaultClass, Input};
+use raymond_core::money::Usd;
+use raymond_core::run::{Agent, Say, Session};
+use raymond_core::tag::{TagCollector, TagReader};
+use raymond_core::template;
+use raymond_core::transition::{self, ProtocolError, Reading};
+use raymond_core::workflow::Platform;
+
+use super::{Message, StepContext};
+use crate::backend::registry::Backend;
+use crate::engine::Launch;
+use crate::process::StopSignal;
+
+/// What an agent is told when its program stopped at its share of the budget and may go on.
+const GO_ON: &str = "Please go on from where you stopped.";
+
+/// How a turn ended, before anybody has read its final message.
+enum Turned {
+    Completed { text: String, session: Session, cost: TurnCost, warnings: Vec<String> },
+    Failed(FailedTurn),
+    Interrupted { cost: Usd },
+}
+
+pub(super) async fn run(
+    context: &StepContext,
+    launch: &Launch,
+    plan: &PromptPlan,
+    stop: StopSignal,
+) -> (Outcome, Lookups) {
+    let turned = match turn(context, launch, plan, stop).await {
+        Ok(turned) => turned,
+        Err(error) => Turned::Failed(final_fault(error)),
+    };
+    let (outcome, reading) = match turned {
+        Turned::Interrupted { cost } => return (Outcome::Interrupted { cost }, Lookups::default()),
+        Turned::Failed(failed) => (TurnOutcome::Failed(failed), None),
+        Turned::Completed { text, session, cost, warnings } => {
+            let reading = read(&text, context.platform);
+            let transition = reading.as_ref().ok().map(|reading| reading.transition.clone());
+            (TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings }), transition)
+        }
+    };
+    let lookups = look_up(context, &launch.agent, plan, reading.as_ref());
+    (Outcome::Turn(outcome), lookups)
+}
+
+async fn turn(
+    context: &StepContext,
+    launch: &Launch,
+    plan: &PromptPlan,
+    stop: StopSignal,
+) -> Result<Turned, String> {
+    let prompt = message(context, launch, plan)?;
+    match context.backends.get(&plan.backend)? {
+        Backend::Claude { command, args } => {
+            claude::turn(context, launch, plan, prompt, stop, claude::Program { command, args }).await
+        }
+        Backend::Scripted { replies } => scripted::turn(context, launch, replies.as_deref(), &prompt),
+    }
+}
+
+/// What the agent is sent: the rendered body and nothing else, or what the step has to add to it.
+fn message(context: &StepContext, launch: &Launch, plan: &PromptPlan) -> Result<String, String> {
+    match launch.agent.work().map(|work| &work.say) {
+        Some(Say::Reminder { text, .. }) => context.text_of(text),
+        Some(Say::GoOn { .. }) => Ok(GO_ON.to_owned()),
+        Some(Say::Prompt) | None => render(context, &launch.agent, &plan.body),
+    }
+}
+
+fn render(context: &StepContext, agent: &Agent, body: &str) -> Result<String, String> {
+    let input =
+        agent.payload.as_ref().map(|payload| context.text_of(payload)).transpose()?.unwrap_or_default();
+    let task_folder = context.task_folder(agent)?;
+    let visits = agent.visits_here().to_string();
+    Ok(template::render(body, |name| variable(context, agent, &input, &task_folder, &visits, name)))
+}
+
+fn variable<'a>(
+    context: &'a StepContext,
+    agent: &'a Agent,
+    input: &'a str,
+    task_folder: &'a Path,
+    visits: &'a str,
+    name: &str,
+) -> Option<Cow<'a, str>> {
+    Some(match name {
+        "result" | "input" => input.into(),
+        "run_id" | "workflow_id" => context.run_id.as_str().into(),
+        "agent_id" => agent.id.as_str().into(),
+        "state" => agent.state.as_str().into(),
+        "visits" => visits.into(),
+        "task_folder" => task_folder.to_string_lossy(),
+        "ask_id" => "".into(),
+        other => agent.attributes.get(other)?.as_str().into(),
+    })
+}
+
+/// What a final message says comes next.
+fn read(text: &str, platform: Platform) -> Result<Reading, BadMessage> {
+    let bad = |problem: String| BadMessage { problem, has_no_tag: false };
+    let mut tags = TagCollector::new();
+    // What it prints was shown as it came.
+    tags.feed(text.as_bytes(), &mut |_| {}).map_err(|error| bad(error.to_string()))?;
+    let collected = tags.finish(&mut |_| {}).map_err(|error| bad(error.to_string()))?;
+    transition::read(collected, platform == Platform::Windows).map_err(|error| BadMessage {
+        problem: error.to_string(),
+        has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
+    })
+}
+
+/// Everything that the message and the state's policy name.
+fn look_up(
+    context: &StepContext,
+    agent: &Agent,
+    plan: &PromptPlan,
+    transition: Option<&transition::Transition>,
+) -> Lookups {
+    let mut lookups = transition.map(|transition| context.look_up(agent, transition)).unwrap_or_default();
+    let mut scope = context.scope.borrow_mut();
+    for entry in plan.policy.iter().flat_map(|policy| &policy.entries) {
+        let target = entry.target.iter().filter(|_| !entry.tag.is_workflow());
+        for name in target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next) {
+            lookups.states.entry(name.clone()).or_insert_with(|| scope.resolve(name));
+        }
+    }
+    lookups
+}
+
+/// Shows what a piece of the agent's text prints.
+fn show_prints(context: &StepContext, launch: &Launch, text: &str) {
+    let mut reader = TagReader::new();
+    let mut show = |tag: raymond_core::tag::Tag| {
+        if tag.name == raymond_core::tag::TagName::Print {
+            let (step, attempt) = (launch.started.step, launch.started.attempt);
+            let agent = launch.agent.id.clone();
+            context.send(Message::Input(Input::Print { agent, step, attempt, text: tag.content }));
+        }
+    };
+    // What is wrong with the tags is found when the final message is read.
+    if reader.feed(text.as_bytes(), &mut show).is_ok() {
+        let _ = reader.finish(&mut show);
+    }
+}
+
+/// A turn that could not be taken, and that would fail again in the same way.
+fn final_fault(error: String) -> FailedTurn {
+    FailedTurn { error, class: FaultClass::Final, cost: TurnCost::default(), session: None, exit_code: None }
+}

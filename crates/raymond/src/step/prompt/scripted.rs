@@ -1,0 +1,30 @@
+//! A turn that is answered from a file.
+
+use raymond_core::input::TurnCost;
+use raymond_core::money::Usd;
+use raymond_core::run::Session;
+
+use super::{Turned, show_prints};
+use crate::engine::Launch;
+use crate::step::StepContext;
+
+pub(super) fn turn(
+    context: &StepContext,
+    launch: &Launch,
+    replies_file: Option<&str>,
+    _prompt: &str,
+) -> Result<Turned, String> {
+    let state = &launch.agent.state;
+    let turn = launch.started.turn.unwrap_or(1);
+    let replies = context.scope.borrow().replies(replies_file)?;
+    let reply = replies.get(state, turn).ok_or_else(|| {
+        format!("the scripted backend has no reply for `{}`; add one to its file of replies", state.name())
+    })?;
+    show_prints(context, launch, &reply.text);
+    Ok(Turned::Completed {
+        text: reply.text.clone(),
+        session: Session { id: launch.started.session.clone().unwrap_or_default(), total_usd: None },
+        cost: TurnCost { usd: Usd::from_dollars(reply.cost_usd), estimated: false },
+        warnings: Vec::new(),
+    })
+}
