@@ -1,7 +1,9 @@
 //! Inputs → events: the main path. Total, pure, and the only place where a run's course is decided.
 
+mod ask;
 mod close;
 mod fault;
+mod join;
 mod launch;
 mod script;
 mod transition;
@@ -24,6 +26,7 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
         cwd: started.cwd.clone(),
         parent: None,
         number: None,
+        fork: None,
         attributes: Default::default(),
         input: input.map(Payload::from),
     };
@@ -59,6 +62,9 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
             }
             _ => Vec::new(),
         }),
+        Input::Join { agent, result } => with_agent(run, &agent, |agent| join::joined(run, agent, result)),
+        Input::Answer { ask, text, answer_id } => ask::answered(run, &ask, text, answer_id),
+        Input::AskTimeout { agent } => with_agent(run, &agent, ask::timed_out),
         Input::Close { stop_requested } => vec![close::close(run, now, stop_requested)],
     }
 }

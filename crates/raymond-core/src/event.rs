@@ -53,6 +53,16 @@ pub enum Body {
         agent: AgentId,
         result: Payload,
     },
+    /// All workers of the agent have ended, and it has what came of them.
+    Joined {
+        agent: AgentId,
+        state: StateFile,
+        /// Those that it has joined.
+        workers: Vec<AgentId>,
+        result: Payload,
+    },
+    AskOpened(AskOpened),
+    AskClosed(AskClosed),
     /// Text for whoever watches; no part of the run's state.
     Print {
         agent: AgentId,
@@ -85,6 +95,9 @@ pub enum Body {
         status: RunStatus,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
+        /// Questions that wait for a person.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        asks: Vec<OpenAsk>,
         /// Steps that were ended before their time; a resume runs them again.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         interrupted: Vec<Interrupted>,
@@ -124,6 +137,9 @@ pub struct AgentStarted {
     /// The number in a worker's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
+    /// Which of its parent's forks it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<u64>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,6 +291,52 @@ pub struct RunResumed {
     pub interrupted: Vec<Interrupted>,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AskOpened {
+    pub agent: AgentId,
+    pub ask: String,
+    /// The state that asks.
+    pub state: StateFile,
+    pub question: Payload,
+    pub next: StateFile,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_next: Option<StateFile>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AskClosed {
+    pub agent: AgentId,
+    pub ask: String,
+    /// The state that asked.
+    pub state: StateFile,
+    pub by: ClosedBy,
+    /// Where the agent goes on, unless it fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<StateFile>,
+    pub answer: Payload,
+    /// Distinguishes answers that race.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClosedBy {
+    Answer,
+    Timeout,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OpenAsk {
+    pub ask: String,
+    pub agent: AgentId,
+    pub question: Payload,
+}
+
 /// A step that was ended before its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interrupted {
@@ -301,7 +363,10 @@ impl Body {
         match self {
             Body::AgentStarted(started) => started.input.iter_mut().collect(),
             Body::StepFinished(finished) => finished.input.iter_mut().chain(&mut finished.result).collect(),
-            Body::AgentFinished { result, .. } => vec![result],
+            Body::AgentFinished { result, .. } | Body::Joined { result, .. } => vec![result],
+            Body::AskOpened(opened) => vec![&mut opened.question],
+            Body::AskClosed(closed) => vec![&mut closed.answer],
+            Body::RunStopped { asks, .. } => asks.iter_mut().map(|ask| &mut ask.question).collect(),
             Body::Print { text, .. } => vec![text],
             Body::Reminder(reminder) => vec![&mut reminder.text],
             Body::RunFinished { result, .. } => result.iter_mut().collect(),

@@ -1,14 +1,17 @@
 //! Events → state. Total: an event that does not fit is ignored, so any prefix of a journal can be folded.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use crate::event::{
-    AgentStarted, Body, Event, LimitWaiting, Reminder, Retry, RunResumed, StepFinished, StepStarted,
+    AgentStarted, AskClosed, AskOpened, Body, Event, LimitWaiting, Reminder, Retry, RunResumed, StepFinished,
+    StepStarted,
 };
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
-use crate::run::{Agent, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work};
+use crate::run::{Agent, Ask, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work, Worker, later};
 use crate::tag::TagName;
 use crate::workflow::StateFile;
 
@@ -48,7 +51,15 @@ pub fn apply(run: &mut Run, event: &Event) {
                 run.halt.get_or_insert(Halt::Failed { error });
             }
             let error = failed.error.clone();
-            run.update(&failed.agent, |agent| agent.status = Status::Failed { error });
+            run.update(&failed.agent, |agent| {
+                let waited = match &agent.status {
+                    waited @ (Status::Asking { .. } | Status::Joining { .. }) => {
+                        Some(Box::new(waited.clone()))
+                    }
+                    _ => None,
+                };
+                agent.status = Status::Failed { error, waited };
+            });
         }
         Body::Retry(retry) => retried(run, event.seq, retry),
         Body::Reminder(reminder) => reminded(run, event.seq, reminder),
@@ -57,6 +68,9 @@ pub fn apply(run: &mut Run, event: &Event) {
             agent.status = Status::Waiting { until: *until, why: Wait::Delay, since: event.seq, work: None };
         }),
         Body::AgentFinished { agent, result } => agent_finished(run, agent, result),
+        Body::Joined { agent, workers, result, .. } => joined(run, event.seq, agent, workers, result),
+        Body::AskOpened(opened) => ask_opened(run, event.time, opened),
+        Body::AskClosed(closed) => ask_closed(run, event.seq, closed),
         Body::BudgetExceeded { .. } => run.halt = Some(Halt::OverBudget),
         Body::RunResumed(resumed) => run_resumed(run, event, resumed),
         Body::RunFinished { status, .. } => ended(run, event.time, *status),
@@ -73,9 +87,16 @@ pub fn apply(run: &mut Run, event: &Event) {
 
 fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
     run.agents_started += 1;
-    if let (Some(parent), Some(number)) = (&started.parent, started.number) {
-        run.update(parent, |parent| parent.forks += 1);
+    if let (Some(parent), Some(number), Some(fork)) = (&started.parent, started.number, started.fork) {
+        run.update(parent, |parent| parent.forks = fork);
         run.used_names.insert(&started.agent, number);
+        let worker = Worker {
+            agent: started.agent.clone(),
+            state: started.state.clone(),
+            attributes: started.attributes.clone(),
+            result: None,
+        };
+        run.workers.entry(parent.clone()).or_default().insert(fork, worker);
     }
     let mut agent = Agent {
         id: started.agent.clone(),
@@ -89,7 +110,9 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
         attributes: started.attributes.clone(),
         visits: Default::default(),
         forks: 0,
-        status: Status::Failed { error: String::new() },
+        fork: started.fork.unwrap_or(0),
+        ask_id: None,
+        status: Status::Joining { since: seq },
     };
     enter(&mut agent, seq, started.state.clone(), started.input.clone());
     run.add(agent);
@@ -100,6 +123,7 @@ fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>
     *agent.visits.entry(state.clone()).or_default() += 1;
     agent.state = state;
     agent.payload = payload;
+    agent.ask_id = None;
     agent.status = Status::Ready { since: seq, work: None };
 }
 
@@ -162,8 +186,11 @@ fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
     }
     // A fork's target is its worker's; the parent goes on at `next`.
     let to = if finished.tag.is_fork() { &finished.next } else { &finished.target };
-    if let Some(to) = to {
+    if let Some(to) = to.as_ref().filter(|_| finished.tag != TagName::Ask) {
         enter(agent, seq, to.clone(), finished.input.clone());
+    }
+    if finished.tag == TagName::Join {
+        agent.status = Status::Joining { since: seq };
     }
 }
 
@@ -229,7 +256,51 @@ fn agent_finished(run: &mut Run, id: &AgentId, result: &Payload) {
     if *id == AgentId::main() {
         run.result = Some(result.clone());
     }
+    if let Some(agent) = run.agents.get(id)
+        && let Some(parent) = &agent.parent
+        && let Some(worker) = run.workers.get_mut(parent).and_then(|workers| workers.get_mut(&agent.fork))
+    {
+        worker.result = Some(result.clone());
+    }
+    // Nobody is left to join its workers.
+    run.workers.remove(id);
     run.remove(id);
+}
+
+/// A failure that a join has taken is handled: its worker has ended.
+fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &Payload) {
+    run.workers.remove(id);
+    for worker in workers {
+        run.workers.remove(worker);
+        run.remove(worker);
+    }
+    run.update(id, |agent| {
+        agent.payload = Some(result.clone());
+        agent.status = Status::Ready { since: seq, work: None };
+    });
+}
+
+fn ask_opened(run: &mut Run, time: Timestamp, opened: &AskOpened) {
+    run.asks_opened += 1;
+    let ask = Ask {
+        id: opened.ask.clone(),
+        question: opened.question.clone(),
+        next: opened.next.clone(),
+        opened_at: time,
+        timeout_ms: opened.timeout_ms,
+        deadline: opened.deadline,
+        timeout_next: opened.timeout_next.clone(),
+    };
+    run.update(&opened.agent, |agent| agent.status = Status::Asking { ask });
+}
+
+fn ask_closed(run: &mut Run, seq: u64, closed: &AskClosed) {
+    if let Some(target) = &closed.target {
+        run.update(&closed.agent, |agent| {
+            enter(agent, seq, target.clone(), Some(closed.answer.clone()));
+            agent.ask_id = Some(closed.ask.clone());
+        });
+    }
 }
 
 /// A resume runs interrupted steps again and gives failed and limited ones another chance at once.
@@ -244,19 +315,31 @@ fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
     }
     let ids: Vec<AgentId> = run.agents.keys().cloned().collect();
     for id in ids {
-        run.update(&id, |agent| agent.status = status_after_resume(agent, event.seq));
+        run.update(&id, |agent| agent.status = status_after_resume(agent, event));
     }
 }
 
-fn status_after_resume(agent: &Agent, seq: u64) -> Status {
+fn status_after_resume(agent: &Agent, event: &Event) -> Status {
     match &agent.status {
         Status::Running { work, .. } => {
             let work = Work { share_usd: None, ..work.clone() };
             Status::Ready { since: work.step, work: Some(work) }
         }
-        Status::Failed { .. } => Status::Ready { since: seq, work: None },
+        Status::Failed { waited: Some(waited), .. } => wait_again(waited, event.time),
+        Status::Failed { waited: None, .. } => Status::Ready { since: event.seq, work: None },
         Status::Waiting { why: Wait::Limit, since, work, .. } => {
             Status::Ready { since: *since, work: work.clone() }
+        }
+        other => other.clone(),
+    }
+}
+
+/// A question that was not answered in time gets its whole time again.
+fn wait_again(waited: &Status, now: Timestamp) -> Status {
+    match waited {
+        Status::Asking { ask } => {
+            let deadline = ask.timeout_ms.map(|timeout| later(now, Duration::from_millis(timeout)));
+            Status::Asking { ask: Ask { deadline, ..ask.clone() } }
         }
         other => other.clone(),
     }

@@ -29,6 +29,12 @@ pub enum Input {
     Warning { agent: Option<AgentId>, message: String },
     /// This agent's result is final.
     End { agent: AgentId },
+    /// All workers of this agent have ended; `result` tells it what came of them.
+    Join { agent: AgentId, result: Result<String, String> },
+    /// Somebody answered a question.
+    Answer { ask: String, text: String, answer_id: Option<String> },
+    /// Nobody answered this agent in time.
+    AskTimeout { agent: AgentId },
     /// Nothing is left to do, or a person asked to stop.
     Close { stop_requested: bool },
 }

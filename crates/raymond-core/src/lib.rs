@@ -7,6 +7,7 @@ pub mod evolve;
 pub mod frontmatter;
 pub mod header;
 pub mod input;
+pub mod join;
 pub mod limits;
 pub mod money;
 pub mod name;

@@ -1,6 +1,9 @@
 //! The state of a run: what its events add up to.
 
+mod queues;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -11,6 +14,7 @@ use crate::money::Usd;
 use crate::name::{AgentId, UsedNames};
 use crate::payload::Payload;
 use crate::workflow::StateFile;
+use queues::Queues;
 
 /// What a turn is given even when others hold all that is left: a program needs some limit to keep to.
 const SMALLEST_SHARE: Usd = Usd::cent();
@@ -114,6 +118,10 @@ pub struct Agent {
     pub visits: BTreeMap<StateFile, u64>,
     /// How many workers it has forked.
     pub forks: u64,
+    /// Which of its parent's forks it is.
+    pub fork: u64,
+    /// The question whose answer its state was handed.
+    pub ask_id: Option<String>,
     pub status: Status,
 }
 
@@ -128,8 +136,16 @@ impl Agent {
         match &self.status {
             Status::Ready { work, .. } | Status::Waiting { work, .. } => work.as_ref(),
             Status::Running { work, .. } => Some(work),
-            Status::Ending { .. } | Status::Failed { .. } => None,
+            Status::Asking { .. }
+            | Status::Joining { .. }
+            | Status::Ending { .. }
+            | Status::Failed { .. } => None,
         }
+    }
+
+    /// The parent that a join would still have to wait for this agent.
+    fn live_worker_of(&self) -> Option<&AgentId> {
+        self.parent.as_ref().filter(|_| !matches!(self.status, Status::Failed { .. }))
     }
 }
 
@@ -153,13 +169,50 @@ pub enum Status {
         since: u64,
         work: Option<Work>,
     },
+    /// It waits for a person.
+    Asking {
+        ask: Ask,
+    },
+    /// It waits until every worker it forked has ended.
+    Joining {
+        since: u64,
+    },
     /// Its last step is done; it ends with this result as soon as the run may go on.
     Ending {
         result: Payload,
     },
     Failed {
         error: String,
+        /// What it was waiting for when it failed, and waits for again after a resume.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waited: Option<Box<Status>>,
     },
+}
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    pub id: String,
+    pub question: Payload,
+    pub next: StateFile,
+    pub opened_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_next: Option<StateFile>,
+}
+
+/// A worker as its parent will find it when it joins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    pub agent: AgentId,
+    /// The state it was forked into.
+    pub state: StateFile,
+    pub attributes: BTreeMap<String, String>,
+    /// Its result, once it has ended.
+    pub result: Option<Payload>,
 }
 
 /// What an agent waits for.
@@ -245,8 +298,21 @@ pub enum Due {
     Launch(AgentId),
     /// This agent's result is final.
     End(AgentId),
+    /// All workers of this agent have ended.
+    Join(AgentId),
+    /// Nobody answered this agent in time.
+    AskTimeout(AgentId),
     /// Nothing is left to do: the run, or this process's part in it, is over.
     Close,
+}
+
+/// How the process that drives a run wants it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mode {
+    /// Nothing new may start.
+    pub draining: bool,
+    /// Open questions keep the run going; otherwise it ends when nothing else is left to do.
+    pub waits_for_answers: bool,
 }
 
 /// The state of a run.
@@ -279,20 +345,11 @@ pub struct Run {
     pub hashes: BTreeMap<StateFile, String>,
     /// How many turns each prompt state has begun.
     pub turns: BTreeMap<StateFile, u64>,
+    pub asks_opened: u64,
+    /// The workers of each agent that it has not joined, by the number of the fork.
+    pub workers: BTreeMap<AgentId, BTreeMap<u64, Worker>>,
     #[serde(skip)]
     queues: Queues,
-}
-
-/// What can be derived from the agents' states, kept so that no step looks at every agent.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Queues {
-    scripts: BTreeSet<(u64, AgentId)>,
-    prompts: BTreeSet<(u64, AgentId)>,
-    waiting: BTreeSet<(Timestamp, AgentId)>,
-    ending: BTreeSet<AgentId>,
-    running_scripts: BTreeSet<AgentId>,
-    running_prompts: BTreeSet<AgentId>,
-    failed: BTreeSet<AgentId>,
 }
 
 impl Run {
@@ -322,6 +379,8 @@ impl Run {
             used_names: UsedNames::default(),
             hashes: BTreeMap::new(),
             turns: BTreeMap::new(),
+            asks_opened: 0,
+            workers: BTreeMap::new(),
             queues: Queues::default(),
         }
     }
@@ -403,42 +462,53 @@ impl Run {
 
     /// When [`Run::wake`] has something to do next.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        self.queues.waiting.first().map(|(until, _)| *until)
+        let times = [self.queues.waiting.first(), self.queues.deadlines.first()];
+        times.into_iter().flatten().map(|(time, _)| *time).min()
     }
 
-    /// What is to be done now. `draining` means that nothing new may start.
-    pub fn next_due(&self, draining: bool) -> Option<Due> {
+    /// What is to be done now.
+    pub fn next_due(&self, now: Timestamp, mode: Mode) -> Option<Due> {
         if self.status != RunStatus::Running {
             return None;
         }
-        let stopped = draining || self.halt.is_some();
+        let stopped = mode.draining || self.halt.is_some();
+        // What is done is done, whoever asked to stop. Only over budget even an end is put off: it was overridden.
+        if self.halt != Some(Halt::OverBudget)
+            && let Some(agent) = self.queues.ending.first()
+        {
+            return Some(Due::End(agent.clone()));
+        }
         if !stopped {
-            if let Some(agent) = self.queues.ending.first() {
-                return Some(Due::End(agent.clone()));
+            if let Some(agent) = self.queues.joinable.first() {
+                return Some(Due::Join(agent.clone()));
+            }
+            if let Some((_, agent)) = self.queues.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
+                return Some(Due::AskTimeout(agent.clone()));
             }
             if let Some(agent) = self.launchable() {
                 return Some(Due::Launch(agent.clone()));
             }
         }
         let idle = self.running() == 0;
-        let more_to_come = !stopped && !self.queues.waiting.is_empty();
+        let waits_for_a_person = mode.waits_for_answers && !self.queues.asking.is_empty();
+        let more_to_come = !stopped && (waits_for_a_person || !self.queues.waiting.is_empty());
         (idle && !more_to_come).then_some(Due::Close)
     }
 
     fn launchable(&self) -> Option<&AgentId> {
         let script =
-            self.queues.scripts.first().filter(|_| self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS);
+            self.first_of(&self.queues.scripts, self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS);
         let prompt = self
-            .queues
-            .prompts
-            .first()
-            .filter(|_| self.queues.running_prompts.len() < self.options.max_parallel);
-        [script, prompt].into_iter().flatten().map(|(_, id)| id).find(|id| self.has_step_left(id))
+            .first_of(&self.queues.prompts, self.queues.running_prompts.len() < self.options.max_parallel);
+        script.or(prompt)
     }
 
-    /// Whether `max_steps` lets this agent start: a step that has begun may always go on.
-    fn has_step_left(&self, id: &AgentId) -> bool {
-        self.agents.get(id).is_some_and(|agent| agent.work().is_some()) || !self.is_out_of_steps()
+    /// The first in a queue that may start. When `max_steps` is reached, only a step that has begun may go on.
+    fn first_of<'a>(&self, queue: &'a BTreeSet<(u64, AgentId)>, has_room: bool) -> Option<&'a AgentId> {
+        let out_of_steps = self.is_out_of_steps();
+        let has_begun = |id: &AgentId| self.agents.get(id).is_some_and(|agent| agent.work().is_some());
+        let mut ids = queue.iter().filter(|_| has_room).map(|(_, id)| id);
+        ids.find(|id| !out_of_steps || has_begun(id))
     }
 
     pub fn is_out_of_steps(&self) -> bool {
@@ -459,6 +529,29 @@ impl Run {
 
     pub fn failed_agents(&self) -> impl Iterator<Item = &AgentId> {
         self.queues.failed.iter()
+    }
+
+    /// Open questions, the oldest first.
+    pub fn asks(&self) -> Vec<(&Agent, &Ask)> {
+        let mut asks: Vec<_> = self
+            .queues
+            .asking
+            .iter()
+            .filter_map(|id| {
+                let agent = self.agents.get(id)?;
+                match &agent.status {
+                    Status::Asking { ask } => Some((agent, ask)),
+                    _ => None,
+                }
+            })
+            .collect();
+        asks.sort_by_key(|(agent, ask)| (ask.opened_at, agent.birth));
+        asks
+    }
+
+    /// The agent that asks this question.
+    pub fn asker(&self, ask_id: &str) -> Option<&Agent> {
+        self.asks().into_iter().find(|(_, ask)| ask.id == ask_id).map(|(agent, _)| agent)
     }
 
     /// How many agents could start now and do not.
@@ -486,45 +579,8 @@ impl Run {
     }
 }
 
-impl Queues {
-    fn insert(&mut self, agent: &Agent) {
-        self.change(
-            agent,
-            |set, id| set.insert(id),
-            |set, item| set.insert(item),
-            |set, item| set.insert(item),
-        );
-    }
-
-    fn remove(&mut self, agent: &Agent) {
-        self.change(
-            agent,
-            |set, id| set.remove(&id),
-            |set, item| set.remove(&item),
-            |set, item| set.remove(&item),
-        );
-    }
-
-    /// Puts an agent into, or takes it out of, the one queue its status belongs to.
-    fn change(
-        &mut self,
-        agent: &Agent,
-        plain: impl Fn(&mut BTreeSet<AgentId>, AgentId) -> bool,
-        ordered: impl Fn(&mut BTreeSet<(u64, AgentId)>, (u64, AgentId)) -> bool,
-        timed: impl Fn(&mut BTreeSet<(Timestamp, AgentId)>, (Timestamp, AgentId)) -> bool,
-    ) {
-        let id = agent.id.clone();
-        let is_prompt = agent.state.kind().is_prompt();
-        match &agent.status {
-            Status::Ready { since, .. } => {
-                ordered(if is_prompt { &mut self.prompts } else { &mut self.scripts }, (*since, id))
-            }
-            Status::Running { .. } => {
-                plain(if is_prompt { &mut self.running_prompts } else { &mut self.running_scripts }, id)
-            }
-            Status::Waiting { until, .. } => timed(&mut self.waiting, (*until, id)),
-            Status::Ending { .. } => plain(&mut self.ending, id),
-            Status::Failed { .. } => plain(&mut self.failed, id),
-        };
-    }
+/// A time after now; what is too far off is never.
+pub fn later(now: Timestamp, wait: Duration) -> Timestamp {
+    let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
+    now.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }

@@ -1,12 +1,15 @@
 //! The command line: one `match` shows the whole program.
 
+mod answer;
 mod args;
 mod completions;
 mod drive;
+mod find;
 mod init_config;
 mod list;
 mod log;
 mod options;
+mod print;
 mod resume;
 mod run;
 mod status;
@@ -48,6 +51,7 @@ fn dispatch(cli: Cli) -> Result<Exit, UserError> {
         Command::List(args) => list::list(args),
         Command::Status(args) => status::status(args),
         Command::Log(args) => log::log(args),
+        Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),

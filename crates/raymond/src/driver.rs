@@ -2,33 +2,40 @@
 
 mod inbox;
 mod signals;
+mod terminal;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use raymond_core::event::Event;
+use raymond_core::event::{Body, Event};
 use raymond_core::input::Input;
 use raymond_core::name::AgentId;
 use raymond_core::run::{Run, RunStatus};
-use tokio::sync::mpsc::UnboundedReceiver;
 
-pub use inbox::{STOP_MESSAGE, StopRequest};
+pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
+pub use terminal::{Question, Terminal};
 
 use crate::engine::{Command, Engine, EventStore, Launch, Round, StoreError};
 use crate::error::{Exit, UserError};
+use crate::mailbox::{Message, Receiver};
 use crate::observe::Observer;
+use crate::output::Output;
 use crate::process::StopSignal;
 use crate::states::ScopeStates;
-use crate::step::{Message, StepContext};
-use inbox::Inbox;
+use crate::step::StepContext;
+use inbox::{Found, Inbox};
 use signals::Signals;
 
-/// How many messages one round takes in, so that a flood of them cannot keep the first from being committed.
+/// How much one round takes in, so that a flood of messages cannot keep the first from being committed, and no batch
+/// of events gets too long.
 const MAX_MESSAGES_PER_ROUND: usize = 1024;
+const MAX_BYTES_PER_ROUND: usize = 8 * 1024 * 1024;
 /// The clock may be set while Raymond sleeps, so it looks at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// How often a reader that is far behind is looked at.
+const SLOW_READER_POLL: Duration = Duration::from_millis(5);
 
 /// How eagerly the run is to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,15 +47,13 @@ pub enum Stop {
 }
 
 pub struct Driver<S> {
-    engine: Engine<S>,
-    states: ScopeStates,
-    context: Rc<StepContext>,
-    messages: UnboundedReceiver<Message>,
-    observers: Vec<Box<dyn Observer>>,
+    parts: Parts<S>,
     /// How to end each attempt that runs.
     running: BTreeMap<AgentId, StopSignal>,
     signals: Signals,
     inbox: Inbox,
+    /// Messages of the inbox that the next round deals with.
+    taken: Vec<String>,
     stopping: Option<Stop>,
     /// What the program exits with if a stop ends it.
     stop_exit: Exit,
@@ -59,8 +64,12 @@ pub struct Parts<S> {
     pub engine: Engine<S>,
     pub states: ScopeStates,
     pub context: Rc<StepContext>,
-    pub messages: UnboundedReceiver<Message>,
+    pub messages: Receiver,
     pub observers: Vec<Box<dyn Observer>>,
+    /// The streams that the observers write to.
+    pub outputs: Vec<Output>,
+    /// Where questions are asked, if anywhere.
+    pub terminal: Option<Terminal>,
     /// Distinguishes this process from earlier ones on the same run.
     pub incarnation: String,
 }
@@ -69,40 +78,42 @@ impl<S: EventStore> Driver<S> {
     pub fn new(parts: Parts<S>) -> Result<Self, UserError> {
         let signals = Signals::listen()
             .map_err(|error| UserError::failed(format!("cannot listen for signals: {error}")))?;
-        let inbox = Inbox::new(parts.context.paths.inbox(), parts.incarnation);
+        let inbox = Inbox::new(parts.context.paths.inbox(), parts.incarnation.clone());
         Ok(Self {
-            engine: parts.engine,
-            states: parts.states,
-            context: parts.context,
-            messages: parts.messages,
-            observers: parts.observers,
+            parts,
             running: BTreeMap::new(),
             signals,
             inbox,
+            taken: Vec::new(),
             stopping: None,
             stop_exit: Exit::Interrupted,
         })
     }
 
     pub fn run(&self) -> &Run {
-        self.engine.run()
+        self.parts.engine.run()
     }
 
-    /// Tells the observers of events that were committed elsewhere.
+    /// Tells the observers of events that are committed.
     pub fn publish(&mut self, events: &[Event]) {
         for event in events {
-            for observer in &mut self.observers {
+            for observer in &mut self.parts.observers {
                 observer.event(event);
             }
+            self.ask_on_terminal(event);
         }
     }
 
     /// Drives the run until it is over, or as far as this process can take it.
     pub async fn drive(&mut self, opening: Vec<Input>) -> Result<Exit, UserError> {
         let mut inputs = opening;
+        self.ask_again();
+        let found = self.inbox.look();
+        self.take_found(found, &mut inputs);
         loop {
-            match self.engine.round(now(), inputs, &mut self.states) {
+            match self.parts.engine.round(now(), inputs, &mut self.parts.states) {
                 Ok(round) => {
+                    self.inbox.remove(&std::mem::take(&mut self.taken));
                     if let Some(exit) = self.carry_out(round) {
                         return Ok(exit);
                     }
@@ -110,6 +121,16 @@ impl<S: EventStore> Driver<S> {
                 Err(error) => return Err(self.give_up(error).await),
             }
             inputs = self.wait().await;
+        }
+    }
+
+    /// Waits until everything has been written, unless a person is tired of waiting.
+    pub async fn flush(&mut self) {
+        while self.stopping != Some(Stop::Now) && !self.parts.outputs.iter().all(Output::is_empty) {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+                _ = self.signals.next() => return,
+            }
         }
     }
 
@@ -123,18 +144,18 @@ impl<S: EventStore> Driver<S> {
                 Command::Finish => is_over = true,
             }
         }
-        is_over.then(|| self.exit())
+        is_over.then(|| exit_of(self.run().status, self.stop_exit))
     }
 
     fn launch(&mut self, launch: Launch) {
         let stop = StopSignal::new();
         self.running.insert(launch.agent.id.clone(), stop.clone());
-        let context = Rc::clone(&self.context);
+        let context = Rc::clone(&self.parts.context);
         tokio::task::spawn_local(async move { context.run(launch, stop).await });
     }
 
     fn end_scripts(&self) {
-        for agent in self.engine.run().running_scripts() {
+        for agent in self.run().running_scripts() {
             if let Some(stop) = self.running.get(agent) {
                 stop.trigger();
             }
@@ -143,28 +164,38 @@ impl<S: EventStore> Driver<S> {
 
     /// Waits until something happens and takes in all that has.
     async fn wait(&mut self) -> Vec<Input> {
-        let sleep = self.sleep();
+        let is_reader_behind = self.parts.outputs.iter().any(Output::is_full);
+        let sleep = if is_reader_behind { SLOW_READER_POLL } else { self.sleep() };
         let mut inputs = Vec::new();
         tokio::select! {
-            Some(message) = self.messages.recv() => {
-                self.take_message(message, &mut inputs);
-                for _ in 1..MAX_MESSAGES_PER_ROUND {
-                    let Ok(message) = self.messages.try_recv() else { break };
-                    self.take_message(message, &mut inputs);
-                }
+            Some(message) = self.parts.messages.recv(), if !is_reader_behind => {
+                self.take_messages(message, &mut inputs);
             }
             (stop, exit) = self.signals.next() => self.stop_by_signal(stop, exit),
-            stop = self.inbox.next() => self.stop(stop, if stop == Stop::Now { Exit::Terminated } else { Exit::Interrupted }),
+            found = self.inbox.next() => self.take_found(found, &mut inputs),
             () = tokio::time::sleep(sleep) => {}
         }
         inputs
     }
 
     fn sleep(&self) -> Duration {
-        let until_wake = self.engine.run().next_wake().map(|time| {
+        let until_wake = self.run().next_wake().map(|time| {
             Duration::try_from(time.duration_since(now())).unwrap_or_default() + Duration::from_millis(1)
         });
         until_wake.map_or(LONGEST_SLEEP, |wait| wait.min(LONGEST_SLEEP))
+    }
+
+    fn take_messages(&mut self, first: Message, inputs: &mut Vec<Input>) {
+        let mut bytes = first.weight();
+        self.take_message(first, inputs);
+        for _ in 1..MAX_MESSAGES_PER_ROUND {
+            if bytes > MAX_BYTES_PER_ROUND {
+                return;
+            }
+            let Some(message) = self.parts.messages.try_recv() else { return };
+            bytes += message.weight();
+            self.take_message(message, inputs);
+        }
     }
 
     fn take_message(&mut self, message: Message, inputs: &mut Vec<Input>) {
@@ -176,10 +207,49 @@ impl<S: EventStore> Driver<S> {
                 inputs.push(input);
             }
             Message::Output { agent, stream, bytes } => {
-                for observer in &mut self.observers {
+                for observer in &mut self.parts.observers {
                     observer.output(&agent, stream, &bytes);
                 }
             }
+        }
+    }
+
+    fn take_found(&mut self, found: Found, inputs: &mut Vec<Input>) {
+        self.taken.extend(found.names);
+        for answer in found.answers {
+            let answer_id = Some(answer.answer_id);
+            inputs.push(Input::Answer { ask: answer.ask, text: answer.text, answer_id });
+        }
+        if let Some(stop) = found.stop {
+            self.stop(stop, if stop == Stop::Now { Exit::Terminated } else { Exit::Interrupted });
+        }
+    }
+
+    fn ask_on_terminal(&mut self, event: &Event) {
+        let Some(terminal) = &mut self.parts.terminal else { return };
+        match &event.body {
+            Body::AskOpened(opened) => terminal.opened(Question {
+                run: event.run.clone(),
+                agent: opened.agent.to_string(),
+                ask: opened.ask.clone(),
+                text: self.parts.context.payloads.text_of(&opened.question).unwrap_or_default(),
+            }),
+            Body::AskClosed(closed) => terminal.closed(&closed.ask),
+            _ => {}
+        }
+    }
+
+    /// Questions that an earlier process opened are asked again.
+    fn ask_again(&mut self) {
+        let Some(terminal) = &mut self.parts.terminal else { return };
+        let run = self.parts.engine.run();
+        for (agent, ask) in run.asks() {
+            terminal.opened(Question {
+                run: run.id.clone(),
+                agent: agent.id.to_string(),
+                ask: ask.id.clone(),
+                text: self.parts.context.payloads.text_of(&ask.question).unwrap_or_default(),
+            });
         }
     }
 
@@ -195,8 +265,8 @@ impl<S: EventStore> Driver<S> {
         }
         self.stopping = Some(stop);
         self.stop_exit = exit;
-        self.engine.drain();
-        for observer in &mut self.observers {
+        self.parts.engine.drain();
+        for observer in &mut self.parts.observers {
             observer.stopping(stop, self.running.len());
         }
         if stop == Stop::Now {
@@ -214,18 +284,14 @@ impl<S: EventStore> Driver<S> {
     async fn give_up(&mut self, error: StoreError) -> UserError {
         self.end_everything();
         while !self.running.is_empty() {
-            match self.messages.recv().await {
+            match self.parts.messages.recv().await {
                 Some(message) => self.take_message(message, &mut Vec::new()),
                 None => break,
             }
         }
         UserError::failed(error.0)
             .hint("every step was ended; what was recorded is safe")
-            .hint(format!("mend the cause, then: raymond resume {}", self.engine.run().id))
-    }
-
-    fn exit(&self) -> Exit {
-        exit_of(self.engine.run().status, self.stop_exit)
+            .hint(format!("mend the cause, then: raymond resume {}", self.run().id))
     }
 }
 

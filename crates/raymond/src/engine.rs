@@ -10,9 +10,10 @@ use raymond_core::decide::decide;
 use raymond_core::event::{Body, Event, StepStarted};
 use raymond_core::evolve;
 use raymond_core::input::{Input, Outcome, Plan, Prepared};
+use raymond_core::join;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
-use raymond_core::run::{Agent, Due, Run};
+use raymond_core::run::{Agent, Due, Mode, Run};
 
 /// The journal could not be written. What it holds is not known any more, so the program must end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct StoreError(pub String);
 pub trait EventStore {
     /// Moves a long text into a file of its own, synced before an event may name it.
     fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError>;
+    /// Reads a text back.
+    fn load_payload(&self, payload: &Payload) -> Result<String, String>;
     /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
     /// Begins a new segment if the present one is long enough.
@@ -62,8 +65,7 @@ pub struct Round {
 pub struct Engine<S> {
     run: Run,
     store: S,
-    /// Set when a person asked to stop: nothing new starts.
-    draining: bool,
+    mode: Mode,
 }
 
 impl<S: EventStore> Engine<S> {
@@ -84,12 +86,12 @@ impl<S: EventStore> Engine<S> {
         }
         store.commit(&events)?;
         let run = run.ok_or_else(|| StoreError("a run must open with `run_started`".to_owned()))?;
-        Ok((Self { run, store, draining: false }, events))
+        Ok((Self { run, store, mode: Mode::default() }, events))
     }
 
     /// Takes up a run as its journal left it.
     pub fn take_up(run: Run, store: S) -> Self {
-        Self { run, store, draining: false }
+        Self { run, store, mode: Mode::default() }
     }
 
     pub fn run(&self) -> &Run {
@@ -98,7 +100,12 @@ impl<S: EventStore> Engine<S> {
 
     /// From now on nothing new starts.
     pub fn drain(&mut self) {
-        self.draining = true;
+        self.mode.draining = true;
+    }
+
+    /// Whether open questions keep the run going.
+    pub fn wait_for_answers(&mut self, wait: bool) {
+        self.mode.waits_for_answers = wait;
     }
 
     /// Decides about each input, then about everything that is due; one append, one sync; and says what to do.
@@ -114,7 +121,7 @@ impl<S: EventStore> Engine<S> {
             self.accept(now, input, &mut batch)?;
         }
         self.run.wake(now);
-        while let Some(due) = self.run.next_due(self.draining) {
+        while let Some(due) = self.run.next_due(now, self.mode) {
             let input = self.due_input(due, states, &mut plans);
             self.accept(now, input, &mut batch)?;
         }
@@ -154,7 +161,12 @@ impl<S: EventStore> Engine<S> {
                 Input::Launch { agent, prepared }
             }
             Due::End(agent) => Input::End { agent },
-            Due::Close => Input::Close { stop_requested: self.draining },
+            Due::Join(agent) => {
+                let result = join::results(&self.run, &agent, &|payload| self.store.load_payload(payload));
+                Input::Join { agent, result }
+            }
+            Due::AskTimeout(agent) => Input::AskTimeout { agent },
+            Due::Close => Input::Close { stop_requested: self.mode.draining },
         }
     }
 

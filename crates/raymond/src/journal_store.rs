@@ -7,7 +7,7 @@ use raymond_core::run::Run;
 
 use crate::engine::{EventStore, StoreError};
 use crate::error::UserError;
-use crate::store::{Journal, Line, Payloads, RunLock, RunPaths};
+use crate::store::{Journal, JournalError, Line, Payloads, RunLock, RunPaths};
 
 pub struct JournalStore {
     journal: Journal,
@@ -28,6 +28,10 @@ impl EventStore for JournalStore {
         Ok(Payload::Stored { payload: stored.hash, bytes: stored.bytes })
     }
 
+    fn load_payload(&self, payload: &Payload) -> Result<String, String> {
+        self.payloads.text_of(payload)
+    }
+
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
         let lines: Vec<String> = batch.iter().map(to_line).collect::<Result<_, _>>()?;
         self.journal.append(&lines).map_err(|error| StoreError(error.to_string()))
@@ -37,7 +41,11 @@ impl EventStore for JournalStore {
         if !self.journal.should_rotate() {
             return Ok(());
         }
-        self.journal.rotate(to_line(&snapshot())?).map_err(|error| StoreError(error.to_string()))
+        match self.journal.rotate(to_line(&snapshot())?) {
+            // A state too large for one line stays in a segment that is longer than usual.
+            Err(JournalError::Refused { .. }) => Ok(()),
+            other => other.map_err(|error| StoreError(error.to_string())),
+        }
     }
 }
 

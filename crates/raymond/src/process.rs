@@ -26,6 +26,7 @@ pub use spawn::{Launch, ParentDeath, SpawnError};
 pub use stop::StopSignal;
 pub use supervise::{AfterExit, Ending, Exit, Flow, Limits, Outcome, Sink, supervise};
 pub use tail::Tail;
+pub use unix::{is_hangup_ignored, raise_file_limit};
 
 /// The environment variable by which everything that a step has started is found again.
 pub const TOKEN_VARIABLE: &str = "RAYMOND_STEP_TOKEN";

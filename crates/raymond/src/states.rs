@@ -34,7 +34,11 @@ pub struct ScopeStates {
 
 impl States for ScopeStates {
     fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String> {
-        let source = self.scope.borrow().read(&agent.state)?;
+        let source = self
+            .scope
+            .borrow()
+            .read(&agent.state)
+            .map_err(|error| format!("{error} ({} needs it)", agent.id))?;
         prepare(&agent.state, &source, &self.options)
     }
 }

@@ -15,27 +15,15 @@ use raymond_core::payload::Payload;
 use raymond_core::run::Agent;
 use raymond_core::transition::Transition;
 use raymond_core::workflow::Platform;
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::backend::registry::Backends;
 use crate::engine::Launch;
+use crate::mailbox::{Message, Sender};
 use crate::observe::Stream;
 use crate::paths::normalise;
-use crate::process::{Reaper, StopSignal};
+use crate::process::{Reaper, StopSignal, Target};
 use crate::scope::Folder;
 use crate::store::{Payloads, RunPaths};
-
-/// What a step tells the driver.
-#[derive(Debug)]
-pub enum Message {
-    Input(Input),
-    /// Output to show; it drives nothing.
-    Output {
-        agent: AgentId,
-        stream: Stream,
-        bytes: Vec<u8>,
-    },
-}
 
 /// What all steps of a run share.
 pub struct StepContext {
@@ -48,7 +36,7 @@ pub struct StepContext {
     pub reaper: Reaper,
     pub backends: Backends,
     pub skip_permissions: bool,
-    pub messages: UnboundedSender<Message>,
+    pub messages: Sender,
     /// Whether anybody wants to see output.
     pub shows_output: bool,
 }
@@ -78,9 +66,8 @@ impl StepContext {
         self.send(Message::Input(Input::Ended(Box::new(ended))));
     }
 
-    /// The driver outlives its steps; if it is gone, nobody is left to tell.
     fn send(&self, message: Message) {
-        let _ = self.messages.send(message);
+        self.messages.send(message);
     }
 
     /// Shows a piece of output, if anybody wants to see it.
@@ -91,24 +78,26 @@ impl StepContext {
     }
 
     fn text_of(&self, payload: &Payload) -> Result<String, String> {
-        match payload {
-            Payload::Inline(text) => Ok(text.clone()),
-            Payload::Stored { payload, .. } => self.payloads.get(payload).map_err(|error| error.to_string()),
-        }
+        self.payloads.text_of(payload)
     }
 
     /// Looks up every name in a transition, so that deciding about it needs no disk.
     fn look_up(&self, agent: &Agent, transition: &Transition) -> Lookups {
-        let mut scope = self.scope.borrow_mut();
-        let states: BTreeSet<&str> = transition.state_names().into_iter().collect();
         let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
         Lookups {
-            states: states.into_iter().map(|name| (name.to_owned(), scope.resolve(name))).collect(),
+            states: self.scope.borrow_mut().resolve_all(&transition.state_names()),
             directories: directories
                 .into_iter()
                 .map(|path| (path.to_owned(), directory(&agent.cwd, path)))
                 .collect(),
         }
+    }
+
+    /// Leaves a hint by which a successor finds what is left of this attempt, should this process be killed.
+    fn remember_group(&self, launch: &Launch, group: i32) {
+        let token = token(&self.nonce, launch.started.step, launch.started.attempt);
+        // Without the hint the step's processes are still found by the token in their environment.
+        let _ = fs::write(group_file(&self.paths, &launch.agent.id), format!("{token} {group}"));
     }
 
     /// The agent's own folder, made on first use.
@@ -119,21 +108,28 @@ impl StepContext {
         Ok(folder)
     }
 
-    /// The payload handed to the agent's state, and a file that holds it.
+    /// The payload handed to the agent's state, and a file of the agent's own that holds it.
     fn handed(&self, agent: &Agent) -> Result<Option<(String, PathBuf)>, String> {
-        match &agent.payload {
-            None => Ok(None),
-            Some(stored @ Payload::Stored { payload, .. }) => {
-                Ok(Some((self.text_of(stored)?, self.paths.payloads().join(payload))))
-            }
-            Some(Payload::Inline(text)) => {
-                let file = self.paths.tasks().join(format!("{}.input", file_name_of(&agent.id)));
-                fs::write(&file, text)
-                    .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-                Ok(Some((text.clone(), file)))
-            }
-        }
+        let Some(payload) = &agent.payload else { return Ok(None) };
+        let text = self.text_of(payload)?;
+        let file = self.paths.tasks().join(format!("{}.input", file_name_of(&agent.id)));
+        // The last state may have made the file its own.
+        let _ = fs::remove_file(&file);
+        fs::write(&file, &text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        Ok(Some((text, file)))
     }
+}
+
+/// Where the process group of an agent's running step is remembered.
+fn group_file(paths: &RunPaths, agent: &AgentId) -> PathBuf {
+    paths.tasks().join(format!("{}.group", file_name_of(agent)))
+}
+
+/// What is left of an attempt of a process that died: by its token, and by its group where that is known.
+pub fn leftovers(paths: &RunPaths, agent: &AgentId, token: String) -> Target {
+    let hint = fs::read_to_string(group_file(paths, agent)).unwrap_or_default();
+    let group = hint.strip_prefix(&token).and_then(|group| group.trim().parse().ok());
+    Target { token, group }
 }
 
 /// A working directory as the next steps will use it. It must exist now: later would be too late to say so.

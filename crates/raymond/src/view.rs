@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use raymond_core::money::Usd;
-use raymond_core::payload::Payload;
-use raymond_core::run::{Agent, Frame, Run, RunStatus, Status, Wait};
+use raymond_core::run::{Agent, Ask, Frame, Run, RunStatus, Status, Wait};
 use serde::Serialize;
 
 use crate::store::Payloads;
@@ -50,7 +49,14 @@ pub struct FrameView {
 
 /// A question that waits for a person.
 #[derive(Debug, Serialize)]
-pub struct AskView {}
+pub struct AskView {
+    pub id: String,
+    pub agent: String,
+    pub question: String,
+    pub next: String,
+    pub opened_at: Timestamp,
+    pub deadline: Option<Timestamp>,
+}
 
 /// A run whose process is gone is not running, whatever its journal says last.
 pub fn status_of(run: &Run, is_live: bool) -> RunStatus {
@@ -71,26 +77,31 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         started_at: run.started_at,
         ended_at: run.ended_at,
         labels: run.labels.clone(),
-        result: run.result.as_ref().and_then(|result| text_of(result, payloads)),
+        result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
-        asks: Vec::new(),
+        asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
     }
 }
 
-fn text_of(payload: &Payload, payloads: &Payloads) -> Option<String> {
-    match payload {
-        Payload::Inline(text) => Some(text.clone()),
-        Payload::Stored { payload, .. } => payloads.get(payload).ok(),
+fn ask_view(agent: &Agent, ask: &Ask, payloads: &Payloads) -> AskView {
+    AskView {
+        id: ask.id.clone(),
+        agent: agent.id.to_string(),
+        question: payloads.text_of(&ask.question).unwrap_or_default(),
+        next: ask.next.to_string(),
+        opened_at: ask.opened_at,
+        deadline: ask.deadline,
     }
 }
 
 fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
     let error = match &agent.status {
-        Status::Failed { error } => Some(error.clone()),
+        Status::Failed { error, .. } => Some(error.clone()),
         _ => None,
     };
     let until = match &agent.status {
         Status::Waiting { until, .. } => Some(*until),
+        Status::Asking { ask } => ask.deadline,
         _ => None,
     };
     AgentView {
@@ -119,6 +130,8 @@ fn agent_status(agent: &Agent, is_live: bool) -> &'static str {
         Status::Ready { .. } | Status::Running { .. } | Status::Ending { .. } => "ready",
         Status::Waiting { why: Wait::Limit, .. } => "limited",
         Status::Waiting { .. } => "delayed",
+        Status::Asking { .. } => "asking",
+        Status::Joining { .. } => "joining",
         Status::Failed { .. } => "failed",
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::event::{Body, Totals};
+use crate::event::{Body, OpenAsk, Totals};
 use crate::run::{Halt, Run, RunStatus, Status};
 
 pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool) -> Body {
@@ -17,7 +17,12 @@ pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool) -> Body {
         return Body::RunFinished { status: RunStatus::Completed, result: run.result.clone(), totals };
     }
     let (status, error) = stopped(run, stop_requested);
-    Body::RunStopped { status, error, interrupted, totals }
+    let asks = run.asks().into_iter().map(|(agent, ask)| OpenAsk {
+        ask: ask.id.clone(),
+        agent: agent.id.clone(),
+        question: ask.question.clone(),
+    });
+    Body::RunStopped { status, error, asks: asks.collect(), interrupted, totals }
 }
 
 /// Why a run with agents left goes no further, the gravest reason first.
@@ -28,19 +33,25 @@ fn stopped(run: &Run, stop_requested: bool) -> (RunStatus, Option<String>) {
             return (RunStatus::OverBudget, Some(error));
         }
         Some(Halt::Limited { error }) => return (RunStatus::Limited, Some(error.clone())),
-        Some(Halt::Failed { error }) => return (RunStatus::Failed, Some(error.clone())),
-        None => {}
+        Some(Halt::Failed { .. }) | None => {}
     }
-    if stop_requested && run.failed_agents().count() < run.agents.len() {
+    let has_failed = run.halt.is_some() || run.failed_agents().next().is_some();
+    if !run.asks().is_empty() && !stop_requested {
+        return (RunStatus::Waiting, has_failed.then(|| failure(run)));
+    }
+    if run.halt.is_none() && stop_requested && run.failed_agents().count() < run.agents.len() {
         return (RunStatus::Interrupted, None);
     }
     (RunStatus::Failed, Some(failure(run)))
 }
 
 fn failure(run: &Run) -> String {
+    if let Some(Halt::Failed { error }) = &run.halt {
+        return error.clone();
+    }
     let mut failures =
         run.failed_agents().filter_map(|id| run.agents.get(id)).filter_map(|agent| match &agent.status {
-            Status::Failed { error } => Some(format!("{} failed in {}: {error}", agent.id, agent.state)),
+            Status::Failed { error, .. } => Some(format!("{} failed in {}: {error}", agent.id, agent.state)),
             _ => None,
         });
     let Some(first) = failures.next() else {

@@ -70,7 +70,7 @@ fn warnings(run: &Run, agent: &Agent, prepared: &Prepared) -> Vec<Body> {
 }
 
 /// A state that cannot be started is its agent's failure alone: other agents may well finish their work.
-fn cannot_start(agent: &Agent, error: String) -> Body {
+pub(super) fn cannot_start(agent: &Agent, error: String) -> Body {
     Body::StepFailed(StepFailed {
         agent: agent.id.clone(),
         step: None,

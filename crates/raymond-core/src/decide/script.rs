@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
-
 use super::EndedStep;
 use super::fault::{Fault, failed};
 use super::transition::{self, Turn};
@@ -12,6 +10,7 @@ use crate::event::{Body, Retry};
 use crate::header::{Fatal, Header};
 use crate::input::{Exit, ScriptOutcome, TimeLimit};
 use crate::money::Usd;
+use crate::run::later;
 use crate::transition::Reading;
 
 /// How long a script that asks for retries waits between them, unless it says otherwise.
@@ -56,14 +55,12 @@ fn retry_or_fail(step: &EndedStep<'_>, header: &Header, fault: Fault) -> Vec<Bod
     if step.work.retries >= header.retry {
         return vec![failed(step, fault)];
     }
-    let wait =
-        SignedDuration::try_from(header.backoff.unwrap_or(DEFAULT_BACKOFF)).unwrap_or(SignedDuration::MAX);
     vec![Body::Retry(Retry {
         agent: step.agent.id.clone(),
         step: step.work.step,
         state: step.agent.state.clone(),
         attempt: step.work.attempt + 1,
-        until: step.now.saturating_add(wait).unwrap_or(jiff::Timestamp::MAX),
+        until: later(step.now, header.backoff.unwrap_or(DEFAULT_BACKOFF)),
         error: fault.error,
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,

@@ -1,16 +1,18 @@
 //! What a transition does to its agent, and to those it forks.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::EndedStep;
 use crate::event::{AgentStarted, Body, StepFinished};
 use crate::input::TurnCost;
-use crate::limits::{MAX_AGENTS, MAX_STACK_DEPTH};
+use crate::limits::{MAX_AGENTS, MAX_ENVIRONMENT_PAYLOAD_BYTES, MAX_STACK_DEPTH};
 use crate::name::UsedNames;
 use crate::payload::Payload;
-use crate::run::Session;
+use crate::run::{Session, later};
 use crate::tag::TagName;
 use crate::transition::{Fork, ForkTarget, Invoke, Jump, Transition};
+use crate::workflow::StateFile;
 
 /// What a step cost and remembers, besides what it asked for.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +42,10 @@ pub(super) fn take(step: &EndedStep<'_>, transition: Transition, turn: Turn) -> 
         Transition::Call(invoke) | Transition::Function(invoke) => call(step, &mut finished, invoke)?,
         Transition::Fork { forks, next } => fork(step, &mut finished, &mut others, forks, next)?,
         Transition::Result { payload } => result(step, &mut finished, payload),
+        Transition::Join { target, input } => {
+            join(step, &mut finished, &mut others, &target, input.is_some())?
+        }
+        Transition::Ask(ask) => super::ask::ask(step, &mut finished, &mut others, ask)?,
         other => return Err(not_yet(&format!("`<{}>`", other.tag_name()))),
     }
     let mut events = vec![Body::StepFinished(Box::new(finished))];
@@ -84,14 +90,36 @@ fn finished(step: &EndedStep<'_>, tag: TagName, turn: Turn) -> StepFinished {
 fn go(
     step: &EndedStep<'_>,
     finished: &mut StepFinished,
-    _others: &mut Vec<Body>,
+    others: &mut Vec<Body>,
     jump: Jump,
 ) -> Result<(), String> {
-    if jump.delay.is_some() {
-        return Err(not_yet("the attribute `delay`"));
-    }
-    finished.target = Some(step.lookups.state(&jump.target)?);
+    let target = step.lookups.state(&jump.target)?;
+    others.extend(delayed(step, &target, jump.delay));
+    finished.target = Some(target);
     finished.input = jump.input.map(Payload::from);
+    Ok(())
+}
+
+/// A wait before the next state starts.
+fn delayed(step: &EndedStep<'_>, state: &StateFile, delay: Option<Duration>) -> Option<Body> {
+    let delay = delay.filter(|delay| !delay.is_zero())?;
+    let until = later(step.now, delay);
+    Some(Body::Delayed { agent: step.agent.id.clone(), state: state.clone(), until })
+}
+
+fn join(
+    step: &EndedStep<'_>,
+    finished: &mut StepFinished,
+    others: &mut Vec<Body>,
+    target: &str,
+    has_input: bool,
+) -> Result<(), String> {
+    finished.target = Some(step.lookups.state(target)?);
+    if has_input {
+        let message =
+            "`input` on `<join>` is ignored: the target is handed what came of the workers".to_owned();
+        others.extend(warnings(step, vec![message]));
+    }
     Ok(())
 }
 
@@ -123,19 +151,19 @@ fn fork(
     forks: Vec<Fork>,
     next: Jump,
 ) -> Result<(), String> {
-    if next.delay.is_some() {
-        return Err(not_yet("the attribute `delay`"));
-    }
     if step.run.agents.len() + forks.len() > MAX_AGENTS {
         return Err(format!("{} more agents would make more than {MAX_AGENTS} at once", forks.len()));
     }
-    finished.next = Some(step.lookups.state(&next.target)?);
+    let next_state = step.lookups.state(&next.target)?;
+    others.extend(delayed(step, &next_state, next.delay));
+    finished.next = Some(next_state);
     finished.input = next.input.map(Payload::from);
     let mut new_names = UsedNames::default();
     for (index, fork) in forks.into_iter().enumerate() {
         let ForkTarget::State(target) = &fork.target else {
             return Err(not_yet("`<fork-workflow>`"));
         };
+        check_variables(&fork.variables)?;
         let state = step.lookups.state(target)?;
         finished.target.get_or_insert_with(|| state.clone());
         let count = step.agent.forks + index as u64 + 1;
@@ -150,9 +178,25 @@ fn fork(
             },
             parent: Some(step.agent.id.clone()),
             number: Some(number),
+            fork: Some(count),
             attributes: fork.variables.into_iter().collect::<BTreeMap<_, _>>(),
             input: fork.input.map(Payload::from),
         })));
+    }
+    Ok(())
+}
+
+/// Variables go into the environment of every script of the worker, where the system bounds them.
+fn check_variables(variables: &[(String, String)]) -> Result<(), String> {
+    let mut bytes = 0;
+    for (name, value) in variables {
+        bytes += name.len() + value.len();
+        if bytes > MAX_ENVIRONMENT_PAYLOAD_BYTES {
+            return Err(format!(
+                "with the attribute `{name}` the variables of the fork are longer than {} KiB; hand long texts over with `input`",
+                MAX_ENVIRONMENT_PAYLOAD_BYTES / 1024
+            ));
+        }
     }
     Ok(())
 }

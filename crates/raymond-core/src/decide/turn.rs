@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-
 use super::EndedStep;
 use super::fault::{Fault, failed};
 use super::transition::{self, Turn};
 use crate::event::{Body, LimitWaiting, Reminder, Retry};
 use crate::input::{CompletedTurn, FailedTurn, FaultClass, PromptPlan, TurnCost, TurnOutcome};
 use crate::policy::{Emitted, Entry, Policy};
-use crate::run::Session;
+use crate::run::{Session, later};
 use crate::tag::TagName;
 use crate::transition::{Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Reading, Transition};
 use crate::workflow::StateFile;
@@ -20,7 +18,7 @@ const MAX_REMINDERS: u32 = 3;
 /// How long to wait before each retry of a program that failed.
 const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
 /// How long to wait for a usage limit that does not say when it ends.
-const UNKNOWN_LIMIT: SignedDuration = SignedDuration::from_mins(5);
+const UNKNOWN_LIMIT: Duration = Duration::from_secs(5 * 60);
 
 pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcome) -> Vec<Body> {
     match outcome {
@@ -225,7 +223,7 @@ fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration) -> Body {
         step: step.work.step,
         state: step.agent.state.clone(),
         attempt: step.work.attempt + 1,
-        until: later(step.now, SignedDuration::try_from(wait).unwrap_or_default()),
+        until: later(step.now, wait),
         error: turn.error,
         attempt_cost_usd: turn.cost.usd,
         cost_estimated: turn.cost.estimated,
@@ -237,8 +235,4 @@ fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration) -> Body {
 fn final_failure(step: &EndedStep<'_>, turn: FailedTurn) -> Body {
     let exit_code = turn.exit_code;
     failed(step, Fault { cost: turn.cost, exit_code, ..Fault::new(turn.error, false) })
-}
-
-fn later(now: Timestamp, wait: SignedDuration) -> Timestamp {
-    now.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }

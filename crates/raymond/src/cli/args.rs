@@ -9,8 +9,9 @@ use crate::error::UserError;
 use crate::observe::Detail;
 
 /// Commands of later versions: a workflow of such a name is written `./lint`, so that it keeps its meaning.
-const RESERVED: [&str; 11] = [
-    "answer", "branch", "convert", "diagram", "doctor", "init", "lint", "record", "rewind", "schema", "serve",
+const RESERVED: [&str; 12] = [
+    "branch", "convert", "diagram", "doctor", "init", "lint", "record", "rewind", "schema", "serve", "test",
+    "watch",
 ];
 
 #[derive(Debug, Parser)]
@@ -72,6 +73,8 @@ pub(super) enum Command {
     Status(StatusArgs),
     /// Show everything that happened in a run
     Log(LogArgs),
+    /// Answer a question of a run, live or not
+    Answer(AnswerArgs),
     /// Ask a live run to stop; it can be resumed
     Stop(StopArgs),
     /// Print a completion script for a shell
@@ -153,7 +156,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) input: Option<String>,
     /// Name the run
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(super) id: Option<String>,
     /// Attach something to the run, shown by status; may be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
@@ -201,6 +204,18 @@ pub(super) struct LogArgs {
     /// Print events as JSON lines
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AnswerArgs {
+    /// The run's id or the start of it
+    pub(super) run: String,
+    /// Which question, then the answer; the question may be left out if there is only one. `-` reads the answer
+    /// from stdin
+    #[arg(value_name = "[ASK] TEXT|-", required = true, num_args = 1..=2, allow_hyphen_values = true)]
+    pub(super) words: Vec<String>,
     #[command(flatten)]
     pub(super) place: Place,
 }

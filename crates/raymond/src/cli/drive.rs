@@ -1,85 +1,47 @@
-//! What running and resuming share, and what all commands need.
+//! What running and resuming share: everything is put together, driven to the end, and the result printed.
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use raymond_core::event::Event;
 use raymond_core::input::Input;
-use raymond_core::payload::Payload;
-use raymond_core::run::{Options, Run, RunStatus};
+use raymond_core::run::{Options, RunStatus};
 use raymond_core::workflow::Platform;
-use tokio::sync::mpsc;
 
-use super::args::Place;
+use super::args::RunOptions;
+use super::print::{cannot_write, print_result};
 use crate::backend::registry::Backends;
-use crate::config::{self, Config, Settings};
-use crate::driver::{Driver, Parts};
+use crate::config::{OnAsk, Settings};
+use crate::driver::{Driver, Parts, Terminal};
 use crate::engine::Engine;
 use crate::error::{Exit, UserError};
 use crate::journal_store::JournalStore;
+use crate::mailbox::mailbox;
 use crate::observe::{Console, Detail, JsonLines, Observer};
+use crate::output::Output;
 use crate::process::Reaper;
 use crate::scope::Folder;
 use crate::states::ScopeStates;
 use crate::step::StepContext;
-use crate::store::{JournalOptions, LockError, Payloads, RunLock, RunPaths, StateDir};
-use crate::text::clean;
+use crate::store::{Payloads, RunPaths};
 
-/// Where the user is.
-pub(super) fn working_folder() -> Result<PathBuf, UserError> {
-    std::env::current_dir()
-        .map_err(|error| UserError::usage(format!("cannot tell the working directory: {error}")))
+/// How a run is watched, whatever it is.
+pub(super) struct Manner {
+    detail: Detail,
+    json: bool,
+    on_ask: OnAsk,
 }
 
-pub(super) fn state_dir(place: &Place) -> Result<StateDir, UserError> {
-    let cwd = working_folder()?;
-    match &place.state_dir {
-        Some(dir) => Ok(StateDir::at(cwd.join(dir))),
-        None => {
-            StateDir::find(&cwd).map_err(|error| UserError::usage(format!("cannot find .raymond: {error}")))
+impl Manner {
+    pub(super) fn new(args: &RunOptions, settings: &Settings) -> Self {
+        let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let by_default = if is_terminal { OnAsk::Prompt } else { OnAsk::Pause };
+        Self {
+            detail: args.detail(settings.verbose.unwrap_or(false)),
+            json: args.json,
+            on_ask: args.on_ask.or(settings.on_ask).unwrap_or(by_default),
         }
-    }
-}
-
-/// The config file lies in `.raymond`, wherever the journals are.
-pub(super) fn load_config() -> Result<Config, UserError> {
-    let home = StateDir::find(&working_folder()?).ok().and_then(|dir| dir.home().map(Path::to_owned));
-    home.map_or_else(|| Ok(Config::default()), |home| config::load(&home.join("config.toml")))
-}
-
-/// A run by its id or the start of it, or the latest.
-pub(super) fn find_run(dir: &StateDir, given: Option<&str>) -> Result<RunPaths, UserError> {
-    let id = match given {
-        Some(given) => dir
-            .lookup(given)
-            .map_err(|error| UserError::usage(error.to_string()).hint("`raymond list` shows all runs"))?,
-        None => dir
-            .latest()
-            .map_err(|error| UserError::usage(format!("cannot read {}: {error}", dir.path().display())))?
-            .ok_or_else(|| {
-                UserError::usage(format!("there are no runs in {}", dir.path().display()))
-                    .hint("start one: raymond WORKFLOW")
-            })?,
-    };
-    dir.run(&id).map_err(|error| UserError::usage(error.to_string()))
-}
-
-pub(super) fn acquire(paths: &RunPaths) -> Result<RunLock, UserError> {
-    RunLock::acquire(&paths.lock()).map_err(|error| match error {
-        LockError::Held { .. } => UserError::usage(format!("{}: {error}", paths.id()))
-            .hint(format!("see what it does: raymond status {}", paths.id()))
-            .hint(format!("or stop it first: raymond stop {}", paths.id())),
-        LockError::Io { .. } => UserError::usage(error.to_string()),
-    })
-}
-
-pub(super) fn journal_options(settings: &Settings) -> JournalOptions {
-    JournalOptions {
-        durability: settings.durability(),
-        keep_segments: settings.keep_segments,
-        ..Default::default()
     }
 }
 
@@ -96,35 +58,43 @@ pub(super) struct Ready {
     pub(super) backends: Backends,
     pub(super) options: Options,
     pub(super) incarnation: String,
-    pub(super) detail: Detail,
-    pub(super) json: bool,
+    pub(super) manner: Manner,
 }
 
 /// Drives a run to its end and prints its result.
 pub(super) fn drive(mut ready: Ready) -> Result<Exit, UserError> {
+    crate::process::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| UserError::failed(format!("cannot start: {error}")))?;
     let local = tokio::task::LocalSet::new();
     let payloads = ready.payloads.clone();
-    let json = ready.json;
+    let json = ready.manner.json;
+    let stdout = Output::stdout();
+    let events = stdout.clone();
     let (exit, run) = local.block_on(&runtime, async move {
         let (unseen, opening) = (std::mem::take(&mut ready.unseen), std::mem::take(&mut ready.opening));
-        let mut driver = prepare(ready)?;
+        let mut driver = prepare(ready, events)?;
         driver.publish(&unseen);
-        let exit = driver.drive(opening).await?;
-        Ok::<_, UserError>((exit, driver.run().clone()))
+        let exit = driver.drive(opening).await;
+        driver.flush().await;
+        Ok::<_, UserError>((exit?, driver.run().clone()))
     })?;
+    if let Some(error) = stdout.failure() {
+        return Err(cannot_write(&error));
+    }
     if !json && run.status == RunStatus::Completed {
         print_result(&run, &payloads)?;
     }
     Ok(exit)
 }
 
-fn prepare(ready: Ready) -> Result<Driver<JournalStore>, UserError> {
-    let (sender, messages) = mpsc::unbounded_channel();
+fn prepare(mut ready: Ready, stdout: Output) -> Result<Driver<JournalStore>, UserError> {
+    let (sender, messages) = mailbox();
     let scope = Rc::new(RefCell::new(ready.scope));
+    let inbox = ready.paths.inbox();
+    ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
     let context = StepContext {
         run_id: run.id.clone(),
@@ -137,11 +107,13 @@ fn prepare(ready: Ready) -> Result<Driver<JournalStore>, UserError> {
         backends: ready.backends,
         skip_permissions: ready.options.skip_permissions,
         messages: sender,
-        shows_output: ready.detail == Detail::Verbose,
+        shows_output: ready.manner.detail == Detail::Verbose,
     };
-    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Console::stderr(ready.detail))];
-    if ready.json {
-        observers.push(Box::new(JsonLines::new(ready.payloads)));
+    let stderr = Output::stderr();
+    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone());
+    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(console)];
+    if ready.manner.json {
+        observers.push(Box::new(JsonLines::new(stdout.clone(), ready.payloads)));
     }
     Driver::new(Parts {
         engine: ready.engine,
@@ -149,36 +121,18 @@ fn prepare(ready: Ready) -> Result<Driver<JournalStore>, UserError> {
         context: Rc::new(context),
         messages,
         observers,
+        outputs: vec![stdout, stderr],
+        terminal: (ready.manner.on_ask == OnAsk::Prompt).then(|| Terminal::new(inbox)),
         incarnation: ready.incarnation,
     })
 }
 
-/// Stdout carries nothing but this, so that it can be piped on.
-pub(super) fn print_result(run: &Run, payloads: &Payloads) -> Result<(), UserError> {
-    let Some(text) = result_text(run, payloads)? else {
-        return Ok(());
-    };
-    let shown = if std::io::stdout().is_terminal() { clean(&text).into_owned() } else { text };
-    let mut bytes = shown.into_bytes();
-    if !bytes.ends_with(b"\n") {
-        bytes.push(b'\n');
-    }
-    print_stdout(&bytes);
-    Ok(())
-}
-
-pub(super) fn result_text(run: &Run, payloads: &Payloads) -> Result<Option<String>, UserError> {
-    match &run.result {
-        None => Ok(None),
-        Some(Payload::Inline(text)) => Ok(Some(text.clone())),
-        Some(Payload::Stored { payload, .. }) => {
-            payloads.get(payload).map(Some).map_err(|error| UserError::usage(error.to_string()))
+/// Colours only where a terminal shows them and nobody said no.
+fn coloured(stderr: Output) -> Box<dyn Write> {
+    match anstream::AutoStream::choice(&std::io::stderr()) {
+        anstream::ColorChoice::Never => {
+            Box::new(anstream::StripStream::new(Box::new(stderr) as Box<dyn Write>))
         }
+        _ => Box::new(stderr),
     }
-}
-
-/// Whoever reads stdout may have left; that is no error of ours.
-pub(super) fn print_stdout(bytes: &[u8]) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
 }

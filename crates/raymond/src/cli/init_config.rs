@@ -2,7 +2,8 @@
 
 use std::io::{ErrorKind, Write};
 
-use super::drive::working_folder;
+use super::find::working_folder;
+use super::print::say;
 use crate::config::TEMPLATE;
 use crate::error::{Exit, UserError};
 use crate::store::StateDir;
@@ -20,6 +21,6 @@ pub(super) fn init_config() -> Result<Exit, UserError> {
         }
         Err(error) => return Err(failed(error)),
     }
-    eprintln!("wrote {}", file.display());
+    say(&format!("wrote {}", file.display()));
     Ok(Exit::Completed)
 }

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use super::args::ListArgs;
-use super::drive::{print_stdout, state_dir};
+use super::find::state_dir;
+use super::print::{print_stdout, say};
 use super::status::load_view;
 use crate::error::{Exit, UserError};
 use crate::text::clean;
@@ -20,15 +21,15 @@ pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
         match load_view(&paths) {
             Ok(view) => views.push(view),
             // One damaged journal must not hide the others.
-            Err(error) => eprintln!("warning: {}: {}", entry.id, clean(&error.message)),
+            Err(error) => say(&format!("warning: {}: {}", entry.id, clean(&error.message))),
         }
     }
     if args.json {
         let text =
             serde_json::to_string_pretty(&views).map_err(|error| UserError::failed(error.to_string()))?;
-        print_stdout(format!("{text}\n").as_bytes());
+        print_stdout(format!("{text}\n").as_bytes())?;
     } else if views.is_empty() {
-        eprintln!("there are no runs in {}", dir.path().display());
+        say(&format!("there are no runs in {}", dir.path().display()));
     } else {
         // Whoever reads may have left.
         let _ = write_table(&mut io::stdout().lock(), &views);

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use raymond_core::event::{Body, Event};
 
 use super::args::LogArgs;
-use super::drive::{find_run, state_dir};
+use super::find::{find_run, state_dir};
 use crate::error::{Exit, UserError};
 use crate::journal_store::to_event;
 use crate::observe::json::event_line;
@@ -26,7 +26,7 @@ pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
         }
         let written = match args.json {
             true => writeln!(out, "{}", event_line(&event, &payloads).unwrap_or_default()),
-            false => write_for_people(&mut out, &event),
+            false => write_for_people(&mut out, &event, &payloads),
         };
         // Whoever reads may have seen enough.
         if written.is_err() {
@@ -38,9 +38,9 @@ pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
 }
 
 /// The lines a person saw, with the time before them.
-fn write_for_people(out: &mut impl Write, event: &Event) -> io::Result<()> {
+fn write_for_people(out: &mut impl Write, event: &Event, payloads: &Payloads) -> io::Result<()> {
     let mut text = Vec::new();
-    Console::new(&mut text, Detail::Verbose).event(event);
+    Console::new(&mut text, Detail::Verbose, payloads.clone()).event(event);
     let time = event.time.strftime("%Y-%m-%d %H:%M:%S");
     for line in String::from_utf8_lossy(&text).lines() {
         writeln!(out, "{time}  {line}")?;

@@ -8,18 +8,18 @@ use raymond_core::run::{Run, RunStatus, Status};
 use raymond_core::workflow::Platform;
 
 use super::args::ResumeArgs;
-use super::drive::{
-    Ready, acquire, drive, find_run, journal_options, load_config, print_result, print_stdout, state_dir,
-};
+use super::drive::{Manner, Ready, drive};
+use super::find::{acquire, find_run, journal_options, load_config, state_dir};
 use super::options::override_with;
+use super::print::{print_result, print_stdout};
 use crate::backend::registry::Backends;
 use crate::engine::Engine;
 use crate::error::{Exit, UserError};
 use crate::journal_store::{JournalStore, fold, to_event};
 use crate::observe::json::event_line;
-use crate::process::{Reaper, Target};
+use crate::process::Reaper;
 use crate::scope::Folder;
-use crate::step::token;
+use crate::step::{leftovers, token};
 use crate::store::{Journal, Payloads, RunPaths, Tail};
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
@@ -42,10 +42,9 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
         .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
-    let interrupted = end_leftovers(&run, &reaper)?;
+    let interrupted = end_leftovers(&run, &paths, &reaper)?;
     let options = override_with(&args.options, run.options.clone());
     let opening = vec![Input::Resume { options: options.clone(), interrupted }];
-    let detail = args.options.detail(settings.verbose.unwrap_or(false));
     drive(Ready {
         engine: Engine::take_up(run, JournalStore::new(journal, payloads.clone(), lock)),
         unseen: Vec::new(),
@@ -57,18 +56,17 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
         backends,
         options,
         incarnation,
-        detail,
-        json: args.options.json,
+        manner: Manner::new(&args.options, settings),
     })
 }
 
 /// Ends what is left of steps that were running when the last process died, so that none gets a twin.
-fn end_leftovers(run: &Run, reaper: &Reaper) -> Result<Vec<Interrupted>, UserError> {
+fn end_leftovers(run: &Run, paths: &RunPaths, reaper: &Reaper) -> Result<Vec<Interrupted>, UserError> {
     let mut targets = Vec::new();
     let mut interrupted = run.interrupted();
     for agent in run.agents_by_birth() {
         if let Status::Running { work, .. } = &agent.status {
-            targets.push(Target::by_token(token(&run.nonce, work.step, work.attempt)));
+            targets.push(leftovers(paths, &agent.id, token(&run.nonce, work.step, work.attempt)));
             interrupted.push(Interrupted {
                 agent: agent.id.clone(),
                 step: work.step,
@@ -104,7 +102,7 @@ fn show_completed(
         let event = to_event(paths, line)?;
         if matches!(event.body, Body::RunFinished { .. }) {
             let line = event_line(&event, payloads).unwrap_or_default();
-            print_stdout(format!("{line}\n").as_bytes());
+            print_stdout(format!("{line}\n").as_bytes())?;
             break;
         }
     }

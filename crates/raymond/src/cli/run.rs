@@ -10,7 +10,8 @@ use raymond_core::run::Options;
 use raymond_core::workflow::Platform;
 
 use super::args::RunArgs;
-use super::drive::{Ready, acquire, drive, journal_options, load_config, state_dir, working_folder};
+use super::drive::{Manner, Ready, drive};
+use super::find::{acquire, journal_options, load_config, state_dir, working_folder};
 use super::options::for_new_run;
 use crate::backend::registry::Backends;
 use crate::driver::now;
@@ -56,7 +57,6 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
     let store = JournalStore::new(journal, payloads.clone(), lock);
     let (engine, unseen) = Engine::create(paths.id(), now(), decide::start(started, input), store)
         .map_err(|error| UserError::failed(error.0))?;
-    let detail = args.options.detail(settings.verbose.unwrap_or(false));
     drive(Ready {
         engine,
         unseen,
@@ -68,8 +68,7 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
         backends,
         options,
         incarnation,
-        detail,
-        json: args.options.json,
+        manner: Manner::new(&args.options, settings),
     })
 }
 
@@ -109,7 +108,11 @@ fn new_id(scope: &Path) -> String {
     let name = scope.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let plain = |character: char| character.is_ascii_alphanumeric() || character == '-' || character == '_';
     let name: String = name.chars().take(MAX_NAME_CHARS).map(|c| if plain(c) { c } else { '-' }).collect();
-    let name = if name.is_empty() { "run".to_owned() } else { name };
+    // An id that begins with a dash would be taken for an option.
+    let name = match name.trim_start_matches('-') {
+        "" => "run",
+        name => name,
+    };
     let random = uuid::Uuid::new_v4().simple().to_string();
     format!("{name}-{}-{}", now().strftime("%Y%m%d-%H%M%S"), &random[..4])
 }

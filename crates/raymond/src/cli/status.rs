@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use anstyle::Style;
 
 use super::args::{Place, StatusArgs};
-use super::drive::{find_run, print_stdout, state_dir};
+use super::find::{find_run, state_dir};
+use super::print::print_stdout;
 use crate::error::{Exit, UserError};
 use crate::journal_store::fold;
 use crate::store::{Durability, Payloads, RunPaths, is_live, read_tail};
@@ -21,7 +22,7 @@ pub(super) fn status(args: StatusArgs) -> Result<Exit, UserError> {
     if args.json {
         let text =
             serde_json::to_string_pretty(&run).map_err(|error| UserError::failed(error.to_string()))?;
-        print_stdout(format!("{text}\n").as_bytes());
+        print_stdout(format!("{text}\n").as_bytes())?;
     } else {
         // Whoever reads may have left.
         let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), &run);

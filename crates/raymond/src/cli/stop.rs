@@ -1,7 +1,8 @@
 //! `raymond stop`
 
 use super::args::StopArgs;
-use super::drive::{find_run, state_dir};
+use super::find::{find_run, state_dir};
+use super::print::say;
 use crate::driver::{STOP_MESSAGE, StopRequest};
 use crate::error::{Exit, UserError};
 use crate::store::{is_live, post};
@@ -12,7 +13,7 @@ pub(super) fn stop(args: StopArgs) -> Result<Exit, UserError> {
     let holder = is_live(&paths.lock())
         .map_err(|error| UserError::failed(format!("cannot look at the run's lock: {error}")))?;
     let Some(holder) = holder else {
-        eprintln!("{} is not running; nothing to stop", paths.id());
+        say(&format!("{} is not running; nothing to stop", paths.id()));
         return Ok(Exit::Completed);
     };
     let request = StopRequest { incarnation: holder.incarnation, now: args.now };
@@ -22,8 +23,8 @@ pub(super) fn stop(args: StopArgs) -> Result<Exit, UserError> {
     post(&paths.inbox(), &name, &content)
         .map_err(|error| UserError::failed(format!("cannot reach the run: {error}")))?;
     match args.now {
-        true => eprintln!("{}: running steps are being ended", paths.id()),
-        false => eprintln!("{}: stops when its running steps are done", paths.id()),
+        true => say(&format!("{}: running steps are being ended", paths.id())),
+        false => say(&format!("{}: stops when its running steps are done", paths.id())),
     }
     Ok(Exit::Completed)
 }

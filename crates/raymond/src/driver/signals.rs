@@ -6,11 +6,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Stop;
 use crate::error::Exit;
+use crate::process::is_hangup_ignored;
 
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hangup: Signal,
+    /// Absent under `nohup`.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -18,16 +20,22 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup: if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
         })
     }
 
     pub(super) async fn next(&mut self) -> (Stop, Exit) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => (Stop::Gently, Exit::Interrupted),
             _ = self.terminate.recv() => (Stop::Now, Exit::Terminated),
             // A terminal that went away cannot be asked twice.
-            _ = self.hangup.recv() => (Stop::Now, Exit::Terminated),
+            _ = hangup => (Stop::Now, Exit::Terminated),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Plain progress lines on stderr, for people.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use raymond_core::duration;
-use raymond_core::event::{Body, Event, StepFailed, StepFinished, Totals};
+use raymond_core::event::{AskOpened, Body, ClosedBy, Event, OpenAsk, StepFailed, StepFinished, Totals};
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::RunStatus;
@@ -14,6 +14,7 @@ use raymond_core::tag::TagName;
 
 use super::{Observer, Stream};
 use crate::driver::Stop;
+use crate::store::Payloads;
 use crate::text::{clean, one_line};
 
 /// How much of a text a progress line shows.
@@ -38,19 +39,24 @@ pub enum Detail {
 pub struct Console<W> {
     out: W,
     detail: Detail,
+    payloads: Payloads,
+    /// Failures are said once: when they happen, or if that was in an earlier process at the end.
+    has_shown_failure: bool,
     /// Unfinished output lines by agent and stream.
     pending: BTreeMap<(AgentId, bool), Vec<u8>>,
 }
 
-impl Console<anstream::AutoStream<io::Stderr>> {
-    pub fn stderr(detail: Detail) -> Self {
-        Console::new(anstream::AutoStream::auto(io::stderr()), detail)
-    }
+/// How a run stopped.
+struct Stopped<'a> {
+    status: RunStatus,
+    error: Option<&'a str>,
+    asks: &'a [OpenAsk],
+    totals: &'a Totals,
 }
 
 impl<W: Write> Console<W> {
-    pub fn new(out: W, detail: Detail) -> Self {
-        Self { out, detail, pending: BTreeMap::new() }
+    pub fn new(out: W, detail: Detail, payloads: Payloads) -> Self {
+        Self { out, detail, payloads, has_shown_failure: false, pending: BTreeMap::new() }
     }
 
     /// Nobody is left to tell if stderr is gone.
@@ -91,7 +97,21 @@ impl<W: Write> Console<W> {
         ));
     }
 
+    fn ask_opened(&mut self, run: &str, opened: &AskOpened) {
+        let until = opened.deadline.map(|time| format!(" until {}", time.strftime("%Y-%m-%d %H:%M:%S UTC")));
+        let question = self.payloads.text_of(&opened.question).unwrap_or_default();
+        let agent = clean(opened.agent.as_str());
+        let ask = &opened.ask;
+        self.line(format_args!(
+            "{BOLD}[{agent}]{BOLD:#} {NOTE}asks{NOTE:#} ({ask}){}: {}",
+            until.unwrap_or_default(),
+            clean(question.trim_end())
+        ));
+        self.normal(format_args!("  {DIM}raymond answer {} {ask} 'your answer'{DIM:#}", argument(run)));
+    }
+
     fn failed_step(&mut self, failed: &StepFailed) {
+        self.has_shown_failure = true;
         let agent = clean(failed.agent.as_str());
         let state = clean(failed.state.as_str());
         self.line(format_args!(
@@ -103,11 +123,26 @@ impl<W: Write> Console<W> {
         }
     }
 
-    fn stopped(&mut self, run: &str, status: RunStatus, error: Option<&str>, totals: &Totals) {
-        let status = status.as_str().replace('_', " ");
-        self.line(format_args!("{BAD}{status}{BAD:#} {DIM}({}){DIM:#}", summary(totals)));
-        if let Some(error) = error {
+    fn stopped(&mut self, run: &str, stopped: &Stopped<'_>) {
+        let status = stopped.status.as_str().replace('_', " ");
+        let style = if stopped.status == RunStatus::Waiting { NOTE } else { BAD };
+        self.line(format_args!("{style}{status}{style:#} {DIM}({}){DIM:#}", summary(stopped.totals)));
+        let is_news = stopped.status != RunStatus::Failed || !self.has_shown_failure;
+        if let Some(error) = stopped.error.filter(|_| is_news) {
             self.line(format_args!("  {}", clean(error)));
+        }
+        let run = argument(run);
+        for ask in stopped.asks {
+            let question = self.payloads.text_of(&ask.question).unwrap_or_default();
+            self.line(format_args!(
+                "{BOLD}[{}]{BOLD:#} asks: {}",
+                clean(ask.agent.as_str()),
+                clean(question.trim_end())
+            ));
+            self.line(format_args!(
+                "  answer with: {BOLD}raymond answer {run} {} 'your answer'{BOLD:#}",
+                ask.ask
+            ));
         }
         self.line(format_args!("  continue with: {BOLD}raymond resume {run}{BOLD:#}"));
     }
@@ -147,6 +182,26 @@ impl<W: Write> Observer for Console<W> {
             }
             Body::StepFinished(step) => self.finished_step(step),
             Body::StepFailed(failed) => self.failed_step(failed),
+            Body::Joined { agent, workers, .. } => {
+                let count = workers.len();
+                let plural = if count == 1 { "" } else { "s" };
+                self.normal(format_args!(
+                    "{BOLD}[{}]{BOLD:#} {GOOD}joined{GOOD:#} {count} worker{plural}",
+                    clean(agent.as_str())
+                ));
+            }
+            Body::AskOpened(opened) => self.ask_opened(&event.run, opened),
+            Body::AskClosed(closed) => {
+                let how = match closed.by {
+                    ClosedBy::Answer => "answered",
+                    ClosedBy::Timeout => "not answered in time",
+                };
+                self.normal(format_args!(
+                    "{BOLD}[{}]{BOLD:#} {} {GOOD}{how}{GOOD:#}",
+                    clean(closed.agent.as_str()),
+                    closed.ask
+                ));
+            }
             Body::Retry(retry) => {
                 let (agent, state) = (clean(retry.agent.as_str()), clean(retry.state.as_str()));
                 let wait = until(event, retry.until);
@@ -189,7 +244,7 @@ impl<W: Write> Observer for Console<W> {
                 ));
             }
             Body::Print { agent, text, .. } => {
-                if let Payload::Inline(text) = text {
+                if let Ok(text) = self.payloads.text_of(text) {
                     self.normal(format_args!(
                         "{BOLD}[{}]{BOLD:#} {}",
                         clean(agent.as_str()),
@@ -210,8 +265,9 @@ impl<W: Write> Observer for Console<W> {
             Body::RunFinished { totals, .. } => {
                 self.normal(format_args!("{GOOD}completed{GOOD:#} {DIM}({}){DIM:#}", summary(totals)));
             }
-            Body::RunStopped { status, error, totals, .. } => {
-                self.stopped(&event.run, *status, error.as_deref(), totals)
+            Body::RunStopped { status, error, asks, totals, .. } => {
+                let stopped = Stopped { status: *status, error: error.as_deref(), asks, totals };
+                self.stopped(&event.run, &stopped);
             }
             Body::Snapshot { .. } => {}
         }
@@ -238,7 +294,11 @@ impl<W: Write> Observer for Console<W> {
             pending.extend_from_slice(&piece[..piece.len().min(MAX_OUTPUT_LINE_BYTES)]);
             if pending.ends_with(b"\n") || pending.len() >= MAX_OUTPUT_LINE_BYTES {
                 let text = String::from_utf8_lossy(&pending).into_owned();
-                self.line(format_args!("{DIM}[{agent}] |{DIM:#} {}", clean(text.trim_end_matches('\n'))));
+                self.line(format_args!(
+                    "{DIM}[{}] |{DIM:#} {}",
+                    clean(agent.as_str()),
+                    clean(text.trim_end_matches('\n'))
+                ));
                 pending.clear();
             }
         }
@@ -270,4 +330,9 @@ fn took(milliseconds: u64) -> String {
 fn until(event: &Event, time: jiff::Timestamp) -> String {
     let wait = Duration::try_from(time.duration_since(event.time)).unwrap_or_default();
     duration::format(wait)
+}
+
+/// A run's id as it is written on a command line.
+fn argument(run: &str) -> String {
+    if run.starts_with('-') { format!("-- {run}") } else { run.to_owned() }
 }

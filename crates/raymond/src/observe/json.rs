@@ -1,29 +1,30 @@
 //! The event stream for programs: one JSON object a line on stdout.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use raymond_core::event::Event;
 use raymond_core::payload::Payload;
 
 use super::Observer;
+use crate::output::Output;
 use crate::store::Payloads;
 
 pub struct JsonLines {
+    out: Output,
     payloads: Payloads,
 }
 
 impl JsonLines {
-    pub fn new(payloads: Payloads) -> Self {
-        Self { payloads }
+    pub fn new(out: Output, payloads: Payloads) -> Self {
+        Self { out, payloads }
     }
 }
 
 impl Observer for JsonLines {
     fn event(&mut self, event: &Event) {
         if let Some(line) = event_line(event, &self.payloads) {
-            let mut stdout = io::stdout().lock();
-            // Whoever read the stream may have left; the run goes on.
-            let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+            // What goes wrong with the stream is told when the run has ended.
+            let _ = writeln!(self.out, "{line}");
         }
     }
 }

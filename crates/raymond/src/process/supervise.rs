@@ -42,7 +42,16 @@ impl Default for Limits {
 pub trait Sink {
     fn stdout(&mut self, bytes: &[u8]) -> Flow;
     fn stderr(&mut self, bytes: &[u8]) -> Flow;
+    /// The program runs, in this process group.
+    fn started(&mut self, _group: i32) {}
+    /// Whether to stop reading for a moment, so that the program waits for those who use its output.
+    fn is_held_up(&self) -> bool {
+        false
+    }
 }
+
+/// How often it is asked whether the wait is over.
+const HOLD_UP_POLL: Duration = Duration::from_millis(1);
 
 /// What a [`Sink`] wants to happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +144,9 @@ pub async fn supervise<S: Sink + ?Sized>(
         Err(error) => return Outcome::without_processes(Ending::SpawnFailed(error)),
     };
     let group = child.id().and_then(|pid| i32::try_from(pid).ok());
+    if let Some(group) = group {
+        sink.started(group);
+    }
     let tree = Tree::new(reaper, Target { token: std::mem::take(&mut launch.token), group });
     let mut running = Running::new(child, launch.stdin, limits);
     let ending = running.watch(sink, &stop).await;
@@ -208,6 +220,9 @@ impl Running {
                 && self.streams.are_closed()
             {
                 return Ending::Exited(exit);
+            }
+            while sink.is_held_up() {
+                tokio::time::sleep(HOLD_UP_POLL).await;
             }
             let last_moment = self.clock.last_moment();
             // The order is random, so that a flood of output cannot keep the other events waiting.

@@ -65,16 +65,27 @@ fn die_with_parent(_parent: Pid, _on_parent_death: ParentDeath) -> io::Result<()
 
 /// Whoever started Raymond may ignore SIGCHLD, and that is inherited. The system would then throw the exit
 /// codes of our children away, so it is undone; a handler that is already there is left alone.
-#[expect(unsafe_code, reason = "the standard library has no way to ask for a signal's disposition")]
+#[expect(unsafe_code, reason = "the standard library has no way to set a signal's disposition")]
 pub(super) fn keep_exit_codes() {
-    // SAFETY: `action` is plain data for which all zeros is a valid value, the calls only read or write it,
-    // and SIG_DFL installs no handler.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        let known = libc::sigaction(libc::SIGCHLD, std::ptr::null(), &mut action) == 0;
-        if known && action.sa_sigaction == libc::SIG_IGN {
+    if is_ignored(libc::SIGCHLD) {
+        // SAFETY: SIG_DFL installs no handler.
+        unsafe {
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         }
+    }
+}
+
+/// Whether whoever started Raymond wants it to outlive its terminal, as `nohup` does.
+pub fn is_hangup_ignored() -> bool {
+    is_ignored(libc::SIGHUP)
+}
+
+#[expect(unsafe_code, reason = "the standard library has no way to ask for a signal's disposition")]
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: `action` is plain data for which all zeros is a valid value, and the call only writes it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
     }
 }
 
@@ -89,4 +100,12 @@ pub(super) fn exit_of(status: ExitStatus) -> Exit {
         (None, Some(signal)) => Exit::Signal(signal),
         (None, None) => Exit::Unknown,
     }
+}
+
+/// A script needs three descriptors, and hundreds may run at once; the usual soft limit is lower than it has to be.
+pub fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it cannot be raised, starting one script too many says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

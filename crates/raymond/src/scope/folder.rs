@@ -3,6 +3,7 @@
 //! States are looked up in the folder's listing; a name from a model is compared, never joined to a path. The listing
 //! is read again when the folder changed or a name is missing, so files that a step wrote are found by the next.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,31 @@ impl Folder {
 
     pub fn entry(&mut self) -> Result<StateFile, String> {
         self.listing.entry(self.platform).map_err(|error| error.to_string())
+    }
+
+    /// Resolves names in the order given. A step that names thousands of missing states is told of the first ones.
+    pub fn resolve_all(&mut self, targets: &[&str]) -> BTreeMap<String, Result<StateFile, String>> {
+        const MOST_FAULTS: usize = 10;
+        let mut resolved = BTreeMap::new();
+        let mut faults = 0;
+        for target in targets {
+            if resolved.contains_key(*target) {
+                continue;
+            }
+            let state = match faults {
+                0 => self.resolve(target),
+                1..MOST_FAULTS => {
+                    self.listing.resolve(target, self.platform).map_err(|error| error.to_string())
+                }
+                _ => Err(format!(
+                    "`{}` was not looked up: {MOST_FAULTS} other states are missing",
+                    target.escape_debug()
+                )),
+            };
+            faults += usize::from(state.is_err());
+            resolved.insert((*target).to_owned(), state);
+        }
+        resolved
     }
 
     pub fn resolve(&mut self, target: &str) -> Result<StateFile, String> {
@@ -100,13 +126,23 @@ fn list(path: &Path) -> io::Result<Listing> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        // A name that is no text cannot be written in a tag.
-        if !is_folder && let Ok(name) = entry.file_name().into_string() {
+        // A pipe or device would be read for ever. A name that is no text cannot be written in a tag.
+        if is_file(&entry)
+            && let Ok(name) = entry.file_name().into_string()
+        {
             names.push(name);
         }
     }
     Ok(Listing::new(names))
+}
+
+/// Whether an entry is a file, or a link that leads to one or to nothing: reading it will say that it is gone.
+fn is_file(entry: &fs::DirEntry) -> bool {
+    match entry.file_type() {
+        Ok(kind) if kind.is_symlink() => fs::metadata(entry.path()).map_or(true, |data| data.is_file()),
+        Ok(kind) => kind.is_file(),
+        Err(_) => false,
+    }
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {

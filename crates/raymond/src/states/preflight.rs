@@ -25,7 +25,12 @@ pub fn check_all(
     let mut reached = BTreeSet::from([entry.clone()]);
     let mut to_check = vec![entry.clone()];
     while let Some(state) = to_check.pop() {
-        let Ok(source) = scope.read(&state) else { continue };
+        let source = match scope.read(&state) {
+            Ok(source) => source,
+            Err(error) if state == *entry => return Err(UserError::usage(error)),
+            // It may never be needed, or be written by a step before it is.
+            Err(_) => continue,
+        };
         let prepared = prepare(&state, &source, options).map_err(|error| {
             UserError::usage(error).hint("nothing was run; mend the file and start again")
         })?;

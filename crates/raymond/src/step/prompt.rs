@@ -17,9 +17,10 @@ use raymond_core::template;
 use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::workflow::Platform;
 
-use super::{Message, StepContext};
+use super::StepContext;
 use crate::backend::registry::Backend;
 use crate::engine::Launch;
+use crate::mailbox::Message;
 use crate::process::StopSignal;
 
 /// What an agent is told when its program stopped at its share of the budget and may go on.
@@ -102,7 +103,7 @@ fn variable<'a>(
         "state" => agent.state.as_str().into(),
         "visits" => visits.into(),
         "task_folder" => task_folder.to_string_lossy(),
-        "ask_id" => "".into(),
+        "ask_id" => agent.ask_id.as_deref().unwrap_or_default().into(),
         other => agent.attributes.get(other)?.as_str().into(),
     })
 }
@@ -128,13 +129,16 @@ fn look_up(
     transition: Option<&transition::Transition>,
 ) -> Lookups {
     let mut lookups = transition.map(|transition| context.look_up(agent, transition)).unwrap_or_default();
-    let mut scope = context.scope.borrow_mut();
-    for entry in plan.policy.iter().flat_map(|policy| &policy.entries) {
-        let target = entry.target.iter().filter(|_| !entry.tag.is_workflow());
-        for name in target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next) {
-            lookups.states.entry(name.clone()).or_insert_with(|| scope.resolve(name));
-        }
-    }
+    let names: Vec<&str> = plan
+        .policy
+        .iter()
+        .flat_map(|policy| &policy.entries)
+        .flat_map(|entry| {
+            let target = entry.target.iter().filter(|_| !entry.tag.is_workflow());
+            target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next).map(String::as_str)
+        })
+        .collect();
+    lookups.states.extend(context.scope.borrow_mut().resolve_all(&names));
     lookups
 }
 

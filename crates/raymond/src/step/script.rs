@@ -12,10 +12,11 @@ use raymond_core::tag::{TagCollector, TagError};
 use raymond_core::transition;
 use raymond_core::workflow::{Kind, Platform};
 
-use super::{Message, StepContext, file_name_of, not_started, token};
+use super::{StepContext, file_name_of, not_started, token};
 use crate::engine::Launch;
 use crate::environment::{StepFacts, script_environment};
 use crate::interpreter::command_line;
+use crate::mailbox::Message;
 use crate::observe::Stream;
 use crate::process::{self, AfterExit, Ending, Flow, Limits, Sink, StopSignal, Tail, Target, supervise};
 
@@ -180,6 +181,14 @@ fn print(context: &StepContext, launch: &Launch, text: String) {
 }
 
 impl Sink for ScriptSink<'_> {
+    fn started(&mut self, group: i32) {
+        self.context.remember_group(self.launch, group);
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.context.messages.is_full()
+    }
+
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
         self.context.show(&self.launch.agent.id, Stream::Stdout, bytes);
         let (context, launch) = (self.context, self.launch);

@@ -77,6 +77,16 @@ impl Payloads {
         std::fs::rename(&unfinished, path)
     }
 
+    /// A payload's text, wherever it is.
+    pub fn text_of(&self, payload: &raymond_core::payload::Payload) -> Result<String, String> {
+        match payload {
+            raymond_core::payload::Payload::Inline(text) => Ok(text.clone()),
+            raymond_core::payload::Payload::Stored { payload, .. } => {
+                self.get(payload).map_err(|error| error.to_string())
+            }
+        }
+    }
+
     /// The text that was stored under a hash, checked to be that text.
     pub fn get(&self, hash: &str) -> Result<String, PayloadError> {
         let well_formed =

@@ -216,6 +216,14 @@ impl TurnSink<'_> {
 }
 
 impl Sink for TurnSink<'_> {
+    fn started(&mut self, group: i32) {
+        self.context.remember_group(self.launch, group);
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.context.messages.is_full()
+    }
+
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
         for seen in self.decoder.feed(bytes) {
             self.show(&seen);

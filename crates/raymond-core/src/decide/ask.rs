@@ -1,0 +1,75 @@
+//! Questions to a person: opened by a step, closed by an answer or by time.
+
+use super::EndedStep;
+use crate::event::{AskClosed, AskOpened, Body, ClosedBy, StepFailed, StepFinished};
+use crate::money::Usd;
+use crate::payload::Payload;
+use crate::run::{Agent, Run, Status, later};
+use crate::transition;
+
+pub(super) fn ask(
+    step: &EndedStep<'_>,
+    finished: &mut StepFinished,
+    others: &mut Vec<Body>,
+    ask: transition::Ask,
+) -> Result<(), String> {
+    let next = step.lookups.state(&ask.next)?;
+    finished.next = Some(next.clone());
+    others.push(Body::AskOpened(AskOpened {
+        agent: step.agent.id.clone(),
+        ask: format!("ask{}", step.run.asks_opened + 1),
+        state: step.agent.state.clone(),
+        question: ask.question.into(),
+        next,
+        timeout_ms: ask.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+        deadline: ask.timeout.map(|timeout| later(step.now, timeout)),
+        timeout_next: ask.timeout_next.map(|name| step.lookups.state(&name)).transpose()?,
+    }));
+    Ok(())
+}
+
+/// The first answer to an open question is taken; any other comes too late.
+pub(super) fn answered(run: &Run, ask_id: &str, text: String, answer_id: Option<String>) -> Vec<Body> {
+    let Some(agent) = run.asker(ask_id) else { return Vec::new() };
+    let Status::Asking { ask } = &agent.status else { return Vec::new() };
+    vec![Body::AskClosed(AskClosed {
+        agent: agent.id.clone(),
+        ask: ask.id.clone(),
+        state: agent.state.clone(),
+        by: ClosedBy::Answer,
+        target: Some(ask.next.clone()),
+        answer: text.into(),
+        answer_id,
+    })]
+}
+
+/// Past its time an unanswered question leads to `timeout_next` with an empty value, or fails its agent.
+pub(super) fn timed_out(agent: &Agent) -> Vec<Body> {
+    let Status::Asking { ask } = &agent.status else { return Vec::new() };
+    let closed = Body::AskClosed(AskClosed {
+        agent: agent.id.clone(),
+        ask: ask.id.clone(),
+        state: agent.state.clone(),
+        by: ClosedBy::Timeout,
+        target: ask.timeout_next.clone(),
+        answer: Payload::from(""),
+        answer_id: None,
+    });
+    if ask.timeout_next.is_some() {
+        return vec![closed];
+    }
+    let failed = Body::StepFailed(StepFailed {
+        agent: agent.id.clone(),
+        step: None,
+        state: agent.state.clone(),
+        error: format!("nobody answered {} in time, and it has no `timeout_next`", ask.id),
+        exit_code: None,
+        stderr: String::new(),
+        fatal: false,
+        cost_usd: Usd::ZERO,
+        attempt_cost_usd: Usd::ZERO,
+        cost_estimated: false,
+        duration_ms: 0,
+    });
+    vec![closed, failed]
+}

@@ -1,0 +1,25 @@
+//! Waiting for workers.
+
+use super::launch::cannot_start;
+use crate::event::Body;
+use crate::run::{Agent, Run, Status};
+
+/// The join fires. `result` was put together by the shell, which can read long payloads.
+pub(super) fn joined(run: &Run, agent: &Agent, result: Result<String, String>) -> Vec<Body> {
+    if !matches!(agent.status, Status::Joining { .. }) {
+        return Vec::new();
+    }
+    let workers = run
+        .workers
+        .get(&agent.id)
+        .map(|workers| workers.values().map(|worker| worker.agent.clone()).collect());
+    match result {
+        Ok(result) => vec![Body::Joined {
+            agent: agent.id.clone(),
+            state: agent.state.clone(),
+            workers: workers.unwrap_or_default(),
+            result: result.into(),
+        }],
+        Err(error) => vec![cannot_start(agent, error)],
+    }
+}

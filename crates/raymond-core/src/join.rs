@@ -1,0 +1,43 @@
+//! What a join hands over: a JSON array of what came of each worker, in the order they were forked.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use crate::name::AgentId;
+use crate::payload::Payload;
+use crate::run::{Run, Status};
+
+#[derive(Serialize)]
+struct Joined<'a> {
+    agent: &'a AgentId,
+    state: &'a str,
+    attributes: &'a BTreeMap<String, String>,
+    status: &'static str,
+    result: Option<String>,
+    error: Option<&'a str>,
+}
+
+/// Puts the array together. `load` reads payloads that lie in files.
+pub fn results(
+    run: &Run,
+    agent: &AgentId,
+    load: &dyn Fn(&Payload) -> Result<String, String>,
+) -> Result<String, String> {
+    let mut joined = Vec::new();
+    for worker in run.workers.get(agent).into_iter().flat_map(BTreeMap::values) {
+        let error = match run.agents.get(&worker.agent).map(|agent| &agent.status) {
+            Some(Status::Failed { error, .. }) => Some(error.as_str()),
+            _ => None,
+        };
+        joined.push(Joined {
+            agent: &worker.agent,
+            state: worker.state.as_str(),
+            attributes: &worker.attributes,
+            status: if error.is_some() { "failed" } else { "done" },
+            result: worker.result.as_ref().map(load).transpose()?,
+            error,
+        });
+    }
+    serde_json::to_string(&joined)
+        .map_err(|error| format!("the results of the workers cannot be put together: {error}"))
+}

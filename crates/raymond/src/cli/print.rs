@@ -1,0 +1,39 @@
+//! Words of commands, on stdout and stderr.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use raymond_core::run::Run;
+
+use crate::error::UserError;
+use crate::store::Payloads;
+use crate::text::clean;
+
+/// Stdout carries nothing but this, so that it can be piped on.
+pub(super) fn print_result(run: &Run, payloads: &Payloads) -> Result<(), UserError> {
+    let Some(result) = &run.result else { return Ok(()) };
+    let text = payloads.text_of(result).map_err(UserError::usage)?;
+    let shown = if io::stdout().is_terminal() { clean(&text).into_owned() } else { text };
+    let mut bytes = shown.into_bytes();
+    if !bytes.ends_with(b"\n") {
+        bytes.push(b'\n');
+    }
+    print_stdout(&bytes)
+}
+
+/// Whoever reads stdout may have left; anything else that goes wrong is an error, for what was said is lost.
+pub(super) fn print_stdout(bytes: &[u8]) -> Result<(), UserError> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(cannot_write(&error)),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn cannot_write(error: &io::Error) -> UserError {
+    UserError::failed(format!("cannot write to stdout: {error}"))
+}
+
+/// A word to the user; if stderr is gone, nobody is left to hear it.
+pub(super) fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
