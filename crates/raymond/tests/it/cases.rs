@@ -114,9 +114,11 @@ impl Case {
     /// A new case is given every artefact; its author removes what does not matter.
     fn update(&self, got: &Artefacts) {
         let is_new = ARTEFACTS.iter().all(|name| !self.folder.join(name).exists());
+        // Progress lines come as they come when agents run side by side.
+        let has_order = self.setting("parallel").is_none();
         for (name, got) in got {
             let path = self.folder.join(name);
-            if is_new || path.exists() || ["exit", "stdout"].contains(name) {
+            if (is_new && (has_order || *name != "stderr")) || path.exists() || ["exit", "stdout"].contains(name) {
                 fs::write(path, got).unwrap();
             }
         }

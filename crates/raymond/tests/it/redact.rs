@@ -89,7 +89,25 @@ fn value(value: &mut Value, work: &Path) {
 }
 
 fn plain(text: &str, work: &Path) -> String {
-    text.replace(work.to_str().unwrap(), "$WORK")
+    let mut text = text.replace(work.to_str().unwrap(), "$WORK");
+    while let Some(start) = (0..text.len()).find(|start| is_time(text.as_bytes(), *start)) {
+        text.replace_range(start..start + TIME_SHAPE.len(), "TIME");
+    }
+    text
+}
+
+const TIME_SHAPE: &[u8] = b"0000-00-00 00:00:00";
+
+/// Whether a time as people read it begins here.
+fn is_time(text: &[u8], start: usize) -> bool {
+    let Some(piece) = text.get(start..start + TIME_SHAPE.len()) else {
+        return false;
+    };
+    let fits = |(shape, byte): (&u8, &u8)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        other => byte == other,
+    };
+    TIME_SHAPE.iter().zip(piece).all(fits)
 }
 
 fn clip(text: &str) -> String {
@@ -109,9 +127,11 @@ fn time_at_end(line: &str) -> String {
         return line.to_owned();
     };
     let number = last.strip_suffix("ms").or_else(|| last.strip_suffix('s'));
-    match number.and_then(|number| number.parse::<f64>().ok()) {
-        Some(_) => format!("{before} TOOK{end}"),
-        None => line.to_owned(),
+    // How long is waited for something is told, not measured.
+    let is_measured = !before.ends_with(" in") && number.is_some_and(|number| number.parse::<f64>().is_ok());
+    match is_measured {
+        true => format!("{before} TOOK{end}"),
+        false => line.to_owned(),
     }
 }
 
@@ -123,5 +143,7 @@ fn what_changes_is_taken_out() {
     assert_eq!(text(event, work), redacted);
     assert_eq!(text("[main] A.sh → goto B.sh 12ms\n", work), "[main] A.sh → goto B.sh TOOK\n");
     assert_eq!(text("completed (1 step, $0.00, 1.2s)", work), "completed (1 step, $0.00, TOOK)");
+    assert_eq!(text("attempt 2 in 20ms", work), "attempt 2 in 20ms");
+    assert_eq!(text("on 2026-01-31 23:59:00 UTC", work), "on TIME UTC");
     assert_eq!(text("no output for 300ms (`timeout`)", work), "no output for 300ms (`timeout`)");
 }
