@@ -35,9 +35,13 @@ fn cases() {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let failure = std::panic::catch_unwind(|| case.check());
-                    let failure = failure.unwrap_or_else(|_| Err("the case itself panicked; see above".to_owned()));
+                    let failure =
+                        failure.unwrap_or_else(|_| Err("the case itself panicked; see above".to_owned()));
                     if let Err(text) = failure {
-                        failures.lock().unwrap().push(format!("── case {}\n{text}", case.name));
+                        failures
+                            .lock()
+                            .unwrap()
+                            .push(format!("── case {}\n{text}", case.name));
                     }
                 }
             });
@@ -118,7 +122,10 @@ impl Case {
         let has_order = self.setting("parallel").is_none();
         for (name, got) in got {
             let path = self.folder.join(name);
-            if (is_new && (has_order || *name != "stderr")) || path.exists() || ["exit", "stdout"].contains(name) {
+            if (is_new && (has_order || *name != "stderr"))
+                || path.exists()
+                || ["exit", "stdout"].contains(name)
+            {
                 fs::write(path, got).unwrap();
             }
         }
@@ -136,7 +143,13 @@ impl Case {
             }
         }
         let several = commands.len() > 1;
-        let heading = |step: &str| if several { format!("$ {step}\n") } else { String::new() };
+        let heading = |step: &str| {
+            if several {
+                format!("$ {step}\n")
+            } else {
+                String::new()
+            }
+        };
         let each = |part: &dyn Fn(&Done) -> String| -> String {
             commands
                 .iter()
@@ -149,8 +162,18 @@ impl Case {
             ("exit", each(&|done| format!("{}\n", done.exit))),
             ("stdout", each(&|done| document(&done.stdout, &work))),
             ("stderr", each(&|done| redact::text(&done.stderr, &work))),
-            ("events", if parallel { redact::by_agent(&events) } else { events }),
-            ("status", redact::json(&rig.raymond(&["status", "r", "--json"]).stdout, &work)),
+            (
+                "events",
+                if parallel {
+                    redact::by_agent(&events)
+                } else {
+                    events
+                },
+            ),
+            (
+                "status",
+                redact::json(&rig.raymond(&["status", "r", "--json"]).stdout, &work),
+            ),
         ]
     }
 

@@ -13,10 +13,16 @@ const OK: &str = "echo '<result>ok</result>'";
 fn everything_is_for_the_owner_alone_and_ignored_by_git() {
     let rig = Rig::new();
     rig.state("START.sh", OK);
-    rig.raymond(&["workflow", "--id", "r", "--input", "secret"]).assert(0, "ok\n");
+    rig.raymond(&["workflow", "--id", "r", "--input", "secret"])
+        .assert(0, "ok\n");
     assert_eq!(rig.read(".raymond/.gitignore"), "*\n");
     let mode = |name: &str| fs::metadata(rig.path(name)).unwrap().permissions().mode() & 0o777;
-    for folder in [".raymond", ".raymond/state", ".raymond/state/r.tasks", ".raymond/state/r.tasks/main"] {
+    for folder in [
+        ".raymond",
+        ".raymond/state",
+        ".raymond/state/r.tasks",
+        ".raymond/state/r.tasks/main",
+    ] {
         assert_eq!(mode(folder), 0o700, "{folder}");
     }
     assert_eq!(mode(".raymond/state/r.jsonl"), 0o600);
@@ -27,15 +33,21 @@ fn everything_is_for_the_owner_alone_and_ignored_by_git() {
 fn a_state_folder_that_cannot_be_made_is_named() {
     let rig = Rig::new();
     rig.state("START.sh", OK).write("file", "");
-    rig.raymond(&["workflow", "--state-dir", "file/below"]).assert(2, "").says("file/below");
-    rig.raymond(&["workflow", "--state-dir", "file"]).assert(2, "").says("/file");
+    rig.raymond(&["workflow", "--state-dir", "file/below"])
+        .assert(2, "")
+        .says("file/below");
+    rig.raymond(&["workflow", "--state-dir", "file"])
+        .assert(2, "")
+        .says("/file");
     rig.write(".raymond", "in the way");
     rig.run().assert(2, "").says(".raymond");
 }
 
 #[test]
 fn a_read_only_disk_is_named() {
-    let Some(disk) = Disk::mount("size=1m,ro") else { return };
+    let Some(disk) = Disk::mount("size=1m,ro") else {
+        return;
+    };
     let rig = Rig::new();
     rig.state("START.sh", OK);
     let place = disk.path().join("runs");
@@ -47,7 +59,9 @@ fn a_read_only_disk_is_named() {
 
 #[test]
 fn a_full_disk_stops_the_run_and_an_emptier_one_lets_it_go_on() {
-    let Some(disk) = Disk::mount("size=64k") else { return };
+    let Some(disk) = Disk::mount("size=64k") else {
+        return;
+    };
     let rig = Rig::new();
     rig.state(
         "START.sh",
@@ -56,11 +70,15 @@ fn a_full_disk_stops_the_run_and_an_emptier_one_lets_it_go_on() {
     let place = disk.path().to_str().unwrap().to_owned();
     fs::write(disk.path().join("ballast"), vec![0; 30_000]).unwrap();
     let done = rig.raymond(&["workflow", "--id", "r", "--state-dir", &place, "--quiet"]);
-    done.assert(1, "").says("r.jsonl").says("No space left").says("raymond resume r");
+    done.assert(1, "")
+        .says("r.jsonl")
+        .says("No space left")
+        .says("raymond resume r");
     rig.assert_nothing_lives();
     let before = rig.read("trace").lines().count();
     disk.remount("size=4m");
-    rig.raymond(&["resume", "r", "--state-dir", &place, "--quiet"]).assert(0, "ok\n");
+    rig.raymond(&["resume", "r", "--state-dir", &place, "--quiet"])
+        .assert(0, "ok\n");
     let trace = rig.read("trace");
     let last = before.to_string();
     assert_eq!(

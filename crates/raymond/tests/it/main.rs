@@ -13,6 +13,8 @@ mod diff;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
+mod failing;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod payloads;

@@ -11,20 +11,45 @@ const REPORT: &str = r#"echo "<result>$(wc -c < "$RAYMOND_INPUT_FILE") ${#RAYMON
 fn hand_over(bytes: usize) -> Vec<(&'static str, Rig, Done)> {
     let make = format!("text=$(head -c {bytes} /dev/zero | tr '\\0' x)");
     let ways = [
-        ("goto", format!("{make}; echo \"<goto input='$text'>REPORT</goto>\"")),
-        ("reset", format!("{make}; echo \"<reset input='$text'>REPORT</reset>\"")),
-        ("result", format!("{make}; [ $RAYMOND_VISITS = 1 ] && echo '<call return=\"REPORT\">START</call>' || echo \"<result>$text</result>\"")),
-        ("call", format!("{make}; echo \"<call return='START' input='$text'>PASS</call>\"")),
-        ("--input -", "cp \"$RAYMOND_INPUT_FILE\" copy; exec bash \"$RAYMOND_STATE_DIR/REPORT.sh\"".to_owned()),
+        (
+            "goto",
+            format!("{make}; echo \"<goto input='$text'>REPORT</goto>\""),
+        ),
+        (
+            "reset",
+            format!("{make}; echo \"<reset input='$text'>REPORT</reset>\""),
+        ),
+        (
+            "result",
+            format!(
+                "{make}; [ $RAYMOND_VISITS = 1 ] && echo '<call return=\"REPORT\">START</call>' || echo \"<result>$text</result>\""
+            ),
+        ),
+        (
+            "call",
+            format!("{make}; echo \"<call return='START' input='$text'>PASS</call>\""),
+        ),
+        (
+            "--input -",
+            "cp \"$RAYMOND_INPUT_FILE\" copy; exec bash \"$RAYMOND_STATE_DIR/REPORT.sh\"".to_owned(),
+        ),
     ];
     let mut results = Vec::new();
     for (name, start) in ways {
         let rig = Rig::new();
         rig.state("REPORT.sh", REPORT).state("START.sh", start);
-        rig.state("PASS.sh", "printf '<reset input=\"%s\">REPORT</reset>' \"$(cat \"$RAYMOND_INPUT_FILE\")\"");
+        rig.state(
+            "PASS.sh",
+            "printf '<reset input=\"%s\">REPORT</reset>' \"$(cat \"$RAYMOND_INPUT_FILE\")\"",
+        );
         rig.state("BACK.sh", "exit 1");
         if name == "call" {
-            rig.state("REPORT.sh", REPORT.replace("<result>", "<goto input='").replace("</result>", "'>OUT</goto>"));
+            rig.state(
+                "REPORT.sh",
+                REPORT
+                    .replace("<result>", "<goto input='")
+                    .replace("</result>", "'>OUT</goto>"),
+            );
             rig.state("OUT.sh", "echo \"<call return='DONE'>GIVE</call>\" > /dev/null; cat > /dev/null; echo \"<result>$RAYMOND_INPUT</result>\"");
             let start = rig.read("workflow/START.sh");
             rig.state("START.sh", format!("[ $RAYMOND_VISITS = 2 ] && {{ echo \"<result>$RAYMOND_RESULT</result>\"; exit; }}; {start}"));
@@ -73,9 +98,13 @@ fn texts_over_96_kib_are_handed_over_by_file_alone() {
 fn the_limit_of_the_environment_is_exact() {
     let rig = Rig::new();
     rig.state("REPORT.sh", REPORT);
-    rig.state("START.sh", "printf '<goto input=\"%s\">REPORT</goto>' $(head -c $RAYMOND_INPUT /dev/zero | tr '\\0' x)");
+    rig.state(
+        "START.sh",
+        "printf '<goto input=\"%s\">REPORT</goto>' $(head -c $RAYMOND_INPUT /dev/zero | tr '\\0' x)",
+    );
     for (bytes, expected) in [(98_304, "98304 98304 98304 set\n"), (98_305, "98305 0 0 \n")] {
-        rig.raymond(&["workflow", "--quiet", "--input", &bytes.to_string()]).assert(0, expected);
+        rig.raymond(&["workflow", "--quiet", "--input", &bytes.to_string()])
+            .assert(0, expected);
     }
 }
 
@@ -85,19 +114,34 @@ fn a_long_result_is_printed_whole_and_again() {
     rig.state("START.sh", "echo \"<result>$(seq 40000)</result>\"");
     let expected: String = (1..=40_000).map(|number| format!("{number}\n")).collect();
     let done = rig.run();
-    assert!(done.exit == 0 && done.stdout == expected, "{} bytes", done.stdout.len());
+    assert!(
+        done.exit == 0 && done.stdout == expected,
+        "{} bytes",
+        done.stdout.len()
+    );
     let again = rig.resume();
-    assert!(again.exit == 0 && again.stdout == expected, "{} bytes", again.stdout.len());
+    assert!(
+        again.exit == 0 && again.stdout == expected,
+        "{} bytes",
+        again.stdout.len()
+    );
     assert_eq!(rig.status()["result"].as_str().unwrap(), expected.trim_end());
     let last = rig.events().pop().unwrap();
-    assert_eq!(last["result"].as_str().unwrap(), expected.trim_end(), "the stream has the text, not a reference");
+    assert_eq!(
+        last["result"].as_str().unwrap(),
+        expected.trim_end(),
+        "the stream has the text, not a reference"
+    );
 }
 
 #[test]
 fn eight_mebibytes_pass_and_one_byte_more_does_not() {
     const MOST: usize = 8 * 1024 * 1024;
     let rig = Rig::new();
-    rig.state("START.sh", "printf '<result>'; head -c $RAYMOND_INPUT /dev/zero | tr '\\0' x; printf '</result>'");
+    rig.state(
+        "START.sh",
+        "printf '<result>'; head -c $RAYMOND_INPUT /dev/zero | tr '\\0' x; printf '</result>'",
+    );
     let done = rig.raymond(&["workflow", "--quiet", "--input", &MOST.to_string()]);
     assert_eq!((done.exit, done.stdout.len()), (0, MOST + 1), "{}", done.stderr);
     let done = rig.raymond(&["workflow", "--quiet", "--input", &(MOST + 1).to_string()]);

@@ -15,13 +15,18 @@ fn an_id_is_made_of_workflow_and_time() {
     let id = first["run"].as_str().unwrap();
     let parts: Vec<&str> = id.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-    assert_eq!((parts[0], lengths.as_slice()), ("workflow", [8, 8, 6, 4].as_slice()), "{id}");
+    assert_eq!(
+        (parts[0], lengths.as_slice()),
+        ("workflow", [8, 8, 6, 4].as_slice()),
+        "{id}"
+    );
 }
 
 #[test]
 fn every_event_has_what_all_events_have() {
     let rig = Rig::new();
-    rig.state("START.sh", "echo '<print>x</print><fork next=\"END\">END</fork>'").state("END.sh", OK);
+    rig.state("START.sh", "echo '<print>x</print><fork next=\"END\">END</fork>'")
+        .state("END.sh", OK);
     let done = rig.raymond(&["workflow", "--id", "r", "--json", "--quiet"]);
     let events: Vec<_> = done.lines().collect();
     for (index, event) in events.iter().enumerate() {
@@ -30,7 +35,10 @@ fn every_event_has_what_all_events_have() {
         let time = event["time"].as_str().unwrap();
         assert!(time.ends_with('Z') && time.contains('T'), "{time}");
         if event["event"].as_str().unwrap().starts_with("step_") {
-            assert!(event["agent"].is_string() && event["step"].is_u64() && event["state"].is_string(), "{event}");
+            assert!(
+                event["agent"].is_string() && event["step"].is_u64() && event["state"].is_string(),
+                "{event}"
+            );
         }
     }
     assert_eq!(events[0]["event"], "run_started");
@@ -42,7 +50,10 @@ fn every_event_has_what_all_events_have() {
 #[test]
 fn a_print_is_shown_at_once() {
     let rig = Rig::new();
-    rig.state("START.sh", "echo '<print>half way</print>'; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'");
+    rig.state(
+        "START.sh",
+        "echo '<print>half way</print>'; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'",
+    );
     let live = rig.start(&["workflow", "--id", "r"]);
     live.wait_for_stderr("half way");
     rig.write("go", "");
@@ -62,10 +73,21 @@ fn a_long_print_is_shown() {
 #[ignore = "the console drops what is past 4096 bytes of a long line instead of showing it in pieces"]
 fn verbose_shows_long_lines_whole() {
     let rig = Rig::new();
-    rig.state("START.sh", "printf 'begin %s end\\n' $(head -c 9000 /dev/zero | tr '\\0' x); echo '<result>ok</result>'");
+    rig.state(
+        "START.sh",
+        "printf 'begin %s end\\n' $(head -c 9000 /dev/zero | tr '\\0' x); echo '<result>ok</result>'",
+    );
     let done = rig.raymond(&["workflow", "--verbose"]);
-    let shown: String = done.stderr.lines().filter_map(|line| line.strip_prefix("[main] | ")).collect();
-    assert!(shown.contains("begin xxx") && shown.contains("xxx end"), "{} bytes", shown.len());
+    let shown: String = done
+        .stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("[main] | "))
+        .collect();
+    assert!(
+        shown.contains("begin xxx") && shown.contains("xxx end"),
+        "{} bytes",
+        shown.len()
+    );
     assert_eq!(shown.matches('x').count(), 9000);
 }
 
@@ -73,7 +95,10 @@ fn verbose_shows_long_lines_whole() {
 #[ignore = "the console keeps a last line without a line break for more of it, which never comes"]
 fn verbose_shows_a_last_line_without_its_break() {
     let rig = Rig::new();
-    rig.state("START.sh", "printf 'no break here' >&2; echo '<result>ok</result>'");
+    rig.state(
+        "START.sh",
+        "printf 'no break here' >&2; echo '<result>ok</result>'",
+    );
     let done = rig.raymond(&["workflow", "--verbose"]);
     done.assert(0, "ok\n").says("no break here");
 }
@@ -111,8 +136,14 @@ fn an_unknown_setting_is_named_with_its_line() {
     let rig = Rig::new();
     rig.state("START.sh", OK);
     rig.write(".raymond/config.toml", "[raymond]\nmax_stepz = 1\n");
-    rig.run().assert(2, "").says("config.toml line 2").says("in `max_stepz = 1`");
-    rig.write(".raymond/config.toml", "[raymond]\nmax_steps = 1\nmax_steps = 2\n");
+    rig.run()
+        .assert(2, "")
+        .says("config.toml line 2")
+        .says("in `max_stepz = 1`");
+    rig.write(
+        ".raymond/config.toml",
+        "[raymond]\nmax_steps = 1\nmax_steps = 2\n",
+    );
     rig.run().assert(2, "").says("config.toml line 3");
 }
 
@@ -120,16 +151,24 @@ fn an_unknown_setting_is_named_with_its_line() {
 fn a_live_run_shows_what_it_does() {
     let rig = Rig::new();
     rig.state("START.sh", "echo '<fork next=\"WAIT\" item=\"7\">WAIT</fork>'");
-    rig.state("WAIT.sh", "touch started-$RAYMOND_AGENT_ID; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'");
+    rig.state(
+        "WAIT.sh",
+        "touch started-$RAYMOND_AGENT_ID; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'",
+    );
     let live = rig.start(&["workflow", "--id", "r"]);
-    wait_until("both agents", || rig.path("started-main").exists() && rig.path("started-main_wait1").exists());
+    wait_until("both agents", || {
+        rig.path("started-main").exists() && rig.path("started-main_wait1").exists()
+    });
     let status = rig.status();
     assert_eq!(status["status"], "running");
     assert_eq!(status["ended_at"], serde_json::Value::Null);
     let agents = status["agents"].as_array().unwrap();
     assert_eq!(agents.len(), 2);
     for agent in agents {
-        assert_eq!((&agent["status"], &agent["state"]), (&"running".into(), &"WAIT.sh".into()));
+        assert_eq!(
+            (&agent["status"], &agent["state"]),
+            (&"running".into(), &"WAIT.sh".into())
+        );
     }
     assert_eq!(agents[1]["attributes"]["item"], "7");
     rig.write("go", "");

@@ -12,7 +12,8 @@ fn three_hundred_steps_cost_three_hundred_times_one() {
         "START.sh",
         format!("[ $RAYMOND_VISITS = {STEPS} ] && echo '<result>ok</result>' || echo '<goto input=\"x\">START</goto>'"),
     );
-    rig.raymond(&["workflow", "--id", "r", "--quiet"]).assert(0, "ok\n");
+    rig.raymond(&["workflow", "--id", "r", "--quiet"])
+        .assert(0, "ok\n");
     assert_eq!(rig.status()["steps"], STEPS);
     let journal = fs::read_to_string(rig.journal()).unwrap();
     let finished = journal
@@ -32,7 +33,10 @@ fn three_hundred_steps_cost_three_hundred_times_one() {
     }
     let mean = |sizes: &[usize]| sizes.iter().sum::<usize>() as f64 / sizes.len() as f64;
     let (early, late) = (mean(&sizes[10..60]), mean(&sizes[STEPS - 60..STEPS - 10]));
-    assert!((late / early - 1.0).abs() < 0.05, "{early} bytes a step at first, {late} in the end");
+    assert!(
+        (late / early - 1.0).abs() < 0.05,
+        "{early} bytes a step at first, {late} in the end"
+    );
 }
 
 /// The folders beside the journal do not fill up with the steps either.
