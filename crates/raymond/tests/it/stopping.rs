@@ -22,11 +22,11 @@ echo "<result>$(xargs < trace)</result>"
 const SPREADS: &str = r#"
 echo START >> trace
 [ -e go ] && { echo '<result>done</result>'; exit; }
-sleep 301 &
-setsid sleep 302 &
-setsid bash -c 'sleep 303 & sleep 304' &
-(setsid sleep 305 &)
-until [ "$(ps ax -o args= | grep -c '^sleep 30[1-5]$')" -ge 5 ]; do sleep 0.01; done
+bash -c 'touch up-1; exec sleep 301' &
+setsid bash -c 'touch up-2; exec sleep 302' &
+setsid bash -c 'sleep 303 & touch up-3; sleep 304' &
+(setsid bash -c 'touch up-4; exec sleep 305' &)
+until [ -e up-1 -a -e up-2 -a -e up-3 -a -e up-4 ]; do sleep 0.01; done
 touch started
 wait
 "#;
