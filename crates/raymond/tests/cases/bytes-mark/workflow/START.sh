@@ -1,0 +1,2 @@
+﻿# raymond: max_visits=1 odd=1
+printf "\xef\xbb\xbf<goto>NEXT</goto>"

@@ -1,0 +1,1 @@
+[ $RAYMOND_VISITS = 3 ] && echo "<result>x</result>" || echo "<goto>START</goto>"

@@ -1,0 +1,1 @@
+rmdir "$PWD"; echo "<goto>LAST</goto>"

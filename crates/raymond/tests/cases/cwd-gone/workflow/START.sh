@@ -1,0 +1,1 @@
+mkdir sub; echo "<reset cd=\"sub\">NEXT</reset>"

@@ -1,0 +1,1 @@
+cat "$RAYMOND_STATE_DIR/NEXT.txt"

@@ -1,0 +1,1 @@
+unset -v x; RAYMOND_INPUT=outer RAYMOND_RESULT=outer RAYMOND_INPUT_FILE=outer item=kept raymond=1 "$(readlink /proc/$PPID/exe)" inner --id inner --quiet > inner-said || exit 1; echo "<result>$(cat inner-said)</result>"

@@ -1,0 +1,1 @@
+echo "<goto>$RAYMOND_STATE_FILE</goto>"

@@ -1,0 +1,1 @@
+echo '<goto input="a" input="b">START</goto>'

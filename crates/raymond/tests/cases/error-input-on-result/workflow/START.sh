@@ -1,0 +1,1 @@
+echo '<result input="x">y</result>'

@@ -1,0 +1,1 @@
+for i in 1 2 3 4 5 6; do echo "<goto>S$i</goto>"; done

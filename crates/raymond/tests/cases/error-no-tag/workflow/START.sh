@@ -1,0 +1,1 @@
+echo 'all done'; echo 'a note' >&2

@@ -1,0 +1,1 @@
+echo '<goto>sub/START.sh</goto>'

@@ -1,0 +1,1 @@
+echo '<goto return="START">START</goto>'

@@ -1,0 +1,1 @@
+echo '<GOTO>START</GOTO>'

@@ -1,0 +1,1 @@
+[ -e again ] && echo '<goto>B</goto>' || { touch again; echo '<goto>B.bat</goto>'; }

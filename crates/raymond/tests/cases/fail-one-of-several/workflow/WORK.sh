@@ -1,0 +1,1 @@
+touch "started-$i"; [ -e mended ] || exec sleep 300; echo "<result>$i</result>"

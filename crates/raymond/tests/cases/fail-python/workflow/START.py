@@ -1,0 +1,2 @@
+print('<result>ok</result>')
+raise SystemExit(2)

@@ -1,0 +1,1 @@
+echo '<fork next="START" a-b="x">START</fork>'

@@ -1,0 +1,2 @@
+# raymond: fatal=agent
+echo "<fork next=\"END\" $name=\"x\">END</fork>"

@@ -1,0 +1,1 @@
+echo '<fork next="START" a="x" a="y">START</fork>'

@@ -1,0 +1,2 @@
+# raymond: fatal=agent
+touch failed-now; exit 5

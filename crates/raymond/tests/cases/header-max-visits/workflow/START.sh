@@ -1,0 +1,2 @@
+# raymond: max_visits=2
+echo '<goto>START</goto>'

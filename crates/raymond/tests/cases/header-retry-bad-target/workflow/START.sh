@@ -1,0 +1,2 @@
+# raymond: retry=3 backoff=10ms
+echo '<goto>NOWHERE</goto>'

@@ -1,0 +1,2 @@
+# raymond: timeout=200ms
+echo 'last words' >&2; sleep 100

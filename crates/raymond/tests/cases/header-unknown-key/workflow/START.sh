@@ -1,0 +1,2 @@
+# raymond: timeot=3s
+[ $RAYMOND_VISITS = 2 ] && echo '<result>ok</result>' || echo '<goto>START</goto>'

@@ -1,0 +1,1 @@
+echo "<result>${RAYMOND_INPUT-unset}|$(wc -c < "$RAYMOND_INPUT_FILE")</result>"

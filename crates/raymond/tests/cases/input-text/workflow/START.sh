@@ -1,0 +1,1 @@
+echo "<result>[$RAYMOND_INPUT][$(cat $RAYMOND_INPUT_FILE)]</result>"

@@ -1,0 +1,2 @@
+#!/bin/false
+[[ 1 == 1 ]] && echo '<result>ok</result>'

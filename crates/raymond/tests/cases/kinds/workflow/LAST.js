@@ -1,0 +1,1 @@
+console.log('<result>' + process.env.RAYMOND_INPUT + ' js</result>')

@@ -1,0 +1,1 @@
+read -r line; echo "[$line]"; echo '<goto input="sh">NEXT</goto>'

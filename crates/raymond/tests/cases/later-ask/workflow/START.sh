@@ -1,0 +1,1 @@
+echo '<ask next="START">why?</ask>'

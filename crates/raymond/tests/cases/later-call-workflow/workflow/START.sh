@@ -1,0 +1,1 @@
+echo '<call-workflow return="START">../other</call-workflow>'

@@ -1,0 +1,1 @@
+echo '<fork-workflow next="START">../other</fork-workflow>'

@@ -1,0 +1,1 @@
+echo "echo \"<result>born late</result>\"" > "$RAYMOND_STATE_DIR/BORN.sh"; echo "<goto>BORN</goto>"

@@ -1,0 +1,1 @@
+[ -e go ] && echo "<goto>NEXT</goto>" || exit 1

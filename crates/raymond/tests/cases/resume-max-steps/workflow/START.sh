@@ -1,0 +1,1 @@
+echo "$RAYMOND_VISITS" >> trace; [ $RAYMOND_VISITS = 5 ] && echo "<result>$(xargs < trace)</result>" || echo "<goto>START</goto>"

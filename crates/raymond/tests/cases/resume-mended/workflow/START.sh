@@ -1,0 +1,1 @@
+echo START >> trace; echo '<goto input="kept">BUILD</goto>'

@@ -1,0 +1,1 @@
+rm "$RAYMOND_STATE_DIR/BACK.sh"; echo "<result>x</result>"

@@ -1,0 +1,1 @@
+[ -e go ] && echo '<result>ok</result>' || exit 1

@@ -1,0 +1,1 @@
+printf "<result>%s &lt;</result>" "$RAYMOND_INPUT"

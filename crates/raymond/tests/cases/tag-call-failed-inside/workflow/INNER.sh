@@ -1,0 +1,1 @@
+echo 'went wrong' >&2; exit 7

@@ -1,0 +1,1 @@
+echo '<function return="OUTER2">INNER</function>'

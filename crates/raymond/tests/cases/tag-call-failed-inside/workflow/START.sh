@@ -1,0 +1,1 @@
+echo '<call return="END">OUTER</call>'

@@ -1,0 +1,1 @@
+echo '<call>START</call>'

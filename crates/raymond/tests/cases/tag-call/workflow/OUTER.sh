@@ -1,0 +1,1 @@
+echo '<call return="OUTER2">INNER</call>' $RAYMOND_INPUT

@@ -1,0 +1,1 @@
+echo "<result>outer($RAYMOND_RESULT)</result>"

@@ -1,0 +1,1 @@
+echo '<call return="END" input="in">OUTER</call>'

@@ -1,0 +1,1 @@
+echo '<fork next="A" cd="gone">A</fork>'

@@ -1,0 +1,1 @@
+echo '<fork next="END" i="1">W</fork><goto>END</goto>'

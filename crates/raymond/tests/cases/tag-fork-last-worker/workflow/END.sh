@@ -1,0 +1,1 @@
+touch main-is-done; echo "<result>from main</result>"

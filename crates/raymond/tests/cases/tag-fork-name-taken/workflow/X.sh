@@ -1,0 +1,1 @@
+echo '<fork next="END">Y</fork><fork next="END">Y</fork>'

@@ -1,0 +1,1 @@
+touch y; echo '<result>ok</result>'

@@ -1,0 +1,1 @@
+echo '<fork next="END">ANALYZE_ALL</fork><fork next="END">Worker</fork>'

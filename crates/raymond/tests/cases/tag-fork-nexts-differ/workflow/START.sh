@@ -1,0 +1,1 @@
+echo '<fork next="A">A</fork><fork next="B">A</fork>'

@@ -1,0 +1,1 @@
+echo '<fork>A</fork>'

@@ -1,0 +1,1 @@
+echo "<result>parent ${item-without} ${RAYMOND_INPUT-without} $(basename "$PWD")</result>"

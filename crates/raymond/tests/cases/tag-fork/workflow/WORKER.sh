@@ -1,0 +1,1 @@
+echo "<call return=\"WORKER2\">WORKER3</call> $RAYMOND_INPUT"

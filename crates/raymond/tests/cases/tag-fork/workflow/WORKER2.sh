@@ -1,0 +1,1 @@
+echo "<result>$RAYMOND_RESULT, $item, $N, $RAYMOND_AGENT_ID, $(basename "$PWD")</result>"

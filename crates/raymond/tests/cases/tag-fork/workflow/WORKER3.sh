@@ -1,0 +1,1 @@
+echo "<reset>WORKER4</reset>"

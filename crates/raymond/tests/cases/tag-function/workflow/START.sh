@@ -1,0 +1,1 @@
+echo '<function return="END" input="x">WORK</function>'

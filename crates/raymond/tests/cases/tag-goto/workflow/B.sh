@@ -1,0 +1,1 @@
+echo "<goto>C</goto> had $RAYMOND_INPUT"

@@ -1,0 +1,1 @@
+echo '<goto input="one">B.sh</goto>'

@@ -1,0 +1,1 @@
+printf 'so:\n```xml\n<goto>END</goto>\n```\n'

@@ -1,0 +1,1 @@
+echo '<goto>END</goto>' >&2; echo '<result>ok</result>'

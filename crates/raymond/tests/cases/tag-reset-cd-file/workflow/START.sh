@@ -1,0 +1,1 @@
+touch plain; echo '<reset cd="plain">START</reset>'

@@ -1,0 +1,1 @@
+echo '<reset cd="no/such">START</reset>'

@@ -1,0 +1,1 @@
+mkdir -p sub/deep; echo '<call return="BACK">LOOP</call>'

@@ -1,0 +1,1 @@
+printf '<goto>\n  END \t\n</goto>'

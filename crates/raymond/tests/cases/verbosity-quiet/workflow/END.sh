@@ -1,0 +1,1 @@
+echo bad >&2; exit 1

@@ -1,0 +1,1 @@
+echo '<print>p</print><goto odd="1">END</goto>'

@@ -1,0 +1,1 @@
+echo out; echo '<result>ok</result>'

@@ -1,0 +1,1 @@
+echo '<goto colour="red">END</goto>'

@@ -1,0 +1,97 @@
+//! What a step leaves behind: left alone after a success, ended after anything else.
+
+use std::time::{Duration, Instant};
+
+use crate::rig::Rig;
+
+fn run(state: &str) -> (Rig, crate::rig::Done, Duration) {
+    let rig = Rig::new();
+    rig.state("START.sh", state)
+        .state("OTHER.sh", "echo '<result>other</result>'");
+    let begin = Instant::now();
+    let done = rig.run();
+    let took = begin.elapsed();
+    (rig, done, took)
+}
+
+fn lives(rig: &Rig, command: &str) -> bool {
+    rig.survivors().iter().any(|(_, line)| line.trim() == command)
+}
+
+#[test]
+fn a_child_that_holds_stdout_delays_by_two_seconds_and_lives_on() {
+    let (rig, done, took) = run("sleep 310 & echo '<result>ok</result>'");
+    done.assert(0, "ok\n");
+    assert!(
+        took > Duration::from_millis(1500) && took < Duration::from_secs(5),
+        "{took:?}"
+    );
+    assert!(lives(&rig, "sleep 310"));
+}
+
+#[test]
+fn a_child_with_its_own_output_delays_nothing() {
+    let (rig, done, took) = run("sleep 311 >/dev/null 2>&1 & echo '<result>ok</result>'");
+    done.assert(0, "ok\n");
+    assert!(took < Duration::from_millis(1900), "{took:?}");
+    assert!(lives(&rig, "sleep 311"));
+}
+
+/// Everything here is printed by the program itself, so all of it counts, however long others hold the pipe.
+#[test]
+fn nothing_the_program_said_is_lost_behind_a_child() {
+    let (_rig, done, _) =
+        run("sleep 312 & head -c 300000 /dev/zero | tr '\\0' x; echo '<result>at the end</result>'");
+    done.assert(0, "at the end\n");
+}
+
+#[test]
+fn a_child_that_talks_on_does_not_keep_the_step() {
+    let (_rig, done, took) = run("(while :; do echo noise; sleep 0.05; done) & echo '<result>ok</result>'");
+    done.assert(0, "ok\n");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn a_failed_step_leaves_nothing() {
+    for state in [
+        "sleep 313 & exit 1",
+        "setsid sleep 313 >/dev/null 2>&1 & exit 1",
+        "sleep 313 >/dev/null 2>&1 & echo 'no tag'",
+        "setsid sleep 313 >/dev/null 2>&1 & echo '<goto>NOWHERE</goto>'",
+        "sleep 313 >/dev/null 2>&1 & echo '<reset cd=\"nowhere\">OTHER</reset>'",
+        "sleep 313 >/dev/null 2>&1 & echo '<goto cd=\"x\">OTHER</goto>'",
+        "sleep 313 >/dev/null 2>&1 & kill -KILL $$",
+    ] {
+        let (rig, done, _) = run(state);
+        assert_eq!(done.exit, 1, "{state}: {}", done.stderr);
+        assert_eq!(rig.survivors(), [], "{state}");
+    }
+}
+
+/// Whether a transition can be taken is known only when the step has ended well; it has failed all the same.
+#[test]
+#[ignore = "a failure that only `decide` finds (too deep, not yet possible) leaves the step's children alive"]
+fn a_step_whose_transition_is_refused_leaves_nothing() {
+    let rig = Rig::new();
+    rig.state(
+        "START.sh",
+        "[ $RAYMOND_VISITS = 65 ] && sleep 314 >/dev/null 2>&1 & echo '<call return=\"START\">START</call>'",
+    );
+    rig.raymond(&["workflow", "--id", "r", "--quiet"])
+        .assert(1, "")
+        .says("64 deep");
+    rig.assert_nothing_lives();
+}
+
+#[test]
+fn a_failed_attempt_leaves_nothing_beside_the_next() {
+    let rig = Rig::new();
+    rig.state(
+        "START.sh",
+        r#"# raymond: retry=1 backoff=1ms
+        [ -e pid ] && { grep -q '^State:.[^ZX]' /proc/$(cat pid)/status 2>/dev/null && echo '<result>twin</result>' || echo '<result>alone</result>'; exit; }
+        setsid sleep 315 & echo $! > pid; exit 1"#,
+    );
+    rig.run().assert(0, "alone\n");
+}

@@ -1,0 +1,151 @@
+//! A disk that is full, read-only or in the way.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::rig::{Rig, wait_until};
+
+const OK: &str = "echo '<result>ok</result>'";
+
+#[test]
+fn everything_is_for_the_owner_alone_and_ignored_by_git() {
+    let rig = Rig::new();
+    rig.state("START.sh", OK);
+    rig.raymond(&["workflow", "--id", "r", "--input", "secret"])
+        .assert(0, "ok\n");
+    assert_eq!(rig.read(".raymond/.gitignore"), "*\n");
+    let mode = |name: &str| fs::metadata(rig.path(name)).unwrap().permissions().mode() & 0o777;
+    for folder in [
+        ".raymond",
+        ".raymond/state",
+        ".raymond/state/r.tasks",
+        ".raymond/state/r.tasks/main",
+    ] {
+        assert_eq!(mode(folder), 0o700, "{folder}");
+    }
+    assert_eq!(mode(".raymond/state/r.jsonl"), 0o600);
+    assert_eq!(mode(".raymond/state/r.lock"), 0o600);
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_made_is_named() {
+    let rig = Rig::new();
+    rig.state("START.sh", OK).write("file", "");
+    rig.raymond(&["workflow", "--state-dir", "file/below"])
+        .assert(2, "")
+        .says("file/below");
+    rig.raymond(&["workflow", "--state-dir", "file"])
+        .assert(2, "")
+        .says("/file");
+    rig.write(".raymond", "in the way");
+    rig.run().assert(2, "").says(".raymond");
+}
+
+#[test]
+fn a_read_only_disk_is_named() {
+    let Some(disk) = Disk::mount("size=1m,ro") else {
+        return;
+    };
+    let rig = Rig::new();
+    rig.state("START.sh", OK);
+    let place = disk.path().join("runs");
+    rig.raymond(&["workflow", "--state-dir", place.to_str().unwrap()])
+        .assert(2, "")
+        .says(place.to_str().unwrap())
+        .says("Read-only");
+}
+
+#[test]
+fn a_full_disk_stops_the_run_and_an_emptier_one_lets_it_go_on() {
+    let Some(disk) = Disk::mount("size=64k") else {
+        return;
+    };
+    let rig = Rig::new();
+    rig.state(
+        "START.sh",
+        "echo $RAYMOND_VISITS >> trace; [ $RAYMOND_VISITS = 400 ] && echo '<result>ok</result>' || echo '<goto>START</goto>'",
+    );
+    let place = disk.path().to_str().unwrap().to_owned();
+    fs::write(disk.path().join("ballast"), vec![0; 30_000]).unwrap();
+    let done = rig.raymond(&["workflow", "--id", "r", "--state-dir", &place, "--quiet"]);
+    done.assert(1, "")
+        .says("r.jsonl")
+        .says("No space left")
+        .says("raymond resume r");
+    rig.assert_nothing_lives();
+    let before = rig.read("trace").lines().count();
+    disk.remount("size=4m");
+    rig.raymond(&["resume", "r", "--state-dir", &place, "--quiet"])
+        .assert(0, "ok\n");
+    let trace = rig.read("trace");
+    let last = before.to_string();
+    assert_eq!(
+        trace.lines().filter(|line| **line != last).count(),
+        399,
+        "no step but the one that could not be recorded was run twice"
+    );
+}
+
+#[test]
+fn a_state_that_cannot_be_read_is_named() {
+    let rig = Rig::new();
+    rig.state("START.sh", "echo '<goto>NEXT</goto>'");
+    std::os::unix::fs::symlink("nowhere", rig.path("workflow/NEXT.sh")).unwrap();
+    rig.run().assert(1, "").says("NEXT.sh");
+}
+
+#[test]
+fn a_working_folder_whose_name_is_odd() {
+    let rig = Rig::new();
+    rig.write("odd 'n\"ame $x/wörk flow/START.sh", "echo '<goto>NEXT</goto>'");
+    rig.write("odd 'n\"ame $x/wörk flow/NEXT.sh", OK);
+    let mut command = rig.command(&["wörk flow"]);
+    command.current_dir(rig.path("odd 'n\"ame $x"));
+    rig.launch(command).wait().assert(0, "ok\n");
+}
+
+/// A small file system in memory; only root can have one.
+struct Disk {
+    folder: tempfile::TempDir,
+}
+
+impl Disk {
+    /// None, and a word about it, where that is not permitted.
+    fn mount(options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let done = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(folder.path())
+            .output();
+        match done {
+            Ok(output) if output.status.success() => Some(Self { folder }),
+            other => {
+                eprintln!("SKIPPED: cannot mount a small disk here: {other:?}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn remount(&self, options: &str) {
+        let done = Command::new("mount")
+            .args(["-o", &format!("remount,{options}")])
+            .arg(self.path())
+            .status();
+        assert!(done.unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        wait_until("the small disk to be free", || {
+            let done = Command::new("umount").arg(self.path()).output();
+            done.is_ok_and(|output| output.status.success())
+        });
+    }
+}

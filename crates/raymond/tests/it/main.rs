@@ -1,0 +1,30 @@
+//! The program as a whole, driven from outside: see `tests/README.md`.
+
+#[cfg(test)]
+mod background;
+#[cfg(test)]
+mod cases;
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod diff;
+#[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod failing;
+#[cfg(test)]
+mod memory;
+#[cfg(test)]
+mod payloads;
+#[cfg(test)]
+mod redact;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod shown;
+#[cfg(test)]
+mod steady;
+#[cfg(test)]
+mod stopping;

@@ -1,0 +1,164 @@
+//! Takes out of an artefact what differs from one run to the next.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+/// Texts longer than this are named by their length, so that expectations can be read.
+const MOST_CHARS: usize = 400;
+
+/// Text for people, or JSON a line, with the working folder, times and identities taken out.
+pub(crate) fn text(text: &str, work: &Path) -> String {
+    let mut redacted = String::new();
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        match serde_json::from_str::<Value>(line) {
+            Ok(Value::Object(mut event)) if event.contains_key("event") => {
+                object(&mut event, work);
+                redacted.push_str(&Value::Object(event).to_string());
+            }
+            _ => redacted.push_str(&time_at_end(&clip(&plain(line, work)))),
+        }
+        redacted.push_str(end);
+    }
+    redacted
+}
+
+/// A pretty-printed JSON document.
+pub(crate) fn json(text: &str, work: &Path) -> String {
+    match serde_json::from_str::<Value>(text) {
+        Ok(mut value) => {
+            self::value(&mut value, work);
+            format!("{value:#}\n")
+        }
+        Err(_) => self::text(text, work),
+    }
+}
+
+/// Events in an order that does not depend on which agent was faster: by agent, and for each as they happened.
+/// Numbers that count over all agents are left out.
+pub(crate) fn by_agent(events: &str) -> String {
+    let mut lines: Vec<Map<String, Value>> = events
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    for event in &mut lines {
+        for counted in ["seq", "step"] {
+            event.remove(counted);
+        }
+        if let Some(Value::Array(interrupted)) = event.get_mut("interrupted") {
+            interrupted
+                .iter_mut()
+                .filter_map(Value::as_object_mut)
+                .for_each(|step| {
+                    step.remove("step");
+                });
+        }
+    }
+    lines.sort_by_key(|event| {
+        let is_end = event["event"] == "run_finished" || event["event"] == "run_stopped";
+        let agent = event.get("agent").and_then(Value::as_str).unwrap_or_default();
+        (is_end, agent.to_owned())
+    });
+    lines
+        .into_iter()
+        .map(|event| Value::Object(event).to_string() + "\n")
+        .collect()
+}
+
+fn object(object: &mut Map<String, Value>, work: &Path) {
+    for (key, value) in object.iter_mut() {
+        let stand_in = match key.as_str() {
+            "time" | "until" | "started_at" => "TIME",
+            "ended_at" if !value.is_null() => "TIME",
+            "duration_ms" => "MS",
+            "nonce" => "NONCE",
+            "hash" => "HASH",
+            // Which options there are is not what a case is about; what they do shows elsewhere.
+            "options" => "OPTIONS",
+            _ => {
+                self::value(value, work);
+                continue;
+            }
+        };
+        *value = Value::from(stand_in);
+    }
+}
+
+fn value(value: &mut Value, work: &Path) {
+    match value {
+        Value::String(text) => *text = clip(&plain(text, work)),
+        Value::Array(values) => values.iter_mut().for_each(|inner| self::value(inner, work)),
+        Value::Object(fields) => object(fields, work),
+        _ => {}
+    }
+}
+
+fn plain(text: &str, work: &Path) -> String {
+    let mut text = text.replace(work.to_str().unwrap(), "$WORK");
+    while let Some(start) = (0..text.len()).find(|start| is_time(text.as_bytes(), *start)) {
+        text.replace_range(start..start + TIME_SHAPE.len(), "TIME");
+    }
+    text
+}
+
+const TIME_SHAPE: &[u8] = b"0000-00-00 00:00:00";
+
+/// Whether a time as people read it begins here.
+fn is_time(text: &[u8], start: usize) -> bool {
+    let Some(piece) = text.get(start..start + TIME_SHAPE.len()) else {
+        return false;
+    };
+    let fits = |(shape, byte): (&u8, &u8)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        other => byte == other,
+    };
+    TIME_SHAPE.iter().zip(piece).all(fits)
+}
+
+fn clip(text: &str) -> String {
+    match text.char_indices().nth(MOST_CHARS) {
+        None => text.to_owned(),
+        Some(_) => {
+            let start: String = text.chars().take(20).collect();
+            format!("{start}…({} bytes)", text.len())
+        }
+    }
+}
+
+/// Progress lines and summaries close with how long something took.
+fn time_at_end(line: &str) -> String {
+    let (body, end) = line.strip_suffix(')').map_or((line, ""), |body| (body, ")"));
+    let Some((before, last)) = body.rsplit_once(' ') else {
+        return line.to_owned();
+    };
+    let number = last.strip_suffix("ms").or_else(|| last.strip_suffix('s'));
+    // How long is waited for something is told, not measured.
+    let is_measured = !before.ends_with(" in") && number.is_some_and(|number| number.parse::<f64>().is_ok());
+    match is_measured {
+        true => format!("{before} TOOK{end}"),
+        false => line.to_owned(),
+    }
+}
+
+#[test]
+fn what_changes_is_taken_out() {
+    let work = Path::new("/tmp/x/work");
+    let event = r#"{"seq":3,"time":"2026-01-01T00:00:00Z","event":"warning","message":"/tmp/x/work/a: odd"}"#;
+    let redacted = r#"{"event":"warning","message":"$WORK/a: odd","seq":3,"time":"TIME"}"#;
+    assert_eq!(text(event, work), redacted);
+    assert_eq!(
+        text("[main] A.sh → goto B.sh 12ms\n", work),
+        "[main] A.sh → goto B.sh TOOK\n"
+    );
+    assert_eq!(
+        text("completed (1 step, $0.00, 1.2s)", work),
+        "completed (1 step, $0.00, TOOK)"
+    );
+    assert_eq!(text("attempt 2 in 20ms", work), "attempt 2 in 20ms");
+    assert_eq!(text("on 2026-01-31 23:59:00 UTC", work), "on TIME UTC");
+    assert_eq!(
+        text("no output for 300ms (`timeout`)", work),
+        "no output for 300ms (`timeout`)"
+    );
+}

@@ -1,0 +1,287 @@
+//! A private working folder, the program in it, and ways to wait for things.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Longer than anything here takes, even on a busy machine: what is not there by then never comes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Every process that a rig's programs start carries this variable, so that survivors can be found.
+const MARK: &str = "TEST_MARK";
+
+/// A folder of its own with a clean environment.
+pub(crate) struct Rig {
+    root: TempDir,
+    mark: String,
+}
+
+/// How a program ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) exit: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let root = tempfile::tempdir().unwrap();
+        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let rig = Self { root, mark };
+        // Raymond looks no further up than this for its own folder.
+        fs::create_dir_all(rig.work().join(".git")).unwrap();
+        fs::create_dir_all(rig.work().join("workflow")).unwrap();
+        fs::create_dir_all(rig.root.path().join("out")).unwrap();
+        rig
+    }
+
+    /// Where the program is started.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join("work")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.work().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// A state of the workflow `workflow`.
+    pub(crate) fn state(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
+        self.write(&format!("workflow/{name}"), text);
+        self
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.path(name)).unwrap_or_default()).into_owned()
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.path(".raymond/state/r.jsonl")
+    }
+
+    /// The program, ready to be started with nothing inherited but the search path.
+    pub(crate) fn command<S: AsRef<str>>(&self, args: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_raymond"));
+        command.args(args.iter().map(AsRef::as_ref));
+        command.current_dir(self.work()).stdin(Stdio::null()).env_clear();
+        for name in ["PATH", "TMPDIR"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.env("HOME", self.root.path()).env("LANG", "C.UTF-8");
+        command.env(MARK, &self.mark);
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn raymond<S: AsRef<str>>(&self, args: &[S]) -> Done {
+        self.start(args).wait()
+    }
+
+    /// Runs `workflow` as the run `r`.
+    pub(crate) fn run(&self) -> Done {
+        self.raymond(&["workflow", "--id", "r"])
+    }
+
+    pub(crate) fn resume(&self) -> Done {
+        self.raymond(&["resume", "r"])
+    }
+
+    pub(crate) fn start<S: AsRef<str>>(&self, args: &[S]) -> Live {
+        self.launch(self.command(args))
+    }
+
+    /// Starts a command with its output in files, so that nobody has to read along.
+    pub(crate) fn launch(&self, mut command: Command) -> Live {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let file = |name: &str| self.root.path().join("out").join(format!("{number}.{name}"));
+        let (stdout, stderr) = (file("stdout"), file("stderr"));
+        command.stdout(File::create(&stdout).unwrap());
+        command.stderr(File::create(&stderr).unwrap());
+        Live {
+            child: command.spawn().unwrap(),
+            stdout,
+            stderr,
+        }
+    }
+
+    /// `status --json` of the run `r`.
+    pub(crate) fn status(&self) -> Value {
+        let done = self.raymond(&["status", "r", "--json"]);
+        assert_eq!(done.exit, 0, "{done:?}");
+        serde_json::from_str(&done.stdout).unwrap()
+    }
+
+    /// Everything that happened in the run `r`.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let done = self.raymond(&["log", "r", "--json"]);
+        assert_eq!(done.exit, 0, "{done:?}");
+        done.lines().collect()
+    }
+
+    /// Pids and command lines of what steps of this rig have left alive.
+    pub(crate) fn survivors(&self) -> Vec<(i32, String)> {
+        let mark = format!("{MARK}={}", self.mark);
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
+                continue;
+            };
+            // What dies while it is looked at, and zombies, show nothing here.
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            if environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == mark.as_bytes())
+            {
+                let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                found.push((pid, String::from_utf8_lossy(&command).replace('\0', " ")));
+            }
+        }
+        found
+    }
+
+    pub(crate) fn assert_nothing_lives(&self) {
+        assert_eq!(self.survivors(), [], "processes are left alive");
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        for (pid, _) in self.survivors() {
+            send(pid, Signal::KILL);
+        }
+    }
+}
+
+impl Done {
+    /// Stdout as JSON lines.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Value> + '_ {
+        self.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+    }
+
+    #[track_caller]
+    pub(crate) fn assert(&self, exit: i32, stdout: &str) -> &Self {
+        assert_eq!(
+            (self.exit, self.stdout.as_str()),
+            (exit, stdout),
+            "stderr: {}",
+            self.stderr
+        );
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn says(&self, text: &str) -> &Self {
+        assert!(
+            self.stderr.contains(text),
+            "not in stderr: {text}\n{}",
+            self.stderr
+        );
+        self
+    }
+}
+
+/// A program that runs.
+pub(crate) struct Live {
+    child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Live {
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    pub(crate) fn send(&self, signal: Signal) {
+        send(self.pid(), signal);
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        fs::read_to_string(&self.stderr).unwrap_or_default()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for_stderr(&self, text: &str) {
+        wait_until(&format!("{text:?} on stderr"), || self.stderr().contains(text));
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn wait(self) -> Done {
+        self.watch(|_| {})
+    }
+
+    /// Waits for its end and lets `look` see its pid every few milliseconds until then.
+    #[track_caller]
+    pub(crate) fn watch(mut self, mut look: impl FnMut(i32)) -> Done {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            look(self.pid());
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if Instant::now() > deadline => {
+                    let _ = self.child.kill();
+                    panic!("raymond does not end; stderr: {}", self.stderr());
+                }
+                None => pause(),
+            }
+        };
+        Done {
+            // Ended by a signal itself: as a shell would tell it.
+            exit: status.code().unwrap_or_else(|| {
+                128 + std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or_default()
+            }),
+            stdout: String::from_utf8_lossy(&fs::read(&self.stdout).unwrap()).into_owned(),
+            stderr: String::from_utf8_lossy(&fs::read(&self.stderr).unwrap()).into_owned(),
+        }
+    }
+
+    /// Ends it the hard way.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+pub(crate) fn send(pid: i32, signal: Signal) {
+    // What is gone needs no signal.
+    let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
+}
+
+fn pause() {
+    std::thread::sleep(Duration::from_millis(3));
+}
+
+/// Waits for something to become true; fails when it does not.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        pause();
+    }
+}
+
+#[track_caller]
+pub(crate) fn wait_for_file(path: &Path) {
+    wait_until(&path.display().to_string(), || path.exists());
+}

@@ -1,0 +1,237 @@
+//! Stopping a run: by signal, by `raymond stop`, gently and at once.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::rig::{Rig, wait_for_file, wait_until};
+
+/// A first state that says when it runs and goes on when it is told to, and a second one.
+const WAITS: &str = r#"
+echo START >> trace
+touch started
+until [ -e go ]; do sleep 0.01; done
+echo '<goto>NEXT</goto>'
+"#;
+const NEXT: &str = r#"
+echo NEXT >> trace
+echo "<result>$(xargs < trace)</result>"
+"#;
+
+/// A state that ends on its own only in its second life; until then it leaves processes everywhere.
+const SPREADS: &str = r#"
+echo START >> trace
+[ -e go ] && { echo '<result>done</result>'; exit; }
+bash -c 'touch up-1; exec sleep 301' &
+setsid bash -c 'touch up-2; exec sleep 302' &
+setsid bash -c 'sleep 303 & touch up-3; sleep 304' &
+(setsid bash -c 'touch up-4; exec sleep 305' &)
+until [ -e up-1 -a -e up-2 -a -e up-3 -a -e up-4 ]; do sleep 0.01; done
+touch started
+wait
+"#;
+
+fn waiting() -> Rig {
+    let rig = Rig::new();
+    rig.state("START.sh", WAITS).state("NEXT.sh", NEXT);
+    rig
+}
+
+fn spreading() -> Rig {
+    let rig = Rig::new();
+    rig.state("START.sh", SPREADS);
+    rig
+}
+
+#[test]
+fn the_first_interrupt_lets_running_steps_finish() {
+    let rig = waiting();
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    live.send(Signal::INT);
+    live.wait_for_stderr("stopping");
+    rig.write("go", "");
+    live.wait().assert(130, "").says("raymond resume r");
+    let status = rig.status();
+    assert_eq!(
+        (&status["status"], &status["steps"]),
+        (&"interrupted".into(), &1.into())
+    );
+    assert_eq!(status["agents"][0]["state"], "NEXT.sh");
+    assert_eq!(rig.read("trace"), "START\n", "nothing new started");
+    rig.resume().assert(0, "START NEXT\n");
+    assert!(
+        rig.events()
+            .iter()
+            .all(|event| event.get("interrupted").is_none())
+    );
+}
+
+#[test]
+fn the_second_interrupt_ends_running_steps() {
+    let rig = spreading();
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    live.send(Signal::INT);
+    live.wait_for_stderr("may finish");
+    live.send(Signal::INT);
+    live.wait().assert(130, "");
+    rig.assert_nothing_lives();
+    assert_eq!(rig.status()["status"], "interrupted");
+    rig.write("go", "");
+    rig.resume()
+        .assert(0, "done\n")
+        .says("was interrupted and runs again");
+    assert_eq!(rig.read("trace"), "START\nSTART\n");
+}
+
+#[test]
+fn terminate_ends_everything_even_in_other_sessions() {
+    for (signal, exit) in [(Signal::TERM, 143), (Signal::HUP, 143)] {
+        let rig = spreading();
+        let live = rig.start(&["workflow", "--id", "r"]);
+        wait_for_file(&rig.path("started"));
+        live.send(signal);
+        live.wait().assert(exit, "").says("raymond resume r");
+        rig.assert_nothing_lives();
+        let status = rig.status();
+        assert_eq!(
+            (&status["status"], &status["steps"]),
+            (&"interrupted".into(), &0.into())
+        );
+        rig.write("go", "");
+        rig.resume().assert(0, "done\n");
+    }
+}
+
+#[test]
+fn a_step_that_ignores_the_request_is_killed() {
+    let rig = Rig::new();
+    rig.state(
+        "START.sh",
+        "trap 'touch asked' TERM\ntouch started\nwhile :; do sleep 0.1; done",
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    let begin = Instant::now();
+    live.send(Signal::TERM);
+    live.wait().assert(143, "");
+    assert!(rig.path("asked").exists(), "it was asked first");
+    let took = begin.elapsed();
+    assert!(
+        took >= Duration::from_secs(4) && took < Duration::from_secs(15),
+        "{took:?}"
+    );
+    rig.assert_nothing_lives();
+}
+
+#[test]
+fn many_agents_are_all_ended() {
+    let rig = Rig::new();
+    rig.state(
+        "START.sh",
+        r#"for i in $(seq 60); do echo "<fork next='WORK' i='$i'>WORK</fork>"; done"#,
+    );
+    rig.state(
+        "WORK.sh",
+        "setsid sleep 306 & touch started-$RAYMOND_AGENT_ID; wait",
+    );
+    let live = rig.start(&["workflow", "--id", "r", "--quiet"]);
+    wait_until("61 steps", || {
+        let names = std::fs::read_dir(rig.work()).unwrap().flatten();
+        names
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("started-"))
+            .count()
+            == 61
+    });
+    live.send(Signal::TERM);
+    live.wait().assert(143, "");
+    rig.assert_nothing_lives();
+    assert_eq!(rig.status()["agents"].as_array().unwrap().len(), 61);
+}
+
+#[test]
+fn stop_lets_running_steps_finish() {
+    let rig = waiting();
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    assert_eq!(rig.status()["status"], "running");
+    rig.raymond(&["stop", "r"]).assert(0, "");
+    live.wait_for_stderr("stopping");
+    rig.write("go", "");
+    live.wait().assert(130, "");
+    assert_eq!(rig.read("trace"), "START\n");
+    rig.raymond(&["stop", "r"]).assert(0, "").says("not running");
+    rig.resume().assert(0, "START NEXT\n");
+}
+
+#[test]
+fn stop_now_ends_running_steps() {
+    let rig = spreading();
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    rig.raymond(&["stop", "r"]).assert(0, "");
+    live.wait_for_stderr("may finish");
+    rig.raymond(&["stop", "r", "--now"]).assert(0, "");
+    let done = live.wait();
+    assert!([130, 143].contains(&done.exit), "{done:?}");
+    rig.assert_nothing_lives();
+    rig.write("go", "");
+    rig.resume().assert(0, "done\n");
+}
+
+/// A request that nobody heard must not stop the next process that takes the run up.
+#[test]
+fn a_stop_for_a_dead_process_means_nothing() {
+    let rig = waiting();
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    live.send(Signal::STOP);
+    rig.raymond(&["stop", "r"]).assert(0, "");
+    live.kill();
+    rig.write("go", "");
+    rig.resume().assert(0, "START START NEXT\n");
+}
+
+#[test]
+fn an_interrupt_while_a_retry_waits_stops_at_once() {
+    let rig = Rig::new();
+    rig.state("START.sh", "# raymond: retry=1 backoff=1h\nexit 1");
+    let live = rig.start(&["workflow", "--id", "r"]);
+    live.wait_for_stderr("attempt 2 in 1h");
+    live.send(Signal::INT);
+    live.wait().assert(130, "");
+    let status = rig.status();
+    assert_eq!(
+        (&status["status"], &status["agents"][0]["status"]),
+        (&"interrupted".into(), &"delayed".into())
+    );
+}
+
+#[test]
+fn a_step_with_its_own_timeout_and_another_session_ends_on_time() {
+    let rig = Rig::new();
+    rig.state("START.sh", "# raymond: timeout=300ms\nsetsid sleep 307 & wait");
+    let begin = Instant::now();
+    rig.run().assert(1, "").says("timed out");
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    rig.assert_nothing_lives();
+}
+
+/// The end of an agent is no step, so nothing is left to wait for.
+#[test]
+#[ignore = "the run stays interrupted, with its agent `ready` at a state that is done, until it is resumed"]
+fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
+    let rig = Rig::new();
+    rig.state(
+        "START.sh",
+        "touch started; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'",
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    live.send(Signal::INT);
+    live.wait_for_stderr("stopping");
+    rig.write("go", "");
+    live.wait().assert(0, "ok\n");
+    assert_eq!(rig.status()["status"], "completed");
+}
