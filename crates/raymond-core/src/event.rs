@@ -374,6 +374,18 @@ impl Body {
         }
     }
 
+    /// The agent whose attempt at a step ended with this event.
+    pub fn ended_attempt_of(&self) -> Option<&AgentId> {
+        match self {
+            Body::StepFinished(finished) => Some(&finished.agent),
+            Body::StepFailed(failed) => Some(&failed.agent),
+            Body::Retry(retry) => Some(&retry.agent),
+            Body::Reminder(reminder) => Some(&reminder.agent),
+            Body::LimitWaiting(limit) => Some(&limit.agent),
+            _ => None,
+        }
+    }
+
     /// What the event adds to the run's cost.
     pub fn cost(&self) -> Usd {
         match self {

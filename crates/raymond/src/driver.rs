@@ -13,6 +13,7 @@ use raymond_core::event::{Body, Event};
 use raymond_core::input::Input;
 use raymond_core::name::AgentId;
 use raymond_core::run::{Run, RunStatus};
+use tokio::task::JoinSet;
 
 pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 pub use terminal::{Question, Terminal};
@@ -22,9 +23,9 @@ use crate::error::{Exit, UserError};
 use crate::mailbox::{Message, Receiver};
 use crate::observe::Observer;
 use crate::output::Output;
-use crate::process::StopSignal;
+use crate::process::{StopSignal, Target};
 use crate::states::ScopeStates;
-use crate::step::StepContext;
+use crate::step::{StepContext, token};
 use inbox::{Found, Inbox};
 use signals::Signals;
 
@@ -52,6 +53,10 @@ pub struct Driver<S> {
     running: BTreeMap<AgentId, StopSignal>,
     signals: Signals,
     inbox: Inbox,
+    /// The token of each attempt that ended and that the next round deals with.
+    ended: BTreeMap<AgentId, String>,
+    /// Failed steps whose last processes are being ended.
+    cleaning: JoinSet<()>,
     /// Messages of the inbox that the next round deals with.
     taken: Vec<String>,
     stopping: Option<Stop>,
@@ -82,6 +87,8 @@ impl<S: EventStore> Driver<S> {
         Ok(Self {
             parts,
             running: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            cleaning: JoinSet::new(),
             signals,
             inbox,
             taken: Vec::new(),
@@ -115,6 +122,7 @@ impl<S: EventStore> Driver<S> {
                 Ok(round) => {
                     self.inbox.remove(&std::mem::take(&mut self.taken));
                     if let Some(exit) = self.carry_out(round) {
+                        while self.cleaning.join_next().await.is_some() {}
                         return Ok(exit);
                     }
                 }
@@ -136,6 +144,7 @@ impl<S: EventStore> Driver<S> {
 
     fn carry_out(&mut self, round: Round) -> Option<Exit> {
         self.publish(&round.events);
+        self.clean_up(&round.events);
         let mut is_over = false;
         for command in round.commands {
             match command {
@@ -145,6 +154,21 @@ impl<S: EventStore> Driver<S> {
             }
         }
         is_over.then(|| exit_of(self.run().status, self.stop_exit))
+    }
+
+    /// A step that exited well and failed all the same may have left processes behind.
+    fn clean_up(&mut self, events: &[Event]) {
+        let mut ended = std::mem::take(&mut self.ended);
+        for event in events {
+            if let Body::StepFailed(failed) = &event.body
+                && let Some(token) = ended.remove(&failed.agent)
+            {
+                let context = Rc::clone(&self.parts.context);
+                self.cleaning.spawn_local(async move {
+                    context.reaper.end(vec![Target::by_token(token)]).await;
+                });
+            }
+        }
     }
 
     fn launch(&mut self, launch: Launch) {
@@ -203,6 +227,8 @@ impl<S: EventStore> Driver<S> {
             Message::Input(input) => {
                 if let Input::Ended(ended) = &input {
                     self.running.remove(&ended.agent);
+                    let token = token(&self.parts.context.nonce, ended.step, ended.attempt);
+                    self.ended.insert(ended.agent.clone(), token);
                 }
                 inputs.push(input);
             }

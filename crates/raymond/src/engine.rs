@@ -188,9 +188,8 @@ impl<S: EventStore> Engine<S> {
     }
 
     fn rotate_if_long(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let run = &mut self.run;
+        let run = &self.run;
         self.store.rotate_if_long(&mut || {
-            run.seq += 1;
             let state = Box::new(run.clone());
             Event { seq: run.seq, time: now, run: run.id.clone(), body: Body::Snapshot { state } }
         })

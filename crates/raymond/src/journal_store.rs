@@ -78,11 +78,26 @@ pub fn to_event(paths: &RunPaths, line: &Line) -> Result<Event, UserError> {
 
 /// Adds events up.
 pub fn fold(paths: &RunPaths, lines: &[Line]) -> Result<Run, UserError> {
-    let mut run = None;
+    let mut run: Option<Run> = None;
     for line in lines {
-        run = evolve(run, &to_event(paths, line)?);
+        let event = to_event(paths, line)?;
+        if let Some(run) = &run {
+            check_order(paths, line, run.seq, event.seq)?;
+        }
+        run = evolve(run, &event);
     }
     run.ok_or_else(|| {
         UserError::usage(format!("{} does not begin with the start of a run", paths.segment(0).display()))
     })
+}
+
+/// Events are numbered without a gap: each line may be whole, and still one may be lost or stand twice.
+pub fn check_order(paths: &RunPaths, line: &Line, before: u64, now: u64) -> Result<(), UserError> {
+    if now == before + 1 {
+        return Ok(());
+    }
+    let file = paths.segment(line.segment);
+    let error = format!("{} line {}: event {now} follows event {before}", file.display(), line.number);
+    Err(UserError::usage(format!("{error}; events are missing or out of order"))
+        .hint("restore the file from a copy, or move it away to give the run up"))
 }

@@ -55,10 +55,9 @@ fn failure(run: &Run) -> String {
             _ => None,
         });
     let Some(first) = failures.next() else {
-        return format!(
-            "reached the limit of {} steps; resume with a higher --max-steps",
-            run.options.max_steps.unwrap_or(run.steps_started)
-        );
+        let most = run.options.max_steps.unwrap_or(run.steps_started);
+        let plural = if most == 1 { "" } else { "s" };
+        return format!("reached the limit of {most} step{plural}; resume with a higher --max-steps");
     };
     match failures.count() {
         0 => first,

@@ -7,7 +7,7 @@ use raymond_core::event::{Body, Event};
 use super::args::LogArgs;
 use super::find::{find_run, state_dir};
 use crate::error::{Exit, UserError};
-use crate::journal_store::to_event;
+use crate::journal_store::{check_order, to_event};
 use crate::observe::json::event_line;
 use crate::observe::{Console, Detail, Observer};
 use crate::store::{Durability, Payloads, read_all};
@@ -18,12 +18,17 @@ pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
     let payloads = Payloads::new(paths.payloads(), Durability::Process);
     let mut out = BufWriter::new(anstream::AutoStream::auto(io::stdout()));
     let lines = read_all(&paths).map_err(|error| UserError::usage(error.to_string()))?;
+    let mut last_seq = 0;
     for line in lines {
         let line = line.map_err(|error| UserError::usage(error.to_string()))?;
         let event = to_event(&paths, &line)?;
         if matches!(event.body, Body::Snapshot { .. }) {
+            // Old segments may have been deleted; from here on the numbers go on.
+            last_seq = event.seq;
             continue;
         }
+        check_order(&paths, &line, last_seq, event.seq)?;
+        last_seq = event.seq;
         let written = match args.json {
             true => writeln!(out, "{}", event_line(&event, &payloads).unwrap_or_default()),
             false => write_for_people(&mut out, &event, &payloads),

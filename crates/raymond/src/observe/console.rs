@@ -76,6 +76,21 @@ impl<W: Write> Console<W> {
         }
     }
 
+    fn output_line(&mut self, agent: &AgentId, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let text = clean(text.trim_end_matches('\n'));
+        self.line(format_args!("{DIM}[{}] |{DIM:#} {text}", clean(agent.as_str())));
+    }
+
+    /// Shows what a step wrote last, without a line break.
+    fn flush_output(&mut self, agent: &AgentId) {
+        for is_stderr in [false, true] {
+            if let Some(bytes) = self.pending.remove(&(agent.clone(), is_stderr)) {
+                self.output_line(agent, &bytes);
+            }
+        }
+    }
+
     fn finished_step(&mut self, step: &StepFinished) {
         let agent = clean(step.agent.as_str());
         let state = clean(step.state.as_str());
@@ -150,6 +165,9 @@ impl<W: Write> Console<W> {
 
 impl<W: Write> Observer for Console<W> {
     fn event(&mut self, event: &Event) {
+        if let Some(agent) = event.body.ended_attempt_of() {
+            self.flush_output(agent);
+        }
         match &event.body {
             Body::RunStarted(started) => {
                 self.normal(format_args!("{BOLD}{}{BOLD:#} runs {}", event.run, clean(&started.workflow)));
@@ -290,15 +308,12 @@ impl<W: Write> Observer for Console<W> {
         }
         let key = (agent.clone(), stream == Stream::Stderr);
         let mut pending = self.pending.remove(&key).unwrap_or_default();
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            pending.extend_from_slice(&piece[..piece.len().min(MAX_OUTPUT_LINE_BYTES)]);
+        for piece in
+            bytes.split_inclusive(|byte| *byte == b'\n').flat_map(|line| line.chunks(MAX_OUTPUT_LINE_BYTES))
+        {
+            pending.extend_from_slice(piece);
             if pending.ends_with(b"\n") || pending.len() >= MAX_OUTPUT_LINE_BYTES {
-                let text = String::from_utf8_lossy(&pending).into_owned();
-                self.line(format_args!(
-                    "{DIM}[{}] |{DIM:#} {}",
-                    clean(agent.as_str()),
-                    clean(text.trim_end_matches('\n'))
-                ));
+                self.output_line(agent, &pending);
                 pending.clear();
             }
         }

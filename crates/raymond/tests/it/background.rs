@@ -6,8 +6,7 @@ use crate::rig::Rig;
 
 fn run(state: &str) -> (Rig, crate::rig::Done, Duration) {
     let rig = Rig::new();
-    rig.state("START.sh", state)
-        .state("OTHER.sh", "echo '<result>other</result>'");
+    rig.state("START.sh", state).state("OTHER.sh", "echo '<result>other</result>'");
     let begin = Instant::now();
     let done = rig.run();
     let took = begin.elapsed();
@@ -22,10 +21,7 @@ fn lives(rig: &Rig, command: &str) -> bool {
 fn a_child_that_holds_stdout_delays_by_two_seconds_and_lives_on() {
     let (rig, done, took) = run("sleep 310 & echo '<result>ok</result>'");
     done.assert(0, "ok\n");
-    assert!(
-        took > Duration::from_millis(1500) && took < Duration::from_secs(5),
-        "{took:?}"
-    );
+    assert!(took > Duration::from_millis(1500) && took < Duration::from_secs(5), "{took:?}");
     assert!(lives(&rig, "sleep 310"));
 }
 
@@ -78,9 +74,7 @@ fn a_step_whose_transition_is_refused_leaves_nothing() {
         "START.sh",
         "[ $RAYMOND_VISITS = 65 ] && sleep 314 >/dev/null 2>&1 & echo '<call return=\"START\">START</call>'",
     );
-    rig.raymond(&["workflow", "--id", "r", "--quiet"])
-        .assert(1, "")
-        .says("64 deep");
+    rig.raymond(&["workflow", "--id", "r", "--quiet"]).assert(1, "").says("64 deep");
     rig.assert_nothing_lives();
 }
 

@@ -38,10 +38,7 @@ fn cases() {
                     let failure =
                         failure.unwrap_or_else(|_| Err("the case itself panicked; see above".to_owned()));
                     if let Err(text) = failure {
-                        failures
-                            .lock()
-                            .unwrap()
-                            .push(format!("── case {}\n{text}", case.name));
+                        failures.lock().unwrap().push(format!("── case {}\n{text}", case.name));
                     }
                 }
             });
@@ -66,10 +63,7 @@ fn all_cases() -> Vec<Case> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.is_dir())
-        .map(|folder| Case {
-            name: folder.file_name().unwrap().to_string_lossy().into_owned(),
-            folder,
-        })
+        .map(|folder| Case { name: folder.file_name().unwrap().to_string_lossy().into_owned(), folder })
         .filter(|case| case.name.contains(&wanted))
         .collect();
     cases.sort_by(|a, b| a.name.cmp(&b.name));
@@ -87,10 +81,7 @@ impl Case {
         if let Some(reason) = self.setting("ignored") {
             return match self.compare(&got) {
                 Err(_) => Ok(()),
-                Ok(()) => Err(format!(
-                    "    passes now, so remove its file `ignored` ({})\n",
-                    reason.trim()
-                )),
+                Ok(()) => Err(format!("    passes now, so remove its file `ignored` ({})\n", reason.trim())),
             };
         }
         if std::env::var_os("UPDATE").is_some() {
@@ -144,17 +135,10 @@ impl Case {
         }
         let several = commands.len() > 1;
         let heading = |step: &str| {
-            if several {
-                format!("$ {step}\n")
-            } else {
-                String::new()
-            }
+            if several { format!("$ {step}\n") } else { String::new() }
         };
         let each = |part: &dyn Fn(&Done) -> String| -> String {
-            commands
-                .iter()
-                .map(|(step, done)| heading(step) + &part(done))
-                .collect()
+            commands.iter().map(|(step, done)| heading(step) + &part(done)).collect()
         };
         let events = redact::text(&rig.raymond(&["log", "r", "--json"]).stdout, &work);
         let parallel = self.setting("parallel").is_some();
@@ -162,18 +146,8 @@ impl Case {
             ("exit", each(&|done| format!("{}\n", done.exit))),
             ("stdout", each(&|done| document(&done.stdout, &work))),
             ("stderr", each(&|done| redact::text(&done.stderr, &work))),
-            (
-                "events",
-                if parallel {
-                    redact::by_agent(&events)
-                } else {
-                    events
-                },
-            ),
-            (
-                "status",
-                redact::json(&rig.raymond(&["status", "r", "--json"]).stdout, &work),
-            ),
+            ("events", if parallel { redact::by_agent(&events) } else { events }),
+            ("status", redact::json(&rig.raymond(&["status", "r", "--json"]).stdout, &work)),
         ]
     }
 

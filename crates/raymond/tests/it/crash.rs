@@ -20,14 +20,8 @@ fn chain() -> Rig {
             else echo '<goto>STEP</goto>'; fi"#
         ),
     );
-    rig.state(
-        "ONE.sh",
-        format!("{begin}\necho \"<call return='THREE' input='$item'>TWO</call>\""),
-    );
-    rig.state(
-        "TWO.sh",
-        format!("{begin}\nsleep 0.05; echo \"<result>$RAYMOND_INPUT</result>\""),
-    );
+    rig.state("ONE.sh", format!("{begin}\necho \"<call return='THREE' input='$item'>TWO</call>\""));
+    rig.state("TWO.sh", format!("{begin}\nsleep 0.05; echo \"<result>$RAYMOND_INPUT</result>\""));
     rig.state(
         "THREE.sh",
         format!("{begin}\n[ \"$RAYMOND_RESULT\" = \"$item\" ] && echo '<result>ok</result>'"),
@@ -48,9 +42,7 @@ fn a_killed_run_goes_on_and_repeats_nothing_that_was_done() {
     let rig = chain();
     let mut live = rig.start(&["workflow", "--id", "r", "--quiet"]);
     for steps in [7, 23, 52, 53, 88, 120] {
-        wait_until(&format!("{steps} steps"), || {
-            rig.read("trace").lines().count() >= steps
-        });
+        wait_until(&format!("{steps} steps"), || rig.read("trace").lines().count() >= steps);
         live.kill();
         let status = rig.status();
         assert_eq!(status["status"], "interrupted", "after {steps} steps");
@@ -77,10 +69,7 @@ fn a_killed_run_goes_on_and_repeats_nothing_that_was_done() {
                 .unwrap();
             let agent = event["agent"].as_str().unwrap();
             let state = event["state"].as_str().unwrap().trim_end_matches(".sh");
-            let again = interrupted
-                .get(&format!("{agent}-{}", event["step"]))
-                .copied()
-                .unwrap_or(0);
+            let again = interrupted.get(&format!("{agent}-{}", event["step"])).copied().unwrap_or(0);
             (format!("{agent}-{state}-{}", started["visits"]), 1 + again)
         })
         .collect();
@@ -89,11 +78,7 @@ fn a_killed_run_goes_on_and_repeats_nothing_that_was_done() {
     let (known, seen): (BTreeSet<_>, BTreeSet<_>) = (allowed.keys().collect(), ran.keys().collect());
     assert_eq!(known, seen);
     for (step, times) in &ran {
-        assert!(
-            *times <= allowed[step],
-            "{step} ran {times} times, {} would be right",
-            allowed[step]
-        );
+        assert!(*times <= allowed[step], "{step} ran {times} times, {} would be right", allowed[step]);
     }
 }
 
@@ -118,13 +103,8 @@ fn what_a_dead_raymond_left_running_is_ended_before_its_successor_starts() {
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
     live.kill();
-    assert!(
-        !rig.survivors().is_empty(),
-        "the child in the other session outlives Raymond"
-    );
-    rig.resume()
-        .assert(0, "alone\n")
-        .says("was interrupted and runs again");
+    assert!(!rig.survivors().is_empty(), "the child in the other session outlives Raymond");
+    rig.resume().assert(0, "alone\n").says("was interrupted and runs again");
     rig.assert_nothing_lives();
 }
 
@@ -132,10 +112,7 @@ fn what_a_dead_raymond_left_running_is_ended_before_its_successor_starts() {
 fn children_of_finished_steps_survive_a_crash_and_a_resume() {
     let rig = Rig::new();
     rig.state("START.sh", "sleep 320 >/dev/null 2>&1 & echo '<goto>NEXT</goto>'");
-    rig.state(
-        "NEXT.sh",
-        "[ -e started ] && { echo '<result>ok</result>'; exit; }; touch started; sleep 321",
-    );
+    rig.state("NEXT.sh", "[ -e started ] && { echo '<result>ok</result>'; exit; }; touch started; sleep 321");
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
     live.kill();
@@ -172,10 +149,7 @@ fn the_second_raymond_on_a_run_refuses() {
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
     let pid = live.pid().to_string();
-    rig.resume()
-        .assert(2, "")
-        .says("another Raymond is running r")
-        .says(&pid);
+    rig.resume().assert(2, "").says("another Raymond is running r").says(&pid);
     rig.run().assert(2, "").says("another Raymond is running r");
     rig.raymond(&["log", "r", "--json"]);
     assert_eq!(rig.status()["status"], "running");
@@ -188,15 +162,11 @@ fn the_second_raymond_on_a_run_refuses() {
 fn a_crash_before_anything_ran_can_be_resumed() {
     let rig = Rig::new();
     rig.state("START.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
-    rig.raymond(&["workflow", "--id", "r", "--input", "first"])
-        .assert(0, "first\n");
+    rig.raymond(&["workflow", "--id", "r", "--input", "first"]).assert(0, "first\n");
     let journal = std::fs::read_to_string(rig.journal()).unwrap();
     // The first batch opens the run; nothing of a step is in it.
     let opening: String = journal.lines().take(2).map(|line| format!("{line}\n")).collect();
-    assert!(
-        opening.contains("\"commit\"") && !opening.contains("step_started"),
-        "{opening}"
-    );
+    assert!(opening.contains("\"commit\"") && !opening.contains("step_started"), "{opening}");
     std::fs::write(rig.journal(), opening).unwrap();
     rig.resume().assert(0, "first\n");
 }

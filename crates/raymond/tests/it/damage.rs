@@ -9,14 +9,8 @@ use crate::rig::{Done, Rig, wait_for_file};
 /// A workflow with all that a journal can hold, whose result does not depend on how often its steps run.
 fn workflow() -> Rig {
     let rig = Rig::new();
-    rig.state(
-        "START.sh",
-        "echo '<call return=\"BACK\" input=\"in\">CALLED</call><print>hello</print>'",
-    );
-    rig.state(
-        "CALLED.sh",
-        "echo \"<result>called with $RAYMOND_INPUT</result>\"",
-    );
+    rig.state("START.sh", "echo '<call return=\"BACK\" input=\"in\">CALLED</call><print>hello</print>'");
+    rig.state("CALLED.sh", "echo \"<result>called with $RAYMOND_INPUT</result>\"");
     rig.state(
         "BACK.sh",
         "echo \"<goto input='$RAYMOND_RESULT'>LAST</goto><fork i='a'>WORK</fork><fork i='b'>WORK</fork>\"",
@@ -33,11 +27,7 @@ const RESULT: &str = "called with in, back\n";
 
 /// Where to cut: around every line's end, and in between.
 fn places(journal: &[u8]) -> Vec<usize> {
-    let ends = journal
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == b'\n')
-        .map(|(at, _)| at);
+    let ends = journal.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
     let mut places: Vec<usize> = ends.flat_map(|end| [end - 1, end, end + 1]).collect();
     places.extend((0..journal.len()).step_by(173));
     places.sort_unstable();
@@ -54,20 +44,10 @@ fn cut_everywhere(rig: &Rig) {
         // Before the first batch is whole there is no run, and the message says what to do.
         if done.exit == 2 && done.stderr.contains("holds no complete event") {
             empty += 1;
-            assert!(
-                place < 1000,
-                "cut at {place} of {}: {}",
-                journal.len(),
-                done.stderr
-            );
+            assert!(place < 1000, "cut at {place} of {}: {}", journal.len(), done.stderr);
         } else {
             resumed += 1;
-            assert_eq!(
-                (done.exit, done.stdout.as_str()),
-                (0, RESULT),
-                "cut at {place}: {}",
-                done.stderr
-            );
+            assert_eq!((done.exit, done.stdout.as_str()), (0, RESULT), "cut at {place}: {}", done.stderr);
             assert_eq!(rig.status()["steps"], 6, "cut at {place}");
         }
     }
@@ -115,11 +95,7 @@ fn a_flipped_byte_is_reported_with_its_line() {
     let journal = fs::read(rig.journal()).unwrap();
     let lines = journal.split_inclusive(|byte| *byte == b'\n').count();
     let mut start = 0;
-    for (index, line) in journal
-        .split_inclusive(|byte| *byte == b'\n')
-        .enumerate()
-        .take(lines - 4)
-    {
+    for (index, line) in journal.split_inclusive(|byte| *byte == b'\n').enumerate().take(lines - 4) {
         for place in [start, start + line.len() / 2, start + line.len() - 2] {
             let mut scratched = journal.clone();
             scratched[place] ^= 0x01;
@@ -183,9 +159,7 @@ fn lost_doubled_and_swapped_batches_are_reported() {
 fn garbage_is_not_a_journal() {
     let rig = workflow();
     rig.run().assert(0, RESULT);
-    let binary: Vec<u8> = (0..4000_u32)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
-        .collect();
+    let binary: Vec<u8> = (0..4000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     for garbage in [
         binary,
         b"not a journal\n".repeat(20),
@@ -195,17 +169,9 @@ fn garbage_is_not_a_journal() {
         vec![0; 5000],
     ] {
         fs::write(rig.journal(), &garbage).unwrap();
-        for command in [
-            vec!["resume", "r"],
-            vec!["status", "r", "--json"],
-            vec!["log", "r", "--json"],
-        ] {
+        for command in [vec!["resume", "r"], vec!["status", "r", "--json"], vec!["log", "r", "--json"]] {
             let done = rig.raymond(&command);
-            assert_eq!(
-                (done.exit, done.stdout.as_str()),
-                (2, ""),
-                "{command:?}: {done:?}"
-            );
+            assert_eq!((done.exit, done.stdout.as_str()), (2, ""), "{command:?}: {done:?}");
             done.says("r.jsonl");
         }
         rig.run().assert(2, "");
@@ -217,8 +183,7 @@ fn garbage_is_not_a_journal() {
 fn a_damaged_run_does_not_hide_the_others() {
     let rig = workflow();
     rig.run().assert(0, RESULT);
-    rig.raymond(&["workflow", "--id", "good", "--quiet"])
-        .assert(0, RESULT);
+    rig.raymond(&["workflow", "--id", "good", "--quiet"]).assert(0, RESULT);
     fs::write(rig.journal(), "nonsense\nnonsense\n").unwrap();
     let done = rig.raymond(&["list", "--json"]);
     assert_eq!(done.exit, 0);
@@ -229,14 +194,8 @@ fn a_damaged_run_does_not_hide_the_others() {
 #[test]
 fn a_lost_or_changed_payload_is_told() {
     let rig = Rig::new();
-    rig.state(
-        "START.sh",
-        "printf '<goto input=\"%s\">NEXT</goto>' $(head -c 70000 /dev/zero | tr '\\0' x)",
-    );
-    rig.state(
-        "NEXT.sh",
-        "[ -e go ] && echo \"<result>${#RAYMOND_INPUT}</result>\" || exit 1",
-    );
+    rig.state("START.sh", "printf '<goto input=\"%s\">NEXT</goto>' $(head -c 70000 /dev/zero | tr '\\0' x)");
+    rig.state("NEXT.sh", "[ -e go ] && echo \"<result>${#RAYMOND_INPUT}</result>\" || exit 1");
     rig.run().assert(1, "");
     rig.write("go", "");
     let folder = rig.path(".raymond/state/r.d");

@@ -13,16 +13,10 @@ const OK: &str = "echo '<result>ok</result>'";
 fn everything_is_for_the_owner_alone_and_ignored_by_git() {
     let rig = Rig::new();
     rig.state("START.sh", OK);
-    rig.raymond(&["workflow", "--id", "r", "--input", "secret"])
-        .assert(0, "ok\n");
+    rig.raymond(&["workflow", "--id", "r", "--input", "secret"]).assert(0, "ok\n");
     assert_eq!(rig.read(".raymond/.gitignore"), "*\n");
     let mode = |name: &str| fs::metadata(rig.path(name)).unwrap().permissions().mode() & 0o777;
-    for folder in [
-        ".raymond",
-        ".raymond/state",
-        ".raymond/state/r.tasks",
-        ".raymond/state/r.tasks/main",
-    ] {
+    for folder in [".raymond", ".raymond/state", ".raymond/state/r.tasks", ".raymond/state/r.tasks/main"] {
         assert_eq!(mode(folder), 0o700, "{folder}");
     }
     assert_eq!(mode(".raymond/state/r.jsonl"), 0o600);
@@ -33,12 +27,8 @@ fn everything_is_for_the_owner_alone_and_ignored_by_git() {
 fn a_state_folder_that_cannot_be_made_is_named() {
     let rig = Rig::new();
     rig.state("START.sh", OK).write("file", "");
-    rig.raymond(&["workflow", "--state-dir", "file/below"])
-        .assert(2, "")
-        .says("file/below");
-    rig.raymond(&["workflow", "--state-dir", "file"])
-        .assert(2, "")
-        .says("/file");
+    rig.raymond(&["workflow", "--state-dir", "file/below"]).assert(2, "").says("file/below");
+    rig.raymond(&["workflow", "--state-dir", "file"]).assert(2, "").says("/file");
     rig.write(".raymond", "in the way");
     rig.run().assert(2, "").says(".raymond");
 }
@@ -70,15 +60,11 @@ fn a_full_disk_stops_the_run_and_an_emptier_one_lets_it_go_on() {
     let place = disk.path().to_str().unwrap().to_owned();
     fs::write(disk.path().join("ballast"), vec![0; 30_000]).unwrap();
     let done = rig.raymond(&["workflow", "--id", "r", "--state-dir", &place, "--quiet"]);
-    done.assert(1, "")
-        .says("r.jsonl")
-        .says("No space left")
-        .says("raymond resume r");
+    done.assert(1, "").says("r.jsonl").says("No space left").says("raymond resume r");
     rig.assert_nothing_lives();
     let before = rig.read("trace").lines().count();
     disk.remount("size=4m");
-    rig.raymond(&["resume", "r", "--state-dir", &place, "--quiet"])
-        .assert(0, "ok\n");
+    rig.raymond(&["resume", "r", "--state-dir", &place, "--quiet"]).assert(0, "ok\n");
     let trace = rig.read("trace");
     let last = before.to_string();
     assert_eq!(
@@ -115,10 +101,8 @@ impl Disk {
     /// None, and a word about it, where that is not permitted.
     fn mount(options: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let done = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-            .arg(folder.path())
-            .output();
+        let done =
+            Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path()).output();
         match done {
             Ok(output) if output.status.success() => Some(Self { folder }),
             other => {
@@ -133,10 +117,8 @@ impl Disk {
     }
 
     fn remount(&self, options: &str) {
-        let done = Command::new("mount")
-            .args(["-o", &format!("remount,{options}")])
-            .arg(self.path())
-            .status();
+        let done =
+            Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(self.path()).status();
         assert!(done.unwrap().success());
     }
 }

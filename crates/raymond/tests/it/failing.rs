@@ -5,14 +5,10 @@ use crate::rig::Rig;
 #[test]
 fn three_hundred_workers_all_finish() {
     let rig = Rig::new();
-    rig.state(
-        "START.sh",
-        r#"for i in $(seq 300); do echo "<fork next='END' i='$i'>WORK</fork>"; done"#,
-    );
+    rig.state("START.sh", r#"for i in $(seq 300); do echo "<fork next='END' i='$i'>WORK</fork>"; done"#);
     rig.state("WORK.sh", "echo $i >> trace; echo \"<result>$i</result>\"");
     rig.state("END.sh", "echo '<result>ok</result>'");
-    rig.raymond(&["workflow", "--id", "r", "--quiet"])
-        .assert(0, "ok\n");
+    rig.raymond(&["workflow", "--id", "r", "--quiet"]).assert(0, "ok\n");
     assert_eq!(rig.read("trace").lines().count(), 300);
     assert_eq!(rig.status()["steps"], 302);
 }
@@ -20,19 +16,13 @@ fn three_hundred_workers_all_finish() {
 #[test]
 fn many_agents_that_cannot_start_fail_cleanly() {
     let rig = Rig::new();
-    rig.state(
-        "START.sh",
-        r#"for i in {1..65}; do echo "<fork next='END'>WORK</fork>"; done"#,
-    );
+    rig.state("START.sh", r#"for i in {1..65}; do echo "<fork next='END'>WORK</fork>"; done"#);
     rig.state("WORK.js", "console.log('<result>x</result>')")
         .state("END.sh", "echo '<result>ok</result>'")
         .write("empty/keep", "");
     let mut command = rig.command(&["workflow", "--id", "r", "--quiet"]);
     command.env("PATH", rig.path("empty"));
-    rig.launch(command)
-        .wait()
-        .assert(1, "")
-        .says("`node` was not found on PATH");
+    rig.launch(command).wait().assert(1, "").says("`node` was not found on PATH");
     assert_eq!(rig.status()["status"], "failed");
     rig.raymond(&["resume", "r", "--quiet"]).assert(0, "ok\n");
 }

@@ -10,13 +10,10 @@ const MOST_KIB: u64 = 64 * 1024;
 /// Runs a state and gives the most memory Raymond ever had, in KiB.
 fn peak(state: &str, more: &[&str]) -> (Done, u64, Rig) {
     let rig = Rig::new();
-    rig.state("START.sh", state)
-        .state("NEXT.sh", "echo '<result>ok</result>'");
+    rig.state("START.sh", state).state("NEXT.sh", "echo '<result>ok</result>'");
     let args = [&["workflow", "--id", "r", "--quiet"], more].concat();
     let mut peak = 0;
-    let done = rig
-        .start(&args)
-        .watch(|pid| peak = peak.max(high_water(pid).unwrap_or(0)));
+    let done = rig.start(&args).watch(|pid| peak = peak.max(high_water(pid).unwrap_or(0)));
     (done, peak, rig)
 }
 
@@ -47,43 +44,28 @@ fn two_hundred_megabytes_of_lines() {
 
 #[test]
 fn two_hundred_megabytes_on_stderr() {
-    assert_small(
-        "yes 'complaint' | head -c 200000000 >&2; echo '<goto>NEXT</goto>'",
-        0,
-    );
+    assert_small("yes 'complaint' | head -c 200000000 >&2; echo '<goto>NEXT</goto>'", 0);
 }
 
 #[test]
 fn a_line_without_end() {
-    assert_small(
-        "head -c 100000000 /dev/zero | tr '\\0' x; echo '<goto>NEXT</goto>'",
-        0,
-    );
+    assert_small("head -c 100000000 /dev/zero | tr '\\0' x; echo '<goto>NEXT</goto>'", 0);
 }
 
 #[test]
 fn nothing_but_opening_brackets() {
-    assert_small(
-        "head -c 5000000 /dev/zero | tr '\\0' '<'; echo '<goto>NEXT</goto>'",
-        0,
-    );
+    assert_small("head -c 5000000 /dev/zero | tr '\\0' '<'; echo '<goto>NEXT</goto>'", 0);
 }
 
 #[test]
 fn nothing_but_openings() {
-    assert_small(
-        "yes '<goto a=\"' | head -c 5000000; echo '\"><goto>NEXT</goto>'; exit 1",
-        1,
-    );
+    assert_small("yes '<goto a=\"' | head -c 5000000; echo '\"><goto>NEXT</goto>'; exit 1", 1);
 }
 
 /// The text after an opening tag that never closes is text, or it is too much; either way it is said at once.
 #[test]
 fn a_print_that_is_never_closed() {
-    let (done, _rig) = assert_small(
-        "printf '<print>'; yes | head -c 20000000; echo '<goto>NEXT</goto>'",
-        1,
-    );
+    let (done, _rig) = assert_small("printf '<print>'; yes | head -c 20000000; echo '<goto>NEXT</goto>'", 1);
     done.says("8 MiB").says("print");
 }
 
@@ -96,25 +78,15 @@ fn a_result_one_byte_too_long() {
 
 #[test]
 fn many_prints() {
-    let (_, rig) = assert_small(
-        "yes '<print>tick</print>' | head -n 20000; echo '<goto>NEXT</goto>'",
-        0,
-    );
-    let prints = rig
-        .events()
-        .into_iter()
-        .filter(|event| event["event"] == "print")
-        .count();
+    let (_, rig) = assert_small("yes '<print>tick</print>' | head -n 20000; echo '<goto>NEXT</goto>'", 0);
+    let prints = rig.events().into_iter().filter(|event| event["event"] == "print").count();
     assert_eq!(prints, 20_000);
 }
 
 #[test]
 fn verbose_output_is_not_piled_up() {
     let rig = Rig::new();
-    rig.state(
-        "START.sh",
-        "yes $(seq 500 | xargs) | head -c 40000000; echo '<result>ok</result>'",
-    );
+    rig.state("START.sh", "yes $(seq 500 | xargs) | head -c 40000000; echo '<result>ok</result>'");
     let mut peak = 0;
     let done = rig
         .start(&["workflow", "--id", "r", "--verbose"])

@@ -11,24 +11,15 @@ const REPORT: &str = r#"echo "<result>$(wc -c < "$RAYMOND_INPUT_FILE") ${#RAYMON
 fn hand_over(bytes: usize) -> Vec<(&'static str, Rig, Done)> {
     let make = format!("text=$(head -c {bytes} /dev/zero | tr '\\0' x)");
     let ways = [
-        (
-            "goto",
-            format!("{make}; echo \"<goto input='$text'>REPORT</goto>\""),
-        ),
-        (
-            "reset",
-            format!("{make}; echo \"<reset input='$text'>REPORT</reset>\""),
-        ),
+        ("goto", format!("{make}; echo \"<goto input='$text'>REPORT</goto>\"")),
+        ("reset", format!("{make}; echo \"<reset input='$text'>REPORT</reset>\"")),
         (
             "result",
             format!(
                 "{make}; [ $RAYMOND_VISITS = 1 ] && echo '<call return=\"REPORT\">START</call>' || echo \"<result>$text</result>\""
             ),
         ),
-        (
-            "call",
-            format!("{make}; echo \"<call return='START' input='$text'>PASS</call>\""),
-        ),
+        ("call", format!("{make}; echo \"<call return='START' input='$text'>PASS</call>\"")),
         (
             "--input -",
             "cp \"$RAYMOND_INPUT_FILE\" copy; exec bash \"$RAYMOND_STATE_DIR/REPORT.sh\"".to_owned(),
@@ -46,9 +37,7 @@ fn hand_over(bytes: usize) -> Vec<(&'static str, Rig, Done)> {
         if name == "call" {
             rig.state(
                 "REPORT.sh",
-                REPORT
-                    .replace("<result>", "<goto input='")
-                    .replace("</result>", "'>OUT</goto>"),
+                REPORT.replace("<result>", "<goto input='").replace("</result>", "'>OUT</goto>"),
             );
             rig.state("OUT.sh", "echo \"<call return='DONE'>GIVE</call>\" > /dev/null; cat > /dev/null; echo \"<result>$RAYMOND_INPUT</result>\"");
             let start = rig.read("workflow/START.sh");
@@ -103,8 +92,7 @@ fn the_limit_of_the_environment_is_exact() {
         "printf '<goto input=\"%s\">REPORT</goto>' $(head -c $RAYMOND_INPUT /dev/zero | tr '\\0' x)",
     );
     for (bytes, expected) in [(98_304, "98304 98304 98304 set\n"), (98_305, "98305 0 0 \n")] {
-        rig.raymond(&["workflow", "--quiet", "--input", &bytes.to_string()])
-            .assert(0, expected);
+        rig.raymond(&["workflow", "--quiet", "--input", &bytes.to_string()]).assert(0, expected);
     }
 }
 
@@ -114,17 +102,9 @@ fn a_long_result_is_printed_whole_and_again() {
     rig.state("START.sh", "echo \"<result>$(seq 40000)</result>\"");
     let expected: String = (1..=40_000).map(|number| format!("{number}\n")).collect();
     let done = rig.run();
-    assert!(
-        done.exit == 0 && done.stdout == expected,
-        "{} bytes",
-        done.stdout.len()
-    );
+    assert!(done.exit == 0 && done.stdout == expected, "{} bytes", done.stdout.len());
     let again = rig.resume();
-    assert!(
-        again.exit == 0 && again.stdout == expected,
-        "{} bytes",
-        again.stdout.len()
-    );
+    assert!(again.exit == 0 && again.stdout == expected, "{} bytes", again.stdout.len());
     assert_eq!(rig.status()["result"].as_str().unwrap(), expected.trim_end());
     let last = rig.events().pop().unwrap();
     assert_eq!(

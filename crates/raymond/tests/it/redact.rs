@@ -38,21 +38,16 @@ pub(crate) fn json(text: &str, work: &Path) -> String {
 /// Events in an order that does not depend on which agent was faster: by agent, and for each as they happened.
 /// Numbers that count over all agents are left out.
 pub(crate) fn by_agent(events: &str) -> String {
-    let mut lines: Vec<Map<String, Value>> = events
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect();
+    let mut lines: Vec<Map<String, Value>> =
+        events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     for event in &mut lines {
         for counted in ["seq", "step"] {
             event.remove(counted);
         }
         if let Some(Value::Array(interrupted)) = event.get_mut("interrupted") {
-            interrupted
-                .iter_mut()
-                .filter_map(Value::as_object_mut)
-                .for_each(|step| {
-                    step.remove("step");
-                });
+            interrupted.iter_mut().filter_map(Value::as_object_mut).for_each(|step| {
+                step.remove("step");
+            });
         }
     }
     lines.sort_by_key(|event| {
@@ -60,10 +55,7 @@ pub(crate) fn by_agent(events: &str) -> String {
         let agent = event.get("agent").and_then(Value::as_str).unwrap_or_default();
         (is_end, agent.to_owned())
     });
-    lines
-        .into_iter()
-        .map(|event| Value::Object(event).to_string() + "\n")
-        .collect()
+    lines.into_iter().map(|event| Value::Object(event).to_string() + "\n").collect()
 }
 
 fn object(object: &mut Map<String, Value>, work: &Path) {
@@ -147,18 +139,9 @@ fn what_changes_is_taken_out() {
     let event = r#"{"seq":3,"time":"2026-01-01T00:00:00Z","event":"warning","message":"/tmp/x/work/a: odd"}"#;
     let redacted = r#"{"event":"warning","message":"$WORK/a: odd","seq":3,"time":"TIME"}"#;
     assert_eq!(text(event, work), redacted);
-    assert_eq!(
-        text("[main] A.sh → goto B.sh 12ms\n", work),
-        "[main] A.sh → goto B.sh TOOK\n"
-    );
-    assert_eq!(
-        text("completed (1 step, $0.00, 1.2s)", work),
-        "completed (1 step, $0.00, TOOK)"
-    );
+    assert_eq!(text("[main] A.sh → goto B.sh 12ms\n", work), "[main] A.sh → goto B.sh TOOK\n");
+    assert_eq!(text("completed (1 step, $0.00, 1.2s)", work), "completed (1 step, $0.00, TOOK)");
     assert_eq!(text("attempt 2 in 20ms", work), "attempt 2 in 20ms");
     assert_eq!(text("on 2026-01-31 23:59:00 UTC", work), "on TIME UTC");
-    assert_eq!(
-        text("no output for 300ms (`timeout`)", work),
-        "no output for 300ms (`timeout`)"
-    );
+    assert_eq!(text("no output for 300ms (`timeout`)", work), "no output for 300ms (`timeout`)");
 }

@@ -114,11 +114,7 @@ impl Rig {
         let (stdout, stderr) = (file("stdout"), file("stderr"));
         command.stdout(File::create(&stdout).unwrap());
         command.stderr(File::create(&stderr).unwrap());
-        Live {
-            child: command.spawn().unwrap(),
-            stdout,
-            stderr,
-        }
+        Live { child: command.spawn().unwrap(), stdout, stderr }
     }
 
     /// `status --json` of the run `r`.
@@ -145,10 +141,7 @@ impl Rig {
             };
             // What dies while it is looked at, and zombies, show nothing here.
             let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment
-                .split(|byte| *byte == 0)
-                .any(|variable| variable == mark.as_bytes())
-            {
+            if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
                 let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
                 found.push((pid, String::from_utf8_lossy(&command).replace('\0', " ")));
             }
@@ -179,22 +172,13 @@ impl Done {
 
     #[track_caller]
     pub(crate) fn assert(&self, exit: i32, stdout: &str) -> &Self {
-        assert_eq!(
-            (self.exit, self.stdout.as_str()),
-            (exit, stdout),
-            "stderr: {}",
-            self.stderr
-        );
+        assert_eq!((self.exit, self.stdout.as_str()), (exit, stdout), "stderr: {}", self.stderr);
         self
     }
 
     #[track_caller]
     pub(crate) fn says(&self, text: &str) -> &Self {
-        assert!(
-            self.stderr.contains(text),
-            "not in stderr: {text}\n{}",
-            self.stderr
-        );
+        assert!(self.stderr.contains(text), "not in stderr: {text}\n{}", self.stderr);
         self
     }
 }

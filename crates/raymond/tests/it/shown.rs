@@ -15,18 +15,13 @@ fn an_id_is_made_of_workflow_and_time() {
     let id = first["run"].as_str().unwrap();
     let parts: Vec<&str> = id.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-    assert_eq!(
-        (parts[0], lengths.as_slice()),
-        ("workflow", [8, 8, 6, 4].as_slice()),
-        "{id}"
-    );
+    assert_eq!((parts[0], lengths.as_slice()), ("workflow", [8, 8, 6, 4].as_slice()), "{id}");
 }
 
 #[test]
 fn every_event_has_what_all_events_have() {
     let rig = Rig::new();
-    rig.state("START.sh", "echo '<print>x</print><fork next=\"END\">END</fork>'")
-        .state("END.sh", OK);
+    rig.state("START.sh", "echo '<print>x</print><fork next=\"END\">END</fork>'").state("END.sh", OK);
     let done = rig.raymond(&["workflow", "--id", "r", "--json", "--quiet"]);
     let events: Vec<_> = done.lines().collect();
     for (index, event) in events.iter().enumerate() {
@@ -78,16 +73,8 @@ fn verbose_shows_long_lines_whole() {
         "printf 'begin %s end\\n' $(head -c 9000 /dev/zero | tr '\\0' x); echo '<result>ok</result>'",
     );
     let done = rig.raymond(&["workflow", "--verbose"]);
-    let shown: String = done
-        .stderr
-        .lines()
-        .filter_map(|line| line.strip_prefix("[main] | "))
-        .collect();
-    assert!(
-        shown.contains("begin xxx") && shown.contains("xxx end"),
-        "{} bytes",
-        shown.len()
-    );
+    let shown: String = done.stderr.lines().filter_map(|line| line.strip_prefix("[main] | ")).collect();
+    assert!(shown.contains("begin xxx") && shown.contains("xxx end"), "{} bytes", shown.len());
     assert_eq!(shown.matches('x').count(), 9000);
 }
 
@@ -95,10 +82,7 @@ fn verbose_shows_long_lines_whole() {
 #[ignore = "the console keeps a last line without a line break for more of it, which never comes"]
 fn verbose_shows_a_last_line_without_its_break() {
     let rig = Rig::new();
-    rig.state(
-        "START.sh",
-        "printf 'no break here' >&2; echo '<result>ok</result>'",
-    );
+    rig.state("START.sh", "printf 'no break here' >&2; echo '<result>ok</result>'");
     let done = rig.raymond(&["workflow", "--verbose"]);
     done.assert(0, "ok\n").says("no break here");
 }
@@ -136,14 +120,8 @@ fn an_unknown_setting_is_named_with_its_line() {
     let rig = Rig::new();
     rig.state("START.sh", OK);
     rig.write(".raymond/config.toml", "[raymond]\nmax_stepz = 1\n");
-    rig.run()
-        .assert(2, "")
-        .says("config.toml line 2")
-        .says("in `max_stepz = 1`");
-    rig.write(
-        ".raymond/config.toml",
-        "[raymond]\nmax_steps = 1\nmax_steps = 2\n",
-    );
+    rig.run().assert(2, "").says("config.toml line 2").says("in `max_stepz = 1`");
+    rig.write(".raymond/config.toml", "[raymond]\nmax_steps = 1\nmax_steps = 2\n");
     rig.run().assert(2, "").says("config.toml line 3");
 }
 
@@ -165,10 +143,7 @@ fn a_live_run_shows_what_it_does() {
     let agents = status["agents"].as_array().unwrap();
     assert_eq!(agents.len(), 2);
     for agent in agents {
-        assert_eq!(
-            (&agent["status"], &agent["state"]),
-            (&"running".into(), &"WAIT.sh".into())
-        );
+        assert_eq!((&agent["status"], &agent["state"]), (&"running".into(), &"WAIT.sh".into()));
     }
     assert_eq!(agents[1]["attributes"]["item"], "7");
     rig.write("go", "");

@@ -12,14 +12,10 @@ fn three_hundred_steps_cost_three_hundred_times_one() {
         "START.sh",
         format!("[ $RAYMOND_VISITS = {STEPS} ] && echo '<result>ok</result>' || echo '<goto input=\"x\">START</goto>'"),
     );
-    rig.raymond(&["workflow", "--id", "r", "--quiet"])
-        .assert(0, "ok\n");
+    rig.raymond(&["workflow", "--id", "r", "--quiet"]).assert(0, "ok\n");
     assert_eq!(rig.status()["steps"], STEPS);
     let journal = fs::read_to_string(rig.journal()).unwrap();
-    let finished = journal
-        .lines()
-        .filter(|line| line.contains("\"event\":\"step_finished\""))
-        .count();
+    let finished = journal.lines().filter(|line| line.contains("\"event\":\"step_finished\"")).count();
     assert_eq!(finished, STEPS);
     // Bytes from one finished step to the next; numbers grow by a digit, nothing else may.
     let mut sizes = Vec::new();
@@ -33,10 +29,7 @@ fn three_hundred_steps_cost_three_hundred_times_one() {
     }
     let mean = |sizes: &[usize]| sizes.iter().sum::<usize>() as f64 / sizes.len() as f64;
     let (early, late) = (mean(&sizes[10..60]), mean(&sizes[STEPS - 60..STEPS - 10]));
-    assert!(
-        (late / early - 1.0).abs() < 0.05,
-        "{early} bytes a step at first, {late} in the end"
-    );
+    assert!((late / early - 1.0).abs() < 0.05, "{early} bytes a step at first, {late} in the end");
 }
 
 /// The folders beside the journal do not fill up with the steps either.

@@ -53,18 +53,11 @@ fn the_first_interrupt_lets_running_steps_finish() {
     rig.write("go", "");
     live.wait().assert(130, "").says("raymond resume r");
     let status = rig.status();
-    assert_eq!(
-        (&status["status"], &status["steps"]),
-        (&"interrupted".into(), &1.into())
-    );
+    assert_eq!((&status["status"], &status["steps"]), (&"interrupted".into(), &1.into()));
     assert_eq!(status["agents"][0]["state"], "NEXT.sh");
     assert_eq!(rig.read("trace"), "START\n", "nothing new started");
     rig.resume().assert(0, "START NEXT\n");
-    assert!(
-        rig.events()
-            .iter()
-            .all(|event| event.get("interrupted").is_none())
-    );
+    assert!(rig.events().iter().all(|event| event.get("interrupted").is_none()));
 }
 
 #[test]
@@ -79,9 +72,7 @@ fn the_second_interrupt_ends_running_steps() {
     rig.assert_nothing_lives();
     assert_eq!(rig.status()["status"], "interrupted");
     rig.write("go", "");
-    rig.resume()
-        .assert(0, "done\n")
-        .says("was interrupted and runs again");
+    rig.resume().assert(0, "done\n").says("was interrupted and runs again");
     assert_eq!(rig.read("trace"), "START\nSTART\n");
 }
 
@@ -95,10 +86,7 @@ fn terminate_ends_everything_even_in_other_sessions() {
         live.wait().assert(exit, "").says("raymond resume r");
         rig.assert_nothing_lives();
         let status = rig.status();
-        assert_eq!(
-            (&status["status"], &status["steps"]),
-            (&"interrupted".into(), &0.into())
-        );
+        assert_eq!((&status["status"], &status["steps"]), (&"interrupted".into(), &0.into()));
         rig.write("go", "");
         rig.resume().assert(0, "done\n");
     }
@@ -107,10 +95,7 @@ fn terminate_ends_everything_even_in_other_sessions() {
 #[test]
 fn a_step_that_ignores_the_request_is_killed() {
     let rig = Rig::new();
-    rig.state(
-        "START.sh",
-        "trap 'touch asked' TERM\ntouch started\nwhile :; do sleep 0.1; done",
-    );
+    rig.state("START.sh", "trap 'touch asked' TERM\ntouch started\nwhile :; do sleep 0.1; done");
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
     let begin = Instant::now();
@@ -118,31 +103,19 @@ fn a_step_that_ignores_the_request_is_killed() {
     live.wait().assert(143, "");
     assert!(rig.path("asked").exists(), "it was asked first");
     let took = begin.elapsed();
-    assert!(
-        took >= Duration::from_secs(4) && took < Duration::from_secs(15),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_secs(4) && took < Duration::from_secs(15), "{took:?}");
     rig.assert_nothing_lives();
 }
 
 #[test]
 fn many_agents_are_all_ended() {
     let rig = Rig::new();
-    rig.state(
-        "START.sh",
-        r#"for i in $(seq 60); do echo "<fork next='WORK' i='$i'>WORK</fork>"; done"#,
-    );
-    rig.state(
-        "WORK.sh",
-        "setsid sleep 306 & touch started-$RAYMOND_AGENT_ID; wait",
-    );
+    rig.state("START.sh", r#"for i in $(seq 60); do echo "<fork next='WORK' i='$i'>WORK</fork>"; done"#);
+    rig.state("WORK.sh", "setsid sleep 306 & touch started-$RAYMOND_AGENT_ID; wait");
     let live = rig.start(&["workflow", "--id", "r", "--quiet"]);
     wait_until("61 steps", || {
         let names = std::fs::read_dir(rig.work()).unwrap().flatten();
-        names
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with("started-"))
-            .count()
-            == 61
+        names.filter(|entry| entry.file_name().to_string_lossy().starts_with("started-")).count() == 61
     });
     live.send(Signal::TERM);
     live.wait().assert(143, "");
@@ -223,10 +196,7 @@ fn a_step_with_its_own_timeout_and_another_session_ends_on_time() {
 #[ignore = "the run stays interrupted, with its agent `ready` at a state that is done, until it is resumed"]
 fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
     let rig = Rig::new();
-    rig.state(
-        "START.sh",
-        "touch started; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'",
-    );
+    rig.state("START.sh", "touch started; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'");
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
     live.send(Signal::INT);
