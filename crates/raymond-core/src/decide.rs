@@ -65,7 +65,10 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
         Input::Join { agent, result } => with_agent(run, &agent, |agent| join::joined(run, agent, result)),
         Input::Answer { ask, text, answer_id } => ask::answered(run, &ask, text, answer_id),
         Input::AskTimeout { agent } => with_agent(run, &agent, ask::timed_out),
-        Input::Close { stop_requested } => vec![close::close(run, now, stop_requested)],
+        Input::Close { stop_requested } => match run.running() {
+            0 => vec![close::close(run, now, stop_requested)],
+            _ => Vec::new(),
+        },
     }
 }
 

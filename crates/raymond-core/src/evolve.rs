@@ -76,13 +76,14 @@ pub fn apply(run: &mut Run, event: &Event) {
         Body::RunFinished { status, .. } => ended(run, event.time, *status),
         Body::RunStopped { status, interrupted, .. } => {
             for step in interrupted {
-                run.interrupt(&step.agent, Usd::ZERO);
+                run.interrupt(&step.agent, step.step, Usd::ZERO);
                 run.update(&step.agent, |agent| charge(&mut agent.status, step.estimated_cost_usd));
             }
             ended(run, event.time, *status);
         }
         Body::RunStarted(_) | Body::Print { .. } | Body::Warning { .. } | Body::Snapshot { .. } => {}
     }
+    run.last_time = event.time;
 }
 
 fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
@@ -305,6 +306,10 @@ fn ask_closed(run: &mut Run, seq: u64, closed: &AskClosed) {
 
 /// A resume runs interrupted steps again and gives failed and limited ones another chance at once.
 fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
+    if run.status == RunStatus::Running {
+        // The last process died without a word; it worked at least until its last event.
+        run.spent_ms = run.duration_ms(run.last_time);
+    }
     run.status = RunStatus::Running;
     run.halt = None;
     run.ended_at = None;

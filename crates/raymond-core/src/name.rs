@@ -14,6 +14,9 @@ pub const MAIN: &str = "main";
 /// How many characters of a state's name go into its worker's name.
 const STATE_PART_CHARS: usize = 6;
 
+/// How many separate ranges of numbers are kept for one prefix.
+const MAX_RANGES: usize = 64;
+
 /// The name of an agent, unique in its run for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -66,7 +69,7 @@ impl UsedNames {
             if !self.contains(&name) && !new.contains(&name) {
                 return (AgentId(name), number);
             }
-            number += 1;
+            number = number.saturating_add(1);
         }
     }
 
@@ -118,6 +121,13 @@ fn insert_number(ranges: &mut Vec<(u64, u64)>, number: u64) {
     match at.checked_sub(1).and_then(|before| ranges.get_mut(before)) {
         Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
         _ => ranges.insert(at, (number, number)),
+    }
+    if ranges.len() > MAX_RANGES {
+        // Calling a few free names used keeps memory bounded, and a name is still never given twice.
+        let (first, _) = ranges.remove(0);
+        if let Some(next) = ranges.first_mut() {
+            next.0 = first;
+        }
     }
 }
 

@@ -331,6 +331,8 @@ pub struct Run {
     pub halt: Option<Halt>,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
+    /// When the last event happened.
+    pub last_time: Timestamp,
     /// Time spent by earlier processes, and when the present one began.
     pub spent_ms: u64,
     pub resumed_at: Timestamp,
@@ -368,6 +370,7 @@ impl Run {
             halt: None,
             started_at: time,
             ended_at: None,
+            last_time: time,
             spent_ms: 0,
             resumed_at: time,
             steps_started: 0,
@@ -435,9 +438,11 @@ impl Run {
     }
 
     /// Takes back an attempt that was ended because the run stops. The event that ends the run records it.
-    pub fn interrupt(&mut self, id: &AgentId, cost: Usd) {
+    pub fn interrupt(&mut self, id: &AgentId, step: u64, cost: Usd) {
         self.update(id, |agent| {
-            if let Status::Running { work, .. } = &agent.status {
+            if let Status::Running { work, .. } = &agent.status
+                && work.step == step
+            {
                 let work = Work { interrupted: Some(cost), share_usd: None, ..work.clone() };
                 agent.status = Status::Ready { since: work.step, work: Some(work) };
             }
@@ -498,8 +503,10 @@ impl Run {
     fn launchable(&self) -> Option<&AgentId> {
         let script =
             self.first_of(&self.queues.scripts, self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS);
-        let prompt = self
-            .first_of(&self.queues.prompts, self.queues.running_prompts.len() < self.options.max_parallel);
+        let prompt = self.first_of(
+            &self.queues.prompts,
+            self.queues.running_prompts.len() < self.options.max_parallel.max(1),
+        );
         script.or(prompt)
     }
 
@@ -562,7 +569,7 @@ impl Run {
     /// Time this run has been worked on.
     pub fn duration_ms(&self, now: Timestamp) -> u64 {
         let present = now.duration_since(self.resumed_at).max(SignedDuration::ZERO);
-        self.spent_ms + u64::try_from(present.as_millis()).unwrap_or(0)
+        self.spent_ms.saturating_add(u64::try_from(present.as_millis()).unwrap_or(0))
     }
 
     /// The part of the budget that a turn starting now may use, so that all running turns together keep to it.

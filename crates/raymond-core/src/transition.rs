@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::duration;
 use crate::tag::{Collected, NearMiss, Tag, TagName, clip};
 use crate::variable::{self, VariableError};
+use crate::workflow::StateFile;
 
 /// What a state asked for; state names, scopes and directories are as written, trimmed but not looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -405,7 +406,7 @@ impl Reader {
                 continue;
             };
             match &continuation {
-                Some((jump, first)) if jump.target != next => {
+                Some((jump, first)) if !may_be_same_state(&jump.target, &next) => {
                     return Err(ProtocolError::ForkNextsDiffer { first: first.brief(), second: tag.brief() });
                 }
                 Some(_) => {}
@@ -541,6 +542,12 @@ impl Fields<'_> {
             variables: self.variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         })
     }
+}
+
+/// Whether two names can stand for one state: `END` and `END.sh` can.
+fn may_be_same_state(one: &str, other: &str) -> bool {
+    let name = |text: &str| StateFile::new(text).map(|state| state.name().to_owned());
+    one == other || name(one).as_deref() == Some(other) || name(other).as_deref() == Some(one)
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ impl<S: EventStore> Engine<S> {
         if let Input::Ended(ended) = &input
             && let Outcome::Interrupted { cost } = ended.outcome
         {
-            self.run.interrupt(&ended.agent, cost);
+            self.run.interrupt(&ended.agent, ended.step, cost);
         }
         for mut body in decide(&self.run, now, input) {
             keep_long_payloads(&mut self.store, &mut body)?;

@@ -5,9 +5,12 @@ use uuid::Uuid;
 use crate::event::{Body, StepFailed, StepStarted};
 use crate::input::{Plan, Prepared};
 use crate::money::Usd;
-use crate::run::{Agent, Run, Work};
+use crate::run::{Agent, Run, Status, Work};
 
 pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String>) -> Vec<Body> {
+    if !matches!(agent.status, Status::Ready { .. }) {
+        return Vec::new();
+    }
     let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return vec![cannot_start(agent, error)],
@@ -19,7 +22,7 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
     }
     let mut events = warnings(run, agent, &prepared);
     let work = agent.work().cloned().unwrap_or_else(|| Work::first(run.steps_started + 1));
-    let attempt = work.attempt + 1;
+    let attempt = work.attempt.saturating_add(1);
     let mut started = StepStarted {
         agent: agent.id.clone(),
         step: work.step,
@@ -62,7 +65,7 @@ fn warnings(run: &Run, agent: &Agent, prepared: &Prepared) -> Vec<Body> {
         .chain(prepared.warnings.iter().cloned())
         .map(|message| Body::Warning {
             agent: Some(agent.id.clone()),
-            step: None,
+            step: agent.work().map(|work| work.step),
             state: Some(agent.state.clone()),
             message,
         })
@@ -79,7 +82,7 @@ pub(super) fn cannot_start(agent: &Agent, error: String) -> Body {
         exit_code: None,
         stderr: String::new(),
         fatal: false,
-        cost_usd: Usd::ZERO,
+        cost_usd: agent.work().map_or(Usd::ZERO, |work| work.cost_usd),
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
         duration_ms: 0,
