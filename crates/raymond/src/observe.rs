@@ -2,6 +2,7 @@
 
 pub mod console;
 pub mod json;
+mod wording;
 
 use raymond_core::event::Event;
 use raymond_core::name::AgentId;
@@ -12,7 +13,7 @@ pub use json::JsonLines;
 use crate::driver::Stop;
 
 /// Where a line of output came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     Stdout,
     Stderr,
