@@ -3,12 +3,14 @@
 pub mod backend;
 pub mod cli;
 pub mod config;
+pub mod debug;
 pub mod driver;
 pub mod engine;
 mod environment;
 pub mod error;
 mod interpreter;
 pub mod journal_store;
+pub mod notify;
 pub mod observe;
 mod paths;
 pub mod process;
