@@ -11,6 +11,7 @@ mod log;
 mod meta;
 mod name;
 mod shelf;
+mod spare;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,7 @@ use file::BoundedFile;
 use meta::{Environment, Program, ProgramEnd};
 use name::Suffix;
 use shelf::{Record, Shelf};
+use spare::Spares;
 
 /// How many steps are kept unless the config says otherwise.
 pub const DEFAULT_KEPT_STEPS: usize = 1000;
@@ -91,6 +93,7 @@ struct State {
 #[derive(Debug)]
 struct Opened {
     shelf: Shelf,
+    spares: Spares,
     transitions: File,
 }
 
@@ -133,7 +136,7 @@ impl DebugFolder {
         let live = self.work(|opened| {
             let stream = stream_of(name.state);
             let stem = name::stem(&name);
-            let (file, round) = file::create(&self.shared.path, &stem, 1, stream)?;
+            let (file, round) = file::create(&mut opened.spares, &self.shared.path, &stem, 1, stream)?;
             opened.shelf.take(name.step, &name::in_round(&stem, round));
             Ok(Live {
                 stem,
@@ -154,22 +157,32 @@ impl DebugFolder {
 
     /// Records where a step led, and that it is over: only then may its files go some day.
     pub fn transition(&self, event: &Event) {
-        let Some(line) = log::line(event) else { return };
+        let Some(line) = log::line(event) else {
+            return self.close_after(event);
+        };
         self.work(|opened| {
             log::append(&mut opened.transitions, &line)
                 .map_err(|error| cannot_write(&self.shared.path.join(TRANSITIONS), &error))?;
             match &event.body {
                 Body::StepFinished(finished) => {
                     opened.shelf.settle(finished.step);
-                    self.prune(&mut opened.shelf)
+                    self.prune(opened)
                 }
                 Body::StepFailed(failed) => match failed.step.and_then(|step| opened.shelf.fail(step)) {
-                    Some(stem) => self.mark_failed(&stem, &failed.error),
+                    Some(stem) => self.mark_failed(&mut opened.spares, &stem, &failed.error),
                     None => Ok(()),
                 },
                 _ => Ok(()),
             }
         });
+    }
+
+    /// After the last event of a process nothing is left for a new step to take over.
+    fn close_after(&self, event: &Event) {
+        let is_opened = self.shared.state.borrow().opened.is_some();
+        if is_opened && event.body.is_last() {
+            self.work(|opened| opened.spares.clear().map_err(|error| self.cannot_prune(&error)));
+        }
     }
 
     /// What an earlier attempt streamed, also before a resume: the latest, if it ran several times.
@@ -199,24 +212,33 @@ impl DebugFolder {
         done.map_err(|trouble| state.give_up(trouble)).ok()
     }
 
-    fn prune(&self, shelf: &mut Shelf) -> Result<(), Trouble> {
+    fn prune(&self, opened: &mut Opened) -> Result<(), Trouble> {
         for _ in 0..MOST_PRUNED_AT_ONCE {
-            match shelf.surplus(self.shared.keep) {
-                Some(record) => self.remove(&record)?,
+            match opened.shelf.surplus(self.shared.keep) {
+                Some(record) => self.give_away(&record, &mut opened.spares)?,
                 None => break,
             }
         }
         Ok(())
     }
 
-    fn remove(&self, record: &Record) -> Result<(), Trouble> {
+    fn give_away(&self, record: &Record, spares: &mut Spares) -> Result<(), Trouble> {
         if record.is_earlier && self.failed_unmarked(record) {
             return Ok(());
         }
         for stem in &record.stems {
-            file::remove_all(&self.shared.path, stem)?;
+            spares
+                .add(&self.shared.path, stem)
+                .map_err(|error| self.cannot_prune(&error))?;
         }
         Ok(())
+    }
+
+    fn cannot_prune(&self, error: &std::io::Error) -> Trouble {
+        format!(
+            "cannot remove old files in {}: {error}",
+            self.shared.path.display()
+        )
     }
 
     /// A Raymond that was killed right after a failure had no time to mark it; its meta file still tells.
@@ -227,8 +249,8 @@ impl DebugFolder {
     }
 
     /// The mark that keeps a step for good is a file that says why it failed.
-    fn mark_failed(&self, stem: &str, error: &str) -> Result<(), Trouble> {
-        let (mut file, _) = file::create(&self.shared.path, stem, 1, Suffix::Error)?;
+    fn mark_failed(&self, spares: &mut Spares, stem: &str, error: &str) -> Result<(), Trouble> {
+        let (mut file, _) = file::create(spares, &self.shared.path, stem, 1, Suffix::Error)?;
         file.write(format!("{}\n", error.trim_end()).as_bytes())
     }
 }
@@ -265,7 +287,11 @@ impl Opened {
             .create(true)
             .open(&log)
             .map_err(|error| cannot_write(&log, &error))?;
-        Ok(Self { shelf, transitions })
+        Ok(Self {
+            shelf,
+            spares: Spares::default(),
+            transitions,
+        })
     }
 }
 
@@ -344,11 +370,10 @@ impl StepFiles {
 
     fn write(&mut self, suffix: Suffix, bytes: &[u8]) {
         let Some(live) = &mut self.live else { return };
-        let shared = &self.folder.shared;
-        if !shared.state.borrow().is_on {
-            self.live = None;
-        } else if let Err(trouble) = live.write(&shared.path, suffix, bytes) {
-            shared.state.borrow_mut().give_up(trouble);
+        let folder = &self.folder;
+        let written =
+            folder.work(|opened| live.write(&mut opened.spares, &folder.shared.path, suffix, bytes));
+        if written.is_none() {
             self.live = None;
         }
     }
@@ -356,12 +381,18 @@ impl StepFiles {
 
 impl Live {
     /// Files are made when there is something for them, so that a waiting step holds few of them open.
-    fn write(&mut self, folder: &Path, suffix: Suffix, bytes: &[u8]) -> Result<(), Trouble> {
+    fn write(
+        &mut self,
+        spares: &mut Spares,
+        folder: &Path,
+        suffix: Suffix,
+        bytes: &[u8],
+    ) -> Result<(), Trouble> {
         use std::collections::btree_map::Entry;
         match self.files.entry(suffix) {
             Entry::Occupied(entry) => entry.into_mut().write(bytes),
             Entry::Vacant(entry) => {
-                let (file, _) = file::create(folder, &self.stem, self.round, suffix)?;
+                let (file, _) = file::create(spares, folder, &self.stem, self.round, suffix)?;
                 entry.insert(file).write(bytes)
             }
         }

@@ -1,10 +1,11 @@
 //! Files that are never overwritten and never too large.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::name::{Suffix, in_round};
+use super::spare::Spares;
 use super::{Trouble, cannot_write};
 
 /// How much of a step's output a debug file holds.
@@ -64,6 +65,7 @@ pub(super) fn path(folder: &Path, stem: &str, round: u32, suffix: Suffix) -> Pat
 
 /// A new file under the first free name, from `round` on, and the round it is free in.
 pub(super) fn create(
+    spares: &mut Spares,
     folder: &Path,
     stem: &str,
     round: u32,
@@ -72,7 +74,7 @@ pub(super) fn create(
     let mut round = round;
     loop {
         let path = path(folder, stem, round, suffix);
-        match private_options().write(true).create_new(true).open(&path) {
+        match spares.create(&path) {
             Ok(file) => {
                 let file = BoundedFile {
                     file,
@@ -87,20 +89,6 @@ pub(super) fn create(
             Err(error) => return Err(cannot_write(&path, &error)),
         }
     }
-}
-
-/// Removes whatever there is of an attempt's files.
-pub(super) fn remove_all(folder: &Path, stem: &str) -> Result<(), Trouble> {
-    for suffix in Suffix::ALL {
-        let path = path(folder, stem, 1, suffix);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(format!("cannot remove {}: {error}", path.display()));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn create_private_folder(folder: &Path) -> io::Result<()> {

@@ -3,8 +3,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use raymond_core::event::{StepFailed, StepFinished};
+use raymond_core::event::{StepFailed, StepFinished, Totals};
 use raymond_core::money::Usd;
+use raymond_core::run::RunStatus;
 use raymond_core::tag::TagName;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -30,12 +31,29 @@ impl Fixture {
         self.place.path().join("debug").join("run")
     }
 
+    /// The run stops, so nothing waits for new steps any more.
+    fn stop(&self) {
+        self.folder.transition(&event(Body::RunStopped {
+            status: RunStatus::Interrupted,
+            error: None,
+            interrupted: Vec::new(),
+            totals: Totals {
+                steps: 1,
+                agents: 1,
+                cost_usd: Usd::ZERO,
+                duration_ms: 1,
+            },
+        }));
+    }
+
     /// As another process would find it.
     fn reopen(&mut self) {
         self.folder = open(&self.place, self.keep);
     }
 
+    /// What is there when the run has stopped.
     fn files(&self) -> BTreeSet<String> {
+        self.stop();
         fs::read_dir(self.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -408,6 +426,46 @@ fn every_attempt_of_a_pruned_step_goes() {
 }
 
 #[test]
+fn a_file_that_is_used_again_holds_nothing_of_before() {
+    let fixture = Fixture::new(1);
+    for step in 1..=3 {
+        let mut files = fixture.begin("A.sh", step, 1);
+        files.stdout(&vec![b'x'; 100_000]);
+        files.stderr(b"much");
+        files.finish(succeeded());
+        fixture
+            .folder
+            .transition(&finished("A.sh", step, TagName::Goto, Some("A.sh")));
+    }
+    let kept = fixture.path().join("main_A_3.stdout.txt");
+    let backup = fixture.place.path().join("backup");
+    fs::hard_link(&kept, &backup).unwrap();
+    fixture.whole_step(4);
+    fixture.whole_step(5);
+    assert_eq!(fixture.text("main_A_5.stdout.txt"), "<goto>A</goto>\n");
+    assert_eq!(fixture.text("main_A_5.stderr.txt"), "");
+    assert_eq!(fixture.json("main_A_5.meta.json")["step"], 5);
+    assert_eq!(
+        fs::read(backup).unwrap().len(),
+        100_000,
+        "a file that somebody linked is theirs"
+    );
+    assert_eq!(fixture.files().len(), 3);
+    assert_eq!(fixture.folder.take_warning(), None);
+}
+
+#[test]
+fn a_file_that_is_used_again_takes_the_place_of_none() {
+    let fixture = Fixture::new(0);
+    fixture.whole_step(1);
+    fs::write(fixture.path().join("main_A_2.stdout.txt"), "mine").unwrap();
+    let mut files = fixture.begin("A.sh", 2, 1);
+    files.stdout(b"new");
+    assert_eq!(fixture.text("main_A_2.stdout.txt"), "mine");
+    assert_eq!(fixture.text("main_A_2.r2.stdout.txt"), "new");
+}
+
+#[test]
 fn other_peoples_files_are_left_alone() {
     let mut fixture = Fixture::new(0);
     fixture.whole_step(1);
@@ -500,9 +558,14 @@ fn cost_of_a_step_and_of_a_large_folder() {
     let mut fixture = Fixture::new(DEFAULT_KEPT_STEPS);
     let inherited = (0..60).map(|number| (format!("VARIABLE_{number}").into(), "v".repeat(60).into()));
     fixture.folder = DebugFolder::with_environment(fixture.path(), DEFAULT_KEPT_STEPS, inherited, true);
-    let clock = Instant::now();
-    (1..=u64::from(STEPS)).for_each(|step| fixture.whole_step(step));
-    println!("a step: {:?}", clock.elapsed() / STEPS);
+    for (first, last, what) in [(1, 1000, "new"), (1001, STEPS, "used again")] {
+        let clock = Instant::now();
+        (first..=last).for_each(|step| fixture.whole_step(step.into()));
+        println!(
+            "a step whose files are {what}: {:?}",
+            clock.elapsed() / (last - first + 1)
+        );
+    }
     println!("files kept: {}", fixture.files().len());
 
     let failing: u64 = 25_000;
