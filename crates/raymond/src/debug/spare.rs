@@ -10,6 +10,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
 use super::file;
 use super::name::Suffix;
 
@@ -38,21 +40,14 @@ impl Spares {
     /// A new, empty file; fails with [`ErrorKind::AlreadyExists`] rather than touch one that is there.
     pub(super) fn create(&mut self, path: &Path) -> io::Result<File> {
         while let Some(spare) = self.waiting.pop_front() {
-            if !empty(&spare) {
-                remove(&spare)?;
-                continue;
-            }
-            // Unlike renaming, linking never replaces a file.
-            match fs::hard_link(&spare, path) {
-                Ok(()) => {
-                    remove(&spare)?;
-                    return OpenOptions::new().write(true).open(path);
-                }
+            match take_over(&spare, path) {
+                Ok(Some(file)) => return Ok(file),
+                Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     self.waiting.push_front(spare);
                     return Err(error);
                 }
-                // Not every file system can link.
+                // Somebody else's too, or on a file system that cannot do this: it only goes.
                 Err(_) => remove(&spare)?,
             }
         }
@@ -69,18 +64,28 @@ impl Spares {
     }
 }
 
-/// Empties a file if it is there and nobody else's too. It is closed again on purpose: ext4 flushes a file that
-/// was emptied and written in one go, and that costs more than opening it twice.
-fn empty(path: &Path) -> bool {
-    let opened = OpenOptions::new()
+/// Makes a file the new, empty one at `path`, unless it is gone itself.
+fn take_over(spare: &Path, path: &Path) -> io::Result<Option<File>> {
+    match empty(spare) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        emptied => emptied?,
+    }
+    renameat_with(CWD, spare, CWD, path, RenameFlags::NOREPLACE)?;
+    OpenOptions::new().write(true).open(path).map(Some)
+}
+
+/// Empties a file that is nobody else's too. It is closed again on purpose: ext4 flushes a file that was emptied
+/// and written in one go, and that costs more than opening it twice.
+fn empty(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new()
         .write(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path);
-    let Ok(file) = opened else { return false };
-    let is_ours = file
-        .metadata()
-        .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1);
-    is_ours && file.set_len(0).is_ok()
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() != 1 {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    file.set_len(0)
 }
 
 fn remove(path: &Path) -> io::Result<()> {
