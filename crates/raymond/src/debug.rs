@@ -187,6 +187,10 @@ impl DebugFolder {
 
     /// What an earlier attempt streamed, also before a resume: the latest, if it ran several times.
     pub fn streamed(&self, name: StepName<'_>) -> Option<PathBuf> {
+        // Trouble switches off writing, `--no-debug` leaves no folder to read from either.
+        if self.shared.path.as_os_str().is_empty() {
+            return None;
+        }
         let stem = name::stem(&name);
         (1..=file::MOST_ROUNDS)
             .map(|round| file::path(&self.shared.path, &stem, round, stream_of(name.state)))

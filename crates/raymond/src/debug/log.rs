@@ -11,13 +11,13 @@ const SHOWN_ERROR_CHARS: usize = 200;
 
 /// The line for an event, if it is a transition or a failure of one.
 pub(super) fn line(event: &Event) -> Option<String> {
+    let text = match &event.body {
+        Body::StepFinished(finished) => of_finished(finished),
+        Body::StepFailed(failed) => of_failed(failed),
+        _ => return None,
+    };
     // Three digits always, so that lines sort and columns stand below each other.
-    let time = format_args!("{:.3}", event.time).to_string();
-    match &event.body {
-        Body::StepFinished(finished) => Some(format!("{time} {}\n", of_finished(finished))),
-        Body::StepFailed(failed) => Some(format!("{time} {}\n", of_failed(failed))),
-        _ => None,
-    }
+    Some(format!("{:.3} {text}\n", event.time))
 }
 
 /// In one write, so that a killed Raymond leaves whole lines.
