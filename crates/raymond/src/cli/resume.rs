@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use raymond_core::event::{Body, Interrupted};
+use raymond_core::event::Body;
 use raymond_core::input::Input;
-use raymond_core::run::{Run, RunStatus, Status};
+use raymond_core::run::{Run, RunStatus};
 use raymond_core::workflow::Platform;
 
 use super::args::ResumeArgs;
@@ -18,8 +18,8 @@ use crate::error::{Exit, UserError};
 use crate::journal_store::{JournalStore, fold, to_event};
 use crate::observe::json::event_line;
 use crate::process::Reaper;
+use crate::recovery::take_over;
 use crate::scope::Folder;
-use crate::step::{leftovers, token};
 use crate::store::{Journal, Payloads, RunPaths, Tail};
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
@@ -42,7 +42,8 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
         .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
-    let interrupted = end_leftovers(&run, &paths, &reaper)?;
+    let manner = Manner::new(&args.options, settings, paths.id());
+    let interrupted = take_over(&run, &paths, &reaper, &manner.debug)?;
     let options = override_with(&args.options, run.options.clone());
     let opening = vec![Input::Resume { options: options.clone(), interrupted }];
     drive(Ready {
@@ -50,40 +51,14 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
         unseen: Vec::new(),
         opening,
         scope,
+        manner,
         paths,
         payloads,
         reaper,
         backends,
         options,
         incarnation,
-        manner: Manner::new(&args.options, settings),
     })
-}
-
-/// Ends what is left of steps that were running when the last process died, so that none gets a twin.
-fn end_leftovers(run: &Run, paths: &RunPaths, reaper: &Reaper) -> Result<Vec<Interrupted>, UserError> {
-    let mut targets = Vec::new();
-    let mut interrupted = run.interrupted();
-    for agent in run.agents_by_birth() {
-        if let Status::Running { work, .. } = &agent.status {
-            targets.push(leftovers(paths, &agent.id, token(&run.nonce, work.step, work.attempt)));
-            interrupted.push(Interrupted {
-                agent: agent.id.clone(),
-                step: work.step,
-                state: agent.state.clone(),
-                estimated_cost_usd: Default::default(),
-            });
-        }
-    }
-    if targets.is_empty() {
-        return Ok(interrupted);
-    }
-    let survivors = reaper.end_blocking(targets);
-    if survivors.is_empty() {
-        return Ok(interrupted);
-    }
-    Err(UserError::failed(format!("processes of the interrupted steps could not be ended: {survivors:?}"))
-        .hint("end them yourself, then resume again"))
 }
 
 /// A run that is over has nothing left to do but to say its result again.

@@ -62,13 +62,13 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
         unseen,
         opening: Vec::new(),
         scope: located.scope,
+        manner: Manner::new(&args.options, settings, paths.id()),
         paths,
         payloads,
         reaper,
         backends,
         options,
         incarnation,
-        manner: Manner::new(&args.options, settings),
     })
 }
 

@@ -13,6 +13,7 @@ use raymond_core::transition;
 use raymond_core::workflow::{Kind, Platform};
 
 use super::{StepContext, file_name_of, not_started, token};
+use crate::debug::StepFiles;
 use crate::engine::Launch;
 use crate::environment::{StepFacts, script_environment};
 use crate::interpreter::command_line;
@@ -28,15 +29,18 @@ pub(super) async fn run(
     launch: &Launch,
     header: &Header,
     stop: StopSignal,
+    files: &mut StepFiles,
 ) -> (Outcome, Lookups) {
     let program = match prepare(context, launch) {
         Ok(program) => program,
         Err(error) => return not_started(error),
     };
     let group_of = Target::by_token(program.token.clone());
-    let mut sink = ScriptSink::new(context, launch);
+    files.program(&program);
+    let mut sink = ScriptSink::new(context, launch, files);
     let limits = Limits { idle: header.timeout, total: header.max_time, ..Limits::default() };
     let done = supervise(program, limits, &mut sink, stop, &context.reaper, AfterExit::LeaveBackground).await;
+    sink.files.ended(&done.ending);
     let stderr = sink.stderr.last_lines(SHOWN_STDERR_LINES);
     let exit = match done.ending {
         Ending::Exited(exit) => exit,
@@ -153,16 +157,18 @@ fn unix_text(bytes: &[u8]) -> Cow<'_, [u8]> {
 struct ScriptSink<'a> {
     context: &'a StepContext,
     launch: &'a Launch,
+    files: &'a mut StepFiles,
     tags: TagCollector,
     error: Option<TagError>,
     stderr: Tail,
 }
 
 impl<'a> ScriptSink<'a> {
-    fn new(context: &'a StepContext, launch: &'a Launch) -> Self {
+    fn new(context: &'a StepContext, launch: &'a Launch, files: &'a mut StepFiles) -> Self {
         Self {
             context,
             launch,
+            files,
             tags: TagCollector::new(),
             error: None,
             stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
@@ -190,6 +196,7 @@ impl Sink for ScriptSink<'_> {
     }
 
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
+        self.files.stdout(bytes);
         self.context.show(&self.launch.agent.id, Stream::Stdout, bytes);
         let (context, launch) = (self.context, self.launch);
         match self.tags.feed(bytes, &mut |text| print(context, launch, text)) {
@@ -202,6 +209,7 @@ impl Sink for ScriptSink<'_> {
     }
 
     fn stderr(&mut self, bytes: &[u8]) -> Flow {
+        self.files.stderr(bytes);
         self.context.show(&self.launch.agent.id, Stream::Stderr, bytes);
         self.stderr.push(bytes);
         Flow::Continue

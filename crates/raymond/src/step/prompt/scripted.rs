@@ -5,6 +5,7 @@ use raymond_core::money::Usd;
 use raymond_core::run::Session;
 
 use super::{Turned, show_prints};
+use crate::debug::StepFiles;
 use crate::engine::Launch;
 use crate::step::StepContext;
 
@@ -12,7 +13,7 @@ pub(super) fn turn(
     context: &StepContext,
     launch: &Launch,
     replies_file: Option<&str>,
-    _prompt: &str,
+    files: &mut StepFiles,
 ) -> Result<Turned, String> {
     let state = &launch.agent.state;
     let turn = launch.started.turn.unwrap_or(1);
@@ -20,6 +21,9 @@ pub(super) fn turn(
     let reply = replies.get(state, turn).ok_or_else(|| {
         format!("the scripted backend has no reply for `{}`; add one to its file of replies", state.name())
     })?;
+    files.stdout(
+        format!("{}\n", serde_json::json!({ "reply": reply.text, "cost_usd": reply.cost_usd })).as_bytes(),
+    );
     show_prints(context, launch, &reply.text);
     Ok(Turned::Completed {
         text: reply.text.clone(),
