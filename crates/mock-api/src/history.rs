@@ -1,5 +1,6 @@
 //! What a request asked.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
@@ -7,7 +8,7 @@ use serde_json::Value;
 use crate::price::{Usage, nanos_for};
 
 /// One request for an answer.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Request {
     pub model: String,
     /// The newest thing that the user said, as opposed to what tools and the program itself say.
@@ -69,6 +70,21 @@ impl Request {
     }
 }
 
+/// What a person wants to see of it when a test fails.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short: Vec<String> = self.history.iter().map(|said| said.chars().take(300).collect()).collect();
+        f.debug_struct("Request")
+            .field("model", &self.model)
+            .field("session", &self.session)
+            .field("history", &short)
+            .field("answer", &self.answer)
+            .field("used", &self.used)
+            .field("is_whole", &self.is_whole)
+            .finish()
+    }
+}
+
 fn add(history: &mut Vec<String>, role: Option<&str>, block: &Value) {
     match block["type"].as_str() {
         Some("text") => speak(history, role, block["text"].as_str().unwrap_or_default()),
@@ -78,6 +94,8 @@ fn add(history: &mut Vec<String>, role: Option<&str>, block: &Value) {
             let got = content.as_str().map(str::to_owned).unwrap_or_else(|| {
                 content.as_array().into_iter().flatten().map(|part| text(&part["text"])).collect()
             });
+            // The program adds its own words to what the tool said.
+            let got = got.split("<system-reminder>").next().unwrap_or_default();
             history.push(format!("got: {}", got.trim()));
         }
         Some(other) => history.push(format!("{other}: {block}")),
