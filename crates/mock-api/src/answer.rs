@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -96,7 +97,11 @@ impl Answer<'_> {
                 return Ok(true);
             }
             Manner::Stuck => wait_for_hangup(self.writer, self.shared)?,
-            Manner::Dropped => self.writer.shutdown(Shutdown::Both)?,
+            Manner::Dropped => {
+                // What was sent is to be read before the connection is gone.
+                thread::sleep(Duration::from_millis(200));
+                self.writer.shutdown(Shutdown::Both)?;
+            }
             Manner::Broken { kind, message } => {
                 self.event(json!({ "type": "error", "error": { "type": kind, "message": message } }))?;
                 send_chunk(self.writer, "")?;

@@ -65,23 +65,28 @@ fn failed_turn(program: &Program) {
 fn share(program: &Program) {
     let bench = Bench::new(program);
     bench.state("START.md", "begin").state("WORKER.md", with_bash("worker")).state("PARENT.md", "parent");
-    bench.api.on("begin", [say("<fork next=\"PARENT\">WORKER</fork>").costing(costing(1))]);
-    bench.api.on("parent", [say("<result>done</result>").costing(costing(1))]);
-    // Each of the two may use a half of the 0.019 that are left.
-    bench.api.on("worker", [use_tool("Bash", "echo used").costing(costing(12))]);
-    bench.api.on("go on", [say("<result>worked</result>").costing(costing(2))]);
-    bench.run(&["--budget", "0.02"]).assert(0, "done\n");
+    bench.api.on("begin", [say("<fork next=\"PARENT\">WORKER</fork>").costing(costing(10))]);
+    bench.api.on("parent", [say("<result>done</result>").costing(costing(10))]);
+    // Each of the two may use a half of the 0.19 that are left.
+    let (first, second) = (use_tool("Bash", "echo first"), use_tool("Bash", "echo second >> second"));
+    bench.api.on("worker", [first.costing(costing(10)), second.costing(costing(120))]);
+    bench.api.on("go on", [say("<result>worked</result>").costing(costing(20))]);
+    bench.run(&["--budget", "0.2"]).assert(0, "done\n");
     let shares: Vec<u64> = bench
         .events_of("step_started")
         .iter()
         .filter(|event| event["attempt"] == 1 && event["step"] != 1)
         .map(|event| nanos(&event["share_usd"]))
         .collect();
-    assert_eq!(shares, [9_500_000; 2]);
+    assert_eq!(shares, [95_000_000; 2]);
     let more = &bench.asked("go on")[0];
-    assert_eq!(more.history[..3], ["user: worker", &more.history[1], "got: used"], "{more:#?}");
+    assert_eq!(more.history[2], "got: first", "what it did is remembered: {more:#?}");
     assert_eq!(more.history.last().unwrap(), "user: Please go on from where you stopped.");
-    assert_eq!(bench.api.requests().len(), 4);
+    assert!(
+        !bench.path("second").exists(),
+        "the last tool call is asked for again, so it must not have been made"
+    );
+    assert_eq!(bench.api.requests().len(), 5);
     bench.assert_paid();
 }
 

@@ -21,7 +21,7 @@ pub(crate) const CASES: &[Case] = &[
 /// A command that says when it runs, and then takes longer than anybody waits, in a session of its own besides.
 const HANGS: &str = "setsid sleep 3333 & echo $! > pids; echo $$ >> pids; touch started; sleep 3334";
 /// Says whether one of those still runs; a zombie does not.
-const LOOKS: &str = "for pid in $(cat pids); do grep -q '^State:.[^ZX]' /proc/$pid/status 2>/dev/null && echo twin; done; echo looked";
+const LOOKS: &str = "for pid in $(cat pids 2>/dev/null); do grep -q '^State:.[^ZX]' /proc/$pid/status 2>/dev/null && echo twin; done; echo looked";
 
 /// Three states in one conversation, the second of which uses a tool.
 fn bench(program: &Program, second: Vec<Reply>) -> Bench {
