@@ -46,6 +46,8 @@ fn no_command(program: &Program) {
 
 fn no_file(program: &Program) {
     let bench = bench(program, "Look at {{input}}txt and {{run_id}}.");
+    bench.state("NEXT.md", "next");
+    bench.api.on("Look", [say("<goto>NEXT</goto>")]);
     let outside = bench.path("../outside.txt");
     std::fs::write(&outside, SECRET).unwrap();
     // Every kind of place where the program would see a name, and an `@` that only the author's text completes.
@@ -59,8 +61,11 @@ fn no_file(program: &Program) {
     }
     value += " a@secret.txt and @secret.";
     run_with_input(&bench, &value).assert(0, "done\n");
-    let request = &bench.api.requests()[0];
-    assert!(!request.raw.contains(SECRET), "{}", request.raw);
+    let requests = bench.api.requests();
+    for request in &requests {
+        assert!(!request.raw.contains(SECRET), "{}", request.raw);
+    }
+    let request = &requests[0];
     let visible = request.prompt.replace('\u{200B}', "");
     assert_eq!(visible, format!("Look at {value}txt and r."), "nothing else has changed");
     assert_eq!(request.prompt.matches('\u{200B}').count(), blanks.len() + 2);

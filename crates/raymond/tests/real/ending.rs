@@ -28,10 +28,14 @@ fn stopped(program: &Program) {
     live.send(Signal::TERM);
     live.wait().assert(143, "");
     bench.assert_nothing_lives();
+    // No figure was reported for the turn that was ended, so that it is estimated.
+    let (lost, estimate) = (bench.api.spent_nanos(), bench.cost_nanos());
+    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is no estimate of {lost}");
     bench.resume(&[]).assert(0, "done\n");
     let requests = bench.api.requests();
     assert_eq!(requests.len(), 2);
     assert_history(&requests[1], &["user: begin"]);
+    assert_eq!(bench.cost_nanos() - estimate, requests[1].nanos());
 }
 
 fn interrupted(program: &Program) {

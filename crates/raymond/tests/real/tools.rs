@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use mock_api::{say, use_tool};
 
 use crate::Case;
-use crate::bench::{Bench, Program, assert_history};
+use crate::bench::{Bench, MODEL, Program, assert_history};
 
 pub(crate) const CASES: &[Case] = &[
     ("tools_run_where_the_state_permits_them", permitted),
     ("a_refused_tool_is_a_warning", denied),
+    ("every_option_of_a_state_is_understood", options),
     ("the_last_of_several_final_messages_counts", several_results),
     ("background_work_does_not_keep_the_step", lingering),
     ("what_subagents_cost_is_counted", subagent),
@@ -35,6 +36,31 @@ fn permitted(program: &Program) {
     assert_eq!(last.history.len(), 5, "{last:#?}");
     assert_eq!(last.history[2], format!("got: {}", made.trim()));
     assert_eq!(bench.events_of("warning").len(), 0);
+    bench.assert_paid();
+}
+
+fn options(program: &Program) {
+    let bench = Bench::new(program);
+    std::fs::create_dir_all(bench.path("../elsewhere")).unwrap();
+    std::fs::write(bench.path("../elsewhere/note"), "a note").unwrap();
+    bench.write("mcp.json", r#"{"mcpServers": {}}"#);
+    let settings = "model: claude-sonnet-4-5\neffort: high\nallow_tools: [ \"Bash(echo:*)\", Read ]\n\
+                    deny_tools: [ WebFetch, WebSearch ]\nadd_dirs: [ ../elsewhere ]\nmcp_config: [ mcp.json ]\n";
+    bench.state("START.md", format!("---\n{settings}---\nbegin")).state("NEXT.md", "next");
+    let note = bench.path("../elsewhere").canonicalize().unwrap().join("note");
+    let read = use_tool("Read", &serde_json::json!({ "file_path": note }).to_string());
+    bench.api.on("begin", [use_tool("Bash", "echo hello"), read, say("<goto>NEXT</goto>")]);
+    bench.api.on("next", [say("<result>done</result>")]);
+    bench.run(&[]).assert(0, "done\n");
+    let requests = bench.api.requests();
+    assert_eq!(bench.events_of("warning").len(), 0, "{requests:#?}");
+    assert_eq!(requests[1].history[2], "got: hello");
+    assert!(requests[2].history[4].contains("a note"), "{requests:#?}");
+    assert_eq!(requests[0].model, "claude-sonnet-4-5");
+    assert_eq!(requests[3].model, MODEL, "the next state has its own");
+    assert!(
+        !requests[0].tools.contains(&"WebFetch".to_owned()) && !requests[0].raw.contains("\\nWebFetch\\n")
+    );
     bench.assert_paid();
 }
 
