@@ -24,6 +24,7 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
         agent: AgentId::main(),
         state: started.entry.clone(),
         cwd: started.cwd.clone(),
+        scope: None,
         parent: None,
         number: None,
         fork: None,

@@ -132,7 +132,10 @@ pub struct AgentStarted {
     pub agent: AgentId,
     pub state: StateFile,
     pub cwd: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Its workflow, if that is another one than the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentId>,
     /// The number in a worker's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,6 +194,9 @@ pub struct StepFinished {
     pub result: Option<Payload>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The workflow that the agent enters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     /// The conversation as it is after this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,

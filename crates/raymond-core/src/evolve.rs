@@ -106,6 +106,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
         state: started.state.clone(),
         payload: None,
         cwd: started.cwd.clone(),
+        scope: started.scope.clone(),
         session: None,
         stack: Vec::new(),
         attributes: started.attributes.clone(),
@@ -121,8 +122,8 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
 
 /// Moves an agent into a state. What the state is handed is gone when it moves on.
 fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>) {
-    *agent.visits.entry(state.clone()).or_default() += 1;
     agent.state = state;
+    *agent.visits.entry(agent.place()).or_default() += 1;
     agent.payload = payload;
     agent.ask_id = None;
     agent.status = Status::Ready { since: seq, work: None };
@@ -130,9 +131,10 @@ fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>
 
 fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
     run.steps_started = run.steps_started.max(started.step);
-    run.hashes.insert(started.state.clone(), started.hash.clone());
+    let Some(place) = run.agents.get(&started.agent).map(Agent::place) else { return };
+    run.hashes.insert(place.clone(), started.hash.clone());
     if let Some(turn) = started.turn {
-        let turns = run.turns.entry(started.state.clone()).or_default();
+        let turns = run.turns.entry(place).or_default();
         *turns = turn.max(*turns);
     }
     run.update(&started.agent, |agent| {
@@ -160,19 +162,21 @@ fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
 
 fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
     match finished.tag {
-        TagName::Call | TagName::Function => {
-            if let Some(return_to) = finished.return_to.clone() {
-                agent.stack.push(Frame { return_to, session: agent.session.clone(), cwd: agent.cwd.clone() });
-            }
-            if finished.tag == TagName::Function {
-                agent.session = None;
-            }
+        TagName::Call | TagName::CallWorkflow => push_frame(agent, finished),
+        TagName::Function | TagName::FunctionWorkflow => {
+            push_frame(agent, finished);
+            agent.session = None;
         }
         TagName::Reset => agent.session = None,
+        TagName::ResetWorkflow => {
+            agent.session = None;
+            agent.stack.clear();
+        }
         TagName::Result => match agent.stack.pop() {
             Some(frame) => {
                 agent.session = frame.session;
                 agent.cwd = frame.cwd;
+                agent.scope = frame.scope;
             }
             None => {
                 let result = finished.result.clone().unwrap_or_else(|| Payload::from(""));
@@ -185,6 +189,9 @@ fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
     if let Some(cwd) = &finished.cwd {
         agent.cwd = cwd.clone();
     }
+    if let Some(scope) = &finished.scope {
+        agent.scope = Some(scope.clone());
+    }
     // A fork's target is its worker's; the parent goes on at `next`.
     let to = if finished.tag.is_fork() { &finished.next } else { &finished.target };
     if let Some(to) = to.as_ref().filter(|_| finished.tag != TagName::Ask) {
@@ -192,6 +199,18 @@ fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
     }
     if finished.tag == TagName::Join {
         agent.status = Status::Joining { since: seq };
+    }
+}
+
+/// A frame remembers what its call left, so that the return finds it as it was.
+fn push_frame(agent: &mut Agent, finished: &StepFinished) {
+    if let Some(return_to) = finished.return_to.clone() {
+        agent.stack.push(Frame {
+            return_to,
+            session: agent.session.clone(),
+            cwd: agent.cwd.clone(),
+            scope: agent.scope.clone(),
+        });
     }
 }
 

@@ -214,12 +214,24 @@ pub enum TimeLimit {
 pub struct Lookups {
     pub states: BTreeMap<String, Result<StateFile, String>>,
     pub directories: BTreeMap<String, Result<String, String>>,
+    /// Other workflows, by how they were written.
+    pub scopes: BTreeMap<String, Result<ScopeEntry, String>>,
+}
+
+/// Another workflow, and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeEntry {
+    /// Its path, absolute.
+    pub scope: String,
+    pub entry: StateFile,
 }
 
 impl Lookups {
     /// Whether everything that was looked up is there.
     pub fn all_found(&self) -> bool {
-        self.states.values().all(Result::is_ok) && self.directories.values().all(Result::is_ok)
+        self.states.values().all(Result::is_ok)
+            && self.directories.values().all(Result::is_ok)
+            && self.scopes.values().all(Result::is_ok)
     }
 
     pub fn state(&self, name: &str) -> Result<StateFile, String> {
@@ -228,5 +240,9 @@ impl Lookups {
 
     pub fn directory(&self, path: &str) -> Result<String, String> {
         self.directories.get(path).cloned().unwrap_or_else(|| Err(format!("`{path}` was not looked up")))
+    }
+
+    pub fn scope(&self, written: &str) -> Result<ScopeEntry, String> {
+        self.scopes.get(written).cloned().unwrap_or_else(|| Err(format!("`{written}` was not looked up")))
     }
 }

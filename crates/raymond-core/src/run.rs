@@ -100,6 +100,9 @@ pub struct Frame {
     pub return_to: StateFile,
     pub session: Option<Session>,
     pub cwd: String,
+    /// The workflow to return to, if that is another one than the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
 }
 
 /// One thread of execution.
@@ -112,10 +115,13 @@ pub struct Agent {
     pub state: StateFile,
     pub payload: Option<Payload>,
     pub cwd: String,
+    /// The workflow it is in, if that is another one than the run's.
+    pub scope: Option<String>,
     pub session: Option<Session>,
     pub stack: Vec<Frame>,
     pub attributes: BTreeMap<String, String>,
-    pub visits: BTreeMap<StateFile, u64>,
+    /// How often it has entered each state, by [`place`].
+    pub visits: BTreeMap<String, u64>,
     /// How many workers it has forked.
     pub forks: u64,
     /// Which of its parent's forks it is.
@@ -126,9 +132,14 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// The state it is in, told apart from states of that name in other workflows.
+    pub fn place(&self) -> String {
+        place(self.scope.as_deref(), &self.state)
+    }
+
     /// How often the agent has entered the state it is in.
     pub fn visits_here(&self) -> u64 {
-        self.visits.get(&self.state).copied().unwrap_or(0)
+        self.visits.get(&self.place()).copied().unwrap_or(0)
     }
 
     /// The step that was begun here and has not ended.
@@ -343,10 +354,10 @@ pub struct Run {
     pub result: Option<Payload>,
     pub agents: BTreeMap<AgentId, Agent>,
     pub used_names: UsedNames,
-    /// What each state's file held when it last ran.
-    pub hashes: BTreeMap<StateFile, String>,
+    /// What each state's file held when it last ran, by [`place`].
+    pub hashes: BTreeMap<String, String>,
     /// How many turns each prompt state has begun.
-    pub turns: BTreeMap<StateFile, u64>,
+    pub turns: BTreeMap<String, u64>,
     pub asks_opened: u64,
     /// The workers of each agent that it has not joined, by the number of the fork.
     pub workers: BTreeMap<AgentId, BTreeMap<u64, Worker>>,
@@ -583,6 +594,14 @@ impl Run {
         let free_slots = self.options.max_parallel.saturating_sub(self.queues.running_prompts.len());
         let starters = self.agents.len().saturating_sub(self.queues.running_prompts.len());
         Some(left.divided_by(starters.min(free_slots)).max(SMALLEST_SHARE))
+    }
+}
+
+/// A state's name, told apart from states of that name in other workflows.
+pub fn place(scope: Option<&str>, state: &StateFile) -> String {
+    match scope {
+        None => state.to_string(),
+        Some(scope) => format!("{scope}/{state}"),
     }
 }
 

@@ -92,7 +92,9 @@ impl StepContext {
     /// Looks up every name in a transition, so that deciding about it needs no disk.
     fn look_up(&self, agent: &Agent, transition: &Transition) -> Lookups {
         let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
+        let not_yet = || Err("other workflows cannot be entered by this version of Raymond yet".to_owned());
         Lookups {
+            scopes: transition.scopes().into_iter().map(|scope| (scope.to_owned(), not_yet())).collect(),
             states: self.scope.borrow_mut().resolve_all(&transition.state_names()),
             directories: directories
                 .into_iter()

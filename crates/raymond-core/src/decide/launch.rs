@@ -36,7 +36,7 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
         share_usd: None,
     };
     if let Plan::Prompt(_) = prepared.plan {
-        let turns = run.turns.get(&agent.state).copied().unwrap_or(0);
+        let turns = run.turns.get(&agent.place()).copied().unwrap_or(0);
         started.session = Some(session_id(run, work.step, attempt));
         started.turn = Some(work.turn.unwrap_or(turns + 1));
         started.branch_of = work.conversation(agent).map(|session| session.id.clone());
@@ -54,7 +54,7 @@ fn session_id(run: &Run, step: u64, attempt: u32) -> String {
 
 /// Says once, not at every visit, what is odd about a state's file, and that it changed under the run.
 fn warnings(run: &Run, agent: &Agent, prepared: &Prepared) -> Vec<Body> {
-    let known = run.hashes.get(&agent.state);
+    let known = run.hashes.get(&agent.place());
     if known == Some(&prepared.hash) {
         return Vec::new();
     }
