@@ -144,7 +144,9 @@ fn prepare(
         shows_output: ready.manner.detail == Detail::Verbose,
     };
     let stderr = Output::stderr();
-    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone());
+    let asks_here = ready.manner.on_ask == OnAsk::Prompt;
+    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone())
+        .leave_questions(asks_here);
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(console), Box::new(ready.manner.debug.clone())];
     observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn Observer>));
     if ready.manner.json {
@@ -157,7 +159,7 @@ fn prepare(
         messages,
         observers,
         outputs: vec![stdout, stderr],
-        terminal: (ready.manner.on_ask == OnAsk::Prompt).then(|| Terminal::new(inbox)),
+        terminal: asks_here.then(|| Terminal::new(inbox)),
         incarnation: ready.incarnation,
     })
 }
