@@ -36,9 +36,12 @@ pub struct Options {
     pub effort: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Seconds without output; zero is no limit.
+    /// How long a prompt that sets no limit may be silent; zero is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// The same for scripts, which have no limit unless the command line gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script_timeout_ms: Option<u64>,
     pub skip_permissions: bool,
 }
 
@@ -53,6 +56,7 @@ impl Default for Options {
             effort: None,
             backend: None,
             timeout_ms: None,
+            script_timeout_ms: None,
             skip_permissions: false,
         }
     }

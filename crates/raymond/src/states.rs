@@ -51,8 +51,11 @@ fn prepare(state: &StateFile, source: &Source, options: &Options) -> Result<Prep
         let prompt = frontmatter::split_and_parse(&text).map_err(|error| format!("{file}: {error}"))?;
         (Plan::Prompt(Box::new(prompt_plan(prompt.settings, prompt.body, options))), prompt.warnings)
     } else {
-        let (header, warnings) =
+        let (mut header, warnings) =
             header::parse(state.kind(), &text).map_err(|error| format!("{file}: {error}"))?;
+        let chosen =
+            options.script_timeout_ms.map(Duration::from_millis).filter(|timeout| !timeout.is_zero());
+        header.timeout = header.timeout.or(chosen);
         (Plan::Script(header), warnings)
     };
     let warnings = warnings.iter().map(|warning| format!("{file}: {warning}")).collect();
