@@ -266,6 +266,9 @@ pub struct Reminder {
     pub attempt: u32,
     /// Which reminder of this step it is.
     pub number: u32,
+    /// What was wrong with the agent's message.
+    #[serde(default)]
+    pub problem: String,
     pub text: Payload,
     /// The conversation that the reminder goes on.
     pub session: Session,
@@ -301,6 +304,8 @@ pub struct RunResumed {
 pub struct AskOpened {
     pub agent: AgentId,
     pub ask: String,
+    #[serde(default)]
+    pub step: u64,
     /// The state that asks.
     pub state: StateFile,
     pub question: Payload,

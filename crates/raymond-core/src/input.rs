@@ -195,6 +195,15 @@ pub enum Exit {
     Signal(i32),
 }
 
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exited with code {code}"),
+            Exit::Signal(signal) => write!(f, "was ended by signal {signal}"),
+        }
+    }
+}
+
 impl Exit {
     pub fn is_success(self) -> bool {
         self == Exit::Code(0)

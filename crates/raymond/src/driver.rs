@@ -197,6 +197,7 @@ impl<S: EventStore> Driver<S> {
             }
             (stop, exit) = self.signals.next() => self.stop_by_signal(stop, exit),
             found = self.inbox.next() => self.take_found(found, &mut inputs),
+            () = nobody_left(self.parts.terminal.as_ref()) => self.parts.engine.wait_for_answers(false),
             () = tokio::time::sleep(sleep) => {}
         }
         inputs
@@ -318,6 +319,14 @@ impl<S: EventStore> Driver<S> {
         UserError::failed(error.0)
             .hint("every step was ended; what was recorded is safe")
             .hint(format!("mend the cause, then: raymond resume {}", self.run().id))
+    }
+}
+
+/// Waits until there is nobody left on the terminal to answer.
+async fn nobody_left(terminal: Option<&Terminal>) {
+    match terminal {
+        Some(terminal) => terminal.ended().await,
+        None => std::future::pending().await,
     }
 }
 

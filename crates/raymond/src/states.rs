@@ -55,7 +55,7 @@ fn prepare(state: &StateFile, source: &Source, options: &Options) -> Result<Prep
             header::parse(state.kind(), &text).map_err(|error| format!("{file}: {error}"))?;
         let chosen =
             options.script_timeout_ms.map(Duration::from_millis).filter(|timeout| !timeout.is_zero());
-        header.timeout = header.timeout.or(chosen);
+        header.timeout = header.timeout.or(chosen.map(Limit::After));
         (Plan::Script(header), warnings)
     };
     let warnings = warnings.iter().map(|warning| format!("{file}: {warning}")).collect();

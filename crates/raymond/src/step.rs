@@ -185,7 +185,7 @@ fn verdict(outcome: &Outcome) -> Verdict {
             Verdict { status: Status::Interrupted, error: None, cost_usd: *cost }
         }
         Outcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => match reading {
-            _ if !exit.is_success() => failed("the script did not succeed", Usd::ZERO),
+            _ if !exit.is_success() => failed(&exit.to_string(), Usd::ZERO),
             Ok(_) => Verdict { status: Status::Succeeded, error: None, cost_usd: Usd::ZERO },
             Err(error) => failed(error, Usd::ZERO),
         },

@@ -18,6 +18,7 @@ pub(super) fn ask(
     others.push(Body::AskOpened(AskOpened {
         agent: step.agent.id.clone(),
         ask: format!("ask{}", step.run.asks_opened + 1),
+        step: step.work.step,
         state: step.agent.state.clone(),
         question: ask.question.into(),
         next,

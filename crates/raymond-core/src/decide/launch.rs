@@ -17,7 +17,10 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
     };
     let visits = agent.visits_here();
     if let Some(most) = prepared.plan.max_visits().filter(|most| visits > *most) {
-        let error = format!("entered for the {} time, but its `max_visits` is {most}", ordinal(visits));
+        let error = format!(
+            "entered for the {} time, but its `max_visits` is {most}; raise it to go on",
+            ordinal(visits)
+        );
         return vec![cannot_start(agent, error)];
     }
     let mut events = warnings(run, agent, &prepared);

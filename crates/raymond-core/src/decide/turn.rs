@@ -186,6 +186,7 @@ fn remind_or_fail(
         state: step.agent.state.clone(),
         attempt: step.work.attempt + 1,
         number,
+        problem,
         text: text.into(),
         session,
         attempt_cost_usd: cost.usd,

@@ -20,7 +20,7 @@ use crate::observe::json::event_line;
 use crate::process::Reaper;
 use crate::recovery::take_over;
 use crate::scope::Folder;
-use crate::store::{Journal, Payloads, RunPaths, Tail};
+use crate::store::{Journal, Payloads, RunPaths, Tail, Torn};
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let config = load_config()?;
@@ -45,7 +45,8 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let manner = Manner::new(&args.options, settings, paths.id());
     let interrupted = take_over(&run, &paths, &reaper, &manner.debug)?;
     let options = override_with(&args.options, run.options.clone());
-    let opening = vec![Input::Resume { options: options.clone(), interrupted }];
+    let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
+    opening.extend(tail.torn.as_ref().map(torn));
     drive(Ready {
         engine: Engine::take_up(run, JournalStore::new(journal, payloads.clone(), lock)),
         unseen: Vec::new(),
@@ -59,6 +60,13 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
         options,
         incarnation,
     })
+}
+
+/// What the last process was writing when it died was never acted on.
+fn torn(torn: &Torn) -> Input {
+    let message =
+        format!("the journal ended in {} bytes of an unfinished write, which were cut off", torn.bytes);
+    Input::Warning { agent: None, message }
 }
 
 /// A run that is over has nothing left to do but to say its result again.

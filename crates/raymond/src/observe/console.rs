@@ -103,6 +103,9 @@ impl<W: Write> Observer for Console<W> {
     }
 
     fn stopping(&mut self, how: Stop, running: usize) {
+        if running == 0 {
+            return self.line(&format!("{NOTE}stopping{NOTE:#}"));
+        }
         let steps = count(running, "running step");
         self.line(&match how {
             Stop::Gently => {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use raymond_core::duration::Limit;
 use raymond_core::header::Header;
 use raymond_core::input::{Exit, Input, Lookups, Outcome, ScriptOutcome, TimeLimit};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
@@ -38,7 +39,11 @@ pub(super) async fn run(
     let group_of = Target::by_token(program.token.clone());
     files.program(&program);
     let mut sink = ScriptSink::new(context, launch, files);
-    let limits = Limits { idle: header.timeout, total: header.max_time, ..Limits::default() };
+    let limits = Limits {
+        idle: header.timeout.and_then(Limit::duration),
+        total: header.max_time,
+        ..Limits::default()
+    };
     let done = supervise(program, limits, &mut sink, stop, &context.reaper, AfterExit::LeaveBackground).await;
     sink.files.ended(&done.ending);
     let stderr = sink.stderr.last_lines(SHOWN_STDERR_LINES);
@@ -70,7 +75,7 @@ fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr:
     };
     Outcome::Script(match ending {
         Ending::Stopped => return Outcome::Interrupted { cost: Usd::ZERO },
-        Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout, stderr),
+        Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout.and_then(Limit::duration), stderr),
         Ending::TotalTimeout => timed_out(TimeLimit::Total, header.max_time, stderr),
         Ending::SpawnFailed(error) => ScriptOutcome::NotStarted { error: error.to_string() },
         Ending::Aborted | Ending::Lingered | Ending::Exited(_) => {
