@@ -1,0 +1,32 @@
+//! The course of a run, tested without any process, disk or clock.
+
+#[cfg(test)]
+mod allocations;
+#[cfg(test)]
+mod bounds;
+#[cfg(test)]
+mod closing;
+#[cfg(test)]
+mod failures;
+#[cfg(test)]
+mod folding;
+#[cfg(test)]
+mod growth;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod play;
+#[cfg(test)]
+mod program;
+#[cfg(test)]
+mod resuming;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod show;
+#[cfg(test)]
+mod stale;
+#[cfg(test)]
+mod totality;
+#[cfg(test)]
+mod transitions;
