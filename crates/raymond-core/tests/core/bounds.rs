@@ -118,7 +118,7 @@ fn a_step_that_has_begun_may_be_retried_with_none_left() {
         &batch,
         expect![[r#"
             step_finished main 1 START.sh tag=goto target=A.sh
-            run_stopped agents=1 error="reached the limit of 1 steps; resume with a higher --max-steps" status=failed steps=1
+            run_stopped agents=1 error="reached the limit of 1 step; resume with a higher --max-steps" status=failed steps=1
         "#]],
     );
 }

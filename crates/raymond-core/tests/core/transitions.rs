@@ -265,7 +265,7 @@ fn a_fork_starts_a_worker_beside_its_parent() {
         &batch,
         expect![[r#"
             step_finished main 2 SPLIT.sh next=GO_ON.sh tag=fork target=WORKER.sh
-            agent_started main_worker1 WORKER.sh attributes={item="1 & 2"} input="for it" number=1 parent=main
+            agent_started main_worker1 WORKER.sh attributes={item="1 & 2"} fork=1 input="for it" number=1 parent=main
             step_started main 3 GO_ON.sh attempt=1 visits=1
             step_started main_worker1 4 WORKER.sh attempt=1 visits=1
         "#]],
@@ -300,9 +300,9 @@ fn several_forks_go_with_one_goto() {
         &batch,
         expect![[r#"
             step_finished main 1 START.sh input=mine next=NEXT.sh tag=fork target=WORKER.sh
-            agent_started main_worker1 WORKER.sh attributes={item=a} number=1 parent=main
-            agent_started main_analyz2 ANALYZE_IT.sh attributes={item=b} number=2 parent=main
-            agent_started main_worker3 WORKER.sh attributes={item=c} number=3 parent=main
+            agent_started main_worker1 WORKER.sh attributes={item=a} fork=1 number=1 parent=main
+            agent_started main_analyz2 ANALYZE_IT.sh attributes={item=b} fork=2 number=2 parent=main
+            agent_started main_worker3 WORKER.sh attributes={item=c} fork=3 number=3 parent=main
             step_started main 2 NEXT.sh attempt=1 visits=1
             step_started main_worker1 3 WORKER.sh attempt=1 visits=1
             step_started main_analyz2 4 ANALYZE_IT.sh attempt=1 visits=1
@@ -314,7 +314,7 @@ fn several_forks_go_with_one_goto() {
         &batch,
         expect![[r#"
             step_finished main_worker1 3 WORKER.sh next=E.sh tag=fork target=ANALYZE_IT.sh
-            agent_started main_worker1_analyz1 ANALYZE_IT.sh number=1 parent=main_worker1
+            agent_started main_worker1_analyz1 ANALYZE_IT.sh fork=1 number=1 parent=main_worker1
             step_started main_worker1 6 E.sh attempt=1 visits=1
             step_started main_worker1_analyz1 7 ANALYZE_IT.sh attempt=1 visits=1
         "#]],
@@ -324,8 +324,8 @@ fn several_forks_go_with_one_goto() {
         &batch,
         expect![[r#"
             step_finished main 2 NEXT.sh next=E.sh tag=fork target=WORKER.sh
-            agent_started main_worker4 WORKER.sh number=4 parent=main
-            agent_started main_worker5 WORKER.sh number=5 parent=main
+            agent_started main_worker4 WORKER.sh fork=4 number=4 parent=main
+            agent_started main_worker5 WORKER.sh fork=5 number=5 parent=main
             step_started main 8 E.sh attempt=1 visits=1
             step_started main_worker4 9 WORKER.sh attempt=1 visits=1
             step_started main_worker5 10 WORKER.sh attempt=1 visits=1
@@ -345,8 +345,8 @@ fn a_name_is_never_used_twice() {
         &batch,
         expect![[r#"
             step_finished main 4 N.sh next=N.sh tag=fork target=WORK.sh
-            agent_started main_work12 WORK.sh number=12 parent=main
-            agent_started main_work13 WORK.sh number=13 parent=main
+            agent_started main_work12 WORK.sh fork=11 number=12 parent=main
+            agent_started main_work13 WORK.sh fork=12 number=13 parent=main
             step_started main 14 N.sh attempt=1 visits=3
             step_started main_work12 15 WORK.sh attempt=1 visits=1
             step_started main_work13 16 WORK.sh attempt=1 visits=1
