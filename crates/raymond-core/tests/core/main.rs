@@ -30,3 +30,5 @@ mod stale;
 mod totality;
 #[cfg(test)]
 mod transitions;
+#[cfg(test)]
+mod turns;
