@@ -3,9 +3,13 @@
 #[cfg(test)]
 mod allocations;
 #[cfg(test)]
+mod asks;
+#[cfg(test)]
 mod bounds;
 #[cfg(test)]
 mod closing;
+#[cfg(test)]
+mod delays;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
@@ -13,7 +17,11 @@ mod folding;
 #[cfg(test)]
 mod growth;
 #[cfg(test)]
+mod joins;
+#[cfg(test)]
 mod model;
+#[cfg(test)]
+mod money;
 #[cfg(test)]
 mod play;
 #[cfg(test)]
