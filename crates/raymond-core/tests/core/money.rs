@@ -31,50 +31,74 @@ fn is_exceeded(body: &Body) -> bool {
 #[test]
 fn over_budget_a_transition_is_recorded_and_not_taken() {
     let mut rig = with_budget(1.0);
-    check(&rig.says_for("main", 1.5, "<goto input=\"i\">Q</goto>"), expect![[r#"
+    check(
+        &rig.says_for("main", 1.5, "<goto input=\"i\">Q</goto>"),
+        expect![[r#"
         step_finished main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 input=i session=s1.1 tag=goto target=Q.md
         budget_exceeded budget_usd=1.0 cost_usd=1.5
         run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" status=over_budget steps=1
-    "#]]);
-    check_agents(&rig, expect![[r#"
+    "#]],
+    );
+    check_agents(
+        &rig,
+        expect![[r#"
         main ready in Q.md session=s1.1 input=i
-    "#]]);
-    check(&rig.resume(), expect![[r#"
+    "#]],
+    );
+    check(
+        &rig.resume(),
+        expect![[r#"
         run_resumed
         budget_exceeded budget_usd=1.0 cost_usd=1.5
         run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" status=over_budget steps=1
-    "#]]);
+    "#]],
+    );
     assert_eq!(rig.run.status, RunStatus::OverBudget);
     let options = rig.budget(2.0);
-    check(&rig.resume_with(options), expect![[r#"
+    check(
+        &rig.resume_with(options),
+        expect![[r#"
         run_resumed
         step_started main 2 Q.md attempt=1 branch_of=s1.1 session=s2.1 turn=1 visits=1
-    "#]]);
-    check(&rig.says_for("main", 0.1, "<result>r</result>"), expect![[r#"
+    "#]],
+    );
+    check(
+        &rig.says_for("main", 0.1, "<result>r</result>"),
+        expect![[r#"
         step_finished main 2 Q.md attempt_cost_usd=0.1 cost_usd=0.1 result=r session=s2.1 tag=result
         agent_finished main result=r
         run_finished agents=1 cost_usd=1.6 result=r status=completed steps=2
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn over_budget_even_a_final_result_waits_for_more() {
     let mut rig = with_budget(1.0);
-    check(&rig.says_for("main", 1.5, "<result>r</result>"), expect![[r#"
+    check(
+        &rig.says_for("main", 1.5, "<result>r</result>"),
+        expect![[r#"
         step_finished main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 result=r session=s1.1 tag=result
         budget_exceeded budget_usd=1.0 cost_usd=1.5
         run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" status=over_budget steps=1
-    "#]]);
-    check_agents(&rig, expect![[r#"
+    "#]],
+    );
+    check_agents(
+        &rig,
+        expect![[r#"
         main ending in P.md session=s1.1
-    "#]]);
+    "#]],
+    );
     rig.die();
     let options = rig.budget(1.5);
-    check(&rig.resume_with(options), expect![[r#"
+    check(
+        &rig.resume_with(options),
+        expect![[r#"
         run_resumed
         agent_finished main result=r
         run_finished agents=1 cost_usd=1.5 result=r status=completed steps=1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -82,11 +106,14 @@ fn a_budget_may_be_spent_to_the_last() {
     let mut rig = with_budget(1.0);
     rig.says_for("main", 1.0, "<goto>Q</goto>");
     assert_eq!(rig.work("main").share_usd, Some(Usd::cent()), "a turn is given some limit");
-    check(&rig.says_for("main", 0.000_000_001, "<result>r</result>"), expect![[r#"
+    check(
+        &rig.says_for("main", 0.000_000_001, "<result>r</result>"),
+        expect![[r#"
         step_finished main 2 Q.md attempt_cost_usd=1e-9 cost_usd=1e-9 result=r session=s2.1 tag=result
         budget_exceeded budget_usd=1.0 cost_usd=1.000000001
         run_stopped agents=1 cost_usd=1.000000001 error="spent $1.00 of a budget of $1.00" status=over_budget steps=2
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -101,37 +128,55 @@ fn no_budget_is_no_bound() {
 fn running_turns_finish_and_the_excess_is_said_once() {
     let mut rig = with_budget(1.0);
     rig.says("main", "<fork>Q</fork><fork>Q</fork><fork>A</fork><goto>P</goto>");
-    check(&rig.says_for("main_q1", 1.1, "<goto>P</goto>"), expect![[r#"
+    check(
+        &rig.says_for("main_q1", 1.1, "<goto>P</goto>"),
+        expect![[r#"
         step_finished main_q1 4 Q.md attempt_cost_usd=1.1 cost_usd=1.1 session=s4.1 tag=goto target=P.md
         budget_exceeded budget_usd=1.0 cost_usd=1.1
-    "#]]);
-    check(&rig.says_for("main_q2", 1.0, "<result>r</result>"), expect![[r#"
+    "#]],
+    );
+    check(
+        &rig.says_for("main_q2", 1.0, "<result>r</result>"),
+        expect![[r#"
         step_finished main_q2 5 Q.md attempt_cost_usd=1.0 cost_usd=1.0 result=r session=s5.1 tag=result
-    "#]]);
-    check(&rig.breaks_for("main", 1.0, FaultClass::Retry), expect![[r#"
+    "#]],
+    );
+    check(
+        &rig.breaks_for("main", 1.0, FaultClass::Retry),
+        expect![[r#"
         retry main 3 P.md attempt=2 attempt_cost_usd=1.0 cost_estimated=true error=broke until=+1s
-    "#]]);
-    check(&rig.emits("main_a3", "<fork next=\"A\">B</fork>"), expect![[r#"
+    "#]],
+    );
+    check(
+        &rig.emits("main_a3", "<fork next=\"A\">B</fork>"),
+        expect![[r#"
         step_finished main_a3 2 A.sh next=A.sh tag=fork target=B.sh
         agent_started main_a3_b1 B.sh fork=1 number=1 parent=main_a3
         run_stopped agents=5 cost_usd=3.1 error="spent $3.10 of a budget of $1.00" status=over_budget steps=4
-    "#]]);
+    "#]],
+    );
     assert_eq!(count(&rig.journal, is_exceeded), 1);
-    check_agents(&rig, expect![[r#"
+    check_agents(
+        &rig,
+        expect![[r#"
         main waiting +1s in P.md session=s1.1
         main_q1 ready in P.md session=s4.1
         main_q2 ending in Q.md session=s5.1
         main_a3 ready in A.sh
         main_a3_b1 ready in B.sh
-    "#]]);
+    "#]],
+    );
     let options = rig.budget(10.0);
-    check(&rig.resume_with(options), expect![[r#"
+    check(
+        &rig.resume_with(options),
+        expect![[r#"
         run_resumed
         agent_finished main_q2 result=r
         step_started main_a3 6 A.sh attempt=1 visits=2
         step_started main_a3_b1 7 B.sh attempt=1 visits=1
         step_started main_q1 8 P.md attempt=1 branch_of=s4.1 session=s8.1 turn=3 visits=1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -149,21 +194,30 @@ fn everything_that_a_step_costs_counts_at_once() {
     }
     let mut rig = with_budget(1.0);
     rig.says("main", "<goto>R</goto>");
-    check(&rig.says_for("main", 1.1, "no tag"), expect![[r#"
+    check(
+        &rig.says_for("main", 1.1, "no tag"),
+        expect![[r#"
         reminder main 2 R.md attempt=2 attempt_cost_usd=1.1 number=1 session=s2.1 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>Q.md</goto>\n<result>your result</result>\n"
         budget_exceeded budget_usd=1.0 cost_usd=1.1
         run_stopped agents=1 cost_usd=1.1 error="spent $1.10 of a budget of $1.00" status=over_budget steps=1
-    "#]]);
+    "#]],
+    );
     let options = rig.budget(2.0);
-    check(&rig.resume_with(options), expect![[r#"
+    check(
+        &rig.resume_with(options),
+        expect![[r#"
         run_resumed
         step_started main 2 R.md attempt=2 branch_of=s2.1 session=s2.2 turn=2 visits=1
-    "#]]);
-    check(&rig.says_for("main", 0.2, "<result>r</result>"), expect![[r#"
+    "#]],
+    );
+    check(
+        &rig.says_for("main", 0.2, "<result>r</result>"),
+        expect![[r#"
         step_finished main 2 R.md attempt_cost_usd=0.2 cost_usd=1.3 result=r session=s2.2 tag=result
         agent_finished main result=r
         run_finished agents=1 cost_usd=1.3 result=r status=completed steps=2
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -183,17 +237,23 @@ fn a_step_costs_what_its_attempts_cost() {
     rig.round([Input::Ended(Box::new(ended))]);
     rig.die();
     rig.resume();
-    check(&rig.says_for("main", 0.6, "<goto>Q</goto>"), expect![[r#"
+    check(
+        &rig.says_for("main", 0.6, "<goto>Q</goto>"),
+        expect![[r#"
         step_finished main 2 R.md attempt_cost_usd=0.6 cost_usd=2.1 session=s2.7 tag=goto target=Q.md
         step_started main 3 Q.md attempt=1 branch_of=s2.7 session=s3.1 turn=1 visits=1
-    "#]]);
+    "#]],
+    );
     assert_eq!(rig.run.cost_usd, usd(2.1));
     // The next step begins at nothing.
-    check(&rig.says_for("main", 0.1, "<result>r</result>"), expect![[r#"
+    check(
+        &rig.says_for("main", 0.1, "<result>r</result>"),
+        expect![[r#"
         step_finished main 3 Q.md attempt_cost_usd=0.1 cost_usd=0.1 result=r session=s3.1 tag=result
         agent_finished main result=r
         run_finished agents=1 cost_usd=2.2 result=r status=completed steps=3
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -201,21 +261,30 @@ fn what_an_interrupted_turn_cost_is_counted_when_the_run_stops() {
     let mut rig = with_budget(1.0);
     rig.drain();
     let ended = rig.ended("main", Outcome::Interrupted { cost: usd(1.5) });
-    check(&rig.round([Input::Ended(Box::new(ended))]), expect![[r#"
+    check(
+        &rig.round([Input::Ended(Box::new(ended))]),
+        expect![[r#"
         run_stopped agents=1 cost_usd=1.5 interrupted=[{agent=main estimated_cost_usd=1.5 state=P.md step=1}] status=interrupted steps=0
-    "#]]);
+    "#]],
+    );
     assert_eq!(rig.run.cost_usd, usd(1.5));
-    check(&rig.resume(), expect![[r#"
+    check(
+        &rig.resume(),
+        expect![[r#"
         run_resumed interrupted=[{agent=main state=P.md step=1}]
         budget_exceeded budget_usd=1.0 cost_usd=1.5
         run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" interrupted=[{agent=main state=P.md step=1}] status=over_budget steps=0
-    "#]]);
+    "#]],
+    );
     assert_eq!(rig.run.cost_usd, usd(1.5));
     let options = rig.budget(5.0);
-    check(&rig.resume_with(options), expect![[r#"
+    check(
+        &rig.resume_with(options),
+        expect![[r#"
         run_resumed interrupted=[{agent=main state=P.md step=1}]
         step_started main 1 P.md attempt=2 session=s1.2 turn=1 visits=1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -234,11 +303,14 @@ fn over_budget_a_question_and_a_join_wait_for_more() {
     );
     assert!(rig.passes(100).is_empty());
     let options = rig.budget(5.0);
-    check(&rig.resume_with(options), expect![[r#"
+    check(
+        &rig.resume_with(options),
+        expect![[r#"
         run_resumed
         ask_closed main_q1 Q.md answer="" ask=ask1 by=timeout target=Q.md
         step_started main_q1 4 Q.md attempt=1 branch_of=s3.1 session=s4.1 turn=2 visits=2
-    "#]]);
+    "#]],
+    );
 }
 
 /// What the running turns may use together.

@@ -2,19 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use raymond_core::event::{Body, Event};
+use raymond_core::event::{Body, Event, StepFailed};
 use raymond_core::evolve::{apply, evolve};
-use raymond_core::input::{Input, Outcome};
+use raymond_core::input::{FaultClass, Input, Outcome};
 use raymond_core::join;
+use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
-use raymond_core::run::{Agent, Mode, Options, Run, RunStatus, Status};
+use raymond_core::run::{Agent, Ask, Mode, Options, Run, RunStatus, Status};
+use serde_json::Value;
 
-use crate::program::{LAST, Life, NAMES, Op, Seen, Worker};
+use crate::program::{LAST, Life, NAMES, Op, Seen, Worker, joined};
 use crate::rig::{Rig, exited, fold, load, reading, success, through_json};
+
+/// So much that some runs go over their budget.
+const TURN_COST: f64 = 0.75;
+
+/// A policy that permits any tag, so that only messages without one are reminded of.
+const EVERYTHING: &str = "allowed_transitions: [ { tag: goto }, { tag: reset }, { tag: call }, { tag: function }, \
+                          { tag: fork }, { tag: join }, { tag: ask }, { tag: result } ]";
 
 /// More than any of these programs needs.
 const MOST_MOVES: usize = 10_000;
@@ -36,6 +45,10 @@ pub enum Move {
     Stale,
     /// Two scripts end in the same round.
     Both,
+    /// Somebody answers, or not.
+    Answer,
+    /// From now on questions keep the run going, or no longer do.
+    TurnMode,
 }
 
 /// Moves, each with a number that picks the agent.
@@ -49,6 +62,8 @@ pub fn moves() -> impl Strategy<Value = Vec<(usize, Move)>> {
         1 => Just(Move::Snapshot),
         2 => Just(Move::Stale),
         2 => Just(Move::Both),
+        2 => Just(Move::Answer),
+        1 => Just(Move::TurnMode),
     ];
     vec((any::<usize>(), one), 0..60)
 }
@@ -81,6 +96,15 @@ impl<'p> Cast<'p> {
         }
     }
 
+    /// The answer to the question that an agent has asked, unless nobody answers.
+    fn answer(&self, agent: &AgentId) -> Option<u8> {
+        let (worker, at) = self.roles[agent];
+        match worker.program.get(at.checked_sub(1)?) {
+            Some(Op::Ask { answer, .. }) => *answer,
+            _ => None,
+        }
+    }
+
     fn op(&self, agent: &AgentId) -> &'p Op {
         let (worker, at) = self.roles[agent];
         worker.program.get(at).unwrap_or(&LAST)
@@ -108,11 +132,15 @@ impl<'p> Play<'p> {
 
     /// Goes on with a run that some journal has left.
     pub fn go_on(main: &'p Worker, rig: Rig) -> Self {
-        // Some scripts may fail and be retried, some fail the run, some only their agent.
+        // Some scripts may fail and be retried, some fail the run, some only their agent; but a worker that failed
+        // would be taken by a join.
+        let fatal = if main.joins() { "run" } else { "agent" };
         let rig = rig
-            .header("A", "retry=1 backoff=1s fatal=agent")
-            .header("B", "fatal=agent")
-            .header("WORKER", "retry=2 backoff=0");
+            .header("A", &format!("retry=1 backoff=1s fatal={fatal}"))
+            .header("B", &format!("fatal={fatal}"))
+            .header("WORKER", "retry=2 backoff=0")
+            .prompt("P", EVERYTHING)
+            .prompt("Q", "model: x");
         let mut cast = Cast::default();
         rig.journal.iter().for_each(|event| cast.follow(main, event));
         Self { folded: rig.run.clone(), seen: rig.journal.len(), rig, main, cast }
@@ -154,7 +182,21 @@ impl<'p> Play<'p> {
             waits += 1;
             assert!(waits < MOST_MOVES, "nothing ever runs: {:#?}", self.rig.run);
             match self.rig.run.status {
-                RunStatus::Running => self.wait(),
+                RunStatus::Running => match self.answer(pick) {
+                    Some(answer) => drop(self.rig.round([answer])),
+                    None => self.wait(),
+                },
+                RunStatus::Waiting => {
+                    let answer = self.answer(pick);
+                    if answer.is_none() {
+                        self.rig.now = self.rig.run.next_wake().unwrap_or(self.rig.now).max(self.rig.now);
+                    }
+                    self.rig.resume_and(answer);
+                }
+                RunStatus::OverBudget => {
+                    let options = self.rig.budget(self.rig.run.cost_usd.dollars() + 1.0);
+                    self.rig.resume_with(options);
+                }
                 _ => drop(self.rig.resume()),
             }
             self.look();
@@ -166,13 +208,53 @@ impl<'p> Play<'p> {
     }
 
     fn wait(&mut self) {
-        self.rig.now = self.rig.run.next_wake().expect("something runs or is waited for");
+        let next = self.rig.run.next_wake().expect("something runs or is waited for");
+        self.rig.now = next.max(self.rig.now);
         self.rig.round([]);
     }
 
     fn success(&self, agent: &str) -> Input {
         let op = self.cast.op(&AgentId::new(agent));
+        if self.is_prompt(agent) {
+            return self.rig.turn(agent, TURN_COST, &op.written());
+        }
         self.rig.report(agent, success(reading(&op.written())))
+    }
+
+    fn is_prompt(&self, agent: &str) -> bool {
+        self.rig.agent(agent).state.kind().is_prompt()
+    }
+
+    /// A turn goes wrong in one way or another; where workers are joined, in none that ends in a failure.
+    fn trouble(&self, agent: &str, pick: usize) -> Input {
+        let classes = [
+            FaultClass::ShareUsed,
+            FaultClass::Limit { until: None },
+            FaultClass::Limit { until: Some(self.rig.now + SignedDuration::from_secs(7)) },
+            FaultClass::Retry,
+            FaultClass::Final,
+        ];
+        let work = self.rig.work(agent);
+        let may_fail = !self.main.joins();
+        let may_retry = may_fail || work.retries < 3;
+        let may_be_reminded = self.rig.agent(agent).state.name() == "P" && work.reminders < 3;
+        if pick % 7 == 6 && (may_fail || may_be_reminded) {
+            return self.rig.turn(agent, TURN_COST, "no tag at all");
+        }
+        let choices = if may_fail { 5 } else { 3 + usize::from(may_retry) };
+        self.rig.broken(agent, TURN_COST, classes[pick % choices])
+    }
+
+    /// Somebody answers one of the questions that are answered at all.
+    fn answer(&self, pick: usize) -> Option<Input> {
+        let asks = self.rig.run.asks();
+        let answer = |(agent, ask): &(&Agent, &Ask)| Some((ask.id.clone(), self.cast.answer(&agent.id)?));
+        let mut answers: Vec<_> = asks.iter().filter_map(answer).collect();
+        if answers.is_empty() {
+            return None;
+        }
+        let (ask, answer) = answers.swap_remove(pick % answers.len());
+        Some(Input::Answer { ask, text: answer.to_string(), answer_id: None })
     }
 
     fn make(&mut self, next: Move, running: &[String], pick: usize) {
@@ -182,8 +264,19 @@ impl<'p> Play<'p> {
                 let input = self.success(agent);
                 self.rig.round([input]);
             }
+            Move::Fail if self.is_prompt(agent) => {
+                let input = self.trouble(agent, pick);
+                self.rig.round([input]);
+            }
             Move::Fail => {
                 self.rig.exits(agent, 1);
+            }
+            Move::Answer => {
+                let inputs = self.answer(pick);
+                self.rig.round(inputs);
+            }
+            Move::TurnMode => {
+                self.rig.mode.waits_for_answers = !self.rig.mode.waits_for_answers;
             }
             Move::Both => {
                 let other = running.iter().find(|other| *other != agent);
@@ -213,7 +306,10 @@ impl<'p> Play<'p> {
 
     fn report_late(&mut self, agent: &str, pick: usize) {
         let outcome = if pick.is_multiple_of(2) { exited(1) } else { success(reading("<goto>B</goto>")) };
-        let mut ended = self.rig.ended(agent, Outcome::Script(outcome));
+        let mut ended = match self.success(agent) {
+            Input::Ended(ended) if self.is_prompt(agent) => *ended,
+            _ => self.rig.ended(agent, Outcome::Script(outcome)),
+        };
         match pick % 3 {
             0 => ended.attempt += 1,
             1 => ended.attempt -= 1,
@@ -254,6 +350,7 @@ pub fn told(journal: &[Event]) -> Life {
     let mut lives: BTreeMap<AgentId, Life> = BTreeMap::new();
     let mut births = Vec::new();
     let mut run: Option<Run> = None;
+    let mut conversations: BTreeMap<String, usize> = BTreeMap::new();
     for event in journal {
         match &event.body {
             Body::AgentStarted(started) => {
@@ -263,7 +360,12 @@ pub fn told(journal: &[Event]) -> Life {
             Body::StepFinished(finished) => {
                 let agent = &run.as_ref().unwrap().agents[&finished.agent];
                 assert!(matches!(agent.status, Status::Running { .. }), "{agent:?}");
-                lives.get_mut(&finished.agent).unwrap().seen.push(seen(agent));
+                let life = lives.get_mut(&finished.agent).unwrap();
+                let conversation = agent.session.as_ref().map(|session| conversations[&session.id]);
+                if let Some(session) = &finished.session {
+                    assert_eq!(conversations.insert(session.id.clone(), life.seen.len()), None);
+                }
+                life.seen.push(seen(agent, conversation));
             }
             Body::AgentFinished { agent, result } => {
                 lives.get_mut(agent).unwrap().result = text(Some(result));
@@ -283,15 +385,29 @@ pub fn told(journal: &[Event]) -> Life {
     panic!("there is no first agent");
 }
 
-fn seen(agent: &Agent) -> Seen {
+fn seen(agent: &Agent, conversation: Option<usize>) -> Seen {
     Seen {
         state: agent.state.to_string(),
-        input: text(agent.payload.as_ref()),
+        input: text(agent.payload.as_ref()).map(told_by_join),
         returns: agent.stack.iter().map(|frame| frame.return_to.to_string()).collect(),
         cwd: agent.cwd.clone(),
         visits: agent.visits_here(),
         item: agent.attributes.get("item").cloned(),
+        conversation,
     }
+}
+
+/// What a join hands over in the words of the model; anything else is as it is.
+fn told_by_join(text: String) -> String {
+    let Ok(Value::Array(workers)) = serde_json::from_str(&text) else { return text };
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    workers
+        .iter()
+        .map(|worker| {
+            let [state, status, result] = ["state", "status", "result"].map(|key| word(&worker[key]));
+            joined(&state, &word(&worker["attributes"]["item"]), &status, &result)
+        })
+        .collect()
 }
 
 fn text(payload: Option<&Payload>) -> Option<String> {
@@ -308,6 +424,9 @@ pub fn check_journal(journal: &[Event]) {
     }
     check_steps(journal);
     check_names(journal);
+    check_money(journal);
+    check_asks(journal);
+    check_sessions(journal);
     let run = fold(journal).unwrap();
     let finished = journal.iter().filter(|event| matches!(event.body, Body::StepFinished(_)));
     assert_eq!(run.steps_completed, finished.count() as u64);
@@ -338,6 +457,10 @@ fn check_steps(journal: &[Event]) {
                 over.extend(failed.step);
             }
             Body::Retry(retry) => assert_eq!(running.remove(&retry.agent), Some(retry.step)),
+            Body::Reminder(reminder) => {
+                assert_eq!(running.remove(&reminder.agent), Some(reminder.step));
+            }
+            Body::LimitWaiting(limit) => assert_eq!(running.remove(&limit.agent), Some(limit.step)),
             Body::RunResumed(resumed) => {
                 let interrupted: BTreeSet<u64> = resumed.interrupted.iter().map(|step| step.step).collect();
                 assert!(running.values().all(|step| interrupted.contains(step)));
@@ -349,6 +472,83 @@ fn check_steps(journal: &[Event]) {
                 }
                 assert_eq!(running, BTreeMap::new());
             }
+            _ => {}
+        }
+    }
+}
+
+/// A step costs what its attempts cost, and the run what its steps cost; the excess is said once.
+fn check_money(journal: &[Event]) {
+    let mut steps: BTreeMap<u64, Usd> = BTreeMap::new();
+    let mut total = Usd::ZERO;
+    let mut is_exceeded = false;
+    for event in journal {
+        total += event.body.cost();
+        match &event.body {
+            Body::Retry(retry) => *steps.entry(retry.step).or_default() += retry.attempt_cost_usd,
+            Body::Reminder(reminder) => {
+                *steps.entry(reminder.step).or_default() += reminder.attempt_cost_usd;
+            }
+            Body::LimitWaiting(limit) => *steps.entry(limit.step).or_default() += limit.attempt_cost_usd,
+            Body::StepFinished(finished) => {
+                let before = steps.remove(&finished.step).unwrap_or_default();
+                assert_eq!(finished.cost_usd, before + finished.attempt_cost_usd);
+            }
+            Body::StepFailed(StepFailed { step: Some(step), cost_usd, attempt_cost_usd, .. }) => {
+                let before = steps.remove(step).unwrap_or_default();
+                assert_eq!(*cost_usd, before + *attempt_cost_usd);
+            }
+            Body::BudgetExceeded { cost_usd, budget_usd } => {
+                assert!(!is_exceeded, "said twice");
+                assert_eq!(*cost_usd, total);
+                assert!(cost_usd > budget_usd);
+                is_exceeded = true;
+            }
+            Body::StepStarted(_) => assert!(!is_exceeded, "nothing starts over budget"),
+            Body::RunResumed(_) => is_exceeded = false,
+            Body::RunStopped { totals, .. } | Body::RunFinished { totals, .. } => {
+                assert_eq!(totals.cost_usd, total);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Every question is closed once.
+fn check_asks(journal: &[Event]) {
+    let mut open = BTreeSet::new();
+    let mut ever = BTreeSet::new();
+    for event in journal {
+        match &event.body {
+            Body::AskOpened(opened) => {
+                assert!(ever.insert(opened.ask.clone()));
+                open.insert(opened.ask.clone());
+            }
+            Body::AskClosed(closed) => assert!(open.remove(&closed.ask)),
+            Body::RunStopped { asks, .. } => {
+                let listed: BTreeSet<String> = asks.iter().map(|ask| ask.ask.clone()).collect();
+                assert_eq!(listed, open);
+            }
+            Body::RunFinished { .. } => assert!(open.is_empty()),
+            _ => {}
+        }
+    }
+}
+
+/// No session is chosen twice, and an attempt goes on only from a turn that was completed, or cut at its share.
+fn check_sessions(journal: &[Event]) {
+    let mut chosen = BTreeSet::new();
+    let mut kept = BTreeSet::new();
+    for event in journal {
+        match &event.body {
+            Body::StepStarted(started) => {
+                assert_eq!(started.session.is_some(), started.state.kind().is_prompt());
+                assert!(started.session.iter().all(|session| chosen.insert(session.clone())));
+                assert!(started.branch_of.iter().all(|session| kept.contains(session)), "{started:?}");
+            }
+            Body::StepFinished(finished) => kept.extend(finished.session.iter().map(|s| s.id.clone())),
+            Body::Reminder(reminder) => drop(kept.insert(reminder.session.id.clone())),
+            Body::Retry(retry) => kept.extend(retry.session.iter().map(|s| s.id.clone())),
             _ => {}
         }
     }

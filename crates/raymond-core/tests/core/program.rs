@@ -7,15 +7,31 @@ use proptest::option;
 use proptest::prelude::*;
 
 /// States' names; cut to six characters and followed by a number, some of them get into each other's way.
-pub const NAMES: [&str; 8] = ["A", "A1", "A11", "B", "A1_B", "WORKER", "WORKERS", "X.py"];
+pub const NAMES: [&str; 10] = ["A", "A1", "A11", "B", "A1_B", "WORKER", "WORKERS", "X.py", "P.md", "Q.md"];
 
 /// What one script emits.
 #[derive(Clone, Debug)]
 pub enum Op {
     Goto(Jump),
-    Reset { jump: Jump, cd: Option<u8> },
-    Call { jump: Jump, back: usize, function: bool },
-    Fork { workers: Vec<Worker>, next: Jump },
+    Reset {
+        jump: Jump,
+        cd: Option<u8>,
+    },
+    Call {
+        jump: Jump,
+        back: usize,
+        function: bool,
+    },
+    Fork {
+        workers: Vec<Worker>,
+        next: Jump,
+    },
+    Join(usize),
+    /// A question, with its answer; without one nobody answers in time.
+    Ask {
+        to: usize,
+        answer: Option<u8>,
+    },
     Result(u8),
 }
 
@@ -59,6 +75,11 @@ impl Op {
                 let next = Op::Goto(next.clone()).written();
                 forks.chain([next]).collect()
             }
+            Op::Join(to) => format!("<join>{}</join>", NAMES[*to]),
+            Op::Ask { to, answer: Some(_) } => format!("<ask next=\"{}\">?</ask>", NAMES[*to]),
+            Op::Ask { to, answer: None } => {
+                format!("<ask next=\"B\" timeout=\"5s\" timeout_next=\"{}\">?</ask>", NAMES[*to])
+            }
             Op::Result(text) => format!("<result>{text}</result>"),
         }
     }
@@ -78,6 +99,17 @@ fn attribute(name: &str, value: Option<u8>) -> String {
     value.map_or_else(String::new, |value| format!(" {name}=\"{value}\""))
 }
 
+impl Worker {
+    /// Whether it, or one of its workers, waits for workers; then a failure is more than a delay.
+    pub fn joins(&self) -> bool {
+        self.program.iter().any(|op| match op {
+            Op::Join(_) => true,
+            Op::Fork { workers, .. } => workers.iter().any(Worker::joins),
+            _ => false,
+        })
+    }
+}
+
 /// What a state sees of its agent when it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
@@ -87,6 +119,8 @@ pub struct Seen {
     pub cwd: String,
     pub visits: u64,
     pub item: Option<String>,
+    /// Which of the agent's steps left the conversation that it is in.
+    pub conversation: Option<usize>,
 }
 
 /// All that an agent does.
@@ -105,9 +139,10 @@ impl Life {
             life: Life::default(),
             returns: Vec::new(),
             visits: BTreeMap::new(),
+            unjoined: Vec::new(),
         };
         let cwd = directory(worker.cd).unwrap_or_else(|| parents_cwd.to_owned());
-        let result = walk.run(&worker.start, cwd);
+        let result = walk.run(&worker.start, cwd, None);
         Life { result: Some(result), ..walk.life }
     }
 
@@ -122,38 +157,54 @@ struct Walk<'a> {
     life: Life,
     returns: Vec<String>,
     visits: BTreeMap<usize, u64>,
+    /// What a join would be handed.
+    unjoined: Vec<String>,
 }
 
 impl Walk<'_> {
     /// Runs from a state until it returns.
-    fn run(&mut self, start: &Jump, mut cwd: String) -> String {
+    fn run(&mut self, start: &Jump, mut cwd: String, mut conversation: Option<usize>) -> String {
         let mut state = start.to;
         let mut input = text(start.input);
         loop {
-            self.see(state, input.take(), &cwd);
+            self.see(state, input.take(), &cwd, conversation);
+            if NAMES[state].ends_with(".md") {
+                conversation = Some(self.life.seen.len() - 1);
+            }
             match self.ops.next().unwrap_or(&LAST) {
                 Op::Goto(jump) => (state, input) = (jump.to, text(jump.input)),
                 Op::Reset { jump, cd } => {
                     (state, input) = (jump.to, text(jump.input));
                     cwd = directory(*cd).unwrap_or(cwd);
+                    conversation = None;
                 }
-                Op::Call { jump, back, .. } => {
+                Op::Call { jump, back, function } => {
                     self.returns.push(file(*back));
-                    input = Some(self.run(jump, cwd.clone()));
+                    let conversation = conversation.filter(|_| !function);
+                    input = Some(self.run(jump, cwd.clone(), conversation));
                     self.returns.pop();
                     state = *back;
                 }
                 Op::Fork { workers, next } => {
-                    let lives = workers.iter().map(|worker| Life::of(worker, &cwd));
-                    self.life.workers.extend(lives);
+                    for worker in workers {
+                        let life = Life::of(worker, &cwd);
+                        let item = text(worker.item).unwrap_or_default();
+                        let result = life.result.as_deref().unwrap_or_default();
+                        self.unjoined.push(joined(&file(worker.start.to), &item, "done", result));
+                        self.life.workers.push(life);
+                    }
                     (state, input) = (next.to, text(next.input));
                 }
+                Op::Join(to) => {
+                    (state, input) = (*to, Some(std::mem::take(&mut self.unjoined).concat()));
+                }
+                Op::Ask { to, answer } => (state, input) = (*to, Some(text(*answer).unwrap_or_default())),
                 Op::Result(result) => return result.to_string(),
             }
         }
     }
 
-    fn see(&mut self, state: usize, input: Option<String>, cwd: &str) {
+    fn see(&mut self, state: usize, input: Option<String>, cwd: &str, conversation: Option<usize>) {
         let visits = self.visits.entry(state).or_default();
         *visits += 1;
         self.life.seen.push(Seen {
@@ -163,8 +214,14 @@ impl Walk<'_> {
             cwd: cwd.to_owned(),
             visits: *visits,
             item: self.item.clone(),
+            conversation,
         });
     }
+}
+
+/// One worker as a join tells of it.
+pub fn joined(state: &str, item: &str, status: &str, result: &str) -> String {
+    format!("({state} {item} {status} {result})")
 }
 
 fn text(value: Option<u8>) -> Option<String> {
@@ -194,6 +251,8 @@ fn op(workers: BoxedStrategy<Vec<Worker>>) -> impl Strategy<Value = Op> {
         } else {
             Op::Fork { workers, next }
         }),
+        2 => (0..NAMES.len()).prop_map(Op::Join),
+        1 => (0..NAMES.len(), option::of(any::<u8>())).prop_map(|(to, answer)| Op::Ask { to, answer }),
         2 => any::<u8>().prop_map(Op::Result),
     ]
 }

@@ -451,6 +451,17 @@ impl Rig {
 
     /// Resumes as the program does: with everything that was cut off.
     pub fn resume_with(&mut self, options: Options) -> Vec<Event> {
+        let resume = self.resume_input(options);
+        self.round([resume])
+    }
+
+    /// Resumes and takes in what came while nobody looked.
+    pub fn resume_and(&mut self, inputs: impl IntoIterator<Item = Input>) -> Vec<Event> {
+        let resume = self.resume_input(self.run.options.clone());
+        self.round([resume].into_iter().chain(inputs))
+    }
+
+    fn resume_input(&mut self, options: Options) -> Input {
         self.mode.draining = false;
         let mut interrupted = self.run.interrupted();
         for agent in self.run.agents_by_birth() {
@@ -463,7 +474,7 @@ impl Rig {
                 });
             }
         }
-        self.round([Input::Resume { options, interrupted }])
+        Input::Resume { options, interrupted }
     }
 }
 
