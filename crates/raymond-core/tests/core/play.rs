@@ -123,7 +123,8 @@ pub struct Play<'p> {
 
 impl<'p> Play<'p> {
     pub fn new(main: &'p Worker) -> Self {
-        let rig = Rig::with(NAMES[main.start.to], Options::default());
+        let options = Options { budget_usd: Usd::from_dollars(2.0), ..Options::default() };
+        let rig = Rig::with(NAMES[main.start.to], options);
         let mut play = Self::go_on(main, rig);
         play.rig.round([]);
         play.look();

@@ -210,7 +210,7 @@ fn options() -> impl Strategy<Value = Options> {
 #[derive(Debug)]
 enum Coming {
     As(Input),
-    Fitting(Ended),
+    Fitting(Box<Ended>),
     Passing(i64),
 }
 
@@ -242,7 +242,7 @@ fn coming() -> BoxedStrategy<Coming> {
     ];
     let result = prop_oneof![4 => Just(Ok("[]".to_owned())), 1 => Just(Err("unreadable".to_owned()))];
     prop_oneof![
-        8 => ended().prop_map(Coming::Fitting),
+        8 => ended().prop_map(|ended| Coming::Fitting(Box::new(ended))),
         3 => ended().prop_map(|ended| Coming::As(Input::Ended(Box::new(ended)))),
         8 => (agent(), prepared)
             .prop_map(|(agent, prepared)| Coming::As(Input::Launch { agent, prepared })),
@@ -294,11 +294,11 @@ fn is_stale(run: &Run, input: &Input) -> bool {
     }
 }
 
-fn fit(run: &Run, mut ended: Ended) -> Input {
+fn fit(run: &Run, mut ended: Box<Ended>) -> Input {
     if let Some(work) = run.agents.get(&ended.agent).and_then(|agent| agent.work()) {
         (ended.step, ended.attempt) = (work.step, work.attempt);
     }
-    Input::Ended(Box::new(ended))
+    Input::Ended(ended)
 }
 
 proptest! {
