@@ -1,6 +1,7 @@
 //! The state of a run: what its events add up to.
 
 mod queues;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -364,6 +365,7 @@ pub struct Run {
     pub turns: BTreeMap<String, u64>,
     pub asks_opened: u64,
     /// The workers of each agent that it has not joined, by the number of the fork.
+    #[serde(with = "workers")]
     pub workers: BTreeMap<AgentId, BTreeMap<u64, Worker>>,
     #[serde(skip)]
     queues: Queues,

@@ -79,7 +79,7 @@ fn warnings(run: &Run, agent: &Agent, prepared: &Prepared) -> Vec<Body> {
 pub(super) fn cannot_start(agent: &Agent, error: String) -> Body {
     Body::StepFailed(StepFailed {
         agent: agent.id.clone(),
-        step: None,
+        step: agent.work().map(|work| work.step),
         state: agent.state.clone(),
         error,
         exit_code: None,
