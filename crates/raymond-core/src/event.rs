@@ -304,8 +304,8 @@ pub struct RunResumed {
 pub struct AskOpened {
     pub agent: AgentId,
     pub ask: String,
-    #[serde(default)]
-    pub step: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// The state that asks.
     pub state: StateFile,
     pub question: Payload,

@@ -1,17 +1,16 @@
 //! Events → state. Total: an event that does not fit is ignored, so any prefix of a journal can be folded.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use crate::event::{
     AgentStarted, AskClosed, AskOpened, Body, Event, LimitWaiting, Reminder, Retry, RunResumed, StepFinished,
     StepStarted,
 };
+use crate::limits::MAX_UNJOINED_WORKERS;
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
-use crate::run::{Agent, Ask, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work, Worker, later};
+use crate::run::{Agent, Ask, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work, Worker};
 use crate::tag::TagName;
 use crate::workflow::StateFile;
 
@@ -248,7 +247,10 @@ fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
 
 fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
     if run.options.no_wait {
-        run.halt.get_or_insert(Halt::Limited { error: limit.error.clone() });
+        // Being over budget is the graver reason to stop, a failure is not.
+        if run.halt != Some(Halt::OverBudget) {
+            run.halt = Some(Halt::Limited { error: limit.error.clone() });
+        }
     }
     wait_with_work(run, &limit.agent, seq, limit.until, Wait::Limit, |work| {
         work.cost_usd += limit.attempt_cost_usd;
@@ -282,9 +284,23 @@ fn agent_finished(run: &mut Run, id: &AgentId, result: &Payload) {
     {
         worker.result = Some(result.clone());
     }
+    if let Some(parent) = run.agents.get(id).and_then(|agent| agent.parent.clone()) {
+        forget_old_workers(run, &parent);
+    }
     // Nobody is left to join its workers.
     run.workers.remove(id);
     run.remove(id);
+}
+
+/// A dispatcher that never joins must not grow for ever: beyond a bound, what its oldest workers left is forgotten.
+fn forget_old_workers(run: &mut Run, parent: &AgentId) {
+    let Some(workers) = run.workers.get_mut(parent) else { return };
+    if workers.len() > MAX_UNJOINED_WORKERS
+        && let Some(oldest) =
+            workers.iter().find(|(_, worker)| worker.result.is_some()).map(|(fork, _)| *fork)
+    {
+        workers.remove(&oldest);
+    }
 }
 
 /// A failure that a join has taken is handled: its worker has ended.
@@ -300,8 +316,13 @@ fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &P
     });
 }
 
+/// Questions are numbered as they are asked.
+fn ask_number(ask: &str) -> u64 {
+    ask.strip_prefix("ask").and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 fn ask_opened(run: &mut Run, time: Timestamp, opened: &AskOpened) {
-    run.asks_opened += 1;
+    run.asks_opened = run.asks_opened.max(ask_number(&opened.ask));
     let ask = Ask {
         id: opened.ask.clone(),
         question: opened.question.clone(),
@@ -349,21 +370,11 @@ fn status_after_resume(agent: &Agent, event: &Event) -> Status {
             let work = Work { share_usd: None, ..work.clone() };
             Status::Ready { since: work.step, work: Some(work) }
         }
-        Status::Failed { waited: Some(waited), .. } => wait_again(waited, event.time),
+        // A question that was not answered in time is opened again by an event of its own.
+        Status::Failed { waited: Some(waited), .. } => (**waited).clone(),
         Status::Failed { waited: None, .. } => Status::Ready { since: event.seq, work: None },
         Status::Waiting { why: Wait::Limit, since, work, .. } => {
             Status::Ready { since: *since, work: work.clone() }
-        }
-        other => other.clone(),
-    }
-}
-
-/// A question that was not answered in time gets its whole time again.
-fn wait_again(waited: &Status, now: Timestamp) -> Status {
-    match waited {
-        Status::Asking { ask } => {
-            let deadline = ask.timeout_ms.map(|timeout| later(now, Duration::from_millis(timeout)));
-            Status::Asking { ask: Ask { deadline, ..ask.clone() } }
         }
         other => other.clone(),
     }

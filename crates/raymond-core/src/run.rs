@@ -483,9 +483,12 @@ impl Run {
     }
 
     /// When [`Run::wake`] has something to do next.
-    pub fn next_wake(&self) -> Option<Timestamp> {
-        let times = [self.queues.waiting.first(), self.queues.deadlines.first()];
-        times.into_iter().flatten().map(|(time, _)| *time).min()
+    pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
+        // What is past has been dealt with, or is held up by something that will end.
+        let next = |queue: &BTreeSet<(Timestamp, AgentId)>| {
+            queue.iter().map(|(time, _)| *time).find(|time| *time > now)
+        };
+        [next(&self.queues.waiting), next(&self.queues.deadlines)].into_iter().flatten().min()
     }
 
     /// What is to be done now.
@@ -522,7 +525,7 @@ impl Run {
             self.first_of(&self.queues.scripts, self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS);
         let prompt = self.first_of(
             &self.queues.prompts,
-            self.queues.running_prompts.len() < self.options.max_parallel.max(1),
+            self.queues.running_prompts.len() < self.options.max_parallel.max(1) && self.has_money_to_share(),
         );
         script.or(prompt)
     }
@@ -569,13 +572,18 @@ impl Run {
                 }
             })
             .collect();
-        asks.sort_by_key(|(agent, ask)| (ask.opened_at, agent.birth));
+        asks.sort_by_key(|(_, ask)| (ask.opened_at, ask.id.len(), &ask.id));
         asks
     }
 
     /// The agent that asks this question.
     pub fn asker(&self, ask_id: &str) -> Option<&Agent> {
         self.asks().into_iter().find(|(_, ask)| ask.id == ask_id).map(|(agent, _)| agent)
+    }
+
+    /// Whether a join of this agent has nobody left to wait for.
+    pub fn is_joinable(&self, agent: &AgentId) -> bool {
+        self.queues.joinable.contains(agent)
     }
 
     /// How many agents could start now and do not.
@@ -591,15 +599,28 @@ impl Run {
 
     /// The part of the budget that a turn starting now may use, so that all running turns together keep to it.
     pub fn budget_share(&self) -> Option<Usd> {
-        if self.options.budget_usd.is_zero() {
-            return None;
-        }
-        let reserved: Usd =
-            self.queues.running_prompts.iter().filter_map(|id| self.agents.get(id)?.work()?.share_usd).sum();
-        let left = self.options.budget_usd.saturating_sub(self.cost_usd).saturating_sub(reserved);
+        let left = self.unreserved_budget()?;
         let free_slots = self.options.max_parallel.saturating_sub(self.queues.running_prompts.len());
         let starters = self.agents.len().saturating_sub(self.queues.running_prompts.len());
         Some(left.divided_by(starters.min(free_slots)).max(SMALLEST_SHARE))
+    }
+
+    /// Whether another turn may start. One that found everything promised to others would only stop at once, and eat
+    /// into what they were promised; it waits until one of them has ended.
+    fn has_money_to_share(&self) -> bool {
+        self.queues.running_prompts.is_empty()
+            || self.unreserved_budget().is_none_or(|left| left >= SMALLEST_SHARE)
+    }
+
+    /// What no running turn was promised; nothing if there is no budget.
+    fn unreserved_budget(&self) -> Option<Usd> {
+        if self.options.budget_usd.is_zero() {
+            return None;
+        }
+        let shares =
+            self.queues.running_prompts.iter().filter_map(|id| self.agents.get(id)?.work()?.share_usd);
+        let reserved: Usd = shares.sum();
+        Some(self.options.budget_usd.saturating_sub(self.cost_usd).saturating_sub(reserved))
     }
 }
 

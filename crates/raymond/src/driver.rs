@@ -204,7 +204,7 @@ impl<S: EventStore> Driver<S> {
     }
 
     fn sleep(&self) -> Duration {
-        let until_wake = self.run().next_wake().map(|time| {
+        let until_wake = self.run().next_wake(now()).map(|time| {
             Duration::try_from(time.duration_since(now())).unwrap_or_default() + Duration::from_millis(1)
         });
         until_wake.map_or(LONGEST_SLEEP, |wait| wait.min(LONGEST_SLEEP))

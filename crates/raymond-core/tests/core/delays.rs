@@ -23,7 +23,7 @@ fn a_delay_holds_the_next_state_back() {
         main waiting +90s in A.sh input=i
     "#]],
     );
-    assert_eq!(rig.run.next_wake(), Some(rig.now + SignedDuration::from_secs(90)));
+    assert_eq!(rig.run.next_wake(rig.now), Some(rig.now + SignedDuration::from_secs(90)));
     check(&rig.passes(89), expect![[""]]);
     check(
         &rig.passes(1),
@@ -31,7 +31,7 @@ fn a_delay_holds_the_next_state_back() {
         step_started main 2 A.sh attempt=1 visits=1
     "#]],
     );
-    assert_eq!(rig.run.next_wake(), None);
+    assert_eq!(rig.run.next_wake(rig.now), None);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn delays_end_in_the_order_of_their_times() {
     rig.emits("main", "<fork>W</fork><fork>W</fork><goto delay=\"3s\">A</goto>");
     rig.emits("main_w1", "<goto delay=\"2s\">B</goto>");
     rig.emits("main_w2", "<goto delay=\"1s\">C</goto>");
-    assert_eq!(rig.run.next_wake(), Some(rig.now + SignedDuration::from_secs(1)));
+    assert_eq!(rig.run.next_wake(rig.now), Some(rig.now + SignedDuration::from_secs(1)));
     check(
         &rig.passes(1),
         expect![[r#"

@@ -282,8 +282,8 @@ fn a_state_may_be_entered_so_often() {
         &batch,
         expect![[r#"
             step_finished main 2 LOOP.sh tag=goto target=LOOP.sh
-            step_failed main LOOP.sh error="entered for the 3rd time, but its `max_visits` is 2" fatal=false
-            run_stopped agents=1 error="main failed in LOOP.sh: entered for the 3rd time, but its `max_visits` is 2" status=failed steps=2
+            step_failed main LOOP.sh error="entered for the 3rd time, but its `max_visits` is 2; raise it to go on" fatal=false
+            run_stopped agents=1 error="main failed in LOOP.sh: entered for the 3rd time, but its `max_visits` is 2; raise it to go on" status=failed steps=2
         "#]],
     );
     assert_eq!(rig.agent("main").visits_here(), 3);
@@ -306,7 +306,7 @@ fn visits_are_counted_for_each_agent() {
         &batch,
         expect![[r#"
             step_finished main 2 A.sh tag=goto target=A.sh
-            step_failed main A.sh error="entered for the 3rd time, but its `max_visits` is 2" fatal=false
+            step_failed main A.sh error="entered for the 3rd time, but its `max_visits` is 2; raise it to go on" fatal=false
         "#]],
     );
 }

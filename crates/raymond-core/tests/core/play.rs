@@ -190,7 +190,8 @@ impl<'p> Play<'p> {
                 RunStatus::Waiting => {
                     let answer = self.answer(pick);
                     if answer.is_none() {
-                        self.rig.now = self.rig.run.next_wake().unwrap_or(self.rig.now).max(self.rig.now);
+                        self.rig.now =
+                            self.rig.run.next_wake(self.rig.now).unwrap_or(self.rig.now).max(self.rig.now);
                     }
                     self.rig.resume_and(answer);
                 }
@@ -209,7 +210,7 @@ impl<'p> Play<'p> {
     }
 
     fn wait(&mut self) {
-        let next = self.rig.run.next_wake().expect("something runs or is waited for");
+        let next = self.rig.run.next_wake(self.rig.now).expect("something runs or is waited for");
         self.rig.now = next.max(self.rig.now);
         self.rig.round([]);
     }
@@ -340,7 +341,7 @@ pub fn ask_everything(run: &Run) {
             let _ = run.next_due(now, Mode { draining, waits_for_answers });
         }
     }
-    let _ = (run.next_wake(), run.interrupted(), run.asks(), run.budget_share());
+    let _ = (run.next_wake(jiff::Timestamp::UNIX_EPOCH), run.interrupted(), run.asks(), run.budget_share());
     for agent in run.agents.keys() {
         let _ = join::results(run, agent, &load);
     }

@@ -96,6 +96,7 @@ impl Files {
         let names = transition.map(Transition::state_names).unwrap_or_default();
         let directories = transition.map(Transition::directories).unwrap_or_default();
         let mut lookups = Lookups {
+            scopes: Default::default(),
             states: names.iter().map(|&name| (name.to_owned(), self.find(name))).collect(),
             directories: directories.iter().map(|&path| (path.to_owned(), directory(path))).collect(),
         };

@@ -224,6 +224,7 @@ fn ended() -> BoxedStrategy<Ended> {
             plan,
             outcome,
             lookups: Lookups {
+                scopes: Default::default(),
                 states: STATES.iter().map(|&name| (name.to_owned(), Ok(state(name)))).collect(),
                 directories: Default::default(),
             },

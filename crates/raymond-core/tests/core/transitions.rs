@@ -158,6 +158,7 @@ fn reset_keeps_the_stack() {
 fn turn(rig: &mut Rig, session: &str, tag: TagName, target: &str, return_to: Option<&str>) {
     let agent = rig.agent("main");
     let finished = StepFinished {
+        scope: None,
         agent: AgentId::main(),
         step: rig.work("main").step,
         state: agent.state.clone(),
