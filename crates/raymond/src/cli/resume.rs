@@ -18,7 +18,7 @@ use crate::error::{Exit, UserError};
 use crate::journal_store::{JournalStore, fold, to_event};
 use crate::observe::json::event_line;
 use crate::process::Reaper;
-use crate::scope::Folder;
+use crate::scope::Scope;
 use crate::step::{leftovers, token};
 use crate::store::{Journal, Payloads, RunPaths, Tail};
 
@@ -38,8 +38,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     if run.status == RunStatus::Completed {
         return show_completed(&args, &run, &paths, &payloads, &tail);
     }
-    let scope = Folder::open(Path::new(&run.scope), Platform::current())
-        .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
+    let scope = open_scope(&run)?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let interrupted = end_leftovers(&run, &paths, &reaper)?;
@@ -58,6 +57,17 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
         incarnation,
         manner: Manner::new(&args.options, settings),
     })
+}
+
+/// The run's workflow. An archive must be the one that the run began with: its parts cannot be told apart.
+fn open_scope(run: &Run) -> Result<Scope, UserError> {
+    let scope = Scope::open(Path::new(&run.scope), Platform::current())
+        .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
+    if scope.hash() == run.scope_hash.as_deref() {
+        return Ok(scope);
+    }
+    Err(UserError::usage(format!("{} has changed since the run {} began", run.scope, run.id))
+        .hint("put the archive back as it was, or start a new run"))
 }
 
 /// Ends what is left of steps that were running when the last process died, so that none gets a twin.
