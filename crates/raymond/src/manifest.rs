@@ -326,7 +326,7 @@ mod tests {
             ),
             (
                 "environment: { A: 007 }",
-                "line 1, column 19: `A` must be text, not a whole number; put it in quotes, in `environment: { A: 007 }`",
+                "line 1, column 19: `A` must be text, not a number; put it in quotes, in `environment: { A: 007 }`",
             ),
             (
                 "environment: { A: 1.10 }",

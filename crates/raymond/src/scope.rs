@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
-pub use archive::Archive;
+pub use archive::{Archive, unpack};
 pub use folder::Folder;
 pub use locate::{Form, Located, locate};
-pub use one_file::OneFile;
+pub use one_file::{Contents, OneFile, OneState, header_value};
+pub use one_file::{parse as parse_one_file, read_text as read_one_file};
 pub use source::{Beside, Given, Source};
 
 use crate::backend::scripted::Replies;

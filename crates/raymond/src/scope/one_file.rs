@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
-pub use parse::{Contents, OneState, parse};
+pub use parse::{Contents, OneState, header_value, parse};
 
 use super::{Given, MAX_BYTES, Source};
 use crate::error::UserError;
