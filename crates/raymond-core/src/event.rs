@@ -117,6 +117,9 @@ pub struct RunStarted {
     pub workflow: String,
     /// Where its states are: an absolute path.
     pub scope: String,
+    /// What the scope held, where it may not change while the run lasts: an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_hash: Option<String>,
     /// Its first state.
     pub entry: StateFile,
     pub cwd: String,

@@ -54,6 +54,15 @@ const DIRECTIVE: &str = "raymond:";
 
 /// Reads the directives of a script; of a prompt there are none.
 pub fn parse(kind: Kind, text: &str) -> Result<(Header, Vec<SourceWarning>), HeaderError> {
+    read(kind, text).map(|reader| (reader.header, reader.warnings))
+}
+
+/// The keys that a script's own directives set; none if they cannot be understood.
+pub fn keys(kind: Kind, text: &str) -> Vec<&'static str> {
+    read(kind, text).map(|reader| reader.seen).unwrap_or_default()
+}
+
+fn read(kind: Kind, text: &str) -> Result<Reader, HeaderError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = Reader::default();
     for (index, line) in text.lines().take(MAX_HEADER_LINES).enumerate() {
@@ -61,7 +70,7 @@ pub fn parse(kind: Kind, text: &str) -> Result<(Header, Vec<SourceWarning>), Hea
             reader.read_line(saturated(index + 1), line, settings)?;
         }
     }
-    Ok((reader.header, reader.warnings))
+    Ok(reader)
 }
 
 /// What stands after `raymond:` in a comment, if the line is one.

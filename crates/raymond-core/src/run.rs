@@ -338,6 +338,8 @@ pub struct Run {
     pub seq: u64,
     pub workflow: String,
     pub scope: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_hash: Option<String>,
     pub entry: StateFile,
     pub cwd: String,
     pub nonce: String,
@@ -378,6 +380,7 @@ impl Run {
             seq: 0,
             workflow: started.workflow.clone(),
             scope: started.scope.clone(),
+            scope_hash: started.scope_hash.clone(),
             entry: started.entry.clone(),
             cwd: started.cwd.clone(),
             nonce: started.nonce.clone(),

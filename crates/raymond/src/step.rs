@@ -1,6 +1,7 @@
 //! One attempt at a step, from its program's start to the report about its end.
 
 mod prompt;
+mod runnable;
 mod script;
 
 use std::cell::RefCell;
@@ -24,7 +25,7 @@ use crate::mailbox::{Message, Sender};
 use crate::observe::Stream;
 use crate::paths::normalise;
 use crate::process::{Reaper, StopSignal, Target};
-use crate::scope::Folder;
+use crate::scope::Scope;
 use crate::store::{Payloads, RunPaths};
 
 /// What all steps of a run share.
@@ -32,7 +33,7 @@ pub struct StepContext {
     pub run_id: String,
     pub nonce: String,
     pub platform: Platform,
-    pub scope: Rc<RefCell<Folder>>,
+    pub scope: Rc<RefCell<Scope>>,
     pub paths: RunPaths,
     pub payloads: Payloads,
     pub reaper: Reaper,

@@ -39,6 +39,7 @@ pub fn state(name: &str) -> StateFile {
 
 pub fn started(entry: &str, options: Options) -> RunStarted {
     RunStarted {
+        scope_hash: None,
         version: FORMAT_VERSION,
         workflow: "wf".into(),
         scope: "/wf".into(),

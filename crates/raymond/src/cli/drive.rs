@@ -24,7 +24,7 @@ use crate::notify::Notifier;
 use crate::observe::{Console, Detail, JsonLines, Observer};
 use crate::output::Output;
 use crate::process::Reaper;
-use crate::scope::Folder;
+use crate::scope::Scope;
 use crate::states::ScopeStates;
 use crate::step::StepContext;
 use crate::store::{Payloads, RunPaths, StateDir};
@@ -73,7 +73,7 @@ pub(super) struct Ready {
     /// Events that are committed and that nobody has seen.
     pub(super) unseen: Vec<Event>,
     pub(super) opening: Vec<Input>,
-    pub(super) scope: Folder,
+    pub(super) scope: Scope,
     pub(super) paths: RunPaths,
     pub(super) payloads: Payloads,
     pub(super) reaper: Reaper,

@@ -19,7 +19,7 @@ use crate::journal_store::{JournalStore, fold, to_event};
 use crate::observe::json::event_line;
 use crate::process::Reaper;
 use crate::recovery::take_over;
-use crate::scope::Folder;
+use crate::scope::Scope;
 use crate::store::{Journal, Payloads, RunPaths, Tail, Torn};
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
@@ -38,8 +38,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     if run.status == RunStatus::Completed {
         return show_completed(&args, &run, &paths, &payloads, &tail);
     }
-    let scope = Folder::open(Path::new(&run.scope), Platform::current())
-        .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
+    let scope = open_scope(&run)?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let manner = Manner::new(&args.options, settings, paths.id());
@@ -67,6 +66,17 @@ fn torn(torn: &Torn) -> Input {
     let message =
         format!("the journal ended in {} bytes of an unfinished write, which were cut off", torn.bytes);
     Input::Warning { agent: None, message }
+}
+
+/// The run's workflow. An archive must be the one that the run began with: its parts cannot be told apart.
+fn open_scope(run: &Run) -> Result<Scope, UserError> {
+    let scope = Scope::open(Path::new(&run.scope), Platform::current())
+        .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
+    if scope.hash() == run.scope_hash.as_deref() {
+        return Ok(scope);
+    }
+    Err(UserError::usage(format!("{} has changed since the run {} began", run.scope, run.id))
+        .hint("put the archive back as it was, or start a new run"))
 }
 
 /// A run that is over has nothing left to do but to say its result again.

@@ -65,7 +65,7 @@ fn object(object: &mut Map<String, Value>, work: &Path) {
             "ended_at" if !value.is_null() => "TIME",
             "duration_ms" => "MS",
             "nonce" => "NONCE",
-            "hash" => "HASH",
+            "hash" | "scope_hash" => "HASH",
             // Which options there are is not what a case is about; what they do shows elsewhere.
             "options" => "OPTIONS",
             _ => {
