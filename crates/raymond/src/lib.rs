@@ -21,6 +21,7 @@ mod place;
 pub mod process;
 pub mod recovery;
 pub mod scope;
+mod scopes;
 mod states;
 mod step;
 pub mod store;

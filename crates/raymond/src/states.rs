@@ -16,7 +16,8 @@ use raymond_core::workflow::StateFile;
 pub use preflight::check_all;
 
 use crate::engine::States;
-use crate::scope::{Beside, Given, Scope, Source};
+use crate::scope::{Beside, Given, Source};
+use crate::scopes::Scopes;
 
 /// The backend when nobody chose one.
 const DEFAULT_BACKEND: &str = "claude";
@@ -25,17 +26,15 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// The states of a run's scope.
 pub struct ScopeStates {
-    pub scope: Rc<RefCell<Scope>>,
+    pub scopes: Rc<RefCell<Scopes>>,
     pub options: Options,
 }
 
 impl States for ScopeStates {
     fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String> {
-        let source = self
-            .scope
-            .borrow_mut()
-            .read(&agent.state)
-            .map_err(|error| format!("{error} ({} needs it)", agent.id))?;
+        let mut scopes = self.scopes.borrow_mut();
+        let source = scopes.of(agent).and_then(|scope| scope.read(&agent.state));
+        let source = source.map_err(|error| format!("{error} ({} needs it)", agent.id))?;
         prepare(&agent.state, &source, &self.options)
     }
 }

@@ -5,7 +5,7 @@ mod runnable;
 mod script;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::Agent;
 use raymond_core::transition::Transition;
-use raymond_core::workflow::Platform;
+use raymond_core::workflow::{Platform, StateFile};
 
 use crate::backend::registry::Backends;
 use crate::debug::{DebugFolder, Status, Verdict};
@@ -25,7 +25,7 @@ use crate::mailbox::{Message, Sender};
 use crate::observe::Stream;
 use crate::paths::normalise;
 use crate::process::{Reaper, StopSignal, Target};
-use crate::scope::Scope;
+use crate::scopes::Scopes;
 use crate::store::{Payloads, RunPaths};
 
 /// What all steps of a run share.
@@ -33,7 +33,7 @@ pub struct StepContext {
     pub run_id: String,
     pub nonce: String,
     pub platform: Platform,
-    pub scope: Rc<RefCell<Scope>>,
+    pub scopes: Rc<RefCell<Scopes>>,
     pub paths: RunPaths,
     pub payloads: Payloads,
     pub reaper: Reaper,
@@ -93,10 +93,11 @@ impl StepContext {
     /// Looks up every name in a transition, so that deciding about it needs no disk.
     fn look_up(&self, agent: &Agent, transition: &Transition) -> Lookups {
         let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
-        let not_yet = || Err("other workflows cannot be entered by this version of Raymond yet".to_owned());
+        let mut scopes = self.scopes.borrow_mut();
+        let entered = transition.scopes().into_iter();
         Lookups {
-            scopes: transition.scopes().into_iter().map(|scope| (scope.to_owned(), not_yet())).collect(),
-            states: self.scope.borrow_mut().resolve_all(&transition.state_names()),
+            scopes: entered.map(|scope| (scope.to_owned(), scopes.enter(agent, scope))).collect(),
+            states: resolve_all(&mut scopes, agent, &transition.state_names()),
             directories: directories
                 .into_iter()
                 .map(|path| (path.to_owned(), directory(&agent.cwd, path)))
@@ -128,6 +129,18 @@ impl StepContext {
         let _ = fs::remove_file(&file);
         fs::write(&file, &text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         Ok(Some((text, file)))
+    }
+}
+
+/// Resolves names in the workflow that an agent is in.
+fn resolve_all(
+    scopes: &mut Scopes,
+    agent: &Agent,
+    names: &[&str],
+) -> BTreeMap<String, Result<StateFile, String>> {
+    match scopes.of(agent) {
+        Ok(scope) => scope.resolve_all(names),
+        Err(error) => names.iter().map(|name| ((*name).to_owned(), Err(error.clone()))).collect(),
     }
 }
 

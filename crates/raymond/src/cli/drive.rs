@@ -24,7 +24,7 @@ use crate::notify::Notifier;
 use crate::observe::{Console, Detail, JsonLines, Observer};
 use crate::output::Output;
 use crate::process::Reaper;
-use crate::scope::Scope;
+use crate::scopes::Scopes;
 use crate::states::ScopeStates;
 use crate::step::StepContext;
 use crate::store::{Payloads, RunPaths, StateDir};
@@ -73,7 +73,7 @@ pub(super) struct Ready {
     /// Events that are committed and that nobody has seen.
     pub(super) unseen: Vec<Event>,
     pub(super) opening: Vec<Input>,
-    pub(super) scope: Scope,
+    pub(super) scopes: Scopes,
     pub(super) paths: RunPaths,
     pub(super) payloads: Payloads,
     pub(super) reaper: Reaper,
@@ -125,7 +125,7 @@ fn prepare(
     notifier: Option<Notifier>,
 ) -> Result<Driver<JournalStore>, UserError> {
     let (sender, messages) = mailbox();
-    let scope = Rc::new(RefCell::new(ready.scope));
+    let scopes = Rc::new(RefCell::new(ready.scopes));
     let inbox = ready.paths.inbox();
     ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
@@ -133,7 +133,7 @@ fn prepare(
         run_id: run.id.clone(),
         nonce: run.nonce.clone(),
         platform: Platform::current(),
-        scope: Rc::clone(&scope),
+        scopes: Rc::clone(&scopes),
         paths: ready.paths,
         payloads: ready.payloads.clone(),
         reaper: ready.reaper,
@@ -154,7 +154,7 @@ fn prepare(
     }
     Driver::new(Parts {
         engine: ready.engine,
-        states: ScopeStates { scope, options: ready.options },
+        states: ScopeStates { scopes, options: ready.options },
         context: Rc::new(context),
         messages,
         observers,

@@ -9,7 +9,7 @@ use raymond_core::workflow::Platform;
 
 use super::args::ResumeArgs;
 use super::drive::{Manner, Ready, drive};
-use super::find::{acquire, find_run, journal_options, load_config, state_dir};
+use super::find::{acquire, all_scopes, find_run, journal_options, load_config, state_dir};
 use super::options::override_with;
 use super::print::{print_result, print_stdout};
 use crate::backend::registry::Backends;
@@ -50,7 +50,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
         engine: Engine::take_up(run, JournalStore::new(journal, payloads.clone(), lock)),
         unseen: Vec::new(),
         opening,
-        scope,
+        scopes: all_scopes(scope, settings)?,
         manner,
         paths,
         payloads,

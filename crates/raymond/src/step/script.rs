@@ -98,7 +98,8 @@ fn prepare(context: &StepContext, launch: &Launch) -> Result<(process::Launch, R
     let task_folder = context.task_folder(agent)?;
     let handed = context.handed(agent)?;
     let runnable = Runnable::of(context, agent)?;
-    let scope = context.scope.borrow();
+    let mut scopes = context.scopes.borrow_mut();
+    let scope = scopes.of(agent)?;
     let facts = StepFacts {
         run_id: &context.run_id,
         agent,

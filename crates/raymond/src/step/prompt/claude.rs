@@ -134,7 +134,8 @@ fn process(
     let agent = &launch.agent;
     let task_folder = context.task_folder(agent)?;
     let runnable = Runnable::of(context, agent)?;
-    let scope = context.scope.borrow();
+    let mut scopes = context.scopes.borrow_mut();
+    let scope = scopes.of(agent)?;
     let facts = StepFacts {
         run_id: &context.run_id,
         agent,

@@ -17,7 +17,7 @@ pub(super) fn turn(
 ) -> Result<Turned, String> {
     let state = &launch.agent.state;
     let turn = launch.started.turn.unwrap_or(1);
-    let replies = context.scope.borrow().replies(replies_file)?;
+    let replies = context.scopes.borrow_mut().of(&launch.agent)?.replies(replies_file)?;
     let reply = replies.get(state, turn).ok_or_else(|| {
         format!("the scripted backend has no reply for `{}`; add one to its file of replies", state.name())
     })?;
