@@ -61,8 +61,8 @@ pub(crate) fn by_agent(events: &str) -> String {
 fn object(object: &mut Map<String, Value>, work: &Path) {
     for (key, value) in object.iter_mut() {
         let stand_in = match key.as_str() {
-            "time" | "until" | "started_at" => "TIME",
-            "ended_at" if !value.is_null() => "TIME",
+            "time" | "until" | "started_at" | "opened_at" => "TIME",
+            "ended_at" | "deadline" if !value.is_null() => "TIME",
             "duration_ms" => "MS",
             "nonce" => "NONCE",
             "hash" => "HASH",
@@ -91,6 +91,9 @@ fn plain(text: &str, work: &Path) -> String {
     while let Some(start) = (0..text.len()).find(|start| is_time(text.as_bytes(), *start)) {
         text.replace_range(start..start + TIME_SHAPE.len(), "TIME");
     }
+    while let Some(start) = (0..text.len()).find(|start| is_identity(text.as_bytes(), *start)) {
+        text.replace_range(start..start + IDENTITY_SHAPE.len(), "SESSION");
+    }
     text
 }
 
@@ -108,6 +111,20 @@ fn is_time(text: &[u8], start: usize) -> bool {
     TIME_SHAPE.iter().zip(piece).all(fits)
 }
 
+const IDENTITY_SHAPE: &[u8] = b"00000000-0000-0000-0000-000000000000";
+
+/// Whether the id of a session begins here.
+fn is_identity(text: &[u8], start: usize) -> bool {
+    let Some(piece) = text.get(start..start + IDENTITY_SHAPE.len()) else {
+        return false;
+    };
+    let fits = |(shape, byte): (&u8, &u8)| match shape {
+        b'0' => byte.is_ascii_hexdigit(),
+        other => byte == other,
+    };
+    IDENTITY_SHAPE.iter().zip(piece).all(fits)
+}
+
 fn clip(text: &str) -> String {
     match text.char_indices().nth(MOST_CHARS) {
         None => text.to_owned(),
@@ -121,6 +138,11 @@ fn clip(text: &str) -> String {
 /// Progress lines and summaries close with how long something took.
 fn time_at_end(line: &str) -> String {
     let (body, end) = line.strip_suffix(')').map_or((line, ""), |body| (body, ")"));
+    // A prompt's line says after that what it cost.
+    let (body, end) = match body.rsplit_once(" $") {
+        Some((body, dollars)) if end.is_empty() && dollars.parse::<f64>().is_ok() => (body, format!(" ${dollars}")),
+        _ => (body, end.to_owned()),
+    };
     let Some((before, last)) = body.rsplit_once(' ') else {
         return line.to_owned();
     };
@@ -140,8 +162,10 @@ fn what_changes_is_taken_out() {
     let redacted = r#"{"event":"warning","message":"$WORK/a: odd","seq":3,"time":"TIME"}"#;
     assert_eq!(text(event, work), redacted);
     assert_eq!(text("[main] A.sh → goto B.sh 12ms\n", work), "[main] A.sh → goto B.sh TOOK\n");
+    assert_eq!(text("[main] A.md → result 1.2s $0.01", work), "[main] A.md → result TOOK $0.01");
     assert_eq!(text("completed (1 step, $0.00, 1.2s)", work), "completed (1 step, $0.00, TOOK)");
     assert_eq!(text("attempt 2 in 20ms", work), "attempt 2 in 20ms");
     assert_eq!(text("on 2026-01-31 23:59:00 UTC", work), "on TIME UTC");
+    assert_eq!(text("in 0a1b2c3d-0000-4000-8000-00000000000f.", work), "in SESSION.");
     assert_eq!(text("no output for 300ms (`timeout`)", work), "no output for 300ms (`timeout`)");
 }

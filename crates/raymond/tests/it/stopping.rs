@@ -193,7 +193,6 @@ fn a_step_with_its_own_timeout_and_another_session_ends_on_time() {
 
 /// The end of an agent is no step, so nothing is left to wait for.
 #[test]
-#[ignore = "the run stays interrupted, with its agent `ready` at a state that is done, until it is resumed"]
 fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
     let rig = Rig::new();
     rig.state("START.sh", "touch started; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'");
