@@ -40,13 +40,18 @@ pub(crate) fn lines(file: &Path) -> Vec<Value> {
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The earlier turns that the agent remembered in a call, oldest first; `…` for a reply that never came.
+/// The earlier turns that the agent remembered in a call, oldest first; `…` for a reply that never came. Of long
+/// prompts only the beginning: they stand in full where they were sent.
 pub(crate) fn memory(call: &Value) -> Vec<String> {
     let turns = call["history"].as_array().into_iter().flatten();
     turns
         .map(|turn| {
             let prompt = turn["prompt"].as_str().unwrap_or_default().trim();
-            format!("{prompt} → {}", turn["reply"].as_str().unwrap_or("…"))
+            let mut beginning: String = prompt.chars().take(100).collect();
+            if beginning.len() < prompt.len() {
+                beginning.push('…');
+            }
+            format!("{beginning} → {}", turn["reply"].as_str().unwrap_or("…"))
         })
         .collect()
 }
@@ -63,9 +68,7 @@ pub(crate) fn told(calls: &[Value], parallel: bool) -> String {
             None if call["parent"].is_null() => "fresh".to_owned(),
             None => "branches off something unknown".to_owned(),
         };
-        for (key, name) in
-            [("effort", "effort"), ("permission_mode", "mode"), ("refused", "REFUSED")]
-        {
+        for (key, name) in [("effort", "effort"), ("permission_mode", "mode"), ("refused", "REFUSED")] {
             if let Some(value) = call[key].as_str() {
                 text.push_str(&format!(", {name} {value}"));
             }

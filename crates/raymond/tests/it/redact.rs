@@ -140,7 +140,9 @@ fn time_at_end(line: &str) -> String {
     let (body, end) = line.strip_suffix(')').map_or((line, ""), |body| (body, ")"));
     // A prompt's line says after that what it cost.
     let (body, end) = match body.rsplit_once(" $") {
-        Some((body, dollars)) if end.is_empty() && dollars.parse::<f64>().is_ok() => (body, format!(" ${dollars}")),
+        Some((body, dollars)) if end.is_empty() && dollars.parse::<f64>().is_ok() => {
+            (body, format!(" ${dollars}"))
+        }
         _ => (body, end.to_owned()),
     };
     let Some((before, last)) = body.rsplit_once(' ') else {
