@@ -88,41 +88,27 @@ fn value(value: &mut Value, work: &Path) {
 
 fn plain(text: &str, work: &Path) -> String {
     let mut text = text.replace(work.to_str().unwrap(), "$WORK");
-    while let Some(start) = (0..text.len()).find(|start| is_time(text.as_bytes(), *start)) {
-        text.replace_range(start..start + TIME_SHAPE.len(), "TIME");
-    }
-    while let Some(start) = (0..text.len()).find(|start| is_identity(text.as_bytes(), *start)) {
-        text.replace_range(start..start + IDENTITY_SHAPE.len(), "SESSION");
+    for (shape, stand_in) in SHAPES {
+        while let Some(start) = (0..text.len()).find(|start| has_shape(&text.as_bytes()[*start..], shape)) {
+            text.replace_range(start..start + shape.len(), stand_in);
+        }
     }
     text
 }
 
-const TIME_SHAPE: &[u8] = b"0000-00-00 00:00:00";
+/// Times as people and programs read them, and the ids of sessions; `0` is any hexadecimal digit.
+const SHAPES: [(&str, &str); 3] = [
+    ("0000-00-00 00:00:00", "TIME"),
+    ("0000-00-00T00:00:00Z", "TIME"),
+    ("00000000-0000-0000-0000-000000000000", "SESSION"),
+];
 
-/// Whether a time as people read it begins here.
-fn is_time(text: &[u8], start: usize) -> bool {
-    let Some(piece) = text.get(start..start + TIME_SHAPE.len()) else {
-        return false;
-    };
-    let fits = |(shape, byte): (&u8, &u8)| match shape {
-        b'0' => byte.is_ascii_digit(),
-        other => byte == other,
-    };
-    TIME_SHAPE.iter().zip(piece).all(fits)
-}
-
-const IDENTITY_SHAPE: &[u8] = b"00000000-0000-0000-0000-000000000000";
-
-/// Whether the id of a session begins here.
-fn is_identity(text: &[u8], start: usize) -> bool {
-    let Some(piece) = text.get(start..start + IDENTITY_SHAPE.len()) else {
-        return false;
-    };
-    let fits = |(shape, byte): (&u8, &u8)| match shape {
+fn has_shape(text: &[u8], shape: &str) -> bool {
+    let fits = |(shape, byte): (u8, &u8)| match shape {
         b'0' => byte.is_ascii_hexdigit(),
-        other => byte == other,
+        other => *byte == other,
     };
-    IDENTITY_SHAPE.iter().zip(piece).all(fits)
+    text.len() >= shape.len() && shape.bytes().zip(text).all(fits)
 }
 
 fn clip(text: &str) -> String {
@@ -168,6 +154,7 @@ fn what_changes_is_taken_out() {
     assert_eq!(text("completed (1 step, $0.00, 1.2s)", work), "completed (1 step, $0.00, TOOK)");
     assert_eq!(text("attempt 2 in 20ms", work), "attempt 2 in 20ms");
     assert_eq!(text("on 2026-01-31 23:59:00 UTC", work), "on TIME UTC");
+    assert_eq!(text("until 2026-01-31T23:59:00Z", work), "until TIME");
     assert_eq!(text("in 0a1b2c3d-0000-4000-8000-00000000000f.", work), "in SESSION.");
     assert_eq!(text("no output for 300ms (`timeout`)", work), "no output for 300ms (`timeout`)");
 }
