@@ -36,12 +36,12 @@ pub(crate) fn json(text: &str, work: &Path) -> String {
 }
 
 /// Events in an order that does not depend on which agent was faster: by agent, and for each as they happened.
-/// Numbers that count over all agents are left out.
+/// What depends on all agents together is left out.
 pub(crate) fn by_agent(events: &str) -> String {
     let mut lines: Vec<Map<String, Value>> =
         events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     for event in &mut lines {
-        for counted in ["seq", "step"] {
+        for counted in ["seq", "step", "share_usd"] {
             event.remove(counted);
         }
         if let Some(Value::Array(interrupted)) = event.get_mut("interrupted") {

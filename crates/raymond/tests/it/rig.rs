@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use crate::fake;
 
+pub(crate) const RAYMOND: &str = env!("CARGO_BIN_EXE_raymond");
+
 /// Longer than anything here takes, even on a busy machine: what is not there by then never comes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -107,10 +109,15 @@ impl Rig {
         self.path(".raymond/state/r.jsonl")
     }
 
-    /// The program, ready to be started with nothing inherited but the search path.
     pub(crate) fn command<S: AsRef<str>>(&self, args: &[S]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_raymond"));
+        let mut command = self.program(RAYMOND);
         command.args(args.iter().map(AsRef::as_ref));
+        command
+    }
+
+    /// A program, ready to be started with nothing inherited but the search path.
+    pub(crate) fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         command.current_dir(self.work()).stdin(Stdio::null()).env_clear();
         let path = std::env::var("PATH").unwrap_or_default();
         if let Some(folder) = std::env::var_os("TMPDIR") {
@@ -186,6 +193,12 @@ impl Rig {
             }
         }
         found
+    }
+
+    /// Nothing lives but the program itself.
+    pub(crate) fn assert_no_step_lives(&self, live: &Live) {
+        let others: Vec<_> = self.survivors().into_iter().filter(|(pid, _)| *pid != live.pid()).collect();
+        assert_eq!(others, [], "processes run");
     }
 
     pub(crate) fn assert_nothing_lives(&self) {
