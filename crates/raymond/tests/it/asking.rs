@@ -295,9 +295,7 @@ fn an_answer_from_elsewhere_ends_the_question_on_the_terminal() {
     let mut command = rig.program("python3");
     command.args(["-c", TERMINAL, "never shown", "", RAYMOND, "workflow", "--id", "r", "--on-ask", "prompt"]);
     let live = rig.launch(command);
-    wait_until("the question", || {
-        rig.journal().exists() && rig.status()["asks"].as_array().is_some_and(|asks| !asks.is_empty())
-    });
+    wait_until("the question", || rig.read(".raymond/state/r.jsonl").contains("ask_opened"));
     rig.raymond(&["answer", "r", "from elsewhere"]).assert(0, "");
     let done = live.wait();
     assert_eq!(done.exit, 0, "{done:?}");

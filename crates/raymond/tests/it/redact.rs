@@ -41,7 +41,7 @@ pub(crate) fn by_agent(events: &str) -> String {
     let mut lines: Vec<Map<String, Value>> =
         events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     for event in &mut lines {
-        for counted in ["seq", "step", "share_usd"] {
+        for counted in ["seq", "step", "share_usd", "turn"] {
             event.remove(counted);
         }
         if let Some(Value::Array(interrupted)) = event.get_mut("interrupted") {
