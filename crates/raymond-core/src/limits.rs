@@ -48,7 +48,7 @@ pub const MAX_FRONTMATTER_BYTES: usize = 1024 * 1024;
 pub const MAX_YAML_DEPTH: usize = 32;
 
 /// How many nodes YAML may hold, aliases expanded.
-pub const MAX_YAML_NODES: usize = 100_000;
+pub const MAX_YAML_NODES: usize = 500_000;
 
 /// How much text YAML may hold, aliases expanded.
 pub const MAX_YAML_TEXT_BYTES: usize = 64 * 1024 * 1024;

@@ -233,14 +233,14 @@ pub(super) struct StopArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  raymond convert review -o review.zip     an archive to hand around\n  raymond convert review -o review.yaml    everything in one file\n  raymond convert review.zip -o review     a folder again\n\nNothing is lost: what is written is read back and compared first."
+    after_help = "Examples:\n  raymond convert review -o review.zip     an archive to hand around\n  raymond convert review -o review.yaml    everything in one file\n  raymond convert review.zip -o review     a folder again\n\nNothing is lost: what is written is read back and compared first. In one file, what is no state goes under\n`files:`, by name: a text, or `{ base64: … }` for other bytes. So does a state that cannot be written otherwise."
 )]
 pub(super) struct ConvertArgs {
     /// The workflow: a folder, a .zip archive or a .yaml file
     #[arg(value_name = "IN")]
     pub(super) from: PathBuf,
     /// Where to write it; a name that ends in .zip, .yaml or .yml says in which form, any other is a folder
-    #[arg(short, long = "output", value_name = "OUT")]
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
     pub(super) to: PathBuf,
     /// Replace what is there
     #[arg(long)]

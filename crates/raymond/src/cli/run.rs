@@ -152,19 +152,22 @@ fn choose_id(dir: &StateDir, given: Option<&str>, scope: &Scope) -> Result<RunPa
 }
 
 fn new_id(scope: &Scope) -> String {
-    let path = scope.path();
-    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+    let name = scope.manifest().id.clone().unwrap_or_else(|| name_of(scope.path()));
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    format!("{name}-{}-{}", now().strftime("%Y%m%d-%H%M%S"), &random[..4])
+}
+
+/// A scope's name as an id can hold it.
+fn name_of(scope: &Path) -> String {
+    let name = if scope.is_dir() { scope.file_name() } else { scope.file_stem() };
     let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = scope.manifest().id.clone().unwrap_or(name);
     let plain = |character: char| character.is_ascii_alphanumeric() || character == '-' || character == '_';
     let name: String = name.chars().take(MAX_NAME_CHARS).map(|c| if plain(c) { c } else { '-' }).collect();
     // An id that begins with a dash would be taken for an option.
-    let name = match name.trim_start_matches('-') {
-        "" => "run",
-        name => name,
-    };
-    let random = uuid::Uuid::new_v4().simple().to_string();
-    format!("{name}-{}-{}", now().strftime("%Y%m%d-%H%M%S"), &random[..4])
+    match name.trim_start_matches('-') {
+        "" => "run".to_owned(),
+        name => name.to_owned(),
+    }
 }
 
 fn cannot_create(paths: &RunPaths, error: &JournalError) -> UserError {

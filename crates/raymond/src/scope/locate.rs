@@ -63,7 +63,8 @@ pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, Us
             "states end in .md, .sh, .py, .js, .bat or .ps1, archives in .zip, one-file workflows in .yaml",
         ));
     }
-    if Form::of(parent).is_none() {
+    // A name that promises a workflow is none of a state's, so looking it up would only confuse.
+    if Form::of(parent).is_none() || Form::of_name(&path).is_some() {
         return Err(not_found(given));
     }
     let mut scope = Scope::open(parent, platform)?;

