@@ -97,6 +97,16 @@ pub struct Session {
     /// What the program last reported as the conversation's cost so far, where it reports sums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_usd: Option<Usd>,
+    /// The backend that holds the conversation; another one knows nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+}
+
+impl Session {
+    /// Whether a backend can go on with the conversation.
+    pub fn is_of(&self, backend: &str) -> bool {
+        self.backend.as_deref().is_none_or(|own| own == backend)
+    }
 }
 
 /// Where a called state returns to.

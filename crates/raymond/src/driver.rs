@@ -35,6 +35,8 @@ const MAX_MESSAGES_PER_ROUND: usize = 1024;
 const MAX_BYTES_PER_ROUND: usize = 8 * 1024 * 1024;
 /// The clock may be set while Raymond sleeps, so it looks at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// How long the last lines of a run that is ended may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often a reader that is far behind is looked at.
 const SLOW_READER_POLL: Duration = Duration::from_millis(5);
 
@@ -134,7 +136,9 @@ impl<S: EventStore> Driver<S> {
 
     /// Waits until everything has been written, unless a person is tired of waiting.
     pub async fn flush(&mut self) {
-        while self.stopping != Some(Stop::Now) && !self.parts.outputs.iter().all(Output::is_empty) {
+        let patience = if self.stopping == Some(Stop::Now) { LAST_WORDS } else { Duration::MAX };
+        let started = tokio::time::Instant::now();
+        while started.elapsed() < patience && !self.parts.outputs.iter().all(Output::is_empty) {
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(1)) => {}
                 _ = self.signals.next() => return,

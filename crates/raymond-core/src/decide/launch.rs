@@ -38,11 +38,20 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
         branch_of: None,
         share_usd: None,
     };
-    if let Plan::Prompt(_) = prepared.plan {
+    if let Plan::Prompt(prompt) = &prepared.plan {
         let turns = run.turns.get(&agent.place()).copied().unwrap_or(0);
         started.session = Some(session_id(run, work.step, attempt));
         started.turn = Some(work.turn.unwrap_or(turns + 1));
-        started.branch_of = work.conversation(agent).map(|session| session.id.clone());
+        let conversation = work.conversation(agent);
+        let goes_on = conversation.filter(|session| session.is_of(&prompt.backend));
+        started.branch_of = goes_on.map(|session| session.id.clone());
+        if conversation.is_some() && goes_on.is_none() {
+            let message = format!(
+                "the backend `{}` cannot go on with a conversation of another one; it begins afresh",
+                prompt.backend
+            );
+            events.push(warning(agent, message));
+        }
         started.share_usd = run.budget_share();
     }
     events.push(Body::StepStarted(started));
@@ -66,13 +75,12 @@ fn warnings(run: &Run, agent: &Agent, prepared: &Prepared) -> Vec<Body> {
     changed
         .into_iter()
         .chain(prepared.warnings.iter().cloned())
-        .map(|message| Body::Warning {
-            agent: Some(agent.id.clone()),
-            step: agent.work().map(|work| work.step),
-            state: Some(agent.state.clone()),
-            message,
-        })
+        .map(|message| warning(agent, message))
         .collect()
+}
+
+fn warning(agent: &Agent, message: String) -> Body {
+    Body::Warning { agent: Some(agent.id.clone()), step: None, state: Some(agent.state.clone()), message }
 }
 
 /// A state that cannot be started is its agent's failure alone: other agents may well finish their work.

@@ -343,7 +343,7 @@ impl Rig {
             Body::StepStarted(started) if started.agent.as_str() == name => started.session.clone(),
             _ => None,
         });
-        Session { id: id.expect("a turn runs"), total_usd: None }
+        Session { id: id.expect("a turn runs"), total_usd: None, backend: None }
     }
 
     /// An agent's turn comes to an end with this message.

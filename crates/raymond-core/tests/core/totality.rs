@@ -131,7 +131,7 @@ fn cost() -> impl Strategy<Value = TurnCost> {
 }
 
 fn session() -> impl Strategy<Value = Session> {
-    "[a-z]".prop_map(|id| Session { id, total_usd: None })
+    "[a-z]".prop_map(|id| Session { id, total_usd: None, backend: None })
 }
 
 fn turn() -> BoxedStrategy<TurnOutcome> {

@@ -169,7 +169,7 @@ fn turn(rig: &mut Rig, session: &str, tag: TagName, target: &str, return_to: Opt
         input: None,
         result: None,
         cwd: None,
-        session: Some(Session { id: session.into(), total_usd: None }),
+        session: Some(Session { id: session.into(), total_usd: None, backend: None }),
         implicit: false,
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,

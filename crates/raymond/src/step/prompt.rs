@@ -71,7 +71,9 @@ async fn turn(
         Backend::Claude { command, args } => {
             claude::turn(context, launch, plan, claude::Program { command, args, prompt, files }, stop).await
         }
-        Backend::Scripted { replies } => scripted::turn(context, launch, replies.as_deref(), files),
+        Backend::Scripted { replies } => {
+            scripted::turn(context, launch, &plan.backend, replies.as_deref(), files)
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod disk;
 mod failing;
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
 mod forms;
 #[cfg(test)]
 mod memory;

@@ -73,14 +73,15 @@ pub(super) async fn turn(
         }
         ending => exit_of(ending, &limits),
     };
-    Ok(result(sink, exit, session))
+    Ok(result(sink, exit, session, &plan.backend))
 }
 
-fn result(sink: TurnSink<'_>, exit: backend::Exit, session: String) -> Turned {
+fn result(sink: TurnSink<'_>, exit: backend::Exit, session: String, backend: &str) -> Turned {
     let stderr = sink.stderr.last_lines(STDERR_LINES);
     let session_with = |cost: &Cost| Session {
         id: session.clone(),
         total_usd: cost.session_total_usd.map(Usd::from_dollars),
+        backend: Some(backend.to_owned()),
     };
     match sink.decoder.finish(exit, &stderr) {
         Ok(report) => Turned::Completed {

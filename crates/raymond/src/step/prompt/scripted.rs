@@ -12,6 +12,7 @@ use crate::step::StepContext;
 pub(super) fn turn(
     context: &StepContext,
     launch: &Launch,
+    backend: &str,
     replies_file: Option<&str>,
     files: &mut StepFiles,
 ) -> Result<Turned, String> {
@@ -27,7 +28,11 @@ pub(super) fn turn(
     show_prints(context, launch, &reply.text);
     Ok(Turned::Completed {
         text: reply.text.clone(),
-        session: Session { id: launch.started.session.clone().unwrap_or_default(), total_usd: None },
+        session: Session {
+            id: launch.started.session.clone().unwrap_or_default(),
+            total_usd: None,
+            backend: Some(backend.to_owned()),
+        },
         cost: TurnCost { usd: Usd::from_dollars(reply.cost_usd), estimated: false },
         warnings: Vec::new(),
     })
