@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 mod resolve_error;
 pub mod source;
-pub(crate) mod wording;
+pub mod wording;
 
 pub use resolve_error::{NameProblem, ResolveError};
 

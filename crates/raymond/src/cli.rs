@@ -3,6 +3,7 @@
 mod answer;
 mod args;
 mod completions;
+mod convert;
 mod drive;
 mod find;
 mod init_config;
@@ -53,6 +54,7 @@ fn dispatch(cli: Cli) -> Result<Exit, UserError> {
         Command::Log(args) => log::log(args),
         Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
+        Command::Convert(args) => convert::convert(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),
     }

@@ -1,5 +1,6 @@
 //! What a script finds in its environment.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,8 @@ pub struct StepFacts<'a> {
     pub run_id: &'a str,
     pub agent: &'a Agent,
     pub scope: &'a Path,
+    /// What the workflow's manifest adds.
+    pub environment: &'a BTreeMap<String, String>,
     pub state_file: &'a Path,
     pub task_folder: &'a Path,
     /// The handed payload and the file that holds it.
@@ -22,14 +25,26 @@ pub type Changes = Vec<(OsString, Option<OsString>)>;
 
 /// What a script is told.
 pub fn script_environment(facts: &StepFacts<'_>) -> Changes {
-    let mut changes: Changes =
-        facts.agent.attributes.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect();
-    changes.extend(agent_environment(facts));
+    // What comes later wins: a worker's own variables over those of the whole workflow.
+    let mut changes = changes_of(facts.environment);
+    changes.extend(changes_of(&facts.agent.attributes));
+    changes.extend(identity(facts));
     changes
 }
 
-/// What an agent program is told: what its prompt says, and of the environment only who it is.
+/// What an agent program is told: its prompt says the rest.
 pub fn agent_environment(facts: &StepFacts<'_>) -> Changes {
+    let mut changes = changes_of(facts.environment);
+    changes.extend(identity(facts));
+    changes
+}
+
+fn changes_of(variables: &BTreeMap<String, String>) -> Changes {
+    variables.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
+}
+
+/// Who runs and what it was handed.
+fn identity(facts: &StepFacts<'_>) -> Changes {
     let short = |text: &&str| text.len() <= MAX_ENVIRONMENT_PAYLOAD_BYTES;
     let short_input = facts.input.as_ref().map(|(text, _)| *text).filter(short).map(OsString::from);
     let visits = facts.agent.visits_here().to_string();

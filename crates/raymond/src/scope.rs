@@ -1,66 +1,210 @@
-//! Where a workflow's states come from.
+//! Where a workflow's states come from: a folder, an archive, or one file that holds them all.
 
+mod archive;
 mod folder;
+mod locate;
+mod one_file;
+mod source;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use raymond_core::workflow::{Kind, Platform, StateFile};
+use raymond_core::workflow::{Listing, Platform, StateFile};
 
-pub use folder::{Folder, Source};
+pub use archive::{Archive, unpack};
+pub use folder::Folder;
+pub use locate::{Form, Located, locate};
+pub use one_file::{Contents, OneFile, OneState, header_value};
+pub use one_file::{parse as parse_one_file, read_text as read_one_file};
+pub use source::{Beside, Given, Source};
 
+use crate::backend::scripted::Replies;
 use crate::error::UserError;
-use crate::paths::normalise;
+use crate::manifest::Manifest;
 
-/// A workflow as the user named it.
+/// Where the replies of a scripted backend are, unless config names another file.
+const REPLIES_FILE: &str = "replies.yaml";
+/// How much a workflow may hold, whatever its form.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// How many files it may hold.
+const MAX_FILES: usize = 10_000;
+/// File systems take no longer names.
+const MAX_NAME_BYTES: usize = 255;
+
+/// A workflow's states and files. A name from a model is looked up in the listing, never joined to a path.
 #[derive(Debug)]
-pub struct Located {
-    /// As written on the command line.
-    pub given: String,
-    pub scope: Folder,
-    pub entry: StateFile,
+pub enum Scope {
+    Folder(Folder),
+    Archive(Archive),
+    OneFile(OneFile),
 }
 
-/// Finds a workflow: a folder, or a state in one.
-pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, UserError> {
-    let path = normalise(cwd, Path::new(given));
-    if path.is_dir() {
-        let mut scope = Folder::open(&path, platform)?;
-        let entry = scope.entry().map_err(|error| UserError::usage(format!("{given}: {error}")))?;
-        return Ok(Located { given: given.to_owned(), scope, entry });
+impl Scope {
+    /// Opens what lies at a path, by what it is and how its name ends.
+    pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
+        match Form::of(path) {
+            Some(Form::Archive) => Archive::open(path, platform).map(Self::Archive),
+            Some(Form::OneFile) => OneFile::open(path, platform).map(Self::OneFile),
+            Some(Form::Folder) | None => Folder::open(path, platform).map(Self::Folder),
+        }
     }
-    refuse_other_forms(given, &path)?;
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(not_found(given));
-    };
-    let name = name.to_string_lossy();
-    if path.is_file() && Kind::of(&name).is_none() {
-        let error = format!("{given} is neither a workflow folder nor a state file");
-        return Err(UserError::usage(error).hint("states end in .md, .sh, .py, .js, .bat or .ps1"));
+
+    /// Opens a workflow that is named by another one, whose path is `base`: an archive counts as a folder of its own
+    /// name, so that `../other` is beside it.
+    pub fn open_relative(base: &Path, given: &str, platform: Platform) -> Result<Located, UserError> {
+        locate(given, base, platform)
     }
-    if !folder.is_dir() {
-        return Err(not_found(given));
+
+    /// The folder, the archive or the file itself.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Folder(folder) => folder.path(),
+            Self::Archive(archive) => archive.path(),
+            Self::OneFile(file) => file.path(),
+        }
     }
-    let mut scope = Folder::open(folder, platform)?;
-    let entry = scope.resolve(&name).map_err(|error| not_found(given).hint(error))?;
-    Ok(Located { given: given.to_owned(), scope, entry })
+
+    /// The folder from which the workflow sees other files: itself, or the one it lies in.
+    pub fn home(&self) -> &Path {
+        match self {
+            Self::Folder(folder) => folder.path(),
+            Self::Archive(_) | Self::OneFile(_) => self.path().parent().unwrap_or(Path::new("/")),
+        }
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        match self {
+            Self::Folder(folder) => folder.manifest(),
+            Self::Archive(archive) => archive.manifest(),
+            Self::OneFile(file) => file.manifest(),
+        }
+    }
+
+    /// The file that the manifest stands in, for messages.
+    pub fn manifest_file(&self) -> PathBuf {
+        match self {
+            Self::Folder(_) | Self::Archive(_) => self.path().join(crate::manifest::FILE),
+            Self::OneFile(file) => file.path().to_owned(),
+        }
+    }
+
+    /// What the scope holds, where it may not change while a run lasts.
+    pub fn hash(&self) -> Option<&str> {
+        match self {
+            Self::Archive(archive) => Some(archive.hash()),
+            Self::Folder(_) | Self::OneFile(_) => None,
+        }
+    }
+
+    /// The state that a run of the whole scope starts with.
+    pub fn entry(&self) -> Result<StateFile, String> {
+        self.listing().entry(self.platform()).map_err(|error| error.to_string())
+    }
+
+    pub fn states(&self) -> impl Iterator<Item = StateFile> + '_ {
+        self.listing().states()
+    }
+
+    pub fn resolve(&mut self, target: &str) -> Result<StateFile, String> {
+        match self {
+            Self::Folder(folder) => return folder.resolve(target),
+            Self::OneFile(file) => file.refresh()?,
+            Self::Archive(_) => {}
+        }
+        self.resolve_in_listing(target)
+    }
+
+    /// Resolves names in the order given. A step that names thousands of missing states is told of the first ones.
+    pub fn resolve_all(&mut self, targets: &[&str]) -> BTreeMap<String, Result<StateFile, String>> {
+        const MOST_FAULTS: usize = 10;
+        let mut resolved = BTreeMap::new();
+        let mut faults = 0;
+        for target in targets {
+            if resolved.contains_key(*target) {
+                continue;
+            }
+            let state = match faults {
+                0 => self.resolve(target),
+                1..MOST_FAULTS => self.resolve_in_listing(target),
+                _ => Err(format!(
+                    "`{}` was not looked up: {MOST_FAULTS} other states are missing",
+                    target.escape_debug()
+                )),
+            };
+            faults += usize::from(state.is_err());
+            resolved.insert((*target).to_owned(), state);
+        }
+        resolved
+    }
+
+    /// A state as it is now.
+    pub fn read(&mut self, state: &StateFile) -> Result<Source, String> {
+        match self {
+            Self::Folder(folder) => folder.read(state),
+            Self::Archive(archive) => archive.read(state),
+            Self::OneFile(file) => file.read(state),
+        }
+    }
+
+    /// The replies of a scripted backend: those of the named file, or those that lie beside the states.
+    pub fn replies(&self, named: Option<&str>) -> Result<Replies, String> {
+        let name = named.unwrap_or(REPLIES_FILE);
+        let file = self.path().join(name);
+        let inside = match self {
+            Self::Folder(_) => None,
+            Self::Archive(archive) => archive.file(name),
+            Self::OneFile(one) => one.file(name),
+        };
+        let outside = || (named.is_some() || matches!(self, Self::Folder(_))).then(|| self.home().join(name));
+        let (file, text) = match (inside, outside()) {
+            (Some(bytes), _) => (file, String::from_utf8_lossy(bytes).into_owned()),
+            (None, Some(file)) => {
+                let text = folder::read_replies(&file)?;
+                (file, text)
+            }
+            (None, None) => {
+                return Err(format!("the scripted backend needs {}, which is not there", file.display()));
+            }
+        };
+        Replies::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    fn resolve_in_listing(&self, target: &str) -> Result<StateFile, String> {
+        self.listing().resolve(target, self.platform()).map_err(|error| error.to_string())
+    }
+
+    fn listing(&self) -> &Listing {
+        match self {
+            Self::Folder(folder) => folder.listing(),
+            Self::Archive(archive) => archive.listing(),
+            Self::OneFile(file) => file.listing(),
+        }
+    }
+
+    fn platform(&self) -> Platform {
+        match self {
+            Self::Folder(folder) => folder.platform(),
+            Self::Archive(archive) => archive.platform(),
+            Self::OneFile(file) => file.platform(),
+        }
+    }
 }
 
-/// Archives and one-file workflows are part of the language, but not of this version.
-fn refuse_other_forms(given: &str, path: &Path) -> Result<(), UserError> {
-    let is_other_form = |path: &Path| {
-        path.is_file()
-            && path
-                .extension()
-                .is_some_and(|extension| ["zip", "yaml", "yml"].iter().any(|known| extension == *known))
-    };
-    if is_other_form(path) || path.parent().is_some_and(is_other_form) {
-        let error = format!("{given}: archives and one-file workflows cannot be run yet");
-        return Err(UserError::usage(error).hint("use a folder of state files"));
+/// Why a name cannot be that of a file beside the states.
+fn name_problem(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        Some("an empty name")
+    } else if name == "." || name == ".." {
+        Some("a name that leads elsewhere")
+    } else if name.contains('\\') {
+        Some("a `\\` in a name")
+    } else if name.contains('/') {
+        Some("a `/` in a name")
+    } else if name.contains(char::is_control) {
+        Some("control characters in a name")
+    } else if name.len() > MAX_NAME_BYTES {
+        Some("a name that is too long for a file")
+    } else {
+        None
     }
-    Ok(())
-}
-
-fn not_found(given: &str) -> UserError {
-    UserError::usage(format!("there is no workflow `{}`", given.escape_debug()))
-        .hint("give a folder with a START state, or one state file; `raymond --help` lists the commands")
 }

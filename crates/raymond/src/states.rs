@@ -12,15 +12,13 @@ use raymond_core::header;
 use raymond_core::input::{Plan, Prepared, PromptPlan};
 use raymond_core::run::{Agent, Options};
 use raymond_core::workflow::StateFile;
-use sha2::{Digest, Sha256};
 
 pub use preflight::check_all;
 
 use crate::engine::States;
-use crate::scope::{Folder, Source};
+use crate::scope::{Beside, Given, Source};
+use crate::scopes::Scopes;
 
-/// How many characters of a file's hash are kept: enough to notice a change.
-const HASH_CHARS: usize = 16;
 /// The backend when nobody chose one.
 const DEFAULT_BACKEND: &str = "claude";
 /// How long an agent program may be silent when nobody chose a time.
@@ -28,35 +26,54 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// The states of a run's scope.
 pub struct ScopeStates {
-    pub scope: Rc<RefCell<Folder>>,
+    pub scopes: Rc<RefCell<Scopes>>,
     pub options: Options,
 }
 
 impl States for ScopeStates {
     fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String> {
-        let source = self
-            .scope
-            .borrow()
-            .read(&agent.state)
-            .map_err(|error| format!("{error} ({} needs it)", agent.id))?;
+        let mut scopes = self.scopes.borrow_mut();
+        let source = scopes.of(agent).and_then(|scope| scope.read(&agent.state));
+        let source = source.map_err(|error| format!("{error} ({} needs it)", agent.id))?;
         prepare(&agent.state, &source, &self.options)
     }
 }
 
 /// What a state's file says about its execution, with everything that it leaves open chosen.
 fn prepare(state: &StateFile, source: &Source, options: &Options) -> Result<Prepared, String> {
-    let file = source.path.display();
+    let name = &source.name;
     let text = String::from_utf8_lossy(&source.bytes);
-    let (plan, warnings) = if state.kind().is_prompt() {
-        let prompt = frontmatter::split_and_parse(&text).map_err(|error| format!("{file}: {error}"))?;
-        (Plan::Prompt(Box::new(prompt_plan(prompt.settings, prompt.body, options))), prompt.warnings)
-    } else {
-        let (header, warnings) =
-            header::parse(state.kind(), &text).map_err(|error| format!("{file}: {error}"))?;
-        (Plan::Script(header), warnings)
+    let prompt = |settings, body: &str| Plan::Prompt(Box::new(prompt_plan(settings, body, options)));
+    let (plan, warnings) = match &source.given {
+        Given::Beside { plan: Beside::Prompt(settings), warnings, .. } => {
+            (prompt((**settings).clone(), &text), warnings.clone())
+        }
+        Given::Beside { plan: Beside::Script(header), warnings, .. } => {
+            (Plan::Script(header.clone()), warnings.clone())
+        }
+        Given::InText if state.kind().is_prompt() => {
+            let parts = frontmatter::split_and_parse(&text).map_err(|error| format!("{name}: {error}"))?;
+            (prompt(parts.settings, parts.body), parts.warnings)
+        }
+        Given::InText => {
+            let (header, warnings) =
+                header::parse(state.kind(), &text).map_err(|error| format!("{name}: {error}"))?;
+            (Plan::Script(header), warnings)
+        }
     };
-    let warnings = warnings.iter().map(|warning| format!("{file}: {warning}")).collect();
-    Ok(Prepared { hash: hash(&source.bytes), plan, warnings })
+    let plan = with_chosen_timeout(plan, options);
+    let warnings = warnings.iter().map(|warning| format!("{name}: {warning}")).collect();
+    Ok(Prepared { hash: source.hash(), plan, warnings })
+}
+
+/// A script has no time limit unless it sets one, or the command line does.
+fn with_chosen_timeout(mut plan: Plan, options: &Options) -> Plan {
+    if let Plan::Script(header) = &mut plan {
+        let chosen =
+            options.script_timeout_ms.map(Duration::from_millis).filter(|timeout| !timeout.is_zero());
+        header.timeout = header.timeout.or(chosen.map(Limit::After));
+    }
+    plan
 }
 
 /// The frontmatter comes before the run's options, which hold what the command line and the config file say.
@@ -81,9 +98,4 @@ fn prompt_plan(settings: Settings, body: &str, options: &Options) -> PromptPlan 
         add_dirs: settings.add_dirs,
         mcp_config: settings.mcp_config,
     }
-}
-
-fn hash(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().take(HASH_CHARS / 2).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,10 +1,11 @@
 //! One attempt at a step, from its program's start to the report about its end.
 
 mod prompt;
+mod runnable;
 mod script;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::Agent;
 use raymond_core::transition::Transition;
-use raymond_core::workflow::Platform;
+use raymond_core::workflow::{Platform, StateFile};
 
 use crate::backend::registry::Backends;
 use crate::debug::{DebugFolder, Status, Verdict};
@@ -24,7 +25,7 @@ use crate::mailbox::{Message, Sender};
 use crate::observe::Stream;
 use crate::paths::normalise;
 use crate::process::{Reaper, StopSignal, Target};
-use crate::scope::Folder;
+use crate::scopes::Scopes;
 use crate::store::{Payloads, RunPaths};
 
 /// What all steps of a run share.
@@ -32,7 +33,7 @@ pub struct StepContext {
     pub run_id: String,
     pub nonce: String,
     pub platform: Platform,
-    pub scope: Rc<RefCell<Folder>>,
+    pub scopes: Rc<RefCell<Scopes>>,
     pub paths: RunPaths,
     pub payloads: Payloads,
     pub reaper: Reaper,
@@ -92,8 +93,11 @@ impl StepContext {
     /// Looks up every name in a transition, so that deciding about it needs no disk.
     fn look_up(&self, agent: &Agent, transition: &Transition) -> Lookups {
         let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
+        let mut scopes = self.scopes.borrow_mut();
+        let entered = transition.scopes().into_iter();
         Lookups {
-            states: self.scope.borrow_mut().resolve_all(&transition.state_names()),
+            scopes: entered.map(|scope| (scope.to_owned(), scopes.enter(agent, scope))).collect(),
+            states: resolve_all(&mut scopes, agent, &transition.state_names()),
             directories: directories
                 .into_iter()
                 .map(|path| (path.to_owned(), directory(&agent.cwd, path)))
@@ -125,6 +129,18 @@ impl StepContext {
         let _ = fs::remove_file(&file);
         fs::write(&file, &text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         Ok(Some((text, file)))
+    }
+}
+
+/// Resolves names in the workflow that an agent is in.
+fn resolve_all(
+    scopes: &mut Scopes,
+    agent: &Agent,
+    names: &[&str],
+) -> BTreeMap<String, Result<StateFile, String>> {
+    match scopes.of(agent) {
+        Ok(scope) => scope.resolve_all(names),
+        Err(error) => names.iter().map(|name| ((*name).to_owned(), Err(error.clone()))).collect(),
     }
 }
 
@@ -183,7 +199,7 @@ fn verdict(outcome: &Outcome) -> Verdict {
             Verdict { status: Status::Interrupted, error: None, cost_usd: *cost }
         }
         Outcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => match reading {
-            _ if !exit.is_success() => failed("the script did not succeed", Usd::ZERO),
+            _ if !exit.is_success() => failed(&exit.to_string(), Usd::ZERO),
             Ok(_) => Verdict { status: Status::Succeeded, error: None, cost_usd: Usd::ZERO },
             Err(error) => failed(error, Usd::ZERO),
         },

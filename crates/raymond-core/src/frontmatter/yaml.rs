@@ -49,7 +49,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(position: Position, message: impl Into<String>) -> Fault {
+    pub fn new(position: Position, message: impl Into<String>) -> Fault {
         Fault { position, message: message.into() }
     }
 }

@@ -13,7 +13,7 @@ const MAX_COMPARED_CHARS: usize = 80;
 const MAX_SUGGESTIONS: usize = 3;
 
 /// The text in backticks, clipped, with control characters escaped.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     format!("`{}`", clipped(text))
 }
 
@@ -46,7 +46,7 @@ fn steers_a_terminal(character: char) -> bool {
 }
 
 /// `` `A`, `B` and `C` ``, each clipped.
-pub(crate) fn quoted_list(items: &[impl AsRef<str>], conjunction: &str) -> String {
+pub fn quoted_list(items: &[impl AsRef<str>], conjunction: &str) -> String {
     let Some((last, rest)) = items.split_last() else {
         return String::new();
     };
@@ -59,7 +59,7 @@ pub(crate) fn quoted_list(items: &[impl AsRef<str>], conjunction: &str) -> Strin
 }
 
 /// `` ; did you mean `A` or `B`? `` to append to a message, or nothing.
-pub(crate) fn did_you_mean(suggestions: &[impl AsRef<str>]) -> String {
+pub fn did_you_mean(suggestions: &[impl AsRef<str>]) -> String {
     if suggestions.is_empty() {
         return String::new();
     }
@@ -67,7 +67,7 @@ pub(crate) fn did_you_mean(suggestions: &[impl AsRef<str>]) -> String {
 }
 
 /// The few candidates that `wanted` is most likely a misspelling of.
-pub(crate) fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let Some(wanted) = folded(wanted) else {
         return Vec::new();
     };

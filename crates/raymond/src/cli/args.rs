@@ -9,10 +9,8 @@ use crate::error::UserError;
 use crate::observe::Detail;
 
 /// Commands of later versions: a workflow of such a name is written `./lint`, so that it keeps its meaning.
-const RESERVED: [&str; 12] = [
-    "branch", "convert", "diagram", "doctor", "init", "lint", "record", "rewind", "schema", "serve", "test",
-    "watch",
-];
+const RESERVED: [&str; 11] =
+    ["branch", "diagram", "doctor", "init", "lint", "record", "rewind", "schema", "serve", "test", "watch"];
 
 #[derive(Debug, Parser)]
 #[command(
@@ -77,6 +75,8 @@ pub(super) enum Command {
     Answer(AnswerArgs),
     /// Ask a live run to stop; it can be resumed
     Stop(StopArgs),
+    /// Write a workflow in another form: a folder, a .zip archive or one .yaml file
+    Convert(ConvertArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     #[command(skip)]
@@ -106,7 +106,7 @@ pub(super) struct RunOptions {
     /// The backend for prompts that choose none [default: claude]
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<String>,
-    /// How long an agent program may be silent; 0 is for ever [default: 30m]
+    /// How long a step that sets no limit may be silent; 0 is for ever [default: 30m for prompts, none for scripts]
     #[arg(long, value_name = "TIME")]
     pub(super) timeout: Option<Timeout>,
     /// How many agent programs run at the same time [default: 8]
@@ -150,7 +150,7 @@ impl RunOptions {
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// A folder with a START state, or one state file
+    /// A folder with a START state, a .zip archive or .yaml file of such, or one state of them
     pub(super) workflow: Option<String>,
     /// What the first state is handed; `-` reads it from stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -229,6 +229,22 @@ pub(super) struct StopArgs {
     pub(super) now: bool,
     #[command(flatten)]
     pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  raymond convert review -o review.zip     an archive to hand around\n  raymond convert review -o review.yaml    everything in one file\n  raymond convert review.zip -o review     a folder again\n\nNothing is lost: what is written is read back and compared first. In one file, what is no state goes under\n`files:`, by name: a text, or `{ base64: … }` for other bytes. So does a state that cannot be written otherwise."
+)]
+pub(super) struct ConvertArgs {
+    /// The workflow: a folder, a .zip archive or a .yaml file
+    #[arg(value_name = "IN")]
+    pub(super) from: PathBuf,
+    /// Where to write it; a name that ends in .zip, .yaml or .yml says in which form, any other is a folder
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    pub(super) to: PathBuf,
+    /// Replace what is there
+    #[arg(long)]
+    pub(super) force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -24,7 +24,7 @@ use crate::notify::Notifier;
 use crate::observe::{Console, Detail, JsonLines, Observer};
 use crate::output::Output;
 use crate::process::Reaper;
-use crate::scope::Folder;
+use crate::scopes::Scopes;
 use crate::states::ScopeStates;
 use crate::step::StepContext;
 use crate::store::{Payloads, RunPaths, StateDir};
@@ -73,7 +73,7 @@ pub(super) struct Ready {
     /// Events that are committed and that nobody has seen.
     pub(super) unseen: Vec<Event>,
     pub(super) opening: Vec<Input>,
-    pub(super) scope: Folder,
+    pub(super) scopes: Scopes,
     pub(super) paths: RunPaths,
     pub(super) payloads: Payloads,
     pub(super) reaper: Reaper,
@@ -125,7 +125,7 @@ fn prepare(
     notifier: Option<Notifier>,
 ) -> Result<Driver<JournalStore>, UserError> {
     let (sender, messages) = mailbox();
-    let scope = Rc::new(RefCell::new(ready.scope));
+    let scopes = Rc::new(RefCell::new(ready.scopes));
     let inbox = ready.paths.inbox();
     ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
@@ -133,7 +133,7 @@ fn prepare(
         run_id: run.id.clone(),
         nonce: run.nonce.clone(),
         platform: Platform::current(),
-        scope: Rc::clone(&scope),
+        scopes: Rc::clone(&scopes),
         paths: ready.paths,
         payloads: ready.payloads.clone(),
         reaper: ready.reaper,
@@ -144,7 +144,9 @@ fn prepare(
         shows_output: ready.manner.detail == Detail::Verbose,
     };
     let stderr = Output::stderr();
-    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone());
+    let asks_here = ready.manner.on_ask == OnAsk::Prompt;
+    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone())
+        .leave_questions(asks_here);
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(console), Box::new(ready.manner.debug.clone())];
     observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn Observer>));
     if ready.manner.json {
@@ -152,12 +154,12 @@ fn prepare(
     }
     Driver::new(Parts {
         engine: ready.engine,
-        states: ScopeStates { scope, options: ready.options },
+        states: ScopeStates { scopes, options: ready.options },
         context: Rc::new(context),
         messages,
         observers,
         outputs: vec![stdout, stderr],
-        terminal: (ready.manner.on_ask == OnAsk::Prompt).then(|| Terminal::new(inbox)),
+        terminal: asks_here.then(|| Terminal::new(inbox)),
         incarnation: ready.incarnation,
     })
 }

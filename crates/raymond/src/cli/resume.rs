@@ -9,7 +9,7 @@ use raymond_core::workflow::Platform;
 
 use super::args::ResumeArgs;
 use super::drive::{Manner, Ready, drive};
-use super::find::{acquire, find_run, journal_options, load_config, state_dir};
+use super::find::{acquire, all_scopes, find_run, journal_options, load_config, state_dir};
 use super::options::override_with;
 use super::print::{print_result, print_stdout};
 use crate::backend::registry::Backends;
@@ -19,8 +19,8 @@ use crate::journal_store::{JournalStore, fold, to_event};
 use crate::observe::json::event_line;
 use crate::process::Reaper;
 use crate::recovery::take_over;
-use crate::scope::Folder;
-use crate::store::{Journal, Payloads, RunPaths, Tail};
+use crate::scope::Scope;
+use crate::store::{Journal, Payloads, RunPaths, Tail, Torn};
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let config = load_config()?;
@@ -38,19 +38,19 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     if run.status == RunStatus::Completed {
         return show_completed(&args, &run, &paths, &payloads, &tail);
     }
-    let scope = Folder::open(Path::new(&run.scope), Platform::current())
-        .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
+    let scope = open_scope(&run)?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let manner = Manner::new(&args.options, settings, paths.id());
     let interrupted = take_over(&run, &paths, &reaper, &manner.debug)?;
     let options = override_with(&args.options, run.options.clone());
-    let opening = vec![Input::Resume { options: options.clone(), interrupted }];
+    let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
+    opening.extend(tail.torn.as_ref().map(torn));
     drive(Ready {
         engine: Engine::take_up(run, JournalStore::new(journal, payloads.clone(), lock)),
         unseen: Vec::new(),
         opening,
-        scope,
+        scopes: all_scopes(scope, settings)?,
         manner,
         paths,
         payloads,
@@ -59,6 +59,24 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
         options,
         incarnation,
     })
+}
+
+/// What the last process was writing when it died was never acted on.
+fn torn(torn: &Torn) -> Input {
+    let message =
+        format!("the journal ended in {} bytes of an unfinished write, which were cut off", torn.bytes);
+    Input::Warning { agent: None, message }
+}
+
+/// The run's workflow. An archive must be the one that the run began with: its parts cannot be told apart.
+fn open_scope(run: &Run) -> Result<Scope, UserError> {
+    let scope = Scope::open(Path::new(&run.scope), Platform::current())
+        .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
+    if scope.hash() == run.scope_hash.as_deref() {
+        return Ok(scope);
+    }
+    Err(UserError::usage(format!("{} has changed since the run {} began", run.scope, run.id))
+        .hint("put the archive back as it was, or start a new run"))
 }
 
 /// A run that is over has nothing left to do but to say its result again.

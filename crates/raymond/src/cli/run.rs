@@ -1,26 +1,27 @@
 //! `raymond run`, and `raymond WORKFLOW`
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use raymond_core::decide;
-use raymond_core::event::{FORMAT_VERSION, RunStarted};
+use raymond_core::event::{Body, FORMAT_VERSION, RunStarted};
 use raymond_core::limits::MAX_TAG_BYTES;
 use raymond_core::run::Options;
 use raymond_core::workflow::Platform;
 
 use super::args::RunArgs;
 use super::drive::{Manner, Ready, drive};
-use super::find::{acquire, journal_options, load_config, state_dir, working_folder};
+use super::find::{acquire, all_scopes, journal_options, load_config, state_dir, working_folder};
 use super::options::for_new_run;
 use crate::backend::registry::Backends;
 use crate::driver::now;
 use crate::engine::Engine;
 use crate::error::{Exit, UserError};
 use crate::journal_store::JournalStore;
-use crate::manifest;
+use crate::manifest::{InputMode, InputRule};
+use crate::paths::normalise;
 use crate::process::Reaper;
-use crate::scope::{Located, locate};
+use crate::scope::{Located, Scope, locate};
 use crate::states::check_all;
 use crate::store::{Journal, JournalError, Payloads, RunPaths, StateDir};
 
@@ -36,14 +37,17 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
     let config = load_config()?;
     let settings = &config.raymond;
     let backends = Backends::new(&config.backend)?;
-    let located = locate(workflow, &cwd, Platform::current())?;
-    let options = for_new_run(&args.options, &manifest::load(located.scope.path())?, settings);
-    check_all(&located.scope, &located.entry, &options, &backends)?;
+    let mut located = locate(workflow, &cwd, Platform::current())?;
+    let manifest = located.scope.manifest().clone();
+    let options = for_new_run(&args.options, &manifest, settings);
+    check_all(&mut located.scope, &located.entry, &options, &backends)?;
+    check_input(&manifest.input, args.input.is_some(), workflow)?;
+    let cwd = first_folder(&located.scope, cwd)?;
     let input = args.input.as_deref().map(read_input).transpose()?;
     let dir = state_dir(&args.place)?;
     dir.create()
         .map_err(|error| UserError::usage(format!("cannot make {}: {error}", dir.path().display())))?;
-    let paths = choose_id(&dir, args.id.as_deref(), located.scope.path())?;
+    let paths = choose_id(&dir, args.id.as_deref(), &located.scope)?;
 
     let lock = acquire(&paths)?;
     let incarnation = lock.incarnation().to_owned();
@@ -55,13 +59,15 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let started = run_started(&args, &located, &cwd, options.clone())?;
     let store = JournalStore::new(journal, payloads.clone(), lock);
-    let (engine, unseen) = Engine::create(paths.id(), now(), decide::start(started, input), store)
-        .map_err(|error| UserError::failed(error.0))?;
+    let mut opening = decide::start(started, input);
+    opening.extend(manifest_warnings(&located.scope));
+    let (engine, unseen) =
+        Engine::create(paths.id(), now(), opening, store).map_err(|error| UserError::failed(error.0))?;
     drive(Ready {
         engine,
         unseen,
         opening: Vec::new(),
-        scope: located.scope,
+        scopes: all_scopes(located.scope, settings)?,
         manner: Manner::new(&args.options, settings, paths.id()),
         paths,
         payloads,
@@ -82,11 +88,52 @@ fn run_started(
         version: FORMAT_VERSION,
         workflow: located.given.clone(),
         scope: as_text(located.scope.path())?,
+        scope_hash: located.scope.hash().map(str::to_owned),
         entry: located.entry.clone(),
         cwd: as_text(cwd)?,
         nonce: uuid::Uuid::new_v4().to_string(),
         labels: args.labels.iter().cloned().collect(),
         options,
+    })
+}
+
+/// What the workflow says about its input decides whether it can be started so.
+fn check_input(rule: &InputRule, is_given: bool, workflow: &str) -> Result<(), UserError> {
+    let error = match (rule.mode, is_given) {
+        (InputMode::Required, false) => {
+            let label = rule.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+            UserError::usage(format!("{workflow} needs an input{label}"))
+                .hint("give it with --input TEXT, or --input - for stdin")
+        }
+        (InputMode::None, true) => {
+            UserError::usage(format!("{workflow} takes no input")).hint("leave out --input")
+        }
+        _ => return Ok(()),
+    };
+    Err(rule.description.iter().fold(error, |error, description| error.hint(description.trim())))
+}
+
+/// Where the first agent works: where the user is, unless the workflow says otherwise.
+fn first_folder(scope: &Scope, cwd: PathBuf) -> Result<PathBuf, UserError> {
+    let Some(given) = &scope.manifest().working_directory else { return Ok(cwd) };
+    let folder = normalise(scope.home(), Path::new(given));
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    Err(UserError::usage(format!(
+        "{}: `working_directory`: there is no folder {}",
+        scope.manifest_file().display(),
+        folder.display()
+    )))
+}
+
+fn manifest_warnings(scope: &Scope) -> impl Iterator<Item = Body> {
+    let file = scope.manifest_file();
+    scope.manifest().warnings.iter().map(move |warning| Body::Warning {
+        agent: None,
+        step: None,
+        state: None,
+        message: format!("{}: {warning}", file.display()),
     })
 }
 
@@ -97,24 +144,30 @@ fn as_text(path: &Path) -> Result<String, UserError> {
     })
 }
 
-fn choose_id(dir: &StateDir, given: Option<&str>, scope: &Path) -> Result<RunPaths, UserError> {
+fn choose_id(dir: &StateDir, given: Option<&str>, scope: &Scope) -> Result<RunPaths, UserError> {
     let id = given.map_or_else(|| new_id(scope), str::to_owned);
     dir.run(&id).map_err(|error| {
         UserError::usage(error.to_string()).hint("use letters, digits, `-`, `_` and `.`, at most 64 of them")
     })
 }
 
-fn new_id(scope: &Path) -> String {
-    let name = scope.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+fn new_id(scope: &Scope) -> String {
+    let name = scope.manifest().id.clone().unwrap_or_else(|| name_of(scope.path()));
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    format!("{name}-{}-{}", now().strftime("%Y%m%d-%H%M%S"), &random[..4])
+}
+
+/// A scope's name as an id can hold it.
+fn name_of(scope: &Path) -> String {
+    let name = if scope.is_dir() { scope.file_name() } else { scope.file_stem() };
+    let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let plain = |character: char| character.is_ascii_alphanumeric() || character == '-' || character == '_';
     let name: String = name.chars().take(MAX_NAME_CHARS).map(|c| if plain(c) { c } else { '-' }).collect();
     // An id that begins with a dash would be taken for an option.
-    let name = match name.trim_start_matches('-') {
-        "" => "run",
-        name => name,
-    };
-    let random = uuid::Uuid::new_v4().simple().to_string();
-    format!("{name}-{}-{}", now().strftime("%Y%m%d-%H%M%S"), &random[..4])
+    match name.trim_start_matches('-') {
+        "" => "run".to_owned(),
+        name => name.to_owned(),
+    }
 }
 
 fn cannot_create(paths: &RunPaths, error: &JournalError) -> UserError {

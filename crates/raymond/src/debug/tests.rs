@@ -137,6 +137,7 @@ fn finished_step(state: &str, step: u64, tag: TagName, target: Option<&str>) -> 
         input: None,
         result: None,
         cwd: None,
+        scope: None,
         session: None,
         implicit: false,
         cost_usd: Usd::ZERO,

@@ -1,9 +1,8 @@
 //! A folder of state files.
 //!
-//! States are looked up in the folder's listing; a name from a model is compared, never joined to a path. The listing
-//! is read again when the folder changed or a name is missing, so files that a step wrote are found by the next.
+//! The listing is read again when the folder changed or a name is missing, so files that a step wrote are found by
+//! the next.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,25 +10,17 @@ use std::time::SystemTime;
 
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
-use crate::backend::scripted::Replies;
+use super::{Given, Source};
 use crate::error::UserError;
-
-/// Where the replies of a scripted backend are, unless config names another file.
-const REPLIES_FILE: &str = "replies.yaml";
+use crate::manifest::{self, Manifest};
 
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     platform: Platform,
+    manifest: Manifest,
     listing: Listing,
     listed_at: Option<SystemTime>,
-}
-
-/// A state's file as it is now.
-#[derive(Debug)]
-pub struct Source {
-    pub path: PathBuf,
-    pub bytes: Vec<u8>,
 }
 
 impl Folder {
@@ -37,40 +28,24 @@ impl Folder {
         let listed_at = modified(path);
         let listing = list(path)
             .map_err(|error| UserError::usage(format!("cannot read {}: {error}", path.display())))?;
-        Ok(Self { path: path.to_owned(), platform, listing, listed_at })
+        let manifest = load_manifest(&path.join(manifest::FILE))?;
+        Ok(Self { path: path.to_owned(), platform, manifest, listing, listed_at })
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn entry(&mut self) -> Result<StateFile, String> {
-        self.listing.entry(self.platform).map_err(|error| error.to_string())
+    pub fn platform(&self) -> Platform {
+        self.platform
     }
 
-    /// Resolves names in the order given. A step that names thousands of missing states is told of the first ones.
-    pub fn resolve_all(&mut self, targets: &[&str]) -> BTreeMap<String, Result<StateFile, String>> {
-        const MOST_FAULTS: usize = 10;
-        let mut resolved = BTreeMap::new();
-        let mut faults = 0;
-        for target in targets {
-            if resolved.contains_key(*target) {
-                continue;
-            }
-            let state = match faults {
-                0 => self.resolve(target),
-                1..MOST_FAULTS => {
-                    self.listing.resolve(target, self.platform).map_err(|error| error.to_string())
-                }
-                _ => Err(format!(
-                    "`{}` was not looked up: {MOST_FAULTS} other states are missing",
-                    target.escape_debug()
-                )),
-            };
-            faults += usize::from(state.is_err());
-            resolved.insert((*target).to_owned(), state);
-        }
-        resolved
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub fn listing(&self) -> &Listing {
+        &self.listing
     }
 
     pub fn resolve(&mut self, target: &str) -> Result<StateFile, String> {
@@ -85,31 +60,17 @@ impl Folder {
         self.listing.resolve(target, self.platform).map_err(|error| error.to_string())
     }
 
-    pub fn states(&self) -> impl Iterator<Item = StateFile> + '_ {
-        self.listing.states()
-    }
-
     pub fn read(&self, state: &StateFile) -> Result<Source, String> {
         let path = self.path.join(state.as_str());
         match fs::read(&path) {
-            Ok(bytes) => Ok(Source { path, bytes }),
+            Ok(bytes) => {
+                Ok(Source { name: path.display().to_string(), bytes, file: Some(path), given: Given::InText })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(format!("{} is gone; put it back and resume", path.display()))
             }
             Err(error) => Err(format!("cannot read {}: {error}", path.display())),
         }
-    }
-
-    /// The replies of a scripted backend: those of the named file, seen from the folder, or those beside the states.
-    pub fn replies(&self, named: Option<&str>) -> Result<Replies, String> {
-        let file = self.path.join(named.unwrap_or(REPLIES_FILE));
-        let text = fs::read_to_string(&file).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                format!("the scripted backend needs {}, which is not there", file.display())
-            }
-            _ => format!("cannot read {}: {error}", file.display()),
-        })?;
-        Replies::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     fn refresh(&mut self) {
@@ -120,6 +81,25 @@ impl Folder {
             self.listed_at = modified;
         }
     }
+}
+
+/// The text of a file of replies.
+pub fn read_replies(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("the scripted backend needs {}, which is not there", file.display())
+        }
+        _ => format!("cannot read {}: {error}", file.display()),
+    })
+}
+
+fn load_manifest(file: &Path) -> Result<Manifest, UserError> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Manifest::default()),
+        Err(error) => return Err(UserError::usage(format!("cannot read {}: {error}", file.display()))),
+    };
+    manifest::parse(&text).map_err(|error| UserError::usage(format!("{}: {error}", file.display())))
 }
 
 fn list(path: &Path) -> io::Result<Listing> {

@@ -12,11 +12,11 @@ use raymond_core::workflow::StateFile;
 use super::prepare;
 use crate::backend::registry::{Backend, Backends};
 use crate::error::UserError;
-use crate::scope::Folder;
+use crate::scope::{Given, Scope};
 
 /// Finds what is wrong with the states that a run from `entry` may reach.
 pub fn check_all(
-    scope: &Folder,
+    scope: &mut Scope,
     entry: &StateFile,
     options: &Options,
     backends: &Backends,
@@ -38,7 +38,11 @@ pub fn check_all(
             check_backend(scope, &state, &prompt.backend, backends)?;
         }
         let text = String::from_utf8_lossy(&source.bytes);
-        for mentioned in words(&text).filter_map(|word| names.get(word)).flatten() {
+        let beside = match &source.given {
+            Given::Beside { text, .. } => text.as_str(),
+            Given::InText => "",
+        };
+        for mentioned in words(&text).chain(words(beside)).filter_map(|word| names.get(word)).flatten() {
             if reached.insert(mentioned.clone()) {
                 to_check.push(mentioned.clone());
             }
@@ -48,12 +52,7 @@ pub fn check_all(
 }
 
 /// A state's prompt cannot be sent to a backend that is not there.
-fn check_backend(
-    scope: &Folder,
-    state: &StateFile,
-    name: &str,
-    backends: &Backends,
-) -> Result<(), UserError> {
+fn check_backend(scope: &Scope, state: &StateFile, name: &str, backends: &Backends) -> Result<(), UserError> {
     let backend = backends.get(name).map_err(|error| UserError::usage(format!("{state}: {error}")))?;
     if let Backend::Scripted { replies } = backend {
         scope.replies(replies.as_deref()).map_err(|error| UserError::usage(format!("{state}: {error}")))?;
@@ -62,7 +61,7 @@ fn check_backend(
 }
 
 /// Every state by the names it can be called.
-fn names(scope: &Folder) -> BTreeMap<String, Vec<StateFile>> {
+fn names(scope: &Scope) -> BTreeMap<String, Vec<StateFile>> {
     let mut names: BTreeMap<String, Vec<StateFile>> = BTreeMap::new();
     for state in scope.states() {
         names.entry(state.name().to_owned()).or_default().push(state.clone());

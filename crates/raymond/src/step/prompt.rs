@@ -17,7 +17,7 @@ use raymond_core::template;
 use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::workflow::Platform;
 
-use super::StepContext;
+use super::{StepContext, resolve_all};
 use crate::backend::claude::plain;
 use crate::backend::registry::Backend;
 use crate::debug::StepFiles;
@@ -73,7 +73,9 @@ async fn turn(
         Backend::Claude { command, args } => {
             claude::turn(context, launch, plan, claude::Program { command, args, prompt, files }, stop).await
         }
-        Backend::Scripted { replies } => scripted::turn(context, launch, replies.as_deref(), files),
+        Backend::Scripted { replies } => {
+            scripted::turn(context, launch, &plan.backend, replies.as_deref(), files)
+        }
     }
 }
 
@@ -166,7 +168,7 @@ fn look_up(
             target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next).map(String::as_str)
         })
         .collect();
-    lookups.states.extend(context.scope.borrow_mut().resolve_all(&names));
+    lookups.states.extend(resolve_all(&mut context.scopes.borrow_mut(), agent, &names));
     lookups
 }
 

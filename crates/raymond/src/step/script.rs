@@ -1,18 +1,16 @@
 //! A script state: run directly, at no cost.
 
-use std::borrow::Cow;
-use std::fs;
-use std::path::{Path, PathBuf};
-
+use raymond_core::duration::Limit;
 use raymond_core::header::Header;
 use raymond_core::input::{Exit, Input, Lookups, Outcome, ScriptOutcome, TimeLimit};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::tag::{TagCollector, TagError};
 use raymond_core::transition;
-use raymond_core::workflow::{Kind, Platform};
+use raymond_core::workflow::Platform;
 
-use super::{StepContext, file_name_of, not_started, token};
+use super::runnable::Runnable;
+use super::{StepContext, not_started, token};
 use crate::debug::StepFiles;
 use crate::engine::Launch;
 use crate::environment::{StepFacts, script_environment};
@@ -31,14 +29,19 @@ pub(super) async fn run(
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> (Outcome, Lookups) {
-    let program = match prepare(context, launch) {
-        Ok(program) => program,
+    // The copy, if there is one, lasts as long as the step.
+    let (program, _runnable) = match prepare(context, launch) {
+        Ok(prepared) => prepared,
         Err(error) => return not_started(error),
     };
     let group_of = Target::by_token(program.token.clone());
     files.program(&program);
     let mut sink = ScriptSink::new(context, launch, files);
-    let limits = Limits { idle: header.timeout, total: header.max_time, ..Limits::default() };
+    let limits = Limits {
+        idle: header.timeout.and_then(Limit::duration),
+        total: header.max_time,
+        ..Limits::default()
+    };
     let done = supervise(program, limits, &mut sink, stop, &context.reaper, AfterExit::LeaveBackground).await;
     sink.files.ended(&done.ending);
     let stderr = sink.stderr.last_lines(SHOWN_STDERR_LINES);
@@ -70,7 +73,7 @@ fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr:
     };
     Outcome::Script(match ending {
         Ending::Stopped => return Outcome::Interrupted { cost: Usd::ZERO },
-        Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout, stderr),
+        Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout.and_then(Limit::duration), stderr),
         Ending::TotalTimeout => timed_out(TimeLimit::Total, header.max_time, stderr),
         Ending::SpawnFailed(error) => ScriptOutcome::NotStarted { error: error.to_string() },
         Ending::Aborted | Ending::Lingered | Ending::Exited(_) => {
@@ -90,67 +93,29 @@ fn core_exit(exit: process::Exit) -> Exit {
 }
 
 /// The program to start, with everything it needs on disk.
-fn prepare(context: &StepContext, launch: &Launch) -> Result<process::Launch, String> {
+fn prepare(context: &StepContext, launch: &Launch) -> Result<(process::Launch, Runnable), String> {
     let agent = &launch.agent;
     let task_folder = context.task_folder(agent)?;
     let handed = context.handed(agent)?;
-    let state_file = runnable_file(context, launch)?;
-    let scope = context.scope.borrow().path().to_owned();
+    let runnable = Runnable::of(context, agent)?;
+    let mut scopes = context.scopes.borrow_mut();
+    let scope = scopes.of(agent)?;
     let facts = StepFacts {
         run_id: &context.run_id,
         agent,
-        scope: &scope,
-        state_file: &state_file,
+        scope: scope.path(),
+        environment: &scope.manifest().environment,
+        state_file: runnable.path(),
         task_folder: &task_folder,
         input: handed.as_ref().map(|(text, file)| (text.as_str(), file.clone())),
     };
-    let (program, args) = command_line(agent.state.kind(), &state_file, context.platform)
+    let (program, args) = command_line(agent.state.kind(), runnable.path(), context.platform)
         .ok_or_else(|| format!("{} is no script", agent.state))?;
     let token = token(&context.nonce, launch.started.step, launch.started.attempt);
     let mut program = process::Launch::new(program, &agent.cwd, token);
     program.args = args;
     program.env = script_environment(&facts);
-    Ok(program)
-}
-
-/// The state's own file, or for a shell script with foreign line ends a private copy that bash can read.
-fn runnable_file(context: &StepContext, launch: &Launch) -> Result<PathBuf, String> {
-    let state = &launch.agent.state;
-    let source = context.scope.borrow().read(state)?;
-    if state.kind() != Kind::Bash {
-        return Ok(source.path);
-    }
-    match unix_text(&source.bytes) {
-        Cow::Borrowed(_) => Ok(source.path),
-        Cow::Owned(text) => {
-            let copy = context.paths.tasks().join(format!("{}.{state}", file_name_of(&launch.agent.id)));
-            write_private(&copy, &text)
-                .map_err(|error| format!("cannot write {}: {error}", copy.display()))?;
-            Ok(copy)
-        }
-    }
-}
-
-fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // A script of an earlier step may still be read by its background children.
-    let _ = fs::remove_file(path);
-    fs::write(path, bytes)
-}
-
-/// A script without byte-order mark and carriage returns, which bash takes for part of a command.
-fn unix_text(bytes: &[u8]) -> Cow<'_, [u8]> {
-    let without_mark = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let has_foreign_line_ends = memchr::memmem::find(without_mark, b"\r\n").is_some();
-    if !has_foreign_line_ends && without_mark.len() == bytes.len() {
-        return Cow::Borrowed(bytes);
-    }
-    let mut text = Vec::with_capacity(bytes.len());
-    for (index, byte) in without_mark.iter().enumerate() {
-        if *byte != b'\r' || without_mark.get(index + 1) != Some(&b'\n') {
-            text.push(*byte);
-        }
-    }
-    Cow::Owned(text)
+    Ok((program, runnable))
 }
 
 /// Reads tags out of a script's output as it comes.
@@ -213,17 +178,5 @@ impl Sink for ScriptSink<'_> {
         self.context.show(&self.launch.agent.id, Stream::Stderr, bytes);
         self.stderr.push(bytes);
         Flow::Continue
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn foreign_line_ends_and_marks_are_taken_out() {
-        assert_eq!(unix_text(b"\xef\xbb\xbfa\r\nb\r\n").as_ref(), b"a\nb\n");
-        assert_eq!(unix_text(b"a\rb\n").as_ref(), b"a\rb\n", "a carriage return alone is the author's");
-        assert!(matches!(unix_text(b"a\nb"), Cow::Borrowed(_)), "a plain script runs from its own file");
     }
 }

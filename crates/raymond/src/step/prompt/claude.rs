@@ -18,6 +18,7 @@ use crate::observe::Stream;
 use crate::process::{
     self, AfterExit, Ending, Flow, Limits, ParentDeath, Sink, SpawnError, StopSignal, Tail, supervise,
 };
+use crate::step::runnable::Runnable;
 use crate::step::{StepContext, token};
 
 /// How long a program may stay after its final message.
@@ -53,7 +54,8 @@ pub(super) async fn turn(
         program.args,
     );
     let name = invocation.program.clone();
-    let process = process(context, launch, invocation)?;
+    // The copy, if there is one, lasts as long as the turn.
+    let (process, _runnable) = process(context, launch, invocation)?;
     program.files.program(&process);
     let limits = Limits { idle: plan.timeout, total: plan.max_time, ..Limits::default() };
     let mut sink = TurnSink {
@@ -71,14 +73,15 @@ pub(super) async fn turn(
         }
         ending => exit_of(ending, &limits),
     };
-    Ok(result(sink, exit, session))
+    Ok(result(sink, exit, session, &plan.backend))
 }
 
-fn result(sink: TurnSink<'_>, exit: backend::Exit, session: String) -> Turned {
+fn result(sink: TurnSink<'_>, exit: backend::Exit, session: String, backend: &str) -> Turned {
     let stderr = sink.stderr.last_lines(STDERR_LINES);
     let session_with = |cost: &Cost| Session {
         id: session.clone(),
         total_usd: cost.session_total_usd.map(Usd::from_dollars),
+        backend: Some(backend.to_owned()),
     };
     match sink.decoder.finish(exit, &stderr) {
         Ok(report) => Turned::Completed {
@@ -128,15 +131,18 @@ fn process(
     context: &StepContext,
     launch: &Launch,
     invocation: Invocation,
-) -> Result<process::Launch, String> {
+) -> Result<(process::Launch, Runnable), String> {
     let agent = &launch.agent;
     let task_folder = context.task_folder(agent)?;
-    let scope = context.scope.borrow().path().to_owned();
+    let runnable = Runnable::of(context, agent)?;
+    let mut scopes = context.scopes.borrow_mut();
+    let scope = scopes.of(agent)?;
     let facts = StepFacts {
         run_id: &context.run_id,
         agent,
-        scope: &scope,
-        state_file: &scope.join(agent.state.as_str()),
+        scope: scope.path(),
+        environment: &scope.manifest().environment,
+        state_file: runnable.path(),
         task_folder: &task_folder,
         input: None,
     };
@@ -149,7 +155,7 @@ fn process(
     process.env.extend(invocation.set.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
     // The program ends its own tools when it is asked to end.
     process.on_parent_death = ParentDeath::Terminate;
-    Ok(process)
+    Ok((process, runnable))
 }
 
 fn exit_of(ending: Ending, limits: &Limits) -> backend::Exit {

@@ -12,12 +12,13 @@ use crate::step::StepContext;
 pub(super) fn turn(
     context: &StepContext,
     launch: &Launch,
+    backend: &str,
     replies_file: Option<&str>,
     files: &mut StepFiles,
 ) -> Result<Turned, String> {
     let state = &launch.agent.state;
     let turn = launch.started.turn.unwrap_or(1);
-    let replies = context.scope.borrow().replies(replies_file)?;
+    let replies = context.scopes.borrow_mut().of(&launch.agent)?.replies(replies_file)?;
     let reply = replies.get(state, turn).ok_or_else(|| {
         format!("the scripted backend has no reply for `{}`; add one to its file of replies", state.name())
     })?;
@@ -27,7 +28,11 @@ pub(super) fn turn(
     show_prints(context, launch, &reply.text);
     Ok(Turned::Completed {
         text: reply.text.clone(),
-        session: Session { id: launch.started.session.clone().unwrap_or_default(), total_usd: None },
+        session: Session {
+            id: launch.started.session.clone().unwrap_or_default(),
+            total_usd: None,
+            backend: Some(backend.to_owned()),
+        },
         cost: TurnCost { usd: Usd::from_dollars(reply.cost_usd), estimated: false },
         warnings: Vec::new(),
     })

@@ -1,0 +1,80 @@
+//! From what the user wrote to a scope and its first state.
+
+use std::path::Path;
+
+use raymond_core::workflow::{Kind, Platform, StateFile};
+
+use super::Scope;
+use crate::error::UserError;
+use crate::paths::normalise;
+
+/// A workflow as the user named it.
+#[derive(Debug)]
+pub struct Located {
+    /// As written on the command line or in a tag.
+    pub given: String,
+    pub scope: Scope,
+    pub entry: StateFile,
+}
+
+/// The forms in which a workflow can lie on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Folder,
+    Archive,
+    OneFile,
+}
+
+impl Form {
+    /// The form of what lies at a path, if it can be a workflow.
+    pub fn of(path: &Path) -> Option<Form> {
+        if path.is_dir() {
+            return Some(Form::Folder);
+        }
+        Form::of_name(path).filter(|_| path.is_file())
+    }
+
+    /// The form that a file's name promises.
+    pub fn of_name(path: &Path) -> Option<Form> {
+        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+        match extension.as_str() {
+            "zip" => Some(Form::Archive),
+            "yaml" | "yml" => Some(Form::OneFile),
+            _ => None,
+        }
+    }
+}
+
+/// Finds a workflow: a folder, an archive, a one-file workflow, or a state in one of them.
+pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, UserError> {
+    let path = normalise(cwd, Path::new(given));
+    if Form::of(&path).is_some() {
+        let scope = Scope::open(&path, platform)?;
+        let entry = scope.entry().map_err(|error| UserError::usage(format!("{given}: {error}")))?;
+        return Ok(Located { given: given.to_owned(), scope, entry });
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(not_found(given));
+    };
+    let name = name.to_string_lossy();
+    if path.is_file() && Kind::of(&name).is_none() {
+        let error = format!("{given} is neither a workflow nor a state file");
+        return Err(UserError::usage(error).hint(
+            "states end in .md, .sh, .py, .js, .bat or .ps1, archives in .zip, one-file workflows in .yaml",
+        ));
+    }
+    // A name that promises a workflow is none of a state's, so looking it up would only confuse.
+    if Form::of(parent).is_none() || Form::of_name(&path).is_some() {
+        return Err(not_found(given));
+    }
+    let mut scope = Scope::open(parent, platform)?;
+    let entry = scope.resolve(&name).map_err(|error| not_found(given).hint(error))?;
+    Ok(Located { given: given.to_owned(), scope, entry })
+}
+
+fn not_found(given: &str) -> UserError {
+    UserError::usage(format!("there is no workflow `{}`", given.escape_debug())).hint(
+        "give a folder with a START state, an archive, a one-file workflow, or one state file; `raymond --help` \
+         lists the commands",
+    )
+}

@@ -1,0 +1,148 @@
+//! A workflow that is one YAML file.
+//!
+//! The file is read again when it changed, so that an edit counts from the next step on, as it does in a folder.
+//! As long as it did not, a step costs a look at its time stamp, however many states there are.
+
+mod parse;
+
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use raymond_core::workflow::{Listing, Platform, StateFile};
+
+pub use parse::{Contents, OneState, header_value, parse};
+
+use super::{Given, MAX_BYTES, Source};
+use crate::error::UserError;
+use crate::manifest::{self, Manifest};
+
+/// Time stamps are coarse: of a file written just before it was read it is not known that it has not changed since.
+const STAMP_GRAIN: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub struct OneFile {
+    path: PathBuf,
+    platform: Platform,
+    contents: Contents,
+    stamp: Option<Stamp>,
+}
+
+/// By which it is seen that a file did not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    length: u64,
+}
+
+impl OneFile {
+    pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
+        let (contents, stamp) = load(path).map_err(|error| with_hints(path, error))?;
+        Ok(Self { path: path.to_owned(), platform, contents, stamp })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn platform(&self) -> Platform {
+        self.platform
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        &self.contents.manifest
+    }
+
+    pub fn listing(&self) -> &Listing {
+        &self.contents.listing
+    }
+
+    pub fn file(&self, name: &str) -> Option<&[u8]> {
+        self.contents.files.get(name).map(Vec::as_slice)
+    }
+
+    pub fn read(&mut self, state: &StateFile) -> Result<Source, String> {
+        self.refresh()?;
+        let path = self.path.display();
+        if let Some(one) = self.contents.states.get(state) {
+            return Ok(Source {
+                name: path.to_string(),
+                bytes: one.text.clone().into_bytes(),
+                file: None,
+                given: one.given.clone(),
+            });
+        }
+        match self.contents.files.get(state.as_str()) {
+            Some(bytes) => Ok(Source {
+                name: format!("{path}, file {state}"),
+                bytes: bytes.clone(),
+                file: None,
+                given: Given::InText,
+            }),
+            None => Err(format!("the state {state} is gone from {path}; put it back and resume")),
+        }
+    }
+
+    /// Reads the file again if it may have changed.
+    pub fn refresh(&mut self) -> Result<(), String> {
+        if self.stamp.is_some() && self.stamp == stamp_of(&self.path) {
+            return Ok(());
+        }
+        (self.contents, self.stamp) = load(&self.path)?;
+        Ok(())
+    }
+}
+
+fn load(path: &Path) -> Result<(Contents, Option<Stamp>), String> {
+    let before = SystemTime::now();
+    let stamp = stamp_of(path);
+    let text = read_text(path)?;
+    let contents = parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let is_settled = |stamp: &Stamp| {
+        before.duration_since(stamp.modified).is_ok_and(|age| age > STAMP_GRAIN)
+            && stamp.length == text.len() as u64
+    };
+    Ok((contents, stamp.filter(is_settled)))
+}
+
+/// The text of a one-file workflow.
+pub fn read_text(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|error| {
+        match error.kind() {
+            std::io::ErrorKind::NotFound => format!("{} is gone; put it back and resume", path.display()),
+            _ => format!("cannot read {}: {error}", path.display()),
+        }
+    })?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("{} is larger than {} MiB", path.display(), MAX_BYTES / (1024 * 1024)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let before = error.as_bytes().get(..at).unwrap_or_default();
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+        format!("{}: line {line}: it is not valid UTF-8", path.display())
+    })
+}
+
+fn stamp_of(path: &Path) -> Option<Stamp> {
+    let stamp = |data: Metadata| Some(Stamp { modified: data.modified().ok()?, length: data.len() });
+    fs::metadata(path).ok().and_then(stamp)
+}
+
+fn with_hints(path: &Path, error: String) -> UserError {
+    let is_manifest = path.file_name().is_some_and(|name| name == manifest::FILE);
+    let error = UserError::usage(error);
+    match path.parent() {
+        Some(folder) if is_manifest => error.hint(format!(
+            "{} is the name of a folder's manifest; to run the folder, give {}",
+            manifest::FILE,
+            folder.display()
+        )),
+        _ => error.hint("nothing was run; mend the file and start again"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! A state as it is now.
+
+use std::path::PathBuf;
+
+use raymond_core::frontmatter::Settings;
+use raymond_core::header::Header;
+use raymond_core::workflow::source::SourceWarning;
+use sha2::{Digest, Sha256};
+
+/// How many characters of a hash are kept: enough to notice a change.
+const HASH_CHARS: usize = 16;
+
+#[derive(Debug)]
+pub struct Source {
+    /// What to call it in messages.
+    pub name: String,
+    pub bytes: Vec<u8>,
+    /// The file itself, where it lies on disk as it is; of anything else a private copy has to be run.
+    pub file: Option<PathBuf>,
+    pub given: Given,
+}
+
+/// Where a state's settings are.
+#[derive(Clone, Debug)]
+pub enum Given {
+    /// In its text: a block at its top, or comments.
+    InText,
+    /// Beside its text, as in the one-file form.
+    Beside {
+        plan: Beside,
+        /// The settings as text, which belongs to what the state says.
+        text: String,
+        warnings: Vec<SourceWarning>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub enum Beside {
+    Prompt(Box<Settings>),
+    Script(Header),
+}
+
+impl Source {
+    /// By which a change is noticed.
+    pub fn hash(&self) -> String {
+        let mut digest = Sha256::new();
+        digest.update(&self.bytes);
+        if let Given::Beside { text, .. } = &self.given {
+            digest.update(text.as_bytes());
+        }
+        hexadecimal(&digest.finalize())
+    }
+}
+
+/// The start of a digest, as text.
+pub fn hexadecimal(digest: &[u8]) -> String {
+    digest.iter().take(HASH_CHARS / 2).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,2 @@
+# raymond: retry=1
+echo "<call return='END'>STEP</call>"

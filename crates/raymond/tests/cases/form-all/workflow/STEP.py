@@ -1,0 +1,2 @@
+import os
+print('<result>' + os.path.basename(os.environ['RAYMOND_STATE_FILE']) + '</result>')

@@ -1,0 +1,1 @@
+echo "<result>1</result>"

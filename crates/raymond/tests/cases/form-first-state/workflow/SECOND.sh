@@ -1,0 +1,1 @@
+echo "<result>2</result>"

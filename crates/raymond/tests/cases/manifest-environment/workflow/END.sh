@@ -1,0 +1,1 @@
+echo "<result>$GREETING $PORT $RAYMOND_RESULT</result>"

@@ -1,0 +1,1 @@
+echo "<fork next='JOIN' PORT='1'>WORKER</fork>"
