@@ -1,6 +1,7 @@
 //! Kills in the middle of everything: what is paid for is kept, and nothing is remembered that did not happen.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use mock_api::{Reply, say, use_tool};
 use rustix::process::Signal;
@@ -15,7 +16,8 @@ pub(crate) const CASES: &[Case] = &[
     ("a_killed_raymond_resumes_a_tool_call_with_a_perfect_history", mid_tool_call),
     ("raymond_and_the_program_are_killed_together", both),
     ("a_killed_program_is_started_again", program_killed),
-    ("a_slow_answer_outlives_no_raymond", no_orphan),
+    ("a_killed_raymond_takes_its_program_with_it", no_orphan),
+    ("kills_at_any_moment_change_no_memory_and_no_result", anywhere),
 ];
 
 /// A command that says when it runs, and then takes longer than anybody waits, in a session of its own besides.
@@ -150,6 +152,83 @@ fn no_orphan(program: &Program) {
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(bench.asked("go on").len(), 1, "nothing more was asked");
     assert_history(&bench.asked("go on")[0], &["user: begin", "agent: <goto>SECOND</goto>", "user: go on"]);
+}
+
+/// Kills that come sooner or later after each start, wherever that is, until the run has ended.
+fn anywhere(program: &Program) {
+    let bench = Bench::new(program);
+    bench
+        .state("START.md", "begin")
+        .state("CHILD.md", with_bash("child"))
+        .state("BACK.md", "back with {{result}}");
+    bench.state("WORKER.md", "worker").state("PARENT.md", "parent").state("LAST.md", "last");
+    bench.api.on("begin", [say("<call return=\"BACK\">CHILD</call>")]);
+    bench.api.on("child", [say("<result>7</result>")]);
+    bench.api.on("back with 7", [say("<fork next=\"PARENT\">WORKER</fork>")]);
+    bench.api.on("worker", [say("<result>worked</result>")]);
+    bench.api.on("parent", [say("<join>LAST</join>")]);
+    bench.api.on("last", [say("<result>done</result>")]);
+    let mut kills = 0;
+    let mut live = start(&bench);
+    // Later and later, so that the run gets on.
+    for pause in (0..).map(|round| Duration::from_millis(700 + 450 * round)) {
+        let deadline = Instant::now() + pause;
+        while is_alive(&live) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !is_alive(&live) {
+            break;
+        }
+        live.kill();
+        kills += 1;
+        live = bench.start(&["resume", "r"]);
+    }
+    live.wait().assert(0, "done\n");
+    assert!(kills > 2, "only {kills} kills");
+    let main = [
+        "user: begin",
+        "agent: <call return=\"BACK\">CHILD</call>",
+        "user: back with 7",
+        "agent: <fork next=\"PARENT\">WORKER</fork>",
+        "user: parent",
+        "agent: <join>LAST</join>",
+        "user: last",
+    ];
+    let finished = bench.events_of("step_finished");
+    let states: BTreeSet<&str> = finished.iter().map(|event| event["state"].as_str().unwrap()).collect();
+    assert_eq!((states.len(), finished.len()), (6, 6), "each state is completed once");
+    for request in bench.api.requests() {
+        match request.prompt.as_str() {
+            "begin" => assert_history(&request, &main[..1]),
+            "child" => assert_history(&request, &[main[0], main[1], "user: child"]),
+            "back with 7" => assert_history(&request, &main[..3]),
+            "worker" => assert_history(&request, &["user: worker"]),
+            "parent" => assert_history(&request, &main[..5]),
+            "last" => assert_history(&request, &main),
+            other => panic!("nobody said {other}"),
+        }
+    }
+    // A kill loses one turn of each agent at most, and never one that was completed.
+    let requests = bench.api.requests().len();
+    assert!(requests <= 6 + 2 * kills, "{requests} requests, {kills} kills");
+    let counted: u64 = finished.iter().map(|event| nanos(&event["attempt_cost_usd"])).sum();
+    let sessions: BTreeSet<&str> =
+        finished.iter().map(|event| event["session"]["id"].as_str().unwrap()).collect();
+    let given: u64 = bench
+        .api
+        .requests()
+        .iter()
+        .filter(|request| sessions.contains(request.session.as_str()))
+        .map(|request| request.nanos())
+        .sum();
+    assert_eq!(counted, given, "the turns that count cost what they cost");
+    bench.assert_nothing_lives();
+}
+
+/// Nobody has waited for it yet, so that it is a zombie when it has ended.
+fn is_alive(live: &Live) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", live.pid())).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
 }
 
 /// The pid of the running agent program.
