@@ -7,6 +7,7 @@ use mock_api::{Api, Usage, nanos_for, refuse, say, use_tool};
 use serde_json::{Value, json};
 
 /// Asks for an answer on a connection of its own and gives back all that comes.
+#[cfg(test)]
 fn ask(api: &Api, prompt: &str, is_streamed: bool) -> String {
     let body = json!({
         "model": "claude-haiku-4-5", "stream": is_streamed,

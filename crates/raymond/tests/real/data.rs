@@ -63,7 +63,7 @@ fn no_file(program: &Program) {
     run_with_input(&bench, &value).assert(0, "done\n");
     let requests = bench.api.requests();
     for request in &requests {
-        assert!(!request.raw.contains(SECRET), "{}", request.raw);
+        assert!(!request.raw.contains(SECRET), "{request:#?}");
     }
     let request = &requests[0];
     let visible = request.prompt.replace('\u{200B}', "");
@@ -92,7 +92,7 @@ fn reminder(program: &Program) {
     bench.run(&[]).assert(0, "done\n");
     let request = &bench.api.requests()[1];
     assert!(request.prompt.contains("@secret.txt"), "{request:#?}");
-    assert!(!request.raw.contains(SECRET), "{}", request.raw);
+    assert!(!request.raw.contains(SECRET), "{request:#?}");
 }
 
 fn megabyte(program: &Program) {
