@@ -495,7 +495,7 @@ impl Run {
             .collect()
     }
 
-    /// When [`Run::wake`] has something to do next.
+    /// When there is something to do next, after a look at `now`.
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         // What is past has been dealt with, or is held up by something that will end.
         let next = |queue: &BTreeSet<(Timestamp, AgentId)>| {
