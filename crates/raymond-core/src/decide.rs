@@ -24,6 +24,7 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
         agent: AgentId::main(),
         state: started.entry.clone(),
         cwd: started.cwd.clone(),
+        scope: None,
         parent: None,
         number: None,
         fork: None,
@@ -36,7 +37,7 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
 /// What follows from an input. An input that no longer fits the run gives nothing.
 pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
     match input {
-        Input::Resume { options, interrupted } => resume(run, options, interrupted),
+        Input::Resume { options, interrupted } => resume(run, now, options, interrupted),
         _ if run.status != RunStatus::Running => Vec::new(),
         Input::Launch { agent, prepared } => {
             with_agent(run, &agent, |agent| launch::launch(run, agent, prepared))
@@ -64,7 +65,7 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
         }),
         Input::Join { agent, result } => with_agent(run, &agent, |agent| join::joined(run, agent, result)),
         Input::Answer { ask, text, answer_id } => ask::answered(run, &ask, text, answer_id),
-        Input::AskTimeout { agent } => with_agent(run, &agent, ask::timed_out),
+        Input::AskTimeout { agent } => with_agent(run, &agent, |agent| ask::timed_out(agent, now)),
         Input::Close { stop_requested } => match run.running() {
             0 => vec![close::close(run, now, stop_requested)],
             _ => Vec::new(),
@@ -73,10 +74,10 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
 }
 
 /// A run that is over its budget stays so until it is resumed with a higher one.
-fn resume(run: &Run, options: Options, interrupted: Vec<Interrupted>) -> Vec<Body> {
+fn resume(run: &Run, now: Timestamp, options: Options, interrupted: Vec<Interrupted>) -> Vec<Body> {
     let resumed = Body::RunResumed(RunResumed { options: options.clone(), interrupted });
     let exceeded = exceeded(&options, run.cost_usd + resumed.cost());
-    [resumed].into_iter().chain(exceeded).collect()
+    [resumed].into_iter().chain(ask::asked_again(run, now)).chain(exceeded).collect()
 }
 
 /// Once the total is over the budget, nothing new starts, whatever the state asked for.

@@ -135,7 +135,10 @@ pub struct AgentStarted {
     pub agent: AgentId,
     pub state: StateFile,
     pub cwd: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Its workflow, if that is another one than the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentId>,
     /// The number in a worker's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,6 +197,9 @@ pub struct StepFinished {
     pub result: Option<Payload>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The workflow that the agent enters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     /// The conversation as it is after this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
@@ -263,6 +269,9 @@ pub struct Reminder {
     pub attempt: u32,
     /// Which reminder of this step it is.
     pub number: u32,
+    /// What was wrong with the agent's message.
+    #[serde(default)]
+    pub problem: String,
     pub text: Payload,
     /// The conversation that the reminder goes on.
     pub session: Session,
@@ -298,6 +307,8 @@ pub struct RunResumed {
 pub struct AskOpened {
     pub agent: AgentId,
     pub ask: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// The state that asks.
     pub state: StateFile,
     pub question: Payload,

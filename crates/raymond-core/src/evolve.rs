@@ -1,17 +1,16 @@
 //! Events → state. Total: an event that does not fit is ignored, so any prefix of a journal can be folded.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use crate::event::{
     AgentStarted, AskClosed, AskOpened, Body, Event, LimitWaiting, Reminder, Retry, RunResumed, StepFinished,
     StepStarted,
 };
+use crate::limits::MAX_UNJOINED_WORKERS;
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
-use crate::run::{Agent, Ask, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work, Worker, later};
+use crate::run::{Agent, Ask, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work, Worker};
 use crate::tag::TagName;
 use crate::workflow::StateFile;
 
@@ -106,6 +105,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
         state: started.state.clone(),
         payload: None,
         cwd: started.cwd.clone(),
+        scope: started.scope.clone(),
         session: None,
         stack: Vec::new(),
         attributes: started.attributes.clone(),
@@ -121,8 +121,8 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
 
 /// Moves an agent into a state. What the state is handed is gone when it moves on.
 fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>) {
-    *agent.visits.entry(state.clone()).or_default() += 1;
     agent.state = state;
+    *agent.visits.entry(agent.place()).or_default() += 1;
     agent.payload = payload;
     agent.ask_id = None;
     agent.status = Status::Ready { since: seq, work: None };
@@ -130,9 +130,10 @@ fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>
 
 fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
     run.steps_started = run.steps_started.max(started.step);
-    run.hashes.insert(started.state.clone(), started.hash.clone());
+    let Some(place) = run.agents.get(&started.agent).map(Agent::place) else { return };
+    run.hashes.insert(place.clone(), started.hash.clone());
     if let Some(turn) = started.turn {
-        let turns = run.turns.entry(started.state.clone()).or_default();
+        let turns = run.turns.entry(place).or_default();
         *turns = turn.max(*turns);
     }
     run.update(&started.agent, |agent| {
@@ -160,19 +161,21 @@ fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
 
 fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
     match finished.tag {
-        TagName::Call | TagName::Function => {
-            if let Some(return_to) = finished.return_to.clone() {
-                agent.stack.push(Frame { return_to, session: agent.session.clone(), cwd: agent.cwd.clone() });
-            }
-            if finished.tag == TagName::Function {
-                agent.session = None;
-            }
+        TagName::Call | TagName::CallWorkflow => push_frame(agent, finished),
+        TagName::Function | TagName::FunctionWorkflow => {
+            push_frame(agent, finished);
+            agent.session = None;
         }
         TagName::Reset => agent.session = None,
+        TagName::ResetWorkflow => {
+            agent.session = None;
+            agent.stack.clear();
+        }
         TagName::Result => match agent.stack.pop() {
             Some(frame) => {
                 agent.session = frame.session;
                 agent.cwd = frame.cwd;
+                agent.scope = frame.scope;
             }
             None => {
                 let result = finished.result.clone().unwrap_or_else(|| Payload::from(""));
@@ -185,6 +188,9 @@ fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
     if let Some(cwd) = &finished.cwd {
         agent.cwd = cwd.clone();
     }
+    if let Some(scope) = &finished.scope {
+        agent.scope = Some(scope.clone());
+    }
     // A fork's target is its worker's; the parent goes on at `next`.
     let to = if finished.tag.is_fork() { &finished.next } else { &finished.target };
     if let Some(to) = to.as_ref().filter(|_| finished.tag != TagName::Ask) {
@@ -192,6 +198,18 @@ fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
     }
     if finished.tag == TagName::Join {
         agent.status = Status::Joining { since: seq };
+    }
+}
+
+/// A frame remembers what its call left, so that the return finds it as it was.
+fn push_frame(agent: &mut Agent, finished: &StepFinished) {
+    if let Some(return_to) = finished.return_to.clone() {
+        agent.stack.push(Frame {
+            return_to,
+            session: agent.session.clone(),
+            cwd: agent.cwd.clone(),
+            scope: agent.scope.clone(),
+        });
     }
 }
 
@@ -229,7 +247,10 @@ fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
 
 fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
     if run.options.no_wait {
-        run.halt.get_or_insert(Halt::Limited { error: limit.error.clone() });
+        // Being over budget is the graver reason to stop, a failure is not.
+        if run.halt != Some(Halt::OverBudget) {
+            run.halt = Some(Halt::Limited { error: limit.error.clone() });
+        }
     }
     wait_with_work(run, &limit.agent, seq, limit.until, Wait::Limit, |work| {
         work.cost_usd += limit.attempt_cost_usd;
@@ -263,9 +284,23 @@ fn agent_finished(run: &mut Run, id: &AgentId, result: &Payload) {
     {
         worker.result = Some(result.clone());
     }
+    if let Some(parent) = run.agents.get(id).and_then(|agent| agent.parent.clone()) {
+        forget_old_workers(run, &parent);
+    }
     // Nobody is left to join its workers.
     run.workers.remove(id);
     run.remove(id);
+}
+
+/// A dispatcher that never joins must not grow for ever: beyond a bound, what its oldest workers left is forgotten.
+fn forget_old_workers(run: &mut Run, parent: &AgentId) {
+    let Some(workers) = run.workers.get_mut(parent) else { return };
+    if workers.len() > MAX_UNJOINED_WORKERS
+        && let Some(oldest) =
+            workers.iter().find(|(_, worker)| worker.result.is_some()).map(|(fork, _)| *fork)
+    {
+        workers.remove(&oldest);
+    }
 }
 
 /// A failure that a join has taken is handled: its worker has ended.
@@ -281,8 +316,13 @@ fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &P
     });
 }
 
+/// Questions are numbered as they are asked.
+fn ask_number(ask: &str) -> u64 {
+    ask.strip_prefix("ask").and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 fn ask_opened(run: &mut Run, time: Timestamp, opened: &AskOpened) {
-    run.asks_opened += 1;
+    run.asks_opened = run.asks_opened.max(ask_number(&opened.ask));
     let ask = Ask {
         id: opened.ask.clone(),
         question: opened.question.clone(),
@@ -330,21 +370,11 @@ fn status_after_resume(agent: &Agent, event: &Event) -> Status {
             let work = Work { share_usd: None, ..work.clone() };
             Status::Ready { since: work.step, work: Some(work) }
         }
-        Status::Failed { waited: Some(waited), .. } => wait_again(waited, event.time),
+        // A question that was not answered in time is opened again by an event of its own.
+        Status::Failed { waited: Some(waited), .. } => (**waited).clone(),
         Status::Failed { waited: None, .. } => Status::Ready { since: event.seq, work: None },
         Status::Waiting { why: Wait::Limit, since, work, .. } => {
             Status::Ready { since: *since, work: work.clone() }
-        }
-        other => other.clone(),
-    }
-}
-
-/// A question that was not answered in time gets its whole time again.
-fn wait_again(waited: &Status, now: Timestamp) -> Status {
-    match waited {
-        Status::Asking { ask } => {
-            let deadline = ask.timeout_ms.map(|timeout| later(now, Duration::from_millis(timeout)));
-            Status::Asking { ask: Ask { deadline, ..ask.clone() } }
         }
         other => other.clone(),
     }

@@ -12,7 +12,7 @@ use crate::workflow::wording::{did_you_mean, nearest, quoted};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Time without output.
-    pub timeout: Option<Duration>,
+    pub timeout: Option<Limit>,
     /// Time in all.
     pub max_time: Option<Duration>,
     /// How often to run again after a failure.
@@ -39,7 +39,9 @@ type Setter = fn(&mut Header, &str) -> Result<(), String>;
 
 /// The table of settings, in the order the documentation gives them.
 const SETTINGS: [(&str, Setter); 6] = [
-    ("timeout", |header, value| limit(value).map(|limit| header.timeout = limit)),
+    ("timeout", |header, value| {
+        Limit::parse(value).map(|limit| header.timeout = Some(limit)).map_err(|e| e.to_string())
+    }),
     ("max_time", |header, value| limit(value).map(|limit| header.max_time = limit)),
     ("retry", |header, value| retry(value).map(|retry| header.retry = retry)),
     ("backoff", |header, value| backoff(value).map(|backoff| header.backoff = backoff)),
@@ -197,7 +199,7 @@ mod tests {
         let text = "#!/bin/bash\r\n# raymond: timeout=30s max_time=10m,retry=3, backoff=5s\r\n\
                     \r\n  #raymond:\tmax_visits=100 fatal=agent\r\necho hi\r\n";
         let expected = Header {
-            timeout: Some(Duration::from_secs(30)),
+            timeout: Some(Limit::After(Duration::from_secs(30))),
             max_time: Some(Duration::from_secs(600)),
             retry: 3,
             backoff: Some(Duration::from_secs(5)),
@@ -243,7 +245,8 @@ mod tests {
 
     #[test]
     fn zero_is_no_limit() {
-        assert_eq!(header(Kind::Bash, "# raymond: timeout=0 max_time=0 retry=0"), Header::default());
+        let unlimited = Header { timeout: Some(Limit::Unlimited), ..Header::default() };
+        assert_eq!(header(Kind::Bash, "# raymond: timeout=0 max_time=0 retry=0"), unlimited);
     }
 
     #[test]

@@ -195,6 +195,15 @@ pub enum Exit {
     Signal(i32),
 }
 
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exited with code {code}"),
+            Exit::Signal(signal) => write!(f, "was ended by signal {signal}"),
+        }
+    }
+}
+
 impl Exit {
     pub fn is_success(self) -> bool {
         self == Exit::Code(0)
@@ -214,12 +223,24 @@ pub enum TimeLimit {
 pub struct Lookups {
     pub states: BTreeMap<String, Result<StateFile, String>>,
     pub directories: BTreeMap<String, Result<String, String>>,
+    /// Other workflows, by how they were written.
+    pub scopes: BTreeMap<String, Result<ScopeEntry, String>>,
+}
+
+/// Another workflow, and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeEntry {
+    /// Its path, absolute.
+    pub scope: String,
+    pub entry: StateFile,
 }
 
 impl Lookups {
     /// Whether everything that was looked up is there.
     pub fn all_found(&self) -> bool {
-        self.states.values().all(Result::is_ok) && self.directories.values().all(Result::is_ok)
+        self.states.values().all(Result::is_ok)
+            && self.directories.values().all(Result::is_ok)
+            && self.scopes.values().all(Result::is_ok)
     }
 
     pub fn state(&self, name: &str) -> Result<StateFile, String> {
@@ -228,5 +249,9 @@ impl Lookups {
 
     pub fn directory(&self, path: &str) -> Result<String, String> {
         self.directories.get(path).cloned().unwrap_or_else(|| Err(format!("`{path}` was not looked up")))
+    }
+
+    pub fn scope(&self, written: &str) -> Result<ScopeEntry, String> {
+        self.scopes.get(written).cloned().unwrap_or_else(|| Err(format!("`{written}` was not looked up")))
     }
 }

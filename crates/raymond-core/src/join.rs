@@ -3,6 +3,7 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+use crate::limits::MAX_TAG_BYTES;
 use crate::name::AgentId;
 use crate::payload::Payload;
 use crate::run::{Run, Status};
@@ -38,6 +39,14 @@ pub fn results(
             error,
         });
     }
-    serde_json::to_string(&joined)
-        .map_err(|error| format!("the results of the workers cannot be put together: {error}"))
+    let text = serde_json::to_string(&joined)
+        .map_err(|error| format!("the results of the workers cannot be put together: {error}"))?;
+    if text.len() > MAX_TAG_BYTES {
+        let most = MAX_TAG_BYTES / (1024 * 1024);
+        return Err(format!(
+            "the results of {} workers are longer than {most} MiB together; let them write files and return their names",
+            joined.len()
+        ));
+    }
+    Ok(text)
 }

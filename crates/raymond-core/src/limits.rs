@@ -53,5 +53,8 @@ pub const MAX_YAML_NODES: usize = 500_000;
 /// How much text YAML may hold, aliases expanded.
 pub const MAX_YAML_TEXT_BYTES: usize = 64 * 1024 * 1024;
 
+/// How many workers of one agent are kept for a join; beyond that, what the oldest ones left is forgotten.
+pub const MAX_UNJOINED_WORKERS: usize = 10_000;
+
 /// How many agents may be alive at once.
 pub const MAX_AGENTS: usize = 100_000;

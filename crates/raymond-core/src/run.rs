@@ -1,6 +1,7 @@
 //! The state of a run: what its events add up to.
 
 mod queues;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,9 +37,12 @@ pub struct Options {
     pub effort: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Seconds without output; zero is no limit.
+    /// How long a prompt that sets no limit may be silent; zero is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// The same for scripts, which have no limit unless the command line gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script_timeout_ms: Option<u64>,
     pub skip_permissions: bool,
 }
 
@@ -53,6 +57,7 @@ impl Default for Options {
             effort: None,
             backend: None,
             timeout_ms: None,
+            script_timeout_ms: None,
             skip_permissions: false,
         }
     }
@@ -92,6 +97,16 @@ pub struct Session {
     /// What the program last reported as the conversation's cost so far, where it reports sums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_usd: Option<Usd>,
+    /// The backend that holds the conversation; another one knows nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+}
+
+impl Session {
+    /// Whether a backend can go on with the conversation.
+    pub fn is_of(&self, backend: &str) -> bool {
+        self.backend.as_deref().is_none_or(|own| own == backend)
+    }
 }
 
 /// Where a called state returns to.
@@ -100,6 +115,9 @@ pub struct Frame {
     pub return_to: StateFile,
     pub session: Option<Session>,
     pub cwd: String,
+    /// The workflow to return to, if that is another one than the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
 }
 
 /// One thread of execution.
@@ -112,10 +130,13 @@ pub struct Agent {
     pub state: StateFile,
     pub payload: Option<Payload>,
     pub cwd: String,
+    /// The workflow it is in, if that is another one than the run's.
+    pub scope: Option<String>,
     pub session: Option<Session>,
     pub stack: Vec<Frame>,
     pub attributes: BTreeMap<String, String>,
-    pub visits: BTreeMap<StateFile, u64>,
+    /// How often it has entered each state, by [`place`].
+    pub visits: BTreeMap<String, u64>,
     /// How many workers it has forked.
     pub forks: u64,
     /// Which of its parent's forks it is.
@@ -126,9 +147,14 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// The state it is in, told apart from states of that name in other workflows.
+    pub fn place(&self) -> String {
+        place(self.scope.as_deref(), &self.state)
+    }
+
     /// How often the agent has entered the state it is in.
     pub fn visits_here(&self) -> u64 {
-        self.visits.get(&self.state).copied().unwrap_or(0)
+        self.visits.get(&self.place()).copied().unwrap_or(0)
     }
 
     /// The step that was begun here and has not ended.
@@ -345,12 +371,13 @@ pub struct Run {
     pub result: Option<Payload>,
     pub agents: BTreeMap<AgentId, Agent>,
     pub used_names: UsedNames,
-    /// What each state's file held when it last ran.
-    pub hashes: BTreeMap<StateFile, String>,
+    /// What each state's file held when it last ran, by [`place`].
+    pub hashes: BTreeMap<String, String>,
     /// How many turns each prompt state has begun.
-    pub turns: BTreeMap<StateFile, u64>,
+    pub turns: BTreeMap<String, u64>,
     pub asks_opened: u64,
     /// The workers of each agent that it has not joined, by the number of the fork.
+    #[serde(with = "workers")]
     pub workers: BTreeMap<AgentId, BTreeMap<u64, Worker>>,
     #[serde(skip)]
     queues: Queues,
@@ -469,9 +496,12 @@ impl Run {
     }
 
     /// When [`Run::wake`] has something to do next.
-    pub fn next_wake(&self) -> Option<Timestamp> {
-        let times = [self.queues.waiting.first(), self.queues.deadlines.first()];
-        times.into_iter().flatten().map(|(time, _)| *time).min()
+    pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
+        // What is past has been dealt with, or is held up by something that will end.
+        let next = |queue: &BTreeSet<(Timestamp, AgentId)>| {
+            queue.iter().map(|(time, _)| *time).find(|time| *time > now)
+        };
+        [next(&self.queues.waiting), next(&self.queues.deadlines)].into_iter().flatten().min()
     }
 
     /// What is to be done now.
@@ -508,7 +538,7 @@ impl Run {
             self.first_of(&self.queues.scripts, self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS);
         let prompt = self.first_of(
             &self.queues.prompts,
-            self.queues.running_prompts.len() < self.options.max_parallel.max(1),
+            self.queues.running_prompts.len() < self.options.max_parallel.max(1) && self.has_money_to_share(),
         );
         script.or(prompt)
     }
@@ -555,13 +585,18 @@ impl Run {
                 }
             })
             .collect();
-        asks.sort_by_key(|(agent, ask)| (ask.opened_at, agent.birth));
+        asks.sort_by_key(|(_, ask)| (ask.opened_at, ask.id.len(), &ask.id));
         asks
     }
 
     /// The agent that asks this question.
     pub fn asker(&self, ask_id: &str) -> Option<&Agent> {
         self.asks().into_iter().find(|(_, ask)| ask.id == ask_id).map(|(agent, _)| agent)
+    }
+
+    /// Whether a join of this agent has nobody left to wait for.
+    pub fn is_joinable(&self, agent: &AgentId) -> bool {
+        self.queues.joinable.contains(agent)
     }
 
     /// How many agents could start now and do not.
@@ -577,15 +612,36 @@ impl Run {
 
     /// The part of the budget that a turn starting now may use, so that all running turns together keep to it.
     pub fn budget_share(&self) -> Option<Usd> {
-        if self.options.budget_usd.is_zero() {
-            return None;
-        }
-        let reserved: Usd =
-            self.queues.running_prompts.iter().filter_map(|id| self.agents.get(id)?.work()?.share_usd).sum();
-        let left = self.options.budget_usd.saturating_sub(self.cost_usd).saturating_sub(reserved);
+        let left = self.unreserved_budget()?;
         let free_slots = self.options.max_parallel.saturating_sub(self.queues.running_prompts.len());
         let starters = self.agents.len().saturating_sub(self.queues.running_prompts.len());
         Some(left.divided_by(starters.min(free_slots)).max(SMALLEST_SHARE))
+    }
+
+    /// Whether another turn may start. One that found everything promised to others would only stop at once, and eat
+    /// into what they were promised; it waits until one of them has ended.
+    fn has_money_to_share(&self) -> bool {
+        self.queues.running_prompts.is_empty()
+            || self.unreserved_budget().is_none_or(|left| left >= SMALLEST_SHARE)
+    }
+
+    /// What no running turn was promised; nothing if there is no budget.
+    fn unreserved_budget(&self) -> Option<Usd> {
+        if self.options.budget_usd.is_zero() {
+            return None;
+        }
+        let shares =
+            self.queues.running_prompts.iter().filter_map(|id| self.agents.get(id)?.work()?.share_usd);
+        let reserved: Usd = shares.sum();
+        Some(self.options.budget_usd.saturating_sub(self.cost_usd).saturating_sub(reserved))
+    }
+}
+
+/// A state's name, told apart from states of that name in other workflows.
+pub fn place(scope: Option<&str>, state: &StateFile) -> String {
+    match scope {
+        None => state.to_string(),
+        Some(scope) => format!("{scope}/{state}"),
     }
 }
 

@@ -35,6 +35,8 @@ const MAX_MESSAGES_PER_ROUND: usize = 1024;
 const MAX_BYTES_PER_ROUND: usize = 8 * 1024 * 1024;
 /// The clock may be set while Raymond sleeps, so it looks at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// How long the last lines of a run that is ended may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often a reader that is far behind is looked at.
 const SLOW_READER_POLL: Duration = Duration::from_millis(5);
 
@@ -134,7 +136,9 @@ impl<S: EventStore> Driver<S> {
 
     /// Waits until everything has been written, unless a person is tired of waiting.
     pub async fn flush(&mut self) {
-        while self.stopping != Some(Stop::Now) && !self.parts.outputs.iter().all(Output::is_empty) {
+        let patience = if self.stopping == Some(Stop::Now) { LAST_WORDS } else { Duration::MAX };
+        let started = tokio::time::Instant::now();
+        while started.elapsed() < patience && !self.parts.outputs.iter().all(Output::is_empty) {
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(1)) => {}
                 _ = self.signals.next() => return,
@@ -197,13 +201,14 @@ impl<S: EventStore> Driver<S> {
             }
             (stop, exit) = self.signals.next() => self.stop_by_signal(stop, exit),
             found = self.inbox.next() => self.take_found(found, &mut inputs),
+            () = nobody_left(self.parts.terminal.as_ref()) => self.parts.engine.wait_for_answers(false),
             () = tokio::time::sleep(sleep) => {}
         }
         inputs
     }
 
     fn sleep(&self) -> Duration {
-        let until_wake = self.run().next_wake().map(|time| {
+        let until_wake = self.run().next_wake(now()).map(|time| {
             Duration::try_from(time.duration_since(now())).unwrap_or_default() + Duration::from_millis(1)
         });
         until_wake.map_or(LONGEST_SLEEP, |wait| wait.min(LONGEST_SLEEP))
@@ -318,6 +323,14 @@ impl<S: EventStore> Driver<S> {
         UserError::failed(error.0)
             .hint("every step was ended; what was recorded is safe")
             .hint(format!("mend the cause, then: raymond resume {}", self.run().id))
+    }
+}
+
+/// Waits until there is nobody left on the terminal to answer.
+async fn nobody_left(terminal: Option<&Terminal>) {
+    match terminal {
+        Some(terminal) => terminal.ended().await,
+        None => std::future::pending().await,
     }
 }
 

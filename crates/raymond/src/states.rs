@@ -16,7 +16,8 @@ use raymond_core::workflow::StateFile;
 pub use preflight::check_all;
 
 use crate::engine::States;
-use crate::scope::{Beside, Given, Scope, Source};
+use crate::scope::{Beside, Given, Source};
+use crate::scopes::Scopes;
 
 /// The backend when nobody chose one.
 const DEFAULT_BACKEND: &str = "claude";
@@ -25,17 +26,15 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// The states of a run's scope.
 pub struct ScopeStates {
-    pub scope: Rc<RefCell<Scope>>,
+    pub scopes: Rc<RefCell<Scopes>>,
     pub options: Options,
 }
 
 impl States for ScopeStates {
     fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String> {
-        let source = self
-            .scope
-            .borrow_mut()
-            .read(&agent.state)
-            .map_err(|error| format!("{error} ({} needs it)", agent.id))?;
+        let mut scopes = self.scopes.borrow_mut();
+        let source = scopes.of(agent).and_then(|scope| scope.read(&agent.state));
+        let source = source.map_err(|error| format!("{error} ({} needs it)", agent.id))?;
         prepare(&agent.state, &source, &self.options)
     }
 }
@@ -62,8 +61,19 @@ fn prepare(state: &StateFile, source: &Source, options: &Options) -> Result<Prep
             (Plan::Script(header), warnings)
         }
     };
+    let plan = with_chosen_timeout(plan, options);
     let warnings = warnings.iter().map(|warning| format!("{name}: {warning}")).collect();
     Ok(Prepared { hash: source.hash(), plan, warnings })
+}
+
+/// A script has no time limit unless it sets one, or the command line does.
+fn with_chosen_timeout(mut plan: Plan, options: &Options) -> Plan {
+    if let Plan::Script(header) = &mut plan {
+        let chosen =
+            options.script_timeout_ms.map(Duration::from_millis).filter(|timeout| !timeout.is_zero());
+        header.timeout = header.timeout.or(chosen.map(Limit::After));
+    }
+    plan
 }
 
 /// The frontmatter comes before the run's options, which hold what the command line and the config file say.

@@ -5,25 +5,27 @@ mod runnable;
 mod script;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use raymond_core::input::{Ended, Input, Lookups, Outcome, Plan};
+use raymond_core::input::{Ended, Input, Lookups, Outcome, Plan, ScriptOutcome, TurnOutcome};
+use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::Agent;
 use raymond_core::transition::Transition;
-use raymond_core::workflow::Platform;
+use raymond_core::workflow::{Platform, StateFile};
 
 use crate::backend::registry::Backends;
+use crate::debug::{DebugFolder, Status, Verdict};
 use crate::engine::Launch;
 use crate::mailbox::{Message, Sender};
 use crate::observe::Stream;
 use crate::paths::normalise;
 use crate::process::{Reaper, StopSignal, Target};
-use crate::scope::Scope;
+use crate::scopes::Scopes;
 use crate::store::{Payloads, RunPaths};
 
 /// What all steps of a run share.
@@ -31,10 +33,11 @@ pub struct StepContext {
     pub run_id: String,
     pub nonce: String,
     pub platform: Platform,
-    pub scope: Rc<RefCell<Scope>>,
+    pub scopes: Rc<RefCell<Scopes>>,
     pub paths: RunPaths,
     pub payloads: Payloads,
     pub reaper: Reaper,
+    pub debug: DebugFolder,
     pub backends: Backends,
     pub skip_permissions: bool,
     pub messages: Sender,
@@ -51,10 +54,15 @@ impl StepContext {
     /// Runs an attempt to its end and reports it.
     pub async fn run(&self, launch: Launch, stop: StopSignal) {
         let clock = tokio::time::Instant::now();
+        let mut files = self.debug.begin((&launch.started).into());
         let (outcome, lookups) = match &launch.plan {
-            Plan::Script(header) => script::run(self, &launch, header, stop).await,
-            Plan::Prompt(plan) => prompt::run(self, &launch, plan, stop).await,
+            Plan::Script(header) => script::run(self, &launch, header, stop, &mut files).await,
+            Plan::Prompt(plan) => prompt::run(self, &launch, plan, stop, &mut files).await,
         };
+        files.finish(verdict(&outcome));
+        if let Some(message) = self.debug.take_warning() {
+            self.send(Message::Input(Input::Warning { agent: None, message }));
+        }
         let ended = Ended {
             agent: launch.agent.id,
             step: launch.started.step,
@@ -85,8 +93,11 @@ impl StepContext {
     /// Looks up every name in a transition, so that deciding about it needs no disk.
     fn look_up(&self, agent: &Agent, transition: &Transition) -> Lookups {
         let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
+        let mut scopes = self.scopes.borrow_mut();
+        let entered = transition.scopes().into_iter();
         Lookups {
-            states: self.scope.borrow_mut().resolve_all(&transition.state_names()),
+            scopes: entered.map(|scope| (scope.to_owned(), scopes.enter(agent, scope))).collect(),
+            states: resolve_all(&mut scopes, agent, &transition.state_names()),
             directories: directories
                 .into_iter()
                 .map(|path| (path.to_owned(), directory(&agent.cwd, path)))
@@ -118,6 +129,18 @@ impl StepContext {
         let _ = fs::remove_file(&file);
         fs::write(&file, &text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         Ok(Some((text, file)))
+    }
+}
+
+/// Resolves names in the workflow that an agent is in.
+fn resolve_all(
+    scopes: &mut Scopes,
+    agent: &Agent,
+    names: &[&str],
+) -> BTreeMap<String, Result<StateFile, String>> {
+    match scopes.of(agent) {
+        Ok(scope) => scope.resolve_all(names),
+        Err(error) => names.iter().map(|name| ((*name).to_owned(), Err(error.clone()))).collect(),
     }
 }
 
@@ -167,7 +190,32 @@ fn create_private_folder(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
+/// What became of an attempt, as far as it can be told before it is decided about.
+fn verdict(outcome: &Outcome) -> Verdict {
+    let failed =
+        |error: &str, cost_usd| Verdict { status: Status::Failed, error: Some(error.to_owned()), cost_usd };
+    match outcome {
+        Outcome::Interrupted { cost } => {
+            Verdict { status: Status::Interrupted, error: None, cost_usd: *cost }
+        }
+        Outcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => match reading {
+            _ if !exit.is_success() => failed(&exit.to_string(), Usd::ZERO),
+            Ok(_) => Verdict { status: Status::Succeeded, error: None, cost_usd: Usd::ZERO },
+            Err(error) => failed(error, Usd::ZERO),
+        },
+        Outcome::Script(ScriptOutcome::TimedOut { .. }) => failed("timed out", Usd::ZERO),
+        Outcome::Script(ScriptOutcome::BadOutput { error, .. } | ScriptOutcome::NotStarted { error }) => {
+            failed(error, Usd::ZERO)
+        }
+        Outcome::Turn(TurnOutcome::Failed(turn)) => failed(&turn.error, turn.cost.usd),
+        Outcome::Turn(TurnOutcome::Completed(turn)) => match &turn.reading {
+            Err(message) if !message.has_no_tag => failed(&message.problem, turn.cost.usd),
+            _ => Verdict { status: Status::Succeeded, error: None, cost_usd: turn.cost.usd },
+        },
+    }
+}
+
 /// What a step that never ran reports.
 fn not_started(error: String) -> (Outcome, Lookups) {
-    (Outcome::Script(raymond_core::input::ScriptOutcome::NotStarted { error }), Lookups::default())
+    (Outcome::Script(ScriptOutcome::NotStarted { error }), Lookups::default())
 }

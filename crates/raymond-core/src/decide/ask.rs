@@ -1,5 +1,9 @@
 //! Questions to a person: opened by a step, closed by an answer or by time.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+
 use super::EndedStep;
 use crate::event::{AskClosed, AskOpened, Body, ClosedBy, StepFailed, StepFinished};
 use crate::money::Usd;
@@ -18,6 +22,7 @@ pub(super) fn ask(
     others.push(Body::AskOpened(AskOpened {
         agent: step.agent.id.clone(),
         ask: format!("ask{}", step.run.asks_opened + 1),
+        step: Some(step.work.step),
         state: step.agent.state.clone(),
         question: ask.question.into(),
         next,
@@ -26,6 +31,28 @@ pub(super) fn ask(
         timeout_next: ask.timeout_next.map(|name| step.lookups.state(&name)).transpose()?,
     }));
     Ok(())
+}
+
+/// Questions that failed their agents because nobody answered in time; each gets its whole time again.
+pub(super) fn asked_again(run: &Run, now: Timestamp) -> Vec<Body> {
+    let failed = run.failed_agents().filter_map(|id| run.agents.get(id));
+    failed.filter_map(|agent| ask_again(agent, now)).collect()
+}
+
+fn ask_again(agent: &Agent, now: Timestamp) -> Option<Body> {
+    let Status::Failed { waited: Some(waited), .. } = &agent.status else { return None };
+    let Status::Asking { ask } = &**waited else { return None };
+    Some(Body::AskOpened(AskOpened {
+        agent: agent.id.clone(),
+        ask: ask.id.clone(),
+        step: None,
+        state: agent.state.clone(),
+        question: ask.question.clone(),
+        next: ask.next.clone(),
+        timeout_ms: ask.timeout_ms,
+        deadline: ask.timeout_ms.map(|timeout| later(now, Duration::from_millis(timeout))),
+        timeout_next: ask.timeout_next.clone(),
+    }))
 }
 
 /// The first answer to an open question is taken; any other comes too late.
@@ -44,8 +71,11 @@ pub(super) fn answered(run: &Run, ask_id: &str, text: String, answer_id: Option<
 }
 
 /// Past its time an unanswered question leads to `timeout_next` with an empty value, or fails its agent.
-pub(super) fn timed_out(agent: &Agent) -> Vec<Body> {
+pub(super) fn timed_out(agent: &Agent, now: Timestamp) -> Vec<Body> {
     let Status::Asking { ask } = &agent.status else { return Vec::new() };
+    if ask.deadline.is_none_or(|deadline| deadline > now) {
+        return Vec::new();
+    }
     let closed = Body::AskClosed(AskClosed {
         agent: agent.id.clone(),
         ask: ask.id.clone(),

@@ -2,11 +2,11 @@
 
 use super::launch::cannot_start;
 use crate::event::Body;
-use crate::run::{Agent, Run, Status};
+use crate::run::{Agent, Run};
 
 /// The join fires. `result` was put together by the shell, which can read long payloads.
 pub(super) fn joined(run: &Run, agent: &Agent, result: Result<String, String>) -> Vec<Body> {
-    if !matches!(agent.status, Status::Joining { .. }) {
+    if !run.is_joinable(&agent.id) {
         return Vec::new();
     }
     let workers = run

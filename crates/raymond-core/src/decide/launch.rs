@@ -17,7 +17,10 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
     };
     let visits = agent.visits_here();
     if let Some(most) = prepared.plan.max_visits().filter(|most| visits > *most) {
-        let error = format!("entered for the {} time, but its `max_visits` is {most}", ordinal(visits));
+        let error = format!(
+            "entered for the {} time, but its `max_visits` is {most}; raise it to go on",
+            ordinal(visits)
+        );
         return vec![cannot_start(agent, error)];
     }
     let mut events = warnings(run, agent, &prepared);
@@ -35,11 +38,20 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
         branch_of: None,
         share_usd: None,
     };
-    if let Plan::Prompt(_) = prepared.plan {
-        let turns = run.turns.get(&agent.state).copied().unwrap_or(0);
+    if let Plan::Prompt(prompt) = &prepared.plan {
+        let turns = run.turns.get(&agent.place()).copied().unwrap_or(0);
         started.session = Some(session_id(run, work.step, attempt));
         started.turn = Some(work.turn.unwrap_or(turns + 1));
-        started.branch_of = work.conversation(agent).map(|session| session.id.clone());
+        let conversation = work.conversation(agent);
+        let goes_on = conversation.filter(|session| session.is_of(&prompt.backend));
+        started.branch_of = goes_on.map(|session| session.id.clone());
+        if conversation.is_some() && goes_on.is_none() {
+            let message = format!(
+                "the backend `{}` cannot go on with a conversation of another one; it begins afresh",
+                prompt.backend
+            );
+            events.push(warning(agent, message));
+        }
         started.share_usd = run.budget_share();
     }
     events.push(Body::StepStarted(started));
@@ -54,7 +66,7 @@ fn session_id(run: &Run, step: u64, attempt: u32) -> String {
 
 /// Says once, not at every visit, what is odd about a state's file, and that it changed under the run.
 fn warnings(run: &Run, agent: &Agent, prepared: &Prepared) -> Vec<Body> {
-    let known = run.hashes.get(&agent.state);
+    let known = run.hashes.get(&agent.place());
     if known == Some(&prepared.hash) {
         return Vec::new();
     }
@@ -63,20 +75,19 @@ fn warnings(run: &Run, agent: &Agent, prepared: &Prepared) -> Vec<Body> {
     changed
         .into_iter()
         .chain(prepared.warnings.iter().cloned())
-        .map(|message| Body::Warning {
-            agent: Some(agent.id.clone()),
-            step: agent.work().map(|work| work.step),
-            state: Some(agent.state.clone()),
-            message,
-        })
+        .map(|message| warning(agent, message))
         .collect()
+}
+
+fn warning(agent: &Agent, message: String) -> Body {
+    Body::Warning { agent: Some(agent.id.clone()), step: None, state: Some(agent.state.clone()), message }
 }
 
 /// A state that cannot be started is its agent's failure alone: other agents may well finish their work.
 pub(super) fn cannot_start(agent: &Agent, error: String) -> Body {
     Body::StepFailed(StepFailed {
         agent: agent.id.clone(),
-        step: None,
+        step: agent.work().map(|work| work.step),
         state: agent.state.clone(),
         error,
         exit_code: None,

@@ -29,7 +29,7 @@ pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcom
                 Exit::Code(code) => Some(code),
                 Exit::Signal(_) => None,
             };
-            retry_or_fail(step, header, Fault { exit_code, stderr, ..Fault::new(describe(exit), fatal) })
+            retry_or_fail(step, header, Fault { exit_code, stderr, ..Fault::new(exit.to_string(), fatal) })
         }
         ScriptOutcome::TimedOut { kind, after, stderr } => {
             let after = duration::format(after);
@@ -66,11 +66,4 @@ fn retry_or_fail(step: &EndedStep<'_>, header: &Header, fault: Fault) -> Vec<Bod
         cost_estimated: false,
         session: None,
     })]
-}
-
-fn describe(exit: Exit) -> String {
-    match exit {
-        Exit::Code(code) => format!("exited with code {code}"),
-        Exit::Signal(signal) => format!("was ended by signal {signal}"),
-    }
 }

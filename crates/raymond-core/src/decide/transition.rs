@@ -11,7 +11,7 @@ use crate::name::UsedNames;
 use crate::payload::Payload;
 use crate::run::{Session, later};
 use crate::tag::TagName;
-use crate::transition::{Fork, ForkTarget, Invoke, Jump, Transition};
+use crate::transition::{Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Transition};
 use crate::workflow::StateFile;
 
 /// What a step cost and remembers, besides what it asked for.
@@ -46,7 +46,12 @@ pub(super) fn take(step: &EndedStep<'_>, transition: Transition, turn: Turn) -> 
             join(step, &mut finished, &mut others, &target, input.is_some())?
         }
         Transition::Ask(ask) => super::ask::ask(step, &mut finished, &mut others, ask)?,
-        other => return Err(not_yet(&format!("`<{}>`", other.tag_name()))),
+        Transition::CallWorkflow(invoke) => call_workflow(step, &mut finished, invoke, None)?,
+        Transition::FunctionWorkflow { invoke, cd } => call_workflow(step, &mut finished, invoke, cd)?,
+        Transition::ResetWorkflow { scope, input, cd } => {
+            enter_workflow(step, &mut finished, &scope, cd)?;
+            finished.input = input.map(Payload::from);
+        }
     }
     let mut events = vec![Body::StepFinished(Box::new(finished))];
     events.extend(others);
@@ -78,6 +83,7 @@ fn finished(step: &EndedStep<'_>, tag: TagName, turn: Turn) -> StepFinished {
         input: None,
         result: None,
         cwd: None,
+        scope: None,
         session: turn.session,
         implicit: turn.implicit,
         cost_usd: step.work.cost_usd + turn.cost.usd,
@@ -124,12 +130,44 @@ fn join(
 }
 
 fn call(step: &EndedStep<'_>, finished: &mut StepFinished, invoke: Invoke) -> Result<(), String> {
-    if step.agent.stack.len() >= MAX_STACK_DEPTH {
-        return Err(format!("calls are nested {MAX_STACK_DEPTH} deep already; return with `<result>` first"));
-    }
+    check_depth(step)?;
     finished.target = Some(step.lookups.state(&invoke.target)?);
     finished.return_to = Some(step.lookups.state(&invoke.return_to)?);
     finished.input = invoke.input.map(Payload::from);
+    Ok(())
+}
+
+fn check_depth(step: &EndedStep<'_>) -> Result<(), String> {
+    if step.agent.stack.len() < MAX_STACK_DEPTH {
+        return Ok(());
+    }
+    Err(format!("calls are nested {MAX_STACK_DEPTH} deep already; return with `<result>` first"))
+}
+
+fn call_workflow(
+    step: &EndedStep<'_>,
+    finished: &mut StepFinished,
+    invoke: InvokeWorkflow,
+    cd: Option<String>,
+) -> Result<(), String> {
+    check_depth(step)?;
+    // The return state is one of the calling workflow.
+    finished.return_to = Some(step.lookups.state(&invoke.return_to)?);
+    enter_workflow(step, finished, &invoke.scope, cd)?;
+    finished.input = invoke.input.map(Payload::from);
+    Ok(())
+}
+
+fn enter_workflow(
+    step: &EndedStep<'_>,
+    finished: &mut StepFinished,
+    scope: &str,
+    cd: Option<String>,
+) -> Result<(), String> {
+    let entry = step.lookups.scope(scope)?;
+    finished.cwd = cd.map(|cd| step.lookups.directory(&cd)).transpose()?;
+    finished.target = Some(entry.entry);
+    finished.scope = Some(entry.scope);
     Ok(())
 }
 
@@ -160,11 +198,14 @@ fn fork(
     finished.input = next.input.map(Payload::from);
     let mut new_names = UsedNames::default();
     for (index, fork) in forks.into_iter().enumerate() {
-        let ForkTarget::State(target) = &fork.target else {
-            return Err(not_yet("`<fork-workflow>`"));
-        };
         check_variables(&fork.variables)?;
-        let state = step.lookups.state(target)?;
+        let (state, scope) = match &fork.target {
+            ForkTarget::State(name) => (step.lookups.state(name)?, step.agent.scope.clone()),
+            ForkTarget::Workflow(written) => {
+                let entry = step.lookups.scope(written)?;
+                (entry.entry, Some(entry.scope))
+            }
+        };
         finished.target.get_or_insert_with(|| state.clone());
         let count = step.agent.forks + index as u64 + 1;
         let (agent, number) = step.run.used_names.next(&new_names, &step.agent.id, &state, count);
@@ -176,6 +217,7 @@ fn fork(
                 Some(cd) => step.lookups.directory(&cd)?,
                 None => step.agent.cwd.clone(),
             },
+            scope,
             parent: Some(step.agent.id.clone()),
             number: Some(number),
             fork: Some(count),
@@ -199,8 +241,4 @@ fn check_variables(variables: &[(String, String)]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn not_yet(what: &str) -> String {
-    format!("{what} is part of the language, but this version of Raymond cannot do it yet")
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::EndedStep;
 use super::fault::{Fault, failed};
 use super::transition::{self, Turn};
@@ -17,6 +19,8 @@ use crate::workflow::StateFile;
 const MAX_REMINDERS: u32 = 3;
 /// How long to wait before each retry of a program that failed.
 const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
+/// How long to wait for a usage limit that should be over.
+const OVERDUE_LIMIT: Duration = Duration::from_secs(30);
 /// How long to wait for a usage limit that does not say when it ends.
 const UNKNOWN_LIMIT: Duration = Duration::from_secs(5 * 60);
 
@@ -30,17 +34,35 @@ pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcom
 fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Vec<Body> {
     let CompletedTurn { reading, session, cost, warnings } = turn;
     let mut events = transition::warnings(step, warnings);
-    let chosen = choose(step, plan, reading).and_then(|chosen| {
+    let chosen = choose(step, plan, reading).map_err(Problem::of_agent).and_then(|chosen| {
         let turn = Turn { session: Some(session.clone()), cost, implicit: chosen.implicit };
         let mut taken = transition::warnings(step, chosen.warnings);
-        taken.extend(transition::take(step, chosen.transition, turn)?);
+        let is_authors = chosen.implicit;
+        let events =
+            transition::take(step, chosen.transition, turn).map_err(|text| Problem { text, is_authors })?;
+        taken.extend(events);
         Ok(taken)
     });
     match chosen {
         Ok(taken) => events.extend(taken),
-        Err(problem) => events.push(remind_or_fail(step, plan, problem, session, cost)),
+        Err(Problem { text, is_authors: true }) => {
+            events.push(failed(step, Fault { cost, ..Fault::new(text, false) }));
+        }
+        Err(problem) => events.push(remind_or_fail(step, plan, problem.text, session, cost)),
     }
     events
+}
+
+/// Why a turn leads nowhere. What the author of the state wrote, no reminder of the agent can mend.
+struct Problem {
+    text: String,
+    is_authors: bool,
+}
+
+impl Problem {
+    fn of_agent(text: String) -> Self {
+        Self { text, is_authors: false }
+    }
 }
 
 /// A transition that the state permits.
@@ -186,6 +208,7 @@ fn remind_or_fail(
         state: step.agent.state.clone(),
         attempt: step.work.attempt + 1,
         number,
+        problem,
         text: text.into(),
         session,
         attempt_cost_usd: cost.usd,
@@ -208,12 +231,21 @@ fn turn_failed(step: &EndedStep<'_>, turn: FailedTurn) -> Body {
             step: step.work.step,
             state: step.agent.state.clone(),
             attempt: step.work.attempt + 1,
-            until: until.unwrap_or_else(|| later(step.now, UNKNOWN_LIMIT)),
+            until: limit_end(step.now, until),
             error: turn.error,
             attempt_cost_usd: turn.cost.usd,
             cost_estimated: turn.cost.estimated,
         }),
         (FaultClass::ShareUsed | FaultClass::Final, _) => final_failure(step, turn),
+    }
+}
+
+/// When to try again. A limit that should be over and is not gets a moment, or it would be asked without end.
+fn limit_end(now: Timestamp, named: Option<Timestamp>) -> Timestamp {
+    match named {
+        Some(until) if until > now => until,
+        Some(_) => later(now, OVERDUE_LIMIT),
+        None => later(now, UNKNOWN_LIMIT),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `raymond answer`
 
 use std::io::Read;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use raymond_core::event::Body;
@@ -54,7 +55,8 @@ fn read_text(given: &str) -> Result<String, UserError> {
     let mut bytes = Vec::new();
     if given == "-" {
         std::io::stdin()
-            .take(MAX_ANSWER_BYTES as u64 + 1)
+            // One more for a last line break, and one that shows that there is more.
+            .take(MAX_ANSWER_BYTES as u64 + 2)
             .read_to_end(&mut bytes)
             .map_err(|error| UserError::usage(format!("cannot read the answer from stdin: {error}")))?;
         // A line typed or piped in ends with a line break that is not part of the answer.
@@ -101,7 +103,7 @@ fn was_asked(run: &Run, ask: &str) -> bool {
 }
 
 fn too_late(ask: &str) -> UserError {
-    UserError::failed(format!("{ask} has been answered already; this answer was not taken"))
+    UserError::failed(format!("{ask} is closed already; this answer was not taken"))
 }
 
 /// A live run takes an answer within moments; then its journal tells whose it was.
@@ -111,23 +113,39 @@ fn wait_until_taken(paths: &RunPaths, answer: &Answer) -> Result<(), UserError> 
     while file.exists() && Instant::now() < deadline {
         let is_running = is_live(&paths.lock()).is_ok_and(|holder| holder.is_some());
         if !is_running {
-            say(&format!("{} is answered; continue with: raymond resume {}", answer.ask, paths.id()));
-            return Ok(());
+            return recorded_or_lost(paths, answer, &file);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    match taken(paths, answer)? {
+        Some(true) => say(&format!("{} is answered", answer.ask)),
+        Some(false) => return Err(too_late(&answer.ask)),
+        None => say(&format!("{} is answered; the run has not taken it up yet", answer.ask)),
+    }
+    Ok(())
+}
+
+/// The run ended before it took the answer: it counts, unless another one was taken before.
+fn recorded_or_lost(paths: &RunPaths, answer: &Answer, file: &Path) -> Result<(), UserError> {
+    if taken(paths, answer)? == Some(false) {
+        let _ = std::fs::remove_file(file);
+        return Err(too_late(&answer.ask));
+    }
+    say(&format!("{} is answered; continue with: raymond resume {}", answer.ask, paths.id()));
+    Ok(())
+}
+
+/// Whether the question was closed with this answer or without it; nothing if it is still open.
+fn taken(paths: &RunPaths, answer: &Answer) -> Result<Option<bool>, UserError> {
     let tail = read_tail(paths).map_err(|error| UserError::usage(error.to_string()))?;
     for line in tail.lines.iter().rev() {
-        if let Body::AskClosed(closed) = to_event(paths, line)?.body
-            && closed.ask == answer.ask
-        {
-            if closed.answer_id.as_deref() != Some(&answer.answer_id) {
-                return Err(too_late(&answer.ask));
+        match to_event(paths, line)?.body {
+            Body::AskClosed(closed) if closed.ask == answer.ask => {
+                return Ok(Some(closed.answer_id.as_deref() == Some(&answer.answer_id)));
             }
-            say(&format!("{} is answered", answer.ask));
-            return Ok(());
+            Body::AskOpened(opened) if opened.ask == answer.ask => return Ok(None),
+            _ => {}
         }
     }
-    say(&format!("{} is answered; the run has not taken it up yet", answer.ask));
-    Ok(())
+    Ok(None)
 }

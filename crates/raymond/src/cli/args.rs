@@ -106,7 +106,7 @@ pub(super) struct RunOptions {
     /// The backend for prompts that choose none [default: claude]
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<String>,
-    /// How long an agent program may be silent; 0 is for ever [default: 30m]
+    /// How long a step that sets no limit may be silent; 0 is for ever [default: 30m for prompts, none for scripts]
     #[arg(long, value_name = "TIME")]
     pub(super) timeout: Option<Timeout>,
     /// How many agent programs run at the same time [default: 8]

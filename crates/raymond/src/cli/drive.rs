@@ -10,38 +10,60 @@ use raymond_core::run::{Options, RunStatus};
 use raymond_core::workflow::Platform;
 
 use super::args::RunOptions;
-use super::print::{cannot_write, print_result};
+use super::find::working_folder;
+use super::print::{cannot_write, print_result, say};
 use crate::backend::registry::Backends;
 use crate::config::{OnAsk, Settings};
+use crate::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
 use crate::driver::{Driver, Parts, Terminal};
 use crate::engine::Engine;
 use crate::error::{Exit, UserError};
 use crate::journal_store::JournalStore;
 use crate::mailbox::mailbox;
+use crate::notify::Notifier;
 use crate::observe::{Console, Detail, JsonLines, Observer};
 use crate::output::Output;
 use crate::process::Reaper;
-use crate::scope::Scope;
+use crate::scopes::Scopes;
 use crate::states::ScopeStates;
 use crate::step::StepContext;
-use crate::store::{Payloads, RunPaths};
+use crate::store::{Payloads, RunPaths, StateDir};
 
 /// How a run is watched, whatever it is.
 pub(super) struct Manner {
     detail: Detail,
     json: bool,
     on_ask: OnAsk,
+    pub(super) debug: DebugFolder,
+    notify: Option<String>,
 }
 
 impl Manner {
-    pub(super) fn new(args: &RunOptions, settings: &Settings) -> Self {
+    pub(super) fn new(args: &RunOptions, settings: &Settings, run: &str) -> Self {
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let by_default = if is_terminal { OnAsk::Prompt } else { OnAsk::Pause };
         Self {
             detail: args.detail(settings.verbose.unwrap_or(false)),
             json: args.json,
             on_ask: args.on_ask.or(settings.on_ask).unwrap_or(by_default),
+            debug: debug_folder(args, settings, run),
+            notify: settings.notify.clone(),
         }
+    }
+}
+
+/// Debug files lie in `.raymond`, wherever the journals are.
+fn debug_folder(args: &RunOptions, settings: &Settings, run: &str) -> DebugFolder {
+    let is_off = args.no_debug || settings.no_debug.unwrap_or(false);
+    let home = working_folder().ok().and_then(|cwd| StateDir::find(&cwd).ok());
+    match home.as_ref().and_then(|dir| Some((dir, dir.home()?))) {
+        Some((dir, home)) if !is_off => {
+            // Trouble with the folder is a warning when the first file is written.
+            let _ = dir.create_home();
+            let keep = settings.debug_steps.unwrap_or(DEFAULT_KEPT_STEPS);
+            DebugFolder::open(home.join("debug").join(run), keep)
+        }
+        _ => DebugFolder::off(),
     }
 }
 
@@ -51,7 +73,7 @@ pub(super) struct Ready {
     /// Events that are committed and that nobody has seen.
     pub(super) unseen: Vec<Event>,
     pub(super) opening: Vec<Input>,
-    pub(super) scope: Scope,
+    pub(super) scopes: Scopes,
     pub(super) paths: RunPaths,
     pub(super) payloads: Payloads,
     pub(super) reaper: Reaper,
@@ -75,9 +97,16 @@ pub(super) fn drive(mut ready: Ready) -> Result<Exit, UserError> {
     let events = stdout.clone();
     let (exit, run) = local.block_on(&runtime, async move {
         let (unseen, opening) = (std::mem::take(&mut ready.unseen), std::mem::take(&mut ready.opening));
-        let mut driver = prepare(ready, events)?;
+        let notifier =
+            ready.manner.notify.take().map(|command| Notifier::new(command, ready.payloads.clone()));
+        let mut driver = prepare(ready, events, notifier.clone())?;
         driver.publish(&unseen);
         let exit = driver.drive(opening).await;
+        if let Some(notifier) = notifier
+            && let Some(warning) = notifier.finish().await
+        {
+            say(&format!("warning: {warning}"));
+        }
         driver.flush().await;
         Ok::<_, UserError>((exit?, driver.run().clone()))
     })?;
@@ -90,9 +119,13 @@ pub(super) fn drive(mut ready: Ready) -> Result<Exit, UserError> {
     Ok(exit)
 }
 
-fn prepare(mut ready: Ready, stdout: Output) -> Result<Driver<JournalStore>, UserError> {
+fn prepare(
+    mut ready: Ready,
+    stdout: Output,
+    notifier: Option<Notifier>,
+) -> Result<Driver<JournalStore>, UserError> {
     let (sender, messages) = mailbox();
-    let scope = Rc::new(RefCell::new(ready.scope));
+    let scopes = Rc::new(RefCell::new(ready.scopes));
     let inbox = ready.paths.inbox();
     ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
@@ -100,29 +133,33 @@ fn prepare(mut ready: Ready, stdout: Output) -> Result<Driver<JournalStore>, Use
         run_id: run.id.clone(),
         nonce: run.nonce.clone(),
         platform: Platform::current(),
-        scope: Rc::clone(&scope),
+        scopes: Rc::clone(&scopes),
         paths: ready.paths,
         payloads: ready.payloads.clone(),
         reaper: ready.reaper,
+        debug: ready.manner.debug.clone(),
         backends: ready.backends,
         skip_permissions: ready.options.skip_permissions,
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,
     };
     let stderr = Output::stderr();
-    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone());
-    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(console)];
+    let asks_here = ready.manner.on_ask == OnAsk::Prompt;
+    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone())
+        .leave_questions(asks_here);
+    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(console), Box::new(ready.manner.debug.clone())];
+    observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn Observer>));
     if ready.manner.json {
         observers.push(Box::new(JsonLines::new(stdout.clone(), ready.payloads)));
     }
     Driver::new(Parts {
         engine: ready.engine,
-        states: ScopeStates { scope, options: ready.options },
+        states: ScopeStates { scopes, options: ready.options },
         context: Rc::new(context),
         messages,
         observers,
         outputs: vec![stdout, stderr],
-        terminal: (ready.manner.on_ask == OnAsk::Prompt).then(|| Terminal::new(inbox)),
+        terminal: asks_here.then(|| Terminal::new(inbox)),
         incarnation: ready.incarnation,
     })
 }

@@ -2,9 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use raymond_core::workflow::Platform;
+
 use super::args::Place;
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
+use crate::scope::Scope;
+use crate::scopes::Scopes;
 use crate::store::{JournalError, JournalOptions, LockError, RunLock, RunPaths, StateDir, read_tail};
 
 /// Where the user is.
@@ -69,4 +73,12 @@ fn latest(dir: &StateDir) -> Result<String, UserError> {
         UserError::usage(format!("there are no runs in {}", dir.path().display()))
             .hint("start one: raymond WORKFLOW")
     })
+}
+
+/// A run's workflow, and those it may enter: in the project, and where config says.
+pub(super) fn all_scopes(own: Scope, settings: &Settings) -> Result<Scopes, UserError> {
+    let cwd = working_folder()?;
+    let home =
+        StateDir::find(&cwd).ok().and_then(|dir| dir.home().and_then(Path::parent).map(Path::to_owned));
+    Ok(Scopes::new(own, Platform::current(), &home.unwrap_or(cwd), &settings.workflow_paths))
 }

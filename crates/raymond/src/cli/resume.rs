@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use raymond_core::event::{Body, Interrupted};
+use raymond_core::event::Body;
 use raymond_core::input::Input;
-use raymond_core::run::{Run, RunStatus, Status};
+use raymond_core::run::{Run, RunStatus};
 use raymond_core::workflow::Platform;
 
 use super::args::ResumeArgs;
 use super::drive::{Manner, Ready, drive};
-use super::find::{acquire, find_run, journal_options, load_config, state_dir};
+use super::find::{acquire, all_scopes, find_run, journal_options, load_config, state_dir};
 use super::options::override_with;
 use super::print::{print_result, print_stdout};
 use crate::backend::registry::Backends;
@@ -18,9 +18,9 @@ use crate::error::{Exit, UserError};
 use crate::journal_store::{JournalStore, fold, to_event};
 use crate::observe::json::event_line;
 use crate::process::Reaper;
+use crate::recovery::take_over;
 use crate::scope::Scope;
-use crate::step::{leftovers, token};
-use crate::store::{Journal, Payloads, RunPaths, Tail};
+use crate::store::{Journal, Payloads, RunPaths, Tail, Torn};
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let config = load_config()?;
@@ -41,22 +41,31 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let scope = open_scope(&run)?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
-    let interrupted = end_leftovers(&run, &paths, &reaper)?;
+    let manner = Manner::new(&args.options, settings, paths.id());
+    let interrupted = take_over(&run, &paths, &reaper, &manner.debug)?;
     let options = override_with(&args.options, run.options.clone());
-    let opening = vec![Input::Resume { options: options.clone(), interrupted }];
+    let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
+    opening.extend(tail.torn.as_ref().map(torn));
     drive(Ready {
         engine: Engine::take_up(run, JournalStore::new(journal, payloads.clone(), lock)),
         unseen: Vec::new(),
         opening,
-        scope,
+        scopes: all_scopes(scope, settings)?,
+        manner,
         paths,
         payloads,
         reaper,
         backends,
         options,
         incarnation,
-        manner: Manner::new(&args.options, settings),
     })
+}
+
+/// What the last process was writing when it died was never acted on.
+fn torn(torn: &Torn) -> Input {
+    let message =
+        format!("the journal ended in {} bytes of an unfinished write, which were cut off", torn.bytes);
+    Input::Warning { agent: None, message }
 }
 
 /// The run's workflow. An archive must be the one that the run began with: its parts cannot be told apart.
@@ -68,32 +77,6 @@ fn open_scope(run: &Run) -> Result<Scope, UserError> {
     }
     Err(UserError::usage(format!("{} has changed since the run {} began", run.scope, run.id))
         .hint("put the archive back as it was, or start a new run"))
-}
-
-/// Ends what is left of steps that were running when the last process died, so that none gets a twin.
-fn end_leftovers(run: &Run, paths: &RunPaths, reaper: &Reaper) -> Result<Vec<Interrupted>, UserError> {
-    let mut targets = Vec::new();
-    let mut interrupted = run.interrupted();
-    for agent in run.agents_by_birth() {
-        if let Status::Running { work, .. } = &agent.status {
-            targets.push(leftovers(paths, &agent.id, token(&run.nonce, work.step, work.attempt)));
-            interrupted.push(Interrupted {
-                agent: agent.id.clone(),
-                step: work.step,
-                state: agent.state.clone(),
-                estimated_cost_usd: Default::default(),
-            });
-        }
-    }
-    if targets.is_empty() {
-        return Ok(interrupted);
-    }
-    let survivors = reaper.end_blocking(targets);
-    if survivors.is_empty() {
-        return Ok(interrupted);
-    }
-    Err(UserError::failed(format!("processes of the interrupted steps could not be ended: {survivors:?}"))
-        .hint("end them yourself, then resume again"))
 }
 
 /// A run that is over has nothing left to do but to say its result again.

@@ -11,7 +11,7 @@ use raymond_core::workflow::Platform;
 
 use super::args::RunArgs;
 use super::drive::{Manner, Ready, drive};
-use super::find::{acquire, journal_options, load_config, state_dir, working_folder};
+use super::find::{acquire, all_scopes, journal_options, load_config, state_dir, working_folder};
 use super::options::for_new_run;
 use crate::backend::registry::Backends;
 use crate::driver::now;
@@ -67,14 +67,14 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
         engine,
         unseen,
         opening: Vec::new(),
-        scope: located.scope,
+        scopes: all_scopes(located.scope, settings)?,
+        manner: Manner::new(&args.options, settings, paths.id()),
         paths,
         payloads,
         reaper,
         backends,
         options,
         incarnation,
-        manner: Manner::new(&args.options, settings),
     })
 }
 

@@ -9,7 +9,7 @@ use super::find::{find_run, state_dir};
 use super::print::print_stdout;
 use crate::error::{Exit, UserError};
 use crate::journal_store::fold;
-use crate::store::{Durability, Payloads, RunPaths, is_live, read_tail};
+use crate::store::{Durability, JournalError, Payloads, RunPaths, is_live, read_tail};
 use crate::text::{clean, one_line};
 use crate::view::{AgentView, RunView, view};
 
@@ -41,7 +41,12 @@ pub(super) fn load_view(paths: &RunPaths) -> Result<RunView, UserError> {
     let is_live = is_live(&paths.lock())
         .map_err(|error| UserError::usage(format!("cannot look at {}: {error}", paths.lock().display())))?
         .is_some();
-    let tail = read_tail(paths).map_err(|error| UserError::usage(error.to_string()))?;
+    let tail = read_tail(paths).map_err(|error| match error {
+        JournalError::Empty { .. } if is_live => {
+            UserError::usage(format!("{} is just starting", paths.id())).hint("look again in a moment")
+        }
+        other => UserError::usage(other.to_string()),
+    })?;
     let run = fold(paths, &tail.lines)?;
     Ok(view(&run, is_live, &Payloads::new(paths.payloads(), Durability::Process)))
 }
@@ -62,7 +67,11 @@ fn write_for_people(out: &mut impl Write, run: &RunView) -> io::Result<()> {
     if let Some(result) = &run.result {
         writeln!(out, "  result    {}", one_line(result, SHOWN_CHARS))?;
     }
-    run.agents.iter().try_for_each(|agent| write_agent(out, agent))
+    run.agents.iter().try_for_each(|agent| write_agent(out, agent))?;
+    run.asks.iter().try_for_each(|ask| {
+        writeln!(out, "{BOLD}{}{BOLD:#} {}", ask.id, clean(ask.question.trim_end()))?;
+        writeln!(out, "    raymond answer {} {} 'your answer'", run.run, ask.id)
+    })
 }
 
 fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {

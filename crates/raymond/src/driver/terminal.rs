@@ -7,8 +7,11 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
+
+use tokio::sync::Notify;
 
 use super::inbox::{ANSWER_MESSAGE, Answer};
 use crate::store::{Posted, post};
@@ -25,6 +28,8 @@ pub struct Question {
 
 pub struct Terminal {
     inbox: PathBuf,
+    /// Told when nobody can type any more.
+    ended: Arc<Notify>,
     waiting: VecDeque<Question>,
     /// The question on the screen; dropping its end of the pipe calls it off.
     asked: Option<(String, OwnedFd)>,
@@ -32,7 +37,12 @@ pub struct Terminal {
 
 impl Terminal {
     pub fn new(inbox: PathBuf) -> Self {
-        Self { inbox, waiting: VecDeque::new(), asked: None }
+        Self { inbox, ended: Arc::default(), waiting: VecDeque::new(), asked: None }
+    }
+
+    /// Waits until there is nobody left to ask.
+    pub(super) async fn ended(&self) {
+        self.ended.notified().await;
     }
 
     pub(super) fn opened(&mut self, question: Question) {
@@ -57,11 +67,17 @@ impl Terminal {
         let Ok((ended, end)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else { return };
         self.asked = Some((question.ask.clone(), end));
         let inbox = self.inbox.clone();
-        std::thread::spawn(move || ask(&question, &inbox, &ended));
+        let nobody_left = Arc::clone(&self.ended);
+        std::thread::spawn(move || {
+            if !ask(&question, &inbox, &ended) {
+                nobody_left.notify_one();
+            }
+        });
     }
 }
 
-fn ask(question: &Question, inbox: &Path, called_off: &OwnedFd) {
+/// Asks, and says whether there is still somebody to ask.
+fn ask(question: &Question, inbox: &Path, called_off: &OwnedFd) -> bool {
     let mut stderr = io::stderr();
     let _ = write!(
         stderr,
@@ -72,22 +88,36 @@ fn ask(question: &Question, inbox: &Path, called_off: &OwnedFd) {
     );
     let _ = stderr.flush();
     match read_answer(called_off) {
-        Some(text) => {
+        Line::Text(text) => {
             if let Err(error) = send(question, inbox, text) {
                 let _ = writeln!(stderr, "{error}");
             }
+            true
         }
-        None => {
-            let _ = writeln!(stderr, "\n(left open: raymond answer {} {} TEXT)", question.run, question.ask);
+        Line::CalledOff => true,
+        Line::End => {
+            let _ = writeln!(stderr);
+            false
         }
     }
 }
 
-/// The lines of an answer; nothing if the input ends or the question is called off.
-fn read_answer(called_off: &OwnedFd) -> Option<String> {
+enum Line {
+    Text(String),
+    /// Somebody answered elsewhere.
+    CalledOff,
+    /// The input has ended.
+    End,
+}
+
+/// The lines of an answer.
+fn read_answer(called_off: &OwnedFd) -> Line {
     let mut answer = String::new();
     loop {
-        let line = read_line(called_off)?;
+        let line = match read_line(called_off) {
+            Line::Text(line) => line,
+            other => return other,
+        };
         match line.strip_suffix('\\') {
             Some(more) => {
                 answer.push_str(more);
@@ -95,14 +125,14 @@ fn read_answer(called_off: &OwnedFd) -> Option<String> {
             }
             None => {
                 answer.push_str(&line);
-                return Some(answer);
+                return Line::Text(answer);
             }
         }
     }
 }
 
 /// One line. The terminal edits it, so it comes whole; reading byte by byte leaves the next line for the next question.
-fn read_line(called_off: &OwnedFd) -> Option<String> {
+fn read_line(called_off: &OwnedFd) -> Line {
     let stdin = io::stdin();
     let mut bytes = Vec::new();
     loop {
@@ -110,15 +140,15 @@ fn read_line(called_off: &OwnedFd) -> Option<String> {
             [PollFd::new(&stdin, PollFlags::IN), PollFd::from_borrowed_fd(called_off.as_fd(), PollFlags::IN)];
         match poll(&mut ends, None) {
             Err(rustix::io::Errno::INTR) => continue,
-            Err(_) => return None,
-            Ok(_) if !ends[1].revents().is_empty() => return None,
+            Err(_) => return Line::End,
+            Ok(_) if !ends[1].revents().is_empty() => return Line::CalledOff,
             Ok(_) => {}
         }
         let mut byte = [0];
         match unbuffered_stdin().read(&mut byte) {
-            Ok(1) if byte[0] == b'\n' => return Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Ok(1) if byte[0] == b'\n' => return Line::Text(String::from_utf8_lossy(&bytes).into_owned()),
             Ok(1) => bytes.push(byte[0]),
-            _ => return None,
+            _ => return Line::End,
         }
     }
 }

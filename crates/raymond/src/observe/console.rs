@@ -28,6 +28,8 @@ pub struct Console<W> {
     out: W,
     detail: Detail,
     payloads: Payloads,
+    /// Whether questions are asked on this very terminal, so that they need not be told as well.
+    leaves_questions: bool,
     /// Failures are said once: when they happen, or if that was in an earlier process at the end.
     has_shown_failure: bool,
     /// Unfinished output lines by agent and stream.
@@ -36,7 +38,20 @@ pub struct Console<W> {
 
 impl<W: Write> Console<W> {
     pub fn new(out: W, detail: Detail, payloads: Payloads) -> Self {
-        Self { out, detail, payloads, has_shown_failure: false, pending: BTreeMap::new() }
+        Self {
+            out,
+            detail,
+            payloads,
+            leaves_questions: false,
+            has_shown_failure: false,
+            pending: BTreeMap::new(),
+        }
+    }
+
+    /// Leaves questions to whoever asks them on the same terminal.
+    pub fn leave_questions(mut self, leave: bool) -> Self {
+        self.leaves_questions = leave;
+        self
     }
 
     /// Nobody is left to tell if stderr is gone.
@@ -76,6 +91,9 @@ impl<W: Write> Observer for Console<W> {
         if let Some(agent) = event.body.ended_attempt_of() {
             self.flush_output(agent);
         }
+        if self.leaves_questions && matches!(event.body, Body::AskOpened(_)) {
+            return;
+        }
         self.has_shown_failure |= matches!(event.body, Body::StepFailed(_));
         for (needed, line) in lines(&self.without_old_news(event), &self.payloads).0 {
             if self.detail >= needed {
@@ -85,6 +103,9 @@ impl<W: Write> Observer for Console<W> {
     }
 
     fn stopping(&mut self, how: Stop, running: usize) {
+        if running == 0 {
+            return self.line(&format!("{NOTE}stopping{NOTE:#}"));
+        }
         let steps = count(running, "running step");
         self.line(&match how {
             Stop::Gently => {

@@ -60,9 +60,10 @@ pub(super) fn lines(event: &Event, payloads: &Payloads) -> Lines {
         Body::StepFailed(failed) => step_failed(failed),
         Body::Retry(retry) => lines.normal(retried(event, retry)),
         Body::Reminder(reminder) => lines.normal(format!(
-            "{} {NOTE}reminder {}{NOTE:#}",
+            "{} {NOTE}reminder {}{NOTE:#}: {}",
             at(&reminder.agent, &reminder.state),
-            reminder.number
+            reminder.number,
+            clean(&reminder.problem)
         )),
         Body::LimitWaiting(limit) => lines.important(format!(
             "{} {NOTE}usage limit{NOTE:#}, waits until {}",
@@ -75,7 +76,7 @@ pub(super) fn lines(event: &Event, payloads: &Payloads) -> Lines {
         Body::Joined { agent, workers, .. } => {
             lines.normal(format!("{} {GOOD}joined{GOOD:#} {}", who(agent), count(workers.len(), "worker")))
         }
-        Body::AskOpened(opened) => ask_opened(&event.run, opened, payloads),
+        Body::AskOpened(opened) => lines.important(ask_opened(opened)),
         Body::AskClosed(closed) => lines.normal(ask_closed(closed)),
         Body::AgentFinished { agent, result } => {
             lines.normal(format!("{} {GOOD}done{GOOD:#}: {}", who(agent), brief(result)))
@@ -143,16 +144,14 @@ fn step_failed(failed: &StepFailed) -> Lines {
 
 fn retried(event: &Event, retry: &Retry) -> String {
     let (error, wait) = (clean(&retry.error), wait(event, retry.until));
-    format!("{} {NOTE}{error}{NOTE:#}; attempt {} in {wait}", at(&retry.agent, &retry.state), retry.attempt)
+    format!("{} {NOTE}retry{NOTE:#} in {wait}: {error}", at(&retry.agent, &retry.state))
 }
 
-fn ask_opened(run: &str, opened: &AskOpened, payloads: &Payloads) -> Lines {
+/// The whole question is told with the command that answers it, when the run waits for nothing else.
+fn ask_opened(opened: &AskOpened) -> String {
     let until = opened.deadline.map(|time| format!(" until {}", clock(time))).unwrap_or_default();
-    let question = text_of(&opened.question, payloads);
-    let ask = &opened.ask;
-    Lines::default()
-        .important(format!("{} {NOTE}asks{NOTE:#} ({ask}){until}: {question}", who(&opened.agent)))
-        .normal(format!("  {DIM}raymond answer {} {ask} 'your answer'{DIM:#}", argument(run)))
+    let (agent, ask, question) = (who(&opened.agent), &opened.ask, brief(&opened.question));
+    format!("{agent} {NOTE}asks{NOTE:#} ({ask}){until}: {question}")
 }
 
 fn ask_closed(closed: &AskClosed) -> String {
@@ -185,7 +184,8 @@ fn run_stopped(
             .important(format!("{} asks: {}", who(&ask.agent), text_of(&ask.question, payloads)))
             .important(format!("  answer with: {answer}"));
     }
-    lines.important(format!("  continue with: {}", bold(&format!("raymond resume {run}"))))
+    let more = if status == RunStatus::OverBudget { " --budget MORE" } else { "" };
+    lines.important(format!("  continue with: {}", bold(&format!("raymond resume {run}{more}"))))
 }
 
 pub(super) fn who(agent: &AgentId) -> String {

@@ -17,8 +17,9 @@ use raymond_core::template;
 use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::workflow::Platform;
 
-use super::StepContext;
+use super::{StepContext, resolve_all};
 use crate::backend::registry::Backend;
+use crate::debug::StepFiles;
 use crate::engine::Launch;
 use crate::mailbox::Message;
 use crate::process::StopSignal;
@@ -38,8 +39,9 @@ pub(super) async fn run(
     launch: &Launch,
     plan: &PromptPlan,
     stop: StopSignal,
+    files: &mut StepFiles,
 ) -> (Outcome, Lookups) {
-    let turned = match turn(context, launch, plan, stop).await {
+    let turned = match turn(context, launch, plan, stop, files).await {
         Ok(turned) => turned,
         Err(error) => Turned::Failed(final_fault(error)),
     };
@@ -61,13 +63,17 @@ async fn turn(
     launch: &Launch,
     plan: &PromptPlan,
     stop: StopSignal,
+    files: &mut StepFiles,
 ) -> Result<Turned, String> {
     let prompt = message(context, launch, plan)?;
+    files.prompt(&prompt);
     match context.backends.get(&plan.backend)? {
         Backend::Claude { command, args } => {
-            claude::turn(context, launch, plan, prompt, stop, claude::Program { command, args }).await
+            claude::turn(context, launch, plan, claude::Program { command, args, prompt, files }, stop).await
         }
-        Backend::Scripted { replies } => scripted::turn(context, launch, replies.as_deref(), &prompt),
+        Backend::Scripted { replies } => {
+            scripted::turn(context, launch, &plan.backend, replies.as_deref(), files)
+        }
     }
 }
 
@@ -138,7 +144,7 @@ fn look_up(
             target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next).map(String::as_str)
         })
         .collect();
-    lookups.states.extend(context.scope.borrow_mut().resolve_all(&names));
+    lookups.states.extend(resolve_all(&mut context.scopes.borrow_mut(), agent, &names));
     lookups
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Runnable {
 impl Runnable {
     /// The file of the state that an agent is in.
     pub(super) fn of(context: &StepContext, agent: &Agent) -> Result<Self, String> {
-        let source = context.scope.borrow_mut().read(&agent.state)?;
+        let source = context.scopes.borrow_mut().of(agent)?.read(&agent.state)?;
         let text = match agent.state.kind() {
             Kind::Bash => unix_text(&source.bytes),
             _ => Cow::Borrowed(source.bytes.as_slice()),

@@ -1,5 +1,6 @@
 //! A script state: run directly, at no cost.
 
+use raymond_core::duration::Limit;
 use raymond_core::header::Header;
 use raymond_core::input::{Exit, Input, Lookups, Outcome, ScriptOutcome, TimeLimit};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
@@ -10,6 +11,7 @@ use raymond_core::workflow::Platform;
 
 use super::runnable::Runnable;
 use super::{StepContext, not_started, token};
+use crate::debug::StepFiles;
 use crate::engine::Launch;
 use crate::environment::{StepFacts, script_environment};
 use crate::interpreter::command_line;
@@ -25,6 +27,7 @@ pub(super) async fn run(
     launch: &Launch,
     header: &Header,
     stop: StopSignal,
+    files: &mut StepFiles,
 ) -> (Outcome, Lookups) {
     // The copy, if there is one, lasts as long as the step.
     let (program, _runnable) = match prepare(context, launch) {
@@ -32,9 +35,15 @@ pub(super) async fn run(
         Err(error) => return not_started(error),
     };
     let group_of = Target::by_token(program.token.clone());
-    let mut sink = ScriptSink::new(context, launch);
-    let limits = Limits { idle: header.timeout, total: header.max_time, ..Limits::default() };
+    files.program(&program);
+    let mut sink = ScriptSink::new(context, launch, files);
+    let limits = Limits {
+        idle: header.timeout.and_then(Limit::duration),
+        total: header.max_time,
+        ..Limits::default()
+    };
     let done = supervise(program, limits, &mut sink, stop, &context.reaper, AfterExit::LeaveBackground).await;
+    sink.files.ended(&done.ending);
     let stderr = sink.stderr.last_lines(SHOWN_STDERR_LINES);
     let exit = match done.ending {
         Ending::Exited(exit) => exit,
@@ -64,7 +73,7 @@ fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr:
     };
     Outcome::Script(match ending {
         Ending::Stopped => return Outcome::Interrupted { cost: Usd::ZERO },
-        Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout, stderr),
+        Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout.and_then(Limit::duration), stderr),
         Ending::TotalTimeout => timed_out(TimeLimit::Total, header.max_time, stderr),
         Ending::SpawnFailed(error) => ScriptOutcome::NotStarted { error: error.to_string() },
         Ending::Aborted | Ending::Lingered | Ending::Exited(_) => {
@@ -89,7 +98,8 @@ fn prepare(context: &StepContext, launch: &Launch) -> Result<(process::Launch, R
     let task_folder = context.task_folder(agent)?;
     let handed = context.handed(agent)?;
     let runnable = Runnable::of(context, agent)?;
-    let scope = context.scope.borrow();
+    let mut scopes = context.scopes.borrow_mut();
+    let scope = scopes.of(agent)?;
     let facts = StepFacts {
         run_id: &context.run_id,
         agent,
@@ -112,16 +122,18 @@ fn prepare(context: &StepContext, launch: &Launch) -> Result<(process::Launch, R
 struct ScriptSink<'a> {
     context: &'a StepContext,
     launch: &'a Launch,
+    files: &'a mut StepFiles,
     tags: TagCollector,
     error: Option<TagError>,
     stderr: Tail,
 }
 
 impl<'a> ScriptSink<'a> {
-    fn new(context: &'a StepContext, launch: &'a Launch) -> Self {
+    fn new(context: &'a StepContext, launch: &'a Launch, files: &'a mut StepFiles) -> Self {
         Self {
             context,
             launch,
+            files,
             tags: TagCollector::new(),
             error: None,
             stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
@@ -149,6 +161,7 @@ impl Sink for ScriptSink<'_> {
     }
 
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
+        self.files.stdout(bytes);
         self.context.show(&self.launch.agent.id, Stream::Stdout, bytes);
         let (context, launch) = (self.context, self.launch);
         match self.tags.feed(bytes, &mut |text| print(context, launch, text)) {
@@ -161,6 +174,7 @@ impl Sink for ScriptSink<'_> {
     }
 
     fn stderr(&mut self, bytes: &[u8]) -> Flow {
+        self.files.stderr(bytes);
         self.context.show(&self.launch.agent.id, Stream::Stderr, bytes);
         self.stderr.push(bytes);
         Flow::Continue

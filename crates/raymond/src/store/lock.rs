@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::disk::private_options;
 
 /// How long taking the lock is tried: whoever asks whether a run is live holds it for a moment.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(1000);
 
 /// How long to wait between two tries.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -110,9 +110,17 @@ pub fn is_live(path: &Path) -> io::Result<Option<Holder>> {
     };
     match file.try_lock_shared() {
         Ok(()) => Ok(None),
-        Err(TryLockError::WouldBlock) => Ok(Some(read_holder(&mut file))),
+        Err(TryLockError::WouldBlock) => {
+            Ok(Some(read_holder(&mut file)).filter(|holder| !is_known_dead(holder)))
+        }
         Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// A child that a killed Raymond was about to start keeps its lock for a moment.
+fn is_known_dead(holder: &Holder) -> bool {
+    let pid = holder.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// Why a lock was not taken.

@@ -67,7 +67,6 @@ fn a_failed_step_leaves_nothing() {
 
 /// Whether a transition can be taken is known only when the step has ended well; it has failed all the same.
 #[test]
-#[ignore = "a failure that only `decide` finds (too deep, not yet possible) leaves the step's children alive"]
 fn a_step_whose_transition_is_refused_leaves_nothing() {
     let rig = Rig::new();
     rig.state(

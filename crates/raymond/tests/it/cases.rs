@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::diff::diff;
+use crate::fake;
 use crate::redact;
 use crate::rig::{Done, Rig};
 
@@ -14,8 +15,9 @@ use crate::rig::{Done, Rig};
 const AT_ONCE: usize = 4;
 
 /// What is in a case's folder and is no file of the working folder.
-const ARTEFACTS: [&str; 5] = ["exit", "stdout", "stderr", "events", "status"];
-const SETTINGS: [&str; 6] = ["about", "args", "stdin", "steps", "ignored", "parallel"];
+const ARTEFACTS: [&str; 6] = ["exit", "stdout", "stderr", "events", "status", "calls"];
+const SETTINGS: [&str; 9] =
+    ["about", "args", "stdin", "steps", "ignored", "parallel", "config.toml", "script.json", "environment"];
 
 struct Case {
     name: String,
@@ -126,6 +128,12 @@ impl Case {
         let rig = Rig::new();
         let work = rig.work();
         copy_all(&self.folder, &work, true);
+        if let Some(config) = self.setting("config.toml") {
+            rig.write(".raymond/config.toml", config);
+        }
+        if let Some(script) = self.setting("script.json") {
+            rig.agent(&script);
+        }
         let steps = self.setting("steps").unwrap_or_else(|| self.single_step());
         let mut commands = Vec::new();
         for step in steps.lines().map(str::trim) {
@@ -142,13 +150,17 @@ impl Case {
         };
         let events = redact::text(&rig.raymond(&["log", "r", "--json"]).stdout, &work);
         let parallel = self.setting("parallel").is_some();
-        vec![
+        let mut artefacts = vec![
             ("exit", each(&|done| format!("{}\n", done.exit))),
             ("stdout", each(&|done| document(&done.stdout, &work))),
             ("stderr", each(&|done| redact::text(&done.stderr, &work))),
             ("events", if parallel { redact::by_agent(&events) } else { events }),
             ("status", redact::json(&rig.raymond(&["status", "r", "--json"]).stdout, &work)),
-        ]
+        ];
+        if rig.fake().exists() {
+            artefacts.push(("calls", redact::text(&fake::told(&rig.calls(), parallel), &work)));
+        }
+        artefacts
     }
 
     fn single_step(&self) -> String {
@@ -167,6 +179,7 @@ impl Case {
             ["copy", from, to] => drop(fs::copy(rig.path(from), rig.path(to)).unwrap()),
             ["remove", path] => fs::remove_file(rig.path(path)).unwrap(),
             ["move", from, to] => fs::rename(rig.path(from), rig.path(to)).unwrap(),
+            ["script", path] => drop(rig.agent(&rig.read(path))),
             _ => panic!("{}: what is this step? {line}", self.name),
         }
         None
@@ -175,6 +188,10 @@ impl Case {
     fn raymond(&self, rig: &Rig, folder: &str, args: &[&str]) -> Done {
         let mut command = rig.command(args);
         command.current_dir(rig.path(folder));
+        for line in self.setting("environment").unwrap_or_default().lines() {
+            let (name, value) = line.split_once('=').unwrap();
+            command.env(name, value.replace("$WORK", rig.work().to_str().unwrap()));
+        }
         if let Ok(stdin) = fs::File::open(self.folder.join("stdin")) {
             command.stdin(Stdio::from(stdin));
         }

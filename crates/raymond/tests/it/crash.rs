@@ -44,8 +44,8 @@ fn a_killed_run_goes_on_and_repeats_nothing_that_was_done() {
     for steps in [7, 23, 52, 53, 88, 120] {
         wait_until(&format!("{steps} steps"), || rig.read("trace").lines().count() >= steps);
         live.kill();
-        let status = rig.status();
-        assert_eq!(status["status"], "interrupted", "after {steps} steps");
+        // A step that was about to start holds what Raymond held for a moment longer.
+        wait_until("the run to be interrupted", || rig.status()["status"] == "interrupted");
         live = rig.start(&["resume", "r", "--quiet"]);
     }
     live.wait().assert(0, "sum 100\n");

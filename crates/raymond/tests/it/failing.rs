@@ -29,7 +29,6 @@ fn many_agents_that_cannot_start_fail_cleanly() {
 
 /// What a worker has it keeps for life, so a value that no program can be started with would be its end.
 #[test]
-#[ignore = "the fork is taken, and its worker can never start: the run cannot be brought to an end"]
 fn a_variable_too_long_for_the_environment_is_refused_at_the_fork() {
     let rig = Rig::new();
     rig.state(

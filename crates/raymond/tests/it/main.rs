@@ -1,6 +1,8 @@
 //! The program as a whole, driven from outside: see `tests/README.md`.
 
 #[cfg(test)]
+mod asking;
+#[cfg(test)]
 mod background;
 #[cfg(test)]
 mod cases;
@@ -15,11 +17,15 @@ mod disk;
 #[cfg(test)]
 mod failing;
 #[cfg(test)]
+mod fake;
+#[cfg(test)]
 mod forms;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod payloads;
+#[cfg(test)]
+mod prompting;
 #[cfg(test)]
 mod redact;
 #[cfg(test)]
@@ -30,3 +36,5 @@ mod shown;
 mod steady;
 #[cfg(test)]
 mod stopping;
+#[cfg(test)]
+mod waiting;

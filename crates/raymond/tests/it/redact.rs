@@ -36,12 +36,12 @@ pub(crate) fn json(text: &str, work: &Path) -> String {
 }
 
 /// Events in an order that does not depend on which agent was faster: by agent, and for each as they happened.
-/// Numbers that count over all agents are left out.
+/// What depends on all agents together is left out.
 pub(crate) fn by_agent(events: &str) -> String {
     let mut lines: Vec<Map<String, Value>> =
         events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     for event in &mut lines {
-        for counted in ["seq", "step"] {
+        for counted in ["seq", "step", "share_usd", "turn"] {
             event.remove(counted);
         }
         if let Some(Value::Array(interrupted)) = event.get_mut("interrupted") {
@@ -61,8 +61,8 @@ pub(crate) fn by_agent(events: &str) -> String {
 fn object(object: &mut Map<String, Value>, work: &Path) {
     for (key, value) in object.iter_mut() {
         let stand_in = match key.as_str() {
-            "time" | "until" | "started_at" => "TIME",
-            "ended_at" if !value.is_null() => "TIME",
+            "time" | "until" | "started_at" | "opened_at" => "TIME",
+            "ended_at" | "deadline" if !value.is_null() => "TIME",
             "duration_ms" => "MS",
             "nonce" => "NONCE",
             "hash" | "scope_hash" => "HASH",
@@ -88,24 +88,27 @@ fn value(value: &mut Value, work: &Path) {
 
 fn plain(text: &str, work: &Path) -> String {
     let mut text = text.replace(work.to_str().unwrap(), "$WORK");
-    while let Some(start) = (0..text.len()).find(|start| is_time(text.as_bytes(), *start)) {
-        text.replace_range(start..start + TIME_SHAPE.len(), "TIME");
+    for (shape, stand_in) in SHAPES {
+        while let Some(start) = (0..text.len()).find(|start| has_shape(&text.as_bytes()[*start..], shape)) {
+            text.replace_range(start..start + shape.len(), stand_in);
+        }
     }
     text
 }
 
-const TIME_SHAPE: &[u8] = b"0000-00-00 00:00:00";
+/// Times as people and programs read them, and the ids of sessions; `0` is any hexadecimal digit.
+const SHAPES: [(&str, &str); 3] = [
+    ("0000-00-00 00:00:00", "TIME"),
+    ("0000-00-00T00:00:00Z", "TIME"),
+    ("00000000-0000-0000-0000-000000000000", "SESSION"),
+];
 
-/// Whether a time as people read it begins here.
-fn is_time(text: &[u8], start: usize) -> bool {
-    let Some(piece) = text.get(start..start + TIME_SHAPE.len()) else {
-        return false;
+fn has_shape(text: &[u8], shape: &str) -> bool {
+    let fits = |(shape, byte): (u8, &u8)| match shape {
+        b'0' => byte.is_ascii_hexdigit(),
+        other => *byte == other,
     };
-    let fits = |(shape, byte): (&u8, &u8)| match shape {
-        b'0' => byte.is_ascii_digit(),
-        other => byte == other,
-    };
-    TIME_SHAPE.iter().zip(piece).all(fits)
+    text.len() >= shape.len() && shape.bytes().zip(text).all(fits)
 }
 
 fn clip(text: &str) -> String {
@@ -121,6 +124,13 @@ fn clip(text: &str) -> String {
 /// Progress lines and summaries close with how long something took.
 fn time_at_end(line: &str) -> String {
     let (body, end) = line.strip_suffix(')').map_or((line, ""), |body| (body, ")"));
+    // A prompt's line says after that what it cost.
+    let (body, end) = match body.rsplit_once(" $") {
+        Some((body, dollars)) if end.is_empty() && dollars.parse::<f64>().is_ok() => {
+            (body, format!(" ${dollars}"))
+        }
+        _ => (body, end.to_owned()),
+    };
     let Some((before, last)) = body.rsplit_once(' ') else {
         return line.to_owned();
     };
@@ -140,8 +150,11 @@ fn what_changes_is_taken_out() {
     let redacted = r#"{"event":"warning","message":"$WORK/a: odd","seq":3,"time":"TIME"}"#;
     assert_eq!(text(event, work), redacted);
     assert_eq!(text("[main] A.sh → goto B.sh 12ms\n", work), "[main] A.sh → goto B.sh TOOK\n");
+    assert_eq!(text("[main] A.md → result 1.2s $0.01", work), "[main] A.md → result TOOK $0.01");
     assert_eq!(text("completed (1 step, $0.00, 1.2s)", work), "completed (1 step, $0.00, TOOK)");
     assert_eq!(text("attempt 2 in 20ms", work), "attempt 2 in 20ms");
     assert_eq!(text("on 2026-01-31 23:59:00 UTC", work), "on TIME UTC");
+    assert_eq!(text("until 2026-01-31T23:59:00Z", work), "until TIME");
+    assert_eq!(text("in 0a1b2c3d-0000-4000-8000-00000000000f.", work), "in SESSION.");
     assert_eq!(text("no output for 300ms (`timeout`)", work), "no output for 300ms (`timeout`)");
 }

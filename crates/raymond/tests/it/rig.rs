@@ -10,6 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::fake;
+
+pub(crate) const RAYMOND: &str = env!("CARGO_BIN_EXE_raymond");
+
 /// Longer than anything here takes, even on a busy machine: what is not there by then never comes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -65,6 +69,38 @@ impl Rig {
         self
     }
 
+    /// Puts the stand-in for Claude Code on the search path. `script` is what it does; see `fake-claude/src/main.rs`.
+    pub(crate) fn agent(&self, script: &str) -> &Self {
+        let bin = self.fake().join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        let link = bin.join("claude");
+        if !link.exists() {
+            std::os::unix::fs::symlink(fake::program(), link).unwrap();
+        }
+        fs::write(self.fake().join("script.json"), script).unwrap();
+        self
+    }
+
+    /// The stand-in's own folder, with its sessions, its record of calls and its gates.
+    pub(crate) fn fake(&self) -> PathBuf {
+        self.root.path().join("fake")
+    }
+
+    /// Lets turns go on that are held by this name.
+    pub(crate) fn open_gate(&self, name: &str) {
+        fs::write(self.fake().join(name), "").unwrap();
+    }
+
+    /// What the stand-in was called with, call by call.
+    pub(crate) fn calls(&self) -> Vec<Value> {
+        fake::lines(&self.fake().join("calls.jsonl"))
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for_calls(&self, number: usize) {
+        wait_until(&format!("{number} calls of the agent program"), || self.calls().len() >= number);
+    }
+
     pub(crate) fn read(&self, name: &str) -> String {
         String::from_utf8_lossy(&fs::read(self.path(name)).unwrap_or_default()).into_owned()
     }
@@ -73,15 +109,25 @@ impl Rig {
         self.path(".raymond/state/r.jsonl")
     }
 
-    /// The program, ready to be started with nothing inherited but the search path.
     pub(crate) fn command<S: AsRef<str>>(&self, args: &[S]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_raymond"));
+        let mut command = self.program(RAYMOND);
         command.args(args.iter().map(AsRef::as_ref));
+        command
+    }
+
+    /// A program, ready to be started with nothing inherited but the search path.
+    pub(crate) fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         command.current_dir(self.work()).stdin(Stdio::null()).env_clear();
-        for name in ["PATH", "TMPDIR"] {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
+        let path = std::env::var("PATH").unwrap_or_default();
+        if let Some(folder) = std::env::var_os("TMPDIR") {
+            command.env("TMPDIR", folder);
+        }
+        if self.fake().exists() {
+            command.env("PATH", format!("{}:{path}", self.fake().join("bin").display()));
+            command.env("FAKE_CLAUDE_HOME", self.fake());
+        } else {
+            command.env("PATH", path);
         }
         command.env("HOME", self.root.path()).env("LANG", "C.UTF-8");
         command.env(MARK, &self.mark);
@@ -147,6 +193,12 @@ impl Rig {
             }
         }
         found
+    }
+
+    /// Nothing lives but the program itself.
+    pub(crate) fn assert_no_step_lives(&self, live: &Live) {
+        let others: Vec<_> = self.survivors().into_iter().filter(|(pid, _)| *pid != live.pid()).collect();
+        assert_eq!(others, [], "processes run");
     }
 
     pub(crate) fn assert_nothing_lives(&self) {

@@ -27,7 +27,10 @@ fn states_of_all_kinds_are_read() {
     }
     for name in ["BUILD.sh", "BUILD.bat"] {
         let Given::Beside { plan: Beside::Script(header), .. } = &state(name).given else { panic!("{name}") };
-        assert_eq!((header.retry, header.timeout), (2, Some(Duration::from_secs(5))));
+        assert_eq!(
+            (header.retry, header.timeout),
+            (2, Some(raymond_core::duration::Limit::After(Duration::from_secs(5))))
+        );
     }
     assert_eq!(contents.files["logo"], [0, 255]);
 }
@@ -49,7 +52,10 @@ fn comments_of_a_script_count_beside_its_keys() {
     else {
         panic!("no header");
     };
-    assert_eq!((header.retry, header.timeout), (2, Some(Duration::from_secs(5))));
+    assert_eq!(
+        (header.retry, header.timeout),
+        (2, Some(raymond_core::duration::Limit::After(Duration::from_secs(5))))
+    );
     let warnings: Vec<String> = warnings.iter().map(SourceWarning::to_string).collect();
     assert!(
         warnings[0].ends_with("line 1 of this script: unknown setting `colour` is ignored"),

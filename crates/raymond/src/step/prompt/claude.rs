@@ -11,6 +11,7 @@ use raymond_core::run::Session;
 use super::{Turned, show_prints};
 use crate::backend::claude::{Decoder, invocation};
 use crate::backend::{self, Class, Cost, Invocation, Seen, Turn, TurnFault};
+use crate::debug::StepFiles;
 use crate::engine::Launch;
 use crate::environment::{StepFacts, agent_environment};
 use crate::observe::Stream;
@@ -29,15 +30,16 @@ const STDERR_LINES: usize = 40;
 pub(super) struct Program<'a> {
     pub(super) command: &'a str,
     pub(super) args: &'a [String],
+    pub(super) prompt: String,
+    pub(super) files: &'a mut StepFiles,
 }
 
 pub(super) async fn turn(
     context: &StepContext,
     launch: &Launch,
     plan: &PromptPlan,
-    prompt: String,
-    stop: StopSignal,
     program: Program<'_>,
+    stop: StopSignal,
 ) -> Result<Turned, String> {
     let started = &launch.started;
     let session = started.session.clone().unwrap_or_default();
@@ -46,33 +48,40 @@ pub(super) async fn turn(
         .work()
         .and_then(|work| work.conversation(&launch.agent))
         .and_then(|session| session.total_usd);
-    let invocation =
-        invocation(&ask(launch, plan, prompt, context.skip_permissions), program.command, program.args);
+    let invocation = invocation(
+        &ask(launch, plan, program.prompt, context.skip_permissions),
+        program.command,
+        program.args,
+    );
     let name = invocation.program.clone();
     // The copy, if there is one, lasts as long as the turn.
     let (process, _runnable) = process(context, launch, invocation)?;
+    program.files.program(&process);
     let limits = Limits { idle: plan.timeout, total: plan.max_time, ..Limits::default() };
     let mut sink = TurnSink {
         context,
         launch,
+        files: program.files,
         decoder: Decoder::new(session.clone(), previous_total.map(Usd::dollars)),
         stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
     };
     let done = supervise(process, limits, &mut sink, stop, &context.reaper, AfterExit::EndAll).await;
+    sink.files.ended(&done.ending);
     let exit = match done.ending {
         Ending::SpawnFailed(error) => {
             return Ok(Turned::Failed(failed(&not_started(name, error), Cost::default(), None)));
         }
         ending => exit_of(ending, &limits),
     };
-    Ok(result(sink, exit, session))
+    Ok(result(sink, exit, session, &plan.backend))
 }
 
-fn result(sink: TurnSink<'_>, exit: backend::Exit, session: String) -> Turned {
+fn result(sink: TurnSink<'_>, exit: backend::Exit, session: String, backend: &str) -> Turned {
     let stderr = sink.stderr.last_lines(STDERR_LINES);
     let session_with = |cost: &Cost| Session {
         id: session.clone(),
         total_usd: cost.session_total_usd.map(Usd::from_dollars),
+        backend: Some(backend.to_owned()),
     };
     match sink.decoder.finish(exit, &stderr) {
         Ok(report) => Turned::Completed {
@@ -126,7 +135,8 @@ fn process(
     let agent = &launch.agent;
     let task_folder = context.task_folder(agent)?;
     let runnable = Runnable::of(context, agent)?;
-    let scope = context.scope.borrow();
+    let mut scopes = context.scopes.borrow_mut();
+    let scope = scopes.of(agent)?;
     let facts = StepFacts {
         run_id: &context.run_id,
         agent,
@@ -196,6 +206,7 @@ fn denials(tools: &[String]) -> Vec<String> {
 struct TurnSink<'a> {
     context: &'a StepContext,
     launch: &'a Launch,
+    files: &'a mut StepFiles,
     decoder: Decoder,
     stderr: Tail,
 }
@@ -229,6 +240,7 @@ impl Sink for TurnSink<'_> {
     }
 
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
+        self.files.stdout(bytes);
         for seen in self.decoder.feed(bytes) {
             self.show(&seen);
         }
@@ -236,6 +248,7 @@ impl Sink for TurnSink<'_> {
     }
 
     fn stderr(&mut self, bytes: &[u8]) -> Flow {
+        self.files.stderr(bytes);
         self.context.show(&self.launch.agent.id, Stream::Stderr, bytes);
         self.stderr.push(bytes);
         Flow::Continue

@@ -1,0 +1,202 @@
+//! Waiting for a time, with no process running.
+
+use expect_test::expect;
+use jiff::SignedDuration;
+use raymond_core::run::RunStatus;
+
+use crate::rig::Rig;
+use crate::show::{check, check_agents};
+
+#[test]
+fn a_delay_holds_the_next_state_back() {
+    let mut rig = Rig::new("START");
+    check(
+        &rig.emits("main", "<goto delay=\"90s\" input=\"i\">A</goto>"),
+        expect![[r#"
+        step_finished main 1 START.sh input=i tag=goto target=A.sh
+        delayed main A.sh until=+90s
+    "#]],
+    );
+    check_agents(
+        &rig,
+        expect![[r#"
+        main waiting +90s in A.sh input=i
+    "#]],
+    );
+    assert_eq!(rig.run.next_wake(rig.now), Some(rig.now + SignedDuration::from_secs(90)));
+    check(&rig.passes(89), expect![[""]]);
+    check(
+        &rig.passes(1),
+        expect![[r#"
+        step_started main 2 A.sh attempt=1 visits=1
+    "#]],
+    );
+    assert_eq!(rig.run.next_wake(rig.now), None);
+}
+
+#[test]
+fn a_reset_and_a_forking_parent_can_be_delayed_too() {
+    let mut rig = Rig::new("START");
+    check(
+        &rig.emits("main", "<reset delay=\"1m\" cd=\"x\">A</reset>"),
+        expect![[r#"
+        step_finished main 1 START.sh tag=reset target=A.sh
+        delayed main A.sh until=+60s
+    "#]],
+    );
+    rig.passes(60);
+    check(
+        &rig.emits("main", "<fork>W</fork><goto delay=\"1h\">B</goto>"),
+        expect![[r#"
+        step_finished main 2 A.sh next=B.sh tag=fork target=W.sh
+        delayed main B.sh until=+3660s
+        agent_started main_w1 W.sh fork=1 number=1 parent=main
+        step_started main_w1 3 W.sh attempt=1 visits=1
+    "#]],
+    );
+    rig.emits("main_w1", "<result></result>");
+    assert_eq!(rig.run.status, RunStatus::Running);
+    check(
+        &rig.passes(3600),
+        expect![[r#"
+        step_started main 4 B.sh attempt=1 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn no_delay_is_none() {
+    let mut rig = Rig::new("START");
+    check(
+        &rig.emits("main", "<goto delay=\"0s\">A</goto>"),
+        expect![[r#"
+        step_finished main 1 START.sh tag=goto target=A.sh
+        step_started main 2 A.sh attempt=1 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn a_time_that_came_while_nobody_looked_is_due_at_once() {
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<goto delay=\"1h\">A</goto>");
+    rig.die();
+    rig.now += SignedDuration::from_hours(2);
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed
+        step_started main 2 A.sh attempt=1 visits=1
+    "#]],
+    );
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<goto delay=\"1h\">A</goto>");
+    check(
+        &rig.drain(),
+        expect![[r#"
+        run_stopped agents=1 status=interrupted steps=1
+    "#]],
+    );
+    rig.die();
+    rig.now += SignedDuration::from_mins(59);
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed
+    "#]],
+    );
+    check(
+        &rig.passes(60),
+        expect![[r#"
+        step_started main 2 A.sh attempt=1 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn delays_end_in_the_order_of_their_times() {
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<fork>W</fork><fork>W</fork><goto delay=\"3s\">A</goto>");
+    rig.emits("main_w1", "<goto delay=\"2s\">B</goto>");
+    rig.emits("main_w2", "<goto delay=\"1s\">C</goto>");
+    assert_eq!(rig.run.next_wake(rig.now), Some(rig.now + SignedDuration::from_secs(1)));
+    check(
+        &rig.passes(1),
+        expect![[r#"
+        step_started main_w2 4 C.sh attempt=1 visits=1
+    "#]],
+    );
+    // All that are due start in the order in which they began to wait.
+    check(
+        &rig.passes(5),
+        expect![[r#"
+        step_started main 5 A.sh attempt=1 visits=1
+        step_started main_w1 6 B.sh attempt=1 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn the_clock_may_jump() {
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<goto delay=\"10s\">A</goto>");
+    // Back: the time named stands.
+    check(&rig.passes(-3600), expect![[""]]);
+    assert_eq!(rig.run.duration_ms(rig.now), 0);
+    check(&rig.passes(3609), expect![[""]]);
+    check(
+        &rig.passes(1),
+        expect![[r#"
+        step_started main 2 A.sh attempt=1 visits=1
+    "#]],
+    );
+    // What has started is not taken back.
+    check(&rig.passes(-100), expect![[""]]);
+    check(
+        &rig.emits("main", "<goto delay=\"10s\">B</goto>"),
+        expect![[r#"
+        step_finished main 2 A.sh tag=goto target=B.sh
+        delayed main B.sh until=+-80s
+    "#]],
+    );
+    // Forth: it is due.
+    check(
+        &rig.passes(1_000_000),
+        expect![[r#"
+        step_started main 3 B.sh attempt=1 visits=1
+    "#]],
+    );
+    check(
+        &rig.emits("main", "<result></result>"),
+        expect![[r#"
+        step_finished main 3 B.sh result="" tag=result
+        agent_finished main result=""
+        run_finished agents=1 result="" status=completed steps=3
+    "#]],
+    );
+}
+
+#[test]
+fn an_agent_that_woke_stays_awake_when_the_clock_jumps_back() {
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<goto delay=\"10s\">A</goto>");
+    rig.now += SignedDuration::from_secs(10);
+    rig.run.wake(rig.now);
+    rig.now -= SignedDuration::from_secs(10);
+    check(
+        &rig.round([]),
+        expect![[r#"
+        step_started main 2 A.sh attempt=1 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn a_delay_for_ever_is_no_panic() {
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<goto delay=\"3650d\">A</goto>");
+    rig.passes(3650 * 86_400 - 1);
+    assert_eq!(rig.running(), [""; 0]);
+    rig.passes(1);
+    assert_eq!(rig.running(), ["main"]);
+}

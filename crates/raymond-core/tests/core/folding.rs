@@ -1,0 +1,86 @@
+//! The journal is the whole state: any part of it can be folded, and a run goes on from there.
+
+use proptest::prelude::*;
+use raymond_core::run::RunStatus;
+
+use crate::play::{Play, ask_everything, check_journal, moves, through_snapshot, told};
+use crate::program::{Life, first_agent};
+use crate::rig::{Rig, fold, through_json};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Killed after any batch, a run that is resumed does the rest, and nothing twice.
+    #[test]
+    fn a_run_can_be_cut_after_any_batch(main in first_agent(), moves in moves()) {
+        let mut play = Play::new(&main);
+        play.play_out(&moves);
+        let expected = Life::of(&main, "/dir");
+        let whole = &play.rig;
+        for &length in &whole.batches {
+            let journal = through_json(&whole.journal[..length]);
+            let mut rest = Play::go_on(&main, Rig::take_up(journal, whole.now));
+            if rest.rig.run.status != RunStatus::Completed {
+                rest.rig.resume();
+                rest = Play::go_on(&main, rest.rig);
+            }
+            rest.play_out(&[]);
+            check_journal(&rest.rig.journal);
+            prop_assert_eq!(told(&rest.rig.journal), expected.clone());
+        }
+    }
+
+    /// Cut anywhere, even inside a batch, a journal still folds and says what is to be done.
+    #[test]
+    fn any_prefix_folds(main in first_agent(), moves in moves()) {
+        let mut play = Play::new(&main);
+        play.play_out(&moves);
+        prop_assert!(fold(&play.rig.journal[..0]).is_none());
+        for length in 1..play.rig.journal.len() {
+            let run = fold(&play.rig.journal[..length]).unwrap();
+            ask_everything(&run);
+            prop_assert_eq!(through_snapshot(&run), run);
+        }
+    }
+
+    /// Whatever is missing from the front or the middle, folding ignores what does not fit.
+    #[test]
+    fn a_journal_with_holes_folds(main in first_agent(), moves in moves(), holes in any::<u64>()) {
+        let mut play = Play::new(&main);
+        play.play_out(&moves);
+        let mut random = holes;
+        let kept: Vec<_> = play
+            .rig
+            .journal
+            .iter()
+            .filter(|_| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                random >> 61 != 0
+            })
+            .cloned()
+            .collect();
+        if let Some(run) = fold(&kept) {
+            ask_everything(&run);
+        }
+    }
+
+    /// A run that goes on from a snapshot decides every later event alike.
+    #[test]
+    fn a_snapshot_changes_nothing(main in first_agent(), moves in moves(), at in 0..60_usize) {
+        let at = at.min(moves.len());
+        let mut play = Play::new(&main);
+        for &(pick, next) in &moves[..at] {
+            if play.is_over() {
+                break;
+            }
+            play.step(pick, next);
+        }
+        let mut other = play.clone();
+        other.rig.run = through_snapshot(&other.rig.run);
+        prop_assert_eq!(&other.rig.run, &play.rig.run);
+        play.play_out(&moves[at..]);
+        other.play_out(&moves[at..]);
+        prop_assert_eq!(&other.rig.journal, &play.rig.journal);
+        prop_assert_eq!(&other.rig.run, &play.rig.run);
+    }
+}

@@ -1,0 +1,243 @@
+//! Taking a run up again.
+
+use expect_test::expect;
+use raymond_core::event::Body;
+use raymond_core::run::RunStatus;
+
+use crate::rig::Rig;
+use crate::show::{check, check_agents};
+
+#[test]
+fn after_a_crash_the_running_step_is_run_again() {
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<fork next=\"N\" input=\"i\" item=\"x\">W</fork>");
+    rig.emits("main", "<goto>B</goto>");
+    rig.die();
+    check_agents(
+        &rig,
+        expect![[r#"
+            main running 4.1 in B.sh
+            main_w1 running 3.1 in W.sh input=i item=x
+        "#]],
+    );
+    check(
+        &rig.resume(),
+        expect![[r#"
+            run_resumed interrupted=[{agent=main state=B.sh step=4}, {agent=main_w1 state=W.sh step=3}]
+            step_started main_w1 3 W.sh attempt=2 visits=1
+            step_started main 4 B.sh attempt=2 visits=1
+        "#]],
+    );
+    check_agents(
+        &rig,
+        expect![[r#"
+            main running 4.2 in B.sh
+            main_w1 running 3.2 in W.sh input=i item=x
+        "#]],
+    );
+    check(
+        &rig.emits("main", "<goto>C</goto>"),
+        expect![[r#"
+            step_finished main 4 B.sh tag=goto target=C.sh
+            step_started main 5 C.sh attempt=1 visits=1
+        "#]],
+    );
+}
+
+#[test]
+fn every_crash_is_a_new_attempt_and_no_retry() {
+    let mut rig = Rig::new("START").header("START", "retry=1 backoff=0");
+    for attempt in 1..5 {
+        assert_eq!((rig.work("main").step, rig.work("main").attempt), (1, attempt));
+        rig.die();
+        rig.resume();
+    }
+    check(
+        &rig.exits("main", 1),
+        expect![[r#"
+            retry main 1 START.sh attempt=6 error="exited with code 1" until=+0s
+            step_started main 1 START.sh attempt=6 visits=1
+        "#]],
+    );
+    check(
+        &rig.exits("main", 1),
+        expect![[r#"
+            step_failed main 1 START.sh error="exited with code 1" exit_code=1 fatal=true stderr="oh no\n"
+            run_stopped agents=1 error="main failed in START.sh: exited with code 1" status=failed steps=0
+        "#]],
+    );
+}
+
+#[test]
+fn a_crash_while_waiting_loses_no_retry() {
+    let mut rig = Rig::new("START").header("START", "retry=1 backoff=10s");
+    rig.exits("main", 1);
+    rig.die();
+    check(
+        &rig.resume(),
+        expect![[r#"
+            run_resumed
+        "#]],
+    );
+    check(
+        &rig.passes(10),
+        expect![[r#"
+            step_started main 1 START.sh attempt=2 visits=1
+        "#]],
+    );
+    check(
+        &rig.exits("main", 1),
+        expect![[r#"
+            step_failed main 1 START.sh error="exited with code 1" exit_code=1 fatal=true stderr="oh no\n"
+            run_stopped agents=1 error="main failed in START.sh: exited with code 1" status=failed steps=0
+        "#]],
+    );
+}
+
+#[test]
+fn a_crash_between_steps_starts_the_next_one() {
+    let mut rig = Rig::new("START");
+    rig.drain();
+    rig.emits("main", "<goto input=\"x\">NEXT</goto>");
+    // The last batch, which ends the run, has not reached the disk whole.
+    rig.journal.retain(|event| !matches!(event.body, Body::RunStopped { .. }));
+    rig.die();
+    assert_eq!(rig.run.status, RunStatus::Running);
+    check(
+        &rig.resume(),
+        expect![[r#"
+            run_resumed
+            step_started main 2 NEXT.sh attempt=1 visits=1
+        "#]],
+    );
+}
+
+#[test]
+fn after_a_failure_the_state_is_a_new_step() {
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<call return=\"R\" input=\"i\">SUB</call>");
+    rig.exits("main", 1);
+    rig.die();
+    rig.edit("SUB", "mended");
+    check(
+        &rig.resume(),
+        expect![[r#"
+            run_resumed
+            warning main SUB.sh message="SUB.sh has changed since it last ran; the new text is used"
+            step_started main 3 SUB.sh attempt=1 visits=1
+        "#]],
+    );
+    check_agents(
+        &rig,
+        expect![[r#"
+            main running 3.1 in SUB.sh stack=[R.sh] input=i
+        "#]],
+    );
+    assert_eq!(rig.agent("main").visits_here(), 1, "it has not been entered again");
+    check(
+        &rig.emits("main", "<result>ok</result>"),
+        expect![[r#"
+            step_finished main 3 SUB.sh input=ok tag=result target=R.sh
+            step_started main 4 R.sh attempt=1 visits=1
+        "#]],
+    );
+}
+
+#[test]
+fn time_worked_before_a_crash_is_counted() {
+    let mut rig = Rig::new("START");
+    rig.passes(10);
+    rig.emits("main", "<goto>A</goto>");
+    rig.die();
+    rig.now += jiff::SignedDuration::from_secs(1000);
+    rig.resume();
+    assert_eq!(rig.run.duration_ms(rig.now), 10_000);
+}
+
+#[test]
+fn a_resume_retries_every_failed_agent() {
+    let mut rig = Rig::new("START").header("W", "fatal=agent retry=1 backoff=0");
+    rig.emits("main", &"<fork next=\"N\">W</fork>".repeat(2));
+    rig.emits("main", "<result>r</result>");
+    for worker in ["main_w1", "main_w1", "main_w2", "main_w2"] {
+        rig.exits(worker, 1);
+    }
+    check_agents(
+        &rig,
+        expect![[r#"
+            main_w1 failed in W.sh
+            main_w2 failed in W.sh
+        "#]],
+    );
+    check(
+        &rig.resume(),
+        expect![[r#"
+            run_resumed
+            step_started main_w1 5 W.sh attempt=1 visits=1
+            step_started main_w2 6 W.sh attempt=1 visits=1
+        "#]],
+    );
+    check(
+        &rig.exits("main_w1", 1),
+        expect![[r#"
+            retry main_w1 5 W.sh attempt=2 error="exited with code 1" until=+0s
+            step_started main_w1 5 W.sh attempt=2 visits=1
+        "#]],
+    );
+    rig.emits("main_w1", "<result></result>");
+    check(
+        &rig.emits("main_w2", "<result></result>"),
+        expect![[r#"
+            step_finished main_w2 6 W.sh result="" tag=result
+            agent_finished main_w2 result=""
+            run_finished agents=3 result=r status=completed steps=4
+        "#]],
+    );
+}
+
+#[test]
+fn a_step_whose_file_went_away_keeps_its_number() {
+    let mut rig = Rig::new("START");
+    rig.die();
+    rig.delete("START");
+    let batch = rig.resume();
+    let failed = batch.iter().find_map(|event| match &event.body {
+        Body::StepFailed(failed) => Some(failed),
+        _ => None,
+    });
+    assert_eq!(failed.unwrap().step, Some(1));
+    rig.restore("START");
+    rig.resume();
+    assert_eq!((rig.work("main").step, rig.work("main").attempt), (2, 1));
+}
+
+#[test]
+fn what_a_lost_attempt_cost_is_counted_once() {
+    use raymond_core::event::Event;
+    use raymond_core::input::{Input, Outcome};
+    use raymond_core::money::Usd;
+
+    let cost = Usd::from_dollars(0.25);
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<fork next=\"N\">W</fork>");
+    rig.drain();
+    let ended = rig.ended("main_w1", Outcome::Interrupted { cost });
+    rig.round([Input::Ended(Box::new(ended))]);
+    // A segment begins here, so the interruption is written down; then the process dies.
+    let snapshot = Event {
+        seq: rig.run.seq + 1,
+        time: rig.now,
+        run: rig.run.id.clone(),
+        body: Body::Snapshot { state: Box::new(rig.run.clone()) },
+    };
+    rig.journal = vec![snapshot];
+    rig.die();
+    assert_eq!(rig.run.interrupted()[0].estimated_cost_usd, cost);
+    // It is stopped again before anything could start.
+    let options = rig.run.options.clone();
+    let interrupted = rig.run.interrupted();
+    rig.drain();
+    rig.round([Input::Resume { options, interrupted }]);
+    assert_eq!(rig.run.status, RunStatus::Interrupted);
+    assert_eq!(rig.run.cost_usd, cost);
+}

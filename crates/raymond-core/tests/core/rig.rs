@@ -1,0 +1,506 @@
+//! A run on a table: it is fed what programs would report, and goes on as the engine would.
+//!
+//! Every name stands for a script `NAME.sh`, or for the prompt `NAME.md` that was written before; every directory for
+//! one below `/dir`, unless the test says otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use raymond_core::decide::{decide, start};
+use raymond_core::event::{Body, Event, FORMAT_VERSION, Interrupted, RunStarted};
+use raymond_core::evolve::{apply, evolve};
+use raymond_core::frontmatter;
+use raymond_core::header::{self, Header};
+use raymond_core::input::{
+    BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, Lookups, Outcome, Plan, Prepared,
+    PromptPlan, ScriptOutcome, TurnCost, TurnOutcome,
+};
+use raymond_core::join;
+use raymond_core::money::Usd;
+use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
+use raymond_core::run::{Agent, Due, Mode, Options, Run, Session, Status, Work};
+use raymond_core::tag::TagCollector;
+use raymond_core::transition::{self, ProtocolError, Reading, Transition};
+use raymond_core::workflow::{Kind, StateFile};
+
+/// More decisions than any round of these tests needs: beyond it the core turns in circles.
+const MOST_DUE_IN_A_ROUND: usize = 100_000;
+
+pub const RUN_ID: &str = "run";
+
+pub fn beginning() -> Timestamp {
+    Timestamp::from_second(1_700_000_000).unwrap()
+}
+
+pub fn state(name: &str) -> StateFile {
+    StateFile::new(name).or_else(|| StateFile::new(&format!("{name}.sh"))).unwrap()
+}
+
+pub fn started(entry: &str, options: Options) -> RunStarted {
+    RunStarted {
+        scope_hash: None,
+        version: FORMAT_VERSION,
+        workflow: "wf".into(),
+        scope: "/wf".into(),
+        entry: state(entry),
+        cwd: "/dir".into(),
+        nonce: "nonce".into(),
+        labels: BTreeMap::new(),
+        options,
+    }
+}
+
+/// What the files of a workflow hold.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    headers: BTreeMap<StateFile, Header>,
+    prompts: BTreeMap<StateFile, PromptPlan>,
+    hashes: BTreeMap<StateFile, String>,
+    warnings: BTreeMap<StateFile, Vec<String>>,
+    gone: BTreeSet<StateFile>,
+}
+
+impl Files {
+    fn plan(&self, state: &StateFile) -> Plan {
+        if state.kind().is_prompt() {
+            return Plan::Prompt(Box::new(self.prompts.get(state).cloned().unwrap_or_default()));
+        }
+        Plan::Script(self.headers.get(state).cloned().unwrap_or_default())
+    }
+
+    fn prepare(&self, agent: &Agent) -> Result<Prepared, String> {
+        if self.gone.contains(&agent.state) {
+            return Err(format!("{} is gone", agent.state));
+        }
+        Ok(Prepared {
+            hash: self.hashes.get(&agent.state).cloned().unwrap_or("1".into()),
+            plan: self.plan(&agent.state),
+            warnings: self.warnings.get(&agent.state).cloned().unwrap_or_default(),
+        })
+    }
+
+    fn find(&self, name: &str) -> Result<StateFile, String> {
+        let prompt = StateFile::new(&format!("{name}.md")).filter(|file| self.prompts.contains_key(file));
+        let file = prompt.unwrap_or_else(|| state(name));
+        if self.gone.contains(&file) {
+            return Err(format!("no state is called `{name}`"));
+        }
+        Ok(file)
+    }
+
+    fn look_up(&self, plan: &Plan, transition: Option<&Transition>) -> Lookups {
+        let directory = |path: &str| match path {
+            "nowhere" => Err("there is no directory `nowhere`".to_owned()),
+            path => Ok(format!("/dir/{path}")),
+        };
+        let names = transition.map(Transition::state_names).unwrap_or_default();
+        let directories = transition.map(Transition::directories).unwrap_or_default();
+        let mut lookups = Lookups {
+            scopes: Default::default(),
+            states: names.iter().map(|&name| (name.to_owned(), self.find(name))).collect(),
+            directories: directories.iter().map(|&path| (path.to_owned(), directory(path))).collect(),
+        };
+        if let Plan::Prompt(plan) = plan
+            && let Some(policy) = &plan.policy
+        {
+            for entry in &policy.entries {
+                let target = entry.target.iter().filter(|_| !entry.tag.is_workflow());
+                for name in target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next) {
+                    lookups.states.insert(name.clone(), self.find(name));
+                }
+            }
+        }
+        lookups
+    }
+}
+
+/// What comes next, as a program writes it.
+pub fn reading(output: &str) -> Result<Reading, String> {
+    let mut collector = TagCollector::new();
+    let mut no_print = |_| ();
+    collector.feed(output.as_bytes(), &mut no_print).unwrap();
+    let collected = collector.finish(&mut no_print).unwrap();
+    transition::read(collected, false).map_err(|error| error.to_string())
+}
+
+/// What comes next, as the final message of an agent says it.
+pub fn message(text: &str) -> Result<Reading, BadMessage> {
+    let mut collector = TagCollector::new();
+    let mut no_print = |_| ();
+    collector.feed(text.as_bytes(), &mut no_print).unwrap();
+    let collected = collector.finish(&mut no_print).unwrap();
+    transition::read(collected, false).map_err(|error| BadMessage {
+        problem: error.to_string(),
+        has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
+    })
+}
+
+pub fn usd(dollars: f64) -> Usd {
+    Usd::from_dollars(dollars)
+}
+
+#[derive(Clone, Debug)]
+pub struct Rig {
+    pub run: Run,
+    pub files: Files,
+    pub now: Timestamp,
+    /// Every event so far.
+    pub journal: Vec<Event>,
+    /// How long the journal was after each batch.
+    pub batches: Vec<usize>,
+    pub mode: Mode,
+    keeps_journal: bool,
+}
+
+impl Rig {
+    /// A run whose first step has started.
+    pub fn new(entry: &str) -> Self {
+        let mut rig = Self::with(entry, Options::default());
+        rig.round([]);
+        rig
+    }
+
+    /// A run that has been opened and no more.
+    pub fn with(entry: &str, options: Options) -> Self {
+        let now = beginning();
+        let journal: Vec<Event> = start(started(entry, options), None)
+            .into_iter()
+            .zip(1..)
+            .map(|(body, seq)| Event { seq, time: now, run: RUN_ID.into(), body })
+            .collect();
+        Self::take_up(journal, now)
+    }
+
+    /// A run as its journal left it.
+    pub fn take_up(journal: Vec<Event>, now: Timestamp) -> Self {
+        Self {
+            run: fold(&journal).unwrap(),
+            files: Files::default(),
+            now,
+            batches: vec![journal.len()],
+            journal,
+            mode: Mode::default(),
+            keeps_journal: true,
+        }
+    }
+
+    /// Forgets events at once, for long runs.
+    pub fn without_journal(mut self) -> Self {
+        self.journal.clear();
+        self.keeps_journal = false;
+        self
+    }
+
+    /// Writes directives into a state's file.
+    pub fn header(mut self, name: &str, directives: &str) -> Self {
+        let text = format!("# raymond: {directives}");
+        let (header, _) = header::parse(Kind::Bash, &text).unwrap();
+        self.files.headers.insert(state(name), header);
+        self
+    }
+
+    /// Writes a prompt with this frontmatter.
+    pub fn prompt(mut self, name: &str, frontmatter: &str) -> Self {
+        let text = format!("---\n{frontmatter}\n---\nDo it.");
+        let prompt = frontmatter::split_and_parse(&text).unwrap();
+        assert_eq!(prompt.warnings, []);
+        let plan = PromptPlan {
+            body: prompt.body.to_owned(),
+            policy: prompt.settings.allowed_transitions,
+            force_implicit: prompt.settings.force_implicit,
+            max_visits: prompt.settings.max_visits,
+            ..PromptPlan::default()
+        };
+        self.files.prompts.insert(StateFile::new(&format!("{name}.md")).unwrap(), plan);
+        self
+    }
+
+    /// Open questions keep the run going.
+    pub fn waiting(mut self) -> Self {
+        self.mode.waits_for_answers = true;
+        self
+    }
+
+    /// Changes a state's file.
+    pub fn edit(&mut self, name: &str, hash: &str) {
+        self.files.hashes.insert(state(name), hash.into());
+    }
+
+    pub fn warn_about(&mut self, name: &str, warning: &str) {
+        self.files.warnings.entry(state(name)).or_default().push(warning.into());
+    }
+
+    pub fn delete(&mut self, name: &str) {
+        self.files.gone.insert(state(name));
+    }
+
+    pub fn restore(&mut self, name: &str) {
+        self.files.gone.remove(&state(name));
+    }
+
+    /// Does what the engine does with inputs, and returns the batch.
+    pub fn round(&mut self, inputs: impl IntoIterator<Item = Input>) -> Vec<Event> {
+        let mut batch = Vec::new();
+        for input in inputs {
+            self.accept(input, &mut batch);
+        }
+        self.run.wake(self.now);
+        let mut count = 0;
+        while let Some(due) = self.run.next_due(self.now, self.mode) {
+            count += 1;
+            assert!(count < MOST_DUE_IN_A_ROUND, "always due: {due:?}");
+            let input = self.due_input(due);
+            self.accept(input, &mut batch);
+        }
+        if self.keeps_journal && !batch.is_empty() {
+            self.journal.extend(batch.iter().cloned());
+            self.batches.push(self.journal.len());
+        }
+        batch
+    }
+
+    fn accept(&mut self, input: Input, batch: &mut Vec<Event>) {
+        if let Input::Ended(ended) = &input
+            && let Outcome::Interrupted { cost } = ended.outcome
+        {
+            self.run.interrupt(&ended.agent, ended.step, cost);
+        }
+        for body in decide(&self.run, self.now, input) {
+            batch.push(self.apply(body));
+        }
+    }
+
+    fn apply(&mut self, body: Body) -> Event {
+        let event = Event { seq: self.run.seq + 1, time: self.now, run: RUN_ID.into(), body };
+        apply(&mut self.run, &event);
+        event
+    }
+
+    fn due_input(&self, due: Due) -> Input {
+        match due {
+            Due::Launch(agent) => {
+                let prepared = self.files.prepare(&self.run.agents[&agent]);
+                Input::Launch { agent, prepared }
+            }
+            Due::End(agent) => Input::End { agent },
+            Due::Join(agent) => {
+                let result = join::results(&self.run, &agent, &load);
+                Input::Join { agent, result }
+            }
+            Due::AskTimeout(agent) => Input::AskTimeout { agent },
+            Due::Close => Input::Close { stop_requested: self.mode.draining },
+        }
+    }
+
+    /// Records an event that nothing in the present core decides on.
+    pub fn record(&mut self, body: Body) {
+        let event = self.apply(body);
+        self.journal.push(event);
+        self.batches.push(self.journal.len());
+    }
+
+    pub fn agent(&self, name: &str) -> &Agent {
+        &self.run.agents[name]
+    }
+
+    pub fn work(&self, name: &str) -> &Work {
+        match &self.agent(name).status {
+            Status::Running { work, .. } => work,
+            status => panic!("{name} does not run: {status:?}"),
+        }
+    }
+
+    pub fn running(&self) -> Vec<String> {
+        self.run.running_agents().map(ToString::to_string).collect()
+    }
+
+    /// The report about an agent's running attempt.
+    pub fn ended(&self, name: &str, outcome: Outcome) -> Ended {
+        let work = self.work(name);
+        let plan = self.files.plan(&self.agent(name).state);
+        let transition = match &outcome {
+            Outcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. })
+            | Outcome::Turn(TurnOutcome::Completed(CompletedTurn { reading: Ok(reading), .. })) => {
+                Some(&reading.transition)
+            }
+            _ => None,
+        };
+        Ended {
+            agent: AgentId::new(name),
+            step: work.step,
+            attempt: work.attempt,
+            duration_ms: 0,
+            lookups: self.files.look_up(&plan, transition),
+            plan,
+            outcome,
+        }
+    }
+
+    /// The session that was chosen for an agent's running turn.
+    pub fn chosen_session(&self, name: &str) -> Session {
+        let id = self.journal.iter().rev().find_map(|event| match &event.body {
+            Body::StepStarted(started) if started.agent.as_str() == name => started.session.clone(),
+            _ => None,
+        });
+        Session { id: id.expect("a turn runs"), total_usd: None, backend: None }
+    }
+
+    /// An agent's turn comes to an end with this message.
+    pub fn turn(&self, name: &str, cost: f64, text: &str) -> Input {
+        let turn = CompletedTurn {
+            reading: message(text),
+            session: self.chosen_session(name),
+            cost: TurnCost { usd: usd(cost), estimated: false },
+            warnings: Vec::new(),
+        };
+        Input::Ended(Box::new(self.ended(name, Outcome::Turn(TurnOutcome::Completed(turn)))))
+    }
+
+    /// An agent's turn breaks off. It can go on from there only after it used up its share.
+    pub fn broken(&self, name: &str, cost: f64, class: FaultClass) -> Input {
+        let turn = FailedTurn {
+            error: "broke".into(),
+            class,
+            cost: TurnCost { usd: usd(cost), estimated: true },
+            session: Some(self.chosen_session(name)).filter(|_| class == FaultClass::ShareUsed),
+            exit_code: Some(1),
+        };
+        Input::Ended(Box::new(self.ended(name, Outcome::Turn(TurnOutcome::Failed(turn)))))
+    }
+
+    pub fn says(&mut self, name: &str, text: &str) -> Vec<Event> {
+        self.says_for(name, 0.0, text)
+    }
+
+    pub fn says_for(&mut self, name: &str, cost: f64, text: &str) -> Vec<Event> {
+        let input = self.turn(name, cost, text);
+        self.round([input])
+    }
+
+    pub fn breaks(&mut self, name: &str, class: FaultClass) -> Vec<Event> {
+        self.breaks_for(name, 0.0, class)
+    }
+
+    pub fn breaks_for(&mut self, name: &str, cost: f64, class: FaultClass) -> Vec<Event> {
+        let input = self.broken(name, cost, class);
+        self.round([input])
+    }
+
+    pub fn answers(&mut self, ask: &str, text: &str) -> Vec<Event> {
+        self.round([Input::Answer { ask: ask.into(), text: text.into(), answer_id: None }])
+    }
+
+    pub fn report(&self, name: &str, outcome: ScriptOutcome) -> Input {
+        Input::Ended(Box::new(self.ended(name, Outcome::Script(outcome))))
+    }
+
+    /// An agent's script ends with success, and this output.
+    pub fn emits(&mut self, name: &str, output: &str) -> Vec<Event> {
+        let input = self.report(name, success(reading(output)));
+        self.round([input])
+    }
+
+    /// An agent's script ends with success, and what its output would have been read as.
+    pub fn takes(&mut self, name: &str, transition: Transition) -> Vec<Event> {
+        let reading = Reading { transition, warnings: Vec::new() };
+        let input = self.report(name, success(Ok(reading)));
+        self.round([input])
+    }
+
+    pub fn exits(&mut self, name: &str, code: i32) -> Vec<Event> {
+        let input = self.report(name, exited(code));
+        self.round([input])
+    }
+
+    /// An agent's script has been ended because the run stops.
+    pub fn interrupted(&self, name: &str) -> Input {
+        Input::Ended(Box::new(self.ended(name, Outcome::Interrupted { cost: Usd::ZERO })))
+    }
+
+    pub fn passes(&mut self, seconds: i64) -> Vec<Event> {
+        self.now += SignedDuration::from_secs(seconds);
+        self.round([])
+    }
+
+    /// From now on nothing new starts.
+    pub fn drain(&mut self) -> Vec<Event> {
+        self.mode.draining = true;
+        self.round([])
+    }
+
+    /// The process dies, and another one takes the run up from what is written.
+    pub fn die(&mut self) {
+        assert!(self.keeps_journal);
+        let files = std::mem::take(&mut self.files);
+        let batches = std::mem::take(&mut self.batches);
+        let mode = Mode { draining: false, ..self.mode };
+        *self = Self::take_up(through_json(&self.journal), self.now);
+        self.files = files;
+        self.batches = batches;
+        self.mode = mode;
+    }
+
+    /// Options that differ from the present ones in the budget alone.
+    pub fn budget(&self, dollars: f64) -> Options {
+        Options { budget_usd: usd(dollars), ..self.run.options.clone() }
+    }
+
+    pub fn resume(&mut self) -> Vec<Event> {
+        let options = self.run.options.clone();
+        self.resume_with(options)
+    }
+
+    /// Resumes as the program does: with everything that was cut off.
+    pub fn resume_with(&mut self, options: Options) -> Vec<Event> {
+        let resume = self.resume_input(options);
+        self.round([resume])
+    }
+
+    /// Resumes and takes in what came while nobody looked.
+    pub fn resume_and(&mut self, inputs: impl IntoIterator<Item = Input>) -> Vec<Event> {
+        let resume = self.resume_input(self.run.options.clone());
+        self.round([resume].into_iter().chain(inputs))
+    }
+
+    fn resume_input(&mut self, options: Options) -> Input {
+        self.mode.draining = false;
+        let mut interrupted = self.run.interrupted();
+        for agent in self.run.agents_by_birth() {
+            if let Status::Running { work, .. } = &agent.status {
+                interrupted.push(Interrupted {
+                    agent: agent.id.clone(),
+                    step: work.step,
+                    state: agent.state.clone(),
+                    estimated_cost_usd: Usd::ZERO,
+                });
+            }
+        }
+        Input::Resume { options, interrupted }
+    }
+}
+
+pub fn success(reading: Result<Reading, String>) -> ScriptOutcome {
+    ScriptOutcome::Exited { exit: Exit::Code(0), reading, stderr: String::new() }
+}
+
+pub fn exited(code: i32) -> ScriptOutcome {
+    ScriptOutcome::Exited { exit: Exit::Code(code), reading: Err("no tag".into()), stderr: "oh no\n".into() }
+}
+
+pub fn fold(events: &[Event]) -> Option<Run> {
+    events.iter().fold(None, evolve)
+}
+
+/// What a journal gives back of what was written into it.
+pub fn through_json(events: &[Event]) -> Vec<Event> {
+    events.iter().map(|event| serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap()).collect()
+}
+
+/// Reads a payload that is not in a file.
+pub fn load(payload: &Payload) -> Result<String, String> {
+    match payload {
+        Payload::Inline(text) => Ok(text.clone()),
+        Payload::Stored { payload, .. } => Err(format!("{payload} is gone")),
+    }
+}

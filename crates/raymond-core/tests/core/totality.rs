@@ -1,0 +1,345 @@
+//! Whatever comes in, in whatever order: nothing panics, and what does not fit changes nothing.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use raymond_core::decide::decide;
+use raymond_core::event::Event;
+use raymond_core::evolve::apply;
+use raymond_core::header::{Fatal, Header};
+use raymond_core::input::{
+    BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, Lookups, Outcome, Plan, Prepared,
+    PromptPlan, ScriptOutcome, TimeLimit, TurnCost, TurnOutcome,
+};
+use raymond_core::money::Usd;
+use raymond_core::name::AgentId;
+use raymond_core::policy::{Entry, Policy};
+use raymond_core::run::{Options, Run, Session, Status};
+use raymond_core::tag::TagName;
+use raymond_core::transition::{Ask, Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Reading, Transition};
+
+use crate::play::{ask_everything, through_snapshot};
+use crate::rig::{Rig, beginning, fold, state, through_json};
+
+/// Agents that a run may come to have, and one that it never has.
+const AGENTS: [&str; 6] = ["main", "main_a1", "main_a2", "main_a1_a1", "main_b1", "stranger"];
+const STATES: [&str; 3] = ["A", "B", "P.md"];
+
+fn agent() -> impl Strategy<Value = AgentId> {
+    (0..AGENTS.len()).prop_map(|index| AgentId::new(AGENTS[index]))
+}
+
+/// A state, or a name that nobody has looked up.
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        9 => (0..STATES.len()).prop_map(|index| STATES[index].to_owned()),
+        1 => Just("UNKNOWN".to_owned()),
+    ]
+}
+
+fn short() -> impl Strategy<Value = Option<String>> {
+    proptest::option::of(".{0,3}")
+}
+
+fn jump() -> impl Strategy<Value = Jump> {
+    let delay = proptest::option::weighted(0.1, Just(Duration::MAX));
+    (name(), short(), delay).prop_map(|(target, input, delay)| Jump { target, input, delay })
+}
+
+fn invoke() -> impl Strategy<Value = Invoke> {
+    (name(), name(), short()).prop_map(|(target, return_to, input)| Invoke { target, return_to, input })
+}
+
+fn fork() -> impl Strategy<Value = Fork> {
+    let target = prop_oneof![
+        9 => name().prop_map(ForkTarget::State),
+        1 => Just(ForkTarget::Workflow("../other".into())),
+    ];
+    (target, short(), proptest::option::weighted(0.1, Just("nowhere".to_owned()))).prop_map(
+        |(target, input, cd)| Fork {
+            target,
+            input,
+            cd,
+            variables: vec![("item".into(), "1".into()), ("item".into(), "2".into())],
+        },
+    )
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let timeout = prop_oneof![
+        2 => Just(None),
+        2 => (0..100_u64).prop_map(|seconds| Some(Duration::from_secs(seconds))),
+        1 => Just(Some(Duration::MAX)),
+    ];
+    (name(), name(), timeout, proptest::option::of(name()))
+        .prop_map(|(next, question, timeout, timeout_next)| Ask { question, next, timeout, timeout_next })
+}
+
+fn transition() -> BoxedStrategy<Transition> {
+    let workflow = |return_to: String| InvokeWorkflow { scope: "../other".into(), return_to, input: None };
+    prop_oneof![
+        3 => jump().prop_map(Transition::Goto),
+        2 => jump().prop_map(|jump| Transition::Reset { jump, cd: None }),
+        2 => invoke().prop_map(Transition::Call),
+        2 => invoke().prop_map(Transition::Function),
+        5 => (vec(fork(), 0..3), jump()).prop_map(|(forks, next)| Transition::Fork { forks, next }),
+        2 => ".{0,3}".prop_map(|payload| Transition::Result { payload }),
+        2 => ask().prop_map(Transition::Ask),
+        3 => name().prop_map(|target| Transition::Join { target, input: None }),
+        1 => name().prop_map(move |name| Transition::CallWorkflow(workflow(name))),
+    ]
+    .boxed()
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    (0..3_u32, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(retry, fatal, long, visits)| Header {
+        retry,
+        backoff: long.then_some(Duration::MAX),
+        max_visits: visits.then_some(2),
+        fatal: if fatal { Fatal::Run } else { Fatal::Agent },
+        ..Header::default()
+    })
+}
+
+fn outcome() -> BoxedStrategy<Outcome> {
+    let exited =
+        |exit, reading| Outcome::Script(ScriptOutcome::Exited { exit, reading, stderr: String::new() });
+    let reading = transition().prop_map(|transition| Reading { transition, warnings: vec!["odd".into()] });
+    prop_oneof![
+        12 => reading.prop_map(move |reading| exited(Exit::Code(0), Ok(reading))),
+        1 => Just(()).prop_map(move |()| exited(Exit::Code(0), Err("no tag".into()))),
+        2 => any::<i32>().prop_map(move |code| exited(Exit::Code(code), Err("no tag".into()))),
+        1 => any::<i32>().prop_map(move |signal| exited(Exit::Signal(signal), Err("no tag".into()))),
+        1 => Just(()).prop_map(|()| Outcome::Script(ScriptOutcome::TimedOut {
+            kind: TimeLimit::Idle,
+            after: Duration::MAX,
+            stderr: String::new(),
+        })),
+        1 => any::<i64>().prop_map(|nanos| Outcome::Interrupted {
+            cost: Usd::from_dollars(nanos as f64),
+        }),
+    ]
+    .boxed()
+}
+
+fn cost() -> impl Strategy<Value = TurnCost> {
+    let dollars = prop_oneof![4 => 0.0..1.0_f64, 1 => Just(0.0), 1 => Just(-1.0), 1 => Just(f64::INFINITY)];
+    (dollars, any::<bool>())
+        .prop_map(|(dollars, estimated)| TurnCost { usd: Usd::from_dollars(dollars), estimated })
+}
+
+fn session() -> impl Strategy<Value = Session> {
+    "[a-z]".prop_map(|id| Session { id, total_usd: None, backend: None })
+}
+
+fn turn() -> BoxedStrategy<TurnOutcome> {
+    let reading = prop_oneof![
+        6 => transition().prop_map(|transition| Ok(Reading { transition, warnings: vec!["odd".into()] })),
+        1 => any::<bool>().prop_map(|has_no_tag| Err(BadMessage { problem: "bad".into(), has_no_tag })),
+    ];
+    let class = prop_oneof![
+        Just(FaultClass::Retry),
+        Just(FaultClass::ShareUsed),
+        Just(FaultClass::Final),
+        Just(FaultClass::Limit { until: None }),
+        (-100..100_i64).prop_map(|seconds| FaultClass::Limit {
+            until: Some(beginning() + SignedDuration::from_secs(seconds)),
+        }),
+    ];
+    prop_oneof![
+        3 => (reading, session(), cost()).prop_map(|(reading, session, cost)| {
+            TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings: vec!["denied".into()] })
+        }),
+        1 => (class, cost(), proptest::option::of(session())).prop_map(|(class, cost, session)| {
+            TurnOutcome::Failed(FailedTurn { error: "broke".into(), class, cost, session, exit_code: None })
+        }),
+    ]
+    .boxed()
+}
+
+fn prompt_plan() -> BoxedStrategy<PromptPlan> {
+    let entry = (
+        proptest::sample::select(vec![TagName::Goto, TagName::Call, TagName::Fork, TagName::Result]),
+        name(),
+    )
+        .prop_map(|(tag, name)| Entry {
+            tag,
+            target: Some(name.clone()).filter(|_| tag != TagName::Result),
+            return_to: Some(name.clone()).filter(|_| tag == TagName::Call),
+            next: Some(name).filter(|_| tag == TagName::Fork),
+            timeout_next: None,
+            line: 0,
+            column: 0,
+        });
+    let policy = proptest::option::of(vec(entry, 0..3).prop_map(|entries| Policy { entries }));
+    (policy, any::<bool>(), any::<bool>())
+        .prop_map(|(policy, force_implicit, visits)| PromptPlan {
+            policy,
+            force_implicit,
+            max_visits: visits.then_some(3),
+            ..PromptPlan::default()
+        })
+        .boxed()
+}
+
+/// A plan and an outcome, mostly of the same kind.
+fn plan_and_outcome() -> BoxedStrategy<(Plan, Outcome)> {
+    let prompt = || prompt_plan().prop_map(|plan| Plan::Prompt(Box::new(plan)));
+    prop_oneof![
+        9 => (header().prop_map(Plan::Script), outcome()),
+        9 => (prompt(), turn().prop_map(Outcome::Turn)),
+        1 => (header().prop_map(Plan::Script), turn().prop_map(Outcome::Turn)),
+        1 => (prompt(), outcome()),
+    ]
+    .boxed()
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    (0..4_usize, 0..4_u8, any::<bool>()).prop_map(|(max_parallel, budget, no_wait)| Options {
+        budget_usd: Usd::from_dollars(f64::from(budget)),
+        max_parallel,
+        max_steps: Some(20),
+        no_wait,
+        ..Options::default()
+    })
+}
+
+/// An input; the numbers of a report are made to fit unless they are meant to be stale.
+#[derive(Debug)]
+enum Coming {
+    As(Input),
+    Fitting(Box<Ended>),
+    Passing(i64),
+}
+
+fn ended() -> BoxedStrategy<Ended> {
+    (agent(), 0..4_u64, 0..3_u32, any::<u64>(), plan_and_outcome())
+        .prop_map(|(agent, step, attempt, duration_ms, (plan, outcome))| Ended {
+            agent,
+            step,
+            attempt,
+            duration_ms,
+            plan,
+            outcome,
+            lookups: Lookups {
+                scopes: Default::default(),
+                states: STATES.iter().map(|&name| (name.to_owned(), Ok(state(name)))).collect(),
+                directories: Default::default(),
+            },
+        })
+        .boxed()
+}
+
+fn coming() -> BoxedStrategy<Coming> {
+    let plan = prop_oneof![
+        header().prop_map(Plan::Script),
+        prompt_plan().prop_map(|plan| Plan::Prompt(Box::new(plan))),
+    ];
+    let prepared = prop_oneof![
+        9 => (plan, "[12]").prop_map(|(plan, hash)| Ok(Prepared { hash, plan, warnings: vec!["odd".into()] })),
+        1 => Just(Err("gone".to_owned())),
+    ];
+    let result = prop_oneof![4 => Just(Ok("[]".to_owned())), 1 => Just(Err("unreadable".to_owned()))];
+    prop_oneof![
+        8 => ended().prop_map(|ended| Coming::Fitting(Box::new(ended))),
+        3 => ended().prop_map(|ended| Coming::As(Input::Ended(Box::new(ended)))),
+        8 => (agent(), prepared)
+            .prop_map(|(agent, prepared)| Coming::As(Input::Launch { agent, prepared })),
+        2 => (agent(), 0..4_u64, 0..3_u32).prop_map(|(agent, step, attempt)| Coming::As(Input::Print {
+            agent,
+            step,
+            attempt,
+            text: "hello".into(),
+        })),
+        2 => agent().prop_map(|agent| Coming::As(Input::End { agent })),
+        1 => any::<bool>().prop_map(|stop_requested| Coming::As(Input::Close { stop_requested })),
+        2 => options()
+            .prop_map(|options| Coming::As(Input::Resume { options, interrupted: Vec::new() })),
+        3 => (agent(), result).prop_map(|(agent, result)| Coming::As(Input::Join { agent, result })),
+        3 => (1..4_u8, "[a-z]?").prop_map(|(ask, text)| Coming::As(Input::Answer {
+            ask: format!("ask{ask}"),
+            text,
+            answer_id: None,
+        })),
+        1 => agent().prop_map(|agent| Coming::As(Input::AskTimeout { agent })),
+        1 => Just(()).prop_map(|()| Coming::As(Input::Warning {
+            agent: None,
+            message: "mind".into(),
+        })),
+        1 => (-100..100_000_i64).prop_map(Coming::Passing),
+    ]
+    .boxed()
+}
+
+/// Whether an input speaks of an attempt that does not run, or of an agent that is not there.
+fn is_stale(run: &Run, input: &Input) -> bool {
+    let running = |id: &AgentId, step, attempt| match run.agents.get(id).map(|agent| &agent.status) {
+        Some(Status::Running { work, .. }) => (work.step, work.attempt) == (step, attempt),
+        _ => false,
+    };
+    let is =
+        |id: &AgentId, fits: fn(&Status) -> bool| run.agents.get(id).is_some_and(|agent| fits(&agent.status));
+    match input {
+        Input::Ended(ended) => !running(&ended.agent, ended.step, ended.attempt),
+        Input::Print { agent, step, attempt, .. } => !running(agent, *step, *attempt),
+        Input::Launch { agent, .. } => !run.agents.contains_key(agent),
+        Input::End { agent } => {
+            !matches!(run.agents.get(agent).map(|agent| &agent.status), Some(Status::Ending { .. }))
+        }
+        Input::Join { agent, .. } => !is(agent, |status| matches!(status, Status::Joining { .. })),
+        Input::AskTimeout { agent } => !is(agent, |status| matches!(status, Status::Asking { .. })),
+        Input::Answer { ask, .. } => run.asker(ask).is_none(),
+        Input::Resume { .. } | Input::Warning { .. } | Input::Close { .. } => false,
+    }
+}
+
+fn fit(run: &Run, mut ended: Box<Ended>) -> Input {
+    if let Some(work) = run.agents.get(&ended.agent).and_then(|agent| agent.work()) {
+        (ended.step, ended.attempt) = (work.step, work.attempt);
+    }
+    Input::Ended(ended)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_input_can_come_at_any_time(comings in vec(coming(), 0..60)) {
+        let mut rig = Rig::with("A", Options { max_steps: Some(20), ..Options::default() });
+        let mut latest = rig.now;
+        for coming in comings {
+            let input = match coming {
+                Coming::As(input) => input,
+                Coming::Fitting(ended) => fit(&rig.run, ended),
+                Coming::Passing(seconds) => {
+                    rig.now += SignedDuration::from_secs(seconds);
+                    rig.run.wake(rig.now);
+                    latest = latest.max(rig.now);
+                    continue;
+                }
+            };
+            let stale = is_stale(&rig.run, &input);
+            let said = format!("{input:?}");
+            let bodies = decide(&rig.run, rig.now, input);
+            prop_assert!(!stale || bodies.is_empty(), "{} led to {:?}", said, bodies);
+            for body in bodies {
+                let event = Event {
+                    seq: rig.run.seq + 1,
+                    time: rig.now,
+                    run: rig.run.id.clone(),
+                    body,
+                };
+                apply(&mut rig.run, &event);
+                rig.journal.push(event);
+            }
+            ask_everything(&rig.run);
+            prop_assert_eq!(&through_snapshot(&rig.run), &rig.run, "the queues are those of the agents");
+        }
+        let mut folded = fold(&through_json(&rig.journal)).unwrap();
+        folded.wake(latest);
+        rig.run.wake(latest);
+        prop_assert_eq!(folded, rig.run);
+    }
+}

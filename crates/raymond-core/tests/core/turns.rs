@@ -1,0 +1,820 @@
+//! Turns of agent programs: what a prompt permits, and what happens when the program does not do it.
+
+use expect_test::expect;
+use jiff::SignedDuration;
+use raymond_core::event::{Body, Event};
+use raymond_core::input::{CompletedTurn, FailedTurn, FaultClass, Input, Outcome, TurnCost, TurnOutcome};
+use raymond_core::run::{Options, RunStatus};
+
+use crate::rig::{Rig, beginning, message, usd};
+use crate::show::{check, check_agents};
+
+const POLICY: &str = "allowed_transitions:
+  - { tag: goto, target: REVIEW }
+  - { tag: call, target: RESEARCH, return: SUMMARIZE }
+  - { tag: fork, target: WORK, next: REVIEW.sh }
+  - { tag: ask, next: DECIDE }
+  - { tag: result }";
+
+const ONLY_GOTO: &str = "allowed_transitions: [ { tag: goto, target: REVIEW } ]";
+
+/// A run whose first turn, in P, has started.
+fn prompt(frontmatter: &str) -> Rig {
+    Rig::new("P.md").prompt("P", frontmatter).prompt("Q", "model: x")
+}
+
+fn kinds(events: &[Event]) -> Vec<String> {
+    let kind =
+        |event: &Event| serde_json::to_value(&event.body).unwrap()["event"].as_str().map(str::to_owned);
+    events.iter().filter_map(kind).collect()
+}
+
+#[test]
+fn what_a_policy_names_must_match_after_resolution() {
+    let cases = [
+        ("<goto>REVIEW</goto>", true),
+        ("<goto>REVIEW.sh</goto>", true),
+        ("<goto input=\"x\" delay=\"1s\">REVIEW</goto>", true),
+        ("<goto>Q</goto>", false),
+        ("<reset>REVIEW</reset>", false),
+        ("<call return=\"SUMMARIZE.sh\">RESEARCH</call>", true),
+        ("<call return=\"REVIEW\">RESEARCH</call>", false),
+        ("<function return=\"SUMMARIZE\">RESEARCH</function>", false),
+        ("<fork next=\"REVIEW\" item=\"1\" cd=\"sub\">WORK</fork>", true),
+        ("<fork>WORK</fork><fork>WORK</fork><goto>REVIEW</goto>", true),
+        ("<fork>WORK</fork><fork>OTHER</fork><goto>REVIEW</goto>", false),
+        ("<fork next=\"OTHER\">WORK</fork>", false),
+        ("<ask next=\"DECIDE\" timeout=\"1h\" timeout_next=\"REVIEW\">why?</ask>", true),
+        ("<ask next=\"REVIEW\">why?</ask>", false),
+        ("<result>any</result>", true),
+        ("<join>REVIEW</join>", false),
+        ("<goto>REVIEW</goto><result>x</result>", false),
+        ("no tag", false),
+        ("<goto></goto>", false),
+    ];
+    for (text, is_permitted) in cases {
+        let mut rig = prompt(POLICY);
+        let events = rig.says("main", text);
+        let expected = if is_permitted { "step_finished" } else { "reminder" };
+        assert_eq!(kinds(&events)[0], expected, "{text}: {events:?}");
+    }
+}
+
+#[test]
+fn without_a_policy_everything_is_permitted_and_nothing_reminded() {
+    for text in
+        ["<goto>A</goto>", "<function return=\"B\">A</function>", "<join>A</join>", "<result></result>"]
+    {
+        let mut rig = prompt("model: x");
+        assert_eq!(kinds(&rig.says("main", text))[0], "step_finished", "{text}");
+    }
+    for (text, expected) in [
+        (
+            "no tag",
+            expect![[r#"
+            step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false
+            run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
+        "#]],
+        ),
+        (
+            "<goto>A</goto><goto>B</goto>",
+            expect![[r#"
+            step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" fatal=false
+            run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" status=failed steps=0
+        "#]],
+        ),
+        (
+            "<goto>GONE</goto>",
+            expect![[r#"
+            step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="no state is called `GONE`" fatal=false
+            run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: no state is called `GONE`" status=failed steps=0
+        "#]],
+        ),
+    ] {
+        let mut rig = prompt("model: x");
+        rig.delete("GONE");
+        check(&rig.says_for("main", 0.5, text), expected);
+        assert_eq!(rig.run.cost_usd, usd(0.5));
+    }
+}
+
+#[test]
+fn a_failed_prompt_lets_the_other_agents_finish() {
+    let mut rig = prompt("model: x");
+    rig.says("main", "<fork next=\"A\">Q</fork>");
+    check(
+        &rig.says("main_q1", "no tag"),
+        expect![[r#"
+        step_failed main_q1 3 Q.md error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false
+    "#]],
+    );
+    check(
+        &rig.emits("main", "<result>r</result>"),
+        expect![[r#"
+        step_finished main 2 A.sh result=r tag=result
+        agent_finished main result=r
+        run_stopped agents=2 error="main_q1 failed in Q.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=2
+    "#]],
+    );
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed
+        step_started main_q1 4 Q.md attempt=1 session=s4.1 turn=2 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn a_policy_is_reminded_of_three_times() {
+    let mut rig = prompt(POLICY);
+    check(
+        &rig.says_for("main", 0.1, "no tag"),
+        expect![[r#"
+            reminder main 1 P.md attempt=2 attempt_cost_usd=0.1 number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.1 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            step_started main 1 P.md attempt=2 branch_of=s1.1 session=s1.2 turn=2 visits=1
+        "#]],
+    );
+    check(
+        &rig.says_for("main", 0.1, "<goto>NOT_THERE</goto>"),
+        expect![[r#"
+            reminder main 1 P.md attempt=3 attempt_cost_usd=0.1 number=2 problem="`<goto>NOT_THERE.sh</goto>` is not permitted here" session=s1.2 text="Your last message could not be used: `<goto>NOT_THERE.sh</goto>` is not permitted here.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            step_started main 1 P.md attempt=3 branch_of=s1.2 session=s1.3 turn=3 visits=1
+        "#]],
+    );
+    check(
+        &rig.says_for("main", 0.1, "<goto>REVIEW</goto><goto>REVIEW</goto>"),
+        expect![[r#"
+            reminder main 1 P.md attempt=4 attempt_cost_usd=0.1 number=3 problem="the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" session=s1.3 text="Your last message could not be used: the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them).\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            step_started main 1 P.md attempt=4 branch_of=s1.3 session=s1.4 turn=4 visits=1
+        "#]],
+    );
+    let mut other = rig.clone();
+    check(
+        &rig.says_for("main", 0.1, "again no tag"),
+        expect![[r#"
+        step_failed main 1 P.md attempt_cost_usd=0.1 cost_usd=0.4 error="still no permitted transition after 3 reminders: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false
+        run_stopped agents=1 cost_usd=0.4 error="main failed in P.md: still no permitted transition after 3 reminders: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
+    "#]],
+    );
+    check(
+        &other.says_for("main", 0.1, "<goto>REVIEW</goto>"),
+        expect![[r#"
+        step_finished main 1 P.md attempt_cost_usd=0.1 cost_usd=0.4 session=s1.4 tag=goto target=REVIEW.sh
+        step_started main 2 REVIEW.sh attempt=1 visits=1
+    "#]],
+    );
+    assert_eq!(rig.run.cost_usd, usd(0.4));
+    assert_eq!(other.run.cost_usd, usd(0.4));
+    // The failed step is a new one after a resume, with reminders of its own and the conversation from before.
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed
+        step_started main 2 P.md attempt=1 session=s2.1 turn=5 visits=1
+    "#]],
+    );
+    assert_eq!(kinds(&rig.says("main", "no tag")), ["reminder", "step_started"]);
+}
+
+#[test]
+fn a_single_complete_entry_may_be_left_unsaid() {
+    let cases = [
+        (
+            ONLY_GOTO,
+            "no tag",
+            expect![[r#"
+            step_finished main 1 P.md implicit=true session=s1.1 tag=goto target=REVIEW.sh
+            step_started main 2 REVIEW.sh attempt=1 visits=1
+        "#]],
+        ),
+        (
+            ONLY_GOTO,
+            "<goto input=\"i\">REVIEW</goto>",
+            expect![[r#"
+            step_finished main 1 P.md input=i session=s1.1 tag=goto target=REVIEW.sh
+            step_started main 2 REVIEW.sh attempt=1 visits=1
+        "#]],
+        ),
+        (
+            ONLY_GOTO,
+            "<goto>Q</goto>",
+            expect![[r#"
+                reminder main 1 P.md attempt=2 number=1 problem="`<goto>Q.md</goto>` is not permitted here" session=s1.1 text="Your last message could not be used: `<goto>Q.md</goto>` is not permitted here.\n\nReply with exactly one tag, this one, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n"
+                step_started main 1 P.md attempt=2 branch_of=s1.1 session=s1.2 turn=2 visits=1
+            "#]],
+        ),
+        (
+            "allowed_transitions: [ { tag: reset, target: Q } ]",
+            "no tag",
+            expect![[r#"
+            step_finished main 1 P.md implicit=true session=s1.1 tag=reset target=Q.md
+            step_started main 2 Q.md attempt=1 session=s2.1 turn=1 visits=1
+        "#]],
+        ),
+        (
+            "allowed_transitions: [ { tag: call, target: Q, return: R } ]",
+            "no tag",
+            expect![[r#"
+            step_finished main 1 P.md implicit=true return=R.sh session=s1.1 tag=call target=Q.md
+            step_started main 2 Q.md attempt=1 branch_of=s1.1 session=s2.1 turn=1 visits=1
+        "#]],
+        ),
+        (
+            "allowed_transitions: [ { tag: function, target: Q, return: R } ]",
+            "no tag",
+            expect![[r#"
+            step_finished main 1 P.md implicit=true return=R.sh session=s1.1 tag=function target=Q.md
+            step_started main 2 Q.md attempt=1 session=s2.1 turn=1 visits=1
+        "#]],
+        ),
+        (
+            "allowed_transitions: [ { tag: fork, target: Q, next: R } ]",
+            "no tag",
+            expect![[r#"
+            step_finished main 1 P.md implicit=true next=R.sh session=s1.1 tag=fork target=Q.md
+            agent_started main_q1 Q.md fork=1 number=1 parent=main
+            step_started main 2 R.sh attempt=1 visits=1
+            step_started main_q1 3 Q.md attempt=1 session=s3.1 turn=1 visits=1
+        "#]],
+        ),
+        (
+            "allowed_transitions: [ { tag: join, target: R } ]",
+            "no tag",
+            expect![[r#"
+            step_finished main 1 P.md implicit=true session=s1.1 tag=join target=R.sh
+            joined main R.sh result=[] workers=[]
+            step_started main 2 R.sh attempt=1 visits=1
+        "#]],
+        ),
+    ];
+    for (frontmatter, text, expected) in cases {
+        check(&prompt(frontmatter).says("main", text), expected);
+    }
+    for incomplete in [
+        "allowed_transitions: [ { tag: result } ]",
+        "allowed_transitions: [ { tag: ask, next: R } ]",
+        "allowed_transitions: [ { tag: goto } ]",
+        "allowed_transitions: [ { tag: call, target: Q } ]",
+        "allowed_transitions: [ { tag: goto, target: Q }, { tag: goto, target: R } ]",
+    ] {
+        assert_eq!(kinds(&prompt(incomplete).says("main", "no tag"))[0], "reminder", "{incomplete}");
+    }
+}
+
+#[test]
+fn a_forced_transition_is_taken_whatever_is_said() {
+    let forced = format!("{ONLY_GOTO}\nforce_implicit: true");
+    for text in ["no tag", "<goto input=\"x\">Q</goto>", "<result>r</result>", "<goto>A</goto><goto>B</goto>"]
+    {
+        let mut rig = prompt(&forced);
+        let Body::StepFinished(finished) = &rig.says("main", text)[0].body else { panic!("{text}") };
+        assert!(finished.implicit);
+        assert_eq!(finished.target.as_ref().map(|state| state.as_str()), Some("REVIEW.sh"));
+        assert_eq!(finished.input, None);
+    }
+}
+
+#[test]
+fn an_implied_state_that_is_gone_fails_at_once() {
+    let mut rig = prompt(ONLY_GOTO);
+    rig.delete("REVIEW");
+    check(
+        &rig.says("main", "no tag"),
+        expect![[r#"
+        step_failed main 1 P.md error="no state is called `REVIEW`" fatal=false
+        run_stopped agents=1 error="main failed in P.md: no state is called `REVIEW`" status=failed steps=0
+    "#]],
+    );
+}
+
+#[test]
+fn trouble_is_retried_after_one_five_and_twenty_seconds() {
+    let mut rig = prompt(POLICY);
+    check(
+        &rig.breaks_for("main", 0.1, FaultClass::Retry),
+        expect![[r#"
+        retry main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+1s
+    "#]],
+    );
+    check(
+        &rig.passes(1),
+        expect![[r#"
+        step_started main 1 P.md attempt=2 session=s1.2 turn=1 visits=1
+    "#]],
+    );
+    check(
+        &rig.breaks_for("main", 0.1, FaultClass::Retry),
+        expect![[r#"
+        retry main 1 P.md attempt=3 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+6s
+    "#]],
+    );
+    check(&rig.passes(4), expect![[r#""#]]);
+    check(
+        &rig.passes(1),
+        expect![[r#"
+        step_started main 1 P.md attempt=3 session=s1.3 turn=1 visits=1
+    "#]],
+    );
+    check(
+        &rig.breaks("main", FaultClass::Retry),
+        expect![[r#"
+        retry main 1 P.md attempt=4 cost_estimated=true error=broke until=+26s
+    "#]],
+    );
+    rig.passes(20);
+    let mut other = rig.clone();
+    check(
+        &rig.breaks_for("main", 0.1, FaultClass::Retry),
+        expect![[r#"
+        step_failed main 1 P.md attempt_cost_usd=0.1 cost_estimated=true cost_usd=0.3 error="broke (after 3 retries)" exit_code=1 fatal=false
+        run_stopped agents=1 cost_usd=0.3 error="main failed in P.md: broke (after 3 retries)" status=failed steps=0
+    "#]],
+    );
+    check(
+        &other.says_for("main", 0.5, "<result>r</result>"),
+        expect![[r#"
+        step_finished main 1 P.md attempt_cost_usd=0.5 cost_usd=0.7 result=r session=s1.4 tag=result
+        agent_finished main result=r
+        run_finished agents=1 cost_usd=0.7 result=r status=completed steps=1
+    "#]],
+    );
+}
+
+#[test]
+fn a_reminder_begins_new_retries_and_keeps_its_place() {
+    let mut rig = prompt(POLICY);
+    rig.breaks("main", FaultClass::Retry);
+    rig.passes(1);
+    rig.says("main", "no tag");
+    check(
+        &rig.breaks("main", FaultClass::Retry),
+        expect![[r#"
+        retry main 1 P.md attempt=4 cost_estimated=true error=broke until=+2s
+    "#]],
+    );
+    check(
+        &rig.passes(1),
+        expect![[r#"
+        step_started main 1 P.md attempt=4 branch_of=s1.2 session=s1.4 turn=2 visits=1
+    "#]],
+    );
+    check(
+        &rig.says("main", "still none"),
+        expect![[r#"
+            reminder main 1 P.md attempt=5 number=2 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.4 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            step_started main 1 P.md attempt=5 branch_of=s1.4 session=s1.5 turn=3 visits=1
+        "#]],
+    );
+}
+
+#[test]
+fn what_somebody_must_mend_fails_at_once() {
+    let mut rig = prompt(POLICY);
+    check(
+        &rig.breaks_for("main", 0.1, FaultClass::Final),
+        expect![[r#"
+        step_failed main 1 P.md attempt_cost_usd=0.1 cost_estimated=true cost_usd=0.1 error=broke exit_code=1 fatal=false
+        run_stopped agents=1 cost_usd=0.1 error="main failed in P.md: broke" status=failed steps=0
+    "#]],
+    );
+}
+
+#[test]
+fn a_usage_limit_is_waited_out() {
+    let until = Some(beginning() + SignedDuration::from_hours(1));
+    for (until, seconds) in [(until, 3600), (None, 300)] {
+        let mut rig = prompt(POLICY);
+        let batch = rig.breaks_for("main", 0.1, FaultClass::Limit { until });
+        match until {
+            Some(_) => check(
+                &batch,
+                expect![[r#"
+                limit_waiting main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+3600s
+            "#]],
+            ),
+            None => check(
+                &batch,
+                expect![[r#"
+                limit_waiting main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+300s
+            "#]],
+            ),
+        }
+        check(&rig.passes(seconds - 1), expect![[""]]);
+        assert_eq!(kinds(&rig.passes(1)), ["step_started"]);
+        // A limit is no retry: all of them are left.
+        assert_eq!(rig.work("main").retries, 0);
+        rig.breaks("main", FaultClass::Retry);
+        assert_eq!(rig.agent("main").work().unwrap().retries, 1);
+    }
+}
+
+#[test]
+fn a_usage_limit_holds_up_only_its_agent() {
+    let mut rig = prompt("model: x");
+    rig.says("main", "<fork next=\"P\">Q</fork>");
+    rig.breaks("main_q1", FaultClass::Limit { until: None });
+    check(
+        &rig.says("main", "<goto>Q</goto>"),
+        expect![[r#"
+        step_finished main 2 P.md session=s2.1 tag=goto target=Q.md
+        step_started main 4 Q.md attempt=1 branch_of=s2.1 session=s4.1 turn=2 visits=1
+    "#]],
+    );
+    rig.says("main", "<result>r</result>");
+    check_agents(
+        &rig,
+        expect![[r#"
+        main_q1 waiting +300s in Q.md
+    "#]],
+    );
+    assert_eq!(rig.run.status, RunStatus::Running);
+}
+
+#[test]
+fn without_waiting_a_usage_limit_stops_the_run() {
+    let options = Options { no_wait: true, ..Options::default() };
+    let mut rig = Rig::with("P.md", options).prompt("P", POLICY).prompt("Q", "model: x");
+    rig.round([]);
+    rig.says("main", "<fork next=\"REVIEW\">WORK</fork>");
+    rig.emits("main", "<goto>Q</goto>");
+    check(
+        &rig.breaks_for("main", 0.1, FaultClass::Limit { until: None }),
+        expect![[r#"
+        limit_waiting main 4 Q.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+300s
+    "#]],
+    );
+    // What runs finishes; nothing else starts.
+    check(
+        &rig.emits("main_work1", "<goto>A</goto>"),
+        expect![[r#"
+        step_finished main_work1 3 WORK.sh tag=goto target=A.sh
+        run_stopped agents=2 cost_usd=0.1 error=broke status=limited steps=3
+    "#]],
+    );
+    // A resume tries at once.
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed
+        step_started main_work1 5 A.sh attempt=1 visits=1
+        step_started main 4 Q.md attempt=2 branch_of=s1.1 session=s4.2 turn=1 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn a_resume_tries_at_once_what_a_limit_holds_up() {
+    let mut rig = prompt("model: x");
+    rig.breaks("main", FaultClass::Limit { until: None });
+    rig.drain();
+    assert_eq!(rig.run.status, RunStatus::Interrupted);
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed
+        step_started main 1 P.md attempt=2 session=s1.2 turn=1 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn a_limit_that_is_over_and_still_there_is_not_tried_at_once() {
+    let mut rig = prompt("model: x");
+    let until = Some(beginning() - SignedDuration::from_secs(1));
+    let batch = rig.breaks("main", FaultClass::Limit { until });
+    assert_eq!(kinds(&batch), ["limit_waiting"]);
+}
+
+#[test]
+fn a_turn_that_used_up_its_share_goes_on_in_the_same_conversation() {
+    let mut rig = prompt(POLICY);
+    check(
+        &rig.breaks_for("main", 0.5, FaultClass::ShareUsed),
+        expect![[r#"
+        retry main 1 P.md attempt=2 attempt_cost_usd=0.5 cost_estimated=true error=broke session=s1.1 until=+0s
+        step_started main 1 P.md attempt=2 branch_of=s1.1 session=s1.2 turn=2 visits=1
+    "#]],
+    );
+    check(
+        &rig.breaks_for("main", 0.5, FaultClass::ShareUsed),
+        expect![[r#"
+        retry main 1 P.md attempt=3 attempt_cost_usd=0.5 cost_estimated=true error=broke session=s1.2 until=+0s
+        step_started main 1 P.md attempt=3 branch_of=s1.2 session=s1.3 turn=3 visits=1
+    "#]],
+    );
+    // Trouble on the way goes on from there too.
+    check(
+        &rig.breaks("main", FaultClass::Retry),
+        expect![[r#"
+        retry main 1 P.md attempt=4 cost_estimated=true error=broke until=+1s
+    "#]],
+    );
+    check(
+        &rig.passes(1),
+        expect![[r#"
+        step_started main 1 P.md attempt=4 branch_of=s1.2 session=s1.4 turn=3 visits=1
+    "#]],
+    );
+    check(
+        &rig.says_for("main", 0.5, "no tag"),
+        expect![[r#"
+            reminder main 1 P.md attempt=5 attempt_cost_usd=0.5 number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.4 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            step_started main 1 P.md attempt=5 branch_of=s1.4 session=s1.5 turn=4 visits=1
+        "#]],
+    );
+    check(
+        &rig.says_for("main", 0.5, "<result>r</result>"),
+        expect![[r#"
+        step_finished main 1 P.md attempt_cost_usd=0.5 cost_usd=2.0 result=r session=s1.5 tag=result
+        agent_finished main result=r
+        run_finished agents=1 cost_usd=2.0 result=r status=completed steps=1
+    "#]],
+    );
+    assert_eq!(rig.run.cost_usd, usd(2.0));
+}
+
+#[test]
+fn a_used_up_share_without_a_conversation_fails() {
+    let mut rig = prompt(POLICY);
+    let turn = FailedTurn {
+        error: "share used".into(),
+        class: FaultClass::ShareUsed,
+        cost: TurnCost::default(),
+        session: None,
+        exit_code: None,
+    };
+    let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Failed(turn)));
+    assert_eq!(kinds(&rig.round([Input::Ended(Box::new(ended))])), ["step_failed", "run_stopped"]);
+}
+
+/// Which conversation each started turn goes on from, in order.
+fn branches(rig: &Rig) -> Vec<(String, Option<String>)> {
+    rig.journal
+        .iter()
+        .filter_map(|event| match &event.body {
+            Body::StepStarted(started) => Some((started.session.clone()?, started.branch_of.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn conversations_follow_the_table_of_tags() {
+    let mut rig = prompt("model: x").prompt("F", "model: x").prompt("R", "model: x");
+    check(
+        &rig.says("main", "<goto>Q</goto>"),
+        expect![[r#"
+        step_finished main 1 P.md session=s1.1 tag=goto target=Q.md
+        step_started main 2 Q.md attempt=1 branch_of=s1.1 session=s2.1 turn=1 visits=1
+    "#]],
+    );
+    check(
+        &rig.says("main", "<call return=\"R\">Q</call>"),
+        expect![[r#"
+        step_finished main 2 Q.md return=R.md session=s2.1 tag=call target=Q.md
+        step_started main 3 Q.md attempt=1 branch_of=s2.1 session=s3.1 turn=2 visits=2
+    "#]],
+    );
+    // The child branches off its caller's conversation and has its own.
+    check(
+        &rig.says("main", "<goto>Q</goto>"),
+        expect![[r#"
+        step_finished main 3 Q.md session=s3.1 tag=goto target=Q.md
+        step_started main 4 Q.md attempt=1 branch_of=s3.1 session=s4.1 turn=3 visits=3
+    "#]],
+    );
+    check(
+        &rig.says("main", "<function return=\"P\">F</function>"),
+        expect![[r#"
+        step_finished main 4 Q.md return=P.md session=s4.1 tag=function target=F.md
+        step_started main 5 F.md attempt=1 session=s5.1 turn=1 visits=1
+    "#]],
+    );
+    check(
+        &rig.says("main", "<goto>F</goto>"),
+        expect![[r#"
+        step_finished main 5 F.md session=s5.1 tag=goto target=F.md
+        step_started main 6 F.md attempt=1 branch_of=s5.1 session=s6.1 turn=2 visits=2
+    "#]],
+    );
+    check_agents(
+        &rig,
+        expect![[r#"
+        main running 6.1 in F.md session=s5.1 stack=[R.md/s2.1, P.md/s4.1]
+    "#]],
+    );
+    check(
+        &rig.says("main", "<result>f</result>"),
+        expect![[r#"
+        step_finished main 6 F.md input=f session=s6.1 tag=result target=P.md
+        step_started main 7 P.md attempt=1 branch_of=s4.1 session=s7.1 turn=2 visits=2
+    "#]],
+    );
+    check(
+        &rig.says("main", "<reset>Q</reset>"),
+        expect![[r#"
+        step_finished main 7 P.md session=s7.1 tag=reset target=Q.md
+        step_started main 8 Q.md attempt=1 session=s8.1 turn=4 visits=4
+    "#]],
+    );
+    check(
+        &rig.says("main", "<result>q</result>"),
+        expect![[r#"
+        step_finished main 8 Q.md input=q session=s8.1 tag=result target=R.md
+        step_started main 9 R.md attempt=1 branch_of=s2.1 session=s9.1 turn=1 visits=1
+    "#]],
+    );
+    check(
+        &rig.says("main", "<fork next=\"Q\">F</fork>"),
+        expect![[r#"
+        step_finished main 9 R.md next=Q.md session=s9.1 tag=fork target=F.md
+        agent_started main_f1 F.md fork=1 number=1 parent=main
+        step_started main 10 Q.md attempt=1 branch_of=s9.1 session=s10.1 turn=5 visits=5
+        step_started main_f1 11 F.md attempt=1 session=s11.1 turn=3 visits=1
+    "#]],
+    );
+    check(
+        &rig.says("main", "<result>r</result>"),
+        expect![[r#"
+        step_finished main 10 Q.md result=r session=s10.1 tag=result
+        agent_finished main result=r
+    "#]],
+    );
+    let mut ids: Vec<String> = branches(&rig).into_iter().map(|(session, _)| session).collect();
+    let count = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "no session is chosen twice");
+}
+
+#[test]
+fn scripts_joins_and_answers_leave_the_conversation_alone() {
+    let mut rig = prompt("model: x").waiting();
+    rig.says("main", "<goto>A</goto>");
+    rig.emits("main", "<call return=\"B\">C</call>");
+    rig.emits("main", "<result></result>");
+    rig.emits("main", "<join>D</join>");
+    rig.emits("main", "<ask next=\"Q\">?</ask>");
+    check(
+        &rig.answers("ask1", "!"),
+        expect![[r#"
+        ask_closed main D.sh answer=! ask=ask1 by=answer target=Q.md
+        step_started main 6 Q.md attempt=1 branch_of=s1.1 session=s6.1 turn=1 visits=1
+    "#]],
+    );
+    rig.says("main", "<ask next=\"Q\">?</ask>");
+    check(
+        &rig.answers("ask2", "!"),
+        expect![[r#"
+        ask_closed main Q.md answer=! ask=ask2 by=answer target=Q.md
+        step_started main 7 Q.md attempt=1 branch_of=s6.1 session=s7.1 turn=2 visits=2
+    "#]],
+    );
+    rig.says("main", "<join>Q</join>");
+    check_agents(
+        &rig,
+        expect![[r#"
+        main running 8.1 in Q.md session=s7.1 input=[]
+    "#]],
+    );
+}
+
+#[test]
+fn attempts_after_a_crash_go_on_from_the_same_conversation() {
+    let mut rig = prompt("model: x").prompt("R", POLICY);
+    rig.says("main", "<goto>R</goto>");
+    for _ in 0..2 {
+        rig.die();
+        rig.resume();
+    }
+    rig.says("main", "no tag");
+    rig.die();
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed interrupted=[{agent=main state=R.md step=2}]
+        step_started main 2 R.md attempt=5 branch_of=s2.3 session=s2.5 turn=2 visits=1
+    "#]],
+    );
+    rig.breaks("main", FaultClass::ShareUsed);
+    rig.die();
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed interrupted=[{agent=main state=R.md step=2}]
+        step_started main 2 R.md attempt=7 branch_of=s2.5 session=s2.7 turn=3 visits=1
+    "#]],
+    );
+    rig.drain();
+    let ended = rig.ended("main", Outcome::Interrupted { cost: usd(0.25) });
+    check(
+        &rig.round([Input::Ended(Box::new(ended))]),
+        expect![[r#"
+        run_stopped agents=1 cost_usd=0.25 interrupted=[{agent=main estimated_cost_usd=0.25 state=R.md step=2}] status=interrupted steps=1
+    "#]],
+    );
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed interrupted=[{agent=main state=R.md step=2}]
+        step_started main 2 R.md attempt=8 branch_of=s2.5 session=s2.8 turn=3 visits=1
+    "#]],
+    );
+    check(
+        &rig.says_for("main", 0.5, "<result>r</result>"),
+        expect![[r#"
+        step_finished main 2 R.md attempt_cost_usd=0.5 cost_usd=0.75 result=r session=s2.8 tag=result
+        agent_finished main result=r
+        run_finished agents=1 cost_usd=0.75 result=r status=completed steps=2
+    "#]],
+    );
+    assert_eq!(rig.run.cost_usd, usd(0.75));
+}
+
+#[test]
+fn turns_are_counted_by_state_and_a_repeated_one_keeps_its_number() {
+    let mut rig = prompt(POLICY);
+    let turns = |events: &[Event]| -> Vec<u64> {
+        let turn = |event: &Event| match &event.body {
+            Body::StepStarted(started) => started.turn,
+            _ => None,
+        };
+        events.iter().filter_map(turn).collect()
+    };
+    rig.breaks("main", FaultClass::Retry);
+    assert_eq!(turns(&rig.passes(1)), [1]);
+    rig.die();
+    assert_eq!(turns(&rig.resume()), [1]);
+    assert_eq!(turns(&rig.says("main", "no tag")), [2]);
+    rig.breaks("main", FaultClass::Limit { until: None });
+    assert_eq!(turns(&rig.passes(300)), [2]);
+    assert_eq!(turns(&rig.breaks("main", FaultClass::ShareUsed)), [3]);
+    rig.says("main", "<goto>REVIEW</goto>");
+    assert_eq!(turns(&rig.emits("main", "<goto>P</goto>")), [4]);
+}
+
+#[test]
+fn what_a_turn_warns_of_is_said() {
+    let mut rig = prompt(POLICY);
+    let turn = CompletedTurn {
+        reading: message("<goto colour=\"red\">REVIEW</goto>"),
+        session: rig.chosen_session("main"),
+        cost: TurnCost { usd: usd(0.1), estimated: true },
+        warnings: vec!["`Bash` was not permitted".into()],
+    };
+    let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Completed(turn)));
+    check(
+        &rig.round([Input::Ended(Box::new(ended))]),
+        expect![[r#"
+        warning main 1 P.md message="`Bash` was not permitted"
+        warning main 1 P.md message="`<goto colour=\"red\">REVIEW</goto>`: the attribute `colour` is unknown and ignored"
+        step_finished main 1 P.md attempt_cost_usd=0.1 cost_estimated=true cost_usd=0.1 session=s1.1 tag=goto target=REVIEW.sh
+        step_started main 2 REVIEW.sh attempt=1 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn visits_of_a_prompt_are_bounded_too() {
+    let mut rig = prompt("max_visits: 2");
+    rig.says("main", "<goto>P</goto>");
+    check(
+        &rig.says("main", "<goto>P</goto>"),
+        expect![[r#"
+            step_finished main 2 P.md session=s2.1 tag=goto target=P.md
+            step_failed main P.md error="entered for the 3rd time, but its `max_visits` is 2; raise it to go on" fatal=false
+            run_stopped agents=1 error="main failed in P.md: entered for the 3rd time, but its `max_visits` is 2; raise it to go on" status=failed steps=2
+        "#]],
+    );
+}
+
+#[test]
+fn a_report_of_the_wrong_kind_is_nothing() {
+    let mut rig = prompt(POLICY);
+    let script = rig.report("main", crate::rig::exited(1));
+    check(&rig.round([script]), expect![[""]]);
+    let mut rig = Rig::new("START");
+    let turn = FailedTurn {
+        error: "x".into(),
+        class: FaultClass::Final,
+        cost: TurnCost::default(),
+        session: None,
+        exit_code: None,
+    };
+    let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Failed(turn)));
+    check(&rig.round([Input::Ended(Box::new(ended))]), expect![[""]]);
+}
+
+#[test]
+fn at_most_so_many_turns_run_at_once() {
+    for (max_parallel, running) in [(2, 2), (1, 1), (0, 1)] {
+        let options = Options { max_parallel, ..Options::default() };
+        let mut rig = Rig::with("START", options).prompt("Q", "model: x");
+        rig.round([]);
+        rig.emits("main", &"<fork next=\"N\">Q</fork>".repeat(4));
+        assert_eq!(rig.run.running(), running + 1, "scripts do not count");
+        rig.says("main_q1", "<result></result>");
+        assert!(rig.running().contains(&format!("main_q{}", running + 1)), "they wait in order");
+    }
+}

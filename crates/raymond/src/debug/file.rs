@@ -1,0 +1,101 @@
+//! Files that are never overwritten and never too large.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::name::{Suffix, in_round};
+use super::spare::Spares;
+use super::{Trouble, cannot_write};
+
+/// How much of a step's output a debug file holds.
+pub const MOST_FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How often one attempt may be begun; more than that is no longer an accident.
+pub(super) const MOST_ROUNDS: u32 = 1000;
+
+/// A file that takes what comes, up to a bound.
+#[derive(Debug)]
+pub(super) struct BoundedFile {
+    file: File,
+    path: PathBuf,
+    room: u64,
+    suffix: Suffix,
+    is_cut: bool,
+}
+
+impl BoundedFile {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        if self.is_cut || bytes.is_empty() {
+            return Ok(());
+        }
+        self.write_bounded(bytes).map_err(|error| cannot_write(&self.path, &error))
+    }
+
+    fn write_bounded(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let length = bytes.len() as u64;
+        if length <= self.room {
+            self.room -= length;
+            return self.file.write_all(bytes);
+        }
+        let fitting = usize::try_from(self.room).unwrap_or(bytes.len()).min(bytes.len());
+        self.is_cut = true;
+        self.file.write_all(&bytes[..fitting])?;
+        self.file.write_all(self.cut_note().as_bytes())
+    }
+
+    /// A reader of JSON lines must be able to read this one too.
+    fn cut_note(&self) -> &'static str {
+        match self.suffix {
+            Suffix::Stream => "\n{\"type\":\"raymond_cut\",\"message\":\"the rest was not kept\"}\n",
+            _ => "\n[raymond: the rest was not kept]\n",
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_room(&mut self, room: u64) {
+        self.room = room;
+    }
+}
+
+pub(super) fn path(folder: &Path, stem: &str, round: u32, suffix: Suffix) -> PathBuf {
+    folder.join(in_round(stem, round) + suffix.as_str())
+}
+
+/// A new file under the first free name, from `round` on, and the round it is free in.
+pub(super) fn create(
+    spares: &mut Spares,
+    folder: &Path,
+    stem: &str,
+    round: u32,
+    suffix: Suffix,
+) -> Result<(BoundedFile, u32), Trouble> {
+    let mut round = round;
+    loop {
+        let path = path(folder, stem, round, suffix);
+        match spares.create(&path) {
+            Ok(file) => {
+                let file = BoundedFile { file, path, room: MOST_FILE_BYTES, suffix, is_cut: false };
+                return Ok((file, round));
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && round < MOST_ROUNDS => round += 1,
+            Err(error) => return Err(cannot_write(&path, &error)),
+        }
+    }
+}
+
+pub(super) fn create_private_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Output may hold secrets, so it is for the owner only.
+pub(super) fn private_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}

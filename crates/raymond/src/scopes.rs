@@ -1,0 +1,70 @@
+//! All workflows of a run: its own, and those it enters, each opened when it is first needed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use raymond_core::input::ScopeEntry;
+use raymond_core::run::Agent;
+use raymond_core::workflow::Platform;
+
+use crate::paths::normalise;
+use crate::scope::{Scope, locate};
+
+pub struct Scopes {
+    own: Scope,
+    others: BTreeMap<String, Scope>,
+    platform: Platform,
+    /// Folders that workflows may be entered in: the project's, and those that config lists.
+    allowed: Vec<PathBuf>,
+}
+
+impl Scopes {
+    /// `project` is the folder that holds `.raymond`; `listed` is what config allows besides, as written there.
+    pub fn new(own: Scope, platform: Platform, project: &Path, listed: &[String]) -> Self {
+        let listed = listed.iter().map(|path| normalise(project, Path::new(path)));
+        let allowed = [project.to_owned()].into_iter().chain(listed).map(|path| real(&path)).collect();
+        Self { own, others: BTreeMap::new(), platform, allowed }
+    }
+
+    /// The workflow that an agent is in.
+    pub fn of(&mut self, agent: &Agent) -> Result<&mut Scope, String> {
+        let Some(path) = &agent.scope else { return Ok(&mut self.own) };
+        if !self.others.contains_key(path) {
+            let scope = Scope::open(Path::new(path), self.platform).map_err(|error| error.message)?;
+            self.others.insert(path.clone(), scope);
+        }
+        self.others.get_mut(path).ok_or_else(|| format!("{path} was not opened"))
+    }
+
+    /// Finds the workflow that an agent names, seen from the one it is in.
+    pub fn enter(&mut self, agent: &Agent, written: &str) -> Result<ScopeEntry, String> {
+        let base = self.of(agent)?.path().to_owned();
+        let located = locate(written, &base, self.platform).map_err(|error| error.message)?;
+        let path = located.scope.path().to_owned();
+        self.check_allowed(written, &path)?;
+        let scope = path
+            .to_str()
+            .ok_or_else(|| format!("the path {} is not valid UTF-8", path.display()))?
+            .to_owned();
+        self.others.entry(scope.clone()).or_insert(located.scope);
+        Ok(ScopeEntry { scope, entry: located.entry })
+    }
+
+    /// A name from a model must not lead just anywhere; links are followed before it is judged.
+    fn check_allowed(&self, written: &str, path: &Path) -> Result<(), String> {
+        let path = real(path);
+        if self.allowed.iter().any(|folder| path.starts_with(folder)) {
+            return Ok(());
+        }
+        Err(format!(
+            "`{}` leads to {}, outside the project; list its folder in `workflow_paths` of the config file to permit it",
+            written.escape_debug(),
+            path.display()
+        ))
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}

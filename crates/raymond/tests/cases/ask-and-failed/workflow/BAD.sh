@@ -1,0 +1,2 @@
+# raymond: fatal=agent
+exit 1

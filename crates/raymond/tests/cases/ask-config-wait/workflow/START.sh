@@ -1,0 +1,1 @@
+echo '<ask next="START" timeout="100ms" timeout_next="LATE">hurry</ask>'

@@ -1,0 +1,2 @@
+echo '<ask next="GOT">Which way, <b>left</b>?
+Or right?</ask>'

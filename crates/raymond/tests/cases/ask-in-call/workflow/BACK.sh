@@ -1,0 +1,1 @@
+echo "<result>back: $RAYMOND_RESULT</result>"

@@ -1,0 +1,1 @@
+echo '<call return="BACK">IN</call>'

@@ -1,0 +1,1 @@
+echo '<ask next="NOWHERE">why?</ask>'

@@ -1,0 +1,1 @@
+echo '<ask next="C" timeout="1s" timeout_next="NOWHERE">why?</ask>'

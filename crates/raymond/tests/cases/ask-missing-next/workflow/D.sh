@@ -1,0 +1,1 @@
+echo '<ask next="D" input="x">why?</ask>'

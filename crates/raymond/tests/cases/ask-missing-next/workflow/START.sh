@@ -1,0 +1,1 @@
+echo '<ask>why?</ask>'

@@ -1,0 +1,1 @@
+echo '<ask next="GOT">well?</ask>'

@@ -1,0 +1,1 @@
+echo "<result>$i got $RAYMOND_RESULT</result>"

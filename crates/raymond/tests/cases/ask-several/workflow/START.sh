@@ -1,0 +1,1 @@
+for i in 1 2; do echo "<fork i='$i'>W</fork>"; done; echo '<goto>JOIN</goto>'

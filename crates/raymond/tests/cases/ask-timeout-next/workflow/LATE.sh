@@ -1,0 +1,1 @@
+echo "<result>late: ${RAYMOND_RESULT-unset}.</result>"

@@ -1,0 +1,1 @@
+touch ran; echo "<result>ok</result>"

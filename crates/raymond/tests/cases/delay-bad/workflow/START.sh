@@ -1,0 +1,1 @@
+echo '<goto delay="soon">START</goto>'

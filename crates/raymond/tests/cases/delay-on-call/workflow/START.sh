@@ -1,0 +1,1 @@
+echo '<call return="START" delay="1s">START</call>'

@@ -1,0 +1,1 @@
+echo '<goto delay="0s">B</goto>'

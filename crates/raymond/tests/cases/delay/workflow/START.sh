@@ -1,0 +1,1 @@
+echo '<goto delay="200ms" input="in">B</goto>'

@@ -1,0 +1,1 @@
+echo "<fork next='CALL' i='1'>W</fork>"

@@ -1,0 +1,1 @@
+echo '<join next="END">END</join>'

@@ -1,0 +1,1 @@
+touch joined; echo "<result>$RAYMOND_RESULT</result>"

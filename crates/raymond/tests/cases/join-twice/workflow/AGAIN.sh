@@ -1,0 +1,1 @@
+echo "<fork next='JOIN2' i='2'>W</fork>"

@@ -1,0 +1,1 @@
+echo "<result>$(cat seen) then $RAYMOND_RESULT</result>"

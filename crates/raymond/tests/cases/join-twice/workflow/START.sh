@@ -1,0 +1,1 @@
+echo "<fork next='JOIN' i='1'>W</fork>"

@@ -1,0 +1,1 @@
+echo "$RAYMOND_RESULT" >> seen; echo "<join>END</join>"

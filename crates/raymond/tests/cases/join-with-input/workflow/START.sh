@@ -1,0 +1,1 @@
+echo '<join input="x">END</join>'

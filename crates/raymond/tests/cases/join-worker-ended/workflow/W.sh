@@ -1,0 +1,1 @@
+touch worked; echo "<result>w</result>"

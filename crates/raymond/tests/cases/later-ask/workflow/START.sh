@@ -1,1 +1,0 @@
-echo '<ask next="START">why?</ask>'

@@ -1,1 +1,0 @@
-echo '<goto delay="1s">START</goto>'

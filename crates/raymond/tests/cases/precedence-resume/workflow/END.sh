@@ -1,0 +1,1 @@
+[ -e mended2 ] || { touch mended2; exit 1; }; echo "<goto>VERY</goto>"

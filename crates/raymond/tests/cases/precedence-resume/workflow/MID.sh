@@ -1,0 +1,1 @@
+[ -e mended ] || { touch mended; exit 1; }; echo "<goto>LAST</goto>"

@@ -1,0 +1,1 @@
+echo "<result>counted $RAYMOND_INPUT</result>"

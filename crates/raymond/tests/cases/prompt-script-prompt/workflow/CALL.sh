@@ -1,0 +1,1 @@
+echo '<call return="BACK">CHILD</call>'

@@ -1,0 +1,1 @@
+echo '<function return="END.sh">CHILD2</function>'

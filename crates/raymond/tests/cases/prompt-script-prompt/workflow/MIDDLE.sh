@@ -1,0 +1,1 @@
+echo '<goto input="from the script">NEXT</goto>'

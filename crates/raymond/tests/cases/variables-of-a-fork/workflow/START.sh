@@ -1,0 +1,1 @@
+echo '<fork next="END" item="{{agent_id}} &lt;b&gt;" input="in">W</fork>'

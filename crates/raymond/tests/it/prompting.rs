@@ -1,0 +1,390 @@
+//! Prompts and the agent program: what happens when somebody stops, kills or overtakes a turn.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::fake::{self, memory};
+use crate::rig::{Rig, wait_until};
+
+/// A first prompt, and a second that waits for a gate, with a child where its process group does not reach.
+fn two_turns() -> Rig {
+    let rig = Rig::new();
+    rig.state("START.md", "Start.").state("WORK.md", "Work.");
+    rig.agent(
+        r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01},
+            {"match": "Work", "reply": "<result>worked</result>", "cost": 0.02, "hold": "go", "child_s": 300}]"#,
+    );
+    rig
+}
+
+#[track_caller]
+fn assert_cost(status: &Value, expected: f64) {
+    let cost = status["cost_usd"].as_f64().unwrap();
+    assert!((cost - expected).abs() < 1e-9, "cost {cost}, not {expected}");
+}
+
+/// A zombie is dead.
+fn is_alive(call: &Value) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", call["pid"])).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains(['Z', 'X']))
+}
+
+#[test]
+fn a_turn_that_raymond_did_not_survive_is_repeated_alone() {
+    let rig = two_turns();
+    let live = rig.start(&["workflow", "--id", "r"]);
+    rig.wait_for_calls(2);
+    live.kill();
+    assert_eq!(rig.status()["status"], "interrupted");
+    let live = rig.start(&["resume", "r"]);
+    rig.wait_for_calls(3);
+    let calls = rig.calls();
+    assert!(!is_alive(&calls[1]), "the first Raymond's agent program runs beside the second's");
+    rig.open_gate("go");
+    live.wait().assert(0, "worked\n").says("was interrupted and runs again");
+    rig.assert_nothing_lives();
+
+    let calls = rig.calls();
+    assert_eq!(calls.len(), 3, "only the interrupted turn is repeated");
+    assert_eq!(memory(&calls[2]), ["Start. → <goto>WORK</goto>"]);
+    assert_eq!(memory(&calls[2]), memory(&calls[1]), "the half turn is not remembered");
+    assert_eq!(calls[2]["parent"], calls[1]["parent"]);
+    assert_ne!(calls[2]["session"], calls[1]["session"]);
+    let status = rig.status();
+    assert_eq!(status["steps"], 2);
+    assert_cost(&status, 0.03);
+}
+
+/// The same again and again, at any moment of a turn.
+#[test]
+fn kills_in_a_row_lose_no_finished_turn_and_repeat_none() {
+    let rig = Rig::new();
+    rig.state("START.md", "Round {{visits}}.").state("END.md", "End.");
+    rig.agent(
+        r#"[{"match": "Round 12.", "reply": "<goto>END</goto>", "cost": 0.01},
+            {"match": "Round", "reply": "<goto>START</goto>", "cost": 0.01, "delay_ms": 20},
+            {"match": "End", "reply": "<result>{{history}} remembered</result>", "cost": 0.01}]"#,
+    );
+    let mut live = rig.start(&["workflow", "--id", "r", "--quiet"]);
+    for calls in [2, 5, 6, 9, 13] {
+        rig.wait_for_calls(calls);
+        live.kill();
+        live = rig.start(&["resume", "r", "--quiet"]);
+    }
+    live.wait().assert(0, "12 remembered\n");
+    rig.assert_nothing_lives();
+    let rounds: Vec<String> = (1..=12).map(|round| format!("Round {round}.")).collect();
+    let last = rig.calls().pop().unwrap();
+    let remembered: Vec<String> =
+        memory(&last).iter().map(|turn| turn.split(" → ").next().unwrap().to_owned()).collect();
+    assert_eq!(remembered, rounds);
+    let finished: Vec<Value> =
+        rig.events().into_iter().filter(|event| event["event"] == "step_finished").collect();
+    assert_eq!(finished.len(), 13);
+    let counted: f64 = finished.iter().map(|event| event["cost_usd"].as_f64().unwrap()).sum();
+    assert_cost(&rig.status(), counted);
+}
+
+#[test]
+fn a_kill_between_reminders_goes_on_in_the_same_conversation() {
+    let rig = Rig::new();
+    rig.state("START.md", "---\nallowed_transitions: [ { tag: result } ]\n---\nStart.");
+    rig.agent(
+        r#"[{"match": "Start", "reply": "none", "cost": 0.01},
+            {"reply": "none again", "cost": 0.02, "times": 1},
+            {"reply": "<result>ok</result>", "cost": 0.04, "hold": "go"}]"#,
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    rig.wait_for_calls(3);
+    live.kill();
+    rig.open_gate("go");
+    rig.resume().assert(0, "ok\n");
+    let calls = rig.calls();
+    assert_eq!(calls.len(), 4);
+    assert_eq!((memory(&calls[3]), &calls[3]["prompt"]), (memory(&calls[2]), &calls[2]["prompt"]));
+    assert_eq!(memory(&calls[3]).len(), 2);
+    let reminders = rig.events().iter().filter(|event| event["event"] == "reminder").count();
+    assert_eq!(reminders, 2);
+    assert_cost(&rig.status(), 0.07);
+}
+
+#[test]
+fn terminate_ends_a_turn_and_estimates_what_it_cost() {
+    let rig = Rig::new();
+    rig.state("START.md", "Start.").state("WORK.md", "Work.");
+    rig.agent(
+        r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01},
+            {"match": "Work", "kind": "hang", "reply": "half", "cost": 0.02, "child_s": 300, "times": 1},
+            {"match": "Work", "reply": "<result>worked</result>", "cost": 0.04}]"#,
+    );
+    let live = rig.start(&["workflow", "--id", "r", "--verbose"]);
+    live.wait_for_stderr("half");
+    live.send(Signal::TERM);
+    live.wait().assert(143, "");
+    rig.assert_nothing_lives();
+    let status = rig.status();
+    assert_eq!((&status["status"], &status["steps"]), (&"interrupted".into(), &1.into()));
+    let estimate = status["cost_usd"].as_f64().unwrap() - 0.01;
+    assert!((0.019..0.022).contains(&estimate), "{estimate}");
+
+    rig.resume().assert(0, "worked\n");
+    let calls = rig.calls();
+    assert_eq!(memory(&calls[2]), ["Start. → <goto>WORK</goto>"]);
+    assert_cost(&rig.status(), 0.05 + estimate);
+}
+
+#[test]
+fn the_first_interrupt_lets_a_turn_finish_and_keeps_it() {
+    let rig = Rig::new();
+    rig.state("START.md", "Start.").state("WORK.md", "Work.");
+    rig.agent(
+        r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01, "hold": "go"},
+            {"match": "Work", "reply": "<result>{{history}} remembered</result>", "cost": 0.02}]"#,
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    rig.wait_for_calls(1);
+    live.send(Signal::INT);
+    live.wait_for_stderr("may finish");
+    rig.open_gate("go");
+    live.wait().assert(130, "");
+    assert_eq!(rig.status()["agents"][0]["state"], "WORK.md");
+    rig.resume().assert(0, "1 remembered\n");
+    assert_eq!(rig.calls().len(), 2);
+    assert_cost(&rig.status(), 0.03);
+}
+
+#[test]
+fn the_second_interrupt_ends_a_turn() {
+    let rig = two_turns();
+    let live = rig.start(&["workflow", "--id", "r"]);
+    rig.wait_for_calls(2);
+    live.send(Signal::INT);
+    live.wait_for_stderr("may finish");
+    live.send(Signal::INT);
+    live.wait().assert(130, "");
+    rig.assert_nothing_lives();
+    rig.open_gate("go");
+    rig.resume().assert(0, "worked\n");
+    assert_eq!(memory(&rig.calls()[2]), ["Start. → <goto>WORK</goto>"]);
+    assert_cost(&rig.status(), 0.03);
+}
+
+/// Turns are paid for, so a script that fails does not end them.
+#[test]
+fn a_fatal_script_lets_running_turns_finish() {
+    let rig = Rig::new();
+    rig.state("START.sh", "echo '<fork next=\"BAD\">W</fork>'");
+    rig.state("BAD.sh", "[ -e mended ] && { echo '<result>main</result>'; exit; }; until [ -e bad ]; do sleep 0.01; done; exit 1");
+    rig.state("W.md", "Work.").state("LATER.md", "Later.");
+    rig.agent(
+        r#"[{"match": "Work", "reply": "<goto>LATER</goto>", "cost": 0.01, "hold": "go"},
+            {"match": "Later", "reply": "<result>ok</result>", "cost": 0.02}]"#,
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    rig.wait_for_calls(1);
+    rig.write("bad", "");
+    live.wait_for_stderr("BAD.sh failed");
+    rig.open_gate("go");
+    live.wait().assert(1, "");
+    assert_eq!(rig.calls().len(), 1, "nothing new starts");
+    let status = rig.status();
+    assert_eq!(status["steps"], 2, "the turn is recorded");
+    assert_cost(&status, 0.01);
+    rig.write("mended", "");
+    rig.resume().assert(0, "main\n");
+    assert_eq!(rig.calls().len(), 2, "what was paid for is not paid again");
+}
+
+/// The time that a try may take longer is kept when Raymond is killed while it waits.
+#[test]
+fn a_kill_while_a_retry_waits_goes_on_with_it() {
+    let rig = Rig::new();
+    rig.state("START.md", "Start.");
+    rig.agent(r#"[{"kind": "overloaded", "times": 1}, {"reply": "<result>ok</result>", "cost": 0.01}]"#);
+    let live = rig.start(&["workflow", "--id", "r"]);
+    live.wait_for_stderr("attempt 2 in 1s");
+    live.kill();
+    rig.resume().assert(0, "ok\n");
+    assert_eq!(rig.calls().len(), 2);
+    assert_cost(&rig.status(), 0.01);
+}
+
+#[test]
+fn a_resume_does_not_wait_for_a_limit_that_was_met_before() {
+    let rig = Rig::new();
+    rig.state("START.md", "Start.");
+    rig.agent(
+        r#"[{"kind": "limit", "resets_in": 3600, "times": 1}, {"reply": "<result>ok</result>", "cost": 0.01}]"#,
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    live.wait_for_stderr("usage limit");
+    let status = rig.status();
+    assert_eq!((&status["status"], &status["agents"][0]["status"]), (&"running".into(), &"limited".into()));
+    live.send(Signal::INT);
+    live.wait().assert(130, "");
+    rig.resume().assert(0, "ok\n");
+}
+
+/// The pid and the times of each call, from its start to its orderly end.
+fn spans(rig: &Rig) -> Vec<(u64, u64)> {
+    let ends = fake::lines(&rig.fake().join("ends.jsonl"));
+    let at = |record: &Value| record["at_ms"].as_u64().unwrap();
+    let span = |call: &Value| {
+        let end = ends.iter().find(|end| end["session"] == call["session"]).unwrap();
+        (at(call), at(end))
+    };
+    rig.calls().iter().map(span).collect()
+}
+
+#[test]
+fn no_more_agent_programs_run_at_once_than_are_allowed() {
+    let rig = Rig::new();
+    rig.state("START.sh", "for i in 1 2 3 4 5 6; do echo '<fork next=\"END\">W</fork>'; done");
+    rig.state("END.sh", "echo '<join>LAST</join>'")
+        .state("LAST.sh", "echo '<result>ok</result>'")
+        .state("W.md", "Work.");
+    rig.agent(r#"[{"reply": "<result>w</result>", "delay_ms": 100}]"#);
+    rig.raymond(&["workflow", "--id", "r", "--max-parallel", "2"]).assert(0, "ok\n");
+    let spans = spans(&rig);
+    let most = spans
+        .iter()
+        .map(|(start, _)| spans.iter().filter(|(begin, end)| begin <= start && start < end).count())
+        .max();
+    assert_eq!((spans.len(), most), (6, Some(2)));
+}
+
+/// Six workers at once that spend more than there is; what they spent before the run stopped.
+fn wide_fan_out() -> (Rig, f64) {
+    let rig = Rig::new();
+    rig.state("START.sh", "for i in 1 2 3 4 5 6; do echo '<fork next=\"END\">W</fork>'; done");
+    rig.state("END.sh", "echo '<join>LAST</join>'").state("LAST.sh", "echo '<result>ok</result>'");
+    rig.state("W.md", "Work.");
+    rig.agent(
+        r#"[{"match": "go on", "reply": "<result>w</result>", "cost": 0.4, "calls": 4},
+            {"reply": "<result>w</result>", "cost": 0.4, "calls": 4, "delay_ms": 50}]"#,
+    );
+    rig.raymond(&["workflow", "--id", "r", "--budget", "1"]).assert(4, "");
+    let status = rig.status();
+    assert_eq!(status["status"], "over_budget");
+    (rig, status["cost_usd"].as_f64().unwrap())
+}
+
+#[test]
+fn many_turns_at_once_stop_at_the_budget_and_go_on_with_more() {
+    let (rig, cost) = wide_fan_out();
+    assert!(cost > 1.0 && cost < 2.21, "{cost}");
+    rig.raymond(&["resume", "r", "--budget", "50"]).assert(0, "ok\n");
+}
+
+#[test]
+#[ignore = "a turn is started with the smallest share when running turns hold all that is left, and overshoots once more"]
+fn many_turns_at_once_overshoot_by_a_call_each() {
+    for _ in 0..5 {
+        let (_, cost) = wide_fan_out();
+        assert!(cost <= 1.0 + 6.0 * 0.1 + 1e-9, "{cost}");
+    }
+}
+
+#[test]
+fn a_program_that_stays_after_its_last_word_is_ended() {
+    let rig = Rig::new();
+    rig.state("START.md", "Start.");
+    rig.agent(r#"[{"reply": "<result>ok</result>", "linger_ms": 55000, "child_s": 300}]"#);
+    let begin = Instant::now();
+    rig.run().assert(0, "ok\n");
+    let took = begin.elapsed();
+    assert!(took > Duration::from_secs(9) && took < Duration::from_secs(20), "{took:?}");
+    rig.assert_nothing_lives();
+}
+
+#[test]
+fn children_of_a_finished_turn_are_ended_with_it() {
+    let rig = Rig::new();
+    rig.state("START.md", "Start.").state("NEXT.sh", "echo '<result>ok</result>'");
+    rig.agent(r#"[{"reply": "<goto>NEXT</goto>", "child_s": 300}]"#);
+    rig.run().assert(0, "ok\n");
+    rig.assert_nothing_lives();
+    assert_eq!(fake::lines(&rig.fake().join("children")).len(), 1);
+}
+
+/// Raymond may itself run inside an agent's session; its agents must not take themselves for a part of that.
+#[test]
+fn marks_of_a_surrounding_session_are_not_passed_on() {
+    let rig = Rig::new();
+    rig.state("START.md", "Start.");
+    rig.agent(r#"[{"reply": "<result>ok</result>"}]"#);
+    let mut command = rig.command(&["workflow", "--id", "r", "--input", "in"]);
+    let marks = [
+        "CLAUDECODE",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_EFFORT",
+        "CLAUDE_PID",
+        "AI_AGENT",
+    ];
+    command.envs(marks.map(|name| (name, "x"))).env("CLAUDE_CONFIG_DIR", "/kept").env("RAYMOND_STALE", "old");
+    rig.launch(command).wait().assert(0, "ok\n");
+    let environment = &rig.calls()[0]["env"];
+    for mark in marks {
+        assert_eq!(environment[mark], Value::Null, "{mark}");
+    }
+    assert_eq!(environment["CLAUDE_CONFIG_DIR"], "/kept");
+    assert_eq!(
+        (&environment["RAYMOND_RUN_ID"], &environment["RAYMOND_AGENT_ID"]),
+        (&json!("r"), &json!("main"))
+    );
+}
+
+#[test]
+fn a_long_prompt_reaches_the_agent_whole() {
+    let rig = Rig::new();
+    let long = "x".repeat(1_500_000);
+    rig.state("START.md", "in: {{input}}").agent(r#"[{"reply": "<result>ok</result>"}]"#);
+    rig.write("input", &long);
+    let mut command = rig.command(&["workflow", "--id", "r", "--input", "-"]);
+    command.stdin(std::fs::File::open(rig.path("input")).unwrap());
+    rig.launch(command).wait().assert(0, "ok\n");
+    assert_eq!(rig.calls()[0]["prompt"], format!("in: {long}"));
+}
+
+/// A fork's fresh workers, each with a long conversation, killed in the middle of it.
+#[test]
+fn workers_that_were_killed_keep_their_own_memories() {
+    let rig = Rig::new();
+    rig.state("START.sh", "for i in 1 2 3; do echo \"<fork next='END' i='$i'>ONE</fork>\"; done");
+    rig.state("END.sh", "echo '<join>LAST</join>'").state("LAST.sh", "echo '<result>ok</result>'");
+    rig.state("ONE.md", "One {{i}}.").state("TWO.md", "Two {{i}}.");
+    rig.agent(
+        r#"[{"match": "One", "reply": "<goto>TWO</goto>", "cost": 0.01},
+            {"match": "Two", "reply": "<result>w</result>", "cost": 0.02, "hold": "go"}]"#,
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    rig.wait_for_calls(6);
+    live.kill();
+    rig.open_gate("go");
+    rig.resume().assert(0, "ok\n");
+    let calls = rig.calls();
+    assert_eq!(calls.len(), 9);
+    for call in &calls[6..] {
+        let number = call["prompt"].as_str().unwrap().trim().trim_start_matches("Two ").to_owned();
+        assert_eq!(memory(call), [format!("One {number} → <goto>TWO</goto>")]);
+    }
+    assert_cost(&rig.status(), 0.09);
+    rig.assert_nothing_lives();
+}
+
+/// What a dead Raymond's turn went on to say after all is nobody's.
+#[test]
+fn a_turn_that_ends_after_raymond_died_counts_for_nothing() {
+    let rig = two_turns();
+    let live = rig.start(&["workflow", "--id", "r"]);
+    rig.wait_for_calls(2);
+    rig.open_gate("go");
+    live.kill();
+    wait_until("the end of the first turn", || !is_alive(&rig.calls()[1]));
+    rig.resume().assert(0, "worked\n");
+    assert!(rig.calls().len() <= 3);
+    rig.assert_nothing_lives();
+}

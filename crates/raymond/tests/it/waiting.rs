@@ -1,0 +1,146 @@
+//! Agents that wait with nothing running: delayed and joining, over kills and stops.
+
+use rustix::process::Signal;
+
+use crate::rig::{Rig, wait_for_file, wait_until};
+
+fn agent_status(rig: &Rig) -> String {
+    rig.status()["agents"][0]["status"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_delay_is_kept_over_a_kill() {
+    let rig = Rig::new();
+    rig.state("START.sh", "echo '<goto delay=\"1h\" input=\"kept\">NEXT</goto>'");
+    rig.state("NEXT.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
+    let live = rig.start(&["workflow", "--id", "r"]);
+    live.wait_for_stderr("NEXT.sh in 1h");
+    let until = rig.status()["agents"][0]["until"].clone();
+    assert!(until.is_string());
+    live.kill();
+    rig.assert_nothing_lives();
+    assert_eq!(agent_status(&rig), "delayed");
+    let live = rig.start(&["resume", "r"]);
+    live.wait_for_stderr("resumed");
+    wait_until("the resumed run", || rig.status()["status"] == "running");
+    assert_eq!((agent_status(&rig).as_str(), &rig.status()["agents"][0]["until"]), ("delayed", &until));
+    live.send(Signal::INT);
+    live.wait().assert(130, "");
+    assert_eq!(rig.status()["agents"][0]["until"], until);
+}
+
+#[test]
+fn a_delay_that_is_over_by_the_resume_is_not_waited_for_again() {
+    let rig = Rig::new();
+    rig.state("START.sh", "echo '<goto delay=\"1500ms\" input=\"kept\">NEXT</goto>'");
+    rig.state("NEXT.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
+    let live = rig.start(&["workflow", "--id", "r"]);
+    live.wait_for_stderr("NEXT.sh in");
+    let begin = std::time::Instant::now();
+    live.kill();
+    wait_until("the end of the delay", || begin.elapsed().as_millis() > 1500);
+    let begin = std::time::Instant::now();
+    rig.resume().assert(0, "kept\n");
+    assert!(begin.elapsed().as_millis() < 1400, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn terminate_while_delayed_ends_at_once() {
+    let rig = Rig::new();
+    rig.state("START.sh", "echo '<goto delay=\"1h\">START</goto>'");
+    let live = rig.start(&["workflow", "--id", "r"]);
+    live.wait_for_stderr("START.sh in 1h");
+    live.send(Signal::TERM);
+    live.wait().assert(143, "");
+    assert_eq!(agent_status(&rig), "delayed");
+}
+
+#[test]
+fn stop_while_delayed_ends_at_once() {
+    let rig = Rig::new();
+    rig.state("START.sh", "echo '<goto delay=\"1h\">START</goto>'");
+    let live = rig.start(&["workflow", "--id", "r"]);
+    live.wait_for_stderr("START.sh in 1h");
+    rig.raymond(&["stop", "r"]).assert(0, "");
+    live.wait().assert(130, "");
+}
+
+fn joining() -> Rig {
+    let rig = Rig::new();
+    rig.state("START.sh", "for i in 1 2; do echo \"<fork next='JOIN' i='$i'>W</fork>\"; done");
+    rig.state("JOIN.sh", "echo '<join>END</join>'");
+    rig.state("END.sh", "echo x >> joined; echo \"<result>$RAYMOND_RESULT</result>\"");
+    rig.state(
+        "W.sh",
+        "echo $i >> trace\n[ $i = 2 ] && { touch started; until [ -e go ]; do sleep 0.01; done; }\necho \"<result>did $i</result>\"",
+    );
+    rig
+}
+
+const JOINED: &str = concat!(
+    r#"[{"agent":"main_w1","state":"W.sh","attributes":{"i":"1"},"status":"done","result":"did 1","error":null},"#,
+    r#"{"agent":"main_w2","state":"W.sh","attributes":{"i":"2"},"status":"done","result":"did 2","error":null}]"#,
+    "\n"
+);
+
+#[test]
+fn a_join_is_kept_over_kills() {
+    let rig = joining();
+    let mut live = rig.start(&["workflow", "--id", "r"]);
+    for _ in 0..3 {
+        wait_for_file(&rig.path("started"));
+        wait_until("main joining and one worker done", || {
+            let status = rig.status();
+            status["agents"].as_array().unwrap().len() == 2 && status["agents"][0]["status"] == "joining"
+        });
+        live.kill();
+        std::fs::remove_file(rig.path("started")).unwrap();
+        assert_eq!(agent_status(&rig), "joining");
+        live = rig.start(&["resume", "r"]);
+    }
+    wait_for_file(&rig.path("started"));
+    rig.write("go", "");
+    live.wait().assert(0, JOINED);
+    assert_eq!(rig.read("joined"), "x\n");
+    assert_eq!(
+        rig.read("trace").lines().filter(|line| *line == "1").count(),
+        1,
+        "a finished worker is not repeated"
+    );
+    rig.assert_nothing_lives();
+}
+
+#[test]
+fn the_last_worker_that_finishes_while_the_run_stops_does_not_start_what_joins() {
+    let rig = joining();
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    wait_until("main joining", || rig.status()["agents"][0]["status"] == "joining");
+    live.send(Signal::INT);
+    live.wait_for_stderr("may finish");
+    rig.write("go", "");
+    live.wait().assert(130, "");
+    assert!(!rig.path("joined").exists());
+    rig.resume().assert(0, JOINED);
+    assert_eq!(rig.read("joined"), "x\n");
+}
+
+/// Until the join fires, a failed worker is still the run's failure, and a resume tries it again.
+#[test]
+fn a_worker_that_failed_before_the_join_fired_is_tried_again() {
+    let rig = Rig::new();
+    rig.state("START.sh", "for i in 1 2; do echo \"<fork next='JOIN' i='$i'>W</fork>\"; done");
+    rig.state("JOIN.sh", "echo '<join>END</join>'")
+        .state("END.sh", "echo \"<result>$RAYMOND_RESULT</result>\"");
+    rig.state(
+        "W.sh",
+        "# raymond: fatal=agent\n[ $i = 1 ] && { [ -e mended ] || exit 5; }\n[ $i = 2 ] && { touch started; until [ -e go ]; do sleep 0.01; done; }\necho \"<result>did $i</result>\"",
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    live.wait_for_stderr("W.sh failed");
+    live.kill();
+    rig.write("mended", "");
+    rig.write("go", "");
+    rig.resume().assert(0, JOINED);
+}

@@ -1,0 +1,11 @@
+#!/bin/bash
+# What a person answered. Only a plain yes is a yes; everything else is a wish, and the agent still remembers its line.
+set -euo pipefail
+
+answer="${RAYMOND_INPUT:-}"
+if [[ "$answer" =~ ^[[:space:]]*[Yy](es)?[[:space:].!]*$ ]]; then
+  echo "<result>approved</result>"
+else
+  answer=$(sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g' <<< "$answer")
+  echo "<goto input=\"It cannot go out yet: $answer\">START</goto>"
+fi

@@ -1,0 +1,11 @@
+#!/bin/bash
+# Forks a worker for each text. What a worker needs for its whole life goes into attributes: `text` becomes a variable
+# in the worker's environment. `input` is for its first state only.
+set -euo pipefail
+
+for text in "$RAYMOND_STATE_DIR"/texts/*.txt; do
+  printf '<fork text="%s" input="%s">COUNT</fork>\n' "$text" "${RAYMOND_INPUT:-3}"
+done
+
+# Where this agent itself goes on.
+echo "<goto>WAIT</goto>"

@@ -1,0 +1,29 @@
+#!/bin/bash
+# raymond: timeout=30s
+# Tests what was written. A test costs nothing, so it is not a model that says whether the code works.
+set -euo pipefail
+
+code="$RAYMOND_TASK_FOLDER/slug.sh"
+cp "$RAYMOND_INPUT_FILE" "$code"
+
+failures=""
+check() {
+  local got
+  got=$(bash -c 'source "$1" && slug "$2"' - "$code" "$1" 2>&1) || true
+  if [[ "$got" != "$2" ]]; then failures+="slug '$1' prints '$got', not '$2'. "; fi
+}
+check 'Hello, World!' 'hello-world'
+check '  two  blanks ' 'two-blanks'
+check 'Already-good' 'already-good'
+
+if [[ -z "$failures" ]]; then
+  echo "<print>All tests pass.</print>"
+  echo "<result>$(cat "$code")</result>"
+  exit
+fi
+
+echo "<print>$failures</print>"
+# An attribute is text between quotes: what would end it early is written as an entity.
+failures=$(sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g' <<< "$failures")
+# A call branches off the conversation that called, which has not seen the code: so say where it is.
+printf '<call return="TEST" input="The last version, in %s, fails: %s">CODE</call>\n' "$code" "$failures"

@@ -1,0 +1,12 @@
+#!/bin/bash
+# Collects facts about the text, so that no model is paid for counting words.
+set -euo pipefail
+
+article="$RAYMOND_STATE_DIR/article.txt"
+title=$(head -n 1 "$article")
+words=$(wc -w < "$article")
+years=$(grep -oE '\b[0-9]{4}\b' "$article" | sort -u | paste -sd ' ' -)
+
+echo "<print>$title: $((words)) words, years $years</print>"
+printf '<goto input="The text is in %s. It has %d words and names the years %s.">DRAFT</goto>\n' \
+  "$article" "$((words))" "$years"
