@@ -62,6 +62,8 @@ pub struct Driver<S> {
     /// Messages of the inbox that the next round deals with.
     taken: Vec<String>,
     stopping: Option<Stop>,
+    /// The time by which the last round woke agents: what became due since has not been seen yet.
+    looked_at: Timestamp,
     /// What the program exits with if a stop ends it.
     stop_exit: Exit,
 }
@@ -95,6 +97,7 @@ impl<S: EventStore> Driver<S> {
             inbox,
             taken: Vec::new(),
             stopping: None,
+            looked_at: now(),
             stop_exit: Exit::Interrupted,
         })
     }
@@ -120,7 +123,8 @@ impl<S: EventStore> Driver<S> {
         let found = self.inbox.look();
         self.take_found(found, &mut inputs);
         loop {
-            match self.parts.engine.round(now(), inputs, &mut self.parts.states) {
+            self.looked_at = now();
+            match self.parts.engine.round(self.looked_at, inputs, &mut self.parts.states) {
                 Ok(round) => {
                     self.inbox.remove(&std::mem::take(&mut self.taken));
                     if let Some(exit) = self.carry_out(round) {
@@ -208,7 +212,7 @@ impl<S: EventStore> Driver<S> {
     }
 
     fn sleep(&self) -> Duration {
-        let until_wake = self.run().next_wake(now()).map(|time| {
+        let until_wake = self.run().next_wake(self.looked_at).map(|time| {
             Duration::try_from(time.duration_since(now())).unwrap_or_default() + Duration::from_millis(1)
         });
         until_wake.map_or(LONGEST_SLEEP, |wait| wait.min(LONGEST_SLEEP))
