@@ -64,6 +64,8 @@ pub struct Driver<S> {
     /// When it was last decided what is due.
     looked_at: Timestamp,
     stopping: Option<Stop>,
+    /// The time by which the last round woke agents: what became due since has not been seen yet.
+    looked_at: Timestamp,
     /// What the program exits with if a stop ends it.
     stop_exit: Exit,
 }
@@ -98,6 +100,7 @@ impl<S: EventStore> Driver<S> {
             taken: Vec::new(),
             looked_at: now(),
             stopping: None,
+            looked_at: now(),
             stop_exit: Exit::Interrupted,
         })
     }
