@@ -64,8 +64,6 @@ pub struct Driver<S> {
     /// When it was last decided what is due.
     looked_at: Timestamp,
     stopping: Option<Stop>,
-    /// The time by which the last round woke agents: what became due since has not been seen yet.
-    looked_at: Timestamp,
     /// What the program exits with if a stop ends it.
     stop_exit: Exit,
 }
@@ -100,7 +98,6 @@ impl<S: EventStore> Driver<S> {
             taken: Vec::new(),
             looked_at: now(),
             stopping: None,
-            looked_at: now(),
             stop_exit: Exit::Interrupted,
         })
     }
