@@ -9,15 +9,20 @@ use memchr::memmem;
 
 /// Replaces the placeholders that `lookup` knows; everything else stays as written.
 pub fn render<'v>(text: &str, lookup: impl Fn(&str) -> Option<Cow<'v, str>>) -> String {
+    render_after(text, |name, _| lookup(name))
+}
+
+/// Like [`render`], where a value may depend on what is written before it.
+pub fn render_after<'v>(text: &str, lookup: impl Fn(&str, &str) -> Option<Cow<'v, str>>) -> String {
     let mut rendered = String::with_capacity(text.len());
     let mut copied_to = 0;
     for placeholder in placeholders(text) {
-        let Some(value) = lookup(placeholder.name) else {
-            continue;
-        };
         rendered.push_str(text.get(copied_to..placeholder.range.start).unwrap_or_default());
-        rendered.push_str(&value);
-        copied_to = placeholder.range.end;
+        copied_to = placeholder.range.start;
+        if let Some(value) = lookup(placeholder.name, &rendered) {
+            rendered.push_str(&value);
+            copied_to = placeholder.range.end;
+        }
     }
     rendered.push_str(text.get(copied_to..).unwrap_or_default());
     rendered

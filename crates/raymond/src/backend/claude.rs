@@ -5,13 +5,16 @@
 //! | here | the command line |
 //! | `stream` | the decoder of what it prints |
 //! | `cost` | counting each turn's cost once, whichever way it is reported |
+//! | `plain` | values that stay text in a prompt |
 //! | `classify` | from a failed ending to a [`TurnFault`](super::TurnFault) |
 
 mod classify;
 mod cost;
 mod lines;
+mod plain;
 mod stream;
 
+pub use plain::plain;
 pub use stream::Decoder;
 
 use super::{Capabilities, Invocation, Turn};

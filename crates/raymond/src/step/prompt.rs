@@ -18,6 +18,7 @@ use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::workflow::Platform;
 
 use super::{StepContext, resolve_all};
+use crate::backend::claude::plain;
 use crate::backend::registry::Backend;
 use crate::debug::StepFiles;
 use crate::engine::Launch;
@@ -65,9 +66,10 @@ async fn turn(
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> Result<Turned, String> {
-    let prompt = message(context, launch, plan)?;
+    let backend = context.backends.get(&plan.backend)?;
+    let prompt = message(context, launch, plan, backend)?;
     files.prompt(&prompt);
-    match context.backends.get(&plan.backend)? {
+    match backend {
         Backend::Claude { command, args } => {
             claude::turn(context, launch, plan, claude::Program { command, args, prompt, files }, stop).await
         }
@@ -78,20 +80,42 @@ async fn turn(
 }
 
 /// What the agent is sent: the rendered body and nothing else, or what the step has to add to it.
-fn message(context: &StepContext, launch: &Launch, plan: &PromptPlan) -> Result<String, String> {
+fn message(
+    context: &StepContext,
+    launch: &Launch,
+    plan: &PromptPlan,
+    backend: &Backend,
+) -> Result<String, String> {
     match launch.agent.work().map(|work| &work.say) {
-        Some(Say::Reminder { text, .. }) => context.text_of(text),
+        // A reminder quotes what the agent said.
+        Some(Say::Reminder { text, .. }) => {
+            context.text_of(text).map(|text| data(backend, &text, "").into_owned())
+        }
         Some(Say::GoOn { .. }) => Ok(GO_ON.to_owned()),
-        Some(Say::Prompt) | None => render(context, &launch.agent, &plan.body),
+        Some(Say::Prompt) | None => render(context, &launch.agent, &plan.body, backend),
     }
 }
 
-fn render(context: &StepContext, agent: &Agent, body: &str) -> Result<String, String> {
+/// A value as it may be put into a prompt after what is there already: it is data, and starts nothing in the program.
+fn data<'v>(backend: &Backend, value: &'v str, before: &str) -> Cow<'v, str> {
+    match backend {
+        Backend::Claude { .. } => plain(value, before),
+        Backend::Scripted { .. } => value.into(),
+    }
+}
+
+fn render(context: &StepContext, agent: &Agent, body: &str, backend: &Backend) -> Result<String, String> {
     let input =
         agent.payload.as_ref().map(|payload| context.text_of(payload)).transpose()?.unwrap_or_default();
     let task_folder = context.task_folder(agent)?;
     let visits = agent.visits_here().to_string();
-    Ok(template::render(body, |name| variable(context, agent, &input, &task_folder, &visits, name)))
+    let value = |name: &str| variable(context, agent, &input, &task_folder, &visits, name);
+    Ok(template::render_after(body, |name, before| {
+        Some(match value(name)? {
+            Cow::Borrowed(value) => data(backend, value, before),
+            Cow::Owned(value) => data(backend, &value, before).into_owned().into(),
+        })
+    }))
 }
 
 fn variable<'a>(

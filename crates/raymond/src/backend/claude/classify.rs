@@ -181,6 +181,10 @@ fn by_stderr(stderr: &str) -> Option<TurnFault> {
     if says("Not logged in") || says("Invalid API key") {
         return Some(TurnFault::NotLoggedIn { message });
     }
+    // `piped stdin input exceeds 10MB`
+    if says("stdin input exceeds") {
+        return Some(TurnFault::TooLong { message });
+    }
     let bad_arguments = [
         "error: unknown option",
         "error: option",
@@ -271,6 +275,7 @@ mod tests {
             ("error: unknown option '--nope'\n(Did you mean --name?)", "bad_arguments"),
             ("Error: Invalid session ID. Must be a valid UUID.", "bad_arguments"),
             ("Error: Input must be provided either through stdin or as a prompt argument", "bad_request"),
+            ("Error: piped stdin input exceeds 10MB. Pass large content as a file path", "too_long"),
             ("TypeError: undefined is not a function", "crashed"),
         ] {
             assert_eq!(no_outcome(Exit::Code(1), stderr, 0).name(), name, "{stderr}");

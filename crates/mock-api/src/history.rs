@@ -1,0 +1,123 @@
+//! What a request asked.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::Value;
+
+use crate::price::{Usage, nanos_for};
+
+/// One request for an answer.
+#[derive(Clone)]
+pub struct Request {
+    pub model: String,
+    /// The newest thing that the user said, as opposed to what tools and the program itself say.
+    pub prompt: String,
+    /// The whole conversation: `user: …`, `agent: …`, `tool: NAME INPUT`, `got: …`. What the program itself puts
+    /// between them is left out.
+    pub history: Vec<String>,
+    /// Everything in the messages, the program's own words included.
+    pub raw: String,
+    /// The session that the program says it is in.
+    pub session: String,
+    pub tools: Vec<String>,
+    /// Tells whether two requests had the same system prompt.
+    pub system: u64,
+    pub is_streamed: bool,
+    /// What was answered.
+    pub answer: String,
+    pub used: Usage,
+    /// Whether the answer was sent to its end.
+    pub is_whole: bool,
+}
+
+impl Request {
+    pub(crate) fn read(body: &Value) -> Self {
+        let messages = body["messages"].as_array().cloned().unwrap_or_default();
+        let mut history = Vec::new();
+        for message in &messages {
+            match (message["role"].as_str(), &message["content"]) {
+                (Some("system"), _) => {}
+                (role, Value::String(text)) => speak(&mut history, role, text),
+                (role, content) => {
+                    for block in content.as_array().into_iter().flatten() {
+                        add(&mut history, role, block);
+                    }
+                }
+            }
+        }
+        let prompt = history.iter().rev().find_map(|said| said.strip_prefix("user: ")).unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        body["system"].to_string().hash(&mut hasher);
+        Self {
+            model: text(&body["model"]),
+            prompt: prompt.to_owned(),
+            raw: Value::Array(messages).to_string(),
+            session: session(&body["metadata"]["user_id"]),
+            tools: body["tools"].as_array().into_iter().flatten().map(|tool| text(&tool["name"])).collect(),
+            system: hasher.finish(),
+            is_streamed: body["stream"].as_bool().unwrap_or(false),
+            answer: String::new(),
+            used: Usage::default(),
+            is_whole: false,
+            history,
+        }
+    }
+
+    /// What the answer cost, in billionths of a dollar.
+    pub fn nanos(&self) -> u64 {
+        nanos_for(&self.model, self.used)
+    }
+}
+
+/// What a person wants to see of it when a test fails.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short: Vec<String> = self.history.iter().map(|said| said.chars().take(300).collect()).collect();
+        f.debug_struct("Request")
+            .field("model", &self.model)
+            .field("session", &self.session)
+            .field("history", &short)
+            .field("answer", &self.answer)
+            .field("used", &self.used)
+            .field("is_whole", &self.is_whole)
+            .finish()
+    }
+}
+
+fn add(history: &mut Vec<String>, role: Option<&str>, block: &Value) {
+    match block["type"].as_str() {
+        Some("text") => speak(history, role, block["text"].as_str().unwrap_or_default()),
+        Some("tool_use") => history.push(format!("tool: {} {}", text(&block["name"]), block["input"])),
+        Some("tool_result") => {
+            let content = &block["content"];
+            let got = content.as_str().map(str::to_owned).unwrap_or_else(|| {
+                content.as_array().into_iter().flatten().map(|part| text(&part["text"])).collect()
+            });
+            // The program adds its own words to what the tool said.
+            let got = got.split("<system-reminder>").next().unwrap_or_default();
+            history.push(format!("got: {}", got.trim()));
+        }
+        Some(other) => history.push(format!("{other}: {block}")),
+        None => {}
+    }
+}
+
+fn speak(history: &mut Vec<String>, role: Option<&str>, text: &str) {
+    // The program's own words.
+    if text.trim_start().starts_with("<system-reminder>") {
+        return;
+    }
+    let who = if role == Some("assistant") { "agent" } else { "user" };
+    history.push(format!("{who}: {text}"));
+}
+
+/// The program names its session inside a JSON text.
+fn session(user_id: &Value) -> String {
+    let parsed: Option<Value> = user_id.as_str().and_then(|text| serde_json::from_str(text).ok());
+    parsed.map(|user| text(&user["session_id"])).unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,168 @@
+//! What is answered, and how.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::price::Usage;
+
+/// One answer of the model, or of its service.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// For the records.
+    pub(crate) name: String,
+    pub(crate) blocks: Vec<Block>,
+    /// Where it is left open, no two answers use the same.
+    pub(crate) usage: Option<Usage>,
+    pub(crate) manner: Manner,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Block {
+    Text(String),
+    Tool { name: String, input: Value },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Manner {
+    Whole,
+    /// With a pause between the pieces.
+    Slow(Duration),
+    /// Nothing at all is sent.
+    Silent,
+    /// Nothing is sent after the first piece.
+    Stuck,
+    /// The connection is closed after the first piece.
+    Dropped,
+    /// An error instead of the rest, in the stream.
+    Broken {
+        kind: String,
+        message: String,
+    },
+    /// An error instead of an answer.
+    Refused {
+        status: u16,
+        kind: String,
+        message: String,
+    },
+}
+
+/// The model says this and ends its turn.
+pub fn say(text: &str) -> Reply {
+    Reply {
+        name: text.to_owned(),
+        blocks: vec![Block::Text(text.to_owned())],
+        usage: None,
+        manner: Manner::Whole,
+        headers: Vec::new(),
+    }
+}
+
+/// The model uses a tool: `Bash` with a command, or any other with the JSON of its input.
+pub fn use_tool(name: &str, input: &str) -> Reply {
+    let input = serde_json::from_str(input)
+        .ok()
+        .filter(Value::is_object)
+        .unwrap_or_else(|| json!({ "command": input, "description": "a test" }));
+    Reply {
+        name: format!("{name}: {input}"),
+        blocks: vec![Block::Tool { name: name.to_owned(), input }],
+        ..say("")
+    }
+}
+
+/// The service refuses with this status.
+pub fn refuse(status: u16) -> Reply {
+    let kind = match status {
+        400 => "invalid_request_error",
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        _ => "api_error",
+    };
+    Reply { blocks: Vec::new(), ..say("") }.refused(status, kind, &format!("a scripted {status}"))
+}
+
+impl Reply {
+    /// Another error than the usual one of its status, or an error in the stream.
+    #[must_use]
+    pub fn because(self, kind: &str, message: &str) -> Self {
+        match self.manner {
+            Manner::Refused { status, .. } => self.refused(status, kind, message),
+            _ => {
+                Self { manner: Manner::Broken { kind: kind.to_owned(), message: message.to_owned() }, ..self }
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The refusal of a subscription whose limit is reached until a time, in seconds since 1970.
+    #[must_use]
+    pub fn until(self, resets_at: i64) -> Self {
+        let time = resets_at.to_string();
+        self.because("rate_limit_error", "This request would exceed your account's rate limit.")
+            .header("anthropic-ratelimit-unified-status", "rejected")
+            .header("anthropic-ratelimit-unified-representative-claim", "five_hour")
+            .header("anthropic-ratelimit-unified-reset", &time)
+            .header("anthropic-ratelimit-unified-5h-reset", &time)
+            .header("anthropic-ratelimit-unified-5h-status", "rejected")
+            .header("anthropic-ratelimit-unified-5h-utilization", "1.0")
+    }
+
+    #[must_use]
+    pub fn costing(self, usage: Usage) -> Self {
+        Self { usage: Some(usage), ..self }
+    }
+
+    #[must_use]
+    pub fn slowly(self, pause: Duration) -> Self {
+        Self { manner: Manner::Slow(pause), ..self }
+    }
+
+    /// The answer never begins.
+    #[must_use]
+    pub fn silent(self) -> Self {
+        Self { manner: Manner::Silent, ..self }
+    }
+
+    /// The answer never ends.
+    #[must_use]
+    pub fn stuck(self) -> Self {
+        Self { manner: Manner::Stuck, ..self }
+    }
+
+    /// The connection breaks in the middle of the answer.
+    #[must_use]
+    pub fn dropped(self) -> Self {
+        Self { manner: Manner::Dropped, ..self }
+    }
+
+    /// Text before the tool use.
+    #[must_use]
+    pub fn after(mut self, text: &str) -> Self {
+        self.blocks.insert(0, Block::Text(text.to_owned()));
+        self
+    }
+
+    fn refused(self, status: u16, kind: &str, message: &str) -> Self {
+        Self {
+            name: format!("{status} {kind}"),
+            manner: Manner::Refused { status, kind: kind.to_owned(), message: message.to_owned() },
+            ..self
+        }
+    }
+
+    pub(crate) fn stop_reason(&self) -> &'static str {
+        let uses_tools = self.blocks.iter().any(|block| matches!(block, Block::Tool { .. }));
+        if uses_tools { "tool_use" } else { "end_turn" }
+    }
+}

@@ -1,0 +1,138 @@
+//! A working folder, a stand-in for the model and one version of Claude Code.
+
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::process::Command;
+
+use mock_api::{Api, Request};
+use serde_json::Value;
+
+use crate::rig::{Done, Live, Rig};
+
+/// The model of every prompt: its prices are known to both versions and to the stand-in.
+pub(crate) const MODEL: &str = "claude-haiku-4-5";
+
+/// One installed version of Claude Code.
+#[derive(Clone)]
+pub(crate) struct Program {
+    pub(crate) version: &'static str,
+    path: PathBuf,
+}
+
+impl Program {
+    /// The versions that Raymond is proven with, as `scripts/install-claude.sh` installs them.
+    pub(crate) fn all() -> Vec<Self> {
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let cache = std::env::var_os("RAYMOND_CLAUDE_CACHE")
+            .map_or_else(|| root.join("../../target/claude-code"), PathBuf::from);
+        let program = |version| Self { version, path: cache.join(version).join("node_modules/.bin/claude") };
+        ["2.1.197", "2.1.325"].map(program).into()
+    }
+
+    pub(crate) fn is_installed(&self) -> bool {
+        self.path.exists()
+    }
+
+    pub(crate) fn may_be_missing() -> bool {
+        std::env::var_os("RAYMOND_REAL_CLAUDE").is_none_or(|wanted| wanted != "required")
+    }
+}
+
+/// How the program comes to the model.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Account {
+    Key,
+    Subscription,
+    None,
+}
+
+pub(crate) struct Bench {
+    rig: Rig,
+    pub(crate) api: Api,
+    pub(crate) account: Account,
+    /// More variables for the programs.
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
+impl Bench {
+    pub(crate) fn new(program: &Program) -> Self {
+        let rig = Rig::new();
+        let config = format!(
+            "[raymond]\nmodel = {MODEL:?}\n[backend.claude]\ncommand = {:?}\n",
+            program.path.canonicalize().unwrap()
+        );
+        rig.write(".raymond/config.toml", config);
+        // Once is enough to see that it retries by itself.
+        let variables = vec![("CLAUDE_CODE_MAX_RETRIES", "1".to_owned())];
+        Self { rig, api: Api::start(), account: Account::Key, variables }
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.rig.command(args);
+        command.env("ANTHROPIC_BASE_URL", self.api.url());
+        for name in ["DISABLE_TELEMETRY", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER"] {
+            command.env(name, "1");
+        }
+        match self.account {
+            Account::Key => command.env("ANTHROPIC_API_KEY", "dummy"),
+            Account::Subscription => command.env("CLAUDE_CODE_OAUTH_TOKEN", "dummy"),
+            Account::None => &mut command,
+        };
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    pub(crate) fn start(&self, args: &[&str]) -> Live {
+        self.rig.launch(self.command(args))
+    }
+
+    /// Runs `workflow` as the run `r`.
+    pub(crate) fn run(&self, options: &[&str]) -> Done {
+        self.start(&[&["workflow", "--id", "r"], options].concat()).wait()
+    }
+
+    pub(crate) fn resume(&self, options: &[&str]) -> Done {
+        self.start(&[&["resume", "r"], options].concat()).wait()
+    }
+
+    /// All conversations that were asked to go on with a prompt that holds this text.
+    pub(crate) fn asked(&self, prompt: &str) -> Vec<Request> {
+        self.api.requests().into_iter().filter(|request| request.prompt.contains(prompt)).collect()
+    }
+
+    /// The events of one kind.
+    pub(crate) fn events_of(&self, kind: &str) -> Vec<Value> {
+        self.rig.events().into_iter().filter(|event| event["event"] == kind).collect()
+    }
+
+    /// What the run cost according to Raymond, in billionths of a dollar.
+    pub(crate) fn cost_nanos(&self) -> u64 {
+        nanos(&self.rig.status()["cost_usd"])
+    }
+
+    /// Raymond has counted what the stand-in has given, to the billionth.
+    #[track_caller]
+    pub(crate) fn assert_paid(&self) {
+        assert_eq!(self.cost_nanos(), self.api.spent_nanos(), "{:#?}", self.api.requests());
+        assert!(self.cost_nanos() > 0);
+    }
+}
+
+impl Deref for Bench {
+    type Target = Rig;
+
+    fn deref(&self) -> &Rig {
+        &self.rig
+    }
+}
+
+pub(crate) fn nanos(dollars: &Value) -> u64 {
+    (dollars.as_f64().unwrap() * 1e9).round() as u64
+}
+
+/// Fails unless the histories are the same; shows them one line each.
+#[track_caller]
+pub(crate) fn assert_history(got: &Request, expected: &[&str]) {
+    let same = got.history.iter().map(String::as_str).eq(expected.iter().copied());
+    assert!(same, "got:\n  {}\nexpected:\n  {}", got.history.join("\n  "), expected.join("\n  "));
+}

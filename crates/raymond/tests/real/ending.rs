@@ -1,0 +1,80 @@
+//! Stops and time limits: nothing is left running, least of all what the program's tools started.
+
+use mock_api::{say, use_tool};
+use rustix::process::Signal;
+
+use crate::Case;
+use crate::bench::{Bench, Program, assert_history};
+use crate::rig::wait_for_file;
+use crate::tools::with_bash;
+
+pub(crate) const CASES: &[Case] = &[
+    ("a_stop_ends_tools", stopped),
+    ("an_interrupt_lets_the_turn_finish", interrupted),
+    ("a_time_limit_ends_tools", over_time),
+    ("silence_ends_tools", silent),
+];
+
+/// A command with children in sessions of their own, one of which nobody waits for.
+const HANGS: &str =
+    "setsid sleep 3333 & (setsid sleep 3335 >/dev/null 2>&1 &); touch started; echo up; sleep 3334";
+
+fn stopped(program: &Program) {
+    let bench = Bench::new(program);
+    bench.state("START.md", with_bash("begin"));
+    bench.api.on("begin", [use_tool("Bash", HANGS), say("<result>done</result>")]);
+    let live = bench.start(&["workflow", "--id", "r"]);
+    wait_for_file(&bench.path("started"));
+    live.send(Signal::TERM);
+    live.wait().assert(143, "");
+    bench.assert_nothing_lives();
+    // No figure was reported for the turn that was ended, so that it is estimated.
+    let (lost, estimate) = (bench.api.spent_nanos(), bench.cost_nanos());
+    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is no estimate of {lost}");
+    bench.resume(&[]).assert(0, "done\n");
+    let requests = bench.api.requests();
+    assert_eq!(requests.len(), 2);
+    assert_history(&requests[1], &["user: begin"]);
+    assert_eq!(bench.cost_nanos() - estimate, requests[1].nanos());
+}
+
+fn interrupted(program: &Program) {
+    let bench = Bench::new(program);
+    bench.state("START.md", with_bash("begin")).state("NEXT.md", "next");
+    let waits = "touch started; until [ -e go ]; do sleep 0.05; done; echo gone";
+    bench.api.on("begin", [use_tool("Bash", waits), say("<goto>NEXT</goto>")]);
+    bench.api.on("next", [say("<result>done</result>")]);
+    let live = bench.start(&["workflow", "--id", "r"]);
+    wait_for_file(&bench.path("started"));
+    live.send(Signal::INT);
+    live.wait_for_stderr("stopping");
+    bench.write("go", "");
+    live.wait().assert(130, "");
+    assert_eq!(bench.asked("next").len(), 0);
+    bench.assert_paid();
+    bench.assert_nothing_lives();
+    bench.resume(&[]).assert(0, "done\n");
+    assert_eq!(bench.asked("begin").len(), 2, "no turn is taken twice");
+    assert_eq!(bench.asked("next")[0].history.len(), 5);
+    bench.assert_paid();
+}
+
+fn over_time(program: &Program) {
+    let bench = Bench::new(program);
+    bench.state("START.md", "---\nallow_tools: [ Bash ]\nmax_time: 5s\n---\nbegin");
+    bench.api.on("begin", [use_tool("Bash", HANGS)]);
+    bench.run(&[]).assert(1, "").says("longer than 5 s");
+    assert!(bench.path("started").exists());
+    bench.assert_nothing_lives();
+    assert!(bench.cost_nanos() > 0, "what was streamed is estimated");
+}
+
+fn silent(program: &Program) {
+    let bench = Bench::new(program);
+    bench.state("START.md", "---\nallow_tools: [ Bash ]\ntimeout: 5s\n---\nbegin");
+    let looks = use_tool("Bash", "pgrep -f 'sleep 333[345]' -c");
+    bench.api.on("begin", [use_tool("Bash", HANGS), looks, say("<result>done</result>")]);
+    bench.run(&[]).assert(0, "done\n").says("printed nothing for 5 s");
+    assert!(bench.path("started").exists());
+    bench.assert_nothing_lives();
+}

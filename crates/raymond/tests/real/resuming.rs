@@ -1,0 +1,240 @@
+//! Kills in the middle of everything: what is paid for is kept, and nothing is remembered that did not happen.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use mock_api::{Reply, say, use_tool};
+use rustix::process::Signal;
+
+use crate::Case;
+use crate::bench::{Bench, Program, assert_history, nanos};
+use crate::rig::{Live, send, wait_for_file, wait_until};
+use crate::tools::with_bash;
+
+pub(crate) const CASES: &[Case] = &[
+    ("a_killed_raymond_resumes_its_turn_with_a_perfect_history", mid_turn),
+    ("a_killed_raymond_resumes_a_tool_call_with_a_perfect_history", mid_tool_call),
+    ("raymond_and_the_program_are_killed_together", both),
+    ("a_killed_program_is_started_again", program_killed),
+    ("a_killed_raymond_takes_its_program_with_it", no_orphan),
+    ("kills_at_any_moment_change_no_memory_and_no_result", anywhere),
+];
+
+/// A command that says when it runs, and then takes longer than anybody waits, in a session of its own besides.
+const HANGS: &str = "setsid sleep 3333 & echo $! > pids; echo $$ >> pids; touch started; sleep 3334";
+/// Says whether one of those still runs; a zombie does not.
+const LOOKS: &str = "for pid in $(cat pids 2>/dev/null); do grep -q '^State:.[^ZX]' /proc/$pid/status 2>/dev/null && echo twin; done; echo looked";
+
+/// Three states in one conversation, the second of which uses a tool.
+fn bench(program: &Program, second: Vec<Reply>) -> Bench {
+    let bench = Bench::new(program);
+    bench.state("START.md", "begin").state("SECOND.md", with_bash("go on")).state("THIRD.md", "finish");
+    bench.api.on("begin", [say("<goto>SECOND</goto>")]);
+    bench.api.on("go on", second);
+    bench.api.on("finish", [say("<result>done</result>")]);
+    bench
+}
+
+fn perfect() -> Vec<Reply> {
+    vec![use_tool("Bash", LOOKS), say("<goto>THIRD</goto>")]
+}
+
+/// What was asked, in order, by those requests that a perfect run has, too.
+fn histories(bench: &Bench, lost: usize) -> Vec<Vec<String>> {
+    let mut requests = bench.api.requests();
+    // After `begin`, which is kept, comes what was lost.
+    requests.drain(1..=lost);
+    requests.into_iter().map(|request| request.history).collect()
+}
+
+#[track_caller]
+fn assert_perfect(bench: &Bench, lost: usize) {
+    let expected = [
+        "user: begin",
+        "agent: <goto>SECOND</goto>",
+        "user: go on",
+        &format!("tool: Bash {{\"command\":{LOOKS:?},\"description\":\"a test\"}}"),
+        "got: looked",
+        "agent: <goto>THIRD</goto>",
+        "user: finish",
+    ]
+    .map(str::to_owned);
+    let expected = [1, 3, 5, 7].map(|length| expected[..length].to_vec());
+    assert_eq!(histories(bench, lost), expected, "{lost} requests were lost");
+    bench.assert_nothing_lives();
+}
+
+/// What the turns that were not lost cost, exactly; and what Raymond thinks the lost one did.
+fn paid_and_lost(bench: &Bench, lost: usize) -> (u64, u64) {
+    let requests = bench.api.requests();
+    let lost_nanos: u64 = requests[1..=lost].iter().map(|request| request.nanos()).sum();
+    let estimates = bench
+        .events_of("run_resumed")
+        .into_iter()
+        .flat_map(|event| event["interrupted"].as_array().cloned().unwrap_or_default());
+    let estimate = estimates.map(|step| step.get("estimated_cost_usd").map_or(0, nanos)).sum();
+    assert_eq!(bench.cost_nanos() - estimate, bench.api.spent_nanos() - lost_nanos, "{requests:#?}");
+    (lost_nanos, estimate)
+}
+
+fn start(bench: &Bench) -> Live {
+    bench.start(&["workflow", "--id", "r"])
+}
+
+fn mid_turn(program: &Program) {
+    let mut replies = perfect();
+    replies.insert(0, say("half an answer").stuck());
+    let bench = bench(program, replies);
+    let live = start(&bench);
+    wait_until("the second turn", || bench.asked("go on").len() == 1);
+    live.kill();
+    bench.resume(&[]).assert(0, "done\n").says("was interrupted and runs again");
+    assert_perfect(&bench, 1);
+    // The program had printed nothing of that answer yet, so that nobody knows of it.
+    assert_eq!(paid_and_lost(&bench, 1).1, 0);
+}
+
+fn mid_tool_call(program: &Program) {
+    let mut replies = perfect();
+    replies.insert(0, use_tool("Bash", HANGS));
+    let bench = bench(program, replies);
+    let live = start(&bench);
+    wait_for_file(&bench.path("started"));
+    live.kill();
+    bench.resume(&[]).assert(0, "done\n");
+    assert_perfect(&bench, 1);
+    let (lost, estimate) = paid_and_lost(&bench, 1);
+    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is no estimate of {lost}");
+}
+
+/// Nobody is left who could end the program's tools, except for the successor.
+fn both(program: &Program) {
+    let mut replies = perfect();
+    replies.insert(0, use_tool("Bash", HANGS));
+    let bench = bench(program, replies);
+    let live = start(&bench);
+    wait_for_file(&bench.path("started"));
+    live.send(Signal::STOP);
+    let agent = program_of(&bench);
+    live.kill();
+    send(agent, Signal::KILL);
+    wait_until("the orphans", || bench.survivors().iter().all(|(pid, _)| *pid != agent));
+    assert!(!bench.survivors().is_empty(), "the tool outlives them");
+    bench.resume(&[]).assert(0, "done\n");
+    assert_perfect(&bench, 1);
+}
+
+fn program_killed(program: &Program) {
+    let mut replies = perfect();
+    replies.insert(0, use_tool("Bash", HANGS));
+    let bench = bench(program, replies);
+    let live = start(&bench);
+    wait_for_file(&bench.path("started"));
+    send(program_of(&bench), Signal::KILL);
+    live.wait().assert(0, "done\n").says("signal 9");
+    assert_perfect(&bench, 1);
+    let retry = &bench.events_of("retry")[0];
+    assert_eq!(retry["cost_estimated"], true, "{retry}");
+    let requests = bench.api.requests();
+    let (lost, estimate) = (requests[1].nanos(), nanos(&retry["attempt_cost_usd"]));
+    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is no estimate of {lost}");
+    assert_eq!(bench.cost_nanos() - estimate, bench.api.spent_nanos() - lost);
+}
+
+/// A program whose Raymond was killed goes on spending money, unless it is ended with it.
+fn no_orphan(program: &Program) {
+    let bench = bench(program, vec![use_tool("Bash", HANGS)]);
+    let live = start(&bench);
+    wait_for_file(&bench.path("started"));
+    let agent = program_of(&bench);
+    live.kill();
+    wait_until("the end of the program", || bench.survivors().iter().all(|(pid, _)| *pid != agent));
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(bench.asked("go on").len(), 1, "nothing more was asked");
+    assert_history(&bench.asked("go on")[0], &["user: begin", "agent: <goto>SECOND</goto>", "user: go on"]);
+}
+
+/// Kills that come sooner or later after each start, wherever that is, until the run has ended.
+fn anywhere(program: &Program) {
+    let bench = Bench::new(program);
+    bench
+        .state("START.md", "begin")
+        .state("CHILD.md", with_bash("child"))
+        .state("BACK.md", "back with {{result}}");
+    bench.state("WORKER.md", "worker").state("PARENT.md", "parent").state("LAST.md", "last");
+    bench.api.on("begin", [say("<call return=\"BACK\">CHILD</call>")]);
+    bench.api.on("child", [say("<result>7</result>")]);
+    bench.api.on("back with 7", [say("<fork next=\"PARENT\">WORKER</fork>")]);
+    bench.api.on("worker", [say("<result>worked</result>")]);
+    bench.api.on("parent", [say("<join>LAST</join>")]);
+    bench.api.on("last", [say("<result>done</result>")]);
+    let mut kills = 0;
+    let mut live = start(&bench);
+    // Later and later, so that the run gets on.
+    for pause in (0..).map(|round| Duration::from_millis(700 + 450 * round)) {
+        let deadline = Instant::now() + pause;
+        while is_alive(&live) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !is_alive(&live) {
+            break;
+        }
+        live.kill();
+        kills += 1;
+        live = bench.start(&["resume", "r"]);
+    }
+    live.wait().assert(0, "done\n");
+    assert!(kills > 2, "only {kills} kills");
+    let main = [
+        "user: begin",
+        "agent: <call return=\"BACK\">CHILD</call>",
+        "user: back with 7",
+        "agent: <fork next=\"PARENT\">WORKER</fork>",
+        "user: parent",
+        "agent: <join>LAST</join>",
+        "user: last",
+    ];
+    let finished = bench.events_of("step_finished");
+    let states: BTreeSet<&str> = finished.iter().map(|event| event["state"].as_str().unwrap()).collect();
+    assert_eq!((states.len(), finished.len()), (6, 6), "each state is completed once");
+    for request in bench.api.requests() {
+        match request.prompt.as_str() {
+            "begin" => assert_history(&request, &main[..1]),
+            "child" => assert_history(&request, &[main[0], main[1], "user: child"]),
+            "back with 7" => assert_history(&request, &main[..3]),
+            "worker" => assert_history(&request, &["user: worker"]),
+            "parent" => assert_history(&request, &main[..5]),
+            "last" => assert_history(&request, &main),
+            other => panic!("nobody said {other}"),
+        }
+    }
+    // A kill loses one turn of each agent at most, and never one that was completed.
+    let requests = bench.api.requests().len();
+    assert!(requests <= 6 + 2 * kills, "{requests} requests, {kills} kills");
+    let counted: u64 = finished.iter().map(|event| nanos(&event["attempt_cost_usd"])).sum();
+    let sessions: BTreeSet<&str> =
+        finished.iter().map(|event| event["session"]["id"].as_str().unwrap()).collect();
+    let given: u64 = bench
+        .api
+        .requests()
+        .iter()
+        .filter(|request| sessions.contains(request.session.as_str()))
+        .map(|request| request.nanos())
+        .sum();
+    assert_eq!(counted, given, "the turns that count cost what they cost");
+    bench.assert_nothing_lives();
+}
+
+/// Nobody has waited for it yet, so that it is a zombie when it has ended.
+fn is_alive(live: &Live) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", live.pid())).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// The pid of the running agent program.
+pub(crate) fn program_of(bench: &Bench) -> i32 {
+    let survivors = bench.survivors();
+    let found =
+        survivors.iter().find(|(_, line)| line.contains("--session-id") && line.contains("--output-format"));
+    found.unwrap_or_else(|| panic!("no program: {survivors:?}")).0
+}

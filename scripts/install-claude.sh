@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Installs the versions of Claude Code that the tests in crates/raymond/tests/real use, unless they are there already.
+# Each is a folder of its own in $RAYMOND_CLAUDE_CACHE, or in target/claude-code.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cache=${RAYMOND_CLAUDE_CACHE:-$PWD/target/claude-code}
+# Neither the updates nor the home folder of whoever runs this are touched.
+user_home=$HOME
+export DISABLE_AUTOUPDATER=1 HOME=$cache
+versions=${*:-2.1.197 2.1.325}
+
+for version in $versions; do
+    folder=$cache/$version
+    if [ "$("$folder/node_modules/.bin/claude" --version 2>/dev/null | cut -d' ' -f1)" = "$version" ]; then
+        continue
+    fi
+    echo "installing Claude Code $version into $folder"
+    # Aside first, so that an install that was interrupted is never taken for a whole one.
+    rm -rf "$folder" "$folder.new"
+    mkdir -p "$folder.new"
+    HOME=$user_home npm install --prefix "$folder.new" --no-audit --no-fund --loglevel=error "@anthropic-ai/claude-code@$version"
+    mv "$folder.new" "$folder"
+    "$folder/node_modules/.bin/claude" --version
+done
