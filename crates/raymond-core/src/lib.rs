@@ -11,6 +11,7 @@ pub mod header;
 pub mod input;
 pub mod join;
 pub mod limits;
+pub mod lint;
 pub mod money;
 pub mod name;
 pub mod payload;

@@ -6,6 +6,7 @@ mod completions;
 mod drive;
 mod find;
 mod init_config;
+mod lint;
 mod list;
 mod log;
 mod options;
@@ -53,6 +54,7 @@ fn dispatch(cli: Cli) -> Result<Exit, UserError> {
         Command::Log(args) => log::log(args),
         Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
+        Command::Lint(args) => lint::lint(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),
     }

@@ -71,7 +71,9 @@ fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> State {
             (exits, forbidden) = sort_shown(allowed, shown);
         }
     }
-    let is_unread = matches!(source.settings, Told::Broken(_)) || (kind.is_script() && exits.is_empty());
+    // What a script puts together piece by piece may be any tag.
+    let is_unread = matches!(source.settings, Told::Broken(_))
+        || (kind.is_script() && (exits.is_empty() || !missed.is_empty()));
     let is_opaque = is_unread || exits.iter().any(Exit::is_open);
     State { file: state, text, source, tags, missed, exits, forbidden, is_opaque, runs_here }
 }

@@ -9,9 +9,9 @@ use crate::workflow::Kind;
 pub(super) fn scan(kind: Kind, text: &str, body: Range<usize>) -> Found {
     let start = body.start;
     let part = text.get(body).unwrap_or_default();
-    let mut found = match kind {
-        Kind::Batch => locate_escaped(part),
-        _ => locate(part),
+    let mut found = match escape_of(kind).filter(|escape| part.contains(*escape)) {
+        Some(escape) => locate_escaped(part, escape),
+        None => locate(part),
     };
     found.tags.retain(|located| located.tag.name != TagName::Print);
     for located in &mut found.tags {
@@ -37,11 +37,26 @@ fn is_comment(kind: Kind, text: &str, at: usize) -> bool {
     kind.comment_markers().iter().any(opens)
 }
 
-/// In batch files a bracket is written `^<`.
-fn locate_escaped(text: &str) -> Found {
+/// What stands in front of a quote or a bracket that a script wants to print.
+fn escape_of(kind: Kind) -> Option<char> {
+    match kind {
+        Kind::Prompt => None,
+        Kind::Batch => Some('^'),
+        Kind::PowerShell => Some('`'),
+        Kind::Bash | Kind::Python | Kind::Node => Some('\\'),
+    }
+}
+
+/// Finds tags in a text without its escapes; places are those of the text as it is.
+fn locate_escaped(text: &str, escape: char) -> Found {
     let mut plain = String::with_capacity(text.len());
     let mut places = Vec::with_capacity(text.len() + 1);
-    for (at, character) in text.char_indices().filter(|(_, character)| *character != '^') {
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        let is_escaped = |next: &(usize, char)| matches!(next.1, '<' | '>' | '"' | '\'');
+        if character == escape && characters.peek().is_some_and(is_escaped) {
+            continue;
+        }
         plain.push(character);
         places.extend((0..character.len_utf8()).map(|byte| at + byte));
     }
@@ -68,6 +83,6 @@ fn shift(located: &mut Located, place: &dyn Fn(usize) -> usize) {
 
 fn shift_range(range: &mut Range<usize>, place: &dyn Fn(usize) -> usize) {
     // The end is that of the last byte, behind which more may have been taken out.
-    let end = if range.is_empty() { place(range.start) } else { place(range.end - 1) + 1 };
+    let end = if range.start == range.end { place(range.start) } else { place(range.end - 1) + 1 };
     *range = place(range.start)..end;
 }

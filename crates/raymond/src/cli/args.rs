@@ -1,5 +1,7 @@
 //! What can be written on the command line.
 
+pub(super) mod author;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -9,9 +11,8 @@ use crate::error::UserError;
 use crate::observe::Detail;
 
 /// Commands of later versions: a workflow of such a name is written `./lint`, so that it keeps its meaning.
-const RESERVED: [&str; 12] = [
-    "branch", "convert", "diagram", "doctor", "init", "lint", "record", "rewind", "schema", "serve", "test",
-    "watch",
+const RESERVED: [&str; 11] = [
+    "branch", "convert", "diagram", "doctor", "init", "record", "rewind", "schema", "serve", "test", "watch",
 ];
 
 #[derive(Debug, Parser)]
@@ -77,6 +78,8 @@ pub(super) enum Command {
     Answer(AnswerArgs),
     /// Ask a live run to stop; it can be resumed
     Stop(StopArgs),
+    /// Look for mistakes in workflows before a model finds them
+    Lint(author::LintArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     #[command(skip)]

@@ -15,6 +15,8 @@ mod disk;
 #[cfg(test)]
 mod failing;
 #[cfg(test)]
+mod lint;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod payloads;
