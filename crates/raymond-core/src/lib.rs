@@ -2,6 +2,7 @@
 
 pub mod decide;
 pub mod diagnostic;
+pub mod diagram;
 pub mod duration;
 pub mod event;
 pub mod evolve;

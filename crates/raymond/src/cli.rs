@@ -3,6 +3,7 @@
 mod answer;
 mod args;
 mod completions;
+mod diagram;
 mod drive;
 mod find;
 mod init_config;
@@ -54,6 +55,7 @@ fn dispatch(cli: Cli) -> Result<Exit, UserError> {
         Command::Log(args) => log::log(args),
         Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
+        Command::Diagram(args) => diagram::diagram(args),
         Command::Lint(args) => lint::lint(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),

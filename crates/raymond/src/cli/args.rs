@@ -11,9 +11,8 @@ use crate::error::UserError;
 use crate::observe::Detail;
 
 /// Commands of later versions: a workflow of such a name is written `./lint`, so that it keeps its meaning.
-const RESERVED: [&str; 11] = [
-    "branch", "convert", "diagram", "doctor", "init", "record", "rewind", "schema", "serve", "test", "watch",
-];
+const RESERVED: [&str; 10] =
+    ["branch", "convert", "doctor", "init", "record", "rewind", "schema", "serve", "test", "watch"];
 
 #[derive(Debug, Parser)]
 #[command(
@@ -80,6 +79,8 @@ pub(super) enum Command {
     Stop(StopArgs),
     /// Look for mistakes in workflows before a model finds them
     Lint(author::LintArgs),
+    /// Draw a workflow
+    Diagram(author::DiagramArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     #[command(skip)]

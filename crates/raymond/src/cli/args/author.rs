@@ -1,5 +1,7 @@
 //! What the commands for authors take.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use raymond_core::diagnostic::Severity;
 use raymond_core::workflow::Platform;
@@ -67,5 +69,35 @@ impl LintArgs {
             LevelName::Warning => Severity::Warning,
             LevelName::Error => Severity::Error,
         }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DiagramFormat {
+    Mermaid,
+    Svg,
+    Dot,
+    Html,
+}
+
+#[derive(Debug, Args)]
+pub struct DiagramArgs {
+    /// The workflow to draw
+    #[arg(default_value = ".", value_name = "PATH")]
+    pub path: String,
+    /// How it is drawn
+    #[arg(long, value_enum, default_value = "mermaid")]
+    pub format: DiagramFormat,
+    /// Write to this file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The platform the workflow is to run on [default: this one]
+    #[arg(long, value_enum)]
+    platform: Option<PlatformName>,
+}
+
+impl DiagramArgs {
+    pub fn platform(&self) -> Platform {
+        self.platform.map_or(Platform::current(), PlatformName::platform)
     }
 }
