@@ -26,7 +26,9 @@ pub use reader::TagReader;
 pub use trouble::{NearMiss, NearMissReason, TagError};
 
 /// The names of all tags; anything else is text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum TagName {
     Goto,

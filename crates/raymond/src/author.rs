@@ -3,3 +3,5 @@
 pub mod check;
 pub mod load;
 pub mod report;
+pub mod schema;
+pub mod templates;

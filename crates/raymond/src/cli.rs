@@ -6,6 +6,7 @@ mod completions;
 mod diagram;
 mod drive;
 mod find;
+mod init;
 mod init_config;
 mod lint;
 mod list;
@@ -14,6 +15,7 @@ mod options;
 mod print;
 mod resume;
 mod run;
+mod schema;
 mod status;
 mod stop;
 
@@ -56,6 +58,8 @@ fn dispatch(cli: Cli) -> Result<Exit, UserError> {
         Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
         Command::Diagram(args) => diagram::diagram(args),
+        Command::Init(args) => init::init(args),
+        Command::Schema(args) => schema::print_schema(args),
         Command::Lint(args) => lint::lint(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),

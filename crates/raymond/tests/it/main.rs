@@ -1,6 +1,8 @@
 //! The program as a whole, driven from outside: see `tests/README.md`.
 
 #[cfg(test)]
+mod author;
+#[cfg(test)]
 mod background;
 #[cfg(test)]
 mod cases;
@@ -26,6 +28,8 @@ mod redact;
 mod rig;
 #[cfg(test)]
 mod shown;
+#[cfg(test)]
+mod speed;
 #[cfg(test)]
 mod steady;
 #[cfg(test)]

@@ -101,3 +101,19 @@ impl DiagramArgs {
         self.platform.map_or(Platform::current(), PlatformName::platform)
     }
 }
+
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// The folder to make [default: the template's name]
+    pub name: Option<String>,
+    /// What to start from: hello, review or fan-out [default: hello]
+    #[arg(long, value_name = "NAME")]
+    pub template: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// What to describe
+    #[arg(value_enum)]
+    pub subject: crate::author::schema::Subject,
+}
