@@ -11,27 +11,11 @@ use crate::workflow::{Kind, Listing, Platform, StateFile};
 
 /// Names that mostly exist, in several spellings.
 fn name() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec![
-        "A",
-        "A",
-        "B",
-        "B",
-        "C",
-        "C",
-        "START",
-        "A.md",
-        "B.sh",
-        "C.py",
-        "a",
-        "GONE",
-        "B.bat",
-        "../A",
-        "A.txt",
-        "$X",
-        "{{input}}",
-        "the next state",
-        "",
-    ])
+    let odd = vec!["a", "GONE", "B.bat", "../A", "A.txt", "$X", "{{input}}", "the next state", ""];
+    prop_oneof![
+        30 => prop::sample::select(vec!["A", "B", "C", "START", "A.md", "B.sh", "C.py"]),
+        1 => prop::sample::select(odd),
+    ]
 }
 
 fn tag() -> impl Strategy<Value = String> {
@@ -48,15 +32,26 @@ fn tag() -> impl Strategy<Value = String> {
         TagName::ForkWorkflow,
     ];
     let attributes = prop::collection::vec(
-        (prop::sample::select(vec!["return", "next", "timeout_next", "input", "item"]), name()),
-        0..3,
+        (
+            prop::sample::select(vec![
+                "unknown",
+                "unknown",
+                "unknown",
+                "unknown",
+                "return",
+                "next",
+                "timeout_next",
+            ]),
+            name(),
+        ),
+        0..2,
     );
     (prop::sample::select(kinds), attributes, name(), any::<bool>()).prop_map(
         |(tag, given, name, complete)| {
             let mut given = given;
             let needed = transition::attributes_of(tag).0.map(transition::Attribute::as_str);
             let needed = needed.or(tag.is_fork().then_some("next"));
-            given.extend(needed.filter(|_| complete).map(|needed| (needed, "A")));
+            given.extend(needed.filter(|_| complete).map(|needed| (needed, name)));
             let attributes: String = given.iter().map(|(key, value)| format!(" {key}=\"{value}\"")).collect();
             format!("<{tag}{attributes}>{name}</{tag}>")
         },
@@ -64,7 +59,10 @@ fn tag() -> impl Strategy<Value = String> {
 }
 
 fn entry() -> impl Strategy<Value = String> {
-    let known = prop::sample::select(vec!["A", "B", "C.py", "START", "GONE", "../A", "b"]);
+    let known = prop_oneof![
+        30 => prop::sample::select(vec!["A", "B", "C.py", "START"]),
+        1 => prop::sample::select(vec!["GONE", "../A", "b"]),
+    ];
     (
         prop::sample::select(vec!["goto", "reset", "call", "fork", "ask", "result", "join"]),
         known.clone(),
@@ -160,7 +158,7 @@ fn is_open(output: &str) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
     fn without_errors_every_declared_name_resolves(files in workflow(), on_windows in any::<bool>()) {
         let platform = if on_windows { Platform::Windows } else { Platform::Unix };

@@ -105,3 +105,17 @@ fn secrets_are_not_shown() {
         assert!(!report.contains("0123456789"), "{report}");
     }
 }
+
+#[test]
+fn rules_are_documented() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lint.md");
+    let text = fs::read_to_string(&file).unwrap();
+    let (before, rest) = text.split_once("this table -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end of rules -->").unwrap();
+    let row = |rule: &&raymond_core::lint::Rule| {
+        format!("| `{}` | {} | {} | {} |\n", rule.code, rule.severity, rule.name, rule.summary)
+    };
+    let rows: String = RULES.iter().map(row).collect();
+    let table = format!("| code | severity | name | what it finds |\n|---|---|---|---|\n{rows}");
+    expect(&file, &format!("{before}this table -->\n{table}<!-- end of rules -->{after}"));
+}
