@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::money::Usd;
@@ -19,7 +20,7 @@ use crate::workflow::StateFile;
 pub const FORMAT_VERSION: u32 = 1;
 
 /// One line of the journal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     pub seq: u64,
     pub time: Timestamp,
@@ -29,7 +30,7 @@ pub struct Event {
 }
 
 /// The kinds of event.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Body {
     RunStarted(Box<RunStarted>),
@@ -106,11 +107,12 @@ pub enum Body {
     },
     /// The whole state, first line of every later segment of a long journal.
     Snapshot {
+        #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
         state: Box<Run>,
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunStarted {
     pub version: u32,
     /// The workflow as the user named it.
@@ -130,7 +132,7 @@ pub struct RunStarted {
     pub options: Options,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentStarted {
     pub agent: AgentId,
     pub state: StateFile,
@@ -152,7 +154,7 @@ pub struct AgentStarted {
     pub input: Option<Payload>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepStarted {
     pub agent: AgentId,
     pub step: u64,
@@ -175,7 +177,7 @@ pub struct StepStarted {
     pub share_usd: Option<Usd>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepFinished {
     pub agent: AgentId,
     pub step: u64,
@@ -216,7 +218,7 @@ pub struct StepFinished {
     pub duration_ms: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepFailed {
     pub agent: AgentId,
     /// Absent when the state could not even be started.
@@ -242,7 +244,7 @@ pub struct StepFailed {
 }
 
 /// Why an attempt was not the step's last.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Retry {
     pub agent: AgentId,
     pub step: u64,
@@ -260,7 +262,7 @@ pub struct Retry {
     pub session: Option<Session>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reminder {
     pub agent: AgentId,
     pub step: u64,
@@ -281,7 +283,7 @@ pub struct Reminder {
     pub cost_estimated: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitWaiting {
     pub agent: AgentId,
     pub step: u64,
@@ -295,7 +297,7 @@ pub struct LimitWaiting {
     pub cost_estimated: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResumed {
     pub options: Options,
     /// Steps that were running when the run was last left; they run again.
@@ -303,7 +305,7 @@ pub struct RunResumed {
     pub interrupted: Vec<Interrupted>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AskOpened {
     pub agent: AgentId,
     pub ask: String,
@@ -321,7 +323,7 @@ pub struct AskOpened {
     pub timeout_next: Option<StateFile>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AskClosed {
     pub agent: AgentId,
     pub ask: String,
@@ -337,14 +339,14 @@ pub struct AskClosed {
     pub answer_id: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosedBy {
     Answer,
     Timeout,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenAsk {
     pub ask: String,
     pub agent: AgentId,
@@ -352,7 +354,7 @@ pub struct OpenAsk {
 }
 
 /// A step that was ended before its time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interrupted {
     pub agent: AgentId,
     pub step: u64,
@@ -363,7 +365,7 @@ pub struct Interrupted {
 }
 
 /// What a run adds up to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     pub steps: u64,
     pub agents: u64,

@@ -69,7 +69,12 @@ const SETTINGS: [(&str, Setter); 12] = [
 ];
 
 /// The keys of a policy's entry.
-const ENTRY_KEYS: [&str; 5] = ["tag", "target", "return", "next", "timeout_next"];
+pub(crate) const ENTRY_KEYS: [&str; 5] = ["tag", "target", "return", "next", "timeout_next"];
+
+/// The names of all settings.
+pub fn setting_names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.into_iter().map(|(name, _)| name)
+}
 
 /// Takes a prompt file apart; one without a block is all body.
 pub fn split_and_parse(text: &str) -> Result<Prompt<'_>, FrontmatterError> {
@@ -119,7 +124,7 @@ pub fn read_settings<'n>(
 }
 
 /// The block between the fences and what follows it, or nothing if the text does not open with a fence.
-fn split(text: &str) -> Result<Option<(&str, &str)>, Fault> {
+pub(crate) fn split(text: &str) -> Result<Option<(&str, &str)>, Fault> {
     let (first, rest) = cut_line(text);
     if !is_fence(first) {
         return Ok(None);

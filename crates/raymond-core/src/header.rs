@@ -49,6 +49,11 @@ const SETTINGS: [(&str, Setter); 6] = [
     ("fatal", |header, value| fatal(value).map(|fatal| header.fatal = fatal)),
 ];
 
+/// The names of all settings.
+pub fn setting_names() -> impl Iterator<Item = &'static str> {
+    SETTINGS.into_iter().map(|(name, _)| name)
+}
+
 /// What follows the comment marker of a directive.
 const DIRECTIVE: &str = "raymond:";
 

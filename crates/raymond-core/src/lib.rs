@@ -1,14 +1,18 @@
 //! The pure core of Raymond: the workflow language, and the course of a run.
 
 pub mod decide;
+pub mod diagnostic;
+pub mod diagram;
 pub mod duration;
 pub mod event;
 pub mod evolve;
 pub mod frontmatter;
+pub mod graph;
 pub mod header;
 pub mod input;
 pub mod join;
 pub mod limits;
+pub mod lint;
 pub mod money;
 pub mod name;
 pub mod payload;

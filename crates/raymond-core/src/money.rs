@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const NANOS_PER_DOLLAR: f64 = 1e9;
 
 /// An amount in US dollars.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Usd(i64);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema)]
+pub struct Usd(#[schemars(with = "f64")] i64);
 
 impl Usd {
     pub const ZERO: Usd = Usd(0);

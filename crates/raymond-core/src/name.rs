@@ -18,7 +18,9 @@ const STATE_PART_CHARS: usize = 6;
 const MAX_RANGES: usize = 64;
 
 /// The name of an agent, unique in its run for ever.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(transparent)]
 pub struct AgentId(String);
 

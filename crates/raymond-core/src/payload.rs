@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::MAX_INLINE_PAYLOAD_BYTES;
 
 /// A text, or where it lies. The core hands payloads on and never looks inside.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum Payload {
     Inline(String),

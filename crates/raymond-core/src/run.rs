@@ -21,7 +21,7 @@ use queues::Queues;
 const SMALLEST_SHARE: Usd = Usd::cent();
 
 /// What was chosen for a run: by its command line, its config file or by default.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Options {
     /// Zero is unlimited.
@@ -64,7 +64,7 @@ impl Default for Options {
 }
 
 /// How a run stands, or ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     Running,
@@ -91,7 +91,7 @@ impl RunStatus {
 }
 
 /// A conversation as it was after a completed turn; a later turn branches off it, so it never changes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Session {
     pub id: String,
     /// What the program last reported as the conversation's cost so far, where it reports sums.
@@ -495,7 +495,7 @@ impl Run {
             .collect()
     }
 
-    /// When [`Run::wake`] has something to do next.
+    /// When there is something to do next, after a look at `now`.
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         // What is past has been dealt with, or is held up by something that will end.
         let next = |queue: &BTreeSet<(Timestamp, AgentId)>| {

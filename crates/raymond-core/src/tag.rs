@@ -9,6 +9,7 @@
 //! [`TagCollector`] sits on top and keeps the transitions of one step, within the bounds of a step.
 
 mod collector;
+mod located;
 mod opener;
 mod reader;
 #[cfg(test)]
@@ -20,11 +21,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use collector::{Collected, TagCollector};
+pub use located::{Found, Located, Missed, locate};
 pub use reader::TagReader;
 pub use trouble::{NearMiss, NearMissReason, TagError};
 
 /// The names of all tags; anything else is text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum TagName {
     Goto,

@@ -60,6 +60,16 @@ pub enum VariableError {
     Reserved { name: String },
 }
 
+impl VariableError {
+    /// The name that was refused.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Invalid { name } | Self::Reserved { name } => name,
+        }
+    }
+}
+
 impl fmt::Display for VariableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

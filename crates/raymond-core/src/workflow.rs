@@ -119,7 +119,9 @@ impl Kind {
 }
 
 /// The file name of a state, extension included: what every name is resolved to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct StateFile {
     file_name: String,

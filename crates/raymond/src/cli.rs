@@ -4,15 +4,19 @@ mod answer;
 mod args;
 mod completions;
 mod convert;
+mod diagram;
 mod drive;
 mod find;
+mod init;
 mod init_config;
+mod lint;
 mod list;
 mod log;
 mod options;
 mod print;
 mod resume;
 mod run;
+mod schema;
 mod status;
 mod stop;
 
@@ -55,6 +59,10 @@ fn dispatch(cli: Cli) -> Result<Exit, UserError> {
         Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
         Command::Convert(args) => convert::convert(args),
+        Command::Diagram(args) => diagram::diagram(args),
+        Command::Init(args) => init::init(args),
+        Command::Schema(args) => schema::print_schema(args),
+        Command::Lint(args) => lint::lint(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),
     }

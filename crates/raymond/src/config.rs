@@ -14,7 +14,7 @@ use crate::store::Durability;
 pub const TEMPLATE: &str = include_str!("config/template.toml");
 
 /// The whole file.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub raymond: Settings,
@@ -22,7 +22,7 @@ pub struct Config {
 }
 
 /// The table `[raymond]`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     pub budget: Option<f64>,
@@ -45,7 +45,7 @@ pub struct Settings {
 }
 
 /// A table `[backend.NAME]`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BackendSettings {
     /// Which program it is; its name if left out.
@@ -57,7 +57,7 @@ pub struct BackendSettings {
 }
 
 /// What happens when a workflow asks a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnAsk {
     /// Ask on this terminal
@@ -68,7 +68,7 @@ pub enum OnAsk {
     Pause,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DurabilitySetting {
     Power,
@@ -76,13 +76,13 @@ pub enum DurabilitySetting {
 }
 
 /// A time limit as written: `10m`, or `0` for none.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "TimeoutText")]
 pub struct Timeout {
     pub milliseconds: u64,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 enum TimeoutText {
     Text(String),

@@ -39,7 +39,7 @@ pub fn convert(from: &Path, to: &Path, force: bool) -> Result<usize, UserError> 
 }
 
 /// The files of a workflow that can be run.
-fn read(from: &Path) -> Result<Files, UserError> {
+pub fn read(from: &Path) -> Result<Files, UserError> {
     let no_way = |error: String| UserError::usage(format!("cannot convert {}: {error}", from.display()));
     match Scope::open(from, Platform::current())? {
         Scope::Folder(_) => disk::read_folder(from).map_err(no_way),

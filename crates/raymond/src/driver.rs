@@ -61,6 +61,8 @@ pub struct Driver<S> {
     cleaning: JoinSet<()>,
     /// Messages of the inbox that the next round deals with.
     taken: Vec<String>,
+    /// When it was last decided what is due.
+    looked_at: Timestamp,
     stopping: Option<Stop>,
     /// What the program exits with if a stop ends it.
     stop_exit: Exit,
@@ -94,6 +96,7 @@ impl<S: EventStore> Driver<S> {
             signals,
             inbox,
             taken: Vec::new(),
+            looked_at: now(),
             stopping: None,
             stop_exit: Exit::Interrupted,
         })
@@ -120,7 +123,8 @@ impl<S: EventStore> Driver<S> {
         let found = self.inbox.look();
         self.take_found(found, &mut inputs);
         loop {
-            match self.parts.engine.round(now(), inputs, &mut self.parts.states) {
+            self.looked_at = now();
+            match self.parts.engine.round(self.looked_at, inputs, &mut self.parts.states) {
                 Ok(round) => {
                     self.inbox.remove(&std::mem::take(&mut self.taken));
                     if let Some(exit) = self.carry_out(round) {
@@ -208,7 +212,7 @@ impl<S: EventStore> Driver<S> {
     }
 
     fn sleep(&self) -> Duration {
-        let until_wake = self.run().next_wake(now()).map(|time| {
+        let until_wake = self.run().next_wake(self.looked_at).map(|time| {
             Duration::try_from(time.duration_since(now())).unwrap_or_default() + Duration::from_millis(1)
         });
         until_wake.map_or(LONGEST_SLEEP, |wait| wait.min(LONGEST_SLEEP))

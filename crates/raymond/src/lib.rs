@@ -1,5 +1,6 @@
 //! Raymond's shell around the pure core: command line, engine, journal, processes, terminal.
 
+pub mod author;
 pub mod backend;
 pub mod cli;
 pub mod config;

@@ -37,7 +37,7 @@ enum Flow {
 }
 
 /// What stands after a `<`.
-enum Beginning {
+pub(super) enum Beginning {
     Tag(TagName),
     WrongCase(TagName),
     NeedsMore,
@@ -299,7 +299,7 @@ impl TagReader {
 }
 
 /// Tells what the text at a `<` begins with.
-fn beginning(text: &[u8]) -> Beginning {
+pub(super) fn beginning(text: &[u8]) -> Beginning {
     let after = text.get(1..).unwrap_or_default();
     let window = after.get(..NAME_WINDOW).unwrap_or(after);
     let is_part_of_name = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'-';
@@ -324,7 +324,7 @@ fn beginning(text: &[u8]) -> Beginning {
 }
 
 /// Decodes a tag whose closing tag was found.
-fn complete(bytes: &[u8], opener: &Opener, content: Span) -> Result<Tag, TagError> {
+pub(super) fn complete(bytes: &[u8], opener: &Opener, content: Span) -> Result<Tag, TagError> {
     let decode_attribute =
         |(name, value): &(Span, Span)| (decode(name.of(bytes)), unescape_attribute(&decode(value.of(bytes))));
     let tag = Tag {

@@ -1,5 +1,7 @@
 //! What can be written on the command line.
 
+pub(super) mod author;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -9,8 +11,12 @@ use crate::error::UserError;
 use crate::observe::Detail;
 
 /// Commands of later versions: a workflow of such a name is written `./lint`, so that it keeps its meaning.
-const RESERVED: [&str; 11] =
-    ["branch", "diagram", "doctor", "init", "lint", "record", "rewind", "schema", "serve", "test", "watch"];
+const RESERVED: [&str; 7] = ["branch", "doctor", "record", "rewind", "serve", "test", "watch"];
+
+/// Whether a workflow of this name has to be written as a path although there is no such command yet.
+pub(super) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
 
 #[derive(Debug, Parser)]
 #[command(
@@ -50,7 +56,7 @@ impl Cli {
             None => Err(UserError::usage("nothing to do")
                 .hint("give a workflow: raymond WORKFLOW")
                 .hint("or look at what there is: raymond --help")),
-            Some(name) if RESERVED.contains(&name) => {
+            Some(name) if is_reserved(name) => {
                 Err(UserError::usage(format!("`raymond {name}` is not part of this version yet"))
                     .hint(format!("to run a workflow of that name, write ./{name}")))
             }
@@ -77,6 +83,14 @@ pub(super) enum Command {
     Stop(StopArgs),
     /// Write a workflow in another form: a folder, a .zip archive or one .yaml file
     Convert(ConvertArgs),
+    /// Look for mistakes in workflows before a model finds them
+    Lint(author::LintArgs),
+    /// Write a workflow to start from
+    Init(author::InitArgs),
+    /// Print the JSON schema of a file format
+    Schema(author::SchemaArgs),
+    /// Draw a workflow
+    Diagram(author::DiagramArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     #[command(skip)]

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod asking;
 #[cfg(test)]
+mod author;
+#[cfg(test)]
 mod background;
 #[cfg(test)]
 mod cases;
@@ -21,6 +23,8 @@ mod fake;
 #[cfg(test)]
 mod forms;
 #[cfg(test)]
+mod lint;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod payloads;
@@ -32,6 +36,8 @@ mod redact;
 mod rig;
 #[cfg(test)]
 mod shown;
+#[cfg(test)]
+mod speed;
 #[cfg(test)]
 mod steady;
 #[cfg(test)]

@@ -128,7 +128,7 @@ fn mistakes_have_a_place_and_the_line() {
         ),
         (
             "states:\n  A: { sh: x }\n  A: { sh: y }",
-            "line 3, column 3: invalid YAML: duplicate mapping key: A, in `A: { sh: y }`",
+            "line 3, column 3: invalid YAML: duplicate mapping key: A not allowed here, in `A: { sh: y }`",
         ),
         (
             "states:\n  A: { sh: x }\nfiles:\n  A.sh: x",

@@ -1,0 +1,100 @@
+//! A workflow as a picture: what to draw is decided here, once for all forms.
+
+pub mod dot;
+pub mod html;
+pub mod layout;
+pub mod mermaid;
+mod model;
+pub mod svg;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::workflow::Kind;
+
+/// What is drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagram {
+    pub nodes: Vec<Node>,
+    pub edges: Vec<Edge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub label: String,
+    pub shape: Shape,
+    /// Whether a run may come to it.
+    pub is_reached: bool,
+}
+
+/// What a node stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A state, by its number in the graph.
+    State(usize, Kind),
+    /// Where a run begins.
+    Start,
+    /// Where an agent ends.
+    End,
+    /// A state that is named and does not exist.
+    Missing,
+    /// Another workflow.
+    Workflow,
+    /// Somewhere that only a run can tell.
+    Anywhere,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    pub from: usize,
+    pub to: usize,
+    pub style: Style,
+    pub label: String,
+}
+
+/// How an edge is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Style {
+    /// The agent itself goes on.
+    Plain,
+    /// A callee begins, which returns.
+    Call,
+    /// What a callee does in the end.
+    Return,
+    /// A worker begins.
+    Fork,
+}
+
+impl Style {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Style::Plain => "plain",
+            Style::Call => "call",
+            Style::Return => "return",
+            Style::Fork => "fork",
+        }
+    }
+}
+
+impl fmt::Display for Style {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl Node {
+    /// What kind of thing it is, as the pictures' styles call it.
+    pub const fn class(&self) -> &'static str {
+        match self.shape {
+            Shape::State(_, Kind::Prompt) => "prompt",
+            Shape::State(..) => "script",
+            Shape::Start => "start",
+            Shape::End => "end",
+            Shape::Missing => "missing",
+            Shape::Workflow => "workflow",
+            Shape::Anywhere => "anywhere",
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The picture as Mermaid, which code hosts draw.
+
+use std::fmt::Write;
+
+use super::{Diagram, Edge, Node, Shape, Style};
+use crate::workflow::Kind;
+
+/// Outlines only, so that it can be read on light and dark pages.
+const CLASSES: &str = "    classDef prompt stroke:#3b76d6,stroke-width:2px
+    classDef script stroke:#2f9e63,stroke-width:2px
+    classDef missing stroke:#d33a3a,stroke-width:2px,stroke-dasharray:5 4
+    classDef workflow stroke:#8a5cd0,stroke-width:2px
+    classDef unreached stroke-dasharray:2 3
+";
+
+pub fn mermaid(diagram: &Diagram) -> String {
+    let mut text = "flowchart TD\n".to_owned();
+    for (number, node) in diagram.nodes.iter().enumerate() {
+        let _ = writeln!(text, "    n{number}{}", written(node));
+    }
+    for edge in &diagram.edges {
+        write_edge(&mut text, edge);
+    }
+    text.push_str(CLASSES);
+    write_classes(&mut text, diagram);
+    text
+}
+
+fn written(node: &Node) -> String {
+    let label = escaped(&node.label);
+    match node.shape {
+        Shape::State(_, Kind::Prompt) => format!("(\"{label}\")"),
+        Shape::State(..) => format!("[\"{label}\"]"),
+        Shape::Start => "((\" \"))".to_owned(),
+        Shape::End => "(((\"end\")))".to_owned(),
+        Shape::Missing => format!("{{{{\"{label} is missing\"}}}}"),
+        Shape::Workflow => format!("[[\"{label}\"]]"),
+        Shape::Anywhere => "((\"?\"))".to_owned(),
+    }
+}
+
+fn write_edge(text: &mut String, edge: &Edge) {
+    let arrow = match edge.style {
+        Style::Plain | Style::Call => "-->",
+        Style::Return => "-.->",
+        Style::Fork => "==>",
+    };
+    let label = if edge.label.is_empty() { String::new() } else { format!("|\"{}\"|", escaped(&edge.label)) };
+    let _ = writeln!(text, "    n{} {arrow}{label} n{}", edge.from, edge.to);
+}
+
+fn write_classes(text: &mut String, diagram: &Diagram) {
+    for class in ["prompt", "script", "missing", "workflow", "unreached"] {
+        let belongs = |node: &Node| node.class() == class || (class == "unreached" && !node.is_reached);
+        let members: Vec<String> = diagram
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| belongs(node))
+            .map(|(number, _)| format!("n{number}"))
+            .collect();
+        if !members.is_empty() {
+            let _ = writeln!(text, "    class {} {class}", members.join(","));
+        }
+    }
+}
+
+/// Everything that could mean something to Mermaid or to HTML as the number of its character.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            ' ' | '.' | '_' | '-' | '/' | ',' => escaped.push(character),
+            plain if plain.is_alphanumeric() => escaped.push(plain),
+            other => {
+                let _ = write!(escaped, "#{};", u32::from(other));
+            }
+        }
+    }
+    escaped
+}

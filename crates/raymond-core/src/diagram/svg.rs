@@ -1,0 +1,226 @@
+//! The picture as SVG: real text, and colours for light and dark pages.
+
+use std::fmt::Write;
+
+use super::layout::{Course, Layout, Point, Size, layout};
+use super::{Diagram, Edge, Node, Shape};
+
+const CHARACTER: f64 = 7.6;
+const LABEL_CHARACTER: f64 = 6.3;
+const NODE_HEIGHT: f64 = 34.0;
+const LABEL_HEIGHT: f64 = 15.0;
+/// How far a loop reaches out of its node.
+const LOOP_WIDTH: f64 = 26.0;
+/// Longer names are cut in the picture; whoever points at them is shown the whole.
+const MAX_CHARACTERS: usize = 40;
+
+const STYLE: &str = include_str!("svg.css");
+
+/// A picture that stands alone.
+pub fn svg(diagram: &Diagram, title: &str) -> String {
+    let nodes: Vec<Size> = diagram.nodes.iter().map(node_size).collect();
+    let labels: Vec<Size> = diagram.edges.iter().map(label_size).collect();
+    let layout = layout(diagram, &with_loops(diagram, &nodes), &labels);
+    let Size { width, height } = layout.size;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
+         height=\"{height:.0}\" role=\"img\" class=\"raymond\">\n<title>{}</title>\n<style>{STYLE}</style>\n{MARKERS}\
+         <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
+        escaped(title)
+    );
+    write_edges(&mut text, diagram, &layout, &nodes);
+    for (number, ((node, size), at)) in diagram.nodes.iter().zip(&nodes).zip(&layout.nodes).enumerate() {
+        write_node(&mut text, number, node, *size, *at);
+    }
+    text.push_str("</svg>\n");
+    text
+}
+
+const MARKERS: &str = "<defs><marker id=\"arrow\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"8\" \
+    markerHeight=\"8\" markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path class=\"tip\" d=\"M0 1 L9 5 L0 9 Z\"/></marker></defs>\n";
+
+fn write_edges(text: &mut String, diagram: &Diagram, layout: &Layout, nodes: &[Size]) {
+    let mut labels = String::new();
+    for (edge, course) in diagram.edges.iter().zip(&layout.edges) {
+        let at = layout.nodes.get(edge.from).copied().unwrap_or_default();
+        let size = nodes.get(edge.from).copied().unwrap_or_default();
+        let path = if edge.from == edge.to { self_loop(at, size) } else { curve(course) };
+        let _ =
+            writeln!(text, "<path class=\"edge {}\" marker-end=\"url(#arrow)\" d=\"{path}\"/>", edge.style);
+        let beside =
+            Point { x: at.x + size.width / 2.0 + LOOP_WIDTH + label_size(edge).width / 2.0, y: at.y };
+        let place = if edge.from == edge.to { Some(beside) } else { course.label };
+        if let Some(place) = place.filter(|_| !edge.label.is_empty()) {
+            write_label(&mut labels, edge, place);
+        }
+    }
+    text.push_str(&labels);
+}
+
+fn write_label(text: &mut String, edge: &Edge, at: Point) {
+    let width = label_size(edge).width;
+    let _ = writeln!(
+        text,
+        "<rect class=\"page\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{LABEL_HEIGHT}\"/><text \
+         class=\"label {}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+        at.x - width / 2.0,
+        at.y - LABEL_HEIGHT / 2.0,
+        edge.style,
+        at.x,
+        at.y + 3.8,
+        escaped(&edge.label)
+    );
+}
+
+/// A smooth line through the points that leaves and arrives upright.
+fn curve(course: &Course) -> String {
+    let points = &course.points;
+    let Some(first) = points.first() else { return String::new() };
+    let mut path = format!("M{:.1} {:.1}", first.x, first.y);
+    for (index, pair) in points.windows(2).enumerate() {
+        let &[from, to] = pair else { continue };
+        let third = (to.y - from.y) / 3.0;
+        let (leaving, arriving) = (slope(points, index), slope(points, index + 1));
+        let _ = write!(
+            path,
+            "C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}",
+            from.x + leaving * third,
+            from.y + third,
+            to.x - arriving * third,
+            to.y - third,
+            to.x,
+            to.y
+        );
+    }
+    path
+}
+
+/// How far a line moves sideways at a point for each step down; at its ends not at all.
+fn slope(points: &[Point], index: usize) -> f64 {
+    let neighbours = (index.checked_sub(1).and_then(|before| points.get(before)), points.get(index + 1));
+    match neighbours {
+        (Some(before), Some(after)) if (after.y - before.y).abs() > 1.0 => {
+            (after.x - before.x) / (after.y - before.y)
+        }
+        _ => 0.0,
+    }
+}
+
+fn self_loop(at: Point, size: Size) -> String {
+    let right = at.x + size.width / 2.0;
+    let out = right + 30.0;
+    let (upper, lower) = (at.y - 9.0, at.y + 9.0);
+    format!(
+        "M{right:.1} {lower:.1}C{out:.1} {:.1} {out:.1} {:.1} {right:.1} {upper:.1}",
+        at.y + 20.0,
+        at.y - 20.0
+    )
+}
+
+fn write_node(text: &mut String, number: usize, node: &Node, size: Size, at: Point) {
+    let reached = if node.is_reached { "" } else { " unreached" };
+    let (state, focus) = match node.shape {
+        Shape::State(state, _) => (format!(" data-state=\"{state}\""), " tabindex=\"0\""),
+        _ => (String::new(), ""),
+    };
+    let _ = write!(text, "<g class=\"node {}{reached}\" id=\"n{number}\"{state}{focus}>", node.class());
+    if let Some(whole) = whole_name(node) {
+        let _ = write!(text, "<title>{}</title>", escaped(&whole));
+    }
+    let (x, y) = (at.x - size.width / 2.0, at.y - size.height / 2.0);
+    let _ = match node.shape {
+        Shape::Start => write!(text, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"7\"/>", at.x, at.y),
+        Shape::Anywhere | Shape::End => {
+            let ring = if node.shape == Shape::End { "<circle class=\"ring\"" } else { "<circle" };
+            write!(text, "{ring} cx=\"{:.1}\" cy=\"{:.1}\" r=\"{:.1}\"/>", at.x, at.y, size.height / 2.0)
+        }
+        Shape::Missing | Shape::Workflow | Shape::State(..) => {
+            let round = if node.class() == "prompt" { 12.0 } else { 2.0 };
+            let Size { width, height } = size;
+            write!(
+                text,
+                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height}\" rx=\"{round}\"/>"
+            )
+        }
+    };
+    if node.shape != Shape::Start {
+        let _ =
+            write!(text, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", at.x, at.y + 4.5, escaped(&shown(node)));
+    }
+    text.push_str("</g>\n");
+}
+
+fn shown(node: &Node) -> String {
+    match node.shape {
+        Shape::Anywhere => "?".to_owned(),
+        Shape::Missing => format!("{} ?", cut(&node.label)),
+        _ => cut(&node.label),
+    }
+}
+
+fn cut(label: &str) -> String {
+    if label.chars().count() <= MAX_CHARACTERS {
+        return label.to_owned();
+    }
+    label.chars().take(MAX_CHARACTERS - 1).chain(['…']).collect()
+}
+
+/// What a reader is told who points at a node.
+fn whole_name(node: &Node) -> Option<String> {
+    match node.shape {
+        Shape::Start => None,
+        Shape::Missing => Some(format!("there is no state {}", node.label)),
+        _ => Some(node.label.clone()),
+    }
+}
+
+fn node_size(node: &Node) -> Size {
+    match node.shape {
+        Shape::Start => Size { width: 14.0, height: 14.0 },
+        Shape::Anywhere => Size { width: 24.0, height: 24.0 },
+        Shape::End => Size { width: 38.0, height: 38.0 },
+        _ => Size { width: text_width(&shown(node), CHARACTER) + 28.0, height: NODE_HEIGHT },
+    }
+}
+
+/// A loop and its label take room beside their node; so that the node stays in the middle, on both sides.
+fn with_loops(diagram: &Diagram, nodes: &[Size]) -> Vec<Size> {
+    let mut sizes = nodes.to_vec();
+    for edge in diagram.edges.iter().filter(|edge| edge.from == edge.to) {
+        if let Some(size) = sizes.get_mut(edge.from) {
+            size.width += 2.0 * (LOOP_WIDTH + label_size(edge).width);
+        }
+    }
+    sizes
+}
+
+fn label_size(edge: &Edge) -> Size {
+    match edge.label.is_empty() {
+        true => Size::default(),
+        false => Size { width: text_width(&edge.label, LABEL_CHARACTER) + 6.0, height: LABEL_HEIGHT },
+    }
+}
+
+/// Characters from Hangul on are mostly twice as wide.
+fn text_width(text: &str, character: f64) -> f64 {
+    text.chars().map(|letter| if u32::from(letter) >= 0x1100 { 2.0 * character } else { character }).sum()
+}
+
+/// Text as XML and HTML take it.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            // XML cannot hold most control characters at all.
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            control if control.is_control() && !matches!(control, '\n' | '\t') => escaped.push('\u{fffd}'),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,68 @@
+//! The table of rules: a new rule is a file beside this one and a line in each list.
+
+mod almost_a_tag;
+mod ambiguous_name;
+mod call_without_result;
+mod cannot_be_loaded;
+mod contradicting_nexts;
+mod dead_end;
+mod endless_loop;
+mod forbidden_tag;
+mod force_implicit;
+mod fork_without_continuation;
+mod implicit_transition;
+mod incomplete_tag;
+mod invalid_effort;
+mod join_without_fork;
+mod missing_state;
+mod missing_twin;
+mod missing_workflow;
+mod no_entry;
+mod path_as_target;
+mod reserved_variable;
+mod secret;
+mod two_entries;
+mod unknown_key;
+mod unmentioned_transition;
+mod unreachable_state;
+mod unread_script;
+mod unreadable_settings;
+mod unset_variable;
+mod unsupported_attribute;
+mod wrong_platform;
+
+use super::Rule;
+
+/// All rules, sorted by code: what fails when it is run, then what is probably a mistake, then what is worth knowing.
+pub static RULES: [&Rule; 30] = [
+    &unreadable_settings::RULE,
+    &invalid_effort::RULE,
+    &no_entry::RULE,
+    &two_entries::RULE,
+    &missing_state::RULE,
+    &incomplete_tag::RULE,
+    &fork_without_continuation::RULE,
+    &ambiguous_name::RULE,
+    &wrong_platform::RULE,
+    &path_as_target::RULE,
+    &unsupported_attribute::RULE,
+    &reserved_variable::RULE,
+    &force_implicit::RULE,
+    &missing_workflow::RULE,
+    &cannot_be_loaded::RULE,
+    &unknown_key::RULE,
+    &unreachable_state::RULE,
+    &dead_end::RULE,
+    &call_without_result::RULE,
+    &join_without_fork::RULE,
+    &unmentioned_transition::RULE,
+    &forbidden_tag::RULE,
+    &unset_variable::RULE,
+    &contradicting_nexts::RULE,
+    &endless_loop::RULE,
+    &missing_twin::RULE,
+    &secret::RULE,
+    &almost_a_tag::RULE,
+    &implicit_transition::RULE,
+    &unread_script::RULE,
+];

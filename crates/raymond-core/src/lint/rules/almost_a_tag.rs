@@ -1,0 +1,40 @@
+//! `R028` almost-a-tag
+
+use crate::diagnostic::Severity;
+use crate::graph::State;
+use crate::lint::{Finding, Report, Rule, Subject};
+use crate::tag::{Missed, NearMissReason};
+use crate::workflow::wording::quoted;
+
+pub(super) static RULE: Rule = Rule {
+    code: "R028",
+    name: "almost-a-tag",
+    severity: Severity::Warning,
+    summary: "Something looks like a tag and is none.",
+    explanation: "Tag names are lower case, attribute values stand in quotes, and every tag has a closing tag of \
+                  its own. What is written otherwise is text: an agent that copies it emits no transition.",
+    check,
+};
+
+fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (number, state) in subject.graph.states.iter().enumerate().filter(|(_, state)| state.runs_here) {
+        for missed in &state.missed {
+            if is_meant(state, missed) {
+                let text = state.text.get(missed.range.clone()).unwrap_or_default();
+                let message = format!("{} looks like a tag, but {}", quoted(text), missed.why);
+                report.add(Finding::at(number, missed.range.clone(), message));
+            }
+        }
+    }
+}
+
+/// A prompt may speak of `<goto>` without closing it, a script may put a tag together, and `Vec<Result>` is code.
+fn is_meant(state: &State, missed: &Missed) -> bool {
+    let before = state.text.get(..missed.range.start).and_then(|before| before.chars().next_back());
+    let is_generic = before.is_some_and(char::is_alphanumeric);
+    match missed.why {
+        NearMissReason::WrongCase(_) => !is_generic,
+        NearMissReason::NeverClosed(_) | NearMissReason::NoEnd => false,
+        _ => state.file.kind().is_prompt(),
+    }
+}

@@ -1,0 +1,35 @@
+//! `R022` forbidden-tag
+
+use crate::diagnostic::Severity;
+use crate::lint::{Finding, Report, Rule, Subject};
+use crate::workflow::wording::{clipped, quoted};
+
+pub(super) static RULE: Rule = Rule {
+    code: "R022",
+    name: "forbidden-tag",
+    severity: Severity::Warning,
+    summary: "A prompt shows a tag that its own policy forbids.",
+    explanation: "An agent that does as its prompt says is answered with a reminder, up to three times and each \
+                  paid for. Permit the tag in `allowed_transitions`, or take it out of the text.",
+    check,
+};
+
+fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (number, state) in subject.graph.states.iter().enumerate() {
+        for exit in &state.forbidden {
+            let tag = state.text.get(exit.range.clone()).unwrap_or_default();
+            let message = format!("`allowed_transitions` forbids {}", quoted(tag));
+            let help = match &exit.target {
+                Some(target) if !exit.tag.is_workflow() => {
+                    format!(
+                        "permit it with `{{ tag: {}, target: {} }}`, or remove it",
+                        exit.tag,
+                        clipped(&target.name)
+                    )
+                }
+                _ => format!("permit it with `{{ tag: {} }}`, or remove it", exit.tag),
+            };
+            report.add(Finding::at(number, exit.range.clone(), message).help(help));
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! `R013` force-implicit
+
+use crate::diagnostic::Severity;
+use crate::graph::Told;
+use crate::lint::{Finding, Report, Rule, Subject};
+
+pub(super) static RULE: Rule = Rule {
+    code: "R013",
+    name: "force-implicit",
+    severity: Severity::Error,
+    summary: "`force_implicit` is set where no transition is implied.",
+    explanation: "With `force_implicit` a prompt's only transition is taken whatever its agent says. So there \
+                  must be exactly one entry in `allowed_transitions`, it must say everything (target, and \
+                  `return` or `next` where its tag needs them), and it cannot be `result` or `ask`.",
+    check,
+};
+
+fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (number, state) in subject.graph.states.iter().enumerate() {
+        match &state.source.settings {
+            Told::Broken(trouble) if trouble.is_force_implicit => {
+                report.add(Finding::at(number, trouble.range.clone(), trouble.message.as_str()));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `R007` fork-without-continuation
+
+use crate::diagnostic::Severity;
+use crate::lint::tag_errors::TagError;
+use crate::lint::{Finding, Report, Rule, Subject};
+use crate::tag::{Located, TagName};
+use crate::transition::ProtocolError;
+
+pub(super) static RULE: Rule = Rule {
+    code: "R007",
+    name: "fork-without-continuation",
+    severity: Severity::Error,
+    summary: "A fork does not say where its own agent goes on.",
+    explanation: "A fork starts a worker, and the agent that forks goes on as well. Give `next` on the fork, or \
+                  one `<goto>` beside the forks.",
+    check,
+};
+
+fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for TagError { state, error, range } in &subject.tag_errors.0 {
+        let ProtocolError::ForkWithoutNext { .. } = error else { continue };
+        let Some(shown) = subject.graph.state(*state) else { continue };
+        let continues = |located: &Located| {
+            located.tag.name == TagName::Goto
+                || (located.tag.name.is_fork()
+                    && located.tag.attributes.iter().any(|(name, _)| name == "next"))
+        };
+        if !shown.tags.iter().any(continues) {
+            let message = "this fork does not say where its own agent goes on";
+            let help = "add `next=\"STATE\"`, or one `<goto>STATE</goto>` beside it";
+            report.add(Finding::at(*state, range.clone(), message).help(help));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `R006` incomplete-tag
+
+use crate::diagnostic::Severity;
+use crate::lint::tag_errors::TagError;
+use crate::lint::{Finding, Report, Rule, Subject};
+use crate::transition::ProtocolError;
+
+pub(super) static RULE: Rule = Rule {
+    code: "R006",
+    name: "incomplete-tag",
+    severity: Severity::Error,
+    summary: "A tag lacks what it needs, or holds something twice or in a wrong form.",
+    explanation: "A call needs `return`, an ask needs `next`, every tag but `result` and `ask` needs a target, \
+                  durations are written like `90s`, and no attribute may be given twice or be empty. A step that \
+                  emits such a tag fails.",
+    check,
+};
+
+fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for TagError { state, error, range } in &subject.tag_errors.0 {
+        match error {
+            ProtocolError::MissingAttribute { .. }
+            | ProtocolError::EmptyAttribute { .. }
+            | ProtocolError::EmptyTarget { .. }
+            | ProtocolError::BadDuration { .. }
+            | ProtocolError::DuplicateAttribute { .. } => {
+                report.add(Finding::at(*state, range.clone(), error.to_string()));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `R012` reserved-variable
+
+use crate::diagnostic::Severity;
+use crate::lint::tag_errors::TagError;
+use crate::lint::{Finding, Report, Rule, Subject};
+use crate::transition::ProtocolError;
+
+pub(super) static RULE: Rule = Rule {
+    code: "R012",
+    name: "reserved-variable",
+    severity: Severity::Error,
+    summary: "A fork sets a variable that it may not set.",
+    explanation: "A fork's attributes become variables of the worker's environment. Names that change how \
+                  programs run (`PATH`, `LD_PRELOAD`, `RAYMOND_…`) and those that no variable can have are \
+                  refused, and the step fails.",
+    check,
+};
+
+fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for TagError { state, error, range } in &subject.tag_errors.0 {
+        if let ProtocolError::BadVariable { why, .. } = error {
+            report.add(Finding::at(*state, range.clone(), why.to_string()));
+        }
+    }
+}

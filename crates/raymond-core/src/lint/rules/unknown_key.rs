@@ -1,0 +1,58 @@
+//! `R016` unknown-key
+
+use crate::diagnostic::Severity;
+use crate::frontmatter::{self, ENTRY_KEYS};
+use crate::graph::{Notice, State};
+use crate::header;
+use crate::lint::{Finding, Report, Rule, Subject};
+use crate::transition::Attribute;
+use crate::workflow::wording::{nearest, quoted};
+
+pub(super) static RULE: Rule = Rule {
+    code: "R016",
+    name: "unknown-key",
+    severity: Severity::Warning,
+    summary: "A setting or an attribute means nothing and is ignored.",
+    explanation: "Unknown settings never stop a run, so a misspelt one is easily missed: `timeuot: 5m` leaves the \
+                  timeout as it was.",
+    check,
+};
+
+fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
+    for (number, state) in subject.graph.states.iter().enumerate() {
+        for notice in &state.source.notices {
+            let key = state.text.get(notice.range.clone()).unwrap_or_default();
+            let (message, help) = split_help(&notice.message);
+            let finding = Finding::at(number, notice.range.clone(), message).fix(meant(state, notice, key));
+            report.add(match help {
+                Some(help) => finding.help(help),
+                None => finding,
+            });
+        }
+        for located in state.tags.iter().filter(|located| !located.tag.name.is_fork()) {
+            for ((name, _), (range, _)) in located.tag.attributes.iter().zip(&located.attributes) {
+                if !Attribute::ALL.iter().any(|known| known.as_str() == name) {
+                    let message = format!("the attribute {} is unknown and ignored", quoted(name));
+                    report.add(Finding::at(number, range.clone(), message));
+                }
+            }
+        }
+    }
+}
+
+/// A message ends with what was probably meant, which reads better on a line of its own.
+fn split_help(message: &str) -> (&str, Option<&str>) {
+    message.split_once("; ").map_or((message, None), |(message, help)| (message, Some(help)))
+}
+
+fn meant(state: &State, notice: &Notice, key: &str) -> Option<String> {
+    let known: Vec<&str> = match (state.file.kind().is_script(), notice.is_in_entry) {
+        (true, _) => header::setting_names().collect(),
+        (false, true) => ENTRY_KEYS.to_vec(),
+        (false, false) => frontmatter::setting_names().collect(),
+    };
+    match nearest(key, known).as_slice() {
+        [only] => Some((*only).to_owned()),
+        _ => None,
+    }
+}

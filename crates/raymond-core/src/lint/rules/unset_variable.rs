@@ -1,0 +1,63 @@
+//! `R023` unset-variable
+
+use std::collections::BTreeSet;
+
+use crate::diagnostic::Severity;
+use crate::graph::Graph;
+use crate::lint::{Finding, Report, Rule, Subject};
+use crate::template::placeholders;
+use crate::workflow::wording::nearest;
+
+pub(super) static RULE: Rule = Rule {
+    code: "R023",
+    name: "unset-variable",
+    severity: Severity::Warning,
+    summary: "A prompt uses a variable that nothing sets.",
+    explanation: "`{{name}}` is replaced by what Raymond knows (`{{input}}`, `{{result}}`, `{{state}}` …) or by \
+                  an attribute of the fork that started the worker. Anything else is sent to the agent as it is \
+                  written.",
+    check,
+};
+
+/// What every prompt may use.
+const BUILT_IN: [&str; 9] =
+    ["result", "input", "run_id", "workflow_id", "agent_id", "state", "visits", "task_folder", "ask_id"];
+
+/// For how many variables others are suggested; finding those takes time that grows with the workflow.
+const MAX_SUGGESTED: usize = 50;
+
+fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let set = set_by_forks(subject.graph);
+    let mut suggested = 0;
+    for (number, state) in
+        subject.graph.states.iter().enumerate().filter(|(_, state)| state.file.kind().is_prompt())
+    {
+        let start = state.source.body.start;
+        for placeholder in placeholders(state.body()) {
+            let name = placeholder.name;
+            if BUILT_IN.contains(&name) || set.contains(name) {
+                continue;
+            }
+            let range = start + placeholder.range.start..start + placeholder.range.end;
+            let finding = Finding::at(number, range, format!("nothing sets `{name}`"));
+            suggested += 1;
+            let near = match suggested > MAX_SUGGESTED {
+                true => Vec::new(),
+                false => nearest(name, BUILT_IN.into_iter().chain(set.iter().copied())),
+            };
+            report.add(match near.as_slice() {
+                [only] => {
+                    let help = format!("did you mean `{{{{{only}}}}}`?");
+                    finding.help(help).fix(Some(format!("{{{{{only}}}}}")))
+                }
+                _ => finding.help(format!("set it on a fork: `<fork {name}=\"…\">…</fork>`")),
+            });
+        }
+    }
+}
+
+fn set_by_forks(graph: &Graph) -> BTreeSet<&str> {
+    let forks =
+        graph.states.iter().flat_map(|state| &state.tags).filter(|located| located.tag.name.is_fork());
+    forks.flat_map(|located| &located.tag.attributes).map(|(name, _)| name.as_str()).collect()
+}

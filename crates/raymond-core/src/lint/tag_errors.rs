@@ -1,0 +1,76 @@
+//! What is wrong with each tag on its own, told by the code that reads tags at run time.
+
+use std::ops::Range;
+
+use crate::graph::{Exit, Graph, Origin};
+use crate::tag::{Collected, Located};
+use crate::transition::{self, Attribute, ProtocolError};
+use crate::workflow::Platform;
+
+/// One tag that could not be used.
+pub(super) struct TagError {
+    pub(super) state: usize,
+    pub(super) error: ProtocolError,
+    /// The attribute that is to blame, or the opening tag.
+    pub(super) range: Range<usize>,
+}
+
+pub(super) struct TagErrors(pub(super) Vec<TagError>);
+
+impl TagErrors {
+    pub(super) fn collect(graph: &Graph) -> TagErrors {
+        let case_insensitive = graph.platform == Platform::Windows;
+        let mut errors = Vec::new();
+        for (number, state) in graph.states.iter().enumerate() {
+            for located in state.exits.iter().filter_map(|exit| tag_of(exit, &state.tags)) {
+                let tags = vec![located.tag.clone()];
+                let collected = Collected { tags, total: 1, near_miss: None };
+                if let Err(error) = transition::read(collected, case_insensitive)
+                    && !is_computed(&error, located)
+                {
+                    errors.push(TagError { state: number, range: range_of(&error, located), error });
+                }
+            }
+        }
+        TagErrors(errors)
+    }
+}
+
+fn tag_of<'t>(exit: &Exit, tags: &'t [Located]) -> Option<&'t Located> {
+    match exit.origin {
+        Origin::Tag(number) => tags.get(number),
+        Origin::Policy(_) => None,
+    }
+}
+
+/// Which attribute an error is about, as it is written.
+fn attribute_of(error: &ProtocolError) -> Option<&str> {
+    match error {
+        ProtocolError::UnexpectedAttribute { attribute, .. }
+        | ProtocolError::EmptyAttribute { attribute, .. }
+        | ProtocolError::BadDuration { attribute, .. } => Some(attribute.as_str()),
+        ProtocolError::DuplicateAttribute { attribute, .. } => Some(attribute),
+        ProtocolError::BadVariable { why, .. } => Some(why.name()),
+        _ => None,
+    }
+}
+
+/// A duration that a script or a template fills in cannot be judged.
+fn is_computed(error: &ProtocolError, located: &Located) -> bool {
+    let ProtocolError::BadDuration { attribute, .. } = error else { return false };
+    let named = |(name, value): &(String, String)| {
+        Attribute::as_str(*attribute) == name && value.contains(['$', '{', '%', '\'', '"', '!'])
+    };
+    located.tag.attributes.iter().any(named)
+}
+
+fn range_of(error: &ProtocolError, located: &Located) -> Range<usize> {
+    let opening = located.range.start..located.content.start;
+    let Some(name) = attribute_of(error) else { return opening };
+    let last = located.tag.attributes.iter().rposition(|(written, _)| written == name);
+    match last.and_then(|last| located.attributes.get(last)) {
+        // The value's closing quote belongs to it.
+        Some((name, value)) => name.start..value.end + 1,
+        None => opening,
+    }
+}

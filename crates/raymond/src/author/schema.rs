@@ -1,0 +1,42 @@
+//! JSON schemas of everything that Raymond reads and writes, for editors and other programs.
+
+mod shapes;
+
+use raymond_core::event::Event;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+
+use crate::config::Config;
+pub use shapes::{Frontmatter, Manifest, OneFile, OneScript};
+
+/// What there are schemas of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Subject {
+    /// The settings at the top of a prompt
+    Frontmatter,
+    /// A workflow in one file
+    Workflow,
+    /// A folder's workflow.yaml
+    Manifest,
+    /// .raymond/config.toml
+    Config,
+    /// A line of --json and of the journal
+    Events,
+}
+
+pub fn schema(subject: Subject) -> Schema {
+    match subject {
+        Subject::Frontmatter => read::<Frontmatter>(),
+        Subject::Workflow => read::<OneFile>(),
+        Subject::Manifest => read::<Manifest>(),
+        Subject::Config => read::<Config>(),
+        Subject::Events => {
+            SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<Event>()
+        }
+    }
+}
+
+/// The schema of what Raymond reads.
+fn read<T: JsonSchema>() -> Schema {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>()
+}

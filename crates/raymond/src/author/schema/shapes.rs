@@ -1,0 +1,170 @@
+//! The forms of what is read as YAML node by node, so that mistakes have places; tests hold them to the readers.
+
+use std::collections::BTreeMap;
+
+use raymond_core::tag::TagName;
+use schemars::JsonSchema;
+
+/// The settings of a prompt.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct Frontmatter {
+    /// What the state may do next; everything, if left out.
+    #[schemars(length(min = 1))]
+    allowed_transitions: Option<Vec<Entry>>,
+    /// `opus`, `sonnet`, `haiku`, or any full model name.
+    model: Option<String>,
+    /// `low`, `medium`, `high`, or what the backend accepts.
+    effort: Option<String>,
+    /// How long there may be no output; 0 is for ever.
+    timeout: Option<Limit>,
+    /// How long it may take in all.
+    max_time: Option<Limit>,
+    /// How often an agent may enter this state.
+    #[schemars(range(min = 1))]
+    max_visits: Option<u64>,
+    /// Take the only transition without reading tags.
+    force_implicit: Option<bool>,
+    /// Which agent program answers.
+    backend: Option<String>,
+    /// Tools that the agent may use without asking.
+    allow_tools: Option<Vec<String>>,
+    /// Tools that the agent may not use.
+    deny_tools: Option<Vec<String>>,
+    /// More folders that the agent may look into.
+    add_dirs: Option<Vec<String>>,
+    /// Configurations of MCP servers.
+    mcp_config: Option<OneOrMany>,
+}
+
+/// A permitted transition; what it leaves out is free.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct Entry {
+    tag: TagName,
+    /// A state, or for the `-workflow` tags another workflow.
+    target: Option<String>,
+    /// Where a call goes on.
+    r#return: Option<String>,
+    /// Where a fork's parent goes on, or who was asked.
+    next: Option<String>,
+    /// Where an ask goes on that nobody answered in time.
+    timeout_next: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// A duration such as `30s`, or 0 for no limit.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Limit {
+    Text(#[schemars(regex(pattern = r"^(0|[0-9]+(ms|s|m|h|d))$"))] String),
+    None(#[schemars(range(max = 0))] u64),
+}
+
+/// What a workflow says about itself.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct Manifest {
+    id: Option<String>,
+    name: Option<String>,
+    description: Option<String>,
+    input: Option<Input>,
+    /// Dollars a run may spend; 0 is unlimited.
+    #[schemars(range(min = 0))]
+    default_budget: Option<f64>,
+    working_directory: Option<String>,
+    /// Variables for scripts and agents.
+    environment: Option<BTreeMap<String, String>>,
+    backend: Option<String>,
+    /// When `serve` starts it, as for cron.
+    schedule: Option<String>,
+}
+
+/// What a run wants to be given.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Input {
+    mode: Option<InputMode>,
+    label: Option<String>,
+    description: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum InputMode {
+    Required,
+    Optional,
+    None,
+}
+
+/// A workflow in one file.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct OneFile {
+    /// States by their names.
+    states: BTreeMap<String, OneState>,
+    #[serde(flatten)]
+    manifest: Manifest,
+}
+
+/// A prompt with its settings, or scripts with theirs.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum OneState {
+    Prompt(Box<OnePrompt>),
+    Script(Box<OneScript>),
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct OnePrompt {
+    prompt: String,
+    #[serde(flatten)]
+    settings: Frontmatter,
+}
+
+/// One script or one for each platform.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+#[schemars(extend("anyOf" = [
+    { "required": ["sh"] }, { "required": ["bat"] }, { "required": ["ps1"] }, { "required": ["py"] },
+    { "required": ["js"] },
+]))]
+pub struct OneScript {
+    sh: Option<String>,
+    bat: Option<String>,
+    ps1: Option<String>,
+    py: Option<String>,
+    js: Option<String>,
+    /// How long there may be no output; 0 is for ever.
+    timeout: Option<Limit>,
+    /// How long it may take in all.
+    max_time: Option<Limit>,
+    /// How often it is run again when it fails.
+    retry: Option<u32>,
+    /// How long to wait before that.
+    backoff: Option<Limit>,
+    /// How often an agent may enter this state.
+    #[schemars(range(min = 1))]
+    max_visits: Option<u64>,
+    /// What a failure stops.
+    fatal: Option<Fatal>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Fatal {
+    Run,
+    Agent,
+}

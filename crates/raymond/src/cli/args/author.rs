@@ -1,0 +1,119 @@
+//! What the commands for authors take.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use raymond_core::diagnostic::Severity;
+use raymond_core::workflow::Platform;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LintFormat {
+    Text,
+    Json,
+    Sarif,
+    Github,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LevelName {
+    Info,
+    Warning,
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum PlatformName {
+    Unix,
+    Windows,
+}
+
+impl PlatformName {
+    fn platform(self) -> Platform {
+        match self {
+            PlatformName::Unix => Platform::Unix,
+            PlatformName::Windows => Platform::Windows,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct LintArgs {
+    /// The workflows to look at
+    #[arg(default_value = ".", value_name = "PATH")]
+    pub paths: Vec<String>,
+    /// How findings are written
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: LintFormat,
+    /// Show nothing milder than this
+    #[arg(long, value_enum, default_value = "info")]
+    level: LevelName,
+    /// The platform the workflow is to run on [default: this one]
+    #[arg(long, value_enum)]
+    platform: Option<PlatformName>,
+    /// Repair what can be repaired without doubt
+    #[arg(long)]
+    pub fix: bool,
+    /// Say what a rule is about
+    #[arg(long, value_name = "CODE")]
+    pub explain: Option<String>,
+}
+
+impl LintArgs {
+    pub fn platform(&self) -> Platform {
+        self.platform.map_or(Platform::current(), PlatformName::platform)
+    }
+
+    pub fn level(&self) -> Severity {
+        match self.level {
+            LevelName::Info => Severity::Info,
+            LevelName::Warning => Severity::Warning,
+            LevelName::Error => Severity::Error,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DiagramFormat {
+    Mermaid,
+    Svg,
+    Dot,
+    Html,
+}
+
+#[derive(Debug, Args)]
+pub struct DiagramArgs {
+    /// The workflow to draw
+    #[arg(default_value = ".", value_name = "PATH")]
+    pub path: String,
+    /// How it is drawn
+    #[arg(long, value_enum, default_value = "mermaid")]
+    pub format: DiagramFormat,
+    /// Write to this file instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The platform the workflow is to run on [default: this one]
+    #[arg(long, value_enum)]
+    platform: Option<PlatformName>,
+}
+
+impl DiagramArgs {
+    pub fn platform(&self) -> Platform {
+        self.platform.map_or(Platform::current(), PlatformName::platform)
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// The folder to make [default: the template's name]
+    pub name: Option<String>,
+    /// What to start from: hello, review or fan-out [default: hello]
+    #[arg(long, value_name = "NAME")]
+    pub template: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// What to describe
+    #[arg(value_enum)]
+    pub subject: crate::author::schema::Subject,
+}

@@ -1,0 +1,40 @@
+//! `raymond diagram`
+
+use std::path::Path;
+
+use raymond_core::diagram::Diagram;
+use raymond_core::diagram::{dot::dot, html::html, mermaid::mermaid, svg::svg};
+
+use super::args::author::{DiagramArgs, DiagramFormat};
+use super::find::working_folder;
+use super::print::{print_stdout, say};
+use crate::author::load::load;
+use crate::error::{Exit, UserError};
+
+pub(super) fn diagram(args: DiagramArgs) -> Result<Exit, UserError> {
+    let cwd = working_folder()?;
+    let platform = args.platform();
+    let mut loaded = load(&args.path, &cwd, platform)
+        .map_err(|fault| UserError::usage(format!("{}: {}", fault.shown.display(), fault.message)))?;
+    let graph = loaded.graph(platform);
+    let diagram = Diagram::of(&graph);
+    let title = title(&loaded.path);
+    let picture = match args.format {
+        DiagramFormat::Mermaid => mermaid(&diagram),
+        DiagramFormat::Dot => dot(&diagram),
+        DiagramFormat::Svg => svg(&diagram, &title),
+        DiagramFormat::Html => html(&diagram, &graph, &title),
+    };
+    let Some(file) = &args.output else {
+        print_stdout(picture.as_bytes())?;
+        return Ok(Exit::Completed);
+    };
+    std::fs::write(file, picture)
+        .map_err(|error| UserError::usage(format!("cannot write {}: {error}", file.display())))?;
+    say(&format!("wrote {}", file.display()));
+    Ok(Exit::Completed)
+}
+
+fn title(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}

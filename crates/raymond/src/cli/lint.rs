@@ -1,0 +1,58 @@
+//! `raymond lint`
+
+use std::io::Write;
+
+use raymond_core::diagnostic::Severity;
+use raymond_core::lint::{RULES, Rule, rule};
+
+use super::args::author::{LintArgs, LintFormat};
+use super::find::working_folder;
+use super::print::{cannot_write, print_stdout, say};
+use crate::author::check::{Found, check, fix};
+use crate::author::report;
+use crate::error::{Exit, UserError};
+
+pub(super) fn lint(args: LintArgs) -> Result<Exit, UserError> {
+    if let Some(code) = &args.explain {
+        return explain(code);
+    }
+    let cwd = working_folder()?;
+    let platform = args.platform();
+    let mut found: Vec<Found> = Vec::new();
+    for path in &args.paths {
+        if args.fix {
+            let fixed = fix(path, &cwd, platform).map_err(UserError::failed)?;
+            say(&format!("{path}: {fixed} mended"));
+        }
+        found.extend(check(path, &cwd, platform));
+    }
+    let has_error = found.iter().any(|found| found.severity == Severity::Error);
+    found.retain(|found| found.severity >= args.level());
+    match args.format {
+        LintFormat::Text => print_text(&found)?,
+        LintFormat::Json => print_stdout(report::json(&found).as_bytes())?,
+        LintFormat::Sarif => print_stdout(report::sarif(&found).as_bytes())?,
+        LintFormat::Github => print_stdout(report::github(&found).as_bytes())?,
+    }
+    Ok(if has_error { Exit::Failed } else { Exit::Completed })
+}
+
+fn print_text(found: &[Found]) -> Result<(), UserError> {
+    let mut stdout = anstream::stdout();
+    match write!(stdout, "{}", report::text(found)) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(cannot_write(&error)),
+        _ => {}
+    }
+    say(&report::summary(found));
+    Ok(())
+}
+
+fn explain(code: &str) -> Result<Exit, UserError> {
+    let Some(Rule { code, name, severity, summary, explanation, .. }) = rule(code) else {
+        let codes: Vec<&str> = RULES.iter().map(|rule| rule.code).collect();
+        return Err(UserError::usage(format!("there is no rule `{}`", code.escape_debug()))
+            .hint(format!("there are {}", codes.join(", "))));
+    };
+    print_stdout(format!("{code} {name} ({severity})\n\n{summary}\n\n{explanation}\n").as_bytes())?;
+    Ok(Exit::Completed)
+}

@@ -1,0 +1,1 @@
+echo "<goto delay=\"$TIME\">END</goto>"

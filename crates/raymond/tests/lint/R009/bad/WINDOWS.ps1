@@ -1,0 +1,1 @@
+'<result>x</result>'

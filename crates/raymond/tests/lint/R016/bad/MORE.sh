@@ -1,0 +1,2 @@
+# raymond: rety=3
+echo '<result>x</result>'

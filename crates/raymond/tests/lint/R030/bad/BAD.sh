@@ -1,0 +1,2 @@
+echo '<fork next="END" item="'"$ITEM"'">END</fork>'
+echo '<goto>END</goto>'

@@ -1,0 +1,2 @@
+import other
+other.run()

@@ -1,0 +1,2 @@
+if make; then NEXT=GOOD; else NEXT=BAD; fi
+echo "<goto>$NEXT</goto>"

@@ -1,0 +1,1 @@
+echo "<fork next=\"END\" item=\"$ITEM\">END</fork>"
