@@ -11,6 +11,8 @@ use std::path::Path;
 
 use raymond_core::workflow::Platform;
 
+pub use disk::read_folder;
+
 use crate::error::UserError;
 use crate::scope::{Form, Scope};
 

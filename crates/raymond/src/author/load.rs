@@ -99,6 +99,16 @@ fn read_folder(loaded: &mut Loaded, platform: Platform) -> Result<(), String> {
     Ok(())
 }
 
+/// The states of a folder whose manifest cannot be read: they are judged all the same.
+fn read_states_alone(loaded: &mut Loaded) -> Result<(), String> {
+    for (name, bytes) in convert::read_folder(&loaded.path)? {
+        if let Some(state) = StateFile::new(&name) {
+            loaded.files.push(SourceFile { state, text: lossy(bytes) });
+        }
+    }
+    Ok(())
+}
+
 /// An archive or a one-file workflow, as the files that it would be in a folder.
 fn read_packed(loaded: &mut Loaded) -> Result<(), String> {
     for (name, bytes) in convert::read(&loaded.path).map_err(|error| error.message)? {
