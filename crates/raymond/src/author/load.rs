@@ -85,7 +85,7 @@ fn read_folder(loaded: &mut Loaded, platform: Platform) -> Result<(), String> {
             loaded
                 .faults
                 .push(Fault { shown: loaded.shown.join(manifest::FILE), message: message.to_owned() });
-            return Ok(());
+            return read_states_alone(loaded);
         }
     };
     loaded.backend = scope.manifest().backend.clone();
