@@ -349,6 +349,7 @@ pub struct Run {
     pub turns: BTreeMap<StateFile, u64>,
     pub asks_opened: u64,
     /// The workers of each agent that it has not joined, by the number of the fork.
+    #[serde(deserialize_with = "by_number")]
     pub workers: BTreeMap<AgentId, BTreeMap<u64, Worker>>,
     #[serde(skip)]
     queues: Queues,
@@ -584,6 +585,24 @@ impl Run {
         let starters = self.agents.len().saturating_sub(self.queues.running_prompts.len());
         Some(left.divided_by(starters.min(free_slots)).max(SMALLEST_SHARE))
     }
+}
+
+/// Reads the workers of a snapshot. In JSON the keys of a map are text, and inside of an event, which is read by way
+/// of its kind, text is not taken for a number.
+fn by_number<'de, D>(deserializer: D) -> Result<BTreeMap<AgentId, BTreeMap<u64, Worker>>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    let by_text = BTreeMap::<AgentId, BTreeMap<String, Worker>>::deserialize(deserializer)?;
+    let numbered = |(number, worker): (String, Worker)| match number.parse() {
+        Ok(number) => Ok((number, worker)),
+        Err(error) => Err(serde::de::Error::custom(format!("the fork `{number}` has no number: {error}"))),
+    };
+    let workers = by_text.into_iter().map(|(agent, workers)| {
+        let workers: Result<_, D::Error> = workers.into_iter().map(numbered).collect();
+        Ok((agent, workers?))
+    });
+    workers.collect()
 }
 
 /// A time after now; what is too far off is never.
