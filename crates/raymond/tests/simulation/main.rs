@@ -5,24 +5,77 @@ mod sim;
 
 #[cfg(test)]
 mod tests {
-    use super::sim::check::{check, report, run};
+    use super::sim::check::report;
+    use super::sim::explore::{every_crash_of_a_recovery, every_single_fault, fault_free, several_faults};
+    use super::sim::generate::generate;
+    use super::sim::program::Program;
     use super::sim::programs;
 
-    #[test]
-    fn without_faults_every_program_ends_well() {
-        for program in programs::all() {
-            let ran = run(&program, 1, &[], true);
-            let points = ran.sites.len();
-            println!(
-                "{}: {points} points, {:?}",
-                program.name,
-                ran.outcome.result.as_deref().map(|t| t.get(..t.len().min(60)))
-            );
-            if let Some(broken) = ran.broken {
-                panic!("{}: {broken}\n{}", program.name, ran.log.join("\n"));
+    /// Every `of`th program by hand, so that the tests share the work.
+    fn some(which: usize, of: usize) -> impl Iterator<Item = Program> {
+        programs::all().into_iter().skip(which).step_by(of)
+    }
+
+    fn single_faults(which: usize) {
+        for program in some(which, 4) {
+            let began = std::time::Instant::now();
+            match every_single_fault(&program, 1) {
+                Ok(runs) => println!("{}: {runs} runs in {:?}", program.name, began.elapsed()),
+                Err(failure) => panic!("{}", report(&program, &failure)),
             }
-            for seed in 2..5 {
-                if let Err(failure) = check(&program, &ran.outcome, seed, &[]) {
+        }
+    }
+
+    #[test]
+    fn every_single_fault_is_survived_1() {
+        single_faults(0);
+    }
+
+    #[test]
+    fn every_single_fault_is_survived_2() {
+        single_faults(1);
+    }
+
+    #[test]
+    fn every_single_fault_is_survived_3() {
+        single_faults(2);
+    }
+
+    #[test]
+    fn every_single_fault_is_survived_4() {
+        single_faults(3);
+    }
+
+    #[test]
+    fn crashes_of_a_recovery_are_survived() {
+        for program in programs::all() {
+            if let Err(failure) = every_crash_of_a_recovery(&program, 1, 9) {
+                panic!("{}", report(&program, &failure));
+            }
+        }
+    }
+
+    #[test]
+    fn several_faults_are_survived() {
+        for program in programs::all() {
+            let (outcome, sites) =
+                fault_free(&program, 1).unwrap_or_else(|failure| panic!("{}", report(&program, &failure)));
+            for seed in 0..15 {
+                if let Err(failure) = several_faults(&program, &outcome, sites.len(), seed) {
+                    panic!("{}", report(&program, &failure));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn programs_by_chance_survive_faults_by_chance() {
+        for number in 0..60 {
+            let program = generate(number);
+            let (outcome, sites) = fault_free(&program, number)
+                .unwrap_or_else(|failure| panic!("{}", report(&program, &failure)));
+            for seed in 0..5 {
+                if let Err(failure) = several_faults(&program, &outcome, sites.len(), number * 1000 + seed) {
                     panic!("{}", report(&program, &failure));
                 }
             }

@@ -42,7 +42,6 @@ pub struct Account {
     closed_asks: BTreeSet<String>,
     /// The first answer that was posted to each question.
     pub first_answers: BTreeMap<String, String>,
-    pub max_parallel: usize,
 }
 
 impl Account {

@@ -6,7 +6,7 @@ use raymond_core::event::Body;
 use raymond_core::run::RunStatus;
 
 use super::fault::{Fault, Site};
-use super::host::Host;
+use super::host::{Host, Manner};
 use super::life::Death;
 use super::program::Program;
 
@@ -35,9 +35,8 @@ pub struct Ran {
 }
 
 /// Runs a program to its end, starting it again as often as it takes.
-pub fn run(program: &Program, seed: u64, plan: &[Fault], is_thorough: bool) -> Ran {
-    let mut host = Host::new(program, seed, plan, is_thorough);
-    host.monitor.account.max_parallel = program.options.max_parallel;
+pub fn run(program: &Program, seed: u64, plan: &[Fault], manner: Manner) -> Ran {
+    let mut host = Host::new(program, seed, plan, manner);
     while host.life < MOST_LIVES {
         match host.live() {
             Death::Exit(RunStatus::Completed) => break,
@@ -56,7 +55,7 @@ pub fn run(program: &Program, seed: u64, plan: &[Fault], is_thorough: bool) -> R
     host.monitor.expect(is_completed, || format!("the run is not over after {lives} lives"));
     let outcome = outcome(&host);
     let (sites, log) =
-        host.disk.tape(|tape| (std::mem::take(&mut tape.sites), std::mem::take(&mut tape.log)));
+        host.disk.tape(|tape| (std::mem::take(&mut tape.sites), tape.log.take().unwrap_or_default()));
     Ran { outcome, sites, broken: host.monitor.broken.first().cloned(), log }
 }
 
@@ -97,20 +96,23 @@ pub struct Failure {
 
 /// Runs a program with faults and says how it differs from a run without.
 pub fn check(program: &Program, expected: &Outcome, seed: u64, plan: &[Fault]) -> Result<Ran, Box<Failure>> {
-    let ran = run(program, seed, plan, false);
-    let Some(why) = trouble(&ran, expected) else { return Ok(ran) };
-    let mut smallest = Failure { seed, plan: plan.to_vec(), why, log: ran.log };
+    let ran = run(program, seed, plan, Manner::default());
+    if trouble(&ran, expected).is_none() {
+        return Ok(ran);
+    }
+    let mut smallest = plan.to_vec();
     let mut index = 0;
-    while index < smallest.plan.len() {
-        let mut fewer = smallest.plan.clone();
+    while index < smallest.len() {
+        let mut fewer = smallest.clone();
         fewer.remove(index);
-        let ran = run(program, seed, &fewer, false);
-        match trouble(&ran, expected) {
-            Some(why) => smallest = Failure { seed, plan: fewer, why, log: ran.log },
+        match trouble(&run(program, seed, &fewer, Manner::default()), expected) {
+            Some(_) => smallest = fewer,
             None => index += 1,
         }
     }
-    Err(Box::new(smallest))
+    let ran = run(program, seed, &smallest, Manner { keeps_log: true, ..Manner::default() });
+    let why = trouble(&ran, expected).unwrap_or_else(|| "it went well when tried again".to_owned());
+    Err(Box::new(Failure { seed, plan: smallest, why, log: ran.log }))
 }
 
 fn trouble(ran: &Ran, expected: &Outcome) -> Option<String> {

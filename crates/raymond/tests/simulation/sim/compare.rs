@@ -52,17 +52,18 @@ pub fn is_legal(run: &Run, is_thorough: bool) -> Option<String> {
     if run.running() > 0 && run.running_agents().any(|id| !run.agents.contains_key(id)) {
         return Some("somebody runs who is not there".to_owned());
     }
-    if is_thorough && !survives_a_snapshot(run) {
-        return Some(format!("a snapshot changes the state: {run:?}"));
-    }
-    None
+    if is_thorough { survives_a_snapshot(run).err() } else { None }
 }
 
 /// Writing a state down and reading it again gives the same state, queues included.
-fn survives_a_snapshot(run: &Run) -> bool {
+fn survives_a_snapshot(run: &Run) -> Result<(), String> {
     let body = Body::Snapshot { state: Box::new(run.clone()) };
     let event = Event { seq: run.seq, time: run.last_time, run: run.id.clone(), body };
-    let text = serde_json::to_string(&event).unwrap_or_default();
-    let read = serde_json::from_str::<Event>(&text).ok().and_then(|event| evolve(None, &event));
-    read.as_ref() == Some(run)
+    let text = serde_json::to_string(&event).map_err(|error| format!("no snapshot: {error}"))?;
+    let event: Event =
+        serde_json::from_str(&text).map_err(|error| format!("a snapshot cannot be read: {error}: {text}"))?;
+    match evolve(None, &event) {
+        Some(read) if read == *run => Ok(()),
+        other => Err(format!("a snapshot changes the state: {other:?} instead of {run:?}")),
+    }
 }

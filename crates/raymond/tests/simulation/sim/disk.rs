@@ -37,8 +37,8 @@ impl SimDisk {
         look(&mut self.machine().tape)
     }
 
-    pub fn log(&self, line: String) {
-        self.tape(|tape| tape.log.push(line));
+    pub fn log(&self, line: impl FnOnce() -> String) {
+        self.tape(|tape| tape.note(line));
     }
 
     /// Another disk with the same content, on which nothing goes wrong.
@@ -73,7 +73,7 @@ impl SimDisk {
         if tape.down.is_some() {
             return Err(gone());
         }
-        match tape.pass(site, &name_of(path)) {
+        match tape.pass(site, || name_of(path)) {
             Some(Kind::Kill) => {
                 tape.go_down(Down::Killed);
                 Err(gone())
@@ -103,7 +103,7 @@ impl SimDisk {
             return Err(gone());
         }
         let file = &mut files.inodes[inode].now;
-        let kind = tape.pass(Site::Write, &format!("{} {} bytes", name_of(path), bytes.len()));
+        let kind = tape.pass(Site::Write, || format!("{} {} bytes", name_of(path), bytes.len()));
         let (done, down) = match kind {
             Some(Kind::Kill) => (0, Some(Down::Killed)),
             Some(Kind::KillWithin(share)) => (part(bytes, share), Some(Down::Killed)),

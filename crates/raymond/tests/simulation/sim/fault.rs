@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use super::program::Program;
+
 /// What kind of call a point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Site {
@@ -113,28 +115,32 @@ pub struct Tape {
     plan: Vec<Fault>,
     pub sites: Vec<Site>,
     pub down: Option<Down>,
-    /// What happened, for whoever has to understand a failure.
-    pub log: Vec<String>,
+    /// What happened, for whoever has to understand a failure; kept only when asked for.
+    pub log: Option<Vec<String>>,
 }
 
 impl Tape {
-    pub fn new(plan: &[Fault]) -> Self {
-        Self { plan: plan.to_vec(), ..Self::default() }
+    pub fn new(plan: &[Fault], keeps_log: bool) -> Self {
+        Self { plan: plan.to_vec(), log: keeps_log.then(Vec::new), ..Self::default() }
+    }
+
+    pub fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(log) = &mut self.log {
+            log.push(line());
+        }
     }
 
     /// Passes a point; while Raymond is down there is none.
-    pub fn pass(&mut self, site: Site, what: &str) -> Option<Kind> {
+    pub fn pass(&mut self, site: Site, what: impl FnOnce() -> String) -> Option<Kind> {
         let at = self.sites.len();
         self.sites.push(site);
-        let fault = self
-            .plan
-            .iter()
-            .find(|fault| fault.at == at && site.kinds().iter().any(|kind| like(*kind, fault.kind)));
-        let kind = fault.map(|fault| fault.kind);
-        match kind {
-            Some(kind) => self.log.push(format!("{at:5} {site:?} {what}  ** {kind:?}")),
-            None => self.log.push(format!("{at:5} {site:?} {what}")),
-        }
+        let is_due =
+            |fault: &&Fault| fault.at == at && site.kinds().iter().any(|kind| like(*kind, fault.kind));
+        let kind = self.plan.iter().find(is_due).map(|fault| fault.kind);
+        self.note(|| match kind {
+            Some(kind) => format!("{at:5} {site:?} {}  ** {kind:?}", what()),
+            None => format!("{at:5} {site:?} {}", what()),
+        });
         kind
     }
 
@@ -151,4 +157,16 @@ fn like(one: Kind, other: Kind) -> bool {
 /// What calls give back once Raymond is down.
 pub fn gone() -> io::Error {
     io::Error::other("simulated: this process is dead")
+}
+
+impl Kind {
+    /// Whether a run with it must come to the same end: without syncs no power cut is survived, and a program that
+    /// cannot be started may be what a worker fails of.
+    pub fn suits(self, program: &Program, site: Site) -> bool {
+        match self {
+            Kind::Power(_) => program.is_synced,
+            Kind::Refuse(_) if site == Site::Spawn => program.names_no_error,
+            _ => true,
+        }
+    }
 }

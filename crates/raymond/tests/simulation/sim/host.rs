@@ -29,6 +29,14 @@ pub const NONCE: &str = "6f1c1f0e-0000-4000-8000-000000000001";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crashed;
 
+/// How closely a run is looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// Whether every state is looked at in all ways.
+    pub is_thorough: bool,
+    pub keeps_log: bool,
+}
+
 pub struct Host<'p> {
     pub program: &'p Program,
     pub disk: SimDisk,
@@ -57,12 +65,12 @@ impl Drop for Host<'_> {
 }
 
 impl<'p> Host<'p> {
-    pub fn new(program: &'p Program, seed: u64, plan: &[Fault], is_thorough: bool) -> Self {
+    pub fn new(program: &'p Program, seed: u64, plan: &[Fault], manner: Manner) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the lock").keep();
-        let disk = SimDisk::new(Tape::new(plan));
+        let disk = SimDisk::new(Tape::new(plan, manner.keeps_log));
         let paths = StateDir::at(&folder).run("sim").expect("a run's id");
         let view = View { disk: disk.clone(), sees_safe: program.is_synced };
-        let monitor = Monitor::new(&paths, view, is_thorough);
+        let monitor = Monitor::new(&paths, view, manner.is_thorough);
         let paths = paths.on(Arc::new(disk.clone()));
         let payloads = Payloads::new(paths.payloads(), durability(program)).on(Arc::new(disk.clone()));
         Self {
@@ -103,7 +111,7 @@ impl<'p> Host<'p> {
     }
 
     /// Passes a point that is no call to the disk.
-    pub fn pass(&mut self, site: Site, what: &str) -> Result<Option<Kind>, Crashed> {
+    pub fn pass(&mut self, site: Site, what: impl FnOnce() -> String) -> Result<Option<Kind>, Crashed> {
         self.disk.tape(|tape| {
             if tape.down.is_some() {
                 return Err(Crashed);
@@ -120,8 +128,9 @@ impl<'p> Host<'p> {
     /// Starts a program, if the point before lets it.
     pub fn spawn(&mut self, launch: Launch) -> Result<(), Crashed> {
         let started = launch.started.clone();
-        let what = format!("{} {} step {}/{}", started.agent, started.state, started.step, started.attempt);
-        let kind = self.pass(Site::Spawn, &what)?;
+        let kind = self.pass(Site::Spawn, || {
+            format!("{} {} step {}/{}", started.agent, started.state, started.step, started.attempt)
+        })?;
         let twins = self.processes.iter().filter(|other| is_twin(other, &launch)).count();
         self.monitor.spawning(&started, twins);
         let tries = self.monitor.tries(&started.agent);
@@ -163,7 +172,7 @@ impl<'p> Host<'p> {
         let input = launch.agent.payload.as_ref().map(|payload| self.monitor.text_of(payload));
         text.replace("{visits}", &launch.started.visits.to_string())
             .replace("{agent}", launch.agent.id.as_str())
-            .replace("{big}", &"long text, ".repeat(7_000))
+            .replace("{big}", &"long text, ".repeat(6_000))
             .replace("{input}", &input.unwrap_or_default())
     }
 
@@ -220,7 +229,7 @@ impl<'p> Host<'p> {
 
     /// Ends everything with a token; gives back what does not end.
     pub fn end_by_token(&mut self, token: &str) -> Result<Vec<i32>, Crashed> {
-        let kind = self.pass(Site::End, token)?;
+        let kind = self.pass(Site::End, || token.to_owned())?;
         if matches!(kind, Some(Kind::Refuse(_))) {
             let found = self.processes.iter().any(|process| process.token == token && process.lives());
             return Ok(if found { vec![42] } else { Vec::new() });
@@ -255,7 +264,7 @@ impl<'p> Host<'p> {
     /// Raymond is dead; after a power cut everything is.
     pub fn go_down(&mut self) {
         let down = self.disk.tape(|tape| tape.down);
-        self.disk.log(format!("      -- down: {down:?}"));
+        self.disk.log(|| format!("      -- down: {down:?}"));
         if matches!(down, Some(Down::PowerCut(_))) {
             for process in &mut self.processes {
                 if process.is_alive {

@@ -43,7 +43,7 @@ impl Host<'_> {
     /// Lives one life.
     pub fn live(&mut self) -> Death {
         self.life += 1;
-        self.disk.log(format!("      -- life {} at {}", self.life, self.now()));
+        self.disk.log(|| format!("      -- life {} at {}", self.life, self.now()));
         let death = match self.begin().and_then(|begun| self.drive(begun)) {
             Ok(status) => Death::Exit(status),
             Err(death) => death,
@@ -179,7 +179,7 @@ impl Host<'_> {
 
     /// The point at which inputs are in hand, where somebody may also want the run to stop.
     fn receive(&mut self, engine: &mut Engine<JournalStore>) -> Result<(), Death> {
-        match self.pass(Site::Receive, "")? {
+        match self.pass(Site::Receive, String::new)? {
             Some(Kind::StopGently) => engine.drain(),
             Some(Kind::StopNow) => {
                 engine.drain();
@@ -220,10 +220,12 @@ impl Host<'_> {
 
     fn publish(&mut self, events: &[Event]) -> Result<(), Death> {
         if !events.is_empty() {
-            self.pass(Site::Publish, "")?;
+            self.pass(Site::Publish, String::new)?;
             for event in events {
-                let line = serde_json::to_string(&event.body).unwrap_or_default();
-                self.disk.log(format!("      {} {}", event.seq, line.chars().take(220).collect::<String>()));
+                self.disk.log(|| {
+                    let line = serde_json::to_string(&event.body).unwrap_or_default();
+                    format!("      {} {}", event.seq, line.chars().take(220).collect::<String>())
+                });
             }
         }
         Ok(())

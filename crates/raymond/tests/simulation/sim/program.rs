@@ -97,6 +97,8 @@ pub struct Program {
     pub segment_bytes: u64,
     /// Whether the journal is synced.
     pub is_synced: bool,
+    /// Whether its result is free of the words of errors.
+    pub names_no_error: bool,
     listing: Listing,
 }
 
@@ -110,6 +112,7 @@ impl Program {
             is_answered: true,
             segment_bytes: 8 * 1024 * 1024,
             is_synced: true,
+            names_no_error: true,
             listing: Listing::new([]),
         }
     }

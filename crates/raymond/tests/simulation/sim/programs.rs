@@ -84,6 +84,7 @@ fn failing_worker() -> Program {
         .state("GOOD.sh", "", says("<result>good</result>").seconds(4))
         .state("WAIT.sh", "", says("<join>END</join>"))
         .state("END.md", "", says("<result>{input}</result>").cents(2))
+        .with(|program| program.names_no_error = false)
 }
 
 fn asks(pauses: bool) -> Program {
@@ -190,7 +191,7 @@ fn max_steps() -> Program {
 
 fn payloads() -> Program {
     Program::new("payloads")
-        .state("START.sh", "", says("<print>{big}</print><fork next=\"WAIT\" input=\"{big}\">WORK</fork>"))
+        .state("START.sh", "", says("<print>{visits}</print><fork next=\"WAIT\" input=\"{big}\">WORK</fork>"))
         .state("WORK.sh", "", says("<result>{input}</result>"))
         .state("WAIT.sh", "", says("<join>END</join>"))
         .state("END.sh", "", says("<result>{input}</result>"))
