@@ -19,7 +19,7 @@ mod tests {
     fn single_faults(which: usize) {
         for program in some(which, 4) {
             let began = std::time::Instant::now();
-            match every_single_fault(&program, 1) {
+            match every_single_fault(&program, 1, true) {
                 Ok(runs) => println!("{}: {runs} runs in {:?}", program.name, began.elapsed()),
                 Err(failure) => panic!("{}", report(&program, &failure)),
             }
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn crashes_of_a_recovery_are_survived() {
         for program in programs::all() {
-            if let Err(failure) = every_crash_of_a_recovery(&program, 1, 9) {
+            if let Err(failure) = every_crash_of_a_recovery(&program, 1, 29) {
                 panic!("{}", report(&program, &failure));
             }
         }
@@ -60,7 +60,7 @@ mod tests {
         for program in programs::all() {
             let (outcome, sites) =
                 fault_free(&program, 1).unwrap_or_else(|failure| panic!("{}", report(&program, &failure)));
-            for seed in 0..15 {
+            for seed in 0..10 {
                 if let Err(failure) = several_faults(&program, &outcome, sites.len(), seed) {
                     panic!("{}", report(&program, &failure));
                 }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn programs_by_chance_survive_faults_by_chance() {
-        for number in 0..60 {
+        for number in 0..40 {
             let program = generate(number);
             let (outcome, sites) = fault_free(&program, number)
                 .unwrap_or_else(|failure| panic!("{}", report(&program, &failure)));

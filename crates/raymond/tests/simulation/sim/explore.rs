@@ -21,11 +21,12 @@ pub fn fault_free(program: &Program, seed: u64) -> Result<(Outcome, Vec<Site>), 
 }
 
 /// Everything that can go wrong at every point of a program, one at a time. Gives the number of runs.
-pub fn every_single_fault(program: &Program, seed: u64) -> Result<usize, Box<Failure>> {
+pub fn every_single_fault(program: &Program, seed: u64, is_thrifty: bool) -> Result<usize, Box<Failure>> {
     let (outcome, sites) = fault_free(program, seed)?;
     let mut runs = 0;
     for (at, site) in sites.into_iter().enumerate() {
-        for kind in site.kinds().iter().copied().filter(|kind| kind.suits(program, site)) {
+        let kinds = site.kinds().iter().copied().filter(|kind| kind.suits(program, site));
+        for kind in kinds.filter(|kind| !is_thrifty || !kind.is_doubled(site)) {
             check(program, &outcome, seed, &[Fault { at, kind }])?;
             runs += 1;
         }

@@ -160,6 +160,16 @@ pub fn gone() -> io::Error {
 }
 
 impl Kind {
+    /// Whether it leaves the same behind as another kind at this point or the next, or almost.
+    pub fn is_doubled(self, site: Site) -> bool {
+        match self {
+            Kind::KillAfter => !matches!(site, Site::Spawn | Site::End),
+            Kind::KillWithin(share) => share != u8::MAX,
+            Kind::Power(what_stays) => site == Site::Write && matches!(what_stays, 1 | 9),
+            _ => false,
+        }
+    }
+
     /// Whether a run with it must come to the same end: without syncs no power cut is survived, and a program that
     /// cannot be started may be what a worker fails of.
     pub fn suits(self, program: &Program, site: Site) -> bool {

@@ -23,6 +23,8 @@ use super::view::View;
 const EPOCH: i64 = 1_750_000_000_000;
 /// How long ending a program takes that does not listen.
 const GRACE: u64 = 5_000;
+/// Repeated, it is longer than what the journal holds itself.
+const BIG: &str = "long text, ";
 pub const NONCE: &str = "6f1c1f0e-0000-4000-8000-000000000001";
 
 /// Raymond is gone: nothing of what it was about to do happens.
@@ -170,9 +172,10 @@ impl<'p> Host<'p> {
 
     fn fill_in(&self, text: &str, launch: &Launch) -> String {
         let input = launch.agent.payload.as_ref().map(|payload| self.monitor.text_of(payload));
+        let text =
+            if text.contains("{big}") { text.replace("{big}", &BIG.repeat(6_000)) } else { text.to_owned() };
         text.replace("{visits}", &launch.started.visits.to_string())
             .replace("{agent}", launch.agent.id.as_str())
-            .replace("{big}", &"long text, ".repeat(6_000))
             .replace("{input}", &input.unwrap_or_default())
     }
 
