@@ -1,7 +1,5 @@
 //! The stand-in, asked by hand.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
