@@ -139,7 +139,10 @@ impl Process {
                 let reading = collected
                     .and_then(|tags| transition::read(tags, false).map_err(|error| error.to_string()));
                 let lookups = look_up(program, reading.as_ref().ok(), &[]);
-                (Outcome::Script(self.script_outcome(reading, header.timeout.and_then(Limit::duration))), lookups)
+                (
+                    Outcome::Script(self.script_outcome(reading, header.timeout.and_then(Limit::duration))),
+                    lookups,
+                )
             }
             Plan::Prompt(plan) => {
                 let reading = read_message(collected);
@@ -174,8 +177,11 @@ impl Process {
     }
 
     fn turn_outcome(&self, reading: Result<Reading, BadMessage>, now: Timestamp) -> TurnOutcome {
-        let session =
-            Session { id: self.launch.started.session.clone().unwrap_or_default(), total_usd: None, backend: None };
+        let session = Session {
+            id: self.launch.started.session.clone().unwrap_or_default(),
+            total_usd: None,
+            backend: None,
+        };
         let cost = TurnCost { usd: self.cost(), estimated: false };
         let failed = |class, session| {
             let error = format!("{class:?}");
