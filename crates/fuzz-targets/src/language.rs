@@ -22,7 +22,7 @@ pub fn tags(data: &[u8]) {
     }
     for tag in &whole {
         let written = tag.to_string();
-        assert_eq!(read_tags(&[written.as_bytes()]).0, [tag.clone()], "written out: {written:?}");
+        assert_eq!(read_tags(&[written.as_bytes()]).0, std::slice::from_ref(tag), "written out: {written:?}");
         assert!(tag.brief().chars().count() <= 80, "a brief tag is long: {}", tag.brief());
     }
     if let Ok(text) = std::str::from_utf8(data) {

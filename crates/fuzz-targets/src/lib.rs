@@ -14,8 +14,11 @@ pub use forms::{archive, one_file, replies};
 pub use language::{frontmatter, header, tags, template};
 pub use stream::agent_stream;
 
+/// Panics if something does not hold for the bytes.
+pub type Target = fn(&[u8]);
+
 /// Every target by its name, which is also that of its corpus.
-pub const TARGETS: [(&str, fn(&[u8])); 10] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("agent_stream", agent_stream),
     ("archive", archive),
     ("frontmatter", frontmatter),

@@ -113,7 +113,7 @@ mod tests {
         files.iter().map(|file| fs::read(file).unwrap()).collect()
     }
 
-    fn check(target: &str, check: fn(&[u8]), bytes: &[u8]) {
+    fn check(target: &str, check: fuzz_targets::Target, bytes: &[u8]) {
         if catch_unwind(|| check(bytes)).is_err() {
             panic!("{target} fails on \"{}\"", bytes.escape_ascii());
         }
