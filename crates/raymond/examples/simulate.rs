@@ -45,9 +45,10 @@ fn main() -> ExitCode {
 }
 
 /// A program and how it failed.
-type Failed = (Program, Box<Failure>);
+type Failed = Box<(Program, Box<Failure>)>;
 
-fn tell((program, failure): &Failed) -> ExitCode {
+fn tell(failed: &Failed) -> ExitCode {
+    let (program, failure) = &**failed;
     println!("{}", report(program, failure));
     ExitCode::FAILURE
 }
@@ -60,7 +61,7 @@ fn every(seed: u64) -> Result<(), Failed> {
             Ok((singles, recoveries)) => {
                 println!("{}: {singles} single faults, {recoveries} crashes of recoveries", program.name);
             }
-            Err(failure) => return Err((program, failure)),
+            Err(failure) => return Err(Box::new((program, failure))),
         }
     }
     Ok(())
@@ -77,5 +78,5 @@ fn one(seed: u64) -> Result<(), Failed> {
         let mut seeds = (0..PLANS).map(|plan| seed.wrapping_mul(PLANS).wrapping_add(plan));
         seeds.try_for_each(|seed| several_faults(&program, &outcome, sites.len(), seed))
     });
-    tried.map_err(|failure| (program, failure))
+    tried.map_err(|failure| Box::new((program, failure)))
 }

@@ -68,9 +68,10 @@ impl Files {
 
     /// Makes the names in a folder safe.
     pub fn sync_names(&mut self, dir: &Path) {
-        let (safe, others) = self.changes.drain(..).partition(|change: &Change| change.folder() == Some(dir));
+        let (safe, others): (Vec<_>, Vec<_>) =
+            self.changes.drain(..).partition(|change: &Change| change.folder() == Some(dir));
         self.changes = others;
-        for change in Vec::from(safe) {
+        for change in safe {
             change.apply(&mut self.safe_names);
         }
     }
