@@ -69,9 +69,15 @@ pub fn frontmatter(data: &[u8]) {
         Ok(prompt) => {
             assert!(text.ends_with(prompt.body), "the body is not the end of the file");
             assert!(prompt.warnings.len() <= MAX_WARNINGS);
-            prompt.warnings.iter().for_each(|warning| check_place(&text, warning.position));
-            for entry in prompt.settings.allowed_transitions.iter().flat_map(|policy| &policy.entries) {
-                check_place(&text, Position { line: entry.line, column: entry.column });
+            let policies = prompt.settings.allowed_transitions.iter();
+            let entries = policies
+                .flat_map(|policy| &policy.entries)
+                .map(|entry| Position { line: entry.line, column: entry.column });
+            // The block is what stands between the first line and the one above the body.
+            let end = text.strip_suffix(prompt.body).unwrap_or_default().lines().count();
+            for place in prompt.warnings.iter().map(|warning| warning.position).chain(entries) {
+                check_place(&text, place);
+                assert!(place.line > 1 && (place.line as usize) < end, "{place} is not in the block");
             }
         }
         Err(error) => {
