@@ -24,6 +24,10 @@ impl Usd {
         Self(10_000_000)
     }
 
+    pub const fn millionth() -> Self {
+        Self(1_000)
+    }
+
     pub fn dollars(self) -> f64 {
         self.0 as f64 / NANOS_PER_DOLLAR
     }

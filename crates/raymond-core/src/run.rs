@@ -17,8 +17,10 @@ use crate::payload::Payload;
 use crate::workflow::StateFile;
 use queues::Queues;
 
-/// What a turn is given even when others hold all that is left: a program needs some limit to keep to.
-const SMALLEST_SHARE: Usd = Usd::cent();
+/// A turn that found less than this unpromised would stop at once; it waits for others to end instead.
+const SHARE_WORTH_STARTING: Usd = Usd::cent();
+/// What a turn is given when nothing at all is left: programs refuse a limit of zero.
+const SMALLEST_SHARE: Usd = Usd::millionth();
 
 /// What was chosen for a run: by its command line, its config file or by default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -622,7 +624,7 @@ impl Run {
     /// into what they were promised; it waits until one of them has ended.
     fn has_money_to_share(&self) -> bool {
         self.queues.running_prompts.is_empty()
-            || self.unreserved_budget().is_none_or(|left| left >= SMALLEST_SHARE)
+            || self.unreserved_budget().is_none_or(|left| left >= SHARE_WORTH_STARTING)
     }
 
     /// What no running turn was promised; nothing if there is no budget.

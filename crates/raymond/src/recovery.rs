@@ -11,8 +11,9 @@ use crate::backend::claude::Decoder;
 use crate::backend::{Cost, Exit};
 use crate::debug::{DebugFolder, StepName};
 use crate::error::UserError;
-use crate::process::Reaper;
-use crate::step::{leftovers, token};
+use crate::process::{Reaper, Target};
+use crate::step::leftovers;
+pub use crate::step::token;
 use crate::store::RunPaths;
 
 /// How much of what a lost turn streamed is looked at.
@@ -26,6 +27,17 @@ pub fn take_over(
     reaper: &Reaper,
     debug: &DebugFolder,
 ) -> Result<Vec<Interrupted>, UserError> {
+    let end = |targets| reaper.end_blocking(targets);
+    take_over_with(run, paths, end, |agent, work| estimated_cost(agent, work, debug))
+}
+
+/// The same with other means: `end` gives back what it could not end, `estimate` what a lost attempt cost.
+pub fn take_over_with(
+    run: &Run,
+    paths: &RunPaths,
+    end: impl FnOnce(Vec<Target>) -> Vec<i32>,
+    estimate: impl Fn(&Agent, &Work) -> Usd,
+) -> Result<Vec<Interrupted>, UserError> {
     let mut targets = Vec::new();
     let mut interrupted = run.interrupted();
     for agent in run.agents_by_birth() {
@@ -35,14 +47,14 @@ pub fn take_over(
                 agent: agent.id.clone(),
                 step: work.step,
                 state: agent.state.clone(),
-                estimated_cost_usd: estimated_cost(agent, work, debug),
+                estimated_cost_usd: estimate(agent, work),
             });
         }
     }
     if targets.is_empty() {
         return Ok(interrupted);
     }
-    let survivors = reaper.end_blocking(targets);
+    let survivors = end(targets);
     if survivors.is_empty() {
         return Ok(interrupted);
     }

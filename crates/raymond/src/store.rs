@@ -20,6 +20,7 @@ mod payload;
 mod read;
 mod segment;
 
+pub use disk::{Disk, DiskFile};
 pub use error::JournalError;
 pub use folder::{BadRunId, LookupError, RunEntry, RunPaths, StateDir, check_run_id};
 pub use inbox::{

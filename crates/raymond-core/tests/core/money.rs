@@ -105,7 +105,7 @@ fn over_budget_even_a_final_result_waits_for_more() {
 fn a_budget_may_be_spent_to_the_last() {
     let mut rig = with_budget(1.0);
     rig.says_for("main", 1.0, "<goto>Q</goto>");
-    assert_eq!(rig.work("main").share_usd, Some(Usd::cent()), "a turn is given some limit");
+    assert_eq!(rig.work("main").share_usd, Some(Usd::millionth()), "a turn is given some limit");
     check(
         &rig.says_for("main", 0.000_000_001, "<result>r</result>"),
         expect![[r#"

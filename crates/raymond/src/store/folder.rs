@@ -8,9 +8,10 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::disk::{create_private_dir, excerpt, private_options};
+use super::disk::{Disk, SystemDisk, create_private_dir, excerpt, private_options};
 
 /// The folder that holds config and state of a project.
 const HOME_NAME: &str = ".raymond";
@@ -88,7 +89,7 @@ impl StateDir {
     /// The paths of a run, whether it exists or not.
     pub fn run(&self, id: &str) -> Result<RunPaths, BadRunId> {
         check_run_id(id)?;
-        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned() })
+        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned(), disk: Arc::new(SystemDisk) })
     }
 
     /// All runs, the one written last first.
@@ -201,13 +202,24 @@ pub fn check_run_id(id: &str) -> Result<(), BadRunId> {
 }
 
 /// The paths of one run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct RunPaths {
     dir: PathBuf,
     id: String,
+    disk: Arc<dyn Disk>,
 }
 
 impl RunPaths {
+    /// The same paths on another disk.
+    pub fn on(self, disk: Arc<dyn Disk>) -> Self {
+        Self { disk, ..self }
+    }
+
+    /// What the journal is written with.
+    pub(super) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -248,9 +260,10 @@ impl RunPaths {
 
     /// The numbers of the segments that exist, rising.
     pub fn segments(&self) -> io::Result<Vec<u32>> {
-        let files = journal_files(&self.dir)?;
+        let names = self.disk.names(&self.dir)?;
+        let journals = names.iter().filter_map(|name| parse_journal_name(name));
         let mut numbers: Vec<u32> =
-            files.into_iter().filter(|(id, ..)| *id == self.id).map(|(_, number, _)| number).collect();
+            journals.filter(|(id, _)| *id == self.id).map(|(_, number)| number).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }

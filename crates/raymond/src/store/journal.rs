@@ -8,12 +8,11 @@
 //! Bounds: a segment is left for a new one soon after [`SEGMENT_BYTES`], unless its snapshot is so
 //! large that rewriting it that often would cost more than the events themselves.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Durability;
-use super::disk::{private_options, remove_if_there, sync_dir};
+use super::disk::DiskFile;
 use super::error::JournalError;
 use super::folder::RunPaths;
 use super::lock::RunLock;
@@ -48,7 +47,7 @@ pub struct Journal {
     paths: RunPaths,
     options: JournalOptions,
     segment: u32,
-    file: File,
+    file: Box<dyn DiskFile>,
     /// How long the current segment is.
     bytes: u64,
     /// How long the snapshot at its start is; 0 in the first segment.
@@ -62,7 +61,7 @@ impl Journal {
     pub fn create(paths: &RunPaths, options: JournalOptions, lock: &RunLock) -> Result<Self, JournalError> {
         debug_assert_eq!(lock.path(), paths.lock(), "the lock of another run protects nothing");
         let path = paths.segment(0);
-        let file = match private_options().append(true).create_new(true).open(&path) {
+        let file = match paths.disk().create(&path, false) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(JournalError::Exists { file: path });
             }
@@ -70,7 +69,7 @@ impl Journal {
         };
         if options.durability == Durability::Power {
             file.sync_all()
-                .and_then(|()| sync_dir(paths.dir()))
+                .and_then(|()| paths.disk().sync_dir(paths.dir()))
                 .map_err(|error| JournalError::io(&path, "sync", error))?;
         }
         let paths = paths.clone();
@@ -98,10 +97,7 @@ impl Journal {
         debug_assert_eq!(lock.path(), paths.lock(), "the lock of another run protects nothing");
         let tail = read_tail(paths)?;
         let path = paths.segment(tail.segment);
-        let file = private_options()
-            .append(true)
-            .open(&path)
-            .map_err(|error| JournalError::io(&path, "open", error))?;
+        let file = paths.disk().append(&path).map_err(|error| JournalError::io(&path, "open", error))?;
         if let Some(torn) = tail.torn {
             file.set_len(torn.offset).map_err(|error| JournalError::io(&path, "cut", error))?;
         }
@@ -109,12 +105,12 @@ impl Journal {
         // write and sync left batches that we are about to act upon, but the disk may not have.
         if tail.torn.is_some() || options.durability == Durability::Power {
             file.sync_all()
-                .and_then(|()| sync_dir(paths.dir()))
+                .and_then(|()| paths.disk().sync_dir(paths.dir()))
                 .map_err(|error| JournalError::io(&path, "sync", error))?;
         }
         // A crash before the rename leaves nothing but this file, which no reader looks at.
         let unfinished = paths.unfinished_segment(tail.segment + 1);
-        remove_if_there(&unfinished).map_err(|error| JournalError::io(&unfinished, "remove", error))?;
+        paths.disk().remove(&unfinished).map_err(|error| JournalError::io(&unfinished, "remove", error))?;
         let snapshot_bytes = match tail.lines.first() {
             Some(line) if tail.segment > 0 => line.text.len() as u64,
             _ => 0,
@@ -208,14 +204,15 @@ impl Journal {
     }
 
     /// Writes a new segment under another name, syncs it, and gives it its own.
-    fn put_in_place(&self, batch: &[u8], path: &Path) -> io::Result<File> {
+    fn put_in_place(&self, batch: &[u8], path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let disk = self.paths.disk();
         let unfinished = self.paths.unfinished_segment(self.segment + 1);
-        remove_if_there(&unfinished)?;
-        let mut file = private_options().append(true).create_new(true).open(&unfinished)?;
+        disk.remove(&unfinished)?;
+        let mut file = disk.create(&unfinished, false)?;
         file.write_all(batch)?;
         file.sync_all()?;
-        std::fs::rename(&unfinished, path)?;
-        sync_dir(self.paths.dir())?;
+        disk.rename(&unfinished, path)?;
+        disk.sync_dir(self.paths.dir())?;
         Ok(file)
     }
 
@@ -231,7 +228,7 @@ impl Journal {
         };
         let oldest_kept = (self.segment + 1).saturating_sub(keep.max(1));
         for number in segments.into_iter().filter(|number| (1..oldest_kept).contains(number)) {
-            if remove_if_there(&self.paths.segment(number)).is_err() {
+            if self.paths.disk().remove(&self.paths.segment(number)).is_err() {
                 return;
             }
         }
@@ -251,7 +248,7 @@ mod tests {
     use super::super::folder::StateDir;
     use super::super::read::read_all;
     use super::*;
-    use std::fs;
+    use std::fs::{self, File};
     use tempfile::{TempDir, tempdir};
 
     struct Fixture {
@@ -410,8 +407,10 @@ mod tests {
         let run = fixture();
         let mut journal = run.create(unsynced());
         journal.append(&events(1..=1)).unwrap();
-        let good =
-            std::mem::replace(&mut journal.file, File::options().write(true).open("/dev/full").unwrap());
+        let good = std::mem::replace(
+            &mut journal.file,
+            Box::new(File::options().write(true).open("/dev/full").unwrap()),
+        );
         assert!(matches!(journal.append(&events(2..=2)), Err(JournalError::Io { action: "write", .. })));
         journal.file = good;
         assert!(matches!(journal.append(&events(2..=2)), Err(JournalError::Poisoned { .. })));
@@ -425,7 +424,7 @@ mod tests {
         let run = fixture();
         let mut journal = run.create(JournalOptions::default());
         // Writing to /dev/null works and syncing it does not.
-        journal.file = File::options().write(true).open("/dev/null").unwrap();
+        journal.file = Box::new(File::options().write(true).open("/dev/null").unwrap());
         assert!(matches!(journal.append(&events(1..=1)), Err(JournalError::Io { action: "sync", .. })));
         assert!(matches!(journal.append(&events(1..=1)), Err(JournalError::Poisoned { .. })));
     }

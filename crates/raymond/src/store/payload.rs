@@ -6,14 +6,14 @@
 
 use std::error::Error;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use super::Durability;
-use super::disk::{create_private_dir, read_only_options, remove_if_there, sync_dir};
+use super::disk::{Disk, SystemDisk};
 
 /// The longest payload; more than all tags of one step may hold together.
 pub const MAX_PAYLOAD_BYTES: u64 = 64 * 1024 * 1024;
@@ -31,12 +31,18 @@ pub struct Stored {
 pub struct Payloads {
     dir: PathBuf,
     durability: Durability,
+    disk: Arc<dyn Disk>,
 }
 
 impl Payloads {
     /// The folder is created with the first payload.
     pub fn new(dir: impl Into<PathBuf>, durability: Durability) -> Self {
-        Self { dir: dir.into(), durability }
+        Self { dir: dir.into(), durability, disk: Arc::new(SystemDisk) }
+    }
+
+    /// The same payloads on another disk.
+    pub fn on(self, disk: Arc<dyn Disk>) -> Self {
+        Self { disk, ..self }
     }
 
     /// Stores a text, unless it is there; on disk when this returns.
@@ -52,15 +58,13 @@ impl Payloads {
     }
 
     fn put_at(&self, path: &Path, text: &str) -> io::Result<()> {
-        let there = std::fs::symlink_metadata(path)
-            .is_ok_and(|data| data.is_file() && data.len() == text.len() as u64);
-        if !there {
-            create_private_dir(&self.dir)?;
+        if self.disk.length(path) != Some(text.len() as u64) {
+            self.disk.create_dir(&self.dir)?;
             self.write(path, text)?;
         }
         // Also for a file that was there: who wrote it may have died before this point.
         match self.durability {
-            Durability::Power => sync_dir(&self.dir),
+            Durability::Power => self.disk.sync_dir(&self.dir),
             Durability::Process => Ok(()),
         }
     }
@@ -68,13 +72,13 @@ impl Payloads {
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
         let name = path.file_name().unwrap_or_default().display();
         let unfinished = self.dir.join(format!(".{name}.tmp"));
-        remove_if_there(&unfinished)?;
-        let mut file = read_only_options().write(true).create_new(true).open(&unfinished)?;
+        self.disk.remove(&unfinished)?;
+        let mut file = self.disk.create(&unfinished, true)?;
         file.write_all(text.as_bytes())?;
         if self.durability == Durability::Power {
             file.sync_all()?;
         }
-        std::fs::rename(&unfinished, path)
+        self.disk.rename(&unfinished, path)
     }
 
     /// A payload's text, wherever it is.
@@ -95,7 +99,7 @@ impl Payloads {
             return Err(PayloadError::NotAHash);
         }
         let path = self.dir.join(hash);
-        let bytes = match read_bounded(&path) {
+        let bytes = match self.read_bounded(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(PayloadError::Missing { path });
             }
@@ -107,13 +111,13 @@ impl Payloads {
         }
         String::from_utf8(bytes).map_err(|_| PayloadError::Damaged { path })
     }
-}
 
-/// A file that is longer than any payload is cut, and so does not have its hash.
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_PAYLOAD_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    /// A file that is longer than any payload is cut, and so does not have its hash.
+    fn read_bounded(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.disk.read(path, 0)?.take(MAX_PAYLOAD_BYTES + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
 }
 
 fn hash_of(bytes: &[u8]) -> String {

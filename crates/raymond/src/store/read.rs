@@ -4,11 +4,11 @@
 //! tail to them and is left out. Bounds: [`read_all`] holds one batch, [`Follower::poll`] about
 //! [`POLL_BYTES`], [`read_tail`] one segment.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
+use super::disk::DiskFile;
 use super::error::JournalError;
 use super::folder::RunPaths;
 use super::segment::{Line, Position, SegmentReader, Torn};
@@ -16,7 +16,7 @@ use super::segment::{Line, Position, SegmentReader, Torn};
 /// After how much text a poll gives back what it has.
 const POLL_BYTES: usize = 1024 * 1024;
 
-type Reader = SegmentReader<BufReader<File>>;
+type Reader = SegmentReader<BufReader<Box<dyn DiskFile>>>;
 
 /// What the last segment holds: all that is needed to go on with a run.
 #[derive(Debug)]
@@ -212,10 +212,11 @@ impl Follower {
 
     fn later_segment(&self) -> Result<Option<u32>, JournalError> {
         // The usual next one costs one look; only where it is missing is the folder listed.
-        if self.paths.segment(self.segment + 1).exists() {
+        let is_there = |segment| self.paths.disk().length(&self.paths.segment(segment)).is_some();
+        if is_there(self.segment + 1) {
             return Ok(Some(self.segment + 1));
         }
-        if self.paths.segment(self.segment).exists() && self.segment > 0 {
+        if is_there(self.segment) && self.segment > 0 {
             return Ok(None);
         }
         let numbers =

@@ -9,12 +9,12 @@
 //! Anything else is damage and is reported, because cutting it would lose what was committed.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::disk::DiskFile;
 use super::error::JournalError;
 use super::folder::RunPaths;
 
@@ -221,13 +221,14 @@ pub(super) struct SegmentReader<R> {
     max_line: usize,
 }
 
-impl SegmentReader<BufReader<File>> {
+impl SegmentReader<BufReader<Box<dyn DiskFile>>> {
     /// Opens a segment behind a batch that was read before, or at its start.
     pub(super) fn open(paths: &RunPaths, segment: u32, position: Position) -> Result<Self, JournalError> {
         let path = paths.segment(segment);
-        let mut file = File::open(&path).map_err(|error| JournalError::io(&path, "open", error))?;
-        file.seek(SeekFrom::Start(position.offset))
-            .map_err(|error| JournalError::io(&path, "read", error))?;
+        let file = paths
+            .disk()
+            .read(&path, position.offset)
+            .map_err(|error| JournalError::io(&path, "open", error))?;
         Ok(Self::new(BufReader::with_capacity(128 * 1024, file), &path, segment, position))
     }
 }

@@ -26,7 +26,7 @@ fn stopped(program: &Program) {
     let live = bench.start(&["workflow", "--id", "r"]);
     wait_for_file(&bench.path("started"));
     live.send(Signal::TERM);
-    live.wait().assert(143, "");
+    live.wait().assert(143, "").says("raymond resume r");
     bench.assert_nothing_lives();
     // No figure was reported for the turn that was ended, so that it is estimated.
     let (lost, estimate) = (bench.api.spent_nanos(), bench.cost_nanos());

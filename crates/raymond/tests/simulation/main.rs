@@ -1,0 +1,82 @@
+//! The real engine on a simulated host: see `sim`.
+
+#[cfg(test)]
+mod sim;
+
+#[cfg(test)]
+mod tests {
+    use super::sim::check::report;
+    use super::sim::explore::{every_crash_of_a_recovery, every_single_fault, fault_free, several_faults};
+    use super::sim::generate::generate;
+    use super::sim::program::Program;
+    use super::sim::programs;
+
+    /// Every `of`th program by hand, so that the tests share the work.
+    fn some(which: usize, of: usize) -> impl Iterator<Item = Program> {
+        programs::all().into_iter().skip(which).step_by(of)
+    }
+
+    fn single_faults(which: usize) {
+        for program in some(which, 4) {
+            if let Err(failure) = every_single_fault(&program, 1, true) {
+                panic!("{}", report(&program, &failure));
+            }
+        }
+    }
+
+    #[test]
+    fn every_single_fault_is_survived_1() {
+        single_faults(0);
+    }
+
+    #[test]
+    fn every_single_fault_is_survived_2() {
+        single_faults(1);
+    }
+
+    #[test]
+    fn every_single_fault_is_survived_3() {
+        single_faults(2);
+    }
+
+    #[test]
+    fn every_single_fault_is_survived_4() {
+        single_faults(3);
+    }
+
+    #[test]
+    fn crashes_of_a_recovery_are_survived() {
+        for program in programs::all() {
+            if let Err(failure) = every_crash_of_a_recovery(&program, 1, 29) {
+                panic!("{}", report(&program, &failure));
+            }
+        }
+    }
+
+    #[test]
+    fn several_faults_are_survived() {
+        for program in programs::all() {
+            let (outcome, sites) =
+                fault_free(&program, 1).unwrap_or_else(|failure| panic!("{}", report(&program, &failure)));
+            for seed in 0..10 {
+                if let Err(failure) = several_faults(&program, &outcome, sites.len(), seed) {
+                    panic!("{}", report(&program, &failure));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn programs_by_chance_survive_faults_by_chance() {
+        for number in 0..40 {
+            let program = generate(number);
+            let (outcome, sites) = fault_free(&program, number)
+                .unwrap_or_else(|failure| panic!("{}", report(&program, &failure)));
+            for seed in 0..5 {
+                if let Err(failure) = several_faults(&program, &outcome, sites.len(), number * 1000 + seed) {
+                    panic!("{}", report(&program, &failure));
+                }
+            }
+        }
+    }
+}

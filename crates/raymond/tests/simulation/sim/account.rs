@@ -1,0 +1,213 @@
+//! An account of steps, agents, questions and money, kept apart from Raymond's own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use raymond_core::event::{AskClosed, Body, ClosedBy, Event, Interrupted, StepStarted};
+use raymond_core::money::Usd;
+use raymond_core::name::AgentId;
+use raymond_core::run::{Run, Status};
+
+/// How the last attempt of a step stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Attempt {
+    Running,
+    /// Its program never reported; the journal has said so, or not yet.
+    Lost {
+        is_noted: bool,
+    },
+    /// Another attempt goes on from here.
+    Again {
+        session: Option<String>,
+    },
+    Over,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    last: StepStarted,
+    attempt: Attempt,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    steps: BTreeMap<u64, Step>,
+    /// Programs that have ended, with what they cost, or would be thought to.
+    pub programs: BTreeMap<(u64, u32), (Usd, Usd)>,
+    /// Attempts that were paid.
+    paid: BTreeSet<(u64, u32)>,
+    pub spent: Usd,
+    agents: BTreeSet<AgentId>,
+    ended_agents: BTreeSet<AgentId>,
+    joined: BTreeSet<AgentId>,
+    closed_asks: BTreeSet<String>,
+    /// The first answer that was posted to each question.
+    pub first_answers: BTreeMap<String, String>,
+}
+
+impl Account {
+    pub fn is_running(&self, step: u64, attempt: u32) -> bool {
+        self.steps
+            .get(&step)
+            .is_some_and(|step| step.last.attempt == attempt && step.attempt == Attempt::Running)
+    }
+
+    /// Enters an event, and says what is wrong with it. `run` is the state before it.
+    pub fn check(&mut self, run: Option<&Run>, event: &Event) -> Vec<String> {
+        let mut wrong = Vec::new();
+        match (&event.body, run) {
+            (Body::AgentStarted(started), _) if !self.agents.insert(started.agent.clone()) => {
+                wrong.push(format!("{} is started twice", started.agent));
+            }
+            (Body::StepStarted(started), Some(run)) => self.started(run, started, &mut wrong),
+            (Body::AgentFinished { agent, .. }, _) if !self.ended_agents.insert(agent.clone()) => {
+                wrong.push(format!("{agent} ends twice"));
+            }
+            (Body::Joined { workers, .. }, _) => {
+                for worker in workers {
+                    if !self.joined.insert(worker.clone()) {
+                        wrong.push(format!("{worker} is joined twice"));
+                    }
+                }
+            }
+            (Body::AskClosed(closed), _) => self.closed(closed, &mut wrong),
+            (Body::RunResumed(resumed), _) => {
+                for step in self.steps.values_mut().filter(|step| step.attempt == Attempt::Running) {
+                    step.attempt = Attempt::Lost { is_noted: false };
+                }
+                self.interrupted(&resumed.interrupted, &mut wrong);
+            }
+            (Body::RunStopped { interrupted, .. }, _) => self.interrupted(interrupted, &mut wrong),
+            (body, Some(run)) => {
+                if let Some(agent) = body.ended_attempt_of() {
+                    self.ended(run, agent, body, &mut wrong);
+                }
+            }
+            _ => {}
+        }
+        wrong.into_iter().map(|what| format!("event {}: {what}", event.seq)).collect()
+    }
+
+    fn started(&mut self, run: &Run, started: &StepStarted, wrong: &mut Vec<String>) {
+        let StepStarted { step, attempt, .. } = *started;
+        if run.halt.is_some() {
+            wrong.push(format!("step {step} starts in a halted run"));
+        }
+        let budget = run.options.budget_usd;
+        if !budget.is_zero() && run.cost_usd > budget {
+            wrong.push(format!("step {step} starts over budget"));
+        }
+        if attempt == 1 && run.options.max_steps.is_some_and(|most| step > most) {
+            wrong.push(format!("step {step} is one too many"));
+        }
+        let prompts = run.running_agents().filter(|id| run.agents[*id].state.kind().is_prompt()).count();
+        if started.session.is_some() && prompts >= run.options.max_parallel {
+            wrong.push(format!("step {step} starts beside {prompts} other prompts"));
+        }
+        match self.steps.get(&step) {
+            None if attempt == 1 => {}
+            None => wrong.push(format!("step {step} begins with attempt {attempt}")),
+            Some(before) => again(before, started, wrong),
+        }
+        self.steps.insert(step, Step { last: started.clone(), attempt: Attempt::Running });
+    }
+
+    /// The end of an attempt is recorded once, when its own program has ended, with what that cost.
+    fn ended(&mut self, run: &Run, agent: &AgentId, body: &Body, wrong: &mut Vec<String>) {
+        let Some(Status::Running { work, .. }) = run.agents.get(agent).map(|agent| &agent.status) else {
+            if !matches!(body, Body::StepFailed(failed) if failed.step.is_none()) {
+                wrong.push(format!("the end of a step of {agent}, which runs none"));
+            }
+            return;
+        };
+        let attempt = (work.step, work.attempt);
+        match self.programs.get(&attempt) {
+            None => wrong.push(format!("the end of {attempt:?} is recorded, but its program runs")),
+            Some((cost, _)) if *cost != body.cost() => {
+                wrong.push(format!("{attempt:?} cost {cost}, but {} is recorded", body.cost()));
+            }
+            Some(_) => {}
+        }
+        if !self.paid.insert(attempt) {
+            wrong.push(format!("{attempt:?} is paid twice"));
+        }
+        self.spent += body.cost();
+        let Some(step) = self.steps.get_mut(&work.step) else {
+            wrong.push(format!("step {} ends and never began", work.step));
+            return;
+        };
+        if step.attempt != Attempt::Running {
+            wrong.push(format!("{attempt:?} ends, but it is {:?}", step.attempt));
+        }
+        step.attempt = match body {
+            Body::Reminder(reminder) => Attempt::Again { session: Some(reminder.session.id.clone()) },
+            Body::Retry(retry) if retry.session.is_some() => {
+                Attempt::Again { session: retry.session.as_ref().map(|session| session.id.clone()) }
+            }
+            Body::Retry(_) | Body::LimitWaiting(_) => Attempt::Again { session: step.last.branch_of.clone() },
+            _ => Attempt::Over,
+        };
+    }
+
+    /// Attempts that were lost are named, and paid once for what they are thought to have cost.
+    fn interrupted(&mut self, interrupted: &[Interrupted], wrong: &mut Vec<String>) {
+        for lost in interrupted {
+            let Some(step) = self.steps.get_mut(&lost.step) else {
+                wrong.push(format!("step {} was interrupted and never began", lost.step));
+                continue;
+            };
+            if !matches!(step.attempt, Attempt::Running | Attempt::Lost { .. }) {
+                wrong.push(format!("step {} was interrupted, but it is {:?}", lost.step, step.attempt));
+            }
+            step.attempt = Attempt::Lost { is_noted: true };
+            let attempt = (lost.step, step.last.attempt);
+            let cost = lost.estimated_cost_usd;
+            if cost.is_zero() {
+                continue;
+            }
+            if self.programs.get(&attempt).is_none_or(|(_, estimate)| *estimate != cost) {
+                wrong.push(format!("{attempt:?} was lost and is thought to have cost {cost}"));
+            }
+            if !self.paid.insert(attempt) {
+                wrong.push(format!("{attempt:?} was lost and is paid twice"));
+            }
+            self.spent += cost;
+        }
+    }
+
+    /// A question is closed once, by the first answer that was posted.
+    fn closed(&mut self, closed: &AskClosed, wrong: &mut Vec<String>) {
+        if !self.closed_asks.insert(closed.ask.clone()) {
+            wrong.push(format!("{} is closed twice", closed.ask));
+        }
+        let first = self.first_answers.get(&closed.ask);
+        if closed.by == ClosedBy::Answer && closed.answer_id.as_ref() != first {
+            wrong.push(format!("{} took {:?}, the first was {first:?}", closed.ask, closed.answer_id));
+        }
+    }
+}
+
+/// A step goes on with its next attempt, from the conversation that the last one's end leaves.
+fn again(before: &Step, started: &StepStarted, wrong: &mut Vec<String>) {
+    let step = started.step;
+    let last = &before.last;
+    if started.attempt != last.attempt + 1 || started.agent != last.agent || started.state != last.state {
+        wrong.push(format!("step {step} goes on as {started:?} after {last:?}"));
+    }
+    let branch = match &before.attempt {
+        Attempt::Running => return wrong.push(format!("step {step} starts again while it runs")),
+        Attempt::Over => return wrong.push(format!("step {step} is over and starts again")),
+        Attempt::Lost { is_noted: false } => {
+            return wrong.push(format!("step {step} was lost, and nobody said so"));
+        }
+        Attempt::Lost { .. } => {
+            if started.turn != last.turn {
+                wrong.push(format!("step {step} is repeated as another turn"));
+            }
+            &last.branch_of
+        }
+        Attempt::Again { session } => session,
+    };
+    if started.branch_of != *branch {
+        wrong.push(format!("step {step} goes on from {:?} instead of {branch:?}", started.branch_of));
+    }
+}

@@ -1,0 +1,69 @@
+//! When two states of a run are the same, and when one can be at all.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use raymond_core::event::{Body, Event};
+use raymond_core::evolve::evolve;
+use raymond_core::run::{Run, RunStatus, Status};
+
+/// Whether two states are the same, but for what is derived from the clock and for attempts that were ended since
+/// the last event, of which only one of the two may know.
+pub fn same(folded: &Run, believed: &Run) -> bool {
+    let (mut folded, mut believed) = (folded.clone(), believed.clone());
+    folded.wake(Timestamp::MAX);
+    believed.wake(Timestamp::MAX);
+    for agent in believed.agents.values() {
+        if let Status::Ready { work: Some(work), .. } = &agent.status
+            && let Some(cost) = work.interrupted
+        {
+            folded.interrupt(&agent.id, work.step, cost);
+        }
+    }
+    folded == believed
+}
+
+/// What no state of a run may be.
+pub fn is_legal(run: &Run, is_thorough: bool) -> Option<String> {
+    let mut steps = BTreeSet::new();
+    for agent in run.agents.values() {
+        if let Some(work) = agent.work() {
+            if !steps.insert(work.step) {
+                return Some(format!("two agents are at step {}", work.step));
+            }
+            if work.step > run.steps_started || work.attempt == 0 {
+                return Some(format!("{} is at step {}/{}", agent.id, work.step, work.attempt));
+            }
+        }
+        if let Some(parent) = agent.parent.as_ref().filter(|parent| run.agents.contains_key(*parent)) {
+            let worker = run.workers.get(parent).and_then(|workers| workers.get(&agent.fork));
+            if !worker.is_some_and(|worker| worker.agent == agent.id && worker.result.is_none()) {
+                return Some(format!("{parent} does not know its worker {}", agent.id));
+            }
+        }
+    }
+    let is_over = run.status == RunStatus::Completed;
+    if is_over && !run.agents.is_empty() {
+        return Some("the run is over and has agents".to_owned());
+    }
+    if run.status != RunStatus::Running && run.running() > 0 {
+        return Some("steps run in a run that stopped".to_owned());
+    }
+    if run.running() > 0 && run.running_agents().any(|id| !run.agents.contains_key(id)) {
+        return Some("somebody runs who is not there".to_owned());
+    }
+    if is_thorough { survives_a_snapshot(run).err() } else { None }
+}
+
+/// Writing a state down and reading it again gives the same state, queues included.
+fn survives_a_snapshot(run: &Run) -> Result<(), String> {
+    let body = Body::Snapshot { state: Box::new(run.clone()) };
+    let event = Event { seq: run.seq, time: run.last_time, run: run.id.clone(), body };
+    let text = serde_json::to_string(&event).map_err(|error| format!("no snapshot: {error}"))?;
+    let event: Event =
+        serde_json::from_str(&text).map_err(|error| format!("a snapshot cannot be read: {error}: {text}"))?;
+    match evolve(None, &event) {
+        Some(read) if read == *run => Ok(()),
+        other => Err(format!("a snapshot changes the state: {other:?} instead of {run:?}")),
+    }
+}

@@ -1,0 +1,86 @@
+//! Which faults are tried: first every single one, then those of a recovery, then several by chance.
+
+use super::check::{Failure, Outcome, check, run};
+use super::fault::{Fault, Kind, Site};
+use super::host::Manner;
+use super::program::Program;
+use super::rng::Rng;
+
+/// What may go wrong in a recovery that follows a crash.
+const AGAIN: [Kind; 4] = [Kind::Kill, Kind::KillAfter, Kind::Power(0), Kind::Power(11)];
+/// After how many points a recovery is over for sure.
+const RECOVERY_POINTS: usize = 10;
+
+/// What comes of a program when nothing goes wrong, and the points that it passes.
+pub fn fault_free(program: &Program, seed: u64) -> Result<(Outcome, Vec<Site>), Box<Failure>> {
+    let ran = run(program, seed, &[], Manner { is_thorough: true, keeps_log: true });
+    match ran.broken {
+        Some(why) => Err(Box::new(Failure { seed, plan: Vec::new(), why, log: ran.log })),
+        None => Ok((ran.outcome, ran.sites)),
+    }
+}
+
+/// Everything that can go wrong at every point of a program, one at a time. Gives the number of runs.
+pub fn every_single_fault(program: &Program, seed: u64, is_thrifty: bool) -> Result<usize, Box<Failure>> {
+    let (outcome, sites) = fault_free(program, seed)?;
+    let mut runs = 0;
+    for (at, site) in sites.into_iter().enumerate() {
+        let kinds = site.kinds().iter().copied().filter(|kind| kind.suits(program, site));
+        for kind in kinds.filter(|kind| !is_thrifty || !kind.is_doubled(site)) {
+            check(program, &outcome, seed, &[Fault { at, kind }])?;
+            runs += 1;
+        }
+    }
+    Ok(runs)
+}
+
+/// A crash at every `stride`th point, and another at every point of the recovery from it.
+pub fn every_crash_of_a_recovery(program: &Program, seed: u64, stride: usize) -> Result<usize, Box<Failure>> {
+    let (outcome, sites) = fault_free(program, seed)?;
+    let mut runs = 0;
+    for at in (0..sites.len()).step_by(stride) {
+        let first = Fault {
+            at,
+            kind: if program.is_synced && at % 3 == 0 { Kind::Power(at as u64) } else { Kind::Kill },
+        };
+        let ran = check(program, &outcome, seed, &[first])?;
+        let recovery = ran.sites.iter().enumerate().skip(at + 1).take(RECOVERY_POINTS);
+        for (again, site) in recovery {
+            for kind in AGAIN.into_iter().filter(|kind| kind.suits(program, *site)) {
+                check(program, &outcome, seed, &[first, Fault { at: again, kind }])?;
+                runs += 1;
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// Several faults by chance, on a schedule by chance.
+pub fn several_faults(
+    program: &Program,
+    outcome: &Outcome,
+    points: usize,
+    seed: u64,
+) -> Result<(), Box<Failure>> {
+    let mut rng = Rng::new(seed);
+    let count = 1 + rng.below(5);
+    let mut plan = Vec::new();
+    while plan.len() < count {
+        let fault = Fault { at: rng.below(points * 3 / 2), kind: any_kind(&mut rng) };
+        if fault.kind.suits(program, Site::Spawn) {
+            plan.push(fault);
+        }
+    }
+    check(program, outcome, seed, &plan).map(|_| ())
+}
+
+fn any_kind(rng: &mut Rng) -> Kind {
+    const SITES: [Site; 7] =
+        [Site::Write, Site::Sync, Site::Rename, Site::Read, Site::Receive, Site::Spawn, Site::End];
+    match *rng.pick(rng.clone().pick(&SITES).kinds()) {
+        Kind::KillWithin(_) => Kind::KillWithin(rng.next() as u8),
+        Kind::Power(_) => Kind::Power(rng.next() % 1000),
+        Kind::ClockJump(_) => Kind::ClockJump(rng.below(200_000) as i32 - 100_000),
+        other => other,
+    }
+}

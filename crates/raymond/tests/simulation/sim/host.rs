@@ -1,0 +1,296 @@
+//! A machine on which Raymond lives, dies and is started again: its clock, its programs, its users.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use raymond::engine::Launch;
+use raymond::recovery::token;
+use raymond::store::{Durability, JournalOptions, Payloads, RunPaths, StateDir};
+use raymond_core::input::{Input, Plan};
+use raymond_core::run::Options;
+
+use super::disk::SimDisk;
+use super::fault::{Down, Fault, Kind, Site, Tape};
+use super::monitor::Monitor;
+use super::people::People;
+use super::process::Process;
+use super::program::{Does, Program};
+use super::rng::Rng;
+use super::view::View;
+
+/// When the simulated clock starts, in milliseconds since 1970.
+const EPOCH: i64 = 1_750_000_000_000;
+/// How long ending a program takes that does not listen.
+const GRACE: u64 = 5_000;
+/// Repeated, it is longer than what the journal holds itself.
+const BIG: &str = "long text, ";
+pub const NONCE: &str = "6f1c1f0e-0000-4000-8000-000000000001";
+
+/// Raymond is gone: nothing of what it was about to do happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crashed;
+
+/// How closely a run is looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// Whether every state is looked at in all ways.
+    pub is_thorough: bool,
+    pub keeps_log: bool,
+}
+
+pub struct Host<'p> {
+    pub program: &'p Program,
+    pub disk: SimDisk,
+    pub paths: RunPaths,
+    pub payloads: Payloads,
+    pub options: Options,
+    pub monitor: Monitor,
+    pub people: People,
+    pub rng: Rng,
+    pub processes: Vec<Process>,
+    /// Milliseconds that have passed.
+    pub clock: u64,
+    /// How far the wall clock was set.
+    skew: i64,
+    pub life: u32,
+    /// What the living Raymond will hear, and when: the end of a process by its number.
+    pub reports: Vec<(u64, usize)>,
+    /// The lock is the one real file; its folder goes with it.
+    folder: PathBuf,
+}
+
+impl Drop for Host<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl<'p> Host<'p> {
+    pub fn new(program: &'p Program, seed: u64, plan: &[Fault], manner: Manner) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the lock").keep();
+        let disk = SimDisk::new(Tape::new(plan, manner.keeps_log));
+        let paths = StateDir::at(&folder).run("sim").expect("a run's id");
+        let view = View { disk: disk.clone(), sees_safe: program.is_synced };
+        let monitor = Monitor::new(&paths, view, manner.is_thorough);
+        let paths = paths.on(Arc::new(disk.clone()));
+        let payloads = Payloads::new(paths.payloads(), durability(program)).on(Arc::new(disk.clone()));
+        Self {
+            program,
+            disk,
+            paths,
+            payloads,
+            options: program.options.clone(),
+            monitor,
+            people: People::default(),
+            rng: Rng::new(seed),
+            processes: Vec::new(),
+            clock: 0,
+            skew: 0,
+            life: 0,
+            reports: Vec::new(),
+            folder,
+        }
+    }
+
+    pub fn journal_options(&self) -> JournalOptions {
+        let segment_bytes = self.program.segment_bytes;
+        JournalOptions { durability: durability(self.program), segment_bytes, keep_segments: None }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_millisecond(EPOCH + self.clock as i64 + self.skew).unwrap_or(Timestamp::MAX)
+    }
+
+    /// When the wall clock will show a time.
+    pub fn when(&self, time: Timestamp) -> u64 {
+        let until = time.as_millisecond().saturating_sub(self.now().as_millisecond());
+        self.clock + u64::try_from(until).unwrap_or(0)
+    }
+
+    pub fn set_clock(&mut self, seconds: i32) {
+        self.skew += i64::from(seconds) * 1000;
+    }
+
+    /// Passes a point that is no call to the disk.
+    pub fn pass(&mut self, site: Site, what: impl FnOnce() -> String) -> Result<Option<Kind>, Crashed> {
+        self.disk.tape(|tape| {
+            if tape.down.is_some() {
+                return Err(Crashed);
+            }
+            match tape.pass(site, what) {
+                Some(Kind::Kill) => tape.go_down(Down::Killed),
+                Some(Kind::Power(what_stays)) => tape.go_down(Down::PowerCut(what_stays)),
+                other => return Ok(other),
+            }
+            Err(Crashed)
+        })
+    }
+
+    /// Starts a program, if the point before lets it.
+    pub fn spawn(&mut self, launch: Launch) -> Result<(), Crashed> {
+        let started = launch.started.clone();
+        let kind = self.pass(Site::Spawn, || {
+            format!("{} {} step {}/{}", started.agent, started.state, started.step, started.attempt)
+        })?;
+        let twins = self.processes.iter().filter(|other| is_twin(other, &launch)).count();
+        self.monitor.spawning(&started, twins);
+        let tries = self.monitor.tries(&started.agent);
+        let act = self.program.act(&started.state, started.visits, tries);
+        let text = match &act.does {
+            Does::Says(text) => self.fill_in(text, &launch),
+            _ => String::new(),
+        };
+        let was_refused = matches!(kind, Some(Kind::Refuse(_)));
+        let run_time = if was_refused { 0 } else { self.run_time(&act, &launch.plan) };
+        self.processes.push(Process {
+            token: token(NONCE, started.step, started.attempt),
+            life: self.life,
+            text,
+            started: self.clock,
+            ends: self.clock + run_time,
+            is_alive: !was_refused,
+            child_lives: act.leaves_child && !was_refused,
+            was_ended: false,
+            was_refused,
+            chunks: self.rng.next(),
+            act,
+            launch,
+        });
+        let number = self.processes.len() - 1;
+        self.reports.push((self.clock + run_time, number));
+        if kind == Some(Kind::KillAfter) {
+            self.disk.tape(|tape| tape.go_down(Down::Killed));
+            return Err(Crashed);
+        }
+        Ok(())
+    }
+
+    fn run_time(&mut self, act: &super::program::Act, plan: &Plan) -> u64 {
+        Process::run_time(act, plan) + self.rng.below(500) as u64
+    }
+
+    fn fill_in(&self, text: &str, launch: &Launch) -> String {
+        let input = launch.agent.payload.as_ref().map(|payload| self.monitor.text_of(payload));
+        let text =
+            if text.contains("{big}") { text.replace("{big}", &BIG.repeat(6_000)) } else { text.to_owned() };
+        text.replace("{visits}", &launch.started.visits.to_string())
+            .replace("{agent}", launch.agent.id.as_str())
+            .replace("{input}", &input.unwrap_or_default())
+    }
+
+    /// Lets programs end whose time has come, heard of or not.
+    pub fn let_programs_end(&mut self) {
+        for process in &mut self.processes {
+            if process.is_alive && process.ends <= self.clock {
+                process.is_alive = false;
+                self.monitor.ended(process.step(), process.attempt(), process.cost(), process.estimate());
+            }
+        }
+    }
+
+    /// What has been reported by now; reports of other lives are heard by nobody.
+    pub fn take_reports(&mut self, most: usize) -> Vec<Input> {
+        let now = self.now();
+        let mut inputs = Vec::new();
+        let mut due: Vec<usize> =
+            (0..self.reports.len()).filter(|index| self.reports[*index].0 <= self.clock).collect();
+        for _ in 0..most.min(due.len()) {
+            let index = due.remove(self.rng.below(due.len()));
+            let (time, number) = self.reports[index];
+            self.reports[index].0 = u64::MAX;
+            let process = &mut self.processes[number];
+            let is_first = time == process.ends || process.was_ended;
+            let has_failed = !matches!(process.act.does, Does::Says(_)) || process.was_ended;
+            process.child_lives &= !has_failed;
+            if process.was_refused {
+                self.monitor.ended(process.step(), process.attempt(), process.cost(), process.estimate());
+            }
+            inputs.extend(process.reports(self.program, now));
+            // Now and then a report comes twice, late enough to meet another attempt.
+            if is_first && !self.processes[number].was_ended {
+                self.reports.push((self.clock + 1 + self.rng.below(2_500) as u64, number));
+            }
+        }
+        self.reports.retain(|(time, _)| *time != u64::MAX);
+        inputs
+    }
+
+    /// Ends programs of the living Raymond, which hears of it.
+    pub fn end_programs(&mut self, only_scripts: bool) {
+        let life = self.life;
+        for (number, process) in self.processes.iter_mut().enumerate() {
+            let is_meant = process.life == life && (!only_scripts || process.is_script());
+            if is_meant && process.is_alive && process.ends > self.clock {
+                process.was_ended = true;
+                process.ends = self.clock + if process.act.is_stubborn { GRACE } else { 10 };
+                self.reports.retain(|(_, reported)| *reported != number);
+                self.reports.push((process.ends, number));
+            }
+        }
+    }
+
+    /// Ends everything with a token; gives back what does not end.
+    pub fn end_by_token(&mut self, token: &str) -> Result<Vec<i32>, Crashed> {
+        let kind = self.pass(Site::End, || token.to_owned())?;
+        if matches!(kind, Some(Kind::Refuse(_))) {
+            let found = self.processes.iter().any(|process| process.token == token && process.lives());
+            return Ok(if found { vec![42] } else { Vec::new() });
+        }
+        self.let_programs_end();
+        for process in self.processes.iter_mut().filter(|process| process.token == token) {
+            if process.is_alive {
+                self.clock += if process.act.is_stubborn { GRACE } else { 10 };
+                process.was_ended = true;
+            }
+            process.is_alive = false;
+            process.child_lives = false;
+            self.monitor.ended(process.step(), process.attempt(), process.cost(), process.estimate());
+        }
+        if kind == Some(Kind::KillAfter) {
+            self.disk.tape(|tape| tape.go_down(Down::Killed));
+            return Err(Crashed);
+        }
+        Ok(Vec::new())
+    }
+
+    /// Whatever runs is named by the journal, and nothing runs twice.
+    pub fn check_programs(&mut self) {
+        for process in self.processes.iter().filter(|process| process.is_alive) {
+            let (step, attempt) = (process.step(), process.attempt());
+            if !self.monitor.account.is_running(step, attempt) {
+                self.monitor.broken.push(format!("step {step}/{attempt} runs, and the journal knows better"));
+            }
+        }
+    }
+
+    /// Raymond is dead; after a power cut everything is.
+    pub fn go_down(&mut self) {
+        let down = self.disk.tape(|tape| tape.down);
+        self.disk.log(|| format!("      -- down: {down:?}"));
+        if matches!(down, Some(Down::PowerCut(_))) {
+            for process in &mut self.processes {
+                if process.is_alive {
+                    process.was_ended = true;
+                    self.monitor.ended(process.step(), process.attempt(), process.cost(), process.estimate());
+                }
+                process.is_alive = false;
+                process.child_lives = false;
+            }
+            self.people.power_cut(down);
+        }
+        self.disk.restart();
+        self.reports.clear();
+        self.clock += 1 + self.rng.below(3_000) as u64;
+        self.let_programs_end();
+    }
+}
+
+fn durability(program: &Program) -> Durability {
+    if program.is_synced { Durability::Power } else { Durability::Process }
+}
+
+/// Whether a program is, or is left of, another attempt at the same step.
+fn is_twin(other: &Process, launch: &Launch) -> bool {
+    other.step() == launch.started.step && other.lives()
+}

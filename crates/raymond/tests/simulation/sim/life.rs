@@ -1,0 +1,297 @@
+//! One life of Raymond on the simulated host: started or taken up, driven round by round, until it ends somehow.
+//!
+//! This is what the driver and `raymond resume` do, around the real engine, journal, payloads and recovery.
+
+use raymond::engine::{Command, Engine, Round};
+use raymond::journal_store::{JournalStore, fold};
+use raymond::recovery::take_over_with;
+use raymond::store::{Journal, JournalError, RunLock, read_all};
+use raymond_core::decide;
+use raymond_core::event::{Body, Event, FORMAT_VERSION, RunStarted};
+use raymond_core::input::Input;
+use raymond_core::money::Usd;
+use raymond_core::run::{RunStatus, Status};
+
+use super::fault::{Kind, Site};
+use super::host::{Crashed, Host, NONCE};
+
+/// How a life ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Death {
+    Crashed,
+    /// Raymond gave up by itself, or refused to begin, with this error.
+    Refused(String),
+    Exit(RunStatus),
+    /// Something is wrong that should never be.
+    Broken,
+}
+
+impl From<Crashed> for Death {
+    fn from(_: Crashed) -> Self {
+        Death::Crashed
+    }
+}
+
+/// A run that was taken up.
+struct Begun {
+    engine: Engine<JournalStore>,
+    unseen: Vec<Event>,
+    opening: Vec<Input>,
+}
+
+impl Host<'_> {
+    /// Lives one life.
+    pub fn live(&mut self) -> Death {
+        self.life += 1;
+        self.disk.log(|| format!("      -- life {} at {}", self.life, self.now()));
+        let death = match self.begin().and_then(|begun| self.drive(begun)) {
+            Ok(status) => Death::Exit(status),
+            Err(death) => death,
+        };
+        let is_down = self.disk.tape(|tape| tape.down.is_some());
+        match death {
+            Death::Refused(_) if is_down => Death::Crashed,
+            other => other,
+        }
+    }
+
+    fn begin(&mut self) -> Result<Begun, Death> {
+        let lock = RunLock::acquire(&self.paths.lock()).map_err(|error| Death::Refused(error.to_string()))?;
+        match Journal::open(&self.paths, self.journal_options(), &lock) {
+            Ok((journal, tail)) => {
+                let run =
+                    fold(&self.paths, &tail.lines).map_err(|error| Death::Refused(error.to_string()))?;
+                self.check_recovery(&run)?;
+                if run.status == RunStatus::Completed {
+                    return Err(Death::Exit(RunStatus::Completed));
+                }
+                let interrupted = self.take_over(&run)?;
+                let opening = vec![Input::Resume { options: self.options.clone(), interrupted }];
+                let engine = Engine::take_up(run, JournalStore::new(journal, self.payloads.clone(), lock));
+                Ok(Begun { engine, unseen: Vec::new(), opening })
+            }
+            Err(JournalError::Missing { .. }) => self.create(lock),
+            Err(JournalError::Empty { file }) => {
+                self.monitor.expect(self.monitor.events.is_empty(), || "the journal is empty".to_owned());
+                self.disk.delete(&file);
+                self.create(lock)
+            }
+            Err(error) => Err(self.refused(error.to_string())),
+        }
+    }
+
+    fn create(&mut self, lock: RunLock) -> Result<Begun, Death> {
+        let journal = Journal::create(&self.paths, self.journal_options(), &lock)
+            .map_err(|error| self.refused(error.to_string()))?;
+        let started = RunStarted {
+            scope_hash: None,
+            version: FORMAT_VERSION,
+            workflow: self.program.name.clone(),
+            scope: "/sim".to_owned(),
+            entry: self.program.entry(),
+            cwd: "/sim".to_owned(),
+            nonce: NONCE.to_owned(),
+            labels: Default::default(),
+            options: self.options.clone(),
+        };
+        let store = JournalStore::new(journal, self.payloads.clone(), lock);
+        let opening = decide::start(started, Some("input".to_owned()));
+        let (engine, unseen) =
+            Engine::create("sim", self.now(), opening, store).map_err(|error| self.refused(error.0))?;
+        self.monitor.acknowledged(&unseen, engine.run());
+        Ok(Begun { engine, unseen, opening: Vec::new() })
+    }
+
+    /// Only what the simulation did to the disk may be a reason to refuse.
+    fn refused(&mut self, error: String) -> Death {
+        self.monitor.expect(error.contains("simulated"), || format!("Raymond refuses: {error}"));
+        Death::Refused(error)
+    }
+
+    /// Reading again gives the same, and goes on from what counted.
+    fn check_recovery(&mut self, run: &raymond_core::run::Run) -> Result<(), Death> {
+        let copy = self.paths.clone().on(std::sync::Arc::new(self.disk.copy()));
+        let lines: Result<Vec<_>, JournalError> = match read_all(&copy) {
+            Ok(lines) => lines.collect(),
+            Err(error) => Err(error),
+        };
+        match lines {
+            Ok(lines) => self.monitor.recovered(&lines, run),
+            Err(error) => self.monitor.broken.push(format!("the whole journal cannot be read: {error}")),
+        }
+        self.check()
+    }
+
+    fn take_over(
+        &mut self,
+        run: &raymond_core::run::Run,
+    ) -> Result<Vec<raymond_core::event::Interrupted>, Death> {
+        let paths = self.paths.clone();
+        let estimates: Vec<(u64, u32, Usd)> = self
+            .processes
+            .iter()
+            .map(|process| (process.step(), process.attempt(), process.estimate()))
+            .collect();
+        let estimate = |step, attempt| {
+            let found = estimates.iter().find(|(s, a, _)| (*s, *a) == (step, attempt));
+            found.map_or(Usd::ZERO, |(_, _, estimate)| *estimate)
+        };
+        let mut crashed = false;
+        let end = |targets: Vec<raymond::process::Target>| {
+            let mut survivors = Vec::new();
+            for target in targets {
+                match self.end_by_token(&target.token) {
+                    Ok(found) => survivors.extend(found),
+                    Err(Crashed) => crashed = true,
+                }
+            }
+            survivors
+        };
+        let taken = take_over_with(run, &paths, end, |_, work| estimate(work.step, work.attempt));
+        if crashed {
+            return Err(Death::Crashed);
+        }
+        taken.map_err(|error| Death::Refused(error.to_string()))
+    }
+
+    fn drive(&mut self, begun: Begun) -> Result<RunStatus, Death> {
+        let Begun { mut engine, unseen, opening } = begun;
+        engine.wait_for_answers(!self.program.pauses);
+        self.publish(&unseen)?;
+        self.read_questions(&engine);
+        let (mut taken, answers) = self.look_into_inbox();
+        let mut inputs: Vec<Input> = opening.into_iter().chain(answers).collect();
+        for _ in 0..5_000 {
+            self.receive(&mut engine)?;
+            let now = self.now();
+            let round = engine.round(now, inputs, &mut self.program);
+            let round = round.map_err(|error| self.give_up(error.0))?;
+            self.people.remove(&std::mem::take(&mut taken));
+            self.monitor.acknowledged(&round.events, engine.run());
+            self.check()?;
+            if let Some(status) = self.carry_out(&engine, round)? {
+                return Ok(status);
+            }
+            (taken, inputs) = self.wait(&engine)?;
+        }
+        self.monitor.broken.push("it goes on for ever".to_owned());
+        Err(Death::Broken)
+    }
+
+    /// The point at which inputs are in hand, where somebody may also want the run to stop.
+    fn receive(&mut self, engine: &mut Engine<JournalStore>) -> Result<(), Death> {
+        match self.pass(Site::Receive, String::new)? {
+            Some(Kind::StopGently) => engine.drain(),
+            Some(Kind::StopNow) => {
+                engine.drain();
+                self.end_programs(false);
+            }
+            Some(Kind::ClockJump(seconds)) => self.set_clock(seconds),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, engine: &Engine<JournalStore>, round: Round) -> Result<Option<RunStatus>, Death> {
+        self.publish(&round.events)?;
+        self.read_questions(engine);
+        self.clean_up(&round.events);
+        let mut is_over = false;
+        for command in round.commands {
+            match command {
+                Command::Launch(launch) => self.spawn(*launch)?,
+                Command::EndScripts => self.end_programs(true),
+                Command::Finish => is_over = true,
+            }
+        }
+        self.check_programs();
+        self.check()?;
+        Ok(is_over.then_some(engine.run().status))
+    }
+
+    /// A step that exited well and failed all the same leaves nothing behind.
+    fn clean_up(&mut self, events: &[Event]) {
+        for event in events {
+            if let Body::StepFailed(failed) = &event.body {
+                let of_step = |process: &&mut super::process::Process| Some(process.step()) == failed.step;
+                self.processes.iter_mut().filter(of_step).for_each(|process| process.child_lives = false);
+            }
+        }
+    }
+
+    fn publish(&mut self, events: &[Event]) -> Result<(), Death> {
+        if !events.is_empty() {
+            self.pass(Site::Publish, String::new)?;
+            for event in events {
+                self.disk.log(|| {
+                    let line = serde_json::to_string(&event.body).unwrap_or_default();
+                    format!("      {} {}", event.seq, line.chars().take(220).collect::<String>())
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn read_questions(&mut self, engine: &Engine<JournalStore>) {
+        if self.program.is_answered {
+            for (agent, ask) in engine.run().asks() {
+                self.people.read(ask, agent.id.as_str(), self.clock);
+            }
+        }
+    }
+
+    fn look_into_inbox(&mut self) -> (Vec<String>, Vec<Input>) {
+        self.people.act(self.clock);
+        self.monitor.account.first_answers = self.people.first.clone();
+        self.people.look()
+    }
+
+    /// Lets time pass until something happens, and takes in some of what has.
+    fn wait(&mut self, engine: &Engine<JournalStore>) -> Result<(Vec<String>, Vec<Input>), Death> {
+        let wake = engine.run().next_wake(jiff::Timestamp::MIN).map(|time| self.when(time));
+        let report = self.reports.iter().map(|(time, _)| *time).min();
+        let Some(next) = [wake, report, self.people.next()].into_iter().flatten().min() else {
+            self.monitor.broken.push(format!("nothing will ever happen again: {:?}", engine.run()));
+            return Err(Death::Broken);
+        };
+        self.clock = self.clock.max(next);
+        self.let_programs_end();
+        let most = 1 + self.rng.below(4);
+        let mut inputs = self.take_reports(most);
+        let (names, answers) = self.look_into_inbox();
+        inputs.extend(answers);
+        Ok((names, inputs))
+    }
+
+    /// The journal cannot be written: everything is ended before Raymond is.
+    fn give_up(&mut self, error: String) -> Death {
+        let is_down = self.disk.tape(|tape| tape.down.is_some());
+        if is_down {
+            return Death::Crashed;
+        }
+        self.end_programs(false);
+        self.clock += 6_000;
+        self.let_programs_end();
+        self.refused(error)
+    }
+
+    fn check(&self) -> Result<(), Death> {
+        if self.monitor.broken.is_empty() { Ok(()) } else { Err(Death::Broken) }
+    }
+
+    /// Somebody looks at how the run stands and starts it again.
+    pub fn react(&mut self, status: RunStatus) {
+        let Some(run) = &self.monitor.run else { return };
+        if status == RunStatus::OverBudget {
+            self.options.budget_usd += Usd::from_dollars(1.0);
+        }
+        if run.is_out_of_steps() {
+            self.options.max_steps = self.options.max_steps.map(|most| most + 5);
+        }
+        let asks = run.agents.values().any(|agent| matches!(agent.status, Status::Asking { .. }));
+        if asks && let Some(time) = self.people.next() {
+            self.clock = self.clock.max(time);
+            self.people.act(self.clock);
+        }
+    }
+}

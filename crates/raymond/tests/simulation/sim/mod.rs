@@ -1,0 +1,19 @@
+//! The real engine, journal and recovery on a simulated host.
+
+pub mod account;
+pub mod check;
+pub mod compare;
+pub mod disk;
+pub mod explore;
+pub mod fault;
+pub mod files;
+pub mod generate;
+pub mod host;
+pub mod life;
+pub mod monitor;
+pub mod people;
+pub mod process;
+pub mod program;
+pub mod programs;
+pub mod rng;
+pub mod view;
