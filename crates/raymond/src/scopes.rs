@@ -15,7 +15,7 @@ pub struct Scopes {
     own: Scope,
     others: BTreeMap<String, Scope>,
     platform: Platform,
-    /// Folders that workflows may be entered in: the project's, and those that config lists.
+    /// Folders that workflows may be entered in: the project's, the run's own, and those that config lists.
     allowed: Vec<PathBuf>,
 }
 
@@ -23,7 +23,8 @@ impl Scopes {
     /// `project` is the folder that holds `.raymond`; `listed` is what config allows besides, as written there.
     pub fn new(own: Scope, platform: Platform, project: &Path, listed: &[String]) -> Self {
         let listed = listed.iter().map(|path| normalise(project, Path::new(path)));
-        let allowed = [project.to_owned()].into_iter().chain(listed).map(|path| real(&path)).collect();
+        let allowed = [project.to_owned(), own.home().to_owned()].into_iter().chain(listed);
+        let allowed = allowed.map(|path| real(&path)).collect();
         Self { own, others: BTreeMap::new(), platform, allowed }
     }
 

@@ -33,9 +33,17 @@ pub struct ScopeStates {
 impl States for ScopeStates {
     fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String> {
         let mut scopes = self.scopes.borrow_mut();
-        let source = scopes.of(agent).and_then(|scope| scope.read(&agent.state));
-        let source = source.map_err(|error| format!("{error} ({} needs it)", agent.id))?;
-        prepare(&agent.state, &source, &self.options)
+        let needed = |error| format!("{error} ({} needs it)", agent.id);
+        let scope = scopes.of(agent).map_err(needed)?;
+        let source = scope.read(&agent.state).map_err(needed)?;
+        match &scope.manifest().backend {
+            // Another workflow was written for a backend of its own.
+            Some(backend) if agent.scope.is_some() => {
+                let options = Options { backend: Some(backend.clone()), ..self.options.clone() };
+                prepare(&agent.state, &source, &options)
+            }
+            _ => prepare(&agent.state, &source, &self.options),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use raymond_core::input::{
 };
 use raymond_core::input::{FaultClass, Input};
 use raymond_core::money::Usd;
+use raymond_core::policy::Policy;
 use raymond_core::run::{Agent, Say, Session};
 use raymond_core::tag::{TagCollector, TagReader};
 use raymond_core::template;
@@ -168,7 +169,14 @@ fn look_up(
             target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next).map(String::as_str)
         })
         .collect();
-    lookups.states.extend(resolve_all(&mut context.scopes.borrow_mut(), agent, &names));
+    let mut scopes = context.scopes.borrow_mut();
+    lookups.states.extend(resolve_all(&mut scopes, agent, &names));
+    // A transition that is taken without a tag may lead to another workflow.
+    let implied = plan.policy.as_ref().and_then(Policy::implicit).filter(|entry| entry.tag.is_workflow());
+    if let Some(written) = implied.and_then(|entry| entry.target.as_ref()) {
+        lookups.scopes.entry(written.clone()).or_insert_with(|| scopes.enter(agent, written));
+    }
+
     lookups
 }
 

@@ -1,0 +1,1 @@
+echo "<reset cd='deep' input='$RAYMOND_INPUT $(basename "$RAYMOND_STATE_DIR")'>TWO</reset>"

@@ -1,0 +1,1 @@
+echo '<call-workflow return="BACK" input="in">../other</call-workflow>'

@@ -1,0 +1,1 @@
+echo '<function-workflow return="BACK" cd="deep">../other/TWO</function-workflow>'

@@ -1,0 +1,1 @@
+echo "<result>the other one ends it with $RAYMOND_INPUT</result>"

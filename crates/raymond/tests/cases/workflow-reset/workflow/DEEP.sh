@@ -1,0 +1,1 @@
+echo '<reset-workflow input="x">../other</reset-workflow>'

@@ -1,0 +1,1 @@
+echo '<call return="BACK">DEEP</call>'
