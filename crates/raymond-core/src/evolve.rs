@@ -86,7 +86,7 @@ pub fn apply(run: &mut Run, event: &Event) {
 }
 
 fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
-    run.agents_started += 1;
+    run.agents_started = run.agents_started.saturating_add(1);
     if let (Some(parent), Some(number), Some(fork)) = (&started.parent, started.number, started.fork) {
         run.update(parent, |parent| parent.forks = fork);
         run.used_names.insert(&started.agent, number);
@@ -122,7 +122,8 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
 /// Moves an agent into a state. What the state is handed is gone when it moves on.
 fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>) {
     agent.state = state;
-    *agent.visits.entry(agent.place()).or_default() += 1;
+    let visits = agent.visits.entry(agent.place()).or_default();
+    *visits = visits.saturating_add(1);
     agent.payload = payload;
     agent.ask_id = None;
     agent.status = Status::Ready { since: seq, work: None };
@@ -150,7 +151,7 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
 }
 
 fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
-    run.steps_completed += 1;
+    run.steps_completed = run.steps_completed.saturating_add(1);
     run.update(&finished.agent, |agent| {
         if let Some(session) = &finished.session {
             agent.session = Some(session.clone());
@@ -221,7 +222,7 @@ fn retried(run: &mut Run, seq: u64, retry: &Retry) {
                 work.say = Say::GoOn { session: session.clone() };
                 work.turn = None;
             }
-            None => work.retries += 1,
+            None => work.retries = work.retries.saturating_add(1),
         }
     });
 }

@@ -93,7 +93,7 @@ pub fn fold(paths: &RunPaths, lines: &[Line]) -> Result<Run, UserError> {
 
 /// Events are numbered without a gap: each line may be whole, and still one may be lost or stand twice.
 pub fn check_order(paths: &RunPaths, line: &Line, before: u64, now: u64) -> Result<(), UserError> {
-    if now == before + 1 {
+    if before.checked_add(1) == Some(now) {
         return Ok(());
     }
     let file = paths.segment(line.segment);
