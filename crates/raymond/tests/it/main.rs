@@ -17,6 +17,8 @@ mod diff;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod failing;
 #[cfg(test)]
 mod fake;

@@ -1,0 +1,51 @@
+//! The examples run as they are, and lint without a complaint.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Each example, how it ends, and something that its result says.
+const EXAMPLES: [(&str, i32, &str); 11] = [
+    ("approval", 3, ""),
+    ("compose/notes", 0, ""),
+    ("evaluator", 0, "config.toml is missing"),
+    ("fan-out", 0, "writer.c: the last block is not flushed"),
+    ("forms/weekday", 0, "day"),
+    ("forms/weekday.yaml", 0, "day"),
+    ("forms/weekday.zip", 0, "day"),
+    ("pipeline", 0, "rain: rain 3"),
+    ("plan-then-implement", 0, "slug()"),
+    ("poll", 0, "wrong year"),
+    ("review-loop", 0, "Skerry Point"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn raymond(args: &[&str]) -> Output {
+    let folder = tempfile::tempdir().expect("a folder for the journals");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raymond"));
+    command.current_dir(root()).args(args);
+    if args.first() != Some(&"lint") {
+        command.args(["--no-debug", "--state-dir"]).arg(folder.path());
+    }
+    command.stdin(std::process::Stdio::null()).output().expect("raymond runs")
+}
+
+#[test]
+fn every_example_ends_as_it_says() {
+    for (name, exit, result) in EXAMPLES {
+        let done = raymond(&[&format!("examples/{name}")]);
+        let (stdout, stderr) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        assert_eq!(done.status.code(), Some(exit), "{name}: {stderr}");
+        assert!(stdout.contains(result), "{name}: {stdout}");
+    }
+}
+
+#[test]
+fn no_example_has_a_mistake() {
+    for (name, ..) in EXAMPLES {
+        let done = raymond(&["lint", "--level", "warning", &format!("examples/{name}")]);
+        assert_eq!(done.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&done.stdout));
+    }
+}
