@@ -170,3 +170,60 @@ fn a_crash_before_anything_ran_can_be_resumed() {
     std::fs::write(rig.journal(), opening).unwrap();
     rig.resume().assert(0, "first\n");
 }
+
+/// A short run of every kind of batch: forks, a call in another workflow, a join, a delay, a retry.
+fn of_all_kinds() -> Rig {
+    let rig = Rig::new();
+    let begin = r#"echo "$RAYMOND_AGENT_ID $(basename "$RAYMOND_STATE_FILE")" >> trace"#;
+    let fork = "<fork item='1'>WORK</fork><fork item='2'>WORK</fork><goto>CALL</goto>";
+    rig.state("START.sh", format!("{begin}\necho \"{fork}\""));
+    rig.state("WORK.sh", format!("{begin}\necho \"<result>w$item</result>\""));
+    rig.state("CALL.sh", format!("{begin}\necho '<call-workflow return=\"LATER\">../other</call-workflow>'"));
+    rig.write("other/START.sh", format!("{begin}\necho '<goto>SECOND</goto>'"));
+    rig.write("other/SECOND.sh", format!("{begin}\necho '<result>from the other</result>'"));
+    rig.state(
+        "LATER.sh",
+        format!("{begin}\necho \"<reset delay='20ms' input='$RAYMOND_RESULT'>RETRY</reset>\""),
+    );
+    rig.state(
+        "RETRY.sh",
+        format!("# raymond: retry=2 backoff=10ms\n{begin}\n[ -f tried ] || {{ touch tried; exit 1; }}\necho '<join>END</join>'"),
+    );
+    rig.state("END.sh", format!("{begin}\necho \"<result>$RAYMOND_RESULT</result>\""));
+    rig
+}
+
+fn batches(rig: &Rig) -> usize {
+    let journal = std::fs::read_to_string(rig.journal()).unwrap_or_default();
+    journal.matches(",\"commit\":\"").count()
+}
+
+fn is_over(rig: &Rig) -> bool {
+    std::fs::read_to_string(rig.journal()).unwrap_or_default().contains("\"event\":\"run_finished\"")
+}
+
+/// The run is killed right after each of its batches, and again right after each of its resume's.
+#[test]
+fn a_run_survives_a_kill_at_every_batch() {
+    let whole = of_all_kinds();
+    let result = whole.run().stdout.clone();
+    let most = batches(&whole);
+    assert!(most >= 10, "{most} batches");
+    for batch in 1..=most {
+        let rig = of_all_kinds();
+        for command in [["workflow", "--id"].as_slice(), ["resume"].as_slice()] {
+            let before = batches(&rig);
+            let live = rig.start(&[command, ["r", "--quiet"].as_slice()].concat());
+            wait_until("a batch, or the end", || batches(&rig) >= before + batch || is_over(&rig));
+            live.kill();
+        }
+        wait_until("the run to be let go", || rig.status()["status"] != "running");
+        let done = rig.resume();
+        assert_eq!(done.stdout, result, "killed after batch {batch}: {}", done.stderr);
+        let finished: Vec<_> =
+            rig.events().into_iter().filter(|event| event["event"] == "step_finished").collect();
+        let steps: BTreeSet<String> = finished.iter().map(|event| event["step"].to_string()).collect();
+        assert_eq!(steps.len(), finished.len(), "killed after batch {batch}: a step finished twice");
+        rig.assert_nothing_lives();
+    }
+}
