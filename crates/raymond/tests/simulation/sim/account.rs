@@ -57,12 +57,14 @@ impl Account {
     pub fn check(&mut self, run: Option<&Run>, event: &Event) -> Vec<String> {
         let mut wrong = Vec::new();
         match (&event.body, run) {
-            (Body::AgentStarted(started), _) if !self.agents.insert(started.agent.clone()) => {
-                wrong.push(format!("{} is started twice", started.agent));
+            (Body::AgentStarted(started), _) => {
+                let is_new = self.agents.insert(started.agent.clone());
+                wrong.extend((!is_new).then(|| format!("{} is started twice", started.agent)));
             }
             (Body::StepStarted(started), Some(run)) => self.started(run, started, &mut wrong),
-            (Body::AgentFinished { agent, .. }, _) if !self.ended_agents.insert(agent.clone()) => {
-                wrong.push(format!("{agent} ends twice"));
+            (Body::AgentFinished { agent, .. }, _) => {
+                let is_new = self.ended_agents.insert(agent.clone());
+                wrong.extend((!is_new).then(|| format!("{agent} ends twice")));
             }
             (Body::Joined { workers, .. }, _) => {
                 for worker in workers {

@@ -205,8 +205,9 @@ impl<'p> Host<'p> {
             self.reports[index].0 = u64::MAX;
             let process = &mut self.processes[number];
             let is_first = time == process.ends || process.was_ended;
+            // A script that succeeded may leave a child behind; nothing else may.
             let has_failed = !matches!(process.act.does, Does::Says(_)) || process.was_ended;
-            process.child_lives &= !has_failed;
+            process.child_lives &= process.is_script() && !has_failed;
             if process.was_refused {
                 self.monitor.ended(process.step(), process.attempt(), process.cost(), process.estimate());
             }
