@@ -31,6 +31,8 @@ struct Step {
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     steps: BTreeMap<u64, Step>,
+    /// The last step of each agent.
+    last_steps: BTreeMap<AgentId, u64>,
     /// Programs that have ended, with what they cost, or would be thought to.
     pub programs: BTreeMap<(u64, u32), (Usd, Usd)>,
     /// Attempts that were paid.
@@ -55,12 +57,14 @@ impl Account {
     pub fn check(&mut self, run: Option<&Run>, event: &Event) -> Vec<String> {
         let mut wrong = Vec::new();
         match (&event.body, run) {
-            (Body::AgentStarted(started), _) if !self.agents.insert(started.agent.clone()) => {
-                wrong.push(format!("{} is started twice", started.agent));
+            (Body::AgentStarted(started), _) => {
+                let is_new = self.agents.insert(started.agent.clone());
+                wrong.extend((!is_new).then(|| format!("{} is started twice", started.agent)));
             }
             (Body::StepStarted(started), Some(run)) => self.started(run, started, &mut wrong),
-            (Body::AgentFinished { agent, .. }, _) if !self.ended_agents.insert(agent.clone()) => {
-                wrong.push(format!("{agent} ends twice"));
+            (Body::AgentFinished { agent, .. }, _) => {
+                let is_new = self.ended_agents.insert(agent.clone());
+                wrong.extend((!is_new).then(|| format!("{agent} ends twice")));
             }
             (Body::Joined { workers, .. }, _) => {
                 for worker in workers {
@@ -102,6 +106,12 @@ impl Account {
         let prompts = run.running_agents().filter(|id| run.agents[*id].state.kind().is_prompt()).count();
         if started.session.is_some() && prompts >= run.options.max_parallel {
             wrong.push(format!("step {step} starts beside {prompts} other prompts"));
+        }
+        if let Some(before) = self.last_steps.insert(started.agent.clone(), step)
+            && before != step
+            && self.steps.get(&before).is_some_and(|before| before.attempt != Attempt::Over)
+        {
+            wrong.push(format!("step {step} starts, and {} has left step {before} undone", started.agent));
         }
         match self.steps.get(&step) {
             None if attempt == 1 => {}

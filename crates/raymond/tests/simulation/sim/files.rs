@@ -69,7 +69,7 @@ impl Files {
     /// Makes the names in a folder safe.
     pub fn sync_names(&mut self, dir: &Path) {
         let (safe, others): (Vec<_>, Vec<_>) =
-            self.changes.drain(..).partition(|change: &Change| change.folder() == Some(dir));
+            self.changes.drain(..).partition(|change| change.folder() == Some(dir));
         self.changes = others;
         for change in safe {
             change.apply(&mut self.safe_names);

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use raymond::engine::Launch;
 use raymond::recovery::token;
 use raymond::store::{Durability, JournalOptions, Payloads, RunPaths, StateDir};
+use raymond_core::event::Event;
 use raymond_core::input::{Input, Plan};
 use raymond_core::run::Options;
 
@@ -54,6 +55,8 @@ pub struct Host<'p> {
     /// How far the wall clock was set.
     skew: i64,
     pub life: u32,
+    /// What another Raymond would have done first in this life.
+    pub expected: Option<Vec<Event>>,
     /// What the living Raymond will hear, and when: the end of a process by its number.
     pub reports: Vec<(u64, usize)>,
     /// The lock is the one real file; its folder goes with it.
@@ -88,6 +91,7 @@ impl<'p> Host<'p> {
             clock: 0,
             skew: 0,
             life: 0,
+            expected: None,
             reports: Vec::new(),
             folder,
         }
@@ -201,8 +205,9 @@ impl<'p> Host<'p> {
             self.reports[index].0 = u64::MAX;
             let process = &mut self.processes[number];
             let is_first = time == process.ends || process.was_ended;
+            // A script that succeeded may leave a child behind; nothing else may.
             let has_failed = !matches!(process.act.does, Does::Says(_)) || process.was_ended;
-            process.child_lives &= !has_failed;
+            process.child_lives &= process.is_script() && !has_failed;
             if process.was_refused {
                 self.monitor.ended(process.step(), process.attempt(), process.cost(), process.estimate());
             }

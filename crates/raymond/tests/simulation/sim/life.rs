@@ -14,6 +14,7 @@ use raymond_core::run::{RunStatus, Status};
 
 use super::fault::{Kind, Site};
 use super::host::{Crashed, Host, NONCE};
+use super::rehearsal::rehearse;
 
 /// How a life ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,9 @@ impl Host<'_> {
                     return Err(Death::Exit(RunStatus::Completed));
                 }
                 let interrupted = self.take_over(&run)?;
-                let opening = vec![Input::Resume { options: self.options.clone(), interrupted }];
+                let resume = |interrupted| Input::Resume { options: self.options.clone(), interrupted };
+                self.expected = rehearse(self, run.clone(), resume(interrupted.clone()));
+                let opening = vec![resume(interrupted)];
                 let engine = Engine::take_up(run, JournalStore::new(journal, self.payloads.clone(), lock));
                 Ok(Begun { engine, unseen: Vec::new(), opening })
             }
@@ -160,14 +163,23 @@ impl Host<'_> {
         self.publish(&unseen)?;
         self.read_questions(&engine);
         let (mut taken, answers) = self.look_into_inbox();
+        if !answers.is_empty() {
+            self.expected = None;
+        }
         let mut inputs: Vec<Input> = opening.into_iter().chain(answers).collect();
         for _ in 0..5_000 {
-            self.receive(&mut engine)?;
+            if self.receive(&mut engine)? {
+                self.expected = None;
+            }
             let now = self.now();
             let round = engine.round(now, inputs, &mut self.program);
             let round = round.map_err(|error| self.give_up(error.0))?;
             self.people.remove(&std::mem::take(&mut taken));
             self.monitor.acknowledged(&round.events, engine.run());
+            if let Some(expected) = self.expected.take() {
+                self.monitor
+                    .expect(expected == round.events, || "recovering twice gives two runs".to_owned());
+            }
             self.check()?;
             if let Some(status) = self.carry_out(&engine, round)? {
                 return Ok(status);
@@ -178,9 +190,10 @@ impl Host<'_> {
         Err(Death::Broken)
     }
 
-    /// The point at which inputs are in hand, where somebody may also want the run to stop.
-    fn receive(&mut self, engine: &mut Engine<JournalStore>) -> Result<(), Death> {
-        match self.pass(Site::Receive, String::new)? {
+    /// The point at which inputs are in hand, where somebody may also want the run to stop; true if so.
+    fn receive(&mut self, engine: &mut Engine<JournalStore>) -> Result<bool, Death> {
+        let kind = self.pass(Site::Receive, String::new)?;
+        match kind {
             Some(Kind::StopGently) => engine.drain(),
             Some(Kind::StopNow) => {
                 engine.drain();
@@ -189,7 +202,7 @@ impl Host<'_> {
             Some(Kind::ClockJump(seconds)) => self.set_clock(seconds),
             _ => {}
         }
-        Ok(())
+        Ok(kind.is_some())
     }
 
     fn carry_out(&mut self, engine: &Engine<JournalStore>, round: Round) -> Result<Option<RunStatus>, Death> {

@@ -15,5 +15,6 @@ pub mod people;
 pub mod process;
 pub mod program;
 pub mod programs;
+pub mod rehearsal;
 pub mod rng;
 pub mod view;

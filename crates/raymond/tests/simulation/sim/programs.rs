@@ -76,12 +76,13 @@ fn fan_out() -> Program {
         .with(|program| program.options.max_parallel = 1)
 }
 
-/// One worker fails whatever happens, the other does not; the join takes both.
+/// Two workers fail whatever happens, one does not; the join takes them all.
 fn failing_worker() -> Program {
     Program::new("failing worker")
-        .state("START.sh", "", says("<fork next=\"WAIT\">BAD</fork><fork next=\"WAIT\">GOOD</fork>"))
+        .state("START.sh", "", says("<fork>BAD</fork><fork>GOOD</fork><fork>OFTEN</fork><goto>WAIT</goto>"))
         .state("BAD.sh", "# raymond: fatal=agent retry=1 backoff=2s", exits(1).leaving_a_child())
         .state("GOOD.sh", "", says("<result>good</result>").seconds(4))
+        .state("OFTEN.sh", "# raymond: max_visits=2", says("<goto>OFTEN</goto>"))
         .state("WAIT.sh", "", says("<join>END</join>"))
         .state("END.md", "", says("<result>{input}</result>").cents(2))
         .with(|program| program.names_no_error = false)
