@@ -114,6 +114,8 @@ pub enum Down {
 pub struct Tape {
     plan: Vec<Fault>,
     pub sites: Vec<Site>,
+    /// How many faults there were.
+    pub hits: usize,
     pub down: Option<Down>,
     /// What happened, for whoever has to understand a failure; kept only when asked for.
     pub log: Option<Vec<String>>,
@@ -137,6 +139,7 @@ impl Tape {
         let is_due =
             |fault: &&Fault| fault.at == at && site.kinds().iter().any(|kind| like(*kind, fault.kind));
         let kind = self.plan.iter().find(is_due).map(|fault| fault.kind);
+        self.hits += usize::from(kind.is_some());
         self.note(|| match kind {
             Some(kind) => format!("{at:5} {site:?} {}  ** {kind:?}", what()),
             None => format!("{at:5} {site:?} {}", what()),

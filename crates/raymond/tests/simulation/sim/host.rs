@@ -55,8 +55,8 @@ pub struct Host<'p> {
     /// How far the wall clock was set.
     skew: i64,
     pub life: u32,
-    /// What another Raymond would have done first in this life.
-    pub expected: Option<Vec<Event>>,
+    /// What another Raymond would have done first in this life, if there had been no more faults than so many.
+    pub expected: Option<(Vec<Event>, usize)>,
     /// What the living Raymond will hear, and when: the end of a process by its number.
     pub reports: Vec<(u64, usize)>,
     /// The lock is the one real file; its folder goes with it.

@@ -68,7 +68,9 @@ impl Host<'_> {
                 }
                 let interrupted = self.take_over(&run)?;
                 let resume = |interrupted| Input::Resume { options: self.options.clone(), interrupted };
-                self.expected = rehearse(self, run.clone(), resume(interrupted.clone()));
+                let hits = self.disk.tape(|tape| tape.hits);
+                let rehearsed = rehearse(self, run.clone(), resume(interrupted.clone()));
+                self.expected = rehearsed.map(|events| (events, hits));
                 let opening = vec![resume(interrupted)];
                 let engine = Engine::take_up(run, JournalStore::new(journal, self.payloads.clone(), lock));
                 Ok(Begun { engine, unseen: Vec::new(), opening })
@@ -168,15 +170,15 @@ impl Host<'_> {
         }
         let mut inputs: Vec<Input> = opening.into_iter().chain(answers).collect();
         for _ in 0..5_000 {
-            if self.receive(&mut engine)? {
-                self.expected = None;
-            }
+            self.receive(&mut engine)?;
             let now = self.now();
             let round = engine.round(now, inputs, &mut self.program);
             let round = round.map_err(|error| self.give_up(error.0))?;
             self.people.remove(&std::mem::take(&mut taken));
             self.monitor.acknowledged(&round.events, engine.run());
-            if let Some(expected) = self.expected.take() {
+            if let Some((expected, hits)) = self.expected.take()
+                && self.disk.tape(|tape| tape.hits == hits)
+            {
                 self.monitor
                     .expect(expected == round.events, || "recovering twice gives two runs".to_owned());
             }
@@ -190,10 +192,9 @@ impl Host<'_> {
         Err(Death::Broken)
     }
 
-    /// The point at which inputs are in hand, where somebody may also want the run to stop; true if so.
-    fn receive(&mut self, engine: &mut Engine<JournalStore>) -> Result<bool, Death> {
-        let kind = self.pass(Site::Receive, String::new)?;
-        match kind {
+    /// The point at which inputs are in hand, where somebody may also want the run to stop.
+    fn receive(&mut self, engine: &mut Engine<JournalStore>) -> Result<(), Death> {
+        match self.pass(Site::Receive, String::new)? {
             Some(Kind::StopGently) => engine.drain(),
             Some(Kind::StopNow) => {
                 engine.drain();
@@ -202,7 +203,7 @@ impl Host<'_> {
             Some(Kind::ClockJump(seconds)) => self.set_clock(seconds),
             _ => {}
         }
-        Ok(kind.is_some())
+        Ok(())
     }
 
     fn carry_out(&mut self, engine: &Engine<JournalStore>, round: Round) -> Result<Option<RunStatus>, Death> {
