@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn crashes_of_a_recovery_are_survived() {
         for program in programs::all() {
-            if let Err(failure) = every_crash_of_a_recovery(&program, 1, 29) {
+            if let Err(failure) = every_crash_of_a_recovery(&program, 1, 41) {
                 panic!("{}", report(&program, &failure));
             }
         }
@@ -58,7 +58,7 @@ mod tests {
         for program in programs::all() {
             let (outcome, sites) =
                 fault_free(&program, 1).unwrap_or_else(|failure| panic!("{}", report(&program, &failure)));
-            for seed in 0..10 {
+            for seed in 0..6 {
                 if let Err(failure) = several_faults(&program, &outcome, sites.len(), seed) {
                     panic!("{}", report(&program, &failure));
                 }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn programs_by_chance_survive_faults_by_chance() {
-        for number in 0..40 {
+        for number in 0..30 {
             let program = generate(number);
             let (outcome, sites) = fault_free(&program, number)
                 .unwrap_or_else(|failure| panic!("{}", report(&program, &failure)));

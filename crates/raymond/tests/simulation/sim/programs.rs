@@ -207,7 +207,7 @@ fn segments() -> Program {
 
 /// Nothing is synced, so only the process may die.
 fn unsynced() -> Program {
-    fatal_script().with(|program| {
+    failing_worker().with(|program| {
         program.name = "unsynced".to_owned();
         program.segment_bytes = 900;
         program.is_synced = false;
