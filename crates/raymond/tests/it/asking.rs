@@ -5,6 +5,7 @@ use std::fs::File;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::needs::is_missing;
 use crate::rig::{Done, Live, RAYMOND, Rig, wait_until};
 
 fn asking() -> Rig {
@@ -274,6 +275,9 @@ fn on_a_terminal(rig: &Rig, question: &str, answer: &str, args: &[&str]) -> Done
 
 #[test]
 fn a_terminal_asks_and_takes_what_is_typed() {
+    if is_missing("python3", "a_terminal_asks_and_takes_what_is_typed") {
+        return;
+    }
     let rig = asking();
     let done = on_a_terminal(&rig, "why?", "typed in\r", &["workflow", "--id", "r"]);
     assert_eq!(done.exit, 0, "{done:?}");
@@ -283,6 +287,9 @@ fn a_terminal_asks_and_takes_what_is_typed() {
 
 #[test]
 fn a_terminal_that_is_told_to_pause_does_not_ask() {
+    if is_missing("python3", "a_terminal_that_is_told_to_pause_does_not_ask") {
+        return;
+    }
     let rig = asking();
     let done = on_a_terminal(&rig, "nothing", "", &["workflow", "--id", "r", "--on-ask", "pause"]);
     assert_eq!(done.exit, 3, "{done:?}");
@@ -290,6 +297,9 @@ fn a_terminal_that_is_told_to_pause_does_not_ask() {
 
 #[test]
 fn a_terminal_asks_one_question_after_the_other() {
+    if is_missing("python3", "a_terminal_asks_one_question_after_the_other") {
+        return;
+    }
     let rig = Rig::new();
     rig.state("START.sh", "echo '<ask next=\"TWO\">first?</ask>'");
     rig.state("TWO.sh", "echo \"$RAYMOND_RESULT\" > first; echo '<ask next=\"GOT\">second?</ask>'");
@@ -301,6 +311,9 @@ fn a_terminal_asks_one_question_after_the_other() {
 
 #[test]
 fn an_interrupt_typed_at_a_question_stops_and_keeps_it() {
+    if is_missing("python3", "an_interrupt_typed_at_a_question_stops_and_keeps_it") {
+        return;
+    }
     let rig = asking();
     let done = on_a_terminal(&rig, "why?", "\u{3}", &["workflow", "--id", "r"]);
     assert!([130, 3].contains(&done.exit), "{done:?}");
@@ -311,6 +324,9 @@ fn an_interrupt_typed_at_a_question_stops_and_keeps_it() {
 /// Whoever is faster; here the command, and the terminal is told.
 #[test]
 fn an_answer_from_elsewhere_ends_the_question_on_the_terminal() {
+    if is_missing("python3", "an_answer_from_elsewhere_ends_the_question_on_the_terminal") {
+        return;
+    }
     let rig = asking();
     let mut command = rig.program("python3");
     command.args(["-c", TERMINAL, "never shown", "", RAYMOND, "workflow", "--id", "r", "--on-ask", "prompt"]);

@@ -29,6 +29,8 @@ mod lint;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod needs;
+#[cfg(test)]
 mod payloads;
 #[cfg(test)]
 mod prompting;

@@ -1,1 +1,2 @@
-python3 -c 'import json,os; print("<result>"+", ".join(sorted(w["result"] for w in json.loads(os.environ["RAYMOND_RESULT"])))+"</result>")'
+results=$(grep -o '"result":"[^"]*"' <<< "$RAYMOND_RESULT" | cut -d'"' -f4 | sort | paste -sd, | sed 's/,/, /')
+echo "<result>$results</result>"
