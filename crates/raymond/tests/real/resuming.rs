@@ -149,7 +149,6 @@ fn no_orphan(program: &Program) {
     let agent = program_of(&bench);
     live.kill();
     wait_until("the end of the program", || bench.survivors().iter().all(|(pid, _)| *pid != agent));
-    std::thread::sleep(Duration::from_millis(200));
     assert_eq!(bench.asked("go on").len(), 1, "nothing more was asked");
     assert_history(&bench.asked("go on")[0], &["user: begin", "agent: <goto>SECOND</goto>", "user: go on"]);
 }
