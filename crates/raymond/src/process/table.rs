@@ -65,7 +65,7 @@ pub(super) struct Table {
 impl Table {
     /// Looks at the system once. `groups` are all the groups that will be asked for.
     pub(super) fn look(groups: &[i32]) -> io::Result<Self> {
-        Ok(Table::new(system::processes(groups)?, system::own_session()))
+        Ok(Table::new(system::processes(groups)?, system::own_session()?))
     }
 
     fn new(processes: Vec<Process>, own_session: i32) -> Self {

@@ -88,3 +88,28 @@ fn a_failed_attempt_leaves_nothing_beside_the_next() {
     );
     rig.run().assert(0, "alone\n");
 }
+
+/// In a container the session is often begun by a program outside, and then has no number here.
+#[test]
+fn a_failed_step_leaves_nothing_in_a_container_either() {
+    let container = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
+    if !std::process::Command::new("unshare")
+        .args(container)
+        .arg("true")
+        .output()
+        .is_ok_and(|it| it.status.success())
+    {
+        crate::needs::say_skipped("a run in a pid namespace of its own", "`unshare` and the right to use it");
+        return;
+    }
+    let rig = Rig::new();
+    rig.state("START.sh", "setsid sleep 314 >/dev/null 2>&1 & sleep 314 >/dev/null 2>&1 & exit 1");
+    // What a namespace's first program leaves behind dies with it, so a shell waits there and then looks.
+    let script = format!(
+        "{} workflow --id r; echo exit $?; for it in /proc/[0-9]*; do tr '\\0' ' ' <$it/cmdline; done | grep -c 'sleep 314 $'",
+        crate::rig::RAYMOND
+    );
+    let mut command = rig.program("unshare");
+    command.args(container).args(["sh", "-c", &script]);
+    rig.launch(command).wait().assert(1, "exit 1\n0\n");
+}

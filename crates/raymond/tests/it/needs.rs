@@ -4,12 +4,17 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-/// Whether a test has to be left out because a program is not installed. Said past the harness, which would hide it.
+/// Said past the harness, which would hide it.
+pub(crate) fn say_skipped(test: &str, need: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test} needs {need}");
+}
+
+/// Whether a test has to be left out because a program is not installed.
 pub(crate) fn is_missing(program: &str, test: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_missing = !std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     if is_missing {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {test} needs `{program}`, which is not installed");
+        say_skipped(test, &format!("`{program}`, which is not installed"));
     }
     is_missing
 }

@@ -7,12 +7,15 @@ use rustix::process::{Pid, Signal};
 
 use super::{Delivery, Demand, Process};
 
+const NO_SESSION: i32 = 0;
+
 pub(in crate::process) fn check() -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn own_session() -> i32 {
-    0
+/// Sessions are not looked at here.
+pub(super) fn own_session() -> io::Result<i32> {
+    Ok(NO_SESSION)
 }
 
 pub(super) fn processes(groups: &[i32]) -> io::Result<Vec<Process>> {
@@ -26,15 +29,7 @@ fn is_alive(group: i32) -> bool {
 }
 
 fn whole_group(group: i32) -> Process {
-    Process {
-        pid: group,
-        parent: 0,
-        group,
-        session: own_session(),
-        started: 0,
-        suspended: false,
-        token: None,
-    }
+    Process { pid: group, parent: 0, group, session: NO_SESSION, started: 0, suspended: false, token: None }
 }
 
 pub(in crate::process) fn send(process: &Process, demand: Demand) -> Delivery {

@@ -27,8 +27,13 @@ pub(in crate::process) fn check() -> io::Result<()> {
     })
 }
 
-pub(super) fn own_session() -> i32 {
-    rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get())
+/// Nought if the session was begun outside this pid namespace, as a container's first program often is;
+/// `rustix::process::getsid` panics on that. What the session's other members show is nought then, too.
+pub(super) fn own_session() -> io::Result<i32> {
+    let mut buffer = Vec::new();
+    File::open("/proc/self/stat")?.take(MAX_STAT_BYTES).read_to_end(&mut buffer)?;
+    let stat = Stat::parse(&buffer).ok_or_else(|| io::Error::other("/proc/self/stat is not as expected"))?;
+    Ok(stat.session)
 }
 
 pub(super) fn processes(_groups: &[i32]) -> io::Result<Vec<Process>> {
