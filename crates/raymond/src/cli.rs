@@ -33,6 +33,10 @@ use crate::text::clean;
 
 /// Runs the program that the command line asks for.
 pub fn main() -> ExitCode {
+    end_on_panic();
+    if completions::answer_the_shell() {
+        return Exit::Completed.into();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -79,7 +83,18 @@ fn report(error: &UserError) {
     }
 }
 
-/// The whole command line, for completions.
-fn command() -> clap::Command {
+/// A part of the program that is gone, a thread or a task, would be waited for in vain. What is on disk is
+/// enough to go on from, as after any crash.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        let _ = writeln!(std::io::stderr(), "this is a bug in Raymond; the run can be resumed");
+        std::process::abort();
+    }));
+}
+
+/// The whole command line, for completions and manual pages.
+pub fn command() -> clap::Command {
     <Cli as CommandFactory>::command()
 }

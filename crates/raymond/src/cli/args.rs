@@ -1,11 +1,14 @@
 //! What can be written on the command line.
 
 pub(super) mod author;
+mod examples;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
 
+use super::completions::run_ids;
 use crate::config::{OnAsk, Timeout};
 use crate::error::UserError;
 use crate::observe::Detail;
@@ -21,10 +24,10 @@ pub(super) fn is_reserved(name: &str) -> bool {
 #[derive(Debug, Parser)]
 #[command(
     name = "raymond",
-    version,
+    version = env!("RAYMOND_VERSION"),
     about = "Runs workflows of prompts and scripts, and survives anything on the way",
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  raymond examples/pipeline        run a workflow\n  raymond resume                   continue the latest run\n  raymond status --json | jq .     look at it\n\nA workflow whose path is also a command's name is written ./name."
+    after_help = examples::RAYMOND
 )]
 pub(super) struct Cli {
     #[command(subcommand)]
@@ -35,7 +38,7 @@ pub(super) struct Cli {
     #[arg(long, exclusive = true)]
     init_config: bool,
     /// The same as `raymond resume RUN`
-    #[arg(long, value_name = "RUN", conflicts_with = "workflow", num_args = 0..=1)]
+    #[arg(long, value_name = "RUN", conflicts_with = "workflow", num_args = 0..=1, add = ArgValueCompleter::new(run_ids))]
     resume: Option<Option<String>>,
 }
 
@@ -101,7 +104,7 @@ pub(super) enum Command {
 #[derive(Debug, Default, Args)]
 pub(super) struct Place {
     /// Keep journals in this folder instead of .raymond/state
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) state_dir: Option<PathBuf>,
 }
 
@@ -163,8 +166,10 @@ impl RunOptions {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::RUN)]
 pub(super) struct RunArgs {
     /// A folder with a START state, a .zip archive or .yaml file of such, or one state of them
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub(super) workflow: Option<String>,
     /// What the first state is handed; `-` reads it from stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -182,8 +187,10 @@ pub(super) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::RESUME)]
 pub(super) struct ResumeArgs {
     /// The run's id or the start of it; the latest run if left out
+    #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: Option<String>,
     #[command(flatten)]
     pub(super) options: RunOptions,
@@ -192,6 +199,7 @@ pub(super) struct ResumeArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::LIST)]
 pub(super) struct ListArgs {
     /// Print a JSON array
     #[arg(long)]
@@ -201,8 +209,10 @@ pub(super) struct ListArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::STATUS)]
 pub(super) struct StatusArgs {
     /// The run's id or the start of it; the latest run if left out
+    #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: Option<String>,
     /// Print one JSON object
     #[arg(long)]
@@ -212,8 +222,10 @@ pub(super) struct StatusArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::LOG)]
 pub(super) struct LogArgs {
     /// The run's id or the start of it; the latest run if left out
+    #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: Option<String>,
     /// Print events as JSON lines
     #[arg(long)]
@@ -223,8 +235,10 @@ pub(super) struct LogArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::ANSWER)]
 pub(super) struct AnswerArgs {
     /// The run's id or the start of it
+    #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: String,
     /// Which question, then the answer; the question may be left out if there is only one. `-` reads the answer
     /// from stdin
@@ -235,8 +249,10 @@ pub(super) struct AnswerArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::STOP)]
 pub(super) struct StopArgs {
     /// The run's id or the start of it
+    #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: String,
     /// End running steps instead of letting them finish
     #[arg(long)]
@@ -246,15 +262,13 @@ pub(super) struct StopArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  raymond convert review -o review.zip     an archive to hand around\n  raymond convert review -o review.yaml    everything in one file\n  raymond convert review.zip -o review     a folder again\n\nNothing is lost: what is written is read back and compared first. In one file, what is no state goes under\n`files:`, by name: a text, or `{ base64: … }` for other bytes. So does a state that cannot be written otherwise."
-)]
+#[command(after_help = examples::CONVERT)]
 pub(super) struct ConvertArgs {
     /// The workflow: a folder, a .zip archive or a .yaml file
-    #[arg(value_name = "IN")]
+    #[arg(value_name = "IN", value_hint = ValueHint::AnyPath)]
     pub(super) from: PathBuf,
     /// Where to write it; a name that ends in .zip, .yaml or .yml says in which form, any other is a folder
-    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    #[arg(short = 'o', long = "output", value_name = "OUT", value_hint = ValueHint::AnyPath)]
     pub(super) to: PathBuf,
     /// Replace what is there
     #[arg(long)]
@@ -262,7 +276,9 @@ pub(super) struct ConvertArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::COMPLETIONS)]
 pub(super) struct CompletionsArgs {
+    /// Which shell reads the script
     #[arg(value_enum)]
     pub(super) shell: clap_complete::Shell,
 }

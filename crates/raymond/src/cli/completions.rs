@@ -1,12 +1,61 @@
-//! `raymond completions`
+//! `raymond completions`, and what the printed script asks of the program afterwards.
+//!
+//! The script only says that this program completes its own command line, so ids of runs can be offered and the
+//! script never goes stale.
 
-use super::args::CompletionsArgs;
+use std::ffi::OsStr;
+
+use clap_complete::engine::CompletionCandidate;
+use clap_complete::env::{CompleteEnv, Shells};
+
+use super::args::{CompletionsArgs, Place};
+use super::find;
 use super::print::print_stdout;
 use crate::error::{Exit, UserError};
 
+/// The script sets this when it asks. A name of our own: `COMPLETE` may mean something else to someone.
+const ASKED: &str = "RAYMOND_COMPLETE";
+
+/// Offered at most, the latest first.
+const MAX_RUNS: usize = 200;
+
 pub(super) fn completions(args: CompletionsArgs) -> Result<Exit, UserError> {
+    let shell = args.shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells
+        .completer(&shell)
+        .ok_or_else(|| UserError::usage(format!("there are no completions for {shell}")))?;
+    let program = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned));
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut super::command(), "raymond", &mut script);
+    completer
+        .write_registration(ASKED, "raymond", "raymond", program.as_deref().unwrap_or("raymond"), &mut script)
+        .map_err(|error| UserError::failed(format!("cannot write the script: {error}")))?;
     print_stdout(&script)?;
     Ok(Exit::Completed)
+}
+
+/// Answers the shell and says true, if it is the shell that asks.
+pub(super) fn answer_the_shell() -> bool {
+    if std::env::var_os(ASKED).is_none() {
+        return false;
+    }
+    let folder = std::env::current_dir().ok();
+    let answered = CompleteEnv::with_factory(super::command)
+        .var(ASKED)
+        .try_complete(std::env::args_os(), folder.as_deref());
+    answered.unwrap_or_else(|error| {
+        let _ = error.print();
+        true
+    })
+}
+
+/// The runs whose ids begin with what is there. Where none can be found, none is offered.
+pub(super) fn run_ids(start: &OsStr) -> Vec<CompletionCandidate> {
+    let start = start.to_string_lossy();
+    let runs = find::state_dir(&Place::default()).ok().and_then(|dir| dir.runs().ok()).unwrap_or_default();
+    let ids = runs.into_iter().map(|run| run.id).filter(|id| id.starts_with(&*start));
+    ids.take(MAX_RUNS)
+        .enumerate()
+        .map(|(age, id)| CompletionCandidate::new(id).display_order(Some(age)))
+        .collect()
 }

@@ -25,6 +25,8 @@ mod fake;
 #[cfg(test)]
 mod forms;
 #[cfg(test)]
+mod help;
+#[cfg(test)]
 mod lint;
 #[cfg(test)]
 mod memory;

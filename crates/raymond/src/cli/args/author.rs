@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use raymond_core::diagnostic::Severity;
 use raymond_core::workflow::Platform;
+
+use super::examples;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum LintFormat {
@@ -37,9 +39,10 @@ impl PlatformName {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::LINT)]
 pub struct LintArgs {
     /// The workflows to look at
-    #[arg(default_value = ".", value_name = "PATH")]
+    #[arg(default_value = ".", value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<String>,
     /// How findings are written
     #[arg(long, value_enum, default_value = "text")]
@@ -81,15 +84,16 @@ pub enum DiagramFormat {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::DIAGRAM)]
 pub struct DiagramArgs {
     /// The workflow to draw
-    #[arg(default_value = ".", value_name = "PATH")]
+    #[arg(default_value = ".", value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub path: String,
     /// How it is drawn
     #[arg(long, value_enum, default_value = "mermaid")]
     pub format: DiagramFormat,
     /// Write to this file instead of stdout
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
     /// The platform the workflow is to run on [default: this one]
     #[arg(long, value_enum)]
@@ -103,6 +107,7 @@ impl DiagramArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::INIT)]
 pub struct InitArgs {
     /// The folder to make [default: the template's name]
     pub name: Option<String>,
@@ -112,6 +117,7 @@ pub struct InitArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::SCHEMA)]
 pub struct SchemaArgs {
     /// What to describe
     #[arg(value_enum)]

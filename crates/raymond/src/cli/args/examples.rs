@@ -1,0 +1,99 @@
+//! What each command's help ends with: the command as people really use it.
+
+pub(super) const RAYMOND: &str = "\
+Examples:
+  raymond init hello               write a first workflow
+  raymond hello                    run it
+  raymond resume                   continue the latest run
+  raymond status --json | jq .     see how it stands
+
+A workflow whose path is also a command's name is written ./name.";
+
+pub(super) const RUN: &str = "\
+Examples:
+  raymond review --input 'fix the tests'        hand the first state something
+  git diff | raymond review --input -           the same, from a pipe
+  raymond review --budget 5 --max-parallel 2    spend at most $5, run two agents at a time
+  raymond review/CHECK.sh                       begin at another state
+  raymond nightly --on-ask pause --no-wait      never wait for a person or a usage limit
+
+Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 waits for a person, 4 over budget, 5 usage limit,
+130 and 143 interrupted. Everything but 0 and 2 can be resumed.";
+
+pub(super) const RESUME: &str = "\
+Examples:
+  raymond resume                     the latest run
+  raymond resume review-2026         the run whose id begins so
+  raymond resume r --budget 20       with more money than before
+
+A step that was finished is never run or paid for again. A completed run prints its result once more.";
+
+pub(super) const LIST: &str = "\
+Examples:
+  raymond list
+  raymond list --json | jq -r '.[] | select(.status == \"failed\").run'";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  raymond status                       the latest run: its agents, what they wait for, open questions
+  raymond status r --json | jq .cost_usd";
+
+pub(super) const LOG: &str = "\
+Examples:
+  raymond log                          the latest run, line by line
+  raymond log r --json | jq -c 'select(.event == \"step_failed\")'";
+
+pub(super) const ANSWER: &str = "\
+Examples:
+  raymond answer r 'yes, go on'        the only open question
+  raymond answer r ask2 'no'           the question of that id; `raymond status r` shows them
+  raymond answer r - < notes.txt       from a file, up to 1 MiB";
+
+pub(super) const STOP: &str = "\
+Examples:
+  raymond stop r                       start no new step, let the running ones finish
+  raymond stop r --now                 end running steps, too
+
+Either way `raymond resume r` goes on from there.";
+
+pub(super) const CONVERT: &str = "\
+Examples:
+  raymond convert review -o review.zip     an archive to hand around
+  raymond convert review -o review.yaml    everything in one file
+  raymond convert review.zip -o review     a folder again
+
+Nothing is lost: what is written is read back and compared first. In one file, what is no state goes under
+`files:`, by name: a text, or `{ base64: … }` for other bytes. So does a state that cannot be written otherwise.";
+
+pub(super) const LINT: &str = "\
+Examples:
+  raymond lint review                      one workflow
+  raymond lint flows/* --level warning     many, without the mere remarks
+  raymond lint review --fix                repair what is beyond doubt
+  raymond lint --explain R007              what a rule is about
+  raymond lint . --format sarif > lint.sarif";
+
+pub(super) const DIAGRAM: &str = "\
+Examples:
+  raymond diagram review                              Mermaid, for a README
+  raymond diagram review --format svg -o review.svg   a picture
+  raymond diagram review --format html -o review.html a page to pan, zoom and click in";
+
+pub(super) const INIT: &str = "\
+Examples:
+  raymond init hello && raymond hello
+  raymond init my-review --template review";
+
+pub(super) const SCHEMA: &str = "\
+Examples:
+  raymond schema frontmatter > frontmatter.schema.json     for an editor's completion
+  raymond schema events                                    what `--json` prints";
+
+pub(super) const COMPLETIONS: &str = "\
+Add one line to your shell's start-up file:
+  bash         source <(raymond completions bash)
+  zsh          source <(raymond completions zsh)
+  fish         raymond completions fish | source
+  PowerShell   raymond completions powershell | Out-String | Invoke-Expression
+
+Ids of runs are completed, too.";

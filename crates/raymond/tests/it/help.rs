@@ -1,0 +1,133 @@
+//! Help, manual pages, completions and `--version`: what a person meets first.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use crate::needs::is_missing;
+use crate::rig::{RAYMOND, Rig};
+
+/// Every command, by the words that lead to it.
+fn commands() -> Vec<(Vec<String>, clap::Command)> {
+    let mut root = raymond::cli::command();
+    root.build();
+    let subcommands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();
+    let named = subcommands.map(|command| (vec![command.get_name().to_owned()], command));
+    std::iter::once((vec![], root.clone())).chain(named).collect()
+}
+
+#[test]
+fn every_command_has_help_with_examples_that_name_it() {
+    let rig = Rig::new();
+    for (words, _) in commands() {
+        let args = [words.clone(), vec!["--help".to_owned()]].concat();
+        let done = rig.raymond(&args);
+        assert_eq!(done.exit, 0, "{args:?}");
+        let call = [vec!["raymond".to_owned()], words.clone()].concat().join(" ");
+        let examples = done.stdout.rsplit_once("Usage:").unwrap().1.split_once('\n').unwrap().1;
+        // `raymond run WORKFLOW` is seldom written out.
+        let call = call.strip_suffix(" run").unwrap_or(&call);
+        assert!(
+            examples.contains(&format!("  {call} ")) || examples.contains(&format!("({call} ")),
+            "{call}: {examples}"
+        );
+        assert!(done.stdout.lines().all(|line| line.chars().count() <= 110), "too wide: {}", done.stdout);
+        let by_name = [vec!["help".to_owned()], words].concat();
+        assert_eq!(rig.raymond(&by_name).stdout, done.stdout);
+    }
+}
+
+/// `raymond 1.2.3 (abcdef0 2026-01-31)`, or without history the number alone.
+#[test]
+fn the_version_tells_commit_and_date() {
+    let shown = Rig::new().raymond(&["--version"]).stdout;
+    let rest = shown.trim_end().strip_prefix(concat!("raymond ", env!("CARGO_PKG_VERSION"))).unwrap();
+    if !rest.is_empty() {
+        let (commit, date) =
+            rest.strip_prefix(" (").unwrap().strip_suffix(')').unwrap().split_once(' ').unwrap();
+        assert!(commit.len() >= 7 && commit.chars().all(|digit| digit.is_ascii_hexdigit()), "{shown}");
+        assert!(date.parse::<jiff::civil::Date>().is_ok(), "{shown}");
+    }
+}
+
+/// `UPDATE=1` writes them.
+#[test]
+fn the_manual_pages_are_up_to_date() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/man");
+    let pages: Vec<(PathBuf, Vec<u8>)> = commands()
+        .into_iter()
+        .map(|(words, command)| (folder.join(page_name(&words)), page(&words, command)))
+        .collect();
+    if env::var_os("UPDATE").is_some() {
+        fs::create_dir_all(&folder).unwrap();
+        for (path, text) in &pages {
+            fs::write(path, text).unwrap();
+        }
+    }
+    for (path, text) in &pages {
+        let is_same = fs::read(path).is_ok_and(|found| found == *text);
+        assert!(is_same, "{} is out of date; UPDATE=1 writes it", path.display());
+    }
+    let mut found: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut expected: Vec<PathBuf> = pages.into_iter().map(|(path, _)| path).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected, "a page of a command that is gone");
+}
+
+fn page_name(words: &[String]) -> String {
+    [vec!["raymond".to_owned()], words.to_vec()].concat().join("-") + ".1"
+}
+
+fn page(words: &[String], command: clap::Command) -> Vec<u8> {
+    let name: &'static str = Box::leak(page_name(words).trim_end_matches(".1").to_owned().into_boxed_str());
+    // The commit changes too often to stand here.
+    let command = command.name(name).version(env!("CARGO_PKG_VERSION"));
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command).date("").render(&mut text).unwrap();
+    String::from_utf8(text).unwrap().replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n").into_bytes()
+}
+
+/// The script is read by a real bash, and asked what a person would ask by pressing tab.
+#[test]
+fn completions_know_commands_options_and_runs() {
+    if is_missing("bash", "completions") {
+        return;
+    }
+    let rig = Rig::new();
+    rig.state("START.sh", "echo '<result>ok</result>'");
+    rig.raymond(&["workflow", "--id", "monday"]);
+    rig.raymond(&["workflow", "--id", "morning"]);
+    rig.raymond(&["workflow", "--id", "friday"]);
+    let complete = |words: &[&str]| {
+        let last = words.last().unwrap();
+        let script = format!(
+            "source <({RAYMOND} completions bash)\nCOMP_WORDS=(raymond {}); COMP_CWORD={}; COMP_TYPE=9\n\
+             _clap_complete_raymond raymond '{last}' raymond\necho \"${{COMPREPLY[@]}}\"",
+            words.join(" "),
+            words.len(),
+        );
+        let mut command = rig.program("bash");
+        command.args(["-c", &script]);
+        rig.launch(command).wait().stdout.trim_end().to_owned()
+    };
+    assert_eq!(complete(&["st"]), "status stop");
+    assert_eq!(complete(&["lint", "--form"]), "--format");
+    for command in ["resume", "status", "log", "answer", "stop", "--resume"] {
+        assert_eq!(complete(&[command, "mo"]), "morning monday", "{command}");
+    }
+    assert_eq!(complete(&["workf"]), "workflow/");
+}
+
+#[test]
+fn there_are_completions_for_every_shell_that_is_named() {
+    let rig = Rig::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let done = rig.raymond(&["completions", shell]);
+        assert_eq!(done.exit, 0);
+        assert!(
+            done.stdout.contains("RAYMOND_COMPLETE") && done.stdout.contains("raymond"),
+            "{}",
+            done.stdout
+        );
+    }
+}
