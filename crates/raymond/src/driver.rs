@@ -141,12 +141,16 @@ impl<S: EventStore> Driver<S> {
     /// Waits until everything has been written, unless a person is tired of waiting.
     pub async fn flush(&mut self) {
         let patience = if self.stopping == Some(Stop::Now) { LAST_WORDS } else { Duration::MAX };
-        let started = tokio::time::Instant::now();
-        while started.elapsed() < patience && !self.parts.outputs.iter().all(Output::is_empty) {
-            tokio::select! {
-                () = tokio::time::sleep(Duration::from_millis(1)) => {}
-                _ = self.signals.next() => return,
+        let drained = async {
+            for output in &self.parts.outputs {
+                output.drained().await;
             }
+        };
+        tokio::select! {
+            biased;
+            () = drained => {}
+            _ = self.signals.next() => {}
+            () = tokio::time::sleep(patience) => {}
         }
     }
 

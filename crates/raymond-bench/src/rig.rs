@@ -1,0 +1,195 @@
+//! A folder to work in, and programs started there with nothing inherited.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A release build of the program, made if there is none.
+pub fn build_raymond() -> Result<PathBuf, String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let done = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "-p", "raymond"])
+        .current_dir(root)
+        .status()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !done.success() {
+        return Err("raymond does not build".to_owned());
+    }
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    Ok(own.with_file_name("raymond"))
+}
+
+/// Another program that runs the same workflows, for comparison.
+pub fn peer() -> Option<PathBuf> {
+    std::env::var_os("BENCH_PEER").map(PathBuf::from)
+}
+
+pub struct Rig {
+    folder: TempDir,
+    raymond: PathBuf,
+    peer: Option<PathBuf>,
+}
+
+/// How a program did.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    pub time: Duration,
+    pub max_memory: u64,
+}
+
+impl Rig {
+    /// On the disk that the project is on: a folder in memory would sync in no time.
+    pub fn new(raymond: &Path, peer: Option<&Path>) -> Result<Self, String> {
+        let beside = raymond.parent().unwrap_or(Path::new("."));
+        let folder = tempfile::Builder::new()
+            .prefix("bench-")
+            .tempdir_in(beside)
+            .map_err(|error| error.to_string())?;
+        let rig = Rig { folder, raymond: raymond.to_owned(), peer: peer.map(Path::to_owned) };
+        // Nothing further up counts as the project.
+        rig.write(".git/HEAD", "")?;
+        rig.durability("process")?;
+        Ok(rig)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> Result<(), String> {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap_or(&path))
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    pub fn durability(&self, kind: &str) -> Result<(), String> {
+        self.write(".raymond/config.toml", &format!("[raymond]\ndurability = \"{kind}\"\n"))
+    }
+
+    pub fn raymond(&self, args: &[&str]) -> Command {
+        self.command(&self.raymond, args)
+    }
+
+    pub fn peer(&self, args: &[&str]) -> Option<Command> {
+        Some(self.command(self.peer.as_deref()?, args))
+    }
+
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.folder.path()).env_clear();
+        command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", self.path("bin").display()));
+        command.env("HOME", self.folder.path()).env("LANG", "C.UTF-8");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+/// Runs a program to its end. An exit code other than these is an error.
+pub fn finish(mut command: Command, codes: &[i32]) -> Result<Done, String> {
+    let started = Instant::now();
+    let child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+    let (status, max_memory) = wait4::wait(&child).map_err(|error| format!("{command:?}: {error}"))?;
+    let time = started.elapsed();
+    if codes.contains(&status) {
+        Ok(Done { time, max_memory })
+    } else {
+        Err(format!("{command:?} exited with {status}"))
+    }
+}
+
+/// `wait4`, the only call that tells how much memory a process has used once it is over.
+mod wait4 {
+    use std::io;
+    use std::process::Child;
+
+    #[expect(unsafe_code, reason = "no library of this workspace wraps `wait4`")]
+    pub fn wait(child: &Child) -> io::Result<(i32, u64)> {
+        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+        let mut status = 0;
+        // SAFETY: all zeros is a valid `rusage`, and the call only writes to the two places it is given.
+        let (done, usage) = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            (libc::wait4(pid, &raw mut status, 0, &raw mut usage), usage)
+        };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let code =
+            if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
+        // Linux counts in KiB.
+        Ok((code, usage.ru_maxrss.unsigned_abs() * 1024))
+    }
+}
+
+/// A run whose events are watched as they come.
+pub struct Watched {
+    child: Child,
+    lines: io::Lines<BufReader<std::process::ChildStdout>>,
+    pub started: Instant,
+}
+
+impl Watched {
+    pub fn start(mut command: Command) -> Result<Self, String> {
+        command.stdout(Stdio::piped());
+        let started = Instant::now();
+        let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+        let stdout = child.stdout.take().ok_or("no stdout")?;
+        Ok(Watched { child, lines: BufReader::new(stdout).lines(), started })
+    }
+
+    /// Reads on until so many events of that name have come, and says when the last did.
+    pub fn wait_for(&mut self, event: &str, number: usize) -> Result<Instant, String> {
+        let mark = format!("\"event\":\"{event}\"");
+        let mut seen = 0;
+        while seen < number {
+            let line = self
+                .lines
+                .next()
+                .ok_or_else(|| format!("ended after {seen} {event}"))?
+                .map_err(|e| e.to_string())?;
+            seen += usize::from(line.contains(&mark));
+        }
+        Ok(Instant::now())
+    }
+
+    /// The most memory it has used so far.
+    pub fn max_memory(&self) -> Result<u64, String> {
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", self.child.id())).map_err(|e| e.to_string())?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().map_err(|_| "VmHWM is no number")?;
+        Ok(kib * 1024)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The bare loop: starts a program so many times, one after the other, and reads what each prints.
+pub fn spawn_and_read(rig: &Rig, program: &str, args: &[&str], times: usize) -> Result<Duration, String> {
+    let started = Instant::now();
+    let mut output = Vec::new();
+    for _ in 0..times {
+        let mut command = rig.command(program, args);
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+        output.clear();
+        child
+            .stdout
+            .take()
+            .ok_or("no stdout")?
+            .read_to_end(&mut output)
+            .map_err(|error| error.to_string())?;
+        child.wait().map_err(|error| error.to_string())?;
+    }
+    Ok(started.elapsed())
+}

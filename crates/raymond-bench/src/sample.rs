@@ -1,0 +1,47 @@
+//! Numbers from a noisy machine.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Several measurements of the same thing, in seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Sample(Vec<f64>);
+
+impl Sample {
+    pub fn add(&mut self, seconds: f64) {
+        self.0.push(seconds);
+    }
+
+    pub fn add_time(&mut self, time: Duration) {
+        self.add(time.as_secs_f64());
+    }
+
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        match sorted.len() {
+            0 => f64::NAN,
+            count if count % 2 == 1 => sorted[count / 2],
+            count => f64::midpoint(sorted[count / 2 - 1], sorted[count / 2]),
+        }
+    }
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&seconds(self.median()))
+    }
+}
+
+/// A time as people read it.
+pub fn seconds(time: f64) -> String {
+    match time.abs() {
+        t if t >= 1.0 => format!("{time:.2} s"),
+        t if t >= 0.001 => format!("{:.2} ms", time * 1e3),
+        _ => format!("{:.1} µs", time * 1e6),
+    }
+}
+
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / (1024.0 * 1024.0))
+}

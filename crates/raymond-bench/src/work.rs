@@ -1,0 +1,40 @@
+//! What is measured: a file for each.
+
+mod crowd;
+mod forks;
+mod instructions;
+mod one_state;
+mod output;
+mod past;
+mod prompts;
+mod tags;
+mod transition;
+
+use crate::report::Row;
+use crate::rig::Rig;
+
+pub struct Work {
+    pub name: &'static str,
+    pub measure: fn(&Rig) -> Result<Vec<Row>, String>,
+}
+
+pub const ALL: [Work; 11] = [
+    Work { name: "one-state", measure: one_state::measure },
+    Work { name: "transition", measure: transition::measure },
+    Work { name: "crowd", measure: crowd::measure },
+    Work { name: "past", measure: past::step },
+    Work { name: "forks", measure: forks::measure },
+    Work { name: "delayed", measure: crowd::delayed },
+    Work { name: "output", measure: output::measure },
+    Work { name: "tags", measure: tags::measure },
+    Work { name: "resume", measure: past::resume },
+    Work { name: "prompts", measure: prompts::measure },
+    Work { name: "instructions", measure: instructions::measure },
+];
+
+/// A script that counts down in a file, without starting anything, and goes on until it is at nought.
+pub const COUNTDOWN: &str = "read -r n < count; echo $((n - 1)) > count\n\
+    if [ $n -gt 1 ]; then echo '<goto>START.sh</goto>'; else echo '<result>done</result>'; fi\n";
+
+/// The same without an end.
+pub const FOREVER: &str = "echo '<goto>START.sh</goto>'\n";

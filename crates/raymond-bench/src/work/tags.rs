@@ -1,0 +1,31 @@
+//! The reader of tags, by itself.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use raymond_core::tag::TagCollector;
+
+use crate::report::Row;
+use crate::rig::Rig;
+use crate::sample::Sample;
+
+const REPETITIONS: usize = 15;
+/// As much as a pipe hands over at a time.
+const CHUNK: usize = 64 * 1024;
+
+pub fn measure(_rig: &Rig) -> Result<Vec<Row>, String> {
+    let line = "a line of output without any markup, as most programs print it: ok 123 passed\n";
+    let text = line.repeat(64 * 1024 * 1024 / line.len());
+    let mut sample = Sample::default();
+    for _ in 0..REPETITIONS {
+        let started = Instant::now();
+        let mut tags = TagCollector::new();
+        for chunk in text.as_bytes().chunks(CHUNK) {
+            tags.feed(black_box(chunk), &mut drop).map_err(|error| error.to_string())?;
+        }
+        black_box(tags.finish(&mut drop)).map_err(|error| error.to_string())?;
+        sample.add_time(started.elapsed());
+    }
+    let speed = text.len() as f64 / sample.median() / 1e9;
+    Ok(vec![Row::amount("tag reader on text without tags", speed, format!("{speed:.1} GB/s")).at_least(1.0)])
+}
