@@ -1,6 +1,7 @@
 //! Drives a run: feeds the engine from one channel, publishes what it committed and carries out what it says.
 
 mod inbox;
+mod keyboard;
 mod signals;
 mod terminal;
 

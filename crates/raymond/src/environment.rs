@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use raymond_core::limits::MAX_ENVIRONMENT_PAYLOAD_BYTES;
 use raymond_core::run::Agent;
 
+/// What fits into one variable. Windows takes no longer ones than 32,767 characters, its name included.
+const MOST_IN_A_VARIABLE: usize = if cfg!(windows) { 32_000 } else { MAX_ENVIRONMENT_PAYLOAD_BYTES };
+
 /// Everything of a step that its environment tells.
 pub struct StepFacts<'a> {
     pub run_id: &'a str,
@@ -45,7 +48,7 @@ fn changes_of(variables: &BTreeMap<String, String>) -> Changes {
 
 /// Who runs and what it was handed.
 fn identity(facts: &StepFacts<'_>) -> Changes {
-    let short = |text: &&str| text.len() <= MAX_ENVIRONMENT_PAYLOAD_BYTES;
+    let short = |text: &&str| text.len() <= MOST_IN_A_VARIABLE;
     let short_input = facts.input.as_ref().map(|(text, _)| *text).filter(short).map(OsString::from);
     let visits = facts.agent.visits_here().to_string();
     // A run may be started by a step of another run, so what is not set is removed.

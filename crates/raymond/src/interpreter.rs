@@ -5,17 +5,87 @@ use std::path::Path;
 
 use raymond_core::workflow::{Kind, Platform};
 
+/// PowerShell under its names, the one that is kept up first.
+const POWER_SHELLS: [&str; 2] = ["pwsh", "powershell"];
+
 /// The program that runs a script, and its arguments. A prompt has none.
+///
+/// A batch file is its own program: it has to go through `cmd.exe`, which reads its command line by rules of its own,
+/// and starting such a file is where the standard library follows them.
 pub fn command_line(kind: Kind, file: &Path, platform: Platform) -> Option<(OsString, Vec<OsString>)> {
     let file = file.as_os_str().to_owned();
     let (program, args): (&str, Vec<OsString>) = match (kind, platform) {
         (Kind::Prompt, _) => return None,
         (Kind::Bash, _) => ("/bin/bash", vec![file]),
-        (Kind::Batch, _) => ("cmd.exe", vec!["/c".into(), file]),
-        (Kind::PowerShell, _) => ("pwsh", vec!["-NoProfile".into(), "-File".into(), file]),
+        (Kind::Batch, _) => return Some((file, Vec::new())),
+        (Kind::PowerShell, _) => (power_shell(is_on_path), power_shell_arguments(file)),
         (Kind::Python, Platform::Unix) => ("python3", vec![file]),
-        (Kind::Python, Platform::Windows) => ("python", vec![file]),
+        // Without this it prints in the code page of the machine, which is hardly ever UTF-8.
+        (Kind::Python, Platform::Windows) => ("python", vec!["-X".into(), "utf8".into(), file]),
         (Kind::Node, _) => ("node", vec![file]),
     };
     Some((program.into(), args))
+}
+
+/// The first that is there; if none is, the error that follows names the one to install.
+fn power_shell(is_there: impl Fn(&str) -> bool) -> &'static str {
+    POWER_SHELLS.into_iter().find(|name| is_there(name)).unwrap_or(POWER_SHELLS[0])
+}
+
+/// Neither what a person has set up for themselves nor the system's wish to be asked may keep a state from running.
+fn power_shell_arguments(file: OsString) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> =
+        ["-NoLogo", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File"]
+            .map(OsString::from)
+            .to_vec();
+    arguments.push(file);
+    arguments
+}
+
+#[cfg(windows)]
+fn is_on_path(name: &str) -> bool {
+    crate::process::find_program(name).is_some()
+}
+
+/// No such state runs here.
+#[cfg(not(windows))]
+fn is_on_path(_name: &str) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(kind: Kind, platform: Platform) -> String {
+        let (program, args) = command_line(kind, Path::new("/wf/A B"), platform).unwrap();
+        let words = [program].into_iter().chain(args);
+        words.map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn every_kind_of_script_has_its_program() {
+        let cases = [
+            (Kind::Bash, Platform::Unix, "/bin/bash|/wf/A B"),
+            (Kind::Python, Platform::Unix, "python3|/wf/A B"),
+            (Kind::Node, Platform::Unix, "node|/wf/A B"),
+            (Kind::Batch, Platform::Windows, "/wf/A B"),
+            (Kind::Python, Platform::Windows, "python|-X|utf8|/wf/A B"),
+            (Kind::Node, Platform::Windows, "node|/wf/A B"),
+        ];
+        for (kind, platform, expected) in cases {
+            assert_eq!(shown(kind, platform), expected);
+        }
+        assert_eq!(command_line(Kind::Prompt, Path::new("A.md"), Platform::Unix), None);
+    }
+
+    #[test]
+    fn a_power_shell_script_runs_with_the_newest_there_is() {
+        assert_eq!(power_shell(|_| true), "pwsh");
+        assert_eq!(power_shell(|name| name == "powershell"), "powershell");
+        assert_eq!(power_shell(|_| false), "pwsh");
+        let expected = "|-NoLogo|-NoProfile|-NonInteractive|-ExecutionPolicy|Bypass|-File|/wf/A B";
+        let shown = shown(Kind::PowerShell, Platform::Windows);
+        assert!(shown.ends_with(expected), "{shown}");
+    }
 }

@@ -11,11 +11,20 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use raymond_core::event::{Body, Event};
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use unix::{Everything, shell};
+#[cfg(windows)]
+use windows::{Everything, shell};
 
 use crate::observe::Observer;
 use crate::observe::json::event_line;
@@ -203,22 +212,21 @@ impl Shared {
 /// A command that runs. When dropped before it has ended, it is ended with all it started.
 struct Program {
     child: Child,
+    everything: Everything,
 }
 
 impl Program {
     fn start(command: &str, notice: &Notice) -> io::Result<Self> {
-        let child = Command::new("/bin/sh")
-            .args(["-c", command])
+        let child = shell(command)
             .env("RAYMOND_EVENT", notice.event)
             .env("RAYMOND_RUN_ID", &notice.run)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Its own group, so that Ctrl-C in the terminal does not reach it and all of it can be ended.
-            .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
-        Ok(Self { child })
+        let everything = Everything::of(&child)?;
+        Ok(Self { child, everything })
     }
 
     /// Hands the event over while waiting, because a command need not read it to end.
@@ -240,14 +248,14 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The system knows the id until the child is waited for, so it can be nobody else's.
-        let group = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        if let Some(group) = group {
-            let _ = kill_process_group(group, Signal::KILL);
+        let has_ended = self.child.id().is_none();
+        if !has_ended {
+            self.everything.end();
         }
     }
 }
 
+#[cfg(unix)]
 #[cfg(test)]
 mod tests {
     use std::fs;

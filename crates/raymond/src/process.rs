@@ -17,16 +17,31 @@ mod streams;
 mod supervise;
 mod table;
 mod tail;
+#[cfg(unix)]
 #[cfg(test)]
 mod tests;
+#[cfg(unix)]
 mod unix;
+#[cfg(windows)]
+mod windows;
 
 pub use reaper::{Reaper, Target};
 pub use spawn::{Launch, ParentDeath, SpawnError};
 pub use stop::StopSignal;
 pub use supervise::{AfterExit, Ending, Exit, Flow, Limits, Outcome, Sink, supervise};
 pub use tail::Tail;
-pub use unix::{is_hangup_ignored, raise_file_limit};
+#[cfg(unix)]
+pub use unix::is_hangup_ignored;
+#[cfg(windows)]
+pub use windows::{Job, Member, creation_flags, find_program};
+
+/// What each system does in its own way.
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+pub use system::raise_file_limit;
 
 /// The environment variable by which everything that a step has started is found again.
 pub const TOKEN_VARIABLE: &str = "RAYMOND_STEP_TOKEN";

@@ -21,6 +21,7 @@ pub use source::{Beside, Given, Source};
 use crate::backend::scripted::Replies;
 use crate::error::UserError;
 use crate::manifest::Manifest;
+use crate::paths::is_special_on_windows;
 
 /// Where the replies of a scripted backend are, unless config names another file.
 const REPLIES_FILE: &str = "replies.yaml";
@@ -204,6 +205,8 @@ fn name_problem(name: &str) -> Option<&'static str> {
         Some("control characters in a name")
     } else if name.len() > MAX_NAME_BYTES {
         Some("a name that is too long for a file")
+    } else if cfg!(windows) && is_special_on_windows(name) {
+        Some("a name that Windows does not allow")
     } else {
         None
     }

@@ -170,6 +170,10 @@ fn coloured(stderr: Output) -> Box<dyn Write> {
         anstream::ColorChoice::Never => {
             Box::new(anstream::StripStream::new(Box::new(stderr) as Box<dyn Write>))
         }
-        _ => Box::new(stderr),
+        _ => {
+            // A Windows terminal shows colours once it is told to, which this does.
+            let _ = anstream::AutoStream::always_ansi(std::io::stderr());
+            Box::new(stderr)
+        }
     }
 }

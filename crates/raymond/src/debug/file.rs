@@ -93,6 +93,7 @@ pub(super) fn create_private_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Output may hold secrets, so it is for the owner only.
+#[cfg_attr(not(unix), expect(unused_mut, reason = "modes exist on Unix only"))]
 pub(super) fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]

@@ -5,12 +5,15 @@
 //! step. A file that is emptied and renamed costs a tenth of that there, and no more than a new one elsewhere.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+#[cfg(unix)]
+mod unix;
+
+#[cfg(unix)]
+use unix::take_over;
 
 use super::file;
 use super::name::Suffix;
@@ -64,30 +67,15 @@ impl Spares {
     }
 }
 
-/// Makes a file the new, empty one at `path`, unless it is gone itself.
-fn take_over(spare: &Path, path: &Path) -> io::Result<Option<File>> {
-    match empty(spare) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        emptied => emptied?,
-    }
-    renameat_with(CWD, spare, CWD, path, RenameFlags::NOREPLACE)?;
-    OpenOptions::new().write(true).open(path).map(Some)
-}
-
-/// Empties a file that is nobody else's too. It is closed again on purpose: ext4 flushes a file that was emptied
-/// and written in one go, and that costs more than opening it twice.
-fn empty(path: &Path) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.nlink() != 1 {
-        return Err(ErrorKind::InvalidInput.into());
-    }
-    file.set_len(0)
-}
-
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Where a file cannot be renamed without the risk of replacing another, it only goes.
+#[cfg(not(unix))]
+fn take_over(_spare: &Path, _path: &Path) -> io::Result<Option<File>> {
+    Err(ErrorKind::Unsupported.into())
 }

@@ -1,41 +1,11 @@
-//! Signals that ask Raymond to stop.
+//! What asks Raymond to stop, from outside its inbox.
 
-use std::io;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
-use super::Stop;
-use crate::error::Exit;
-use crate::process::is_hangup_ignored;
-
-pub(super) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// Absent under `nohup`.
-    hangup: Option<Signal>,
-}
-
-impl Signals {
-    pub(super) fn listen() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
-        })
-    }
-
-    pub(super) async fn next(&mut self) -> (Stop, Exit) {
-        let hangup = async {
-            match &mut self.hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.interrupt.recv() => (Stop::Gently, Exit::Interrupted),
-            _ = self.terminate.recv() => (Stop::Now, Exit::Terminated),
-            // A terminal that went away cannot be asked twice.
-            _ = hangup => (Stop::Now, Exit::Terminated),
-        }
-    }
-}
+#[cfg(unix)]
+pub(super) use unix::Signals;
+#[cfg(windows)]
+pub(super) use windows::Signals;

@@ -4,16 +4,14 @@
 //! exactly one is ever taken. Waiting for a line can be called off when somebody answers elsewhere.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use rustix::event::{PollFd, PollFlags, poll};
 
 use tokio::sync::Notify;
 
 use super::inbox::{ANSWER_MESSAGE, Answer};
+use super::keyboard::{CallOff, CalledOff, Line, call_off, read_line};
 use crate::store::{Posted, post};
 use crate::text::clean;
 
@@ -31,8 +29,8 @@ pub struct Terminal {
     /// Told when nobody can type any more.
     ended: Arc<Notify>,
     waiting: VecDeque<Question>,
-    /// The question on the screen; dropping its end of the pipe calls it off.
-    asked: Option<(String, OwnedFd)>,
+    /// The question on the screen; dropping the second part calls it off.
+    asked: Option<(String, CallOff)>,
 }
 
 impl Terminal {
@@ -63,8 +61,8 @@ impl Terminal {
             return;
         }
         let Some(question) = self.waiting.pop_front() else { return };
-        // Without a pipe the question could not be called off; it is then left to `raymond answer`.
-        let Ok((ended, end)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else { return };
+        // What could not be called off is left to `raymond answer`.
+        let Ok((ended, end)) = call_off() else { return };
         self.asked = Some((question.ask.clone(), end));
         let inbox = self.inbox.clone();
         let nobody_left = Arc::clone(&self.ended);
@@ -77,7 +75,7 @@ impl Terminal {
 }
 
 /// Asks, and says whether there is still somebody to ask.
-fn ask(question: &Question, inbox: &Path, called_off: &OwnedFd) -> bool {
+fn ask(question: &Question, inbox: &Path, called_off: &CalledOff) -> bool {
     let mut stderr = io::stderr();
     let _ = write!(
         stderr,
@@ -102,16 +100,8 @@ fn ask(question: &Question, inbox: &Path, called_off: &OwnedFd) -> bool {
     }
 }
 
-enum Line {
-    Text(String),
-    /// Somebody answered elsewhere.
-    CalledOff,
-    /// The input has ended.
-    End,
-}
-
 /// The lines of an answer.
-fn read_answer(called_off: &OwnedFd) -> Line {
+fn read_answer(called_off: &CalledOff) -> Line {
     let mut answer = String::new();
     loop {
         let line = match read_line(called_off) {
@@ -129,39 +119,6 @@ fn read_answer(called_off: &OwnedFd) -> Line {
             }
         }
     }
-}
-
-/// One line. The terminal edits it, so it comes whole; reading byte by byte leaves the next line for the next question.
-fn read_line(called_off: &OwnedFd) -> Line {
-    let stdin = io::stdin();
-    let mut bytes = Vec::new();
-    loop {
-        let mut ends =
-            [PollFd::new(&stdin, PollFlags::IN), PollFd::from_borrowed_fd(called_off.as_fd(), PollFlags::IN)];
-        match poll(&mut ends, None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(_) => return Line::End,
-            Ok(_) if !ends[1].revents().is_empty() => return Line::CalledOff,
-            Ok(_) => {}
-        }
-        let mut byte = [0];
-        match unbuffered_stdin().read(&mut byte) {
-            Ok(1) if byte[0] == b'\n' => return Line::Text(String::from_utf8_lossy(&bytes).into_owned()),
-            Ok(1) => bytes.push(byte[0]),
-            _ => return Line::End,
-        }
-    }
-}
-
-/// Stdin without std's buffer, which would swallow lines that `poll` then cannot see.
-fn unbuffered_stdin() -> impl Read {
-    struct Stdin;
-    impl Read for Stdin {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            Ok(rustix::io::read(io::stdin(), buffer)?)
-        }
-    }
-    Stdin
 }
 
 fn send(question: &Question, inbox: &Path, text: String) -> Result<(), String> {

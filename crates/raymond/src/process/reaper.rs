@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::system;
 use super::table::{self, Delivery, Demand, Process, Table};
-use super::unix;
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
@@ -61,7 +61,7 @@ impl Reaper {
     /// `grace` is the time between the polite request and the kill.
     pub fn with_grace(grace: Duration) -> io::Result<Self> {
         table::check()?;
-        unix::keep_exit_codes();
+        system::keep_exit_codes();
         let (requests, receiver) = mpsc::channel();
         let looks = Arc::new(AtomicU64::new(0));
         let worker = Worker::new(receiver, grace, Arc::clone(&looks));
@@ -152,9 +152,9 @@ impl Worker {
     }
 
     fn tick(&mut self) {
-        let groups: Vec<i32> = self.jobs.iter().flat_map(Job::groups).collect();
+        let targets: Vec<&Target> = self.jobs.iter().flat_map(|job| &job.request.targets).collect();
         // Whatever keeps us from looking (too many open files, say) may be over by the next tick.
-        let Ok(table) = Table::look(&groups) else { return };
+        let Ok(table) = Table::look(&targets) else { return };
         self.looks.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         for mut job in std::mem::take(&mut self.jobs) {
@@ -210,10 +210,6 @@ impl Known {
 impl Job {
     fn new(request: Request, kill_at: Instant) -> Self {
         Job { request, kill_at, known: HashMap::new(), is_first_look: true, empty_looks: 0 }
-    }
-
-    fn groups(&self) -> impl Iterator<Item = i32> {
-        self.request.targets.iter().filter_map(|target| target.group)
     }
 
     /// Signals what is due to be signalled, and says whether the work is done.

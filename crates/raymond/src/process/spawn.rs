@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-use super::{TOKEN_VARIABLE, unix};
+use super::streams::Streams;
+use super::{TOKEN_VARIABLE, system};
 
 /// A file that was being written a moment ago may still be open in a child that is about to start.
 const BUSY_ATTEMPTS: u32 = 6;
@@ -46,7 +47,8 @@ impl Launch {
     }
 }
 
-/// What becomes of the program when Raymond is killed (Linux only; it reaches the program, not its children).
+/// What becomes of the program when Raymond is killed. On Linux this reaches the program, not its children; on
+/// Windows everything of the step is ended in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ParentDeath {
     /// For programs that clean up after themselves, such as agents.
@@ -119,13 +121,16 @@ impl std::error::Error for SpawnError {
 }
 
 /// Starts the program on the calling thread, with pipes for its output and, if there is any, its input.
-pub(super) async fn start(launch: &Launch) -> Result<Child, SpawnError> {
+pub(super) async fn start(launch: &Launch) -> Result<(Child, Streams), SpawnError> {
     check_directory(&launch.cwd)?;
     let mut command = command(launch);
+    let outputs = system::Outputs::of(&mut command).await.map_err(|error| explain(launch, error))?;
     let mut attempt = 1;
     loop {
         match command.spawn() {
-            Ok(child) => return Ok(child),
+            Ok(child) => {
+                return system::adopt(child, outputs, launch).map_err(|error| explain(launch, error));
+            }
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && attempt < BUSY_ATTEMPTS => {
                 tokio::time::sleep(BUSY_PAUSE * attempt).await;
                 attempt += 1;
@@ -136,7 +141,7 @@ pub(super) async fn start(launch: &Launch) -> Result<Child, SpawnError> {
 }
 
 fn command(launch: &Launch) -> Command {
-    let mut command = Command::new(&launch.program);
+    let mut command = Command::new(system::program_of(launch));
     command.args(&launch.args).current_dir(&launch.cwd);
     for (name, value) in &launch.env {
         match value {
@@ -147,8 +152,7 @@ fn command(launch: &Launch) -> Command {
     // Last, so that nothing above can take it over.
     command.env(TOKEN_VARIABLE, &launch.token);
     command.stdin(if launch.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    unix::isolate(&mut command, launch.on_parent_death);
+    system::isolate(&mut command, launch.on_parent_death);
     command
 }
 

@@ -6,9 +6,10 @@ use std::convert::Infallible;
 use std::future;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::process::ChildStdin;
 
-use super::{CHUNK_BYTES, unix};
+use super::CHUNK_BYTES;
+use super::system::{self, Output, Stderr, Stdout};
 
 /// More than any pipe can hold unless an administrator raised the system's limit, so that reading this much
 /// after a program's end has read all it wrote, and a background child that never stops writing cannot hold
@@ -22,13 +23,13 @@ pub(super) enum Source {
 }
 
 pub(super) struct Streams {
-    stdout: Pipe<ChildStdout>,
-    stderr: Pipe<ChildStderr>,
+    stdout: Pipe<Stdout>,
+    stderr: Pipe<Stderr>,
 }
 
 impl Streams {
-    pub(super) fn of(child: &mut Child) -> Self {
-        Streams { stdout: Pipe::new(child.stdout.take()), stderr: Pipe::new(child.stderr.take()) }
+    pub(super) fn new(stdout: Option<Stdout>, stderr: Option<Stderr>) -> Self {
+        Streams { stdout: Pipe::new(stdout), stderr: Pipe::new(stderr) }
     }
 
     pub(super) fn are_closed(&self) -> bool {
@@ -78,13 +79,13 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
     }
 }
 
-impl<R: std::os::fd::AsFd> Pipe<R> {
+impl<R: Output> Pipe<R> {
     /// Reads past the runtime, because that may not have noticed yet what arrived a moment ago.
     fn sweep(&mut self, mut deliver: impl FnMut(&[u8]) -> bool) -> bool {
         let Some(reader) = &self.reader else { return true };
         let mut budget = MAX_PIPE_BYTES;
         while budget > 0 {
-            let length = unix::read_ready(reader, &mut self.buffer);
+            let length = system::read_ready(reader, &mut self.buffer);
             if length == 0 {
                 break;
             }

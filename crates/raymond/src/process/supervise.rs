@@ -14,7 +14,7 @@ use super::reaper::{Reaper, Target};
 use super::spawn::{self, Launch, SpawnError};
 use super::stop::StopSignal;
 use super::streams::{Feed, Source, Streams};
-use super::unix;
+use super::system;
 
 /// How long a program may take.
 #[derive(Clone, Copy, Debug)]
@@ -139,8 +139,8 @@ pub async fn supervise<S: Sink + ?Sized>(
     if stop.is_triggered() {
         return Outcome::without_processes(Ending::Stopped);
     }
-    let child = match spawn::start(&launch).await {
-        Ok(child) => child,
+    let (child, streams) = match spawn::start(&launch).await {
+        Ok(started) => started,
         Err(error) => return Outcome::without_processes(Ending::SpawnFailed(error)),
     };
     let group = child.id().and_then(|pid| i32::try_from(pid).ok());
@@ -148,7 +148,7 @@ pub async fn supervise<S: Sink + ?Sized>(
         sink.started(group);
     }
     let tree = Tree::new(reaper, Target { token: std::mem::take(&mut launch.token), group });
-    let mut running = Running::new(child, launch.stdin, limits);
+    let mut running = Running::new(child, streams, launch.stdin, limits);
     let ending = running.watch(sink, &stop).await;
     if ending.is_success() && after_exit == AfterExit::LeaveBackground {
         tree.leave_alone();
@@ -170,7 +170,9 @@ impl<'a> Tree<'a> {
     }
 
     fn leave_alone(mut self) {
-        self.target = None;
+        if let Some(target) = self.target.take() {
+            system::let_live(&target.token);
+        }
     }
 
     /// Once asked, the reaper finishes even if nobody waits for it.
@@ -207,8 +209,7 @@ enum Happening {
 }
 
 impl Running {
-    fn new(mut child: Child, stdin: Vec<u8>, limits: Limits) -> Self {
-        let streams = Streams::of(&mut child);
+    fn new(mut child: Child, streams: Streams, stdin: Vec<u8>, limits: Limits) -> Self {
         let feed = Feed::new(child.stdin.take(), stdin);
         Running { child, exit: None, feed, streams, clock: Clock::new(limits) }
     }
@@ -252,7 +253,7 @@ impl Running {
         }
         // Raymond itself may have been held up. A program that ended in time is not one that timed out.
         if let Ok(Some(status)) = self.child.try_wait() {
-            self.note_exit(unix::exit_of(status));
+            self.note_exit(system::exit_of(status));
             return None;
         }
         Some(match happening {
@@ -328,7 +329,7 @@ fn deliver<S: Sink + ?Sized>(sink: &mut S, source: Source, bytes: &[u8]) -> Flow
 }
 
 fn exit_of(status: std::io::Result<std::process::ExitStatus>) -> Exit {
-    status.map_or(Exit::Unknown, unix::exit_of)
+    status.map_or(Exit::Unknown, system::exit_of)
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -5,13 +5,17 @@
 //!
 //! What this cannot find: a process that gave up its group, threw away its environment *and* lost its parent
 //! before the first look, and what runs elsewhere on the step's behalf (a container's daemon, `at`, `cron`).
-//! On systems without `/proc` only the process group is known.
+//! On Unix systems without `/proc` only the process group is known; on Windows a step is a job object, which
+//! nothing can leave.
 //!
 //! Raymond itself and process 1 are never in the picture, so they are never signalled, and nothing belongs to
 //! a step for being their descendant.
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(unix, not(target_os = "linux")))]
 #[path = "table/groups.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "table/jobs.rs"]
 mod system;
 #[cfg(target_os = "linux")]
 #[path = "table/procfs.rs"]
@@ -63,9 +67,9 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Looks at the system once. `groups` are all the groups that will be asked for.
-    pub(super) fn look(groups: &[i32]) -> io::Result<Self> {
-        Ok(Table::new(system::processes(groups)?, system::own_session()?))
+    /// Looks at the system once. `targets` are all that will be asked for.
+    pub(super) fn look(targets: &[&Target]) -> io::Result<Self> {
+        Ok(Table::new(system::processes(targets)?, system::own_session()?))
     }
 
     fn new(processes: Vec<Process>, own_session: i32) -> Self {

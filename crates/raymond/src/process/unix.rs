@@ -1,19 +1,47 @@
 //! What needs `unsafe` or raw system calls on Unix, kept to a few lines each.
 
+use std::ffi::OsStr;
 use std::io;
-use std::os::fd::AsFd;
+/// What the end of a pipe has to be for [`read_ready`].
+pub(super) use std::os::fd::AsFd as Output;
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 
 use rustix::process::Pid;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
+pub(super) use tokio::process::{ChildStderr as Stderr, ChildStdout as Stdout};
 
-use super::spawn::ParentDeath;
+use super::spawn::{Launch, ParentDeath};
+use super::streams::Streams;
 use super::supervise::Exit;
 
 /// Dispositions that Raymond may have been started with (a shell's background job, `nohup`, a service
 /// manager) and that would make a step deaf to being ended or to its own children.
 const RESET_IN_CHILD: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGCHLD];
+
+/// What a program writes to: pipes that the runtime makes.
+pub(super) struct Outputs;
+
+impl Outputs {
+    pub(super) async fn of(command: &mut Command) -> io::Result<Self> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(Self)
+    }
+}
+
+/// Takes what the runtime has made.
+pub(super) fn adopt(mut child: Child, _outputs: Outputs, _launch: &Launch) -> io::Result<(Child, Streams)> {
+    let streams = Streams::new(child.stdout.take(), child.stderr.take());
+    Ok((child, streams))
+}
+
+/// Starting a program looks it up.
+pub(super) fn program_of(launch: &Launch) -> &OsStr {
+    &launch.program
+}
+
+/// Nothing ties what a step leaves behind to Raymond.
+pub(super) fn let_live(_token: &str) {}
 
 /// Makes the child leader of its own process group and ties its life to the calling thread's.
 #[expect(unsafe_code, reason = "what happens between fork and exec can only be said with `pre_exec`")]
@@ -90,7 +118,7 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 /// What can be read right now; nothing when that would mean waiting.
-pub(super) fn read_ready(pipe: impl AsFd, buffer: &mut [u8]) -> usize {
+pub(super) fn read_ready(pipe: impl Output, buffer: &mut [u8]) -> usize {
     rustix::io::read(pipe, buffer).unwrap_or(0)
 }
 

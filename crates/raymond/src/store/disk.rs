@@ -137,7 +137,7 @@ pub(super) fn read_only_options() -> OpenOptions {
     options_with_mode(0o400)
 }
 
-#[cfg_attr(not(unix), expect(unused_variables, reason = "modes exist on Unix only"))]
+#[cfg_attr(not(unix), expect(unused_variables, unused_mut, reason = "modes exist on Unix only"))]
 fn options_with_mode(mode: u32) -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::disk::{Disk, SystemDisk, create_private_dir, excerpt, private_options};
+use crate::paths::is_special_on_windows;
 
 /// The folder that holds config and state of a project.
 const HOME_NAME: &str = ".raymond";
@@ -194,6 +195,9 @@ pub fn check_run_id(id: &str) -> Result<(), BadRunId> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     if !id.bytes().all(allowed) {
         return bad("only letters, digits, '.', '_' and '-' may be in it");
+    }
+    if cfg!(windows) && is_special_on_windows(id) {
+        return bad("Windows does not allow files of this name");
     }
     if split_segment_digits(id).is_some() {
         return bad("it ends in a dot and digits, like a part of another run's journal");

@@ -2,11 +2,12 @@
 //!
 //! The system gives the lock back when its holder dies, however it dies, so there are no stale
 //! locks to judge. The file is never renamed or deleted: two processes that lock two files of
-//! one name would both believe to be alone. What is written in it only tells people who holds it.
+//! one name would both believe to be alone. What is written in it (on Windows, where a locked file cannot be
+//! read, in `RUN.holder` beside it) only tells people who holds it.
 
 use std::error::Error;
 use std::fmt;
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -48,13 +49,15 @@ impl RunLock {
     /// Takes the lock, creating its file; the folder exists.
     pub fn acquire(path: &Path) -> Result<Self, LockError> {
         let io = |source| LockError::Io { path: path.to_owned(), source };
-        let mut file =
-            private_options().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
+        let mut options = private_options();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(io)?;
+        let mut said = holder_file(path, &file, options).map_err(io)?;
         if !lock_patiently(&file).map_err(io)? {
-            return Err(LockError::Held { path: path.to_owned(), holder: read_holder(&mut file) });
+            return Err(LockError::Held { path: path.to_owned(), holder: read_holder(&mut said) });
         }
         let incarnation = uuid::Uuid::new_v4().to_string();
-        write_holder(&mut file, &incarnation).map_err(io)?;
+        write_holder(&mut said, &incarnation).map_err(io)?;
         Ok(Self { _file: file, path: path.to_owned(), incarnation })
     }
 
@@ -65,6 +68,18 @@ impl RunLock {
     pub fn incarnation(&self) -> &str {
         &self.incarnation
     }
+}
+
+/// Where the holder says who it is: in the file that is locked.
+#[cfg(unix)]
+fn holder_file(_path: &Path, lock: &File, _options: &OpenOptions) -> io::Result<File> {
+    lock.try_clone()
+}
+
+/// The same where nobody else may read a file that is locked: in one beside it.
+#[cfg(windows)]
+fn holder_file(path: &Path, _lock: &File, options: &OpenOptions) -> io::Result<File> {
+    options.open(path.with_extension("holder"))
 }
 
 /// False if another holds the lock for longer than a look takes.
@@ -104,23 +119,32 @@ fn read_holder(file: &mut File) -> Holder {
 
 /// Who runs a run now, if anyone does. Creates nothing.
 pub fn is_live(path: &Path) -> io::Result<Option<Holder>> {
-    let mut file = match File::open(path) {
+    let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
     match file.try_lock_shared() {
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => {
-            Ok(Some(read_holder(&mut file)).filter(|holder| !is_known_dead(holder)))
+            let said = holder_file(path, &file, File::options().read(true));
+            let holder = said.map_or_else(|_| Holder::default(), |mut said| read_holder(&mut said));
+            Ok(Some(holder).filter(|holder| !is_known_dead(holder)))
         }
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
 /// A child that a killed Raymond was about to start keeps its lock for a moment.
+#[cfg(unix)]
 fn is_known_dead(holder: &Holder) -> bool {
     let pid = holder.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+}
+
+/// Children inherit no lock here.
+#[cfg(windows)]
+fn is_known_dead(_holder: &Holder) -> bool {
+    false
 }
 
 /// Why a lock was not taken.

@@ -6,6 +6,7 @@ use std::io;
 use rustix::process::{Pid, Signal};
 
 use super::{Delivery, Demand, Process};
+use crate::process::Target;
 
 const NO_SESSION: i32 = 0;
 
@@ -18,9 +19,10 @@ pub(super) fn own_session() -> io::Result<i32> {
     Ok(NO_SESSION)
 }
 
-pub(super) fn processes(groups: &[i32]) -> io::Result<Vec<Process>> {
+pub(super) fn processes(targets: &[&Target]) -> io::Result<Vec<Process>> {
     let own_group = rustix::process::getpgrp().as_raw_nonzero().get();
-    let others = groups.iter().copied().filter(|group| *group > 1 && *group != own_group);
+    let others =
+        targets.iter().filter_map(|target| target.group).filter(|group| *group > 1 && *group != own_group);
     Ok(others.filter(|group| is_alive(*group)).map(whole_group).collect())
 }
 

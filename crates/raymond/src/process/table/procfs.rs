@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{Delivery, Demand, Process};
-use crate::process::TOKEN_VARIABLE;
+use crate::process::{TOKEN_VARIABLE, Target};
 
 /// The kernel allows no more than 6 MiB for arguments and environment together.
 const MAX_ENVIRONMENT_BYTES: u64 = 8 * 1024 * 1024;
@@ -36,7 +36,7 @@ pub(super) fn own_session() -> io::Result<i32> {
     Ok(stat.session)
 }
 
-pub(super) fn processes(_groups: &[i32]) -> io::Result<Vec<Process>> {
+pub(super) fn processes(_targets: &[&Target]) -> io::Result<Vec<Process>> {
     let own_pid = rustix::process::getpid().as_raw_nonzero().get();
     let mut buffer = Vec::with_capacity(16 * 1024);
     let mut processes = Vec::new();
