@@ -3,13 +3,16 @@
 //! [`supervise`] starts a program, hands its output on in raw chunks, watches the time and says how it
 //! ended. [`Reaper`] finds and ends whole process trees, including children that moved to another session.
 //!
-//! Bounds: two buffers of [`CHUNK_BYTES`] for each running program and nothing else grows with its output;
+//! Bounds: two buffers of at most [`CHUNK_BYTES`] for each running program and nothing else grows with its output;
 //! one thread and one look at the process table per tick, however many trees are being ended.
 //!
 //! Programs are started on the calling thread. That must be one that lives as long as Raymond itself (the
 //! main thread, with a current-thread runtime), because the system tells a child of its parent's death when
 //! the *thread* that started it ends.
 
+mod child;
+#[cfg(target_os = "linux")]
+mod quick;
 mod reaper;
 mod spawn;
 mod stop;
@@ -22,6 +25,8 @@ mod tail;
 mod tests;
 #[cfg(unix)]
 mod unix;
+#[cfg(target_os = "linux")]
+mod vfork;
 #[cfg(windows)]
 mod windows;
 

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
+use super::child::Child;
 use super::streams::Streams;
 use super::{TOKEN_VARIABLE, system};
 
@@ -123,14 +124,10 @@ impl std::error::Error for SpawnError {
 /// Starts the program on the calling thread, with pipes for its output and, if there is any, its input.
 pub(super) async fn start(launch: &Launch) -> Result<(Child, Streams), SpawnError> {
     check_directory(&launch.cwd)?;
-    let mut command = command(launch);
-    let outputs = system::Outputs::of(&mut command).await.map_err(|error| explain(launch, error))?;
     let mut attempt = 1;
     loop {
-        match command.spawn() {
-            Ok(child) => {
-                return system::adopt(child, outputs, launch).map_err(|error| explain(launch, error));
-            }
+        match start_once(launch).await {
+            Ok(started) => return Ok(started),
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && attempt < BUSY_ATTEMPTS => {
                 tokio::time::sleep(BUSY_PAUSE * attempt).await;
                 attempt += 1;
@@ -138,6 +135,23 @@ pub(super) async fn start(launch: &Launch) -> Result<(Child, Streams), SpawnErro
             Err(error) => return Err(explain(launch, error)),
         }
     }
+}
+
+async fn start_once(launch: &Launch) -> io::Result<(Child, Streams)> {
+    #[cfg(target_os = "linux")]
+    match super::quick::start(launch) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+        other => return other,
+    }
+    start_commonly(launch).await
+}
+
+/// As the standard library does it, which is good enough everywhere.
+pub(super) async fn start_commonly(launch: &Launch) -> io::Result<(Child, Streams)> {
+    let mut command = command(launch);
+    let outputs = system::Outputs::of(&mut command).await?;
+    let (child, streams) = system::adopt(command.spawn()?, outputs, launch)?;
+    Ok((Child::Common(child), streams))
 }
 
 fn command(launch: &Launch) -> Command {

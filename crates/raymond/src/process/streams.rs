@@ -1,6 +1,6 @@
 //! The pipes of a running program: two to read, one to write.
 //!
-//! Bounds: one buffer per output pipe, reused for every chunk. Nothing is read ahead of what is handed on.
+//! Bounds: one buffer per output pipe, reused for every chunk, and no larger than [`CHUNK_BYTES`]. Nothing is read ahead of what is handed on.
 
 use std::convert::Infallible;
 use std::future;
@@ -15,6 +15,9 @@ use super::system::{self, Output, Stderr, Stdout};
 /// after a program's end has read all it wrote, and a background child that never stops writing cannot hold
 /// the step up.
 const MAX_PIPE_BYTES: usize = 1024 * 1024;
+
+/// Most programs print little, and thousands may run at once; for one that prints much the buffer grows.
+const FIRST_BUFFER_BYTES: usize = 4 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -58,20 +61,27 @@ impl Streams {
 
 struct Pipe<R> {
     reader: Option<R>,
-    buffer: Box<[u8]>,
+    buffer: Vec<u8>,
+    /// Whether the last piece filled the buffer, so that a larger one is worth its memory.
+    is_full: bool,
 }
 
 impl<R: AsyncRead + Unpin> Pipe<R> {
     fn new(reader: Option<R>) -> Self {
-        Pipe { reader, buffer: vec![0; CHUNK_BYTES].into_boxed_slice() }
+        Pipe { reader, buffer: vec![0; FIRST_BUFFER_BYTES], is_full: false }
     }
 
     async fn fill(&mut self) -> usize {
         let Some(reader) = &mut self.reader else {
             return future::pending().await;
         };
+        if self.is_full {
+            let larger = (self.buffer.len() * 4).min(CHUNK_BYTES);
+            self.buffer.resize(larger, 0);
+        }
         // A pipe that cannot be read any more has ended as far as the step is concerned.
         let length = reader.read(&mut self.buffer).await.unwrap_or(0);
+        self.is_full = length == self.buffer.len();
         if length == 0 {
             self.reader = None;
         }

@@ -7,9 +7,9 @@ use std::future;
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::process::Child;
 use tokio::time::Instant;
 
+use super::child::Child;
 use super::reaper::{Reaper, Target};
 use super::spawn::{self, Launch, SpawnError};
 use super::stop::StopSignal;
@@ -210,7 +210,7 @@ enum Happening {
 
 impl Running {
     fn new(mut child: Child, streams: Streams, stdin: Vec<u8>, limits: Limits) -> Self {
-        let feed = Feed::new(child.stdin.take(), stdin);
+        let feed = Feed::new(child.take_stdin(), stdin);
         Running { child, exit: None, feed, streams, clock: Clock::new(limits) }
     }
 

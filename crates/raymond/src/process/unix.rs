@@ -17,7 +17,7 @@ use super::supervise::Exit;
 
 /// Dispositions that Raymond may have been started with (a shell's background job, `nohup`, a service
 /// manager) and that would make a step deaf to being ended or to its own children.
-const RESET_IN_CHILD: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGCHLD];
+pub(super) const RESET_IN_CHILD: [i32; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGCHLD];
 
 /// What a program writes to: pipes that the runtime makes.
 pub(super) struct Outputs;

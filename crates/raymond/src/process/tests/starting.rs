@@ -98,3 +98,77 @@ async fn a_supervised_step_can_be_a_task() {
     });
     assert!(task.await.unwrap().ending.is_success());
 }
+
+/// A script that does not say who runs it is run by the shell.
+#[tokio::test]
+async fn a_script_without_an_interpreter_line_is_run_all_the_same() {
+    let rig = Rig::new();
+    let path = rig.folder.path().join("script");
+    fs::write(&path, "echo \"$0 $1\"\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut launch = Launch::new(&path, rig.folder.path(), unique_token());
+    launch.args = vec!["argument".into()];
+    let mut collector = Collector::default();
+    assert!(rig.supervise(launch, &mut collector).await.ending.is_success());
+    assert_eq!(String::from_utf8(collector.stdout).unwrap(), format!("{} argument\n", path.display()));
+}
+
+/// The step's own PATH counts, and a file there that cannot be run does not hide one that can.
+#[tokio::test]
+async fn a_program_is_looked_up_where_the_step_looks() {
+    let rig = Rig::new();
+    let folder = |name: &str| rig.folder.path().join(name);
+    for (name, mode) in [("first", 0o644), ("second", 0o755)] {
+        fs::create_dir(folder(name)).unwrap();
+        let path = folder(name).join("my-tool");
+        fs::write(&path, format!("#!/bin/sh\necho {name}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let search = |names: &[&str]| std::env::join_paths(names.iter().map(|name| folder(name))).unwrap();
+    let launch = |names: &[&str]| {
+        let mut launch = Launch::new("my-tool", rig.folder.path(), unique_token());
+        launch.env.push(("PATH".into(), Some(search(names))));
+        launch
+    };
+    let mut collector = Collector::default();
+    let outcome = rig.supervise(launch(&["none", "first", "second"]), &mut collector).await;
+    assert!(outcome.ending.is_success(), "{outcome:?}");
+    assert_eq!(String::from_utf8(collector.stdout).unwrap(), "second\n");
+    assert!(refusal(&rig, launch(&["first", "none"])).await.contains("is it executable?"));
+}
+
+/// What a program gets must not depend on how it was started: that differs between systems.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn every_way_of_starting_gives_the_program_the_same() {
+    let rig = Rig::new();
+    let looks =
+        "cat; pwd; env | sort | grep -v '^_='; cut -d' ' -f5 /proc/$$/stat | grep -qx $$ && echo leader
+        grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; ls -l /proc/self/fd | wc -l";
+    let mut launch = rig.launch(looks);
+    launch.stdin = b"input\n".to_vec();
+    let mut found = Vec::new();
+    for is_common in [false, true] {
+        let started = if is_common {
+            spawn::start_commonly(&launch).await.unwrap()
+        } else {
+            spawn::start(&launch).await.unwrap()
+        };
+        let (mut child, mut streams) = started;
+        let mut feed = streams::Feed::new(child.take_stdin(), launch.stdin.clone());
+        let mut text = Vec::new();
+        while !streams.are_closed() {
+            tokio::select! {
+                (source, bytes) = streams.next() => {
+                    assert!(source == streams::Source::Stdout || bytes.is_empty(), "{bytes:?}");
+                    text.extend_from_slice(bytes);
+                }
+                never = feed.run() => match never {},
+            }
+        }
+        assert!(child.wait().await.unwrap().success());
+        found.push(String::from_utf8(text).unwrap());
+    }
+    assert!(found[0].starts_with("input\n") && found[0].contains("\nleader\n"), "{}", found[0]);
+    assert_eq!(found[0], found[1]);
+}

@@ -1,0 +1,108 @@
+//! A step's program on Linux, started by [`vfork`](super::vfork) and waited for by its pidfd.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::{Pid, WaitOptions};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+
+use super::TOKEN_VARIABLE;
+use super::child::Child;
+use super::spawn::{Launch, ParentDeath};
+use super::streams::Streams;
+use super::unix::RESET_IN_CHILD;
+use super::vfork::{self, Program};
+
+pub(super) struct QuickChild {
+    pid: Pid,
+    pidfd: AsyncFd<OwnedFd>,
+    pub(super) stdin: Option<ChildStdin>,
+    status: Option<ExitStatus>,
+}
+
+/// `Unsupported` where the system is too old for it.
+pub(super) fn start(launch: &Launch) -> io::Result<(Child, Streams)> {
+    let (stdin, our_stdin) = input(launch)?;
+    let (our_stdout, stdout) = io::pipe()?;
+    let (our_stderr, stderr) = io::pipe()?;
+    let started = vfork::start(&Program {
+        program: &launch.program,
+        args: &launch.args,
+        env: environment(launch),
+        cwd: &launch.cwd,
+        streams: [stdin, stdout.into(), stderr.into()],
+        reset: &RESET_IN_CHILD,
+        on_parent_death: match launch.on_parent_death {
+            ParentDeath::Terminate => rustix::process::Signal::TERM,
+            ParentDeath::Kill => rustix::process::Signal::KILL,
+        },
+    })?;
+    let stdout = ChildStdout::from_std(OwnedFd::from(our_stdout).into())?;
+    let stderr = ChildStderr::from_std(OwnedFd::from(our_stderr).into())?;
+    let stdin = our_stdin.map(|pipe| ChildStdin::from_std(pipe.into())).transpose()?;
+    let pidfd = watch(started.pidfd)?;
+    let child = QuickChild { pid: started.pid, pidfd, stdin, status: None };
+    Ok((Child::Quick(child), Streams::new(Some(stdout), Some(stderr))))
+}
+
+#[expect(unsafe_code, reason = "the runtime cannot know that a descriptor is not closed behind its back")]
+fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an owned descriptor stays open, and is the same one, until it is dropped with the registration.
+    let registered = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) };
+    Ok(registered?)
+}
+
+/// What the program reads from, and our end of it if there is something to say.
+fn input(launch: &Launch) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    if launch.stdin.is_empty() {
+        return Ok((File::open("/dev/null")?.into(), None));
+    }
+    let (theirs, ours) = io::pipe()?;
+    Ok((theirs.into(), Some(ours.into())))
+}
+
+/// Raymond's own, with the step's changes.
+fn environment(launch: &Launch) -> Vec<(OsString, OsString)> {
+    let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    for (name, value) in &launch.env {
+        match value {
+            Some(value) => all.insert(name.clone(), value.clone()),
+            None => all.remove(name),
+        };
+    }
+    // Last, so that nothing above can take it over.
+    all.insert(TOKEN_VARIABLE.into(), (&launch.token).into());
+    all.into_iter().collect()
+}
+
+impl QuickChild {
+    pub(super) fn id(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.try_wait()? {
+                return Ok(status);
+            }
+            // Becomes readable once the process has ended.
+            self.pidfd.readable().await?.clear_ready();
+        }
+    }
+
+    /// The pid is the child's for as long as it has not been waited for.
+    pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            let waited = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG)?;
+            self.status = waited.map(|(_, status)| ExitStatus::from_raw(status.as_raw()));
+        }
+        Ok(self.status)
+    }
+}
