@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -48,12 +48,14 @@ impl Target {
 /// thread finishes what it was asked for and ends.
 #[derive(Debug)]
 pub struct Reaper {
-    requests: Sender<Request>,
+    grace: Duration,
+    /// The way to the thread, which is started when it is first needed: most runs end nothing.
+    requests: Mutex<Option<Sender<Request>>>,
     looks: Arc<AtomicU64>,
 }
 
 impl Reaper {
-    /// Fails where processes cannot be looked at, or no thread can be started.
+    /// Fails where processes cannot be looked at.
     pub fn start() -> io::Result<Self> {
         Reaper::with_grace(DEFAULT_GRACE)
     }
@@ -62,11 +64,7 @@ impl Reaper {
     pub fn with_grace(grace: Duration) -> io::Result<Self> {
         table::check()?;
         system::keep_exit_codes();
-        let (requests, receiver) = mpsc::channel();
-        let looks = Arc::new(AtomicU64::new(0));
-        let worker = Worker::new(receiver, grace, Arc::clone(&looks));
-        thread::Builder::new().name("reaper".to_owned()).spawn(move || worker.run())?;
-        Ok(Reaper { requests, looks })
+        Ok(Reaper { grace, requests: Mutex::new(None), looks: Arc::new(AtomicU64::new(0)) })
     }
 
     /// Ends everything that belongs to the targets. The work is under way as soon as this is called, and goes
@@ -96,7 +94,33 @@ impl Reaper {
 
     fn request(&self, targets: Vec<Target>, report: impl FnOnce(Vec<i32>) + Send + 'static) {
         let request = Request { targets, report: Box::new(report) };
-        self.requests.send(request).expect("the reaper lives as long as its handle");
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if requests.is_none() {
+            *requests = self.start_thread().ok();
+        }
+        match &*requests {
+            Some(requests) => requests.send(request).expect("the reaper lives as long as its handle"),
+            // The system has no thread to spare, and processes must end: then everything else waits.
+            None => self.work_here(request),
+        }
+    }
+
+    fn start_thread(&self) -> io::Result<Sender<Request>> {
+        let (requests, worker) = self.worker();
+        thread::Builder::new().name("reaper".to_owned()).spawn(move || worker.run())?;
+        Ok(requests)
+    }
+
+    fn work_here(&self, request: Request) {
+        let (requests, worker) = self.worker();
+        requests.send(request).expect("the worker is here");
+        drop(requests);
+        worker.run();
+    }
+
+    fn worker(&self) -> (Sender<Request>, Worker) {
+        let (requests, receiver) = mpsc::channel();
+        (requests, Worker::new(receiver, self.grace, Arc::clone(&self.looks)))
     }
 }
 
@@ -252,5 +276,22 @@ impl Job {
 
     fn finish(self) {
         (self.request.report)(self.known.into_keys().collect());
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_ended_even_if_no_thread_can_be_started() {
+        let token = format!("no-thread-{}", std::process::id());
+        let mut command = std::process::Command::new("sleep");
+        let mut child = command.arg("317").env(crate::process::TOKEN_VARIABLE, &token).spawn().unwrap();
+        let (report, survivors) = mpsc::channel();
+        let report = Box::new(move |found| report.send(found).unwrap());
+        Reaper::start().unwrap().work_here(Request { targets: vec![Target::by_token(token)], report });
+        assert_eq!(survivors.recv().unwrap(), [] as [i32; 0]);
+        assert!(!child.wait().unwrap().success());
     }
 }
