@@ -6,7 +6,8 @@ mod script;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -108,8 +109,15 @@ impl StepContext {
     /// Leaves a hint by which a successor finds what is left of this attempt, should this process be killed.
     fn remember_group(&self, launch: &Launch, group: i32) {
         let token = token(&self.nonce, launch.started.step, launch.started.attempt);
-        // Without the hint the step's processes are still found by the token in their environment.
-        let _ = fs::write(group_file(&self.paths, &launch.agent.id), format!("{token} {group}"));
+        let file = group_file(&self.paths, &launch.agent.id);
+        // Written over, not anew: a file that is emptied first may be sent to the disk as soon as it is closed, which
+        // every step would wait for. Without the hint the step's processes are still found by their token.
+        let _ = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(file)
+            .and_then(|mut file| file.write_all(format!("{token} {group}\n").as_bytes()));
     }
 
     /// The agent's own folder, made on first use.
@@ -152,7 +160,9 @@ fn group_file(paths: &RunPaths, agent: &AgentId) -> PathBuf {
 /// What is left of an attempt of a process that died: by its token, and by its group where that is known.
 pub fn leftovers(paths: &RunPaths, agent: &AgentId, token: String) -> Target {
     let hint = fs::read_to_string(group_file(paths, agent)).unwrap_or_default();
-    let group = hint.strip_prefix(&token).and_then(|group| group.trim().parse().ok());
+    // Behind the first line there may be the end of a longer one, which was written over.
+    let (of, group) = hint.lines().next().and_then(|line| line.split_once(' ')).unwrap_or_default();
+    let group = if of == token { group.parse().ok() } else { None };
     Target { token, group }
 }
 
