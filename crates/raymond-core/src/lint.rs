@@ -102,6 +102,11 @@ pub fn rule(code: &str) -> Option<&'static Rule> {
     RULES.into_iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
 }
 
+/// A message ends with what was probably meant, which reads better on a line of its own.
+pub fn split_help(message: &str) -> (&str, Option<&str>) {
+    message.split_once("; ").map_or((message, None), |(message, help)| (message, Some(help)))
+}
+
 /// Everything that is wrong with a workflow, in the order it stands there.
 pub fn lint(workflow: &Workflow<'_>) -> Vec<Diagnostic> {
     let &Workflow { graph, backend, find_scope } = workflow;

@@ -11,13 +11,13 @@ use std::path::Path;
 
 use raymond_core::workflow::Platform;
 
-pub use disk::read_folder;
+pub use from_yaml::header_start;
 
 use crate::error::UserError;
 use crate::scope::{Form, Scope};
 
 /// A workflow's files by name, as they lie in a folder.
-type Files = BTreeMap<String, Vec<u8>>;
+pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// Writes the workflow at `from` to `to`, in the form that the name of `to` asks for.
 pub fn convert(from: &Path, to: &Path, force: bool) -> Result<usize, UserError> {

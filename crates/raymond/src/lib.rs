@@ -4,7 +4,7 @@ pub mod author;
 pub mod backend;
 pub mod cli;
 pub mod config;
-mod convert;
+pub mod convert;
 pub mod debug;
 pub mod driver;
 pub mod engine;

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
 pub use archive::{Archive, unpack};
-pub use folder::Folder;
+pub use folder::{Folder, list as list_folder};
 pub use locate::{Form, Located, locate};
-pub use one_file::{Contents, OneFile, OneState, header_value};
-pub use one_file::{parse as parse_one_file, read_text as read_one_file};
+pub use one_file::{Contents, Mistakes, OneFile, OneState, Origin, TextPlace, header_value};
+pub use one_file::{parse as parse_one_file, parse_leniently, read_text as read_one_file};
 pub use source::{Beside, Given, Source};
 
 use crate::backend::scripted::Replies;

@@ -12,6 +12,7 @@ use raymond_core::header;
 use raymond_core::input::{Plan, Prepared, PromptPlan};
 use raymond_core::run::{Agent, Options};
 use raymond_core::workflow::StateFile;
+use raymond_core::workflow::source::{SourceError, SourceWarning};
 
 pub use preflight::check_all;
 
@@ -51,6 +52,10 @@ impl States for ScopeStates {
 fn prepare(state: &StateFile, source: &Source, options: &Options) -> Result<Prepared, String> {
     let name = &source.name;
     let text = String::from_utf8_lossy(&source.bytes);
+    let wrong = |error: SourceError| {
+        let position = source.in_file(&text, error.position);
+        format!("{name}: {}", SourceError { position, ..error })
+    };
     let prompt = |settings, body: &str| Plan::Prompt(Box::new(prompt_plan(settings, body, options)));
     let (plan, warnings) = match &source.given {
         Given::Beside { plan: Beside::Prompt(settings), warnings, .. } => {
@@ -59,19 +64,26 @@ fn prepare(state: &StateFile, source: &Source, options: &Options) -> Result<Prep
         Given::Beside { plan: Beside::Script(header), warnings, .. } => {
             (Plan::Script(header.clone()), warnings.clone())
         }
-        Given::InText if state.kind().is_prompt() => {
-            let parts = frontmatter::split_and_parse(&text).map_err(|error| format!("{name}: {error}"))?;
-            (prompt(parts.settings, parts.body), parts.warnings)
+        Given::InText | Given::InPart { .. } if state.kind().is_prompt() => {
+            let parts = frontmatter::split_and_parse(&text).map_err(wrong)?;
+            (prompt(parts.settings, parts.body), in_file(source, &text, parts.warnings))
         }
-        Given::InText => {
-            let (header, warnings) =
-                header::parse(state.kind(), &text).map_err(|error| format!("{name}: {error}"))?;
-            (Plan::Script(header), warnings)
+        Given::InText | Given::InPart { .. } => {
+            let (header, warnings) = header::parse(state.kind(), &text).map_err(wrong)?;
+            (Plan::Script(header), in_file(source, &text, warnings))
         }
     };
     let plan = with_chosen_timeout(plan, options);
     let warnings = warnings.iter().map(|warning| format!("{name}: {warning}")).collect();
     Ok(Prepared { hash: source.hash(), plan, warnings })
+}
+
+/// Warnings about a state's text with their places in its file.
+fn in_file(source: &Source, text: &str, mut warnings: Vec<SourceWarning>) -> Vec<SourceWarning> {
+    for warning in &mut warnings {
+        warning.position = source.in_file(text, warning.position);
+    }
+    warnings
 }
 
 /// A script has no time limit unless it sets one, or the command line does.

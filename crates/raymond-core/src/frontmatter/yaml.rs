@@ -3,6 +3,7 @@
 //! Depth, nodes and text are bounded after aliases are expanded, so an alias bomb is an error like any other.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter, NonFiniteFloatPolicy, Options};
@@ -15,10 +16,12 @@ use crate::workflow::wording::clipped_to;
 /// The parser's messages quote the file, which may hold anything at any length.
 const MAX_MESSAGE_CHARS: usize = 300;
 
-/// One value and where it starts.
+/// One value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub position: Position,
+    /// The bytes that it was read from, with quotes and all; of a list or mapping only how it begins.
+    pub bytes: Range<usize>,
     pub value: Value,
 }
 
@@ -38,6 +41,7 @@ pub enum Value {
 pub struct Field {
     pub key: String,
     pub key_position: Position,
+    pub key_bytes: Range<usize>,
     pub node: Node,
 }
 
@@ -73,7 +77,7 @@ impl Value {
 pub fn parse(text: &str) -> Result<Node, Fault> {
     let root: Option<Node> =
         serde_saphyr::from_str_with_options(text, options()).map_err(|error| fault(&error))?;
-    Ok(root.unwrap_or(Node { position: Position { line: 1, column: 1 }, value: Value::Null }))
+    Ok(root.unwrap_or(Node { position: Position { line: 1, column: 1 }, bytes: 0..0, value: Value::Null }))
 }
 
 fn options() -> Options {
@@ -109,10 +113,18 @@ fn position(location: Location) -> Position {
     Position { line: at_least_one(location.line()), column: at_least_one(location.column()) }
 }
 
+/// Nothing, where the reader does not know.
+fn bytes(location: Location) -> Range<usize> {
+    let number = |count: Option<u64>| count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    let start = number(location.span().byte_offset());
+    start..start.saturating_add(number(location.span().byte_len()))
+}
+
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
         let spanned = Spanned::<Value>::deserialize(deserializer)?;
-        Ok(Node { position: position(spanned.referenced), value: spanned.value })
+        let place = spanned.referenced;
+        Ok(Node { position: position(place), bytes: bytes(place), value: spanned.value })
     }
 }
 
@@ -178,8 +190,14 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut fields = Vec::new();
         while let Some(key) = access.next_key::<Spanned<String>>()? {
-            let key_position = position(key.referenced);
-            fields.push(Field { key: key.value, key_position, node: access.next_value()? });
+            let place = key.referenced;
+            let node = access.next_value()?;
+            fields.push(Field {
+                key: key.value,
+                key_position: position(place),
+                key_bytes: bytes(place),
+                node,
+            });
         }
         Ok(Value::Map(fields))
     }
@@ -203,6 +221,25 @@ mod tests {
         assert_eq!(a.node.value, Value::Text("no".to_owned()));
         let Value::List(items) = &b.node.value else { panic!("not a list") };
         assert_eq!(items.iter().map(|item| item.position).collect::<Vec<_>>(), [at(3, 5), at(4, 5)]);
+    }
+
+    #[test]
+    fn texts_know_the_bytes_they_were_read_from() {
+        let text = "ä: plain\nb: |\n  ü\n  two\n'c': \"x\\ty\"\nd: >-\n  a\n  b\ne: &x [ f ]\ng: *x\n";
+        let Value::Map(fields) = parse(text).unwrap().value else { panic!("not a map") };
+        let shown: Vec<(&str, &str)> = fields
+            .iter()
+            .map(|field| (&text[field.key_bytes.clone()], &text[field.node.bytes.clone()]))
+            .collect();
+        let expected = [
+            ("ä", "plain"),
+            ("b", "ü\n  two\n"),
+            ("'c'", "\"x\\ty\""),
+            ("d", "a\n  b\n"),
+            ("e", "["),
+            ("g", "*x"),
+        ];
+        assert_eq!(shown, expected);
     }
 
     #[test]

@@ -4,15 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use raymond_core::diagnostic::{Diagnostic, Edit, Lines, Severity, apply};
-use raymond_core::graph::Graph;
-use raymond_core::lint::{Workflow, lint, rule};
+use raymond_core::graph::{Graph, State};
+use raymond_core::lint::{Workflow, lint, rule, split_help};
 use raymond_core::workflow::Platform;
 use raymond_core::workflow::source::Position;
 
-use super::load::{Fault, load};
+use super::load::{Fault, FaultKind, Inside, Loaded, load};
+use crate::scope::{Form, parse_leniently, read_one_file};
 
-/// The code of what cannot be read.
+/// The codes of what is found while reading.
 const CANNOT_BE_LOADED: &str = "R015";
+const UNREADABLE_SETTINGS: &str = "R001";
+const UNKNOWN_KEY: &str = "R016";
 /// Repairing one mistake may show another; a workflow that needs more rounds is left as it is then.
 const MAX_FIX_ROUNDS: usize = 5;
 
@@ -39,6 +42,15 @@ pub struct Excerpt {
     pub range: std::ops::Range<usize>,
 }
 
+/// What came of mending.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Mended {
+    /// So many places.
+    Places(usize),
+    /// The form of the workflow cannot be changed in place; this says what to do.
+    Not(&'static str),
+}
+
 /// Lints the workflow at a path.
 pub fn check(given: &str, cwd: &Path, platform: Platform) -> Vec<Found> {
     match Checked::new(given, cwd, platform) {
@@ -48,24 +60,25 @@ pub fn check(given: &str, cwd: &Path, platform: Platform) -> Vec<Found> {
 }
 
 /// Repairs what can be repaired without doubt, and says how many places that were.
-pub fn fix(given: &str, cwd: &Path, platform: Platform) -> Result<usize, String> {
+pub fn fix(given: &str, cwd: &Path, platform: Platform) -> Result<Mended, String> {
     let mut fixed = 0;
     for _ in 0..MAX_FIX_ROUNDS {
         let Ok(checked) = Checked::new(given, cwd, platform) else { break };
+        if Form::of(&checked.loaded.path) == Some(Form::Archive) {
+            return Ok(Mended::Not("an archive is left as it is; convert it to a folder to mend it"));
+        }
         match checked.write_fixes()? {
             0 => break,
             some => fixed += some,
         }
     }
-    Ok(fixed)
+    Ok(Mended::Places(fixed))
 }
 
 struct Checked {
-    shown: PathBuf,
-    path: PathBuf,
+    loaded: Loaded,
     graph: Graph,
     diagnostics: Vec<Diagnostic>,
-    faults: Vec<Fault>,
 }
 
 impl Checked {
@@ -76,76 +89,175 @@ impl Checked {
         let workflow =
             Workflow { graph: &graph, backend: loaded.backend.as_deref(), find_scope: &find_scope };
         let diagnostics = lint(&workflow);
-        Ok(Checked { shown: loaded.shown, path: loaded.path, graph, diagnostics, faults: loaded.faults })
+        Ok(Checked { loaded, graph, diagnostics })
     }
 
     fn found(&self) -> Vec<Found> {
-        let mut found: Vec<Found> = self.faults.iter().map(not_loaded).collect();
+        let mut found: Vec<Found> = self.loaded.faults.iter().map(not_loaded).collect();
+        match &self.loaded.inside {
+            Some(inside) => self.find_inside(inside, &mut found),
+            None => self.find_in_files(&mut found),
+        }
+        found
+    }
+
+    /// The state that a finding is in.
+    fn state_of(&self, diagnostic: &Diagnostic) -> Option<(usize, &State)> {
+        diagnostic.state.and_then(|number| Some((number, self.graph.state(number)?)))
+    }
+
+    fn find_in_files(&self, found: &mut Vec<Found>) {
+        let shown = &self.loaded.shown;
         // Finding the lines of a text takes as long as the text, so it is done once for each state.
         let mut lines: Option<(usize, Lines<'_>)> = None;
         for diagnostic in &self.diagnostics {
-            let Some((number, state)) =
-                diagnostic.state.and_then(|number| Some((number, self.graph.state(number)?)))
-            else {
-                found.push(placed(diagnostic, self.shown.clone(), None));
+            let Some((number, state)) = self.state_of(diagnostic) else {
+                found.push(placed(diagnostic, shown.clone(), None));
                 continue;
             };
             if lines.as_ref().is_none_or(|(known, _)| *known != number) {
                 lines = Some((number, Lines::new(&state.text)));
             }
-            let file = self.shown.join(state.file.as_str());
-            found.push(placed(
-                diagnostic,
-                file,
-                lines.as_ref().map(|(_, lines)| (lines, state.text.as_str())),
-            ));
+            let place = lines.as_ref().map(|(_, lines)| Place {
+                lines,
+                text: &state.text,
+                range: diagnostic.range.clone(),
+            });
+            found.push(placed(diagnostic, shown.join(state.file.as_str()), place));
         }
-        found
+    }
+
+    /// All states stand in one file, and so do the findings, in its order.
+    fn find_inside(&self, inside: &Inside, found: &mut Vec<Found>) {
+        let lines = Lines::new(&inside.yaml);
+        for diagnostic in &self.diagnostics {
+            let place = self.state_of(diagnostic).map(|(_, state)| Place {
+                lines: &lines,
+                text: &inside.yaml,
+                range: inside.place(&state.file, diagnostic.range.clone()),
+            });
+            found.push(placed(diagnostic, self.loaded.shown.clone(), place));
+        }
+        found.sort_by_key(|found| (found.start, found.code, found.end));
     }
 
     fn write_fixes(&self) -> Result<usize, String> {
+        match &self.loaded.inside {
+            Some(inside) => self.write_one_file(inside),
+            None => self.write_files(),
+        }
+    }
+
+    fn edits_of(&self, number: usize) -> Vec<Edit> {
+        let own = self.diagnostics.iter().filter(|found| found.state == Some(number));
+        own.filter_map(|found| found.fix.clone()).collect()
+    }
+
+    fn write_files(&self) -> Result<usize, String> {
         let mut written = 0;
         for (number, state) in self.graph.states.iter().enumerate() {
-            let edits: Vec<Edit> = self
-                .diagnostics
-                .iter()
-                .filter(|found| found.state == Some(number))
-                .filter_map(|found| found.fix.clone())
-                .collect();
+            let edits = self.edits_of(number);
             // What was no UTF-8 was replaced on reading and must not be written back.
             if edits.is_empty() || state.text.contains('\u{fffd}') {
                 continue;
             }
-            let file = self.path.join(state.file.as_str());
+            let file = self.loaded.path.join(state.file.as_str());
             fs::write(&file, apply(&state.text, &edits))
                 .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
             written += edits.len();
         }
         Ok(written)
     }
+
+    /// Makes the edits in the one file, each only if the states that come of it are the wanted ones.
+    fn write_one_file(&self, inside: &Inside) -> Result<usize, String> {
+        let mut edits: Vec<Edit> = Vec::new();
+        for (number, state) in self.graph.states.iter().enumerate() {
+            let in_file = |edit: Edit| {
+                let range = inside.exact_place(&state.file, edit.range)?;
+                let mended = Edit { range, replacement: edit.replacement };
+                let is_plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+                is_plain(&mended.replacement).then_some(mended)
+            };
+            edits.extend(self.edits_of(number).into_iter().filter_map(in_file));
+        }
+        // Scripts for several platforms share their settings, and so their mistakes.
+        edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
+        edits.dedup();
+        if edits.is_empty() {
+            return Ok(0);
+        }
+        let mended = apply(&inside.yaml, &edits);
+        let file = &self.loaded.path;
+        if let Err(fault) = parse_leniently(&mended) {
+            return Err(format!("mending {} would break it: {}", file.display(), fault.message));
+        }
+        let mark = if self.has_mark() { "\u{feff}" } else { "" };
+        fs::write(file, format!("{mark}{mended}"))
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        Ok(edits.len())
+    }
+
+    /// Whether the one file begins with a byte-order mark, which is then kept.
+    fn has_mark(&self) -> bool {
+        read_one_file(&self.loaded.path).is_ok_and(|text| text.starts_with('\u{feff}'))
+    }
 }
 
 fn not_loaded(fault: &Fault) -> Found {
-    let code = rule(CANNOT_BE_LOADED).map_or(CANNOT_BE_LOADED, |rule| rule.code);
-    let start = Position { line: 1, column: 1 };
+    let wanted = match fault.kind {
+        FaultKind::CannotBeLoaded => CANNOT_BE_LOADED,
+        FaultKind::UnreadableSettings => UNREADABLE_SETTINGS,
+        FaultKind::UnknownKey => UNKNOWN_KEY,
+    };
+    let (code, severity) = rule(wanted).map_or((wanted, Severity::Error), |rule| (rule.code, rule.severity));
+    let start = fault.place.as_ref().map_or(Position { line: 1, column: 1 }, |(position, _)| *position);
+    let lines = fault.place.as_ref().map(|(position, line)| {
+        let whole = Lines::new(line);
+        let from = whole.offset(Position { line: 1, ..*position });
+        let rest = line.get(from..).unwrap_or_default();
+        let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let length = match fault.kind {
+            FaultKind::UnknownKey => rest.chars().take_while(is_part).map(char::len_utf8).sum(),
+            _ => rest.trim_end().len(),
+        };
+        Excerpt { text: line.trim_end().to_owned(), range: from..from + length }
+    });
+    let length = lines.as_ref().map_or(0, |lines| lines.text.get(lines.range.clone()).map_or(0, count));
+    let (message, help) = match fault.kind {
+        FaultKind::UnknownKey => split_help(&fault.message),
+        _ => (fault.message.as_str(), None),
+    };
     Found {
         code,
-        severity: Severity::Error,
-        message: fault.message.clone(),
-        help: None,
+        severity,
+        message: message.to_owned(),
+        help: help.map(str::to_owned),
         file: fault.shown.clone(),
         start,
-        end: start,
-        lines: None,
+        end: Position { column: start.column.saturating_add(length), ..start },
+        lines,
         can_be_fixed: false,
     }
 }
 
-fn placed(diagnostic: &Diagnostic, file: PathBuf, text: Option<(&Lines<'_>, &str)>) -> Found {
-    let range = diagnostic.range.clone();
+fn count(text: &str) -> u32 {
+    u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
+}
+
+/// A piece of a text.
+struct Place<'t> {
+    lines: &'t Lines<'t>,
+    text: &'t str,
+    range: std::ops::Range<usize>,
+}
+
+fn placed(diagnostic: &Diagnostic, file: PathBuf, place: Option<Place<'_>>) -> Found {
     let first = Position { line: 1, column: 1 };
-    let at = |offset| text.map_or(first, |(lines, _)| lines.position(offset));
-    let (start, end) = (at(range.start), at(range.end));
+    let at = |offset: fn(&Place<'_>) -> usize| {
+        place.as_ref().map_or(first, |place| place.lines.position(offset(place)))
+    };
+    let (start, end) = (at(|place| place.range.start), at(|place| place.range.end));
     Found {
         code: diagnostic.code,
         severity: diagnostic.severity,
@@ -154,7 +266,7 @@ fn placed(diagnostic: &Diagnostic, file: PathBuf, text: Option<(&Lines<'_>, &str
         file,
         start,
         end,
-        lines: text.map(|(_, text)| excerpt(text, range, diagnostic.is_secret)),
+        lines: place.map(|place| excerpt(place.text, place.range, diagnostic.is_secret)),
         can_be_fixed: diagnostic.fix.is_some(),
     }
 }

@@ -8,14 +8,16 @@ use raymond_core::diagram::{dot::dot, html::html, mermaid::mermaid, svg::svg};
 use super::args::author::{DiagramArgs, DiagramFormat};
 use super::find::working_folder;
 use super::print::{print_stdout, say};
-use crate::author::load::load;
+use crate::author::load::{FaultKind, load};
 use crate::error::{Exit, UserError};
 
 pub(super) fn diagram(args: DiagramArgs) -> Result<Exit, UserError> {
     let cwd = working_folder()?;
     let platform = args.platform();
-    let mut loaded = load(&args.path, &cwd, platform)
-        .map_err(|fault| UserError::usage(format!("{}: {}", fault.shown.display(), fault.message)))?;
+    let mut loaded = load(&args.path, &cwd, platform).map_err(|fault| UserError::usage(fault.to_string()))?;
+    for fault in loaded.faults.iter().filter(|fault| fault.kind != FaultKind::UnknownKey) {
+        say(&format!("left out: {fault}"));
+    }
     let graph = loaded.graph(platform);
     let diagram = Diagram::of(&graph);
     let title = title(&loaded.path);

@@ -8,7 +8,7 @@ use raymond_core::lint::{RULES, Rule, rule};
 use super::args::author::{LintArgs, LintFormat};
 use super::find::working_folder;
 use super::print::{cannot_write, print_stdout, say};
-use crate::author::check::{Found, check, fix};
+use crate::author::check::{Found, Mended, check, fix};
 use crate::author::report;
 use crate::error::{Exit, UserError};
 
@@ -21,8 +21,10 @@ pub(super) fn lint(args: LintArgs) -> Result<Exit, UserError> {
     let mut found: Vec<Found> = Vec::new();
     for path in &args.paths {
         if args.fix {
-            let fixed = fix(path, &cwd, platform).map_err(UserError::failed)?;
-            say(&format!("{path}: {fixed} mended"));
+            match fix(path, &cwd, platform).map_err(UserError::failed)? {
+                Mended::Places(number) => say(&format!("{path}: {number} mended")),
+                Mended::Not(why) => say(&format!("{path}: {why}")),
+            }
         }
         found.extend(check(path, &cwd, platform));
     }

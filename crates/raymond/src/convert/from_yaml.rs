@@ -84,8 +84,14 @@ fn script_file(state: &StateFile, one: &OneState) -> Result<String, String> {
     }
 }
 
-/// Puts a line below those that only count at the very top: the interpreter's, and Python's encoding.
+/// Puts a line where a script's header may begin.
 fn with_line(kind: Kind, text: &str, line: &str) -> String {
+    let (above, below) = text.split_at(header_start(kind, text));
+    format!("{above}{line}{below}")
+}
+
+/// Where a script's header may begin: below what only counts at the very top, the interpreter and Python's encoding.
+pub fn header_start(kind: Kind, text: &str) -> usize {
     let mut start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let counts_at_top = |line: &str, index: usize| {
         (index == 0 && line.starts_with("#!")) || (kind == Kind::Python && line.starts_with('#'))
@@ -97,8 +103,7 @@ fn with_line(kind: Kind, text: &str, line: &str) -> String {
         }
         start += first.len();
     }
-    let (above, below) = text.split_at(start);
-    format!("{above}{line}{below}")
+    start
 }
 
 /// Whether a text holds these settings and no others.

@@ -80,6 +80,11 @@ impl Archive {
         self.files.get(name).map(Vec::as_slice)
     }
 
+    /// The files of an archive whose manifest may be wrong.
+    pub fn read_files(path: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
+        unpack(&read_file(path)?)
+    }
+
     pub fn into_files(self) -> BTreeMap<String, Vec<u8>> {
         self.files
     }

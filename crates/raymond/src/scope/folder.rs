@@ -102,7 +102,8 @@ fn load_manifest(file: &Path) -> Result<Manifest, UserError> {
     manifest::parse(&text).map_err(|error| UserError::usage(format!("{}: {error}", file.display())))
 }
 
-fn list(path: &Path) -> io::Result<Listing> {
+/// The files of a folder.
+pub fn list(path: &Path) -> io::Result<Listing> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;

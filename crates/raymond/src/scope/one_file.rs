@@ -3,16 +3,19 @@
 //! The file is read again when it changed, so that an edit counts from the next step on, as it does in a folder.
 //! As long as it did not, a step costs a look at its time stamp, however many states there are.
 
+mod origin;
 mod parse;
 
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
-pub use parse::{Contents, OneState, header_value, parse};
+pub use origin::{Origin, TextPlace};
+pub use parse::{Contents, Mistakes, OneState, header_value, parse, parse_leniently};
 
 use super::{Given, MAX_BYTES, Source};
 use crate::error::UserError;
@@ -74,12 +77,15 @@ impl OneFile {
             });
         }
         match self.contents.files.get(state.as_str()) {
-            Some(bytes) => Ok(Source {
-                name: format!("{path}, file {state}"),
-                bytes: bytes.clone(),
-                file: None,
-                given: Given::InText,
-            }),
+            Some(bytes) => {
+                let place = self.contents.file_places.get(state.as_str()).cloned();
+                let whole = Rc::clone(&self.contents.yaml);
+                let (name, given) = match place {
+                    Some(place) => (path.to_string(), Given::InPart { whole, place }),
+                    None => (format!("{path}, file {state}"), Given::InText),
+                };
+                Ok(Source { name, bytes: bytes.clone(), file: None, given })
+            }
             None => Err(format!("the state {state} is gone from {path}; put it back and resume")),
         }
     }

@@ -1,11 +1,14 @@
 //! A state as it is now.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use raymond_core::frontmatter::Settings;
 use raymond_core::header::Header;
-use raymond_core::workflow::source::SourceWarning;
+use raymond_core::workflow::source::{Position, SourceWarning};
 use sha2::{Digest, Sha256};
+
+use super::TextPlace;
 
 /// How many characters of a hash are kept: enough to notice a change.
 const HASH_CHARS: usize = 16;
@@ -25,6 +28,8 @@ pub struct Source {
 pub enum Given {
     /// In its text: a block at its top, or comments.
     InText,
+    /// In its text, which itself stands in a larger file.
+    InPart { whole: Rc<str>, place: TextPlace },
     /// Beside its text, as in the one-file form.
     Beside {
         plan: Beside,
@@ -41,6 +46,14 @@ pub enum Beside {
 }
 
 impl Source {
+    /// The place in the file of a place in the state's text.
+    pub fn in_file(&self, text: &str, position: Position) -> Position {
+        match &self.given {
+            Given::InPart { whole, place } => place.position_of(whole, text, position),
+            Given::InText | Given::Beside { .. } => position,
+        }
+    }
+
     /// By which a change is noticed.
     pub fn hash(&self) -> String {
         let mut digest = Sha256::new();

@@ -40,7 +40,7 @@ pub fn check_all(
         let text = String::from_utf8_lossy(&source.bytes);
         let beside = match &source.given {
             Given::Beside { text, .. } => text.as_str(),
-            Given::InText => "",
+            Given::InText | Given::InPart { .. } => "",
         };
         for mentioned in words(&text).chain(words(beside)).filter_map(|word| names.get(word)).flatten() {
             if reached.insert(mentioned.clone()) {

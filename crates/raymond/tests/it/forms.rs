@@ -61,3 +61,16 @@ fn an_id_of_the_manifest_begins_the_ids_of_runs() {
     let id = rig.raymond(&["plain.yaml"]).stdout;
     assert!(id.starts_with("plain-2"), "{id}");
 }
+
+#[test]
+fn mistakes_in_one_file_have_its_own_lines_before_anything_is_run() {
+    let rig = Rig::new();
+    let start = "states:\n  START:\n    prompt: Go to NEXT.\nfiles:\n";
+    rig.write("a.yaml", format!("{start}  NEXT.md: |\n    ---\n    timeout: soon\n    ---\n    x\n"));
+    rig.write("b.yaml", format!("{start}  NEXT.sh: |\n    #!/bin/bash\n    # raymond: retry=often\n"));
+    for (file, place) in [("a.yaml", "line 7, column 14"), ("b.yaml", "line 7, column 16")] {
+        let refused = rig.raymond(&[file]);
+        assert_eq!(refused.exit, 2, "{refused:?}");
+        assert!(refused.stderr.contains(&format!("{file}: {place}: ")), "{refused:?}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use raymond::author::check::check;
+use raymond::author::check::{Mended, check};
 use raymond::author::report;
 use raymond_core::diagnostic::Severity;
 use raymond_core::lint::RULES;
@@ -45,8 +45,9 @@ fn every_rule_finds_what_it_must_and_nothing_else() {
 
 #[test]
 fn every_folder_has_its_rule() {
-    for entry in fs::read_dir(folder()).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
+    let folders = fs::read_dir(folder()).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_dir());
+    for entry in folders {
+        let name = entry.file_name().into_string().unwrap();
         assert!(RULES.iter().any(|rule| rule.code == name), "{name} is the code of no rule");
     }
 }
@@ -92,7 +93,7 @@ fn fixing_leaves_nothing_that_can_be_fixed() {
         };
         assert!(fixable(check(code, work.path(), Platform::Unix)) > 0, "{code}");
         let fixed = raymond::author::check::fix(code, work.path(), Platform::Unix).unwrap();
-        assert!(fixed > 0, "{code}");
+        assert!(fixed != Mended::Places(0), "{code}");
         assert_eq!(fixable(check(code, work.path(), Platform::Unix)), 0, "{code}");
     }
 }
@@ -118,4 +119,132 @@ fn rules_are_documented() {
     let rows: String = RULES.iter().map(row).collect();
     let table = format!("| code | severity | name | what it finds |\n|---|---|---|---|\n{rows}");
     expect(&file, &format!("{before}this table -->\n{table}<!-- end of rules -->{after}"));
+}
+
+/// The three forms of a workflow: the folder itself, an archive and one file.
+fn forms_of(folder: &Path, work: &Path) -> [String; 3] {
+    let copy = work.join("wf");
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path().is_file()) {
+        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    for form in ["wf.zip", "wf.yaml"] {
+        // What cannot be loaded cannot be converted either; those have tests of their own.
+        let _ = raymond::convert::convert(&copy, &work.join(form), false);
+    }
+    ["wf", "wf.zip", "wf.yaml"].map(str::to_owned)
+}
+
+#[test]
+fn every_rule_finds_the_same_in_every_form() {
+    for rule in RULES.iter().filter(|rule| rule.code != "R015") {
+        let work = tempfile::tempdir().unwrap();
+        let forms = forms_of(&folder().join(rule.code).join("bad"), work.path());
+        let [in_folder, in_archive, in_one_file] = forms.map(|form| {
+            let found = check(&form, work.path(), Platform::Unix);
+            for found in found.iter().filter(|found| form.ends_with(".yaml") && found.lines.is_some()) {
+                assert_eq!(found.file, Path::new(&form));
+                assert_is_underlined(&work.path().join(&form), found);
+            }
+            let mut said: Vec<String> = found
+                .iter()
+                .map(|found| format!("{} {} {:?}", found.code, found.message, found.help))
+                .collect();
+            said.sort();
+            said
+        });
+        assert_eq!(in_folder, in_archive, "{}", rule.code);
+        assert_eq!(in_folder, in_one_file, "{}", rule.code);
+    }
+}
+
+/// What a finding underlines stands at its line and column of the file.
+fn assert_is_underlined(file: &Path, found: &raymond::author::check::Found) {
+    let text = fs::read_to_string(file).unwrap();
+    let line = text.lines().nth(found.start.line as usize - 1).unwrap();
+    let lines = found.lines.as_ref().unwrap();
+    let is_secret = lines.text.contains('*');
+    assert!(is_secret || line == lines.text, "{found:?}");
+    assert_eq!(line.chars().take(found.start.column as usize - 1).count(), found.start.column as usize - 1);
+    let before: String = line.chars().take(found.start.column as usize - 1).collect();
+    assert_eq!(before.len(), lines.range.start, "{found:?}");
+}
+
+/// A one-file workflow with a mistake in every place that can have one.
+const MISTAKES: &str = r#"nmae: Places
+states:
+  START:
+    prompt: |
+      First.
+
+      Then <goto>REVEIW</goto>, or <goto>SCRIPT</goto>.
+    allowed_transitions:
+      - { tag: goto, target: REVEIW }
+      - tag: goto
+        target: SCRIPT
+    efort: low
+  REVIEW:
+    prompt: "Say\t{{nobody}} and <goto>\u0053CRIPT</goto> or <goto>NOWHERE</goto>"
+  FOLDED: { prompt: 'it''s <goto>MISSING</goto>', model: 5 }
+  SCRIPT:
+    sh: |
+      #!/bin/bash
+      # raymond: retyr=2
+      echo '<goto>ELSEWHERE</goto>'
+    timeot: 5s
+    retry: 2
+  BROKEN:
+    sh: echo '<result>x</result>'
+    retry: many
+  WITHOUT:
+    model: haiku
+files:
+  EXTRA.md: |
+    ---
+    timeout: [5]
+    ---
+    <goto>GONE</goto>
+  data.txt: x
+"#;
+
+#[test]
+fn findings_in_one_file_have_its_own_lines_and_columns() {
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join("wf.yaml"), MISTAKES).unwrap();
+    let found = check("wf.yaml", work.path(), Platform::Unix);
+    for found in found.iter().filter(|found| found.lines.is_some()) {
+        assert_is_underlined(&work.path().join("wf.yaml"), found);
+    }
+    expect(&folder().join("one_file.expected"), &plain(&report::text(&found)));
+    let json: serde_json::Value = serde_json::from_str(&report::json(&found)).unwrap();
+    let missing =
+        json.as_array().unwrap().iter().find(|found| found["message"] == "there is no state `NOWHERE`");
+    let missing = missing.unwrap();
+    assert_eq!((missing["line"].as_u64(), missing["column"].as_u64()), (Some(14), Some(68)));
+    assert!(report::github(&found).contains("file=wf.yaml,line=14,endLine=14,col=68"));
+    assert!(report::sarif(&found).contains("\"startColumn\": 68"));
+}
+
+#[test]
+fn one_file_is_mended_in_place_and_an_archive_is_not() {
+    let work = tempfile::tempdir().unwrap();
+    let file = work.path().join("wf.yaml");
+    fs::write(&file, format!("\u{feff}{MISTAKES}")).unwrap();
+    let fixed = raymond::author::check::fix("wf.yaml", work.path(), Platform::Unix).unwrap();
+    assert_eq!(fixed, Mended::Places(5));
+    let text = fs::read_to_string(&file).unwrap();
+    let expected = MISTAKES
+        .replace("REVEIW", "REVIEW")
+        .replace("efort", "effort")
+        .replace("timeot", "timeout")
+        .replace("retyr", "retry");
+    assert_eq!(text, format!("\u{feff}{expected}"));
+
+    let copy = work.path().join("R005");
+    fs::create_dir(&copy).unwrap();
+    forms_of(&folder().join("R005").join("bad"), &copy);
+    let before = fs::read(copy.join("wf.zip")).unwrap();
+    let mended = raymond::author::check::fix("wf.zip", &copy, Platform::Unix).unwrap();
+    assert!(matches!(mended, Mended::Not(_)), "{mended:?}");
+    assert_eq!(fs::read(copy.join("wf.zip")).unwrap(), before);
 }

@@ -4,7 +4,7 @@ use crate::diagnostic::Severity;
 use crate::frontmatter::{self, ENTRY_KEYS};
 use crate::graph::{Notice, State};
 use crate::header;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{Finding, Report, Rule, Subject, split_help};
 use crate::transition::Attribute;
 use crate::workflow::wording::{nearest, quoted};
 
@@ -38,11 +38,6 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             }
         }
     }
-}
-
-/// A message ends with what was probably meant, which reads better on a line of its own.
-fn split_help(message: &str) -> (&str, Option<&str>) {
-    message.split_once("; ").map_or((message, None), |(message, help)| (message, Some(help)))
 }
 
 fn meant(state: &State, notice: &Notice, key: &str) -> Option<String> {

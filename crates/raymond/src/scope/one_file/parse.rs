@@ -18,6 +18,8 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -26,9 +28,10 @@ use raymond_core::frontmatter::{self};
 use raymond_core::header::{self, Header};
 use raymond_core::limits::MAX_WARNINGS;
 use raymond_core::workflow::source::{Position, SourceError, SourceWarning};
-use raymond_core::workflow::wording::{quoted, quoted_list};
+use raymond_core::workflow::wording::{did_you_mean, nearest, quoted, quoted_list};
 use raymond_core::workflow::{Kind, Listing, StateFile};
 
+use super::origin::TextPlace;
 use crate::manifest::{self, Manifest};
 use crate::place::in_text;
 use crate::scope::source::Beside;
@@ -47,6 +50,18 @@ pub struct Contents {
     pub manifest_fields: Vec<Field>,
     /// Where states and files begin.
     pub first_line_below_manifest: u32,
+    /// Where the files stand that are texts.
+    pub file_places: BTreeMap<String, TextPlace>,
+    /// The file itself, without a byte-order mark.
+    pub yaml: Rc<str>,
+}
+
+/// What is wrong with a file that was read as far as it can be.
+#[derive(Debug, Default)]
+pub struct Mistakes {
+    /// Of the settings of scripts; those of prompts are for whoever reads them.
+    pub in_settings: Vec<Fault>,
+    pub others: Vec<Fault>,
 }
 
 /// One state.
@@ -59,48 +74,235 @@ pub struct OneState {
     /// The line of the state's name, and that of its text's key.
     pub line: u32,
     pub text_line: u32,
+    pub text_place: TextPlace,
+    /// The bytes of its name in the file.
+    pub name: Range<usize>,
 }
 
 /// Reads a one-file workflow; the error says where and what is wrong.
 pub fn parse(text: &str) -> Result<Contents, SourceError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    read(text).map_err(|fault| in_text(text, fault))
+    let mut reading = Reading { yaml: text, contents: Contents::default(), mistakes: None };
+    reading.read().map_err(|fault| in_text(text, fault))?;
+    reading.contents.yaml = text.into();
+    Ok(reading.contents)
 }
 
-fn read(text: &str) -> Result<Contents, Fault> {
-    let root = yaml::parse(text)?;
-    let fields = match root.value {
-        Value::Map(fields) => fields,
-        Value::Null => {
-            return Err(Fault::new(root.position, "the file is empty; its states go under `states:`"));
+/// Reads as much as can be read, and says what was left out. The settings of prompts are not looked into. `text` has
+/// no byte-order mark.
+pub fn parse_leniently(text: &str) -> Result<(Contents, Mistakes), Fault> {
+    let mut reading =
+        Reading { yaml: text, contents: Contents::default(), mistakes: Some(Mistakes::default()) };
+    reading.read()?;
+    Ok((reading.contents, reading.mistakes.unwrap_or_default()))
+}
+
+/// A file that is being read.
+struct Reading<'y> {
+    yaml: &'y str,
+    contents: Contents,
+    /// Where mistakes go, if they do not end the reading.
+    mistakes: Option<Mistakes>,
+}
+
+impl Reading<'_> {
+    /// What was read, or its default if the mistake need not end everything.
+    fn settle<T: Default>(&mut self, read: Result<T, Fault>) -> Result<T, Fault> {
+        match (read, &mut self.mistakes) {
+            (Err(fault), Some(mistakes)) => {
+                mistakes.others.push(fault);
+                Ok(T::default())
+            }
+            (read, _) => read,
         }
-        other => {
-            let message = format!(
-                "a one-file workflow holds `key: value` lines with its states under `states:`, not {}",
-                other.description()
-            );
-            return Err(Fault::new(root.position, message));
+    }
+
+    fn read(&mut self) -> Result<(), Fault> {
+        let root = yaml::parse(self.yaml)?;
+        let fields = match root.value {
+            Value::Map(fields) => fields,
+            Value::Null => {
+                return Err(Fault::new(root.position, "the file is empty; its states go under `states:`"));
+            }
+            other => {
+                let message = format!(
+                    "a one-file workflow holds `key: value` lines with its states under `states:`, not {}",
+                    other.description()
+                );
+                return Err(Fault::new(root.position, message));
+            }
+        };
+        self.contents.first_line_below_manifest = u32::MAX;
+        for field in fields {
+            match field.key.as_str() {
+                "states" => self.read_states(&field)?,
+                "files" => self.read_files(&field)?,
+                _ => {
+                    self.contents.manifest_fields.push(field);
+                    continue;
+                }
+            }
+            let line = &mut self.contents.first_line_below_manifest;
+            *line = (*line).min(field.key_position.line);
         }
-    };
-    let mut contents = Contents { first_line_below_manifest: u32::MAX, ..Contents::default() };
-    for field in fields {
-        match field.key.as_str() {
-            "states" => read_states(&mut contents, &field)?,
-            "files" => read_files(&mut contents, &field)?,
-            _ => {
-                contents.manifest_fields.push(field);
-                continue;
+        let contents = &mut self.contents;
+        let state_names = contents.states.keys().map(|state| state.as_str().to_owned());
+        contents.listing = Listing::new(state_names.chain(contents.files.keys().cloned()));
+        let has_mistakes = self.mistakes.as_ref().is_some_and(|mistakes| !mistakes.others.is_empty());
+        if contents.listing.states().next().is_none() && !has_mistakes {
+            return Err(no_states(contents, root.position));
+        }
+        let manifest = read_manifest(self.yaml, contents);
+        self.contents.manifest = self.settle(manifest)?;
+        Ok(())
+    }
+
+    fn read_states(&mut self, states: &Field) -> Result<(), Fault> {
+        match &states.node.value {
+            Value::Map(fields) => fields.iter().try_for_each(|field| {
+                let read = self.read_state(field);
+                self.settle(read)
+            }),
+            Value::Null => Ok(()),
+            other => {
+                let message =
+                    format!("`states` must be a mapping of names to states, not {}", other.description());
+                Err(Fault::new(states.node.position, message))
             }
         }
-        contents.first_line_below_manifest = contents.first_line_below_manifest.min(field.key_position.line);
     }
-    let state_names = contents.states.keys().map(|state| state.as_str().to_owned());
-    contents.listing = Listing::new(state_names.chain(contents.files.keys().cloned()));
-    if contents.listing.states().next().is_none() {
-        return Err(no_states(&contents, root.position));
+
+    fn read_state(&mut self, state: &Field) -> Result<(), Fault> {
+        check_state_name(state)?;
+        let Value::Map(fields) = &state.node.value else {
+            let message = format!(
+                "the state {} must be a mapping with `prompt` or a script, not {}",
+                quoted(&state.key),
+                state.node.value.description()
+            );
+            return Err(Fault::new(state.node.position, message));
+        };
+        let prompt = fields.iter().find(|field| field.key == "prompt");
+        let mut scripts =
+            fields.iter().filter_map(|field| Some((script_kind(&field.key)?, field))).peekable();
+        match (prompt, scripts.peek()) {
+            (Some(_), Some((_, script))) => {
+                let message = format!(
+                    "the state {} has both `prompt` and {}; it is one or the other",
+                    quoted(&state.key),
+                    quoted(&script.key)
+                );
+                Err(Fault::new(script.key_position, message))
+            }
+            (Some(prompt), None) => self.read_prompt(state, fields, prompt),
+            (None, Some(_)) => {
+                scripts.try_for_each(|(kind, script)| self.read_script(state, fields, kind, script))
+            }
+            (None, None) => {
+                let message = format!(
+                    "the state {} has neither `prompt` nor a script (`sh`, `bat`, `ps1`, `py` or `js`)",
+                    quoted(&state.key)
+                );
+                Err(Fault::new(state.key_position, message))
+            }
+        }
     }
-    contents.manifest = read_manifest(text, &contents)?;
-    Ok(contents)
+
+    fn read_prompt(&mut self, state: &Field, fields: &[Field], prompt: &Field) -> Result<(), Fault> {
+        let body = text(prompt)?;
+        let beside: Vec<Field> = fields.iter().filter(|field| field.key != prompt.key).cloned().collect();
+        let (settings, warnings) = match self.mistakes {
+            None => frontmatter::read_settings(&beside)?,
+            Some(_) => Default::default(),
+        };
+        let plan = Beside::Prompt(Box::new(settings));
+        self.insert(state, prompt, Kind::Prompt, body, beside, plan, warnings)
+    }
+
+    fn read_script(
+        &mut self,
+        state: &Field,
+        fields: &[Field],
+        kind: Kind,
+        script: &Field,
+    ) -> Result<(), Fault> {
+        let body = text(script)?;
+        let mut beside: Vec<Field> =
+            fields.iter().filter(|field| script_kind(&field.key).is_none()).cloned().collect();
+        let (header, warnings) =
+            match (read_header(self.yaml, kind, &body, script, &beside), &mut self.mistakes) {
+                (Err(fault), Some(mistakes)) => {
+                    // The scripts for several platforms share their settings and mistakes.
+                    if !mistakes.in_settings.contains(&fault) {
+                        mistakes.in_settings.push(fault);
+                    }
+                    beside.clear();
+                    Default::default()
+                }
+                (read, _) => read?,
+            };
+        self.insert(state, script, kind, body, beside, Beside::Script(header), warnings)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "everything that one state consists of, put together in one place"
+    )]
+    fn insert(
+        &mut self,
+        state: &Field,
+        text_field: &Field,
+        kind: Kind,
+        text: String,
+        fields: Vec<Field>,
+        plan: Beside,
+        warnings: Vec<SourceWarning>,
+    ) -> Result<(), Fault> {
+        let file = format!("{}.{}", state.key, kind.extension());
+        let Some(state_file) = StateFile::new(&file) else {
+            return Err(Fault::new(state.key_position, format!("{} cannot be a state", quoted(&file))));
+        };
+        check_free(&self.contents, &file, state.key_position)?;
+        let given = Given::Beside { plan, text: keys_and_values(&fields), warnings };
+        let (line, text_line) = (state.key_position.line, text_field.key_position.line);
+        let text_place = TextPlace::of(text_field);
+        let name = state.key_bytes.clone();
+        self.contents
+            .states
+            .insert(state_file, OneState { text, given, fields, line, text_line, text_place, name });
+        Ok(())
+    }
+
+    fn read_files(&mut self, files: &Field) -> Result<(), Fault> {
+        let fields = match &files.node.value {
+            Value::Map(fields) => fields,
+            Value::Null => return Ok(()),
+            other => {
+                let message =
+                    format!("`files` must be a mapping of names to texts, not {}", other.description());
+                return Err(Fault::new(files.node.position, message));
+            }
+        };
+        for file in fields {
+            let read = self.read_file(file);
+            self.settle(read)?;
+        }
+        Ok(())
+    }
+
+    fn read_file(&mut self, file: &Field) -> Result<(), Fault> {
+        if let Some(problem) = name_problem(&file.key) {
+            let message = format!("{} cannot be the name of a file: it has {problem}", quoted(&file.key));
+            return Err(Fault::new(file.key_position, message));
+        }
+        check_free(&self.contents, &file.key, file.key_position)?;
+        let bytes = file_bytes(file)?;
+        if matches!(file.node.value, Value::Text(_)) {
+            self.contents.file_places.insert(file.key.clone(), TextPlace::of(file));
+        }
+        self.contents.files.insert(file.key.clone(), bytes);
+        Ok(())
+    }
 }
 
 fn read_manifest(text: &str, contents: &Contents) -> Result<Manifest, Fault> {
@@ -154,53 +356,6 @@ fn script_kind(key: &str) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| kind.is_script() && kind.extension() == key)
 }
 
-fn read_states(contents: &mut Contents, states: &Field) -> Result<(), Fault> {
-    match &states.node.value {
-        Value::Map(fields) => fields.iter().try_for_each(|field| read_state(contents, field)),
-        Value::Null => Ok(()),
-        other => {
-            let message =
-                format!("`states` must be a mapping of names to states, not {}", other.description());
-            Err(Fault::new(states.node.position, message))
-        }
-    }
-}
-
-fn read_state(contents: &mut Contents, state: &Field) -> Result<(), Fault> {
-    check_state_name(state)?;
-    let Value::Map(fields) = &state.node.value else {
-        let message = format!(
-            "the state {} must be a mapping with `prompt` or a script, not {}",
-            quoted(&state.key),
-            state.node.value.description()
-        );
-        return Err(Fault::new(state.node.position, message));
-    };
-    let prompt = fields.iter().find(|field| field.key == "prompt");
-    let mut scripts = fields.iter().filter_map(|field| Some((script_kind(&field.key)?, field))).peekable();
-    match (prompt, scripts.peek()) {
-        (Some(_), Some((_, script))) => {
-            let message = format!(
-                "the state {} has both `prompt` and {}; it is one or the other",
-                quoted(&state.key),
-                quoted(&script.key)
-            );
-            Err(Fault::new(script.key_position, message))
-        }
-        (Some(prompt), None) => read_prompt(contents, state, fields, prompt),
-        (None, Some(_)) => {
-            scripts.try_for_each(|(kind, script)| read_script(contents, state, fields, kind, script))
-        }
-        (None, None) => {
-            let message = format!(
-                "the state {} has neither `prompt` nor a script (`sh`, `bat`, `ps1`, `py` or `js`)",
-                quoted(&state.key)
-            );
-            Err(Fault::new(state.key_position, message))
-        }
-    }
-}
-
 fn check_state_name(state: &Field) -> Result<(), Fault> {
     let problem = if Kind::of(&state.key).is_some() {
         "names a file; leave the extension out, the key of its text says what it is"
@@ -212,53 +367,20 @@ fn check_state_name(state: &Field) -> Result<(), Fault> {
     Err(Fault::new(state.key_position, format!("{} {problem}", quoted(&state.key))))
 }
 
-fn read_prompt(
-    contents: &mut Contents,
-    state: &Field,
-    fields: &[Field],
-    prompt: &Field,
-) -> Result<(), Fault> {
-    let body = text(prompt)?;
-    let beside: Vec<Field> = fields.iter().filter(|field| field.key != prompt.key).cloned().collect();
-    let (settings, warnings) = frontmatter::read_settings(&beside)?;
-    let plan = Beside::Prompt(Box::new(settings));
-    insert(contents, state, prompt, Kind::Prompt, body, beside, plan, warnings)
-}
-
-fn read_script(
-    contents: &mut Contents,
-    state: &Field,
-    fields: &[Field],
-    kind: Kind,
-    script: &Field,
-) -> Result<(), Fault> {
-    let body = text(script)?;
-    let beside: Vec<Field> =
-        fields.iter().filter(|field| script_kind(&field.key).is_none()).cloned().collect();
-    let (header, warnings) = read_header(kind, &body, script, &beside)?;
-    insert(contents, state, script, kind, body, beside, Beside::Script(header), warnings)
-}
-
 /// What the keys say, and what the script's own comments do: they mean the same here as in a file.
 fn read_header(
+    yaml: &str,
     kind: Kind,
     body: &str,
     script: &Field,
     beside: &[Field],
 ) -> Result<(Header, Vec<SourceWarning>), Fault> {
-    let inside = |position: Position, message: &str| {
-        let message = format!("line {} of this script: {message}", position.line);
-        (script.node.position, message)
-    };
-    let (mut header, comment_warnings) = header::parse(kind, body).map_err(|error| {
-        let (position, message) = inside(error.position, &error.message);
-        Fault::new(position, message)
-    })?;
-    let mut warnings: Vec<SourceWarning> = comment_warnings
-        .iter()
-        .map(|warning| inside(warning.position, &warning.message))
-        .map(|(position, message)| SourceWarning { position, message })
-        .collect();
+    let in_file = |position: Position| TextPlace::of(script).position_of(yaml, body, position);
+    let (mut header, mut warnings) =
+        header::parse(kind, body).map_err(|error| Fault::new(in_file(error.position), error.message))?;
+    for warning in &mut warnings {
+        warning.position = in_file(warning.position);
+    }
     let in_comments = header::keys(kind, body);
     for field in beside {
         if in_comments.contains(&field.key.as_str()) {
@@ -270,7 +392,8 @@ fn read_header(
         let is_known =
             header.set(&field.key, &value).map_err(|message| Fault::new(field.node.position, message))?;
         if !is_known {
-            let message = format!("unknown setting {} of a script is ignored", quoted(&field.key));
+            let meant = did_you_mean(&nearest(&field.key, header::setting_names()));
+            let message = format!("unknown setting {} of a script is ignored{meant}", quoted(&field.key));
             warnings.push(SourceWarning { position: field.key_position, message });
         }
     }
@@ -291,57 +414,11 @@ pub fn header_value(field: &Field) -> Result<String, Fault> {
     }
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "everything that one state consists of, put together in one place"
-)]
-fn insert(
-    contents: &mut Contents,
-    state: &Field,
-    text_field: &Field,
-    kind: Kind,
-    text: String,
-    fields: Vec<Field>,
-    plan: Beside,
-    warnings: Vec<SourceWarning>,
-) -> Result<(), Fault> {
-    let file = format!("{}.{}", state.key, kind.extension());
-    let Some(name) = StateFile::new(&file) else {
-        return Err(Fault::new(state.key_position, format!("{} cannot be a state", quoted(&file))));
-    };
-    check_free(contents, &file, state.key_position)?;
-    let given = Given::Beside { plan, text: keys_and_values(&fields), warnings };
-    let (line, text_line) = (state.key_position.line, text_field.key_position.line);
-    contents.states.insert(name, OneState { text, given, fields, line, text_line });
-    Ok(())
-}
-
 fn check_free(contents: &Contents, file: &str, position: Position) -> Result<(), Fault> {
     let is_state = StateFile::new(file).is_some_and(|state| contents.states.contains_key(&state));
     if is_state || contents.files.contains_key(file) {
         let message = format!("{} stands under `states` and under `files`; keep one of them", quoted(file));
         return Err(Fault::new(position, message));
-    }
-    Ok(())
-}
-
-fn read_files(contents: &mut Contents, files: &Field) -> Result<(), Fault> {
-    let fields = match &files.node.value {
-        Value::Map(fields) => fields,
-        Value::Null => return Ok(()),
-        other => {
-            let message = format!("`files` must be a mapping of names to texts, not {}", other.description());
-            return Err(Fault::new(files.node.position, message));
-        }
-    };
-    for file in fields {
-        if let Some(problem) = name_problem(&file.key) {
-            let message = format!("{} cannot be the name of a file: it has {problem}", quoted(&file.key));
-            return Err(Fault::new(file.key_position, message));
-        }
-        check_free(contents, &file.key, file.key_position)?;
-        let bytes = file_bytes(file)?;
-        contents.files.insert(file.key.clone(), bytes);
     }
     Ok(())
 }

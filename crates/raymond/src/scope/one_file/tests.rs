@@ -57,10 +57,7 @@ fn comments_of_a_script_count_beside_its_keys() {
         (2, Some(raymond_core::duration::Limit::After(Duration::from_secs(5))))
     );
     let warnings: Vec<String> = warnings.iter().map(SourceWarning::to_string).collect();
-    assert!(
-        warnings[0].ends_with("line 1 of this script: unknown setting `colour` is ignored"),
-        "{warnings:?}"
-    );
+    assert_eq!(warnings[0], "line 4, column 26: unknown setting `colour` is ignored");
     assert_eq!(warnings[1], "line 7, column 5: unknown setting `model` of a script is ignored");
 }
 
@@ -124,7 +121,7 @@ fn mistakes_have_a_place_and_the_line() {
         ),
         (
             "states:\n  A: { sh: '# raymond: retry=x' }",
-            "line 2, column 12: line 1 of this script: `x` is not a whole number from 0 to 1000 for `retry`, in `A: { sh: '# raymond: retry=x' }`",
+            "line 2, column 24: `x` is not a whole number from 0 to 1000 for `retry`, in `A: { sh: '# raymond: retry=x' }`",
         ),
         (
             "states:\n  A: { sh: x }\n  A: { sh: y }",

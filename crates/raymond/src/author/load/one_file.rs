@@ -1,0 +1,191 @@
+//! The states of a one-file workflow as texts of their own, with where each piece stands in the file.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use raymond_core::frontmatter::yaml::{Field, Node, Value};
+use raymond_core::graph::SourceFile;
+use raymond_core::workflow::source::SourceWarning;
+use raymond_core::workflow::{Kind, StateFile};
+
+use crate::convert::header_start;
+use crate::scope::{Beside, Contents, Given, OneState, Origin, header_value};
+use crate::yaml_text::{key, one_line};
+
+const FENCE: &str = "---\n";
+
+/// The file that states were read from, and where in it they stand.
+#[derive(Debug)]
+pub struct Inside {
+    /// The whole file, without a byte-order mark.
+    pub yaml: String,
+    origins: HashMap<StateFile, Origin>,
+    /// Where the names of the states stand.
+    names: HashMap<StateFile, Range<usize>>,
+}
+
+impl Inside {
+    /// The place in the file of a piece of a state's text.
+    pub fn place(&self, state: &StateFile, range: Range<usize>) -> Range<usize> {
+        match self.names.get(state) {
+            // What is about the whole state is about its name.
+            Some(name) if range == (0..0) => name.clone(),
+            _ => self.origins.get(state).map_or(0..0, |origin| origin.place(range)),
+        }
+    }
+
+    /// The same, where the file holds exactly that piece.
+    pub fn exact_place(&self, state: &StateFile, range: Range<usize>) -> Option<Range<usize>> {
+        self.origins.get(state)?.exact_place(range)
+    }
+}
+
+/// Takes a file apart.
+pub fn states(yaml: String, contents: Contents) -> (Vec<SourceFile>, Inside) {
+    let mut files = Vec::new();
+    let (mut origins, mut names) = (HashMap::new(), HashMap::new());
+    for (state, one) in &contents.states {
+        let (text, origin) = match state.kind() {
+            Kind::Prompt => prompt(&yaml, one),
+            kind => script(&yaml, kind, one),
+        };
+        origins.insert(state.clone(), origin);
+        names.insert(state.clone(), one.name.clone());
+        files.push(SourceFile { state: state.clone(), text });
+    }
+    for (name, bytes) in contents.files {
+        let Some(state) = StateFile::new(&name) else { continue };
+        let text = super::lossy(bytes);
+        let place = contents.file_places.get(&name);
+        let origin = place.map(|place| Origin::of_text(&yaml, place, &text)).unwrap_or_default();
+        origins.insert(state.clone(), origin);
+        files.push(SourceFile { state, text });
+    }
+    (files, Inside { yaml, origins, names })
+}
+
+/// Settings of a script that no comment can hold.
+pub fn notices(contents: &Contents) -> Vec<SourceWarning> {
+    let mut notices: Vec<SourceWarning> = Vec::new();
+    for one in contents.states.values() {
+        let Given::Beside { plan: Beside::Script(_), warnings, .. } = &one.given else { continue };
+        let odd = one.fields.iter().filter(|field| as_directive(field).is_none());
+        for field in odd {
+            let own = warnings.iter().filter(|warning| warning.position == field.key_position);
+            notices.extend(own.cloned());
+        }
+    }
+    notices.sort_by_key(|notice| notice.position);
+    notices.dedup();
+    notices
+}
+
+fn prompt(yaml: &str, one: &OneState) -> (String, Origin) {
+    let body = Origin::of_text(yaml, &one.text_place, &one.text);
+    if one.fields.is_empty() && !one.text.starts_with(['\u{feff}', '-']) {
+        return (one.text.clone(), body);
+    }
+    let mut settings = Writer { yaml, text: FENCE.to_owned(), origin: Origin::default() };
+    for field in &one.fields {
+        settings.field(field);
+        settings.text.push('\n');
+    }
+    let Writer { mut text, mut origin, .. } = settings;
+    text.push_str(FENCE);
+    origin.append(text.len(), body);
+    text.push_str(&one.text);
+    (text, origin)
+}
+
+/// A script with its settings as a comment.
+fn script(yaml: &str, kind: Kind, one: &OneState) -> (String, Origin) {
+    let body = Origin::of_text(yaml, &one.text_place, &one.text);
+    let directives: Vec<(&Field, String)> =
+        one.fields.iter().filter_map(|field| Some((field, as_directive(field)?))).collect();
+    if directives.is_empty() {
+        return (one.text.clone(), body);
+    }
+    let start = header_start(kind, &one.text);
+    let (above, below) = one.text.split_at(start);
+    let marker = kind.comment_markers().first().copied().unwrap_or("#");
+    let mut writer = Writer { yaml, text: format!("{above}{marker} raymond:"), origin: body.before(start) };
+    for (field, value) in directives {
+        writer.text.push(' ');
+        writer.piece(&field.key, field.key_bytes.clone());
+        writer.text.push('=');
+        writer.piece(&value, field.node.bytes.clone());
+    }
+    let Writer { mut text, mut origin, .. } = writer;
+    text.push('\n');
+    origin.append(text.len(), body.after(start));
+    text.push_str(below);
+    (text, origin)
+}
+
+/// The value of a setting, if a comment can hold it.
+fn as_directive(field: &Field) -> Option<String> {
+    let value = header_value(field).ok()?;
+    let fits = |text: &str| !text.contains([' ', '\t', '\n', '\r', ',', '=']);
+    (fits(&field.key) && fits(&value)).then_some(value)
+}
+
+/// Writes settings in lines and remembers where they came from.
+struct Writer<'y> {
+    yaml: &'y str,
+    text: String,
+    origin: Origin,
+}
+
+impl Writer<'_> {
+    fn field(&mut self, field: &Field) {
+        match key(&field.key) {
+            plain if plain == field.key => self.piece(&plain, field.key_bytes.clone()),
+            quoted => self.quoted(&quoted, &field.key, field.key_bytes.clone()),
+        }
+        self.text.push_str(": ");
+        self.node(&field.node);
+    }
+
+    fn node(&mut self, node: &Node) {
+        let place = node.bytes.clone();
+        match &node.value {
+            Value::List(items) => {
+                self.piece("[", place);
+                for item in items {
+                    self.node(item);
+                    self.text.push_str(", ");
+                }
+                self.text.push(']');
+            }
+            Value::Map(fields) => {
+                self.piece("{", place);
+                for field in fields {
+                    self.field(field);
+                    self.text.push_str(", ");
+                }
+                self.text.push('}');
+            }
+            Value::Text(text) => self.quoted(&one_line(node), text, place),
+            _ => self.piece(&one_line(node), place),
+        }
+    }
+
+    /// A piece that the file holds, as it stands there or otherwise.
+    fn piece(&mut self, piece: &str, place: Range<usize>) {
+        self.origin.add(self.text.len(), piece.len(), place.start, place.len());
+        self.text.push_str(piece);
+    }
+
+    /// A text in quotes, whether the file has them or not.
+    fn quoted(&mut self, quoted: &str, text: &str, place: Range<usize>) {
+        let raw = self.yaml.get(place.clone()).unwrap_or_default();
+        let quotes = usize::from(raw.starts_with(['"', '\'']));
+        let is_same = quoted.len() == text.len() + 2 && raw.get(quotes..quotes + text.len()) == Some(text);
+        if !is_same {
+            return self.piece(quoted, place);
+        }
+        self.piece("\"", place.start..place.start);
+        self.piece(text, place.start + quotes..place.start + quotes + text.len());
+        self.text.push('"');
+    }
+}
