@@ -11,7 +11,7 @@ use std::path::Path;
 
 use raymond_core::workflow::Platform;
 
-pub use from_yaml::header_start;
+pub use from_yaml::{files_of, header_start};
 
 use crate::error::UserError;
 use crate::scope::{Form, Scope};

@@ -19,6 +19,7 @@ pub use one_file::{parse as parse_one_file, parse_leniently, read_text as read_o
 pub use source::{Beside, Given, Source};
 
 use crate::backend::scripted::Replies;
+use crate::convert;
 use crate::error::UserError;
 use crate::manifest::Manifest;
 use crate::paths::is_special_on_windows;
@@ -94,6 +95,24 @@ impl Scope {
         match self {
             Self::Archive(archive) => Some(archive.hash()),
             Self::Folder(_) | Self::OneFile(_) => None,
+        }
+    }
+
+    /// What tells the states of a scope's files apart, where those do not lie on disk by themselves.
+    pub fn version(&self) -> String {
+        match self {
+            Self::Folder(_) => String::new(),
+            Self::Archive(archive) => archive.hash().to_owned(),
+            Self::OneFile(file) => file.version().to_string(),
+        }
+    }
+
+    /// All files of a scope as they would lie in a folder; of a folder none, because there they lie already.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        match self {
+            Self::Folder(_) => BTreeMap::new(),
+            Self::Archive(archive) => archive.files().clone(),
+            Self::OneFile(file) => convert::files_of(file.contents()),
         }
     }
 

@@ -3,6 +3,7 @@
 mod prompt;
 mod runnable;
 mod script;
+mod unpacked;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,8 @@ use raymond_core::payload::Payload;
 use raymond_core::run::Agent;
 use raymond_core::transition::Transition;
 use raymond_core::workflow::{Platform, StateFile};
+
+pub use unpacked::Unpacked;
 
 use crate::backend::registry::Backends;
 use crate::debug::{DebugFolder, Status, Verdict};
@@ -36,6 +39,7 @@ pub struct StepContext {
     pub platform: Platform,
     pub scopes: Rc<RefCell<Scopes>>,
     pub paths: RunPaths,
+    pub unpacked: Unpacked,
     pub payloads: Payloads,
     pub reaper: Reaper,
     pub debug: DebugFolder,

@@ -26,7 +26,7 @@ use crate::output::Output;
 use crate::process::Reaper;
 use crate::scopes::Scopes;
 use crate::states::ScopeStates;
-use crate::step::StepContext;
+use crate::step::{StepContext, Unpacked};
 use crate::store::{Payloads, RunPaths, StateDir};
 
 /// How a run is watched, whatever it is.
@@ -134,6 +134,7 @@ fn prepare(
         nonce: run.nonce.clone(),
         platform: Platform::current(),
         scopes: Rc::clone(&scopes),
+        unpacked: Unpacked::new(ready.paths.tasks()),
         paths: ready.paths,
         payloads: ready.payloads.clone(),
         reaper: ready.reaper,

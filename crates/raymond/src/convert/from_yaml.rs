@@ -30,6 +30,18 @@ pub fn to_files(text: &str) -> Result<Files, String> {
     Ok(files)
 }
 
+/// The same for a workflow that is being run: scripts are as they stand there, because their settings are known.
+pub fn files_of(contents: &Contents) -> Files {
+    let lines: Vec<&str> = contents.yaml.split_inclusive('\n').collect();
+    let mut files = contents.files.clone();
+    files.extend(manifest_file(&lines, contents));
+    for (state, one) in &contents.states {
+        let file = if state.kind().is_prompt() { prompt_file(&lines, one) } else { one.text.clone() };
+        files.insert(state.as_str().to_owned(), file.into_bytes());
+    }
+    files
+}
+
 /// The keys above the states, if there are any, as a manifest of its own.
 fn manifest_file(lines: &[&str], contents: &Contents) -> Option<(String, Vec<u8>)> {
     let fields = &contents.manifest_fields;

@@ -80,6 +80,10 @@ impl Archive {
         self.files.get(name).map(Vec::as_slice)
     }
 
+    pub fn files(&self) -> &BTreeMap<String, Vec<u8>> {
+        &self.files
+    }
+
     /// The files of an archive whose manifest may be wrong.
     pub fn read_files(path: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
         unpack(&read_file(path)?)

@@ -29,6 +29,8 @@ pub struct OneFile {
     path: PathBuf,
     platform: Platform,
     contents: Contents,
+    /// Counts what was read from the file; what is the same is not counted again.
+    version: u64,
     stamp: Option<Stamp>,
 }
 
@@ -41,8 +43,10 @@ struct Stamp {
 
 impl OneFile {
     pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
-        let (contents, stamp) = load(path).map_err(|error| with_hints(path, error))?;
-        Ok(Self { path: path.to_owned(), platform, contents, stamp })
+        let nothing = Contents::default();
+        let mut file = Self { path: path.to_owned(), platform, contents: nothing, version: 0, stamp: None };
+        file.load().map_err(|error| with_hints(path, error))?;
+        Ok(file)
     }
 
     pub fn path(&self) -> &Path {
@@ -59,6 +63,14 @@ impl OneFile {
 
     pub fn listing(&self) -> &Listing {
         &self.contents.listing
+    }
+
+    pub fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     pub fn file(&self, name: &str) -> Option<&[u8]> {
@@ -95,21 +107,28 @@ impl OneFile {
         if self.stamp.is_some() && self.stamp == stamp_of(&self.path) {
             return Ok(());
         }
-        (self.contents, self.stamp) = load(&self.path)?;
+        self.load()
+    }
+
+    fn load(&mut self) -> Result<(), String> {
+        let before = SystemTime::now();
+        let stamp = stamp_of(&self.path);
+        let text = read_text(&self.path)?;
+        if self.version == 0 || *self.contents.yaml != *without_mark(&text) {
+            self.contents = parse(&text).map_err(|error| format!("{}: {error}", self.path.display()))?;
+            self.version += 1;
+        }
+        let is_settled = |stamp: &Stamp| {
+            before.duration_since(stamp.modified).is_ok_and(|age| age > STAMP_GRAIN)
+                && stamp.length == text.len() as u64
+        };
+        self.stamp = stamp.filter(is_settled);
         Ok(())
     }
 }
 
-fn load(path: &Path) -> Result<(Contents, Option<Stamp>), String> {
-    let before = SystemTime::now();
-    let stamp = stamp_of(path);
-    let text = read_text(path)?;
-    let contents = parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let is_settled = |stamp: &Stamp| {
-        before.duration_since(stamp.modified).is_ok_and(|age| age > STAMP_GRAIN)
-            && stamp.length == text.len() as u64
-    };
-    Ok((contents, stamp.filter(is_settled)))
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// The text of a one-file workflow.

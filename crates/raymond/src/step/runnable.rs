@@ -1,4 +1,5 @@
-//! The file that a step runs: the state's own, or a private copy where that cannot be run as it is.
+//! The file that a step runs: the state's own, the one among the unpacked files of its workflow, or a private copy
+//! where that cannot be run as it is.
 
 use std::borrow::Cow;
 use std::fs;
@@ -21,14 +22,20 @@ pub(super) struct Runnable {
 impl Runnable {
     /// The file of the state that an agent is in.
     pub(super) fn of(context: &StepContext, agent: &Agent) -> Result<Self, String> {
-        let source = context.scopes.borrow_mut().of(agent)?.read(&agent.state)?;
+        let mut scopes = context.scopes.borrow_mut();
+        let scope = scopes.of(agent)?;
+        let source = scope.read(&agent.state)?;
         let text = match agent.state.kind() {
             Kind::Bash => unix_text(&source.bytes),
             _ => Cow::Borrowed(source.bytes.as_slice()),
         };
         match (source.file, text) {
             (Some(path), Cow::Borrowed(_)) => Ok(Self { path, made_for_copy: None }),
-            (_, text) => {
+            (None, text) => {
+                let path = context.unpacked.file(scope, &agent.state, &text)?;
+                Ok(Self { path, made_for_copy: None })
+            }
+            (Some(_), text) => {
                 // The copy has the state's own name, because programs show it in their messages.
                 let folder = context.paths.tasks().join(format!("{}.state", file_name_of(&agent.id)));
                 Self::copy(folder, &agent.state, &text)
@@ -59,7 +66,7 @@ impl Drop for Runnable {
     }
 }
 
-fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub(super) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // A copy of a step that was killed may still be read by its background children.
     let _ = fs::remove_file(path);
     let mut options = fs::OpenOptions::new();

@@ -74,3 +74,65 @@ fn mistakes_in_one_file_have_its_own_lines_before_anything_is_run() {
         assert!(refused.stderr.contains(&format!("{file}: {place}: ")), "{refused:?}");
     }
 }
+
+/// A workflow whose scripts use the files beside them, as a folder and in its other forms.
+fn with_data(rig: &Rig) -> [&'static str; 3] {
+    rig.state("START.sh", "source \"$(dirname \"$0\")/lib.sh\"\nsay_goto NEXT");
+    rig.state("NEXT.py", "import os\nhere = os.path.dirname(os.path.abspath(__file__))\nprint('<goto input=\"' + open(here + '/data.txt').read().strip() + '\">LAST</goto>')");
+    rig.state("LAST.sh", "# raymond: retry=1\ncd \"$(dirname \"$RAYMOND_STATE_FILE\")\"\necho \"<result>$RAYMOND_INPUT $(cksum < bytes.bin) $(head -1 NOTE.md) $(ls | tr '\\n' ' ')</result>\"");
+    rig.write("workflow/lib.sh", "say_goto() { echo \"<goto>$1</goto>\"; }\n");
+    rig.write("workflow/data.txt", "from a file\n");
+    rig.write("workflow/NOTE.md", "---\nmodel: haiku\n---\nA note.\n");
+    rig.write("workflow/workflow.yaml", "name: Data\n");
+    fs::write(rig.path("workflow/bytes.bin"), [0, 255, 254, 10]).unwrap();
+    for form in ["wf.zip", "wf.yaml"] {
+        rig.raymond(&["convert", "workflow", "-o", form]).assert(0, "");
+    }
+    ["workflow", "wf.zip", "wf.yaml"]
+}
+
+#[test]
+fn files_beside_a_script_are_there_in_every_form() {
+    let rig = Rig::new();
+    let results = with_data(&rig).map(|form| {
+        let done = rig.raymond(&[form]);
+        assert_eq!(done.exit, 0, "{form}: {done:?}");
+        done.stdout
+    });
+    let [in_folder, in_archive, in_one_file] = results;
+    assert!(in_folder.starts_with("from a file "), "{in_folder}");
+    assert_eq!(in_folder, in_archive);
+    assert_eq!(in_folder, in_one_file);
+    let left: Vec<_> = walk(&rig.path(".raymond/state"))
+        .into_iter()
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("files-")))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        if entry.path().is_dir() {
+            found.extend(walk(&entry.path()));
+        }
+        found.push(entry.path());
+    }
+    found
+}
+
+#[test]
+fn an_edit_of_one_file_reaches_the_files_beside_its_scripts() {
+    let rig = Rig::new();
+    let workflow = |data: &str| {
+        format!(
+            "states:\n  START:\n    sh: |\n      cat \"$(dirname \"$0\")/data\" >> seen; cp new.yaml wf.yaml; \
+             if test -f \"$(dirname \"$0\")/more\"; then echo '<result>ok</result>'; else echo '<goto>START</goto>'; fi\n\
+             files:\n  data: |\n    {data}\n"
+        )
+    };
+    rig.write("wf.yaml", workflow("one"));
+    rig.write("new.yaml", workflow("two") + "  more: x\n");
+    rig.raymond(&["wf.yaml", "--id", "r"]).assert(0, "ok\n");
+    assert_eq!(rig.read("seen"), "one\ntwo\n");
+}
