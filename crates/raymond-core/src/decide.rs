@@ -25,6 +25,7 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
         state: started.entry.clone(),
         cwd: started.cwd.clone(),
         scope: None,
+        scope_hash: None,
         parent: None,
         number: None,
         fork: None,

@@ -140,6 +140,9 @@ pub struct AgentStarted {
     /// Its workflow, if that is another one than the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
+    /// What that held when it was entered, if it is an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_hash: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<AgentId>,
     /// The number in a worker's name.
@@ -202,6 +205,9 @@ pub struct StepFinished {
     /// The workflow that the agent enters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
+    /// What that held then, if it is an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_hash: Option<String>,
     /// The conversation as it is after this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,

@@ -87,6 +87,7 @@ pub fn apply(run: &mut Run, event: &Event) {
 
 fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
     run.agents_started = run.agents_started.saturating_add(1);
+    entered(run, &started.scope, &started.scope_hash);
     if let (Some(parent), Some(number), Some(fork)) = (&started.parent, started.number, started.fork) {
         run.update(parent, |parent| parent.forks = fork);
         run.used_names.insert(&started.agent, number);
@@ -150,8 +151,16 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
     });
 }
 
+/// An archive is remembered as it was when it was last entered.
+fn entered(run: &mut Run, scope: &Option<String>, hash: &Option<String>) {
+    if let (Some(scope), Some(hash)) = (scope, hash) {
+        run.scope_hashes.insert(scope.clone(), hash.clone());
+    }
+}
+
 fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
     run.steps_completed = run.steps_completed.saturating_add(1);
+    entered(run, &finished.scope, &finished.scope_hash);
     run.update(&finished.agent, |agent| {
         if let Some(session) = &finished.session {
             agent.session = Some(session.clone());

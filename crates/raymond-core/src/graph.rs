@@ -14,6 +14,7 @@ mod source;
 use std::collections::HashMap;
 
 pub use exit::{Exit, Leads, Origin, Reference, Role};
+pub use scan::scan;
 pub use source::{EntryPlaces, Notice, PromptSettings, Source, Told, Trouble};
 
 use crate::tag::{Located, Missed};

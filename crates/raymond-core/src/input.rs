@@ -233,6 +233,39 @@ pub struct ScopeEntry {
     /// Its path, absolute.
     pub scope: String,
     pub entry: StateFile,
+    /// What it holds, where that may not change while the run lasts: an archive.
+    pub hash: Option<String>,
+    /// Where its manifest wants it to work, if it says so and the folder is there.
+    pub directory: Option<Result<String, String>>,
+    pub input: InputWanted,
+}
+
+/// Whether a workflow has to be handed something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum InputWanted {
+    #[default]
+    Optional,
+    /// What it is called, if that has a name.
+    Required {
+        label: Option<String>,
+    },
+    Never,
+}
+
+impl ScopeEntry {
+    /// Whether a tag may enter the workflow as it is written.
+    pub fn check_input(&self, written: &str, is_given: bool) -> Result<(), String> {
+        match &self.input {
+            InputWanted::Required { label } if !is_given => {
+                let label = label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+                Err(format!("the workflow `{written}` needs an input{label}; give it with `input=\"…\"`"))
+            }
+            InputWanted::Never if is_given => {
+                Err(format!("the workflow `{written}` takes no input; leave out `input`"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Lookups {

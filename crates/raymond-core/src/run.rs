@@ -39,6 +39,9 @@ pub struct Options {
     pub effort: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// Whether the command line chose the backend: then no workflow does.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub backend_is_given: bool,
     /// How long a prompt that sets no limit may be silent; zero is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -58,6 +61,7 @@ impl Default for Options {
             model: None,
             effort: None,
             backend: None,
+            backend_is_given: false,
             timeout_ms: None,
             script_timeout_ms: None,
             skip_permissions: false,
@@ -352,6 +356,9 @@ pub struct Run {
     pub scope: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope_hash: Option<String>,
+    /// What the archives held that were entered, by their paths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scope_hashes: BTreeMap<String, String>,
     pub entry: StateFile,
     pub cwd: String,
     pub nonce: String,
@@ -386,6 +393,20 @@ pub struct Run {
 }
 
 impl Run {
+    /// The archives that agents are in or return to, with what they held when they were entered.
+    pub fn entered_archives(&self) -> impl Iterator<Item = (&str, &str)> {
+        let scopes = |agent: &'_ Agent| {
+            let frames = agent.stack.iter().filter_map(|frame| frame.scope.clone());
+            frames.chain(agent.scope.clone()).collect::<Vec<String>>()
+        };
+        let needed: BTreeSet<String> = match self.scope_hashes.is_empty() {
+            true => BTreeSet::new(),
+            false => self.agents.values().flat_map(scopes).collect(),
+        };
+        let entered = self.scope_hashes.iter().map(|(path, hash)| (path.as_str(), hash.as_str()));
+        entered.filter(move |(path, _)| needed.contains(*path))
+    }
+
     pub(crate) fn new(id: String, started: &crate::event::RunStarted, time: Timestamp) -> Self {
         Self {
             id,
@@ -393,6 +414,7 @@ impl Run {
             workflow: started.workflow.clone(),
             scope: started.scope.clone(),
             scope_hash: started.scope_hash.clone(),
+            scope_hashes: BTreeMap::new(),
             entry: started.entry.clone(),
             cwd: started.cwd.clone(),
             nonce: started.nonce.clone(),

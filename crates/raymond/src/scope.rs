@@ -22,7 +22,7 @@ use crate::backend::scripted::Replies;
 use crate::convert;
 use crate::error::UserError;
 use crate::manifest::Manifest;
-use crate::paths::is_special_on_windows;
+use crate::paths::{is_special_on_windows, normalise};
 
 /// Where the replies of a scripted backend are, unless config names another file.
 const REPLIES_FILE: &str = "replies.yaml";
@@ -88,6 +88,21 @@ impl Scope {
             Self::Folder(_) | Self::Archive(_) => self.path().join(crate::manifest::FILE),
             Self::OneFile(file) => file.path().to_owned(),
         }
+    }
+
+    /// Where the manifest wants the workflow to work, if it says so.
+    pub fn working_directory(&self) -> Option<Result<PathBuf, UserError>> {
+        let given = self.manifest().working_directory.as_ref()?;
+        let folder = normalise(self.home(), Path::new(given));
+        if folder.is_dir() {
+            return Some(Ok(folder));
+        }
+        let file = self.manifest_file();
+        Some(Err(UserError::usage(format!(
+            "{}: `working_directory`: there is no folder {}",
+            file.display(),
+            folder.display()
+        ))))
     }
 
     /// What the scope holds, where it may not change while a run lasts.
@@ -201,7 +216,7 @@ impl Scope {
         }
     }
 
-    fn platform(&self) -> Platform {
+    pub fn platform(&self) -> Platform {
         match self {
             Self::Folder(folder) => folder.platform(),
             Self::Archive(archive) => archive.platform(),

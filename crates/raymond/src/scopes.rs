@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use raymond_core::input::ScopeEntry;
+use raymond_core::input::{InputWanted, ScopeEntry};
 use raymond_core::run::Agent;
 use raymond_core::workflow::Platform;
 
+use crate::manifest::{InputMode, InputRule};
 use crate::paths::normalise;
 use crate::scope::{Scope, locate};
 
@@ -15,16 +16,30 @@ pub struct Scopes {
     own: Scope,
     others: BTreeMap<String, Scope>,
     platform: Platform,
-    /// Folders that workflows may be entered in: the project's, the run's own, and those that config lists.
-    allowed: Vec<PathBuf>,
+    allowed: Allowed,
+}
+
+/// Folders that workflows may be entered in: the project's, the run's own, and those that config lists.
+#[derive(Clone, Debug)]
+pub struct Allowed(Vec<PathBuf>);
+
+impl Allowed {
+    /// `project` is the folder that holds `.raymond`; `listed` is what config allows besides, as written there.
+    pub fn new(own: &Scope, project: &Path, listed: &[String]) -> Self {
+        let listed = listed.iter().map(|path| normalise(project, Path::new(path)));
+        let allowed = [project.to_owned(), own.home().to_owned()].into_iter().chain(listed);
+        Self(allowed.map(|path| real(&path)).collect())
+    }
+
+    /// Links are followed before a path is judged.
+    pub fn permits(&self, path: &Path) -> bool {
+        let path = real(path);
+        self.0.iter().any(|folder| path.starts_with(folder))
+    }
 }
 
 impl Scopes {
-    /// `project` is the folder that holds `.raymond`; `listed` is what config allows besides, as written there.
-    pub fn new(own: Scope, platform: Platform, project: &Path, listed: &[String]) -> Self {
-        let listed = listed.iter().map(|path| normalise(project, Path::new(path)));
-        let allowed = [project.to_owned(), own.home().to_owned()].into_iter().chain(listed);
-        let allowed = allowed.map(|path| real(&path)).collect();
+    pub fn new(own: Scope, platform: Platform, allowed: Allowed) -> Self {
         Self { own, others: BTreeMap::new(), platform, allowed }
     }
 
@@ -48,21 +63,47 @@ impl Scopes {
             .to_str()
             .ok_or_else(|| format!("the path {} is not valid UTF-8", path.display()))?
             .to_owned();
-        self.others.entry(scope.clone()).or_insert(located.scope);
-        Ok(ScopeEntry { scope, entry: located.entry })
+        // One that is known already stays as it is: an archive may have been replaced since.
+        let known = self.others.entry(scope.clone()).or_insert(located.scope);
+        let entry = known.resolve(located.entry.as_str())?;
+        Ok(ScopeEntry {
+            entry,
+            hash: known.hash().map(str::to_owned),
+            directory: working_directory(known),
+            input: input_wanted(&known.manifest().input),
+            scope,
+        })
     }
 
-    /// A name from a model must not lead just anywhere; links are followed before it is judged.
+    /// A name from a model must not lead just anywhere.
     fn check_allowed(&self, written: &str, path: &Path) -> Result<(), String> {
-        let path = real(path);
-        if self.allowed.iter().any(|folder| path.starts_with(folder)) {
+        if self.allowed.permits(path) {
             return Ok(());
         }
         Err(format!(
             "`{}` leads to {}, outside the project; list its folder in `workflow_paths` of the config file to permit it",
             written.escape_debug(),
-            path.display()
+            real(path).display()
         ))
+    }
+}
+
+/// Where a workflow wants to work, if it says so.
+fn working_directory(scope: &Scope) -> Option<Result<String, String>> {
+    scope.working_directory().map(|folder| {
+        let folder = folder.map_err(|error| error.message)?;
+        folder
+            .into_os_string()
+            .into_string()
+            .map_err(|folder| format!("the name of the folder {} is not text", folder.display()))
+    })
+}
+
+fn input_wanted(rule: &InputRule) -> InputWanted {
+    match rule.mode {
+        InputMode::Required => InputWanted::Required { label: rule.label.clone() },
+        InputMode::Optional => InputWanted::Optional,
+        InputMode::None => InputWanted::Never,
     }
 }
 

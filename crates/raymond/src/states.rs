@@ -17,7 +17,7 @@ use raymond_core::workflow::source::{SourceError, SourceWarning};
 pub use preflight::check_all;
 
 use crate::engine::States;
-use crate::scope::{Beside, Given, Source};
+use crate::scope::{Beside, Given, Scope, Source};
 use crate::scopes::Scopes;
 
 /// The backend when nobody chose one.
@@ -37,15 +37,18 @@ impl States for ScopeStates {
         let needed = |error| format!("{error} ({} needs it)", agent.id);
         let scope = scopes.of(agent).map_err(needed)?;
         let source = scope.read(&agent.state).map_err(needed)?;
-        match &scope.manifest().backend {
-            // Another workflow was written for a backend of its own.
-            Some(backend) if agent.scope.is_some() => {
-                let options = Options { backend: Some(backend.clone()), ..self.options.clone() };
-                prepare(&agent.state, &source, &options)
-            }
-            _ => prepare(&agent.state, &source, &self.options),
+        match agent.scope.is_some() {
+            true => prepare(&agent.state, &source, &options_in(scope, &self.options)),
+            false => prepare(&agent.state, &source, &self.options),
         }
     }
+}
+
+/// The options of a run as they are in another workflow: that was written for a backend of its own. The command line
+/// comes before it.
+fn options_in(scope: &Scope, options: &Options) -> Options {
+    let own = scope.manifest().backend.clone().filter(|_| !options.backend_is_given);
+    Options { backend: own.or(options.backend.clone()), ..options.clone() }
 }
 
 /// What a state's file says about its execution, with everything that it leaves open chosen.

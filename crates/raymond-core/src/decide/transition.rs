@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::EndedStep;
 use crate::event::{AgentStarted, Body, StepFinished};
-use crate::input::TurnCost;
+use crate::input::{ScopeEntry, TurnCost};
 use crate::limits::{MAX_AGENTS, MAX_ENVIRONMENT_PAYLOAD_BYTES, MAX_STACK_DEPTH};
 use crate::name::UsedNames;
 use crate::payload::Payload;
@@ -46,11 +46,14 @@ pub(super) fn take(step: &EndedStep<'_>, transition: Transition, turn: Turn) -> 
             join(step, &mut finished, &mut others, &target, input.is_some())?
         }
         Transition::Ask(ask) => super::ask::ask(step, &mut finished, &mut others, ask)?,
-        Transition::CallWorkflow(invoke) => call_workflow(step, &mut finished, invoke, None)?,
-        Transition::FunctionWorkflow { invoke, cd } => call_workflow(step, &mut finished, invoke, cd)?,
+        // The callee goes on in the caller's conversation, which belongs to its folder.
+        Transition::CallWorkflow(invoke) => call_workflow(step, &mut finished, invoke, Folder::Kept)?,
+        Transition::FunctionWorkflow { invoke, cd } => {
+            call_workflow(step, &mut finished, invoke, Folder::Own { cd })?;
+        }
         Transition::ResetWorkflow { scope, input, cd } => {
-            enter_workflow(step, &mut finished, &scope, cd)?;
             finished.input = input.map(Payload::from);
+            enter_workflow(step, &mut finished, &scope, Folder::Own { cd })?;
         }
     }
     let mut events = vec![Body::StepFinished(Box::new(finished))];
@@ -84,6 +87,7 @@ fn finished(step: &EndedStep<'_>, tag: TagName, turn: Turn) -> StepFinished {
         result: None,
         cwd: None,
         scope: None,
+        scope_hash: None,
         session: turn.session,
         implicit: turn.implicit,
         cost_usd: step.work.cost_usd + turn.cost.usd,
@@ -144,30 +148,49 @@ fn check_depth(step: &EndedStep<'_>) -> Result<(), String> {
     Err(format!("calls are nested {MAX_STACK_DEPTH} deep already; return with `<result>` first"))
 }
 
+/// Where an agent works in the workflow that it enters.
+enum Folder {
+    /// Where it is.
+    Kept,
+    /// Where the tag says, else where the workflow does, else where it is.
+    Own { cd: Option<String> },
+}
+
+impl Folder {
+    fn find(self, step: &EndedStep<'_>, entry: &ScopeEntry) -> Result<Option<String>, String> {
+        match self {
+            Folder::Kept => Ok(None),
+            Folder::Own { cd: Some(cd) } => step.lookups.directory(&cd).map(Some),
+            Folder::Own { cd: None } => entry.directory.clone().transpose(),
+        }
+    }
+}
+
 fn call_workflow(
     step: &EndedStep<'_>,
     finished: &mut StepFinished,
     invoke: InvokeWorkflow,
-    cd: Option<String>,
+    folder: Folder,
 ) -> Result<(), String> {
     check_depth(step)?;
     // The return state is one of the calling workflow.
     finished.return_to = Some(step.lookups.state(&invoke.return_to)?);
-    enter_workflow(step, finished, &invoke.scope, cd)?;
     finished.input = invoke.input.map(Payload::from);
-    Ok(())
+    enter_workflow(step, finished, &invoke.scope, folder)
 }
 
 fn enter_workflow(
     step: &EndedStep<'_>,
     finished: &mut StepFinished,
     scope: &str,
-    cd: Option<String>,
+    folder: Folder,
 ) -> Result<(), String> {
     let entry = step.lookups.scope(scope)?;
-    finished.cwd = cd.map(|cd| step.lookups.directory(&cd)).transpose()?;
+    entry.check_input(scope, finished.input.is_some())?;
+    finished.cwd = folder.find(step, &entry)?;
     finished.target = Some(entry.entry);
     finished.scope = Some(entry.scope);
+    finished.scope_hash = entry.hash;
     Ok(())
 }
 
@@ -199,13 +222,8 @@ fn fork(
     let mut new_names = UsedNames::default();
     for (index, fork) in forks.into_iter().enumerate() {
         check_variables(&fork.variables)?;
-        let (state, scope) = match &fork.target {
-            ForkTarget::State(name) => (step.lookups.state(name)?, step.agent.scope.clone()),
-            ForkTarget::Workflow(written) => {
-                let entry = step.lookups.scope(written)?;
-                (entry.entry, Some(entry.scope))
-            }
-        };
+        let place = worker_place(step, &fork)?;
+        let state = place.state;
         finished.target.get_or_insert_with(|| state.clone());
         let count = step.agent.forks + index as u64 + 1;
         let (agent, number) = step.run.used_names.next(&new_names, &step.agent.id, &state, count);
@@ -213,11 +231,9 @@ fn fork(
         others.push(Body::AgentStarted(Box::new(AgentStarted {
             agent,
             state,
-            cwd: match fork.cd {
-                Some(cd) => step.lookups.directory(&cd)?,
-                None => step.agent.cwd.clone(),
-            },
-            scope,
+            cwd: place.cwd,
+            scope: place.scope,
+            scope_hash: place.scope_hash,
             parent: Some(step.agent.id.clone()),
             number: Some(number),
             fork: Some(count),
@@ -226,6 +242,35 @@ fn fork(
         })));
     }
     Ok(())
+}
+
+/// Where a worker begins.
+struct WorkerPlace {
+    state: StateFile,
+    cwd: String,
+    scope: Option<String>,
+    scope_hash: Option<String>,
+}
+
+fn worker_place(step: &EndedStep<'_>, fork: &Fork) -> Result<WorkerPlace, String> {
+    match &fork.target {
+        ForkTarget::State(name) => {
+            let state = step.lookups.state(name)?;
+            let cwd = match &fork.cd {
+                Some(cd) => step.lookups.directory(cd)?,
+                None => step.agent.cwd.clone(),
+            };
+            Ok(WorkerPlace { state, cwd, scope: step.agent.scope.clone(), scope_hash: None })
+        }
+        ForkTarget::Workflow(written) => {
+            let entry = step.lookups.scope(written)?;
+            entry.check_input(written, fork.input.is_some())?;
+            let folder = Folder::Own { cd: fork.cd.clone() };
+            let cwd = folder.find(step, &entry)?.unwrap_or_else(|| step.agent.cwd.clone());
+            let scope = Some(entry.scope);
+            Ok(WorkerPlace { state: entry.entry, cwd, scope, scope_hash: entry.hash })
+        }
+    }
 }
 
 /// Variables go into the environment of every script of the worker, where the system bounds them.

@@ -6,7 +6,7 @@ use crate::tag::{Found, Located, Missed, TagName, locate};
 use crate::workflow::Kind;
 
 /// The transition tags in a part of a state's text; those in a script's comments mean nothing.
-pub(super) fn scan(kind: Kind, text: &str, body: Range<usize>) -> Found {
+pub fn scan(kind: Kind, text: &str, body: Range<usize>) -> Found {
     let start = body.start;
     let part = text.get(body).unwrap_or_default();
     let mut found = match escape_of(kind).filter(|escape| part.contains(*escape)) {

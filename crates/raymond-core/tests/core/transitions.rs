@@ -159,6 +159,7 @@ fn turn(rig: &mut Rig, session: &str, tag: TagName, target: &str, return_to: Opt
     let agent = rig.agent("main");
     let finished = StepFinished {
         scope: None,
+        scope_hash: None,
         agent: AgentId::main(),
         step: rig.work("main").step,
         state: agent.state.clone(),

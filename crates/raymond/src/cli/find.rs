@@ -8,7 +8,7 @@ use super::args::Place;
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
 use crate::scope::Scope;
-use crate::scopes::Scopes;
+use crate::scopes::{Allowed, Scopes};
 use crate::store::{JournalError, JournalOptions, LockError, RunLock, RunPaths, StateDir, read_tail};
 
 /// Where the user is.
@@ -75,10 +75,16 @@ fn latest(dir: &StateDir) -> Result<String, UserError> {
     })
 }
 
-/// A run's workflow, and those it may enter: in the project, and where config says.
+/// A run's workflow, and those it may enter.
 pub(super) fn all_scopes(own: Scope, settings: &Settings) -> Result<Scopes, UserError> {
+    let allowed = allowed_scopes(&own, settings)?;
+    Ok(Scopes::new(own, Platform::current(), allowed))
+}
+
+/// Where workflows may be entered: in the project, and where config says.
+pub(super) fn allowed_scopes(own: &Scope, settings: &Settings) -> Result<Allowed, UserError> {
     let cwd = working_folder()?;
     let home =
         StateDir::find(&cwd).ok().and_then(|dir| dir.home().and_then(Path::parent).map(Path::to_owned));
-    Ok(Scopes::new(own, Platform::current(), &home.unwrap_or(cwd), &settings.workflow_paths))
+    Ok(Allowed::new(own, &home.unwrap_or(cwd), &settings.workflow_paths))
 }

@@ -20,6 +20,7 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
         effort: settings.effort.clone(),
         // The workflow knows best which backend it was written for.
         backend: manifest.backend.clone().or_else(|| settings.backend.clone()),
+        backend_is_given: false,
         timeout_ms: settings.timeout.map(|timeout| timeout.milliseconds),
         script_timeout_ms: None,
         skip_permissions: settings.dangerously_skip_permissions.unwrap_or(default.skip_permissions),
@@ -37,6 +38,7 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
         model: args.model.clone().or(before.model),
         effort: args.effort.clone().or(before.effort),
         backend: args.backend.clone().or(before.backend),
+        backend_is_given: args.backend.is_some() || before.backend_is_given,
         timeout_ms: args.timeout.map(|timeout| timeout.milliseconds).or(before.timeout_ms),
         script_timeout_ms: args.timeout.map(|timeout| timeout.milliseconds).or(before.script_timeout_ms),
         skip_permissions: args.dangerously_skip_permissions || before.skip_permissions,

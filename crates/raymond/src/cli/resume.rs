@@ -72,11 +72,22 @@ fn torn(torn: &Torn) -> Input {
 fn open_scope(run: &Run) -> Result<Scope, UserError> {
     let scope = Scope::open(Path::new(&run.scope), Platform::current())
         .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
-    if scope.hash() == run.scope_hash.as_deref() {
-        return Ok(scope);
+    if scope.hash() != run.scope_hash.as_deref() {
+        return Err(changed(&run.scope, run, "began"));
     }
-    Err(UserError::usage(format!("{} has changed since the run {} began", run.scope, run.id))
-        .hint("put the archive back as it was, or start a new run"))
+    for (path, hash) in run.entered_archives() {
+        // One that is gone is missed when it is needed, and by whom.
+        let other = Scope::open(Path::new(path), Platform::current());
+        if other.is_ok_and(|other| other.hash() != Some(hash)) {
+            return Err(changed(path, run, "entered it"));
+        }
+    }
+    Ok(scope)
+}
+
+fn changed(archive: &str, run: &Run, since: &str) -> UserError {
+    UserError::usage(format!("{archive} has changed since the run {} {since}", run.id))
+        .hint("put the archive back as it was, or start a new run")
 }
 
 /// A run that is over has nothing left to do but to say its result again.

@@ -11,7 +11,9 @@ use raymond_core::workflow::Platform;
 
 use super::args::RunArgs;
 use super::drive::{Manner, Ready, drive};
-use super::find::{acquire, all_scopes, journal_options, load_config, state_dir, working_folder};
+use super::find::{
+    acquire, all_scopes, allowed_scopes, journal_options, load_config, state_dir, working_folder,
+};
 use super::options::for_new_run;
 use crate::backend::registry::Backends;
 use crate::driver::now;
@@ -19,7 +21,6 @@ use crate::engine::Engine;
 use crate::error::{Exit, UserError};
 use crate::journal_store::JournalStore;
 use crate::manifest::{InputMode, InputRule};
-use crate::paths::normalise;
 use crate::process::Reaper;
 use crate::scope::{Located, Scope, locate};
 use crate::states::check_all;
@@ -40,7 +41,8 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
     let mut located = locate(workflow, &cwd, Platform::current())?;
     let manifest = located.scope.manifest().clone();
     let options = for_new_run(&args.options, &manifest, settings);
-    check_all(&mut located.scope, &located.entry, &options, &backends)?;
+    let allowed = allowed_scopes(&located.scope, settings)?;
+    check_all(&mut located.scope, &located.entry, &options, &backends, &allowed)?;
     check_input(&manifest.input, args.input.is_some(), workflow)?;
     let cwd = first_folder(&located.scope, cwd)?;
     let input = args.input.as_deref().map(read_input).transpose()?;
@@ -115,16 +117,7 @@ fn check_input(rule: &InputRule, is_given: bool, workflow: &str) -> Result<(), U
 
 /// Where the first agent works: where the user is, unless the workflow says otherwise.
 fn first_folder(scope: &Scope, cwd: PathBuf) -> Result<PathBuf, UserError> {
-    let Some(given) = &scope.manifest().working_directory else { return Ok(cwd) };
-    let folder = normalise(scope.home(), Path::new(given));
-    if folder.is_dir() {
-        return Ok(folder);
-    }
-    Err(UserError::usage(format!(
-        "{}: `working_directory`: there is no folder {}",
-        scope.manifest_file().display(),
-        folder.display()
-    )))
+    scope.working_directory().unwrap_or(Ok(cwd))
 }
 
 fn manifest_warnings(scope: &Scope) -> impl Iterator<Item = Body> {

@@ -138,6 +138,7 @@ fn finished_step(state: &str, step: u64, tag: TagName, target: Option<&str>) -> 
         result: None,
         cwd: None,
         scope: None,
+        scope_hash: None,
         session: None,
         implicit: false,
         cost_usd: Usd::ZERO,

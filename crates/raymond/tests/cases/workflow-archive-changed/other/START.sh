@@ -1,0 +1,1 @@
+test -f ready && echo "<result>first</result>"

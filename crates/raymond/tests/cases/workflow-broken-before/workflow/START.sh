@@ -1,0 +1,2 @@
+touch ran
+echo '<goto>NEXT</goto>'

@@ -1,0 +1,1 @@
+echo '<function-workflow return="START">../other</function-workflow>'

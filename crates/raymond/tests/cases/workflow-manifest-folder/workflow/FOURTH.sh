@@ -1,0 +1,1 @@
+echo "<fork-workflow next=\"WAIT\" input=\"$RAYMOND_RESULT\">../other</fork-workflow>"

@@ -1,0 +1,1 @@
+echo '<function-workflow return="SECOND">../other</function-workflow>'

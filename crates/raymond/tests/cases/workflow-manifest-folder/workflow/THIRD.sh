@@ -1,0 +1,1 @@
+echo "<call-workflow return=\"FOURTH\" input=\"$RAYMOND_RESULT\">../other</call-workflow>"

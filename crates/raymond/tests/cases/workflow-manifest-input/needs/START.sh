@@ -1,0 +1,1 @@
+echo "<result>about $RAYMOND_INPUT</result>"

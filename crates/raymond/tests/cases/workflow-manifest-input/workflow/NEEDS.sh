@@ -1,0 +1,2 @@
+# raymond: fatal=agent
+echo '<call-workflow return="END">../needs</call-workflow>'

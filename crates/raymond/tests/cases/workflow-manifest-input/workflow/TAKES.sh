@@ -1,0 +1,2 @@
+# raymond: fatal=agent
+echo '<fork-workflow next="END" input="x">../takes.yaml</fork-workflow>'
