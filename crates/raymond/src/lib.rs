@@ -13,7 +13,7 @@ pub mod error;
 mod interpreter;
 pub mod journal_store;
 mod mailbox;
-mod manifest;
+pub mod manifest;
 pub mod notify;
 pub mod observe;
 mod output;

@@ -72,6 +72,11 @@ const KEYS: [(&str, Setter); 9] = [
     ("schedule", |reader, field| text(field).map(|text| reader.manifest.schedule = Some(text))),
 ];
 
+/// The names of all keys.
+pub fn key_names() -> impl Iterator<Item = &'static str> {
+    KEYS.into_iter().map(|(key, _)| key)
+}
+
 const INPUT_KEYS: [&str; 3] = ["mode", "label", "description"];
 
 /// Reads a manifest file.

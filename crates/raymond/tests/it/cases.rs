@@ -6,11 +6,14 @@ use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use raymond::author::schema::Subject;
+
 use crate::diff::diff;
 use crate::fake;
 use crate::needs::lacks_an_interpreter;
 use crate::redact;
 use crate::rig::{Done, Rig};
+use crate::schemas::problem;
 
 /// How many cases run at the same time.
 const AT_ONCE: usize = 4;
@@ -152,7 +155,12 @@ impl Case {
         let each = |part: &dyn Fn(&Done) -> String| -> String {
             commands.iter().map(|(step, done)| heading(step) + &part(done)).collect()
         };
-        let events = redact::text(&rig.raymond(&["log", "r", "--json"]).stdout, &work);
+        let log = rig.raymond(&["log", "r", "--json"]).stdout;
+        for line in log.lines() {
+            let event = serde_json::from_str(line).unwrap();
+            assert_eq!(problem(Subject::Events, &event), None, "{}: {line}", self.name);
+        }
+        let events = redact::text(&log, &work);
         let parallel = self.setting("parallel").is_some();
         let mut artefacts = vec![
             ("exit", each(&|done| format!("{}\n", done.exit))),

@@ -41,6 +41,8 @@ mod redact;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]
+mod schemas;
+#[cfg(test)]
 mod shown;
 #[cfg(test)]
 mod speed;

@@ -82,10 +82,20 @@ pub struct Manifest {
     default_budget: Option<f64>,
     working_directory: Option<String>,
     /// Variables for scripts and agents.
-    environment: Option<BTreeMap<String, String>>,
+    environment: Option<BTreeMap<String, Variable>>,
     backend: Option<String>,
     /// When `serve` starts it, as for cron.
     schedule: Option<String>,
+}
+
+/// The value of a variable.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Variable {
+    Text(String),
+    Number(i64),
+    Flag(bool),
 }
 
 /// What a run wants to be given.
@@ -112,8 +122,25 @@ enum InputMode {
 pub struct OneFile {
     /// States by their names.
     states: BTreeMap<String, OneState>,
+    /// Other files by their names, as they would lie in a folder.
+    files: Option<BTreeMap<String, File>>,
     #[serde(flatten)]
     manifest: Manifest,
+}
+
+/// A text, or bytes that are none.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum File {
+    Text(String),
+    Bytes(Bytes),
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Bytes {
+    base64: String,
 }
 
 /// A prompt with its settings, or scripts with theirs.
@@ -127,6 +154,10 @@ enum OneState {
 
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
+#[schemars(extend("not" = { "anyOf": [
+    { "required": ["sh"] }, { "required": ["bat"] }, { "required": ["ps1"] }, { "required": ["py"] },
+    { "required": ["js"] },
+] }))]
 struct OnePrompt {
     prompt: String,
     #[serde(flatten)]
@@ -140,6 +171,7 @@ struct OnePrompt {
     { "required": ["sh"] }, { "required": ["bat"] }, { "required": ["ps1"] }, { "required": ["py"] },
     { "required": ["js"] },
 ]))]
+#[schemars(extend("not" = { "required": ["prompt"] }))]
 pub struct OneScript {
     sh: Option<String>,
     bat: Option<String>,
