@@ -127,7 +127,7 @@ impl Scope {
         match self {
             Self::Folder(_) => BTreeMap::new(),
             Self::Archive(archive) => archive.files().clone(),
-            Self::OneFile(file) => convert::files_of(file.contents()),
+            Self::OneFile(file) => convert::files_of(&file.contents().yaml, file.contents()),
         }
     }
 

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use raymond_core::diagram::Diagram;
 use raymond_core::diagram::{dot::dot, html::html, mermaid::mermaid, svg::svg};
+use raymond_core::graph::Graph;
 
 use super::args::author::{DiagramArgs, DiagramFormat};
 use super::find::working_folder;
 use super::print::{print_stdout, say};
-use crate::author::load::{FaultKind, load};
+use crate::author::load::{FaultKind, Loaded, load};
 use crate::error::{Exit, UserError};
 
 pub(super) fn diagram(args: DiagramArgs) -> Result<Exit, UserError> {
@@ -18,14 +19,17 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<Exit, UserError> {
     for fault in loaded.faults.iter().filter(|fault| fault.kind != FaultKind::UnknownKey) {
         say(&format!("left out: {fault}"));
     }
-    let graph = loaded.graph(platform);
+    let mut graph = loaded.graph(platform);
     let diagram = Diagram::of(&graph);
     let title = title(&loaded.path);
     let picture = match args.format {
         DiagramFormat::Mermaid => mermaid(&diagram),
         DiagramFormat::Dot => dot(&diagram),
         DiagramFormat::Svg => svg(&diagram, &title),
-        DiagramFormat::Html => html(&diagram, &graph, &title),
+        DiagramFormat::Html => {
+            make_readable(&mut graph, &loaded);
+            html(&diagram, &graph, &title)
+        }
     };
     let Some(file) = &args.output else {
         print_stdout(picture.as_bytes())?;
@@ -35,6 +39,17 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<Exit, UserError> {
         .map_err(|error| UserError::usage(format!("cannot write {}: {error}", file.display())))?;
     say(&format!("wrote {}", file.display()));
     Ok(Exit::Completed)
+}
+
+/// The states of one file are shown as they would be written in a folder.
+fn make_readable(graph: &mut Graph, loaded: &Loaded) {
+    let Some(inside) = &loaded.inside else { return };
+    let files = inside.readable();
+    for state in &mut graph.states {
+        if let Some(bytes) = files.get(state.file.as_str()) {
+            state.text = String::from_utf8_lossy(bytes).into_owned();
+        }
+    }
 }
 
 fn title(path: &Path) -> String {

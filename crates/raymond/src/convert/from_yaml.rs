@@ -31,8 +31,8 @@ pub fn to_files(text: &str) -> Result<Files, String> {
 }
 
 /// The same for a workflow that is being run: scripts are as they stand there, because their settings are known.
-pub fn files_of(contents: &Contents) -> Files {
-    let lines: Vec<&str> = contents.yaml.split_inclusive('\n').collect();
+pub fn files_of(yaml: &str, contents: &Contents) -> Files {
+    let lines: Vec<&str> = yaml.split_inclusive('\n').collect();
     let mut files = contents.files.clone();
     files.extend(manifest_file(&lines, contents));
     for (state, one) in &contents.states {

@@ -1,5 +1,6 @@
 //! What people read about each event: lines, each with how much detail one must want to see it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -113,13 +114,23 @@ fn agent_started(started: &AgentStarted) -> Lines {
             "{} forked from {} at {}",
             who(&started.agent),
             clean(parent.as_str()),
-            clean(started.state.as_str())
+            place(started.scope.as_deref(), &started.state)
         )),
         None => Lines::default(),
     }
 }
 
+/// A state, with the name of its workflow where that is another one than before.
+fn place(entered: Option<&str>, state: &StateFile) -> String {
+    let name = entered.and_then(|scope| Path::new(scope).file_name()).map(|name| name.to_string_lossy());
+    match name {
+        Some(name) => format!("{}/{}", clean(&name), clean(state.as_str())),
+        None => clean(state.as_str()).into_owned(),
+    }
+}
+
 fn step_finished(step: &StepFinished) -> String {
+    let target = step.target.as_ref().map(|target| format!(" {}", place(step.scope.as_deref(), target)));
     let part = |word: &str, state: &Option<StateFile>| {
         state.as_ref().map(|state| format!("{word}{}", clean(state.as_str()))).unwrap_or_default()
     };
@@ -128,7 +139,7 @@ fn step_finished(step: &StepFinished) -> String {
         "{} → {GOOD}{}{GOOD:#}{}{}{} {DIM}{}{cost}{DIM:#}",
         at(&step.agent, &step.state),
         step.tag,
-        part(" ", &step.target),
+        target.unwrap_or_default(),
         part(", on at ", &step.next),
         part(", back at ", &step.return_to),
         took(step.duration_ms)

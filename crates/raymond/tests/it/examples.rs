@@ -1,8 +1,14 @@
 //! The examples run as they are, and lint without a complaint.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use raymond::author::load::load;
+use raymond_core::diagram::{Diagram, svg::svg};
+use raymond_core::workflow::Platform;
+
+use crate::lint::expect;
 use crate::needs::lacks_an_interpreter;
 
 /// Each example, how it ends, and something that its result says.
@@ -52,5 +58,19 @@ fn no_example_has_a_mistake() {
     for (name, ..) in EXAMPLES {
         let done = raymond(&["lint", "--level", "warning", &format!("examples/{name}")]);
         assert_eq!(done.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&done.stdout));
+    }
+}
+
+#[test]
+fn the_pictures_are_up_to_date() {
+    let page = fs::read_to_string(root().join("examples/README.md")).unwrap();
+    let folders = EXAMPLES.iter().map(|(name, ..)| *name).filter(|name| !name.contains('.'));
+    for name in folders {
+        let file = format!("docs/pictures/{}.svg", name.replace('/', "-"));
+        let mut loaded = load(&format!("examples/{name}"), &root(), Platform::Unix).unwrap();
+        let diagram = Diagram::of(&loaded.graph(Platform::Unix));
+        let title = Path::new(name).file_name().unwrap().to_string_lossy().into_owned();
+        expect(&root().join(&file), &svg(&diagram, &title));
+        assert!(page.contains(&format!("(../{file})")), "examples/README.md does not show {file}");
     }
 }

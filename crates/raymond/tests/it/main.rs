@@ -45,8 +45,6 @@ mod schemas;
 #[cfg(test)]
 mod shown;
 #[cfg(test)]
-mod speed;
-#[cfg(test)]
 mod steady;
 #[cfg(test)]
 mod stopping;

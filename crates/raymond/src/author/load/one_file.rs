@@ -8,7 +8,7 @@ use raymond_core::graph::SourceFile;
 use raymond_core::workflow::source::SourceWarning;
 use raymond_core::workflow::{Kind, StateFile};
 
-use crate::convert::header_start;
+use crate::convert::{Files, files_of, header_start};
 use crate::scope::{Beside, Contents, Given, OneState, Origin, header_value};
 use crate::yaml_text::{key, one_line};
 
@@ -20,11 +20,17 @@ pub struct Inside {
     /// The whole file, without a byte-order mark.
     pub yaml: String,
     origins: HashMap<StateFile, Origin>,
+    contents: Contents,
     /// Where the names of the states stand.
     names: HashMap<StateFile, Range<usize>>,
 }
 
 impl Inside {
+    /// The states as they would be written in a folder, for people to read.
+    pub fn readable(&self) -> Files {
+        files_of(&self.yaml, &self.contents)
+    }
+
     /// The place in the file of a piece of a state's text.
     pub fn place(&self, state: &StateFile, range: Range<usize>) -> Range<usize> {
         match self.names.get(state) {
@@ -53,15 +59,15 @@ pub fn states(yaml: String, contents: Contents) -> (Vec<SourceFile>, Inside) {
         names.insert(state.clone(), one.name.clone());
         files.push(SourceFile { state: state.clone(), text });
     }
-    for (name, bytes) in contents.files {
-        let Some(state) = StateFile::new(&name) else { continue };
-        let text = super::lossy(bytes);
-        let place = contents.file_places.get(&name);
+    for (name, bytes) in &contents.files {
+        let Some(state) = StateFile::new(name) else { continue };
+        let text = super::lossy(bytes.clone());
+        let place = contents.file_places.get(name);
         let origin = place.map(|place| Origin::of_text(&yaml, place, &text)).unwrap_or_default();
         origins.insert(state.clone(), origin);
         files.push(SourceFile { state, text });
     }
-    (files, Inside { yaml, origins, names })
+    (files, Inside { yaml, origins, names, contents })
 }
 
 /// Settings of a script that no comment can hold.
