@@ -136,6 +136,19 @@ impl Scope {
         self.listing().entry(self.platform()).map_err(|error| error.to_string())
     }
 
+    /// Whether all files are in one, which is read as a whole.
+    pub fn is_packed(&self) -> bool {
+        matches!(self, Self::Archive(_) | Self::OneFile(_))
+    }
+
+    /// The same as the file is now, where that can have changed.
+    pub fn current_entry(&mut self) -> Result<StateFile, String> {
+        if let Self::OneFile(file) = self {
+            file.refresh()?;
+        }
+        self.entry()
+    }
+
     pub fn states(&self) -> impl Iterator<Item = StateFile> + '_ {
         self.listing().states()
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use raymond_core::input::{InputWanted, ScopeEntry};
 use raymond_core::run::Agent;
-use raymond_core::workflow::Platform;
+use raymond_core::workflow::{Platform, StateFile};
 
 use crate::manifest::{InputMode, InputRule};
 use crate::paths::normalise;
@@ -56,16 +56,12 @@ impl Scopes {
     /// Finds the workflow that an agent names, seen from the one it is in.
     pub fn enter(&mut self, agent: &Agent, written: &str) -> Result<ScopeEntry, String> {
         let base = self.of(agent)?.path().to_owned();
-        let located = locate(written, &base, self.platform).map_err(|error| error.message)?;
-        let path = located.scope.path().to_owned();
-        self.check_allowed(written, &path)?;
-        let scope = path
-            .to_str()
-            .ok_or_else(|| format!("the path {} is not valid UTF-8", path.display()))?
-            .to_owned();
-        // One that is known already stays as it is: an archive may have been replaced since.
-        let known = self.others.entry(scope.clone()).or_insert(located.scope);
-        let entry = known.resolve(located.entry.as_str())?;
+        let (scope, entry) = match self.known(&base, written) {
+            Some(found) => found,
+            None => self.open(&base, written)?,
+        };
+        let known = self.others.get_mut(&scope).ok_or_else(|| format!("{scope} was not opened"))?;
+        let entry = known.resolve(entry.as_str())?;
         Ok(ScopeEntry {
             entry,
             hash: known.hash().map(str::to_owned),
@@ -73,6 +69,32 @@ impl Scopes {
             input: input_wanted(&known.manifest().input),
             scope,
         })
+    }
+
+    /// An archive or a one-file workflow that is open already: reading it again would cost as much as it holds.
+    fn known(&mut self, base: &Path, written: &str) -> Option<(String, StateFile)> {
+        let path = normalise(base, Path::new(written));
+        if let Some(scope) = path.to_str().and_then(|path| self.others.get_mut(path)) {
+            let entry = scope.is_packed().then(|| scope.current_entry().ok())??;
+            return Some((path.to_str()?.to_owned(), entry));
+        }
+        let parent = path.parent()?.to_str()?;
+        let scope = self.others.get_mut(parent).filter(|scope| scope.is_packed())?;
+        let entry = scope.resolve(path.file_name()?.to_str()?).ok()?;
+        Some((parent.to_owned(), entry))
+    }
+
+    fn open(&mut self, base: &Path, written: &str) -> Result<(String, StateFile), String> {
+        let located = locate(written, base, self.platform).map_err(|error| error.message)?;
+        let path = located.scope.path().to_owned();
+        self.check_allowed(written, &path)?;
+        let scope = path
+            .to_str()
+            .ok_or_else(|| format!("the path {} is not valid UTF-8", path.display()))?
+            .to_owned();
+        // One that is known already stays as it is: an archive may have been replaced since.
+        self.others.entry(scope.clone()).or_insert(located.scope);
+        Ok((scope, located.entry))
     }
 
     /// A name from a model must not lead just anywhere.

@@ -136,3 +136,58 @@ fn an_edit_of_one_file_reaches_the_files_beside_its_scripts() {
     rig.raymond(&["wf.yaml", "--id", "r"]).assert(0, "ok\n");
     assert_eq!(rig.read("seen"), "one\ntwo\n");
 }
+
+#[test]
+fn every_command_says_the_same_of_every_form() {
+    let rig = Rig::new();
+    rig.state("START.md", "---\nallowed_transitions:\n  - { tag: goto, target: CHECK }\n---\nGo on.\n");
+    rig.state("CHECK.sh", "# raymond: retry=1\ntest -f ready && echo '<result>ok</result>'");
+    rig.write("workflow/replies.yaml", "START: <goto>CHECK</goto>\n");
+    rig.write("workflow/workflow.yaml", "id: same\nbackend: scripted\n");
+    for form in ["other.zip", "other.yaml"] {
+        rig.raymond(&["convert", "workflow", "-o", form]).assert(0, "");
+    }
+    fs::rename(rig.path("workflow"), rig.path("other")).unwrap();
+    let said = ["other", "other.zip", "other.yaml"].map(|form| {
+        let _ = fs::remove_file(rig.path("ready"));
+        let id = format!("run{}", form.len());
+        let plain = |text: &str| text.replace(&id, "ID").replace(form, "FORM");
+        let mut said = Vec::new();
+        let mut tell = |args: &[&str]| {
+            let done = rig.raymond(args);
+            said.push((plain(&args.join(" ")), done.exit, plain(&done.stdout)));
+        };
+        for format in ["mermaid", "svg", "dot", "html"] {
+            tell(&["diagram", form, "--format", format]);
+        }
+        // A place in an archive or a file is another one than in a folder, so only what is found is compared.
+        tell(&["lint", form]);
+        tell(&[form, "--id", &id]);
+        fs::write(rig.path("ready"), "").unwrap();
+        tell(&["resume", &id]);
+        let back = format!("back-{id}");
+        rig.raymond(&["convert", form, "-o", &back]).assert(0, "");
+        said.push(("back".to_owned(), 0, rig.read(&format!("{back}/START.md"))));
+        let status: serde_json::Value =
+            serde_json::from_str(&rig.raymond(&["status", &id, "--json"]).stdout).unwrap();
+        said.push((format!("{} {}", status["status"], status["result"]), 0, String::new()));
+        let log = rig.raymond(&["log", &id, "--json"]).stdout;
+        let names = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let names: Vec<String> =
+            names.map(|event| format!("{} {}", event["event"], event["state"])).collect();
+        said.push(("log".to_owned(), 0, names.join("\n")));
+        said
+    });
+    let [in_folder, in_archive, in_one_file] = said;
+    for ((folder, archive), one_file) in in_folder.iter().zip(&in_archive).zip(&in_one_file) {
+        let unplaced = |(what, exit, text): &(String, i32, String)| match what.starts_with("lint") {
+            true => {
+                let found = text.lines().filter(|line| !line.contains("-->") && !line.contains(" |"));
+                (what.clone(), *exit, found.collect::<Vec<_>>().join("\n"))
+            }
+            false => (what.clone(), *exit, text.clone()),
+        };
+        assert_eq!(unplaced(folder), unplaced(archive));
+        assert_eq!(unplaced(folder), unplaced(one_file));
+    }
+}
