@@ -38,11 +38,12 @@ pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let folder = common_folder(names.iter().map(String::as_str))?.map(str::to_owned);
     let mut files = BTreeMap::new();
     let mut left = MAX_BYTES;
+    let mut scratch = Vec::new();
     for (index, name) in names.iter().enumerate() {
         if name.ends_with('/') {
             continue;
         }
-        let content = read_entry(&mut archive, index, name, left)?;
+        let content = read_entry(&mut archive, index, name, left, &mut scratch)?;
         left -= content.len() as u64;
         let name = folder.as_deref().and_then(|folder| name.strip_prefix(folder)).unwrap_or(name);
         // A name in another encoding may come out like one that is there.
@@ -131,6 +132,7 @@ fn read_entry(
     index: usize,
     name: &str,
     left: u64,
+    scratch: &mut Vec<u8>,
 ) -> Result<Vec<u8>, String> {
     let damaged = |error: &dyn std::fmt::Display| format!("the entry {} is damaged ({error})", quoted(name));
     let entry = archive.by_index_with_options(index, ZipReadOptions::new()).map_err(|error| match error {
@@ -139,11 +141,12 @@ fn read_entry(
         }
         other => damaged(&other),
     })?;
-    let mut content = Vec::new();
-    let result = entry.take(left + 1).read_to_end(&mut content);
-    if content.len() as u64 > left {
+    // Reading to an end that is not known makes room for far more than most files need.
+    scratch.clear();
+    let result = entry.take(left + 1).read_to_end(scratch);
+    if scratch.len() as u64 > left {
         return Err(format!("it holds more than {} MiB unpacked", MAX_BYTES / (1024 * 1024)));
     }
     result.map_err(|error| damaged(&error))?;
-    Ok(content)
+    Ok(scratch.as_slice().to_vec())
 }
