@@ -5,8 +5,12 @@ mod sim;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::sim::cases::{all_cases, record};
     use super::sim::check::report;
-    use super::sim::explore::{every_crash_of_a_recovery, every_single_fault, fault_free, several_faults};
+    use super::sim::explore::{every_crash, every_crash_of_a_recovery, every_single_fault, fault_free, several_faults};
     use super::sim::generate::generate;
     use super::sim::program::Program;
     use super::sim::programs;
@@ -42,6 +46,36 @@ mod tests {
     #[test]
     fn every_single_fault_is_survived_4() {
         single_faults(3);
+    }
+
+    #[test]
+    fn every_case_survives_every_crash() {
+        let cases = all_cases();
+        let next = AtomicUsize::new(0);
+        let told = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let Some(runs) = record(case) else { continue };
+                        if runs.programs.is_empty() && runs.left_out.is_empty() {
+                            told.lock().unwrap().push(format!("NONE {}", case.name));
+                        }
+                        for (name, why) in runs.left_out {
+                            told.lock().unwrap().push(format!("OUT {name}: {why}"));
+                        }
+                        for program in runs.programs {
+                            let line = match every_crash(&program, 1) {
+                                Ok(tally) => format!("ok {} {tally:?} {}", program.name, program.course.as_ref().unwrap().depends_on_order),
+                                Err(failure) => format!("FAIL {}", report(&program, &failure)),
+                            };
+                            told.lock().unwrap().push(line);
+                        }
+                    }
+                });
+            }
+        });
+        for line in told.into_inner().unwrap() { println!("{line}"); }
     }
 
     #[test]
