@@ -13,9 +13,9 @@ use super::runnable::Runnable;
 use super::{NotReady, StepContext, token};
 use crate::debug::StepFiles;
 use crate::engine::Launch;
-use crate::lookups;
 use crate::environment::{StepFacts, script_environment};
 use crate::interpreter::command_line;
+use crate::lookups;
 use crate::mailbox::Message;
 use crate::observe::Stream;
 use crate::process::{self, AfterExit, Ending, Flow, Limits, Sink, StopSignal, Tail, Target, supervise};
@@ -58,7 +58,9 @@ pub(super) async fn run(
         .finish()
         .and_then(|collected| transition::read(collected, ignores_case).map_err(|error| error.to_string()));
     let lookups = match &reading {
-        Ok(reading) => lookups::of_transition(&mut context.scopes.borrow_mut(), &launch.agent, &reading.transition),
+        Ok(reading) => {
+            lookups::of_transition(&mut context.scopes.borrow_mut(), &launch.agent, &reading.transition)
+        }
         Err(_) => Lookups::default(),
     };
     // A step that succeeded may leave children behind; one that turns out to have failed may not.

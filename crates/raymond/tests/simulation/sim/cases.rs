@@ -1,21 +1,27 @@
 //! The case folders as programs: each is run once for real, and what its steps did is played again.
 
 #[path = "../../it/case.rs"]
+#[cfg_attr(not(test), expect(clippy::unwrap_used, reason = "it is part of a test"))]
 mod case;
 #[path = "../../it/fake.rs"]
+#[cfg_attr(not(test), expect(clippy::unwrap_used, reason = "it is part of a test"))]
 #[expect(dead_code, reason = "the tests that drive the real program need more of it")]
 mod fake;
 #[path = "../../it/needs.rs"]
 mod needs;
 #[path = "../../it/rig.rs"]
+#[cfg_attr(not(test), expect(clippy::unwrap_used, reason = "it is part of a test"))]
 #[expect(dead_code, reason = "the tests that drive the real program need more of it")]
 mod rig;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use raymond::scope::Scope;
 use raymond::scopes::Scopes;
@@ -26,20 +32,97 @@ use raymond_core::payload::Payload;
 use raymond_core::run::Options;
 use raymond_core::workflow::Platform;
 
-pub(crate) use case::{Case, all_cases};
+use case::{Case, all_cases};
 
+use super::check::report;
+use super::explore::{Tally, every_crash};
 use super::program::Program;
 use super::recording::{Means, Recorder, Unplayable};
 
+/// How many cases are run and played at the same time.
+const AT_ONCE: usize = 4;
+
 /// The runs of a case.
-pub struct Runs {
-    pub programs: Vec<Program>,
+struct Runs {
+    programs: Vec<Program>,
     /// Those that cannot be played again, and why.
+    left_out: Vec<(String, Unplayable)>,
+}
+
+/// What came of all cases.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// How many runs were played, with how many crashes in all.
+    pub played: usize,
+    pub tally: Tally,
+    /// Runs that cannot be played, and why.
     pub left_out: Vec<(String, Unplayable)>,
+    /// Cases in which nothing is run.
+    pub idle: Vec<String>,
+    /// Cases that need an interpreter that is not installed.
+    pub skipped: Vec<String>,
+    /// Runs that are held to everything but their recorded outcome, which depends on who was first.
+    pub by_order: Vec<String>,
+    pub failures: Vec<String>,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { runs, off_course } = self.tally;
+        writeln!(out, "{} runs of case folders played with {runs} crashes", self.played)?;
+        writeln!(out, "{off_course} of these went where the recording says nothing")?;
+        writeln!(out, "nothing is run in {} cases: {}", self.idle.len(), self.idle.join(", "))?;
+        writeln!(out, "skipped for want of an interpreter: {}", self.skipped.join(", "))?;
+        writeln!(out, "outcome not compared, for it depends on who is first: {}", self.by_order.join(", "))?;
+        for (name, why) in &self.left_out {
+            writeln!(out, "left out: {name}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs every case once and plays its runs with crashes at so many points of each.
+pub fn try_cases(points: usize) -> Told {
+    let cases = all_cases();
+    let next = AtomicUsize::new(0);
+    let told = Mutex::new(Told::default());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    try_case(case, points, &told);
+                }
+            });
+        }
+    });
+    told.into_inner().unwrap_or_default()
+}
+
+fn try_case(case: &Case, points: usize, told: &Mutex<Told>) {
+    let tell = || told.lock().expect("nobody panics while telling");
+    let Some(runs) = record(case) else {
+        return tell().skipped.push(case.name.clone());
+    };
+    if runs.programs.is_empty() && runs.left_out.is_empty() {
+        tell().idle.push(case.name.clone());
+    }
+    tell().left_out.extend(runs.left_out);
+    for program in runs.programs {
+        let tried = every_crash(&program, points);
+        let mut told = tell();
+        told.played += 1;
+        match tried {
+            Ok(tally) => told.tally += tally,
+            Err(failure) => told.failures.push(report(&program, &failure)),
+        }
+        if program.course.is_some_and(|course| course.depends_on_order) {
+            told.by_order.push(program.name);
+        }
+    }
 }
 
 /// Runs a case and records its runs; none where an interpreter is not installed.
-pub(crate) fn record(case: &Case) -> Option<Runs> {
+fn record(case: &Case) -> Option<Runs> {
     if needs::lacks_an_interpreter(&case.folder, &format!("the simulation of the case {}", case.name)) {
         return None;
     }
@@ -76,7 +159,7 @@ fn program(name: &str, course: super::course::Course) -> Program {
     Program::new(name).with(|program| {
         program.options = course.parts[0].options.clone();
         // Every other journal is cut into segments.
-        program.segment_bytes = if name.len() % 2 == 0 { 900 } else { program.segment_bytes };
+        program.segment_bytes = if name.len().is_multiple_of(2) { 900 } else { program.segment_bytes };
         program.course = Some(Rc::new(course));
     })
 }

@@ -85,8 +85,10 @@ impl Outcome {
                 Body::AgentStarted(started) => {
                     let parent = started.parent.as_ref().map_or(String::new(), ToString::to_string);
                     let (scope, cwd) = (&started.scope, &started.cwd);
-                    let worker =
-                        format!("{} {} {scope:?} {cwd} {:?}", started.agent, started.state, started.attributes);
+                    let worker = format!(
+                        "{} {} {scope:?} {cwd} {:?}",
+                        started.agent, started.state, started.attributes
+                    );
                     outcome.workers.entry(parent).or_default().push(worker);
                 }
                 Body::AgentFinished { agent, result } => {
@@ -140,7 +142,8 @@ fn trouble(program: &Program, ran: &Ran, expected: &Outcome) -> Option<String> {
         return Some(broken.clone());
     }
     // Who is first is a matter of chance, and so is then who has done what.
-    let is_compared = !ran.is_off_course && !program.course.as_ref().is_some_and(|course| course.depends_on_order);
+    let is_compared =
+        !ran.is_off_course && !program.course.as_ref().is_some_and(|course| course.depends_on_order);
     (is_compared && ran.outcome != *expected)
         .then(|| format!("another outcome: {:#?}\ninstead of: {expected:#?}", ran.outcome))
 }

@@ -84,12 +84,7 @@ impl Course {
         self.entered.get(name).cloned().ok_or_else(|| format!("`{name}` was never entered"))
     }
 
-    pub fn look_up_turn(
-        &self,
-        part: usize,
-        agent: &Agent,
-        transition: Option<&Transition>,
-    ) -> Lookups {
+    pub fn look_up_turn(&self, part: usize, agent: &Agent, transition: Option<&Transition>) -> Lookups {
         let mut found = transition.map(|transition| self.look_up(transition)).unwrap_or_default();
         if let Some(policy) = self.parts[part].policies.get(&agent.place()) {
             found.states.extend(policy.states.clone());

@@ -47,8 +47,15 @@ pub struct Tally {
     pub off_course: usize,
 }
 
-/// Every crash at every `stride`th point of a recorded run, which must first go as it was recorded.
-pub fn every_crash(program: &Program, stride: usize) -> Result<Tally, Box<Failure>> {
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.off_course += other.off_course;
+    }
+}
+
+/// Every crash at so many points of a recorded run, which must first go as it was recorded.
+pub fn every_crash(program: &Program, points: usize) -> Result<Tally, Box<Failure>> {
     let course = program.course.clone().expect("a recorded run");
     let (outcome, sites) = fault_free(program, 1)?;
     if !course.depends_on_order && outcome != course.outcome {
@@ -56,7 +63,9 @@ pub fn every_crash(program: &Program, stride: usize) -> Result<Tally, Box<Failur
         return Err(Box::new(Failure { seed: 1, plan: Vec::new(), why, log: Vec::new() }));
     }
     let mut tally = Tally::default();
-    for (at, site) in sites.into_iter().enumerate().skip(course.parts.len() % stride).step_by(stride) {
+    let stride = sites.len().div_ceil(points).max(1);
+    // Which points are tried differs from run to run, so that all kinds are.
+    for (at, site) in sites.into_iter().enumerate().skip(program.name.len() % stride).step_by(stride) {
         let kinds = site.kinds().iter().copied().filter(|kind| kind.is_crash() && !kind.is_doubled(site));
         for kind in kinds {
             let ran = check(program, &outcome, 1, &[Fault { at, kind }])?;

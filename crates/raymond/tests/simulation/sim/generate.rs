@@ -70,7 +70,8 @@ fn attempt(name_of_it: &str, rng: &mut Rng) -> Option<Program> {
         let (text, following) = transition(rng, state, &plan);
         plan.steps[state] = 1 + following;
         forks |= text.contains("<fork");
-        let earlier: Vec<usize> = (0..state).filter(|other| plan.homes[*other] == plan.homes[state]).collect();
+        let earlier: Vec<usize> =
+            (0..state).filter(|other| plan.homes[*other] == plan.homes[state]).collect();
         if !earlier.is_empty() && rng.one_in(4) {
             goes_back = true;
             let back = rng.pick(&earlier);

@@ -52,9 +52,7 @@ impl Library {
 
     pub fn of_turn(&self, agent: &Agent, plan: &PromptPlan, transition: Option<&Transition>) -> Lookups {
         match self {
-            Self::Real { scopes, .. } => {
-                lookups::of_turn(&mut scopes.borrow_mut(), agent, plan, transition)
-            }
+            Self::Real { scopes, .. } => lookups::of_turn(&mut scopes.borrow_mut(), agent, plan, transition),
             Self::Recorded { course, part } => course.look_up_turn(*part, agent, transition),
         }
     }

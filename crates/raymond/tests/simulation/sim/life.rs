@@ -96,7 +96,8 @@ impl Host<'_> {
         let journal = Journal::create(&self.paths, self.journal_options(), &lock)
             .map_err(|error| self.refused(error.to_string()))?;
         let started = self.program.run_started();
-        let input = self.program.course.as_ref().map_or(Some("input".to_owned()), |course| course.input.clone());
+        let input =
+            self.program.course.as_ref().map_or(Some("input".to_owned()), |course| course.input.clone());
         let store = JournalStore::new(journal, self.payloads.clone(), lock);
         let opening = decide::start(started, input);
         let (engine, unseen) =

@@ -196,7 +196,11 @@ fn max_steps() -> Program {
 /// A text too long for the journal is joined by a worker, whose result is joined in turn.
 fn payloads() -> Program {
     Program::new("payloads")
-        .state("START.sh", "", says("<print>{visits}</print><fork next=\"WAIT\" input=\"{big}\">MIDDLE</fork>"))
+        .state(
+            "START.sh",
+            "",
+            says("<print>{visits}</print><fork next=\"WAIT\" input=\"{big}\">MIDDLE</fork>"),
+        )
         .state("MIDDLE.sh", "", says("<fork next=\"WAIT\" input=\"{input}\">WORK</fork>"))
         .state("WORK.sh", "", says("<result>{input}</result>"))
         .state("WAIT.sh", "", says("<join>END</join>"))
@@ -207,10 +211,18 @@ fn payloads() -> Program {
 fn nested_workflows() -> Program {
     Program::new("nested workflows")
         .state("START.md", "", says("<reset cd=\"there\">GO</reset>").cents(1))
-        .state("GO.md", "", says("<call-workflow return=\"LAST\" input=\"x\">../archive.zip</call-workflow>").cents(1))
+        .state(
+            "GO.md",
+            "",
+            says("<call-workflow return=\"LAST\" input=\"x\">../archive.zip</call-workflow>").cents(1),
+        )
         .state("LAST.sh", "", says("<result>{input}; {place}</result>"))
         .workflow("archive.zip")
-        .state("START.sh", "", says("<function-workflow cd=\"below\" return=\"BACK\">../one.yaml</function-workflow>"))
+        .state(
+            "START.sh",
+            "",
+            says("<function-workflow cd=\"below\" return=\"BACK\">../one.yaml</function-workflow>"),
+        )
         .state("BACK.md", "", says("<call return=\"END\" input=\"{input}; {place}\">SIDE</call>").cents(2))
         .tries(
             "SIDE.sh",
@@ -222,10 +234,18 @@ fn nested_workflows() -> Program {
         .workflow("one.yaml")
         .state("START.md", "", says("<goto>ASK</goto>").cents(3))
         .state("ASK.sh", "", says("<ask next=\"CALL\">Deeper?</ask>"))
-        .state("CALL.sh", "", says("<call-workflow return=\"UP\" input=\"{place}\">../folder</call-workflow>"))
+        .state(
+            "CALL.sh",
+            "",
+            says("<call-workflow return=\"UP\" input=\"{place}\">../folder</call-workflow>"),
+        )
         .state("UP.sh", "", says("<result>{input}; {place}</result>"))
         .workflow("folder")
-        .state("START.md", "", says("<reset cd=\"../..\" delay=\"5s\" input=\"{input}\">END</reset>").cents(1))
+        .state(
+            "START.md",
+            "",
+            says("<reset cd=\"../..\" delay=\"5s\" input=\"{input}\">END</reset>").cents(1),
+        )
         .state("END.sh", "", says("<result>{input}; {place}</result>").leaving_a_child())
         .with(|program| {
             program.result = Some(
@@ -286,10 +306,18 @@ fn left_for_good() -> Program {
         .state("IN.sh", "", says("<call-workflow return=\"NEVER\">../one.yaml</call-workflow>"))
         .state("NEVER.sh", "", says("<result>never</result>"))
         .workflow("one.yaml")
-        .state("START.md", "", says("<reset-workflow cd=\"here\" input=\"over\">../archive.zip</reset-workflow>").cents(1))
+        .state(
+            "START.md",
+            "",
+            says("<reset-workflow cd=\"here\" input=\"over\">../archive.zip</reset-workflow>").cents(1),
+        )
         .state("ASIDE.sh", "", says("<result>{input}; {place}</result>"))
         .workflow("archive.zip")
-        .state("START.md", "", says("<call-workflow return=\"END\" input=\"{input}\">../one.yaml/ASIDE</call-workflow>"))
+        .state(
+            "START.md",
+            "",
+            says("<call-workflow return=\"END\" input=\"{input}\">../one.yaml/ASIDE</call-workflow>"),
+        )
         .state("END.sh", "", says("<result>{input}; {place}</result>"))
         .with(|program| program.result = Some("over; one.yaml in [here]; archive.zip in [here]".to_owned()))
 }

@@ -83,9 +83,8 @@ impl Recorder {
         }
         course.outcome = Outcome::of(&self.events, text_of, true);
         let agents = self.run.as_ref().map_or(0, |run| run.agents_started);
-        let halts = course.parts.iter().any(|part| {
-            !matches!(part.end, RunStatus::Completed | RunStatus::Waiting)
-        });
+        let halts =
+            course.parts.iter().any(|part| !matches!(part.end, RunStatus::Completed | RunStatus::Waiting));
         course.depends_on_order = agents > 1 && halts;
         Ok(course)
     }
@@ -352,13 +351,12 @@ fn starts_before_delay(agent: &Agent, following: &[Event]) -> bool {
 
 /// The workers of a fork follow right behind it.
 fn workers<'e>(parent: &'e Agent, following: &'e [Event]) -> impl Iterator<Item = &'e AgentStarted> {
-    following
-        .iter()
-        .skip_while(|event| matches!(event.body, Body::Delayed { .. }))
-        .map_while(|event| match &event.body {
+    following.iter().skip_while(|event| matches!(event.body, Body::Delayed { .. })).map_while(|event| {
+        match &event.body {
             Body::AgentStarted(started) if started.parent.as_ref() == Some(&parent.id) => Some(&**started),
             _ => None,
-        })
+        }
+    })
 }
 
 fn opened<'e>(agent: &Agent, following: &'e [Event]) -> Result<&'e AskOpened, Unplayable> {
@@ -416,11 +414,8 @@ impl Written {
 
     fn attribute(&mut self, name: &str, value: Option<String>) {
         if let Some(value) = value {
-            let value = value
-                .replace('&', "&amp;")
-                .replace('<', "&lt;")
-                .replace('>', "&gt;")
-                .replace('"', "&quot;");
+            let value =
+                value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
             let _ = write!(self.attributes, " {name}=\"{value}\"");
         }
     }
