@@ -18,12 +18,13 @@ struct Joined<'a> {
     error: Option<&'a str>,
 }
 
-/// Puts the array together. `load` reads payloads that lie in files.
-pub fn results(
+/// Puts the array together, or says why the workers' results cannot be handed over. `load` reads payloads that lie in
+/// files; where that fails, it is nobody's fault in the workflow.
+pub fn results<E>(
     run: &Run,
     agent: &AgentId,
-    load: &dyn Fn(&Payload) -> Result<String, String>,
-) -> Result<String, String> {
+    load: impl Fn(&Payload) -> Result<String, E>,
+) -> Result<Result<String, String>, E> {
     let mut joined = Vec::new();
     for worker in run.workers.get(agent).into_iter().flat_map(BTreeMap::values) {
         let error = match run.agents.get(&worker.agent).map(|agent| &agent.status) {
@@ -35,11 +36,15 @@ pub fn results(
             state: worker.state.as_str(),
             attributes: &worker.attributes,
             status: if error.is_some() { "failed" } else { "done" },
-            result: worker.result.as_ref().map(load).transpose()?,
+            result: worker.result.as_ref().map(&load).transpose()?,
             error,
         });
     }
-    let text = serde_json::to_string(&joined)
+    Ok(as_text(&joined))
+}
+
+fn as_text(joined: &[Joined<'_>]) -> Result<String, String> {
+    let text = serde_json::to_string(joined)
         .map_err(|error| format!("the results of the workers cannot be put together: {error}"))?;
     if text.len() > MAX_TAG_BYTES {
         let most = MAX_TAG_BYTES / (1024 * 1024);

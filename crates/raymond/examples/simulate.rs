@@ -1,7 +1,8 @@
 //! Simulates for a while with fresh seeds: `cargo run --release --example simulate -- --seconds 600 [--seed N]`.
 //!
-//! With `--every` it first tries every single fault and every crash of a recovery in the programs by hand. A failure
-//! prints its seed, the fewest faults that make it, what happened and the program.
+//! With `--every` it first tries every single fault and every crash of a recovery in the programs by hand, and every crash
+//! of every case folder, which it runs for real once. A failure prints its seed, the fewest faults that make it, what
+//! happened and the program.
 
 #[path = "../tests/simulation/sim/mod.rs"]
 mod sim;
@@ -9,6 +10,7 @@ mod sim;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use sim::cases::try_cases;
 use sim::check::{Failure, report};
 use sim::explore::{every_crash_of_a_recovery, every_single_fault, fault_free, several_faults};
 use sim::generate::generate;
@@ -25,10 +27,16 @@ fn main() -> ExitCode {
     let first = number("--seed").unwrap_or(time.as_millis() as u64);
     let end = Instant::now() + Duration::from_secs(number("--seconds").unwrap_or(60));
     println!("seeds from {first} on");
-    if std::env::args().any(|argument| argument == "--every")
-        && let Err(failed) = every(first)
-    {
-        return tell(&failed);
+    if std::env::args().any(|argument| argument == "--every") {
+        if let Err(failed) = every(first) {
+            return tell(&failed);
+        }
+        let told = try_cases(usize::MAX);
+        println!("{told}");
+        if !told.failures.is_empty() {
+            println!("{}", told.failures.join("\n\n"));
+            return ExitCode::FAILURE;
+        }
     }
     let mut runs = 0;
     for seed in first.. {

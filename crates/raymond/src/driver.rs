@@ -65,6 +65,8 @@ pub struct Driver<S> {
     /// When it was last decided what is due.
     looked_at: Timestamp,
     stopping: Option<Stop>,
+    /// Set when the store failed a step.
+    trouble: Option<StoreError>,
     /// What the program exits with if a stop ends it.
     stop_exit: Exit,
 }
@@ -99,6 +101,7 @@ impl<S: EventStore> Driver<S> {
             taken: Vec::new(),
             looked_at: now(),
             stopping: None,
+            trouble: None,
             stop_exit: Exit::Interrupted,
         })
     }
@@ -128,7 +131,12 @@ impl<S: EventStore> Driver<S> {
             match self.parts.engine.round(self.looked_at, inputs, &mut self.parts.states) {
                 Ok(round) => {
                     self.inbox.remove(&std::mem::take(&mut self.taken));
-                    if let Some(exit) = self.carry_out(round) {
+                    let trouble = self.trouble.take().or_else(|| round.trouble.clone());
+                    let exit = self.carry_out(round);
+                    if let Some(error) = trouble {
+                        return Err(self.give_up(error).await);
+                    }
+                    if let Some(exit) = exit {
                         while self.cleaning.join_next().await.is_some() {}
                         return Ok(exit);
                     }
@@ -246,6 +254,11 @@ impl<S: EventStore> Driver<S> {
                 }
                 inputs.push(input);
             }
+            Message::Trouble(error) => {
+                // What other steps report in this round is still recorded; nothing new starts.
+                self.parts.engine.drain();
+                self.trouble.get_or_insert(StoreError(error));
+            }
             Message::Output { agent, stream, bytes } => {
                 for observer in &mut self.parts.observers {
                     observer.output(&agent, stream, &bytes);
@@ -320,7 +333,7 @@ impl<S: EventStore> Driver<S> {
         }
     }
 
-    /// The journal cannot be written: nothing may be done that is not recorded, so everything ends.
+    /// The store fails: nothing may be done that is not recorded or not as recorded, so everything ends.
     async fn give_up(&mut self, error: StoreError) -> UserError {
         self.end_everything();
         while !self.running.is_empty() {

@@ -15,7 +15,8 @@ use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Due, Mode, Run};
 
-/// The journal could not be written. What it holds is not known any more, so the program must end.
+/// The journal could not be written, so that what it holds is not known any more, or a payload could not be read back.
+/// That is no failure of the workflow's, which might handle it and go on: the program must end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError(pub String);
 
@@ -24,7 +25,7 @@ pub trait EventStore {
     /// Moves a long text into a file of its own, synced before an event may name it.
     fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError>;
     /// Reads a text back.
-    fn load_payload(&self, payload: &Payload) -> Result<String, String>;
+    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError>;
     /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
     /// Begins a new segment if the present one is long enough.
@@ -59,6 +60,8 @@ pub struct Launch {
 pub struct Round {
     pub events: Vec<Event>,
     pub commands: Vec<Command>,
+    /// Why nothing more can be done, although what happened is recorded.
+    pub trouble: Option<StoreError>,
 }
 
 #[derive(Debug)]
@@ -121,16 +124,24 @@ impl<S: EventStore> Engine<S> {
             self.accept(now, input, &mut batch)?;
         }
         self.run.wake(now);
-        while let Some(due) = self.run.next_due(now, self.mode) {
-            let input = self.due_input(due, states, &mut plans);
-            self.accept(now, input, &mut batch)?;
+        let mut trouble = None;
+        while trouble.is_none()
+            && let Some(due) = self.run.next_due(now, self.mode)
+        {
+            match self.due_input(due, states, &mut plans) {
+                Ok(input) => self.accept(now, input, &mut batch)?,
+                Err(error) => trouble = Some(error),
+            }
         }
         if !batch.is_empty() {
             self.store.commit(&batch)?;
             self.rotate_if_long(now)?;
         }
-        let commands = batch.iter().filter_map(|event| self.command(event, &mut plans)).collect();
-        Ok(Round { events: batch, commands })
+        let commands = match trouble {
+            Some(_) => Vec::new(),
+            None => batch.iter().filter_map(|event| self.command(event, &mut plans)).collect(),
+        };
+        Ok(Round { events: batch, commands, trouble })
     }
 
     fn accept(&mut self, now: Timestamp, input: Input, batch: &mut Vec<Event>) -> Result<(), StoreError> {
@@ -148,8 +159,13 @@ impl<S: EventStore> Engine<S> {
         Ok(())
     }
 
-    fn due_input(&self, due: Due, states: &mut dyn States, plans: &mut BTreeMap<AgentId, Plan>) -> Input {
-        match due {
+    fn due_input(
+        &self,
+        due: Due,
+        states: &mut dyn States,
+        plans: &mut BTreeMap<AgentId, Plan>,
+    ) -> Result<Input, StoreError> {
+        Ok(match due {
             Due::Launch(agent) => {
                 let prepared = match self.run.agents.get(&agent) {
                     Some(agent) => states.prepare(agent),
@@ -162,12 +178,12 @@ impl<S: EventStore> Engine<S> {
             }
             Due::End(agent) => Input::End { agent },
             Due::Join(agent) => {
-                let result = join::results(&self.run, &agent, &|payload| self.store.load_payload(payload));
+                let result = join::results(&self.run, &agent, |payload| self.store.load_payload(payload))?;
                 Input::Join { agent, result }
             }
             Due::AskTimeout(agent) => Input::AskTimeout { agent },
             Due::Close => Input::Close { stop_requested: self.mode.draining },
-        }
+        })
     }
 
     fn command(&self, event: &Event, plans: &mut BTreeMap<AgentId, Plan>) -> Option<Command> {

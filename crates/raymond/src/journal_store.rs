@@ -28,8 +28,8 @@ impl EventStore for JournalStore {
         Ok(Payload::Stored { payload: stored.hash, bytes: stored.bytes })
     }
 
-    fn load_payload(&self, payload: &Payload) -> Result<String, String> {
-        self.payloads.text_of(payload)
+    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
+        self.payloads.text_of(payload).map_err(StoreError)
     }
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {

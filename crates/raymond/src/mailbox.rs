@@ -21,6 +21,8 @@ const MESSAGE_BYTES: usize = 256;
 #[derive(Debug)]
 pub enum Message {
     Input(Input),
+    /// What the step was to be handed could not be read or put where it reads it: the program must end.
+    Trouble(String),
     /// Output to show; it drives nothing.
     Output {
         agent: AgentId,
@@ -36,7 +38,7 @@ impl Message {
             + match self {
                 Message::Input(Input::Print { text, .. }) => text.len(),
                 Message::Output { bytes, .. } => bytes.len(),
-                Message::Input(_) => 0,
+                Message::Input(_) | Message::Trouble(_) => 0,
             }
     }
 }

@@ -62,13 +62,7 @@ impl Scopes {
         };
         let known = self.others.get_mut(&scope).ok_or_else(|| format!("{scope} was not opened"))?;
         let entry = known.resolve(entry.as_str())?;
-        Ok(ScopeEntry {
-            entry,
-            hash: known.hash().map(str::to_owned),
-            directory: working_directory(known),
-            input: input_wanted(&known.manifest().input),
-            scope,
-        })
+        Ok(entry_into(known, scope, entry))
     }
 
     /// An archive or a one-file workflow that is open already: reading it again would cost as much as it holds.
@@ -107,6 +101,17 @@ impl Scopes {
             written.escape_debug(),
             real(path).display()
         ))
+    }
+}
+
+/// What whoever enters a workflow has to know of it.
+pub fn entry_into(scope: &Scope, path: String, entry: StateFile) -> ScopeEntry {
+    ScopeEntry {
+        scope: path,
+        entry,
+        hash: scope.hash().map(str::to_owned),
+        directory: working_directory(scope),
+        input: input_wanted(&scope.manifest().input),
     }
 }
 

@@ -6,19 +6,17 @@ mod script;
 mod unpacked;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use raymond_core::input::{Ended, Input, Lookups, Outcome, Plan, ScriptOutcome, TurnOutcome};
+use raymond_core::input::{Ended, Input, Outcome, Plan, ScriptOutcome, TurnOutcome};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::Agent;
-use raymond_core::transition::Transition;
-use raymond_core::workflow::{Platform, StateFile};
+use raymond_core::workflow::Platform;
 
 pub use unpacked::Unpacked;
 
@@ -27,7 +25,6 @@ use crate::debug::{DebugFolder, Status, Verdict};
 use crate::engine::Launch;
 use crate::mailbox::{Message, Sender};
 use crate::observe::Stream;
-use crate::paths::normalise;
 use crate::process::{Reaper, StopSignal, Target};
 use crate::scopes::Scopes;
 use crate::store::{Payloads, RunPaths};
@@ -91,23 +88,14 @@ impl StepContext {
         }
     }
 
-    fn text_of(&self, payload: &Payload) -> Result<String, String> {
-        self.payloads.text_of(payload)
+    fn text_of(&self, payload: &Payload) -> Result<String, NotReady> {
+        self.payloads.text_of(payload).map_err(NotReady::Store)
     }
 
-    /// Looks up every name in a transition, so that deciding about it needs no disk.
-    fn look_up(&self, agent: &Agent, transition: &Transition) -> Lookups {
-        let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
-        let mut scopes = self.scopes.borrow_mut();
-        let entered = transition.scopes().into_iter();
-        Lookups {
-            scopes: entered.map(|scope| (scope.to_owned(), scopes.enter(agent, scope))).collect(),
-            states: resolve_all(&mut scopes, agent, &transition.state_names()),
-            directories: directories
-                .into_iter()
-                .map(|path| (path.to_owned(), directory(&agent.cwd, path)))
-                .collect(),
-        }
+    /// The run ends, and this step is left to a resume.
+    fn give_up(&self, error: String) -> Outcome {
+        self.send(Message::Trouble(error));
+        Outcome::Interrupted { cost: Usd::ZERO }
     }
 
     /// Leaves a hint by which a successor finds what is left of this attempt, should this process be killed.
@@ -125,34 +113,23 @@ impl StepContext {
     }
 
     /// The agent's own folder, made on first use.
-    fn task_folder(&self, agent: &Agent) -> Result<PathBuf, String> {
+    fn task_folder(&self, agent: &Agent) -> Result<PathBuf, NotReady> {
         let folder = self.paths.tasks().join(file_name_of(&agent.id));
         create_private_folder(&folder)
-            .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+            .map_err(|error| NotReady::Store(format!("cannot make {}: {error}", folder.display())))?;
         Ok(folder)
     }
 
     /// The payload handed to the agent's state, and a file of the agent's own that holds it.
-    fn handed(&self, agent: &Agent) -> Result<Option<(String, PathBuf)>, String> {
+    fn handed(&self, agent: &Agent) -> Result<Option<(String, PathBuf)>, NotReady> {
         let Some(payload) = &agent.payload else { return Ok(None) };
         let text = self.text_of(payload)?;
         let file = self.paths.tasks().join(format!("{}.input", file_name_of(&agent.id)));
         // The last state may have made the file its own.
         let _ = fs::remove_file(&file);
-        fs::write(&file, &text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        fs::write(&file, &text)
+            .map_err(|error| NotReady::Store(format!("cannot write {}: {error}", file.display())))?;
         Ok(Some((text, file)))
-    }
-}
-
-/// Resolves names in the workflow that an agent is in.
-fn resolve_all(
-    scopes: &mut Scopes,
-    agent: &Agent,
-    names: &[&str],
-) -> BTreeMap<String, Result<StateFile, String>> {
-    match scopes.of(agent) {
-        Ok(scope) => scope.resolve_all(names),
-        Err(error) => names.iter().map(|name| ((*name).to_owned(), Err(error.clone()))).collect(),
     }
 }
 
@@ -168,18 +145,6 @@ pub fn leftovers(paths: &RunPaths, agent: &AgentId, token: String) -> Target {
     let (of, group) = hint.lines().next().and_then(|line| line.split_once(' ')).unwrap_or_default();
     let group = if of == token { group.parse().ok() } else { None };
     Target { token, group }
-}
-
-/// A working directory as the next steps will use it. It must exist now: later would be too late to say so.
-fn directory(cwd: &str, path: &str) -> Result<String, String> {
-    let folder = normalise(Path::new(cwd), Path::new(path));
-    if !folder.is_dir() {
-        return Err(format!("`cd=\"{path}\"`: there is no folder {}", folder.display()));
-    }
-    folder
-        .into_os_string()
-        .into_string()
-        .map_err(|path| format!("the name of the folder {} is not text", path.display()))
 }
 
 /// Agent names grow with each generation of forks; file systems stop at 255 bytes.
@@ -229,7 +194,16 @@ fn verdict(outcome: &Outcome) -> Verdict {
     }
 }
 
-/// What a step that never ran reports.
-fn not_started(error: String) -> (Outcome, Lookups) {
-    (Outcome::Script(ScriptOutcome::NotStarted { error }), Lookups::default())
+/// Why a step's program is not even started.
+enum NotReady {
+    /// The step fails.
+    Step(String),
+    /// What Raymond keeps cannot be read or written. That is nothing a workflow could handle, so the run ends.
+    Store(String),
+}
+
+impl From<String> for NotReady {
+    fn from(error: String) -> Self {
+        Self::Step(error)
+    }
 }

@@ -418,10 +418,10 @@ fn a_join_whose_results_cannot_be_read_fails_and_is_tried_again() {
     );
     let found = |payload: &Payload| match payload {
         Payload::Stored { payload, .. } => Ok(format!("the text of {payload}")),
-        Payload::Inline(_) => Err("this is in no file".into()),
+        Payload::Inline(_) => Err("this is in no file"),
     };
     let main = AgentId::main();
-    let result = join::results(&rig.run, &main, &found).unwrap();
+    let result = join::results(&rig.run, &main, found).unwrap().unwrap();
     expect![[r#"[{"agent":"main_w1","state":"W.sh","attributes":{},"status":"done","result":"the text of abc","error":null}]"#]].assert_eq(&result);
     // The file is back.
     let options = rig.run.options.clone();
@@ -443,7 +443,7 @@ fn what_cannot_be_joined_yet_is_left_out_of_nothing() {
     expect![[
         r#"[{"agent":"main_w1","state":"W.sh","attributes":{},"status":"done","result":null,"error":null}]"#
     ]]
-    .assert_eq(&join::results(&rig.run, &AgentId::main(), &load).unwrap());
+    .assert_eq(&join::results(&rig.run, &AgentId::main(), load).unwrap().unwrap());
 }
 
 #[test]

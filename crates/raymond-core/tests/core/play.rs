@@ -343,7 +343,7 @@ pub fn ask_everything(run: &Run) {
     }
     let _ = (run.next_wake(jiff::Timestamp::UNIX_EPOCH), run.interrupted(), run.asks(), run.budget_share());
     for agent in run.agents.keys() {
-        let _ = join::results(run, agent, &load);
+        let _ = join::results(run, agent, load);
     }
 }
 

@@ -285,7 +285,7 @@ impl Rig {
             }
             Due::End(agent) => Input::End { agent },
             Due::Join(agent) => {
-                let result = join::results(&self.run, &agent, &load);
+                let result = join::results(&self.run, &agent, load).and_then(|result| result);
                 Input::Join { agent, result }
             }
             Due::AskTimeout(agent) => Input::AskTimeout { agent },

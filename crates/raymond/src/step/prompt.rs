@@ -11,18 +11,18 @@ use raymond_core::input::{
 };
 use raymond_core::input::{FaultClass, Input};
 use raymond_core::money::Usd;
-use raymond_core::policy::Policy;
 use raymond_core::run::{Agent, Say, Session};
 use raymond_core::tag::{TagCollector, TagReader};
 use raymond_core::template;
 use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::workflow::Platform;
 
-use super::{StepContext, resolve_all};
+use super::{NotReady, StepContext};
 use crate::backend::claude::plain;
 use crate::backend::registry::Backend;
 use crate::debug::StepFiles;
 use crate::engine::Launch;
+use crate::lookups;
 use crate::mailbox::Message;
 use crate::process::StopSignal;
 
@@ -45,7 +45,8 @@ pub(super) async fn run(
 ) -> (Outcome, Lookups) {
     let turned = match turn(context, launch, plan, stop, files).await {
         Ok(turned) => turned,
-        Err(error) => Turned::Failed(final_fault(error)),
+        Err(NotReady::Store(error)) => return (context.give_up(error), Lookups::default()),
+        Err(NotReady::Step(error)) => Turned::Failed(final_fault(error)),
     };
     let (outcome, reading) = match turned {
         Turned::Interrupted { cost } => return (Outcome::Interrupted { cost }, Lookups::default()),
@@ -56,7 +57,7 @@ pub(super) async fn run(
             (TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings }), transition)
         }
     };
-    let lookups = look_up(context, &launch.agent, plan, reading.as_ref());
+    let lookups = lookups::of_turn(&mut context.scopes.borrow_mut(), &launch.agent, plan, reading.as_ref());
     (Outcome::Turn(outcome), lookups)
 }
 
@@ -66,7 +67,7 @@ async fn turn(
     plan: &PromptPlan,
     stop: StopSignal,
     files: &mut StepFiles,
-) -> Result<Turned, String> {
+) -> Result<Turned, NotReady> {
     let backend = context.backends.get(&plan.backend)?;
     let prompt = message(context, launch, plan, backend)?;
     files.prompt(&prompt);
@@ -75,7 +76,7 @@ async fn turn(
             claude::turn(context, launch, plan, claude::Program { command, args, prompt, files }, stop).await
         }
         Backend::Scripted { replies } => {
-            scripted::turn(context, launch, &plan.backend, replies.as_deref(), files)
+            Ok(scripted::turn(context, launch, &plan.backend, replies.as_deref(), files)?)
         }
     }
 }
@@ -86,7 +87,7 @@ fn message(
     launch: &Launch,
     plan: &PromptPlan,
     backend: &Backend,
-) -> Result<String, String> {
+) -> Result<String, NotReady> {
     match launch.agent.work().map(|work| &work.say) {
         // A reminder quotes what the agent said.
         Some(Say::Reminder { text, .. }) => {
@@ -105,7 +106,7 @@ fn data<'v>(backend: &Backend, value: &'v str, before: &str) -> Cow<'v, str> {
     }
 }
 
-fn render(context: &StepContext, agent: &Agent, body: &str, backend: &Backend) -> Result<String, String> {
+fn render(context: &StepContext, agent: &Agent, body: &str, backend: &Backend) -> Result<String, NotReady> {
     let input =
         agent.payload.as_ref().map(|payload| context.text_of(payload)).transpose()?.unwrap_or_default();
     let task_folder = context.task_folder(agent)?;
@@ -150,34 +151,6 @@ fn read(text: &str, platform: Platform) -> Result<Reading, BadMessage> {
         problem: error.to_string(),
         has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
     })
-}
-
-/// Everything that the message and the state's policy name.
-fn look_up(
-    context: &StepContext,
-    agent: &Agent,
-    plan: &PromptPlan,
-    transition: Option<&transition::Transition>,
-) -> Lookups {
-    let mut lookups = transition.map(|transition| context.look_up(agent, transition)).unwrap_or_default();
-    let names: Vec<&str> = plan
-        .policy
-        .iter()
-        .flat_map(|policy| &policy.entries)
-        .flat_map(|entry| {
-            let target = entry.target.iter().filter(|_| !entry.tag.is_workflow());
-            target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next).map(String::as_str)
-        })
-        .collect();
-    let mut scopes = context.scopes.borrow_mut();
-    lookups.states.extend(resolve_all(&mut scopes, agent, &names));
-    // A transition that is taken without a tag may lead to another workflow.
-    let implied = plan.policy.as_ref().and_then(Policy::implicit).filter(|entry| entry.tag.is_workflow());
-    if let Some(written) = implied.and_then(|entry| entry.target.as_ref()) {
-        lookups.scopes.entry(written.clone()).or_insert_with(|| scopes.enter(agent, written));
-    }
-
-    lookups
 }
 
 /// Shows what a piece of the agent's text prints.

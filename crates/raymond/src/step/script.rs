@@ -10,11 +10,12 @@ use raymond_core::transition;
 use raymond_core::workflow::Platform;
 
 use super::runnable::Runnable;
-use super::{StepContext, not_started, token};
+use super::{NotReady, StepContext, token};
 use crate::debug::StepFiles;
 use crate::engine::Launch;
 use crate::environment::{StepFacts, script_environment};
 use crate::interpreter::command_line;
+use crate::lookups;
 use crate::mailbox::Message;
 use crate::observe::Stream;
 use crate::process::{self, AfterExit, Ending, Flow, Limits, Sink, StopSignal, Tail, Target, supervise};
@@ -32,7 +33,10 @@ pub(super) async fn run(
     // The copy, if there is one, lasts as long as the step.
     let (program, _runnable) = match prepare(context, launch) {
         Ok(prepared) => prepared,
-        Err(error) => return not_started(error),
+        Err(NotReady::Store(error)) => return (context.give_up(error), Lookups::default()),
+        Err(NotReady::Step(error)) => {
+            return (Outcome::Script(ScriptOutcome::NotStarted { error }), Lookups::default());
+        }
     };
     let group_of = Target::by_token(program.token.clone());
     files.program(&program);
@@ -54,7 +58,9 @@ pub(super) async fn run(
         .finish()
         .and_then(|collected| transition::read(collected, ignores_case).map_err(|error| error.to_string()));
     let lookups = match &reading {
-        Ok(reading) => context.look_up(&launch.agent, &reading.transition),
+        Ok(reading) => {
+            lookups::of_transition(&mut context.scopes.borrow_mut(), &launch.agent, &reading.transition)
+        }
         Err(_) => Lookups::default(),
     };
     // A step that succeeded may leave children behind; one that turns out to have failed may not.
@@ -93,7 +99,7 @@ fn core_exit(exit: process::Exit) -> Exit {
 }
 
 /// The program to start, with everything it needs on disk.
-fn prepare(context: &StepContext, launch: &Launch) -> Result<(process::Launch, Runnable), String> {
+fn prepare(context: &StepContext, launch: &Launch) -> Result<(process::Launch, Runnable), NotReady> {
     let agent = &launch.agent;
     let task_folder = context.task_folder(agent)?;
     let handed = context.handed(agent)?;

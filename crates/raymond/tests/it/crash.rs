@@ -193,6 +193,51 @@ fn of_all_kinds() -> Rig {
     rig
 }
 
+/// A run that enters workflows of all forms in all four ways, from scripts and prompts, in several folders. Whoever
+/// returns tells where it is.
+fn of_mixed_workflows() -> Rig {
+    let rig = Rig::new();
+    rig.agent(
+        r#"[ { "match": "Go over", "reply": "<call-workflow return=\"AFTER\" input=\"in\">../second.zip</call-workflow>" },
+             { "match": "Go back", "reply": "<goto>TELL</goto>" } ]"#,
+    );
+    let place = r#"$(basename "$RAYMOND_STATE_DIR") in $(basename "$PWD")"#;
+    let tell = format!(r#"echo "<result>$RAYMOND_RESULT; {place}</result>""#);
+    for folder in ["side", "side/deep"] {
+        std::fs::create_dir_all(rig.path(folder)).unwrap();
+    }
+    rig.state(
+        "START.sh",
+        "echo '<fork-workflow next=\"OVER\" cd=\"side\" item=\"1\">../third.yaml/ASIDE</fork-workflow>'",
+    );
+    rig.state("OVER.md", "Go over.");
+    rig.state("AFTER.sh", format!("echo \"$RAYMOND_RESULT; {place}\" > after; echo '<join>END</join>'"));
+    rig.state("END.sh", "echo \"<result>$(cat after) | $RAYMOND_RESULT</result>\"");
+    rig.write(
+        "second/START.sh",
+        "echo '<function-workflow return=\"BACK\" cd=\"side/deep\" input=\"x\">../third.yaml</function-workflow>'",
+    );
+    rig.write("second/BACK.md", "---\nallowed_transitions: [{ tag: goto, target: TELL }]\n---\nGo back.");
+    rig.write("second/TELL.sh", format!("echo \"<result>{place}</result>\""));
+    rig.write("third/START.sh", "echo '<call-workflow return=\"UP\">../fourth</call-workflow>'");
+    rig.write("third/UP.sh", &tell);
+    rig.write(
+        "third/ASIDE.sh",
+        "echo '<reset-workflow cd=\"deep\" input=\"aside\">../fourth</reset-workflow>'",
+    );
+    rig.write("fourth/START.sh", "echo \"<reset cd='..' input='$RAYMOND_INPUT'>UPWARDS</reset>\"");
+    rig.write("fourth/UPWARDS.sh", &tell);
+    for (from, to) in [("second", "second.zip"), ("third", "third.yaml")] {
+        rig.raymond(&["convert", from, "-o", to]).assert(0, "");
+        std::fs::remove_dir_all(rig.path(from)).unwrap();
+    }
+    rig
+}
+
+const OF_MIXED_WORKFLOWS: &str = "second.zip in work; workflow in work | \
+    [{\"agent\":\"main_aside1\",\"state\":\"ASIDE.sh\",\"attributes\":{\"item\":\"1\"},\"status\":\"done\",\
+    \"result\":\"aside; fourth in side\",\"error\":null}]\n";
+
 fn batches(rig: &Rig) -> usize {
     let journal = std::fs::read_to_string(rig.journal()).unwrap_or_default();
     journal.matches(",\"commit\":\"").count()
@@ -203,14 +248,13 @@ fn is_over(rig: &Rig) -> bool {
 }
 
 /// The run is killed right after each of its batches, and again right after each of its resume's.
-#[test]
-fn a_run_survives_a_kill_at_every_batch() {
-    let whole = of_all_kinds();
+fn survives_a_kill_at_every_batch(make: impl Fn() -> Rig, fewest: usize) {
+    let whole = make();
     let result = whole.run().stdout.clone();
     let most = batches(&whole);
-    assert!(most >= 10, "{most} batches");
+    assert!(most >= fewest, "{most} batches");
     for batch in 1..=most {
-        let rig = of_all_kinds();
+        let rig = make();
         for command in [["workflow", "--id"].as_slice(), ["resume"].as_slice()] {
             let before = batches(&rig);
             let live = rig.start(&[command, ["r", "--quiet"].as_slice()].concat());
@@ -226,4 +270,15 @@ fn a_run_survives_a_kill_at_every_batch() {
         assert_eq!(steps.len(), finished.len(), "killed after batch {batch}: a step finished twice");
         rig.assert_nothing_lives();
     }
+}
+
+#[test]
+fn a_run_survives_a_kill_at_every_batch() {
+    survives_a_kill_at_every_batch(of_all_kinds, 10);
+}
+
+#[test]
+fn mixed_workflows_survive_a_kill_at_every_batch() {
+    of_mixed_workflows().run().assert(0, OF_MIXED_WORKFLOWS);
+    survives_a_kill_at_every_batch(of_mixed_workflows, 10);
 }

@@ -212,3 +212,60 @@ fn a_lost_or_changed_payload_is_told() {
     fs::write(&payload, text).unwrap();
     rig.resume().assert(0, "70000\n");
 }
+
+/// What Raymond cannot read of its own is no failure that a workflow could take for a worker's and go on with.
+#[test]
+fn a_payload_that_cannot_be_read_is_no_failure_of_a_worker() {
+    let rig = Rig::new();
+    rig.state("START.sh", "echo '<fork next=\"WAIT\">WORK</fork>'");
+    rig.state("WORK.sh", "printf '<goto input=\"%s\">NEXT</goto>' $(head -c 70000 /dev/zero | tr '\\0' x)");
+    rig.state(
+        "NEXT.sh",
+        "# raymond: fatal=agent retry=1 backoff=1ms
+        [ -e moved ] && { echo \"<result>${#RAYMOND_INPUT}</result>\"; exit; }
+        mkdir moved; mv .raymond/state/r.d/* moved; exit 1",
+    );
+    rig.state("WAIT.sh", "echo '<join>END</join>'");
+    rig.state("END.sh", "echo \"<result>$RAYMOND_RESULT</result>\"");
+    let payload = |folder: &str| fs::read_dir(rig.path(folder)).unwrap().next().unwrap().unwrap().path();
+    let done = rig.run();
+    assert_eq!(done.exit, 1, "{done:?}");
+    let name = payload("moved").file_name().unwrap().to_str().unwrap().to_owned();
+    done.says(&name).says("raymond resume r");
+    assert!(!rig.events().iter().any(|event| event["event"] == "step_failed"));
+    fs::rename(payload("moved"), rig.path(".raymond/state/r.d").join(name)).unwrap();
+    rig.resume().assert(
+        0,
+        "[{\"agent\":\"main_work1\",\"state\":\"WORK.sh\",\"attributes\":{},\"status\":\"done\",\"result\":\"70000\",\"error\":null}]\n",
+    );
+}
+
+/// The same where a worker joins workers of its own.
+#[test]
+fn a_result_that_cannot_be_read_is_no_failure_of_who_joins_it() {
+    let rig = Rig::new();
+    rig.state("START.sh", "echo '<fork next=\"WAIT\">MIDDLE</fork>'");
+    rig.state("WAIT.sh", "echo '<join>END</join>'");
+    rig.state("MIDDLE.sh", "echo '<fork next=\"LATE\">WORK</fork>'");
+    rig.state("WORK.sh", "printf '<result>%s</result>' $(head -c 70000 /dev/zero | tr '\\0' x)");
+    rig.state(
+        "LATE.sh",
+        "until [ -e .raymond/state/r.d/* ]; do sleep 0.01; done 2>/dev/null
+        until grep -q '\"agent_finished\"' .raymond/state/r.jsonl; do sleep 0.01; done
+        mkdir moved; mv .raymond/state/r.d/* moved; echo '<join>TELL</join>'",
+    );
+    rig.state("TELL.sh", "echo '<result>joined</result>'");
+    rig.state("END.sh", "echo \"<result>$RAYMOND_RESULT</result>\"");
+    let payload = |folder: &str| fs::read_dir(rig.path(folder)).unwrap().next().unwrap().unwrap().path();
+    let done = rig.run();
+    assert_eq!(done.exit, 1, "{done:?}");
+    let name = payload("moved").file_name().unwrap().to_str().unwrap().to_owned();
+    done.says(&name).says("raymond resume r");
+    // What was done before is recorded.
+    let finished = rig.events().iter().filter(|event| event["event"] == "step_finished").count();
+    assert_eq!(finished, 5);
+    fs::rename(payload("moved"), rig.path(".raymond/state/r.d").join(name)).unwrap();
+    let done = rig.resume();
+    assert_eq!(done.exit, 0, "{done:?}");
+    assert!(done.stdout.contains("\"result\":\"joined\""), "{done:?}");
+}

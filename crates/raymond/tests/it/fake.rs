@@ -11,26 +11,38 @@ use serde_json::Value;
 pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        // This test is TARGET/PROFILE/deps/it-HASH.
-        let profile = test.ancestors().nth(2).unwrap();
-        let program = profile.join("claude");
+        let program = profile().join("claude");
         if !program.exists() {
-            let mut build = Command::new(env!("CARGO"));
-            build.args(["build", "--quiet", "-p", "fake-claude", "--target-dir"]);
-            build.arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
-            if profile.ends_with("release") {
-                build.arg("--release");
-            }
-            let built = build.status().is_ok_and(|status| status.success());
-            assert!(
-                built && program.exists(),
-                "there is no {}: cargo build -p fake-claude",
-                program.display()
-            );
+            build("fake-claude");
         }
         program
     })
+}
+
+/// Raymond itself, for what is no test of its package: built each time, because Cargo does not.
+pub(crate) fn raymond() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        build("raymond");
+        profile().join("raymond")
+    })
+}
+
+/// This test is TARGET/PROFILE/deps/it-HASH, an example TARGET/PROFILE/examples/NAME.
+fn profile() -> PathBuf {
+    std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned()
+}
+
+fn build(package: &str) {
+    let profile = profile();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--bins", "-p", package, "--target-dir"]);
+    build.arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    let is_built = build.status().is_ok_and(|status| status.success());
+    assert!(is_built, "{package} cannot be built: cargo build -p {package}");
 }
 
 /// A file of JSON lines; a last one that is still being written is left out.

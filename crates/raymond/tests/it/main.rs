@@ -7,6 +7,8 @@ mod author;
 #[cfg(test)]
 mod background;
 #[cfg(test)]
+mod case;
+#[cfg(test)]
 mod cases;
 #[cfg(test)]
 mod crash;

@@ -1,5 +1,6 @@
 //! A private working folder, the program in it, and ways to wait for things.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,9 +11,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::fake;
+use super::fake;
 
-pub(crate) const RAYMOND: &str = env!("CARGO_BIN_EXE_raymond");
+/// The program, where this is one of its tests.
+pub(crate) const RAYMOND: &str = match option_env!("CARGO_BIN_EXE_raymond") {
+    Some(path) => path,
+    None => "",
+};
 
 /// Longer than anything here takes, even on a busy machine: what is not there by then never comes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -110,13 +115,14 @@ impl Rig {
     }
 
     pub(crate) fn command<S: AsRef<str>>(&self, args: &[S]) -> Command {
-        let mut command = self.program(RAYMOND);
+        let program = if RAYMOND.is_empty() { fake::raymond() } else { Path::new(RAYMOND) };
+        let mut command = self.program(program);
         command.args(args.iter().map(AsRef::as_ref));
         command
     }
 
     /// A program, ready to be started with nothing inherited but the search path.
-    pub(crate) fn program(&self, program: &str) -> Command {
+    pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.work()).stdin(Stdio::null()).env_clear();
         let path = std::env::var("PATH").unwrap_or_default();

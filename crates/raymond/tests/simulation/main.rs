@@ -5,6 +5,7 @@ mod sim;
 
 #[cfg(test)]
 mod tests {
+    use super::sim::cases::try_cases;
     use super::sim::check::report;
     use super::sim::explore::{every_crash_of_a_recovery, every_single_fault, fault_free, several_faults};
     use super::sim::generate::generate;
@@ -44,10 +45,22 @@ mod tests {
         single_faults(3);
     }
 
+    /// At how many points of a run of a case folder it is crashed; `simulate --every` tries all.
+    const POINTS: usize = 8;
+
+    #[test]
+    fn every_case_survives_a_crash() {
+        let told = try_cases(POINTS);
+        println!("{told}");
+        assert!(told.failures.is_empty(), "{}", told.failures.join("\n\n"));
+        let played = told.played as f64 / (told.played + told.left_out.len()) as f64;
+        assert!(played > 0.95, "only {played} of the runs can be played: {told}");
+    }
+
     #[test]
     fn crashes_of_a_recovery_are_survived() {
         for program in programs::all() {
-            if let Err(failure) = every_crash_of_a_recovery(&program, 1, 41) {
+            if let Err(failure) = every_crash_of_a_recovery(&program, 1, 67) {
                 panic!("{}", report(&program, &failure));
             }
         }

@@ -19,7 +19,7 @@ use crate::process::{
     self, AfterExit, Ending, Flow, Limits, ParentDeath, Sink, SpawnError, StopSignal, Tail, supervise,
 };
 use crate::step::runnable::Runnable;
-use crate::step::{StepContext, token};
+use crate::step::{NotReady, StepContext, token};
 
 /// How long a program may stay after its final message.
 const LINGER: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub(super) async fn turn(
     plan: &PromptPlan,
     program: Program<'_>,
     stop: StopSignal,
-) -> Result<Turned, String> {
+) -> Result<Turned, NotReady> {
     let started = &launch.started;
     let session = started.session.clone().unwrap_or_default();
     let previous_total = launch
@@ -131,7 +131,7 @@ fn process(
     context: &StepContext,
     launch: &Launch,
     invocation: Invocation,
-) -> Result<(process::Launch, Runnable), String> {
+) -> Result<(process::Launch, Runnable), NotReady> {
     let agent = &launch.agent;
     let task_folder = context.task_folder(agent)?;
     let runnable = Runnable::of(context, agent)?;

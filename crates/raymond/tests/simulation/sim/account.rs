@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use raymond_core::event::{AskClosed, Body, ClosedBy, Event, Interrupted, StepStarted};
+use raymond_core::event::{AskClosed, Body, ClosedBy, Event, Interrupted, StepFinished, StepStarted};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::run::{Run, Status};
+use raymond_core::tag::TagName;
 
 /// How the last attempt of a step stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,9 @@ struct Step {
     attempt: Attempt,
 }
 
+/// A workflow and a folder.
+type Place = (Option<String>, String);
+
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     steps: BTreeMap<u64, Step>,
@@ -42,6 +46,10 @@ pub struct Account {
     ended_agents: BTreeSet<AgentId>,
     joined: BTreeSet<AgentId>,
     closed_asks: BTreeSet<String>,
+    /// Where the calls of each agent left from, the last one last.
+    calls: BTreeMap<AgentId, Vec<Place>>,
+    /// Where each agent must be when it starts next.
+    places: BTreeMap<AgentId, Place>,
     /// The first answer that was posted to each question.
     pub first_answers: BTreeMap<String, String>,
 }
@@ -59,6 +67,7 @@ impl Account {
         match (&event.body, run) {
             (Body::AgentStarted(started), _) => {
                 let is_new = self.agents.insert(started.agent.clone());
+                self.places.insert(started.agent.clone(), (started.scope.clone(), started.cwd.clone()));
                 wrong.extend((!is_new).then(|| format!("{} is started twice", started.agent)));
             }
             (Body::StepStarted(started), Some(run)) => self.started(run, started, &mut wrong),
@@ -85,6 +94,9 @@ impl Account {
                 if let Some(agent) = body.ended_attempt_of() {
                     self.ended(run, agent, body, &mut wrong);
                 }
+                if let Body::StepFinished(finished) = body {
+                    self.moved(finished);
+                }
             }
             _ => {}
         }
@@ -93,6 +105,11 @@ impl Account {
 
     fn started(&mut self, run: &Run, started: &StepStarted, wrong: &mut Vec<String>) {
         let StepStarted { step, attempt, .. } = *started;
+        let place = run.agents.get(&started.agent).map(|agent| (agent.scope.clone(), agent.cwd.clone()));
+        if place.as_ref() != self.places.get(&started.agent) {
+            let right = self.places.get(&started.agent);
+            wrong.push(format!("step {step} starts in {place:?} instead of {right:?}"));
+        }
         if run.halt.is_some() {
             wrong.push(format!("step {step} starts in a halted run"));
         }
@@ -119,6 +136,26 @@ impl Account {
             Some(before) => again(before, started, wrong),
         }
         self.steps.insert(step, Step { last: started.clone(), attempt: Attempt::Running });
+    }
+
+    /// A step says where its agent goes; a return goes back to where the call was.
+    fn moved(&mut self, finished: &StepFinished) {
+        let Some(place) = self.places.get_mut(&finished.agent) else { return };
+        let calls = self.calls.entry(finished.agent.clone()).or_default();
+        match finished.tag {
+            TagName::Call | TagName::Function | TagName::CallWorkflow | TagName::FunctionWorkflow => {
+                calls.push(place.clone());
+            }
+            TagName::ResetWorkflow => calls.clear(),
+            TagName::Result => *place = calls.pop().unwrap_or_else(|| place.clone()),
+            _ => {}
+        }
+        if let Some(cwd) = &finished.cwd {
+            place.1.clone_from(cwd);
+        }
+        if finished.scope.is_some() {
+            place.0.clone_from(&finished.scope);
+        }
     }
 
     /// The end of an attempt is recorded once, when its own program has ended, with what that cost.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use raymond_core::event::Body;
+use raymond_core::event::{Body, Event};
+use raymond_core::payload::Payload;
 use raymond_core::run::RunStatus;
 
 use super::fault::{Fault, Site};
@@ -23,6 +24,8 @@ pub struct Outcome {
     workers: BTreeMap<String, Vec<String>>,
     /// What each agent left.
     results: BTreeMap<String, String>,
+    /// How each part of a recorded run ended.
+    ends: Vec<RunStatus>,
 }
 
 /// A run to its end.
@@ -31,6 +34,8 @@ pub struct Ran {
     /// The points that it passed.
     pub sites: Vec<Site>,
     pub broken: Option<String>,
+    /// Whether it went where its recording says nothing, so that its outcome says nothing either.
+    pub is_off_course: bool,
     pub log: Vec<String>,
 }
 
@@ -39,51 +44,68 @@ pub fn run(program: &Program, seed: u64, plan: &[Fault], manner: Manner) -> Ran 
     let mut host = Host::new(program, seed, plan, manner);
     while host.life < MOST_LIVES {
         match host.live() {
-            Death::Exit(RunStatus::Completed) => break,
-            Death::Broken => break,
-            Death::Exit(status) => host.react(status),
-            Death::Crashed | Death::Refused(_) => {}
+            Death::Exit(RunStatus::Completed) if program.course.is_none() => break,
+            Death::Broken | Death::OffCourse => break,
+            Death::Exit(status) if program.course.is_none() => host.react(status),
+            Death::Exit(_) | Death::Crashed | Death::Refused(_) => {}
         }
         host.go_down();
-        if !host.monitor.broken.is_empty() {
+        let is_over = program.course.as_ref().is_some_and(|course| host.go_on_as_recorded(course));
+        if is_over || !host.monitor.broken.is_empty() {
             break;
         }
     }
     host.monitor.look();
-    let is_completed = host.monitor.run.as_ref().is_some_and(|run| run.status == RunStatus::Completed);
-    let lives = host.life;
-    host.monitor.expect(is_completed, || format!("the run is not over after {lives} lives"));
-    let outcome = outcome(&host);
+    let status = host.monitor.run.as_ref().map(|run| run.status);
+    let wanted = program.course.as_ref().map_or(RunStatus::Completed, |course| course.last_end());
+    let (lives, is_off_course) = (host.life, host.is_off_course);
+    host.monitor.expect(is_off_course || status == Some(wanted), || {
+        format!("the run is {status:?} after {lives} lives")
+    });
+    let text_of = |payload: &Payload| host.monitor.text_of(payload);
+    let outcome = Outcome::of(&host.monitor.events, &text_of, program.course.is_some());
     let (sites, log) =
         host.disk.tape(|tape| (std::mem::take(&mut tape.sites), tape.log.take().unwrap_or_default()));
-    Ran { outcome, sites, broken: host.monitor.broken.first().cloned(), log }
+    Ran { outcome, sites, broken: host.monitor.broken.first().cloned(), is_off_course, log }
 }
 
-fn outcome(host: &Host<'_>) -> Outcome {
-    let mut outcome = Outcome::default();
-    for event in &host.monitor.events {
-        match &event.body {
-            Body::StepFinished(finished) => {
-                let to =
-                    finished.next.as_ref().or(finished.target.as_ref()).map_or("", |state| state.as_str());
-                let step = format!("{} {} {to}", finished.state, finished.tag);
-                outcome.steps.entry(finished.agent.to_string()).or_default().push(step);
+impl Outcome {
+    /// What events say was done; with their ends, where those are no matter of chance.
+    pub fn of(events: &[Event], text_of: &dyn Fn(&Payload) -> String, with_ends: bool) -> Self {
+        let mut outcome = Outcome::default();
+        for event in events {
+            match &event.body {
+                Body::StepFinished(finished) => {
+                    let to = finished.next.as_ref().or(finished.target.as_ref());
+                    let to = to.map_or("", |state| state.as_str());
+                    let (scope, cwd) = (&finished.scope, &finished.cwd);
+                    let step = format!("{} {} {to} {scope:?} {cwd:?}", finished.state, finished.tag);
+                    outcome.steps.entry(finished.agent.to_string()).or_default().push(step);
+                }
+                Body::AgentStarted(started) => {
+                    let parent = started.parent.as_ref().map_or(String::new(), ToString::to_string);
+                    let (scope, cwd) = (&started.scope, &started.cwd);
+                    let worker = format!(
+                        "{} {} {scope:?} {cwd} {:?}",
+                        started.agent, started.state, started.attributes
+                    );
+                    outcome.workers.entry(parent).or_default().push(worker);
+                }
+                Body::AgentFinished { agent, result } => {
+                    outcome.results.insert(agent.to_string(), text_of(result));
+                }
+                Body::RunFinished { status, result, .. } => {
+                    outcome.result = result.as_ref().map(text_of);
+                    outcome.ends.extend(Some(*status).filter(|_| with_ends));
+                }
+                Body::RunStopped { status, .. } if with_ends && *status != RunStatus::Interrupted => {
+                    outcome.ends.push(*status);
+                }
+                _ => {}
             }
-            Body::AgentStarted(started) => {
-                let parent = started.parent.as_ref().map_or(String::new(), ToString::to_string);
-                let worker = format!("{} {} {:?}", started.agent, started.state, started.attributes);
-                outcome.workers.entry(parent).or_default().push(worker);
-            }
-            Body::AgentFinished { agent, result } => {
-                outcome.results.insert(agent.to_string(), host.monitor.text_of(result));
-            }
-            Body::RunFinished { result: Some(result), .. } => {
-                outcome.result = Some(host.monitor.text_of(result));
-            }
-            _ => {}
         }
+        outcome
     }
-    outcome
 }
 
 /// A program that went wrong, with the fewest faults that make it so.
@@ -97,7 +119,7 @@ pub struct Failure {
 /// Runs a program with faults and says how it differs from a run without.
 pub fn check(program: &Program, expected: &Outcome, seed: u64, plan: &[Fault]) -> Result<Ran, Box<Failure>> {
     let ran = run(program, seed, plan, Manner::default());
-    if trouble(&ran, expected).is_none() {
+    if trouble(program, &ran, expected).is_none() {
         return Ok(ran);
     }
     let mut smallest = plan.to_vec();
@@ -105,21 +127,24 @@ pub fn check(program: &Program, expected: &Outcome, seed: u64, plan: &[Fault]) -
     while index < smallest.len() {
         let mut fewer = smallest.clone();
         fewer.remove(index);
-        match trouble(&run(program, seed, &fewer, Manner::default()), expected) {
+        match trouble(program, &run(program, seed, &fewer, Manner::default()), expected) {
             Some(_) => smallest = fewer,
             None => index += 1,
         }
     }
     let ran = run(program, seed, &smallest, Manner { keeps_log: true, ..Manner::default() });
-    let why = trouble(&ran, expected).unwrap_or_else(|| "it went well when tried again".to_owned());
+    let why = trouble(program, &ran, expected).unwrap_or_else(|| "it went well when tried again".to_owned());
     Err(Box::new(Failure { seed, plan: smallest, why, log: ran.log }))
 }
 
-fn trouble(ran: &Ran, expected: &Outcome) -> Option<String> {
+fn trouble(program: &Program, ran: &Ran, expected: &Outcome) -> Option<String> {
     if let Some(broken) = &ran.broken {
         return Some(broken.clone());
     }
-    (ran.outcome != *expected)
+    // Who is first is a matter of chance, and so is then who has done what.
+    let is_compared =
+        !ran.is_off_course && !program.course.as_ref().is_some_and(|course| course.depends_on_order);
+    (is_compared && ran.outcome != *expected)
         .then(|| format!("another outcome: {:#?}\ninstead of: {expected:#?}", ran.outcome))
 }
 
@@ -136,9 +161,10 @@ pub fn report(program: &Program, failure: &Failure) -> String {
         plan.join(", "),
         failure.log[from..].join("\n"),
         program
-            .states
-            .values()
-            .map(|state| (state.file.as_str(), &state.text, &state.visits))
+            .workflows
+            .iter()
+            .flat_map(|workflow| workflow.states.iter().map(|state| (&workflow.name, state)))
+            .map(|(workflow, state)| (workflow, state.file.as_str(), &state.text, &state.visits))
             .collect::<Vec<_>>(),
     )
 }

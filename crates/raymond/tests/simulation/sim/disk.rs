@@ -54,6 +54,11 @@ impl SimDisk {
         }
     }
 
+    /// Everything that was written becomes safe.
+    pub fn settle(&self) {
+        self.machine().files.power_cut(1);
+    }
+
     /// A person tidies up.
     pub fn delete(&self, path: &Path) {
         let mut machine = self.machine();

@@ -16,6 +16,10 @@ pub fn fault_free(program: &Program, seed: u64) -> Result<(Outcome, Vec<Site>), 
     let ran = run(program, seed, &[], Manner { is_thorough: true, keeps_log: true });
     match ran.broken {
         Some(why) => Err(Box::new(Failure { seed, plan: Vec::new(), why, log: ran.log })),
+        None if program.result.is_some() && ran.outcome.result != program.result => {
+            let why = format!("{:?} comes of it instead of {:?}", ran.outcome.result, program.result);
+            Err(Box::new(Failure { seed, plan: Vec::new(), why, log: ran.log }))
+        }
         None => Ok((ran.outcome, ran.sites)),
     }
 }
@@ -32,6 +36,44 @@ pub fn every_single_fault(program: &Program, seed: u64, is_thrifty: bool) -> Res
         }
     }
     Ok(runs)
+}
+
+/// How the crashes of a recorded run went.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub runs: usize,
+    /// How many of them went where the recording says nothing: a resume gives what failed another chance, and others
+    /// go on meanwhile. They are held to everything but the recorded outcome.
+    pub off_course: usize,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.off_course += other.off_course;
+    }
+}
+
+/// Every crash at so many points of a recorded run, which must first go as it was recorded.
+pub fn every_crash(program: &Program, points: usize) -> Result<Tally, Box<Failure>> {
+    let course = program.course.clone().expect("a recorded run");
+    let (outcome, sites) = fault_free(program, 1)?;
+    if !course.depends_on_order && outcome != course.outcome {
+        let why = format!("another outcome: {outcome:#?}\nthan recorded: {:#?}", course.outcome);
+        return Err(Box::new(Failure { seed: 1, plan: Vec::new(), why, log: Vec::new() }));
+    }
+    let mut tally = Tally::default();
+    let stride = sites.len().div_ceil(points).max(1);
+    // Which points are tried differs from run to run, so that all kinds are.
+    for (at, site) in sites.into_iter().enumerate().skip(program.name.len() % stride).step_by(stride) {
+        let kinds = site.kinds().iter().copied().filter(|kind| kind.is_crash() && !kind.is_doubled(site));
+        for kind in kinds {
+            let ran = check(program, &outcome, 1, &[Fault { at, kind }])?;
+            tally.runs += 1;
+            tally.off_course += usize::from(ran.is_off_course);
+        }
+    }
+    Ok(tally)
 }
 
 /// A crash at every `stride`th point, and another at every point of the recovery from it.

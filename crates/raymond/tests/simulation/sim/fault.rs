@@ -173,6 +173,10 @@ impl Kind {
         }
     }
 
+    pub fn is_crash(self) -> bool {
+        matches!(self, Kind::Kill | Kind::KillAfter | Kind::KillWithin(_) | Kind::Power(_))
+    }
+
     /// Whether a run with it must come to the same end: without syncs no power cut is survived, and a program that
     /// cannot be started may be what a worker fails of.
     pub fn suits(self, program: &Program, site: Site) -> bool {

@@ -1,6 +1,5 @@
 //! A machine on which Raymond lives, dies and is started again: its clock, its programs, its users.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,10 +12,11 @@ use raymond_core::run::Options;
 
 use super::disk::SimDisk;
 use super::fault::{Down, Fault, Kind, Site, Tape};
+use super::library::Library;
 use super::monitor::Monitor;
 use super::people::People;
 use super::process::Process;
-use super::program::{Does, Program};
+use super::program::{Act, Does, LOCKS, Program};
 use super::rng::Rng;
 use super::view::View;
 
@@ -49,6 +49,12 @@ pub struct Host<'p> {
     pub monitor: Monitor,
     pub people: People,
     pub rng: Rng,
+    /// The workflows as the living Raymond has opened them.
+    pub library: Library,
+    /// Which part of a recorded run is being played.
+    pub part: usize,
+    /// Set when a recorded run has gone where its recording says nothing.
+    pub is_off_course: bool,
     pub processes: Vec<Process>,
     /// Milliseconds that have passed.
     pub clock: u64,
@@ -59,21 +65,12 @@ pub struct Host<'p> {
     pub expected: Option<(Vec<Event>, usize)>,
     /// What the living Raymond will hear, and when: the end of a process by its number.
     pub reports: Vec<(u64, usize)>,
-    /// The lock is the one real file; its folder goes with it.
-    folder: PathBuf,
-}
-
-impl Drop for Host<'_> {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
 }
 
 impl<'p> Host<'p> {
     pub fn new(program: &'p Program, seed: u64, plan: &[Fault], manner: Manner) -> Self {
-        let folder = tempfile::tempdir().expect("a folder for the lock").keep();
         let disk = SimDisk::new(Tape::new(plan, manner.keeps_log));
-        let paths = StateDir::at(&folder).run("sim").expect("a run's id");
+        let paths = StateDir::at(program.home().join(LOCKS)).run("sim").expect("a run's id");
         let view = View { disk: disk.clone(), sees_safe: program.is_synced };
         let monitor = Monitor::new(&paths, view, manner.is_thorough);
         let paths = paths.on(Arc::new(disk.clone()));
@@ -87,13 +84,15 @@ impl<'p> Host<'p> {
             monitor,
             people: People::default(),
             rng: Rng::new(seed),
+            library: Library::open(program, &program.options, 0),
+            part: 0,
+            is_off_course: false,
             processes: Vec::new(),
             clock: 0,
             skew: 0,
             life: 0,
             expected: None,
             reports: Vec::new(),
-            folder,
         }
     }
 
@@ -103,7 +102,8 @@ impl<'p> Host<'p> {
     }
 
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_millisecond(EPOCH + self.clock as i64 + self.skew).unwrap_or(Timestamp::MAX)
+        let began = self.program.course.as_ref().map_or(EPOCH, |course| course.began.as_millisecond());
+        Timestamp::from_millisecond(began + self.clock as i64 + self.skew).unwrap_or(Timestamp::MAX)
     }
 
     /// When the wall clock will show a time.
@@ -139,9 +139,9 @@ impl<'p> Host<'p> {
         })?;
         let twins = self.processes.iter().filter(|other| is_twin(other, &launch)).count();
         self.monitor.spawning(&started, twins);
-        let tries = self.monitor.tries(&started.agent);
-        let act = self.program.act(&started.state, started.visits, tries);
+        let act = self.act(&launch);
         let text = match &act.does {
+            Does::Says(text) if self.program.course.is_some() => text.clone(),
             Does::Says(text) => self.fill_in(text, &launch),
             _ => String::new(),
         };
@@ -170,15 +170,32 @@ impl<'p> Host<'p> {
         Ok(())
     }
 
-    fn run_time(&mut self, act: &super::program::Act, plan: &Plan) -> u64 {
-        Process::run_time(act, plan) + self.rng.below(500) as u64
+    fn act(&mut self, launch: &Launch) -> Act {
+        let (agent, visits) = (&launch.agent, launch.started.visits);
+        let tries = self.monitor.tries(&agent.id);
+        let Some(course) = &self.program.course else { return self.program.act(agent, visits, tries) };
+        course.act(self.part, agent, visits, tries).unwrap_or_else(|| {
+            self.is_off_course = true;
+            Act::new(Does::GoesOn)
+        })
+    }
+
+    /// A recorded program takes as long as it took.
+    fn run_time(&mut self, act: &Act, plan: &Plan) -> u64 {
+        let more = if self.program.course.is_some() { 0 } else { self.rng.below(500) as u64 };
+        Process::run_time(act, plan) + more
     }
 
     fn fill_in(&self, text: &str, launch: &Launch) -> String {
+        let home = self.program.home().to_string_lossy().into_owned();
         let input = launch.agent.payload.as_ref().map(|payload| self.monitor.text_of(payload));
         let text =
             if text.contains("{big}") { text.replace("{big}", &BIG.repeat(6_000)) } else { text.to_owned() };
-        text.replace("{visits}", &launch.started.visits.to_string())
+        let place = |path: &str| path.strip_prefix(&home).unwrap_or(path).trim_start_matches('/').to_owned();
+        let scope = launch.agent.scope.as_deref().map_or("own".to_owned(), place);
+        text.replace("{home}", &home)
+            .replace("{place}", &format!("{scope} in [{}]", place(&launch.agent.cwd)))
+            .replace("{visits}", &launch.started.visits.to_string())
             .replace("{agent}", launch.agent.id.as_str())
             .replace("{input}", &input.unwrap_or_default())
     }
@@ -211,7 +228,7 @@ impl<'p> Host<'p> {
             if process.was_refused {
                 self.monitor.ended(process.step(), process.attempt(), process.cost(), process.estimate());
             }
-            inputs.extend(process.reports(self.program, now));
+            inputs.extend(process.reports(&self.library, now));
             // Now and then a report comes twice, late enough to meet another attempt.
             if is_first && !self.processes[number].was_ended {
                 self.reports.push((self.clock + 1 + self.rng.below(2_500) as u64, number));

@@ -7,13 +7,16 @@ use raymond::journal_store::{JournalStore, fold};
 use raymond::recovery::take_over_with;
 use raymond::store::{Journal, JournalError, RunLock, read_all};
 use raymond_core::decide;
-use raymond_core::event::{Body, Event, FORMAT_VERSION, RunStarted};
+use raymond_core::event::{Body, Event};
 use raymond_core::input::Input;
 use raymond_core::money::Usd;
 use raymond_core::run::{RunStatus, Status};
 
+use super::course::Course;
 use super::fault::{Kind, Site};
-use super::host::{Crashed, Host, NONCE};
+use super::host::{Crashed, Host};
+use super::library::Library;
+use super::process::FOR_EVER;
 use super::rehearsal::rehearse;
 
 /// How a life ended.
@@ -23,6 +26,8 @@ pub enum Death {
     /// Raymond gave up by itself, or refused to begin, with this error.
     Refused(String),
     Exit(RunStatus),
+    /// A recorded run has gone where its recording says nothing.
+    OffCourse,
     /// Something is wrong that should never be.
     Broken,
 }
@@ -44,6 +49,7 @@ impl Host<'_> {
     /// Lives one life.
     pub fn live(&mut self) -> Death {
         self.life += 1;
+        self.library = Library::open(self.program, &self.options, self.part);
         self.disk.log(|| format!("      -- life {} at {}", self.life, self.now()));
         let death = match self.begin().and_then(|begun| self.drive(begun)) {
             Ok(status) => Death::Exit(status),
@@ -51,6 +57,7 @@ impl Host<'_> {
         };
         let is_down = self.disk.tape(|tape| tape.down.is_some());
         match death {
+            Death::Broken | Death::Crashed if self.is_off_course => Death::OffCourse,
             Death::Refused(_) if is_down => Death::Crashed,
             other => other,
         }
@@ -88,19 +95,11 @@ impl Host<'_> {
     fn create(&mut self, lock: RunLock) -> Result<Begun, Death> {
         let journal = Journal::create(&self.paths, self.journal_options(), &lock)
             .map_err(|error| self.refused(error.to_string()))?;
-        let started = RunStarted {
-            scope_hash: None,
-            version: FORMAT_VERSION,
-            workflow: self.program.name.clone(),
-            scope: "/sim".to_owned(),
-            entry: self.program.entry(),
-            cwd: "/sim".to_owned(),
-            nonce: NONCE.to_owned(),
-            labels: Default::default(),
-            options: self.options.clone(),
-        };
+        let started = self.program.run_started();
+        let input =
+            self.program.course.as_ref().map_or(Some("input".to_owned()), |course| course.input.clone());
         let store = JournalStore::new(journal, self.payloads.clone(), lock);
-        let opening = decide::start(started, Some("input".to_owned()));
+        let opening = decide::start(started, input);
         let (engine, unseen) =
             Engine::create("sim", self.now(), opening, store).map_err(|error| self.refused(error.0))?;
         self.monitor.acknowledged(&unseen, engine.run());
@@ -161,7 +160,7 @@ impl Host<'_> {
 
     fn drive(&mut self, begun: Begun) -> Result<RunStatus, Death> {
         let Begun { mut engine, unseen, opening } = begun;
-        engine.wait_for_answers(!self.program.pauses);
+        engine.wait_for_answers(!self.pauses());
         self.publish(&unseen)?;
         self.read_questions(&engine);
         let (mut taken, answers) = self.look_into_inbox();
@@ -172,7 +171,7 @@ impl Host<'_> {
         for _ in 0..5_000 {
             self.receive(&mut engine)?;
             let now = self.now();
-            let round = engine.round(now, inputs, &mut self.program);
+            let round = engine.round(now, inputs, &mut self.library);
             let round = round.map_err(|error| self.give_up(error.0))?;
             self.people.remove(&std::mem::take(&mut taken));
             self.monitor.acknowledged(&round.events, engine.run());
@@ -183,8 +182,16 @@ impl Host<'_> {
                     .expect(expected == round.events, || "recovering twice gives two runs".to_owned());
             }
             self.check()?;
-            if let Some(status) = self.carry_out(&engine, round)? {
+            let trouble = round.trouble.clone();
+            let status = self.carry_out(&engine, round)?;
+            if let Some(error) = trouble {
+                return Err(self.give_up(error.0));
+            }
+            if let Some(status) = status {
                 return Ok(status);
+            }
+            if self.is_off_course {
+                return Err(Death::OffCourse);
             }
             (taken, inputs) = self.wait(&engine)?;
         }
@@ -247,7 +254,7 @@ impl Host<'_> {
     }
 
     fn read_questions(&mut self, engine: &Engine<JournalStore>) {
-        if self.program.is_answered {
+        if self.program.is_answered && self.program.course.is_none() {
             for (agent, ask) in engine.run().asks() {
                 self.people.read(ask, agent.id.as_str(), self.clock);
             }
@@ -268,6 +275,10 @@ impl Host<'_> {
             self.monitor.broken.push(format!("nothing will ever happen again: {:?}", engine.run()));
             return Err(Death::Broken);
         };
+        if next >= FOR_EVER {
+            self.is_off_course = true;
+            return Err(Death::OffCourse);
+        }
         self.clock = self.clock.max(next);
         self.let_programs_end();
         let most = 1 + self.rng.below(4);
@@ -289,6 +300,14 @@ impl Host<'_> {
         self.refused(error)
     }
 
+    /// Whether open questions end the run.
+    pub fn pauses(&self) -> bool {
+        match &self.program.course {
+            Some(course) => course.parts[self.part].pauses,
+            None => self.program.pauses,
+        }
+    }
+
     fn check(&self) -> Result<(), Death> {
         if self.monitor.broken.is_empty() { Ok(()) } else { Err(Death::Broken) }
     }
@@ -307,5 +326,36 @@ impl Host<'_> {
             self.clock = self.clock.max(time);
             self.people.act(self.clock);
         }
+    }
+
+    /// Where a part of a recorded run is over, somebody does what was done then. Says whether that was the last.
+    pub fn go_on_as_recorded(&mut self, course: &Course) -> bool {
+        // By the time that somebody looks, the system has written everything.
+        self.disk.settle();
+        self.monitor.look();
+        let Some(run) = &self.monitor.run else { return false };
+        let (status, asks) = (run.status, run.asks());
+        let ends = self.monitor.events.iter().filter(|event| event.body.is_last()).count();
+        if ends <= self.part {
+            return false;
+        }
+        let expected = course.parts[self.part].end;
+        if status != expected {
+            let why = format!("part {} ends as {status:?} instead of {expected:?}", self.part + 1);
+            self.monitor.expect(course.depends_on_order, || why);
+            self.is_off_course = true;
+            return true;
+        }
+        let Some(next) = course.parts.get(self.part + 1) else { return true };
+        for (agent, text) in &next.answers {
+            if let Some((_, ask)) = asks.iter().find(|(asking, _)| asking.id == *agent) {
+                self.people.post(&ask.id, text);
+            }
+        }
+        self.part += 1;
+        self.options = next.options.clone();
+        self.clock = self.clock.max(next.begin);
+        self.monitor.forget_tries();
+        false
     }
 }

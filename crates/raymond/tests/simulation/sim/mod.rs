@@ -1,20 +1,24 @@
 //! The real engine, journal and recovery on a simulated host.
 
 pub mod account;
+pub mod cases;
 pub mod check;
 pub mod compare;
+pub mod course;
 pub mod disk;
 pub mod explore;
 pub mod fault;
 pub mod files;
 pub mod generate;
 pub mod host;
+pub mod library;
 pub mod life;
 pub mod monitor;
 pub mod people;
 pub mod process;
 pub mod program;
 pub mod programs;
+pub mod recording;
 pub mod rehearsal;
 pub mod rng;
 pub mod view;

@@ -72,6 +72,11 @@ impl Monitor {
         self.tries.get(agent).copied().unwrap_or(0)
     }
 
+    /// Somebody may have mended what failed.
+    pub fn forget_tries(&mut self) {
+        self.tries.clear();
+    }
+
     /// Takes in what has become safe.
     pub fn look(&mut self) {
         match self.follower.poll() {

@@ -44,6 +44,16 @@ impl People {
         }
     }
 
+    /// Somebody answers at once, and somebody else too late.
+    pub fn post(&mut self, ask: &str, text: &str) {
+        for number in 0..2 {
+            let answer_id = format!("{ask}-{number}");
+            let message = Message { ask: ask.to_owned(), text: text.to_owned(), answer_id };
+            self.plans.push((0, message));
+        }
+        self.act(0);
+    }
+
     /// When the next answer comes.
     pub fn next(&self) -> Option<u64> {
         self.plans.iter().map(|(time, _)| *time).min()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use raymond::engine::Launch;
 use raymond_core::duration::Limit;
+use raymond_core::header::Header;
 use raymond_core::input::{
     BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, Lookups, Outcome, Plan,
     ScriptOutcome, TimeLimit, TurnCost, TurnOutcome,
@@ -14,8 +15,12 @@ use raymond_core::run::{Session, later};
 use raymond_core::tag::{Collected, TagCollector};
 use raymond_core::transition::{self, ProtocolError, Reading};
 
-use super::program::{Act, Does, Program};
+use super::library::Library;
+use super::program::{Act, Does};
 use super::rng::Rng;
+
+/// How long a program takes that never ends by itself, in milliseconds.
+pub const FOR_EVER: u64 = 1_000_000_000_000;
 
 /// One attempt's program.
 #[derive(Debug)]
@@ -62,10 +67,10 @@ impl Process {
             Plan::Script(header) => header.timeout.and_then(Limit::duration),
             Plan::Prompt(prompt) => prompt.timeout,
         };
-        let time = Duration::from_secs(u64::from(act.seconds));
         match act.does {
-            Does::Hangs => timeout.unwrap_or(time).as_millis() as u64,
-            _ => time.as_millis() as u64,
+            Does::Hangs => timeout.unwrap_or(act.time).as_millis() as u64,
+            Does::GoesOn => FOR_EVER,
+            _ => act.time.as_millis() as u64,
         }
     }
 
@@ -73,7 +78,7 @@ impl Process {
     pub fn estimate(&self) -> Usd {
         match self.is_script() || self.was_refused {
             true => Usd::ZERO,
-            false => self.act.cost().divided_by(2),
+            false => self.act.cost_if_lost,
         }
     }
 
@@ -82,7 +87,7 @@ impl Process {
         match () {
             () if self.is_script() || self.was_refused => Usd::ZERO,
             () if self.was_ended => self.estimate(),
-            () => self.act.cost(),
+            () => self.act.cost,
         }
     }
 
@@ -91,10 +96,10 @@ impl Process {
     }
 
     /// What Raymond hears of it: what it printed, then its end.
-    pub fn reports(&self, program: &Program, now: Timestamp) -> Vec<Input> {
+    pub fn reports(&self, library: &Library, now: Timestamp) -> Vec<Input> {
         let mut prints = Vec::new();
         let collected = self.collect(&mut prints);
-        let (outcome, lookups) = self.outcome(program, collected, now);
+        let (outcome, lookups) = self.outcome(library, collected, now);
         let print = |text| self.about(|agent, step, attempt| Input::Print { agent, step, attempt, text });
         let mut inputs: Vec<Input> = prints.into_iter().map(print).collect();
         inputs.push(self.about(|agent, step, attempt| {
@@ -127,7 +132,7 @@ impl Process {
 
     fn outcome(
         &self,
-        program: &Program,
+        library: &Library,
         collected: Result<Collected, String>,
         now: Timestamp,
     ) -> (Outcome, Lookups) {
@@ -138,40 +143,37 @@ impl Process {
             Plan::Script(header) => {
                 let reading = collected
                     .and_then(|tags| transition::read(tags, false).map_err(|error| error.to_string()));
-                let lookups = look_up(program, reading.as_ref().ok(), &[]);
-                (
-                    Outcome::Script(self.script_outcome(reading, header.timeout.and_then(Limit::duration))),
-                    lookups,
-                )
+                let transition = reading.as_ref().ok().map(|reading| &reading.transition);
+                let lookups = library.of_script(&self.launch.agent, transition);
+                (Outcome::Script(self.script_outcome(reading, header)), lookups)
             }
             Plan::Prompt(plan) => {
                 let reading = read_message(collected);
-                let named: Vec<&str> = plan
-                    .policy
-                    .iter()
-                    .flat_map(|policy| &policy.entries)
-                    .flat_map(|entry| {
-                        entry.target.iter().chain(&entry.return_to).chain(&entry.next).map(String::as_str)
-                    })
-                    .collect();
-                let lookups = look_up(program, reading.as_ref().ok(), &named);
+                let transition = reading.as_ref().ok().map(|reading| &reading.transition);
+                let lookups = library.of_turn(&self.launch.agent, plan, transition);
                 (Outcome::Turn(self.turn_outcome(reading, now)), lookups)
             }
         }
     }
 
-    fn script_outcome(&self, reading: Result<Reading, String>, timeout: Option<Duration>) -> ScriptOutcome {
+    fn script_outcome(&self, reading: Result<Reading, String>, header: &Header) -> ScriptOutcome {
         let stderr = "stderr".to_owned();
         let exited = |exit, reading, stderr| ScriptOutcome::Exited { exit, reading, stderr };
         if self.was_refused {
             return ScriptOutcome::NotStarted { error: "the system refuses".to_owned() };
         }
-        match self.act.does {
+        match &self.act.does {
             Does::Says(_) => exited(Exit::Code(0), reading, stderr),
-            Does::Exits(code) => exited(Exit::Code(code), reading, stderr),
-            Does::DiesBySignal => exited(Exit::Signal(9), reading, stderr),
-            Does::Hangs | Does::Fails(_) | Does::HitsLimit(_) => {
-                ScriptOutcome::TimedOut { kind: TimeLimit::Idle, after: timeout.unwrap_or_default(), stderr }
+            Does::Babbles(problem) => exited(Exit::Code(0), Err(problem.clone()), stderr),
+            Does::Exits(code) => exited(Exit::Code(*code), reading, stderr),
+            Does::DiesBySignal(signal) => exited(Exit::Signal(*signal), reading, stderr),
+            Does::Overruns => {
+                let after = header.max_time.unwrap_or_default();
+                ScriptOutcome::TimedOut { kind: TimeLimit::Total, after, stderr }
+            }
+            Does::Hangs | Does::Fails(..) | Does::HitsLimit(_) | Does::GoesOn => {
+                let after = header.timeout.and_then(Limit::duration).unwrap_or_default();
+                ScriptOutcome::TimedOut { kind: TimeLimit::Idle, after, stderr }
             }
         }
     }
@@ -183,24 +185,30 @@ impl Process {
             backend: None,
         };
         let cost = TurnCost { usd: self.cost(), estimated: false };
-        let failed = |class, session| {
-            let error = format!("{class:?}");
+        let failed = |class, error: &str, session| {
+            let error = error.to_owned();
             TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None })
         };
         if self.was_refused {
-            return failed(FaultClass::Retry, None);
+            return failed(FaultClass::Retry, "the system refuses", None);
         }
         match &self.act.does {
             Does::Says(_) => {
                 TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings: Vec::new() })
             }
-            Does::Fails(FaultClass::ShareUsed) => failed(FaultClass::ShareUsed, Some(session)),
-            Does::Fails(class) => failed(*class, None),
+            Does::Babbles(problem) => {
+                let reading = Err(BadMessage { problem: problem.clone(), has_no_tag: false });
+                TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings: Vec::new() })
+            }
+            Does::Fails(FaultClass::ShareUsed, error) => failed(FaultClass::ShareUsed, error, Some(session)),
+            Does::Fails(class, error) => failed(*class, error, None),
             Does::HitsLimit(seconds) => {
                 let until = later(now, Duration::from_secs(u64::from(*seconds)));
-                failed(FaultClass::Limit { until: Some(until) }, None)
+                failed(FaultClass::Limit { until: Some(until) }, "a usage limit", None)
             }
-            Does::Exits(_) | Does::DiesBySignal | Does::Hangs => failed(FaultClass::Retry, None),
+            Does::Exits(_) | Does::DiesBySignal(_) | Does::Hangs | Does::Overruns | Does::GoesOn => {
+                failed(FaultClass::Retry, "the program failed", None)
+            }
         }
     }
 }
@@ -211,10 +219,4 @@ fn read_message(collected: Result<Collected, String>) -> Result<Reading, BadMess
         problem: error.to_string(),
         has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
     })
-}
-
-fn look_up(program: &Program, reading: Option<&Reading>, named: &[&str]) -> Lookups {
-    let mut names = reading.map(|reading| reading.transition.state_names()).unwrap_or_default();
-    names.extend(named);
-    program.look_up(&names)
 }

@@ -26,6 +26,9 @@ pub fn all() -> Vec<Program> {
         fatal_script(),
         max_steps(),
         payloads(),
+        nested_workflows(),
+        forked_workflows(),
+        left_for_good(),
         segments(),
         unsynced(),
     ]
@@ -138,7 +141,7 @@ fn retries_and_limits() -> Program {
             vec![
                 silent().cents(4),
                 Act::new(Does::HitsLimit(600)).cents(1),
-                Act::new(Does::DiesBySignal).cents(1),
+                Act::new(Does::DiesBySignal(9)).cents(1),
                 fails(FaultClass::Limit { until: None }),
                 says("<goto>B</goto>").cents(7),
             ],
@@ -190,12 +193,133 @@ fn max_steps() -> Program {
         .with(|program| program.options.max_steps = Some(3))
 }
 
+/// A text too long for the journal is joined by a worker, whose result is joined in turn.
 fn payloads() -> Program {
     Program::new("payloads")
-        .state("START.sh", "", says("<print>{visits}</print><fork next=\"WAIT\" input=\"{big}\">WORK</fork>"))
+        .state(
+            "START.sh",
+            "",
+            says("<print>{visits}</print><fork next=\"WAIT\" input=\"{big}\">MIDDLE</fork>"),
+        )
+        .state("MIDDLE.sh", "", says("<fork next=\"WAIT\" input=\"{input}\">WORK</fork>"))
         .state("WORK.sh", "", says("<result>{input}</result>"))
         .state("WAIT.sh", "", says("<join>END</join>"))
         .state("END.sh", "", says("<result>{input}</result>"))
+}
+
+/// Calls through all forms of a workflow and back, each return to the scope and folder that the call left.
+fn nested_workflows() -> Program {
+    Program::new("nested workflows")
+        .state("START.md", "", says("<reset cd=\"there\">GO</reset>").cents(1))
+        .state(
+            "GO.md",
+            "",
+            says("<call-workflow return=\"LAST\" input=\"x\">../archive.zip</call-workflow>").cents(1),
+        )
+        .state("LAST.sh", "", says("<result>{input}; {place}</result>"))
+        .workflow("archive.zip")
+        .state(
+            "START.sh",
+            "",
+            says("<function-workflow cd=\"below\" return=\"BACK\">../one.yaml</function-workflow>"),
+        )
+        .state("BACK.md", "", says("<call return=\"END\" input=\"{input}; {place}\">SIDE</call>").cents(2))
+        .tries(
+            "SIDE.sh",
+            "# raymond: retry=1 backoff=3s",
+            vec![exits(1), says("<reset cd=\"../here\" input=\"{input}\">FAR</reset>")],
+        )
+        .state("FAR.sh", "", says("<result>{input}; {place}</result>"))
+        .state("END.sh", "", says("<result>{input}; {place}</result>"))
+        .workflow("one.yaml")
+        .state("START.md", "", says("<goto>ASK</goto>").cents(3))
+        .state("ASK.sh", "", says("<ask next=\"CALL\">Deeper?</ask>"))
+        .state(
+            "CALL.sh",
+            "",
+            says("<call-workflow return=\"UP\" input=\"{place}\">../folder</call-workflow>"),
+        )
+        .state("UP.sh", "", says("<result>{input}; {place}</result>"))
+        .workflow("folder")
+        .state(
+            "START.md",
+            "",
+            says("<reset cd=\"../..\" delay=\"5s\" input=\"{input}\">END</reset>").cents(1),
+        )
+        .state("END.sh", "", says("<result>{input}; {place}</result>").leaving_a_child())
+        .with(|program| {
+            program.result = Some(
+                "one.yaml in [there/below]; folder in []; one.yaml in [there/below]; archive.zip in [there]; \
+                 archive.zip in [here]; archive.zip in [there]; own in [there]"
+                    .to_owned(),
+            );
+        })
+}
+
+/// Workers in other workflows and folders, whose parent is in yet another one.
+fn forked_workflows() -> Program {
+    Program::new("forked workflows")
+        .state("START.sh", "", says("<call-workflow return=\"END\">../archive.zip/SPREAD</call-workflow>"))
+        .state("END.sh", "", says("<result>{input}; {place}</result>"))
+        .workflow("archive.zip")
+        .state(
+            "SPREAD.md",
+            "",
+            says(
+                "<fork-workflow cd=\"here\" item=\"1\">../one.yaml</fork-workflow>\
+                 <fork-workflow cd=\"there/below\" item=\"2\">../folder</fork-workflow><fork cd=\"there\">WORK</fork><goto>WAIT</goto>",
+            )
+            .cents(4),
+        )
+        .state("WORK.md", "", says("<function-workflow return=\"DONE\" cd=\"below\">../folder</function-workflow>").cents(1))
+        .state("DONE.sh", "", says("<result>{input}, {place}</result>"))
+        .state("WAIT.sh", "", says("<join>TELL</join>"))
+        .state("TELL.md", "", says("<result>{input}</result>").cents(1))
+        .workflow("one.yaml")
+        .state("START.sh", "", says("<call-workflow return=\"DONE\">../folder</call-workflow>").seconds(4))
+        .state("DONE.sh", "", says("<result>{input}, {place}</result>"))
+        .workflow("folder")
+        .state("START.md", "", says("<reset cd=\"..\">NEXT</reset>").cents(2).seconds(2))
+        .state("NEXT.sh", "", says("<result>{place}</result>"))
+        .with(|program| {
+            program.options.max_parallel = 2;
+            program.segment_bytes = 1_500;
+            let done = |agent: &str, state: &str, attributes: &str, result: &str| {
+                format!(
+                    "{{\"agent\":\"main_{agent}\",\"state\":\"{state}\",\"attributes\":{attributes},\
+                     \"status\":\"done\",\"result\":\"{result}\",\"error\":null}}"
+                )
+            };
+            program.result = Some(format!(
+                "[{},{},{}]; own in []",
+                done("start1", "START.sh", "{\"item\":\"1\"}", "folder in [], one.yaml in [here]"),
+                done("start2", "START.md", "{\"item\":\"2\"}", "folder in [there]"),
+                done("work3", "WORK.md", "{}", "folder in [there], archive.zip in [there]"),
+            ));
+        })
+}
+
+/// A workflow that is entered for good forgets who called: what it returns is the run's result.
+fn left_for_good() -> Program {
+    Program::new("left for good")
+        .state("START.md", "", says("<call return=\"NEVER\">IN</call>").cents(1))
+        .state("IN.sh", "", says("<call-workflow return=\"NEVER\">../one.yaml</call-workflow>"))
+        .state("NEVER.sh", "", says("<result>never</result>"))
+        .workflow("one.yaml")
+        .state(
+            "START.md",
+            "",
+            says("<reset-workflow cd=\"here\" input=\"over\">../archive.zip</reset-workflow>").cents(1),
+        )
+        .state("ASIDE.sh", "", says("<result>{input}; {place}</result>"))
+        .workflow("archive.zip")
+        .state(
+            "START.md",
+            "",
+            says("<call-workflow return=\"END\" input=\"{input}\">../one.yaml/ASIDE</call-workflow>"),
+        )
+        .state("END.sh", "", says("<result>{input}; {place}</result>"))
+        .with(|program| program.result = Some("over; one.yaml in [here]; archive.zip in [here]".to_owned()))
 }
 
 fn segments() -> Program {

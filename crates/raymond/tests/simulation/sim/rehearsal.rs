@@ -20,8 +20,8 @@ impl EventStore for Forgetful {
         Ok(Payload::Stored { payload: stored.hash, bytes: stored.bytes })
     }
 
-    fn load_payload(&self, payload: &Payload) -> Result<String, String> {
-        self.0.text_of(payload)
+    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
+        self.0.text_of(payload).map_err(StoreError)
     }
 
     fn commit(&mut self, _batch: &[Event]) -> Result<(), StoreError> {
@@ -38,7 +38,7 @@ pub fn rehearse(host: &Host<'_>, run: Run, input: Input) -> Option<Vec<Event>> {
     let copy = Arc::new(host.disk.copy());
     let payloads = Payloads::new(host.paths.payloads(), Durability::Process).on(copy);
     let mut engine = Engine::take_up(run, Forgetful(payloads));
-    engine.wait_for_answers(!host.program.pauses);
-    let mut program = host.program;
-    engine.round(host.now(), [input], &mut program).ok().map(|round| round.events)
+    engine.wait_for_answers(!host.pauses());
+    let mut library = host.library.clone();
+    engine.round(host.now(), [input], &mut library).ok().map(|round| round.events)
 }
