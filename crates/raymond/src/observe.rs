@@ -1,6 +1,7 @@
 //! Those who watch a run. They are told what is committed, and never drive anything.
 
 pub mod console;
+mod costs;
 pub mod json;
 mod wording;
 
