@@ -3,6 +3,7 @@
 pub mod console;
 mod costs;
 pub mod json;
+mod live;
 mod wording;
 
 use raymond_core::event::Event;
@@ -10,6 +11,7 @@ use raymond_core::name::AgentId;
 
 pub use console::{Console, Detail};
 pub use json::JsonLines;
+pub use live::{LiveView, draw_again_after_a_pause, is_wanted as is_live_view_wanted};
 
 use crate::driver::Stop;
 
