@@ -8,6 +8,7 @@
 //! answered for as long as that takes or up to [`MOST_HELD`].
 
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -105,12 +106,18 @@ impl<W: Write> Screen<W> {
         self.looked = Instant::now();
         let (columns, rows) = self.tty.size();
         let is_due = self.rendered.is_none_or(|time| time.elapsed() >= CLOCK) || columns != self.columns;
-        let (view, title) = {
-            let mut model = lock(&self.model);
-            if !model.take_change() && !is_due && self.pending.is_empty() {
-                return Ok(());
-            }
+        let has_changed = lock(&self.model).take_change();
+        if !has_changed && !is_due && self.pending.is_empty() {
+            return Ok(());
+        }
+        let rendered = catch_unwind(AssertUnwindSafe(|| {
+            let model = lock(&self.model);
             (render(&model, Timestamp::now(), columns, rows), render::title(&model))
+        }));
+        let Ok((view, title)) = rendered else {
+            // Better no view than no word about the run. What the panic has printed stays.
+            self.drawn.clear();
+            return self.close();
         };
         self.rendered = Some(self.looked);
         if !self.tty.is_ours() {
