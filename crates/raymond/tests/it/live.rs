@@ -405,3 +405,48 @@ fn it_can_be_done_without() {
         }
     }
 }
+
+#[test]
+fn it_is_drawn_ten_times_a_second_however_much_is_printed() {
+    if is_missing("setsid", "it_is_drawn_ten_times_a_second_however_much_is_printed") {
+        return;
+    }
+    let rig = working();
+    rig.state("WORK.sh", "until [ -e go ]; do echo line $((i += 1)); done; echo '<result>worked</result>'");
+    let terminal = Terminal::run(&rig, (80, 24), &[], &["workflow", "--id", "r"]);
+    wait_until("some drawings", || terminal.sent().matches("\x1b[?2026h").count() > 15);
+    rig.write("go", "");
+    let seen = Arc::clone(&terminal.seen);
+    terminal.ends_with(0);
+    let sent = String::from_utf8_lossy(&seen.lock().unwrap().bytes).into_owned();
+    let seconds = rig.status()["ended_at"].as_str().map(seconds_of).unwrap()
+        - rig.status()["started_at"].as_str().map(seconds_of).unwrap();
+    let drawings = sent.matches("\x1b[?2026h").count();
+    assert!(drawings as f64 <= 10.0 * seconds + 2.0, "{drawings} drawings in {seconds} s");
+}
+
+fn seconds_of(time: &str) -> f64 {
+    time.parse::<jiff::Timestamp>().unwrap().as_millisecond() as f64 / 1000.0
+}
+
+/// Ctrl-S, or a connection that hangs.
+#[test]
+fn a_terminal_that_takes_nothing_does_not_hold_up_the_run() {
+    if is_missing("setsid", "a_terminal_that_takes_nothing_does_not_hold_up_the_run") {
+        return;
+    }
+    let rig = working();
+    let text = "x".repeat(100);
+    rig.state(
+        "END.sh",
+        format!("for i in $(seq 2000); do echo '<print>{text}</print>'; done; echo '<result>ok</result>'"),
+    );
+    let terminal = Terminal::run(&rig, (80, 24), &[], &["workflow", "--id", "r"]);
+    terminal.wait_for("half way through");
+    let seen = Arc::clone(&terminal.seen);
+    let nobody_reads = seen.lock().unwrap();
+    rig.write("go", "");
+    wait_until("the end of the run", || rig.read(".raymond/state/r.jsonl").contains("run_finished"));
+    drop(nobody_reads);
+    terminal.ends_with(0);
+}
