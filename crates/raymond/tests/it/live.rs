@@ -12,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::needs::is_missing;
-use crate::rig::{RAYMOND, Rig, wait_until};
+use crate::rig::{RAYMOND, Rig, wait_for_file, wait_until};
 
 const SAVE_TITLE: &str = "\x1b[22;0t";
 const RESTORE_TITLE: &str = "\x1b[23;0t";
@@ -241,7 +241,7 @@ fn typing_an_answer_is_not_disturbed() {
     );
     rig.state(
         "WORK.sh",
-        "until [ -e speak ]; do sleep 0.01; done; echo '<print>meanwhile</print>'; touch spoken
+        "until [ -e speak ]; do sleep 0.01; done; echo '<print>meanwhile</print>'; sleep 0.5; touch spoken
          until [ -e go ]; do sleep 0.01; done; echo '<result>w</result>'",
     );
     let mut terminal = Terminal::run(&rig, (80, 24), &[], &["workflow", "--id", "r"]);
@@ -253,7 +253,8 @@ fn typing_an_answer_is_not_disturbed() {
     terminal.write("beca");
     terminal.wait_for("> beca");
     rig.write("speak", "");
-    wait_until("the print", || rig.read(".raymond/state/r.jsonl").contains("meanwhile"));
+    // Long enough for several drawings, if there were any.
+    wait_for_file(&rig.path("spoken"));
     terminal.write("use");
     terminal.wait_for("> because");
     assert!(!terminal.screen().contains("meanwhile"), "{}", terminal.screen());
