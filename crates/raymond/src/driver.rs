@@ -150,6 +150,7 @@ impl<S: EventStore> Driver<S> {
     /// Waits until everything has been written, unless a person is tired of waiting.
     pub async fn flush(&mut self) {
         let patience = if self.stopping == Some(Stop::Now) { LAST_WORDS } else { Duration::MAX };
+        self.parts.outputs.iter_mut().for_each(Output::close);
         let drained = async {
             for output in &self.parts.outputs {
                 output.drained().await;
@@ -218,7 +219,7 @@ impl<S: EventStore> Driver<S> {
             }
             (stop, exit) = self.signals.next() => self.stop_by_signal(stop, exit),
             found = self.inbox.next() => self.take_found(found, &mut inputs),
-            () = nobody_left(self.parts.terminal.as_ref()) => self.parts.engine.wait_for_answers(false),
+            () = nobody_left(self.parts.terminal.as_ref()) => self.nobody_answers(),
             () = tokio::time::sleep(sleep) => {}
         }
         inputs
@@ -278,6 +279,17 @@ impl<S: EventStore> Driver<S> {
         }
     }
 
+    fn nobody_answers(&mut self) {
+        self.parts.engine.wait_for_answers(false);
+        self.stop_asking();
+    }
+
+    fn stop_asking(&mut self) {
+        if let Some(terminal) = &mut self.parts.terminal {
+            terminal.stop_asking();
+        }
+    }
+
     fn ask_on_terminal(&mut self, event: &Event) {
         let Some(terminal) = &mut self.parts.terminal else { return };
         match &event.body {
@@ -319,6 +331,7 @@ impl<S: EventStore> Driver<S> {
         self.stopping = Some(stop);
         self.stop_exit = exit;
         self.parts.engine.drain();
+        self.stop_asking();
         for observer in &mut self.parts.observers {
             observer.stopping(stop, self.running.len());
         }

@@ -1,7 +1,9 @@
 //! Those who watch a run. They are told what is committed, and never drive anything.
 
 pub mod console;
+mod costs;
 pub mod json;
+mod live;
 mod wording;
 
 use raymond_core::event::Event;
@@ -9,6 +11,7 @@ use raymond_core::name::AgentId;
 
 pub use console::{Console, Detail};
 pub use json::JsonLines;
+pub use live::{LiveView, draw_again_after_a_pause, is_wanted as is_live_view_wanted};
 
 use crate::driver::Stop;
 

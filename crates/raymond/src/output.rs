@@ -2,14 +2,18 @@
 //! that, nor become deaf to signals.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 /// How much may wait to be written before no more is to be produced.
 const FULL_AT_BYTES: usize = 8 * 1024 * 1024;
+/// What a chunk counts beside its text, so that none is overlooked.
+const CHUNK_BYTES: usize = 1;
 
 /// One stream. Clones write to the same.
 #[derive(Clone)]
@@ -20,42 +24,110 @@ pub struct Output {
 }
 
 struct State {
-    stream: fn() -> Box<dyn Write + Send>,
-    /// The thread's end of the queue; there is none before there is something to write.
-    chunks: OnceLock<mpsc::Sender<Vec<u8>>>,
+    /// Where the stream ends up, until its thread has it.
+    sink: Mutex<Option<Box<dyn Sink>>>,
+    /// Whether anything but what is written here appears there.
+    is_drawn_on: bool,
+    /// There is none before there is something to write.
+    thread: OnceLock<Writer>,
     queued: AtomicUsize,
     drained: Notify,
+    /// Set when nothing is written any more.
+    has_ended: AtomicBool,
     failure: Mutex<Option<io::Error>>,
+}
+
+/// The thread that writes, and its end of the queue.
+struct Writer {
+    id: ThreadId,
+    chunks: mpsc::Sender<Chunk>,
+}
+
+/// What a stream is given. All but text matters only to a terminal on which something is drawn.
+#[derive(Debug)]
+pub(crate) enum Chunk {
+    Text(Vec<u8>),
+    /// A question that somebody is going to answer right there.
+    Question(Vec<u8>),
+    /// The question is answered or called off.
+    GoOn,
+    /// Somebody else has written to the terminal.
+    DrawAgain,
+    /// Nothing is to be drawn any more.
+    Close,
+}
+
+impl Chunk {
+    fn weight(&self) -> usize {
+        CHUNK_BYTES
+            + match self {
+                Chunk::Text(text) | Chunk::Question(text) => text.len(),
+                Chunk::GoOn | Chunk::DrawAgain | Chunk::Close => 0,
+            }
+    }
+}
+
+/// Where a stream ends up.
+pub(crate) trait Sink: Send {
+    fn take(&mut self, chunk: Chunk) -> io::Result<()>;
+
+    /// After how long it wants to do something of its own.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+
+    /// That time has passed.
+    fn idle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes what comes, as it comes.
+struct Plain<W>(W);
+
+impl<W: Write + Send> Sink for Plain<W> {
+    fn take(&mut self, chunk: Chunk) -> io::Result<()> {
+        match chunk {
+            Chunk::Text(text) | Chunk::Question(text) => {
+                self.0.write_all(&text)?;
+                self.0.flush()
+            }
+            Chunk::GoOn | Chunk::DrawAgain | Chunk::Close => Ok(()),
+        }
+    }
 }
 
 impl Output {
     pub fn stdout() -> Self {
-        Self::to(|| Box::new(io::stdout()))
+        Self::to(Plain(io::stdout()))
     }
 
     pub fn stderr() -> Self {
-        Self::to(|| Box::new(io::stderr()))
+        Self::to(Plain(io::stderr()))
     }
 
-    fn to(stream: fn() -> Box<dyn Write + Send>) -> Self {
-        let state = State {
-            stream,
-            chunks: OnceLock::new(),
+    pub(crate) fn to(sink: impl Sink + 'static) -> Self {
+        let is_drawn_on = sink.patience().is_some();
+        let state = Arc::new(State {
+            sink: Mutex::new(Some(Box::new(sink))),
+            is_drawn_on,
+            thread: OnceLock::new(),
             queued: AtomicUsize::new(0),
             drained: Notify::new(),
+            has_ended: AtomicBool::new(false),
             failure: Mutex::new(None),
-        };
-        Self { state: Arc::new(state), line: Vec::new() }
+        });
+        Self { state, line: Vec::new() }
     }
 
     /// Whether whoever reads is far behind.
     pub fn is_full(&self) -> bool {
-        self.state.queued.load(Ordering::Acquire) > FULL_AT_BYTES
+        self.state.queued.load(Ordering::Acquire) > FULL_AT_BYTES && !self.has_ended()
     }
 
     /// Whether everything has been handed to the system.
     pub fn is_empty(&self) -> bool {
-        self.state.queued.load(Ordering::Acquire) == 0
+        self.state.queued.load(Ordering::Acquire) == 0 || self.has_ended()
     }
 
     /// Waits until everything has been handed to the system.
@@ -66,52 +138,117 @@ impl Output {
         }
     }
 
+    fn has_ended(&self) -> bool {
+        self.state.has_ended.load(Ordering::Acquire)
+    }
+
     /// What went wrong first. That nobody reads any more is no failure of ours.
     pub fn failure(&self) -> Option<io::Error> {
         let failure = self.state.failure.lock().ok()?.take()?;
         (failure.kind() != io::ErrorKind::BrokenPipe).then_some(failure)
     }
 
-    fn send(&mut self) {
-        let chunk = std::mem::take(&mut self.line);
-        self.state.queued.fetch_add(chunk.len(), Ordering::Release);
+    /// Puts a question to whoever sits there.
+    pub fn ask(&mut self, question: &str) {
+        self.send_line();
+        self.send(Chunk::Question(question.as_bytes().to_vec()));
+    }
+
+    /// Nobody is answering any more.
+    pub fn go_on(&mut self) {
+        self.send(Chunk::GoOn);
+    }
+
+    /// Draws from scratch what is drawn on the terminal.
+    pub fn draw_again(&mut self) {
+        self.send(Chunk::DrawAgain);
+    }
+
+    /// Leaves the terminal as it was found; what is written after this simply appears.
+    pub fn close(&mut self) {
+        self.send_line();
+        if self.state.is_drawn_on {
+            self.send(Chunk::Close);
+        }
+    }
+
+    /// Whether this is the thread that writes.
+    pub fn is_written_here(&self) -> bool {
+        self.state.thread.get().is_some_and(|writer| writer.id == thread::current().id())
+    }
+
+    fn send_line(&mut self) {
+        if !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            self.send(Chunk::Text(line));
+        }
+    }
+
+    fn send(&mut self, chunk: Chunk) {
+        self.state.queued.fetch_add(chunk.weight(), Ordering::Release);
         // The thread ends only with the program.
-        let _ = self.state.chunks.get_or_init(|| start(&self.state)).send(chunk);
+        let _ = self.state.thread.get_or_init(|| start(&self.state)).chunks.send(chunk);
     }
 }
 
 /// Starts the thread that writes; it ends with the program.
-fn start(state: &Arc<State>) -> mpsc::Sender<Vec<u8>> {
-    let (chunks, receiver) = mpsc::channel::<Vec<u8>>();
+fn start(state: &Arc<State>) -> Writer {
+    let (chunks, receiver) = mpsc::channel();
     let shared = Arc::clone(state);
-    std::thread::spawn(move || {
-        let mut stream = (shared.stream)();
-        for chunk in receiver {
-            let written = stream.write_all(&chunk).and_then(|()| stream.flush());
-            if let (Err(error), Ok(mut failure)) = (written, shared.failure.lock()) {
-                failure.get_or_insert(error);
-            }
-            if shared.queued.fetch_sub(chunk.len(), Ordering::AcqRel) == chunk.len() {
-                shared.drained.notify_one();
-            }
+    let thread = thread::spawn(move || {
+        let _end = End(&shared);
+        let sink = shared.sink.lock().ok().and_then(|mut sink| sink.take());
+        if let Some(sink) = sink {
+            write_all(receiver, sink, &shared);
         }
     });
-    chunks
+    Writer { id: thread.thread().id(), chunks }
+}
+
+/// Nobody waits for a thread that panicked.
+struct End<'a>(&'a State);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::Release);
+        self.0.drained.notify_one();
+    }
+}
+
+fn write_all(chunks: Receiver<Chunk>, mut sink: Box<dyn Sink>, state: &State) {
+    loop {
+        let chunk = match sink.patience() {
+            Some(time) => chunks.recv_timeout(time),
+            None => chunks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let (written, weight) = match chunk {
+            Ok(chunk) => {
+                let weight = chunk.weight();
+                (sink.take(chunk), weight)
+            }
+            Err(RecvTimeoutError::Timeout) => (sink.idle(), 0),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if let (Err(error), Ok(mut failure)) = (written, state.failure.lock()) {
+            failure.get_or_insert(error);
+        }
+        if weight > 0 && state.queued.fetch_sub(weight, Ordering::AcqRel) == weight {
+            state.drained.notify_one();
+        }
+    }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.line.extend_from_slice(bytes);
         if bytes.ends_with(b"\n") {
-            self.send();
+            self.send_line();
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if !self.line.is_empty() {
-            self.send();
-        }
+        self.send_line();
         Ok(())
     }
 }

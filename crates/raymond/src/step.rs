@@ -24,7 +24,7 @@ use crate::backend::registry::Backends;
 use crate::debug::{DebugFolder, Status, Verdict};
 use crate::engine::Launch;
 use crate::mailbox::{Message, Sender};
-use crate::observe::Stream;
+use crate::observe::{LiveView, Stream};
 use crate::process::{Reaper, StopSignal, Target};
 use crate::scopes::Scopes;
 use crate::store::{Payloads, RunPaths};
@@ -43,8 +43,10 @@ pub struct StepContext {
     pub backends: Backends,
     pub skip_permissions: bool,
     pub messages: Sender,
-    /// Whether anybody wants to see output.
+    /// Whether anybody wants to see all output.
     pub shows_output: bool,
+    /// Who wants to see only the end of it.
+    pub view: Option<LiveView>,
 }
 
 /// The mark by which everything that an attempt started is found again.
@@ -83,6 +85,9 @@ impl StepContext {
 
     /// Shows a piece of output, if anybody wants to see it.
     fn show(&self, agent: &AgentId, stream: Stream, bytes: &[u8]) {
+        if let Some(view) = &self.view {
+            view.glimpse(agent, bytes);
+        }
         if self.shows_output {
             self.send(Message::Output { agent: agent.clone(), stream, bytes: bytes.to_vec() });
         }

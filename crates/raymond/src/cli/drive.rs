@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use raymond_core::event::Event;
 use raymond_core::input::Input;
-use raymond_core::run::{Options, RunStatus};
+use raymond_core::run::{Options, Run, RunStatus};
 use raymond_core::workflow::Platform;
 
 use super::args::RunOptions;
@@ -21,7 +21,8 @@ use crate::error::{Exit, UserError};
 use crate::journal_store::JournalStore;
 use crate::mailbox::mailbox;
 use crate::notify::Notifier;
-use crate::observe::{Console, Detail, JsonLines, Observer};
+use crate::observe::{Console, Detail, JsonLines, LiveView, Observer};
+use crate::observe::{draw_again_after_a_pause, is_live_view_wanted};
 use crate::output::Output;
 use crate::process::Reaper;
 use crate::scopes::Scopes;
@@ -102,12 +103,14 @@ pub(super) fn drive(mut ready: Ready) -> Result<Exit, UserError> {
         let mut driver = prepare(ready, events, notifier.clone())?;
         driver.publish(&unseen);
         let exit = driver.drive(opening).await;
-        if let Some(notifier) = notifier
-            && let Some(warning) = notifier.finish().await
-        {
+        let warning = match notifier {
+            Some(notifier) => notifier.finish().await,
+            None => None,
+        };
+        driver.flush().await;
+        if let Some(warning) = warning {
             say(&format!("warning: {warning}"));
         }
-        driver.flush().await;
         Ok::<_, UserError>((exit?, driver.run().clone()))
     })?;
     if let Some(error) = stdout.failure() {
@@ -129,6 +132,7 @@ fn prepare(
     let inbox = ready.paths.inbox();
     ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
+    let (view, stderr) = stderr_for(run, &ready.manner);
     let context = StepContext {
         run_id: run.id.clone(),
         nonce: run.nonce.clone(),
@@ -143,12 +147,13 @@ fn prepare(
         skip_permissions: ready.options.skip_permissions,
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,
+        view: view.clone(),
     };
-    let stderr = Output::stderr();
     let asks_here = ready.manner.on_ask == OnAsk::Prompt;
     let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone())
         .leave_questions(asks_here);
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(console), Box::new(ready.manner.debug.clone())];
+    observers.extend(view.map(|view| Box::new(view) as Box<dyn Observer>));
     observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn Observer>));
     if ready.manner.json {
         observers.push(Box::new(JsonLines::new(stdout.clone(), ready.payloads)));
@@ -159,10 +164,20 @@ fn prepare(
         context: Rc::new(context),
         messages,
         observers,
+        terminal: asks_here.then(|| Terminal::new(inbox, stderr.clone())),
         outputs: vec![stdout, stderr],
-        terminal: asks_here.then(|| Terminal::new(inbox)),
         incarnation: ready.incarnation,
     })
+}
+
+/// Stderr, with a live view on it where there is a terminal that can show one.
+fn stderr_for(run: &Run, manner: &Manner) -> (Option<LiveView>, Output) {
+    if manner.json || manner.detail == Detail::Quiet || !is_live_view_wanted() {
+        return (None, Output::stderr());
+    }
+    let (view, stderr) = LiveView::open(run);
+    draw_again_after_a_pause(stderr.clone());
+    (Some(view), stderr)
 }
 
 /// Colours only where a terminal shows them and nobody said no.

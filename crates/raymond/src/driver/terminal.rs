@@ -1,10 +1,11 @@
 //! Asking a person on the terminal that Raymond runs on.
 //!
 //! One question at a time, read by a thread of its own. The answer goes through the inbox like everybody else's, so
-//! exactly one is ever taken. Waiting for a line can be called off when somebody answers elsewhere.
+//! exactly one is ever taken. Waiting for a line can be called off when somebody answers elsewhere. What is said goes
+//! through stderr's own writer, which keeps everything else off the screen meanwhile.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::inbox::{ANSWER_MESSAGE, Answer};
 use super::keyboard::{CallOff, CalledOff, Line, call_off, read_line};
+use crate::output::Output;
 use crate::store::{Posted, post};
 use crate::text::clean;
 
@@ -26,16 +28,19 @@ pub struct Question {
 
 pub struct Terminal {
     inbox: PathBuf,
+    stderr: Output,
     /// Told when nobody can type any more.
     ended: Arc<Notify>,
     waiting: VecDeque<Question>,
+    /// Whether nobody is asked here any more.
+    is_over: bool,
     /// The question on the screen; dropping the second part calls it off.
     asked: Option<(String, CallOff)>,
 }
 
 impl Terminal {
-    pub fn new(inbox: PathBuf) -> Self {
-        Self { inbox, ended: Arc::default(), waiting: VecDeque::new(), asked: None }
+    pub fn new(inbox: PathBuf, stderr: Output) -> Self {
+        Self { inbox, stderr, ended: Arc::default(), waiting: VecDeque::new(), is_over: false, asked: None }
     }
 
     /// Waits until there is nobody left to ask.
@@ -51,40 +56,53 @@ impl Terminal {
     pub(super) fn closed(&mut self, ask: &str) {
         self.waiting.retain(|question| question.ask != ask);
         if self.asked.as_ref().is_some_and(|(asked, _)| asked == ask) {
-            self.asked = None;
+            self.call_off();
         }
         self.ask_next();
     }
 
+    /// From now on nobody is asked here.
+    pub(super) fn stop_asking(&mut self) {
+        self.is_over = true;
+        self.call_off();
+    }
+
+    fn call_off(&mut self) {
+        if self.asked.take().is_some() {
+            self.stderr.go_on();
+        }
+    }
+
     fn ask_next(&mut self) {
-        if self.asked.is_some() {
+        if self.asked.is_some() || self.is_over {
             return;
         }
         let Some(question) = self.waiting.pop_front() else { return };
         // What could not be called off is left to `raymond answer`.
         let Ok((ended, end)) = call_off() else { return };
         self.asked = Some((question.ask.clone(), end));
-        let inbox = self.inbox.clone();
+        self.stderr.ask(&wording(&question));
+        let (inbox, stderr) = (self.inbox.clone(), self.stderr.clone());
         let nobody_left = Arc::clone(&self.ended);
         std::thread::spawn(move || {
-            if !ask(&question, &inbox, &ended) {
+            if !answer(&question, &inbox, &ended, stderr) {
                 nobody_left.notify_one();
             }
         });
     }
 }
 
-/// Asks, and says whether there is still somebody to ask.
-fn ask(question: &Question, inbox: &Path, called_off: &CalledOff) -> bool {
-    let mut stderr = io::stderr();
-    let _ = write!(
-        stderr,
+fn wording(question: &Question) -> String {
+    format!(
         "\n[{}] asks ({}):\n{}\n(end a line with \\ to write more than one)\n> ",
         clean(&question.agent),
         question.ask,
         clean(question.text.trim_end())
-    );
-    let _ = stderr.flush();
+    )
+}
+
+/// Takes an answer, and says whether there is still somebody to ask.
+fn answer(question: &Question, inbox: &Path, called_off: &CalledOff, mut stderr: Output) -> bool {
     match read_answer(called_off) {
         Line::Text(text) => {
             if let Err(error) = send(question, inbox, text) {

@@ -7,6 +7,7 @@ use raymond_core::event::{Body, Event};
 use raymond_core::name::AgentId;
 use raymond_core::run::RunStatus;
 
+use super::costs::Costs;
 use super::wording::{DIM, NOTE, count, lines};
 use super::{Observer, Stream};
 use crate::driver::Stop;
@@ -32,6 +33,7 @@ pub struct Console<W> {
     leaves_questions: bool,
     /// Failures are said once: when they happen, or if that was in an earlier process at the end.
     has_shown_failure: bool,
+    costs: Costs,
     /// Unfinished output lines by agent and stream.
     pending: BTreeMap<(AgentId, Stream), Vec<u8>>,
 }
@@ -44,6 +46,7 @@ impl<W: Write> Console<W> {
             payloads,
             leaves_questions: false,
             has_shown_failure: false,
+            costs: Costs::default(),
             pending: BTreeMap::new(),
         }
     }
@@ -74,6 +77,16 @@ impl<W: Write> Console<W> {
         }
     }
 
+    /// The summary tells under its first line where the money went.
+    fn add_costs(&self, event: &Event, lines: &mut Vec<(Detail, String)>) {
+        if let Body::RunFinished { totals, .. } | Body::RunStopped { totals, .. } = &event.body
+            && let Some(costs) = self.costs.line(totals.cost_usd)
+            && let Some((needed, _)) = lines.first()
+        {
+            lines.insert(1, (*needed, costs));
+        }
+    }
+
     /// The end of a failed run repeats its first failure, for those who did not see it happen.
     fn without_old_news(&self, event: &Event) -> Event {
         let mut event = event.clone();
@@ -95,7 +108,10 @@ impl<W: Write> Observer for Console<W> {
             return;
         }
         self.has_shown_failure |= matches!(event.body, Body::StepFailed(_));
-        for (needed, line) in lines(&self.without_old_news(event), &self.payloads).0 {
+        self.costs.add(event);
+        let mut lines = lines(&self.without_old_news(event), &self.payloads).0;
+        self.add_costs(event, &mut lines);
+        for (needed, line) in lines {
             if self.detail >= needed {
                 self.line(&line);
             }

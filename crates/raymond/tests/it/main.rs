@@ -31,6 +31,8 @@ mod help;
 #[cfg(test)]
 mod lint;
 #[cfg(test)]
+mod live;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod needs;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,11 +13,12 @@ use raymond::scopes::entry_into;
 use raymond::states::ScopeStates;
 use raymond_core::event::{AgentStarted, AskOpened, Body, ClosedBy, Event, StepFailed, StepFinished};
 use raymond_core::evolve::evolve;
-use raymond_core::input::{FaultClass, Plan, ScopeEntry};
+use raymond_core::input::{FaultClass, Plan};
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Run, RunStatus};
 use raymond_core::tag::TagName;
+use raymond_core::workflow::Platform;
 
 use super::check::Outcome;
 use super::course::{Course, Part, Visit};

@@ -1,0 +1,226 @@
+//! What the view looks like: models made of events, on terminals of several sizes.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::*;
+use raymond_core::event::Event;
+use raymond_core::name::AgentId;
+
+/// The moment of most tests: a minute and five seconds after the run began.
+fn now() -> Timestamp {
+    at(65)
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_790_000_000 + second).unwrap()
+}
+
+/// A model, from the events of a run that begins at second 0.
+struct Film(Model);
+
+impl Film {
+    fn new() -> Self {
+        let started = json!({
+            "event": "run_started", "version": 1, "workflow": "wf", "scope": "/wf", "entry": "START.md",
+            "cwd": "/", "nonce": "n", "options": { "budget_usd": 10.0 },
+        });
+        let started: Event = event(0, started);
+        let run = raymond_core::evolve::evolve(None, &started).unwrap();
+        Film(Model::of(&run)).born("main", None, "START.md")
+    }
+
+    fn then(mut self, second: i64, body: Value) -> Self {
+        self.0.apply(&event(second, body));
+        self
+    }
+
+    fn born(self, agent: &str, parent: Option<&str>, state: &str) -> Self {
+        let body =
+            json!({ "event": "agent_started", "agent": agent, "parent": parent, "state": state, "cwd": "/" });
+        self.then(0, body)
+    }
+
+    fn starts(self, second: i64, agent: &str, state: &str) -> Self {
+        let body = json!({
+            "event": "step_started", "agent": agent, "step": 1, "attempt": 1, "state": state, "visits": 1, "hash": "h",
+        });
+        self.then(second, body)
+    }
+
+    fn finishes(self, second: i64, agent: &str, state: &str, tag: &str, to: &str, cost: f64) -> Self {
+        let body = json!({
+            "event": "step_finished", "agent": agent, "step": 1, "state": state, "tag": tag, "target": to,
+            "cost_usd": cost, "attempt_cost_usd": cost, "duration_ms": 1,
+        });
+        self.then(second, body)
+    }
+
+    fn prints(mut self, agent: &str, text: &str) -> Self {
+        self.0.output(&AgentId::new(agent), text.as_bytes());
+        self
+    }
+}
+
+fn event(second: i64, body: Value) -> Event {
+    let mut event = json!({ "seq": 1, "time": at(second), "run": "review-20260921-101500-ab12" });
+    event.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+    serde_json::from_value(event).unwrap()
+}
+
+fn alone() -> Model {
+    Film::new().starts(3, "main", "START.md").prints("main", "Reading src/lib.rs\n").0
+}
+
+fn three() -> Model {
+    Film::new()
+        .starts(1, "main", "START.md")
+        .finishes(5, "main", "START.md", "goto", "REVIEW.md", 0.25)
+        .starts(5, "main", "REVIEW.md")
+        .born("main_tests1", Some("main"), "TESTS.sh")
+        .born("main_write2", Some("main"), "WRITE.md")
+        .starts(20, "main_tests1", "TESTS.sh")
+        .starts(64, "main_write2", "WRITE.md")
+        .finishes(64, "main_write2", "WRITE.md", "goto", "CHECK.md", 1.5)
+        .prints("main", "I look at the parser first.\nBash: cargo test --workspace --all-targets\n")
+        .prints("main_tests1", "10%\r20%\r\x1b[32m30% of 日本語の長い説明文はここで切られます\x1b[0m")
+        .0
+}
+
+/// Everybody waits, each in another way.
+fn waiting() -> Model {
+    let workers = ["ask1", "late2", "limit3", "retry4", "bad5", "far6"];
+    let film = Film::new().starts(1, "main", "START.md");
+    let film =
+        workers.iter().fold(film, |film, name| film.born(&format!("main_{name}"), Some("main"), "WORK.md"));
+    let film = film.finishes(2, "main", "START.md", "join", "END.md", 0.0);
+    let film = workers.iter().fold(film, |film, name| film.starts(3, &format!("main_{name}"), "WORK.md"));
+    film.then(
+        10,
+        json!({ "event": "ask_opened", "agent": "main_ask1", "ask": "ask1", "state": "WORK.md", "next": "N.md",
+            "question": "Which of\nthem?", "deadline": at(3665) }),
+    )
+    .then(11, json!({ "event": "delayed", "agent": "main_late2", "state": "WORK.md", "until": at(93) }))
+    .then(
+        12,
+        json!({ "event": "limit_waiting", "agent": "main_limit3", "step": 1, "state": "WORK.md", "attempt": 2,
+            "until": at(7500), "error": "limit", "attempt_cost_usd": 0.004 }),
+    )
+    .then(
+        60,
+        json!({ "event": "retry", "agent": "main_retry4", "step": 1, "state": "WORK.md", "attempt": 2,
+            "until": at(80), "error": "the service is overloaded" }),
+    )
+    .then(
+        13,
+        json!({ "event": "step_failed", "agent": "main_bad5", "step": 1, "state": "WORK.md", "fatal": false,
+            "error": "exit code 3" }),
+    )
+    .then(14, json!({ "event": "delayed", "agent": "main_far6", "state": "WORK.md", "until": at(200_000) }))
+    .0
+}
+
+fn crowd() -> Model {
+    let names: Vec<String> = (1..500).map(|number| format!("main_worker{number}")).collect();
+    let film =
+        Film::new().starts(0, "main", "START.md").finishes(1, "main", "START.md", "join", "END.md", 0.0);
+    let film = names.iter().fold(film, |film, name| film.born(name, Some("main"), "WORKER.md"));
+    let film = names.iter().take(8).fold(film, |film, name| film.starts(30, name, "WORKER.md"));
+    film.prints("main_worker3", "busy").0
+}
+
+/// Whatever a model or script says is text.
+fn hostile() -> Model {
+    let agent = "main_\u{202e}evil1";
+    Film::new()
+        .born(agent, Some("main"), "e\u{301}ta\u{301}t\u{202e}.md")
+        .starts(1, agent, "e\u{301}ta\u{301}t\u{202e}.md")
+        .prints(agent, "\x1b]0;owned\x07\x1b[2J\x1b[H\u{9b}31mtab\there\0 and 👩‍👩‍👧 \x1b")
+        .then(
+            2,
+            json!({ "event": "step_failed", "agent": "main", "state": "START.md", "fatal": false,
+            "error": "\u{1b}[31mred\u{7}\r\nsecond" }),
+        )
+        .0
+}
+
+fn stopping() -> Model {
+    let mut model = three();
+    model.stopping();
+    model
+}
+
+fn picture(model: &Model, width: usize, height: usize) -> String {
+    let lines = render(model, now(), width, height);
+    let mut picture = String::new();
+    for line in &lines {
+        assert!(line.width() < width.max(1), "wider than {width}: {line:?}");
+        let text: String = line.0.iter().map(|(_, text)| text.as_str()).collect();
+        assert!(!text.chars().any(char::is_control), "{text:?}");
+        let _ = writeln!(picture, "{}", text.trim_end());
+    }
+    assert!(lines.len() <= height.max(1), "higher than {height}");
+    picture
+}
+
+#[test]
+fn it_looks_like_this() {
+    let mut pictures = String::new();
+    for (name, model, sizes) in [
+        ("one agent", alone(), &[(80, 24), (40, 24), (20, 24), (200, 50)][..]),
+        ("three agents", three(), &[(80, 24), (60, 24), (40, 24), (20, 24), (200, 50), (80, 4)]),
+        ("all ways to wait", waiting(), &[(100, 24), (80, 24), (40, 24), (20, 24)]),
+        ("five hundred", crowd(), &[(80, 24), (20, 9), (80, 2)]),
+        ("hostile text", hostile(), &[(80, 24), (40, 24)]),
+        ("stopping", stopping(), &[(80, 4), (30, 2)]),
+    ] {
+        for (width, height) in sizes {
+            let _ = writeln!(pictures, "== {name}, {width} × {height}: {}", title(&model));
+            pictures.push_str(&picture(&model, *width, *height));
+        }
+    }
+    insta::assert_snapshot!(pictures);
+}
+
+/// Any size at all, the impossible ones too.
+#[test]
+fn it_fits_every_terminal() {
+    for model in [alone(), three(), waiting(), crowd(), hostile(), stopping()] {
+        for width in 0..130 {
+            for height in [0, 1, 2, 3, 5, 24] {
+                picture(&model, width, height);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_waits_stands_out() {
+    let lines = render(&waiting(), now(), 100, 24);
+    let looks = |word: &str| {
+        let pieces = lines.iter().flat_map(|line| &line.0);
+        pieces.filter(|(_, text)| text.trim() == word).map(|(style, _)| *style).collect::<Vec<_>>()
+    };
+    assert_eq!(looks("asking"), [NOTE.bold()]);
+    assert_eq!(looks("limited"), [NOTE]);
+    assert_eq!(looks("delayed"), [NOTE, NOTE, NOTE]);
+    assert_eq!(looks("joining"), [NOTE]);
+    assert_eq!(looks("failed"), [BAD]);
+}
+
+/// The counts and the order are kept as agents come and go, so that they need not be looked for.
+#[test]
+fn nobody_is_forgotten_or_counted_twice() {
+    let done = json!({ "event": "agent_finished", "agent": "main_late2", "result": "ok" });
+    let joined = json!({ "event": "joined", "agent": "main", "state": "END.md", "result": "[]",
+        "workers": ["main_ask1", "main_late2", "main_limit3", "main_retry4", "main_bad5", "main_far6"] });
+    let mut model = waiting();
+    let workers = |model: &Model| model.first(9).iter().find(|row| row.birth == 1).map(|row| row.workers);
+    assert_eq!((model.agents(), workers(&model)), (7, Some(5)), "one of six has failed");
+    model.apply(&event(66, done));
+    assert_eq!((model.agents(), workers(&model)), (6, Some(4)));
+    model.apply(&event(67, joined));
+    let counts: Vec<_> = model.counts().filter(|(_, count)| *count > 0).collect();
+    assert_eq!((model.agents(), counts), (1, vec![("ready", 1)]));
+}
