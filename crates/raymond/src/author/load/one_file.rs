@@ -9,7 +9,7 @@ use raymond_core::workflow::source::SourceWarning;
 use raymond_core::workflow::{Kind, StateFile};
 
 use crate::convert::{Files, files_of, header_start};
-use crate::scope::{Beside, Contents, Given, OneState, Origin, header_value};
+use crate::scope::{Beside, Contents, Given, OneState, Origin, header_value, parse_leniently};
 use crate::yaml_text::{key, one_line};
 
 const FENCE: &str = "---\n";
@@ -20,7 +20,6 @@ pub struct Inside {
     /// The whole file, without a byte-order mark.
     pub yaml: String,
     origins: HashMap<StateFile, Origin>,
-    contents: Contents,
     /// Where the names of the states stand.
     names: HashMap<StateFile, Range<usize>>,
 }
@@ -28,7 +27,7 @@ pub struct Inside {
 impl Inside {
     /// The states as they would be written in a folder, for people to read.
     pub fn readable(&self) -> Files {
-        files_of(&self.yaml, &self.contents)
+        parse_leniently(&self.yaml).map(|(contents, _)| files_of(&self.yaml, &contents)).unwrap_or_default()
     }
 
     /// The place in the file of a piece of a state's text.
@@ -50,24 +49,24 @@ impl Inside {
 pub fn states(yaml: String, contents: Contents) -> (Vec<SourceFile>, Inside) {
     let mut files = Vec::new();
     let (mut origins, mut names) = (HashMap::new(), HashMap::new());
-    for (state, one) in &contents.states {
+    for (state, one) in contents.states {
+        names.insert(state.clone(), one.name.clone());
         let (text, origin) = match state.kind() {
             Kind::Prompt => prompt(&yaml, one),
             kind => script(&yaml, kind, one),
         };
         origins.insert(state.clone(), origin);
-        names.insert(state.clone(), one.name.clone());
-        files.push(SourceFile { state: state.clone(), text });
+        files.push(SourceFile { state, text });
     }
-    for (name, bytes) in &contents.files {
-        let Some(state) = StateFile::new(name) else { continue };
-        let text = super::lossy(bytes.clone());
-        let place = contents.file_places.get(name);
+    for (name, bytes) in contents.files {
+        let Some(state) = StateFile::new(&name) else { continue };
+        let text = super::lossy(bytes);
+        let place = contents.file_places.get(&name);
         let origin = place.map(|place| Origin::of_text(&yaml, place, &text)).unwrap_or_default();
         origins.insert(state.clone(), origin);
         files.push(SourceFile { state, text });
     }
-    (files, Inside { yaml, origins, names, contents })
+    (files, Inside { yaml, origins, names })
 }
 
 /// Settings of a script that no comment can hold.
@@ -86,10 +85,10 @@ pub fn notices(contents: &Contents) -> Vec<SourceWarning> {
     notices
 }
 
-fn prompt(yaml: &str, one: &OneState) -> (String, Origin) {
+fn prompt(yaml: &str, one: OneState) -> (String, Origin) {
     let body = Origin::of_text(yaml, &one.text_place, &one.text);
     if one.fields.is_empty() && !one.text.starts_with(['\u{feff}', '-']) {
-        return (one.text.clone(), body);
+        return (one.text, body);
     }
     let mut settings = Writer { yaml, text: FENCE.to_owned(), origin: Origin::default() };
     for field in &one.fields {
@@ -104,12 +103,12 @@ fn prompt(yaml: &str, one: &OneState) -> (String, Origin) {
 }
 
 /// A script with its settings as a comment.
-fn script(yaml: &str, kind: Kind, one: &OneState) -> (String, Origin) {
+fn script(yaml: &str, kind: Kind, one: OneState) -> (String, Origin) {
     let body = Origin::of_text(yaml, &one.text_place, &one.text);
     let directives: Vec<(&Field, String)> =
         one.fields.iter().filter_map(|field| Some((field, as_directive(field)?))).collect();
     if directives.is_empty() {
-        return (one.text.clone(), body);
+        return (one.text, body);
     }
     let start = header_start(kind, &one.text);
     let (above, below) = one.text.split_at(start);

@@ -263,7 +263,9 @@ impl Reading<'_> {
             return Err(Fault::new(state.key_position, format!("{} cannot be a state", quoted(&file))));
         };
         check_free(&self.contents, &file, state.key_position)?;
-        let given = Given::Beside { plan, text: keys_and_values(&fields), warnings };
+        // Only a run asks whether a state has changed.
+        let said = self.mistakes.is_none().then(|| keys_and_values(&fields)).unwrap_or_default();
+        let given = Given::Beside { plan, text: said, warnings };
         let (line, text_line) = (state.key_position.line, text_field.key_position.line);
         let text_place = TextPlace::of(text_field);
         let name = state.key_bytes.clone();
