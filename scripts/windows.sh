@@ -91,6 +91,36 @@ raymond() {
     timeout 120 wine "$place/bin/raymond.exe" "$@" > "$out" 2> "$err" < /dev/null || exit=$?
 }
 
+# Runs raymond on a terminal: terminal TEXT KEYS TEXT KEYS … -- ARGUMENTS, where each KEYS is typed once TEXT has been
+# shown. What it shows is in $out.
+terminal() {
+    exit=0
+    timeout 120 python3 - "$place/bin/raymond.exe" "$@" > "$out" 2> "$err" <<'P' || exit=$?
+import os, pty, select, sys
+split = sys.argv.index("--")
+program, script, arguments = sys.argv[1], sys.argv[2:split], sys.argv[split + 1:]
+child, terminal = pty.fork()
+if child == 0:
+    os.execvp("wine", ["wine", program, *arguments])
+waiting = [*zip(script[::2], script[1::2])]
+shown = b""
+while True:
+    # Typed in a pause, when the other side has begun to read.
+    is_quiet = not select.select([terminal], [], [], 0.5)[0]
+    if is_quiet and waiting and waiting[0][0].encode() in shown:
+        os.write(terminal, waiting.pop(0)[1].encode().decode("unicode_escape").encode())
+    if is_quiet:
+        continue
+    try:
+        piece = os.read(terminal, 4096)
+    except OSError:
+        break
+    shown += piece
+sys.stdout.buffer.write(shown)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+P
+}
+
 # Ends the check, which is a shell of its own.
 fail() {
     echo "    $*"
@@ -217,6 +247,7 @@ waiting_workflow() {
 @echo off
 if exist go goto finish
 start "" /b cmd /c "ping -n $1 127.0.0.1 >nul"
+echo ^<print^>begun^</print^>
 echo x>started
 ping -n $1 127.0.0.1 >nul
 :finish
@@ -274,6 +305,19 @@ a_killed_raymond_takes_its_children_along_and_a_resume_goes_on() {
     shows interrupted
     goes_on
     says 'START.bat'
+}
+
+ctrl_c_lets_steps_finish_and_a_second_one_ends_them() {
+    waiting_workflow 7108
+    terminal begun '\x03' 'press Ctrl-C again' '\x03' -- wf --id r
+    ends 130; none_left 7108; goes_on
+}
+
+a_question_is_asked_and_answered_on_the_terminal() {
+    printf '@echo off\necho ^<ask next="END"^>really?^</ask^>\n' | state START.bat
+    echo '@echo ^<result^>you said %RAYMOND_INPUT%^</result^>' | state END.bat
+    terminal 'really?' 'of course\r' -- wf --id r
+    ends 0; shows 'you said of course'
 }
 
 a_second_raymond_is_refused_and_told_who_is_first() {
