@@ -62,7 +62,7 @@ export WINEPREFIX=$place/prefix WINEDEBUG=-all WINEDLLOVERRIDES='mscoree=;mshtml
 unset DISPLAY
 echo "preparing $(wine --version)"
 wine wineboot -i >/dev/null 2>&1 || true
-wine winecfg /v win10 >/dev/null 2>&1
+wine winecfg /v win10 >/dev/null 2>&1 || { echo "Wine does not start; WINEDEBUG= says more" >&2; exit 2; }
 work=$place/work
 rm -rf "$work"
 # Waits for the last program, so that nothing of an earlier check is seen by the next.
