@@ -45,7 +45,7 @@ cp "$CARGO_TARGET_DIR/$triple/debug/raymond.exe" "$place/bin/"
 cp "$CARGO_TARGET_DIR/$triple/debug/claude.exe" "$place/bin/shim/stand-in.exe"
 # As npm installs it.
 printf '@ECHO off\r\n"%%~dp0\\stand-in.exe" %%*\r\n' > "$place/bin/shim/claude.cmd"
-# Wine before 8.4 lacks the library that Rust's programs take random numbers from.
+# Wine 8.0 lacks the library that Rust's programs take random numbers from.
 cat > "$place/prng.c" <<'C'
 #include <windows.h>
 #include <ntsecapi.h>
@@ -463,6 +463,20 @@ a_variable_cannot_take_over_the_search_path() {
     echo '@echo ^<result^>x^</result^>' | state W.bat
     raymond wf
     ends 1; says '`path` changes how programs run'
+}
+
+a_path_from_a_step_does_not_lead_to_another_machine() {
+    state START.bat <<'B'
+@echo ^<reset cd="\\evil\share"^>W^</reset^>
+B
+    echo '@echo ^<result^>x^</result^>' | state W.bat
+    raymond wf
+    ends 1; says 'leads to another machine'
+    state START.bat <<'B'
+@echo ^<call-workflow return="W"^>\\evil\share^</call-workflow^>
+B
+    raymond wf
+    ends 1; says 'leads to another machine'
 }
 
 names_of_devices_are_no_runs() {
