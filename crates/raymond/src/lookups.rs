@@ -9,7 +9,7 @@ use raymond_core::run::Agent;
 use raymond_core::transition::Transition;
 use raymond_core::workflow::StateFile;
 
-use crate::paths::normalise;
+use crate::paths::{leads_away, normalise};
 use crate::scopes::Scopes;
 
 /// Every name in a transition, so that deciding about it needs no disk.
@@ -68,6 +68,9 @@ fn resolve_all(
 /// A working directory as the next steps will use it. It must exist now: later would be too late to say so.
 fn directory(cwd: &str, path: &str) -> Result<String, String> {
     let folder = normalise(Path::new(cwd), Path::new(path));
+    if leads_away(&folder, Path::new(cwd)) {
+        return Err(format!("`cd=\"{path}\"`: this leads to another machine or a device"));
+    }
     if !folder.is_dir() {
         return Err(format!("`cd=\"{path}\"`: there is no folder {}", folder.display()));
     }

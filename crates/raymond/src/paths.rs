@@ -1,6 +1,6 @@
 //! Paths as text: absolute and without `.` and `..`; names that some systems cannot have.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path, PathBuf, Prefix};
 
 /// `path` seen from `base`, without `.`, and with `..` taken back by name, not by following links.
 pub fn normalise(base: &Path, path: &Path) -> PathBuf {
@@ -15,6 +15,25 @@ pub fn normalise(base: &Path, path: &Path) -> PathBuf {
         }
     }
     normal
+}
+
+/// Whether a path leads to another machine or to a device, and `base` is not there already. On Windows a mere look at
+/// such a path can hand a person's credentials over.
+pub fn leads_away(path: &Path, base: &Path) -> bool {
+    share_of(path).is_some_and(|share| share_of(base) != Some(share))
+}
+
+/// The machine and what it shares, or a device; none for what lies on a disk. Only Windows has such paths.
+fn share_of(path: &Path) -> Option<String> {
+    let Some(Component::Prefix(prefix)) = path.components().next() else { return None };
+    let name = match prefix.kind() {
+        Prefix::Disk(_) | Prefix::VerbatimDisk(_) => return None,
+        Prefix::UNC(machine, share) | Prefix::VerbatimUNC(machine, share) => {
+            format!("{}/{}", machine.display(), share.display())
+        }
+        Prefix::DeviceNS(device) | Prefix::Verbatim(device) => device.display().to_string(),
+    };
+    Some(name.to_lowercase())
 }
 
 /// Whether a plain name means something else to Windows than a file of this name: a device, a part of another file,
@@ -35,6 +54,21 @@ pub fn is_special_on_windows(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(windows)]
+    #[test]
+    fn paths_to_other_machines_are_known() {
+        let here = Path::new(r"C:\work");
+        for path in [r"\\evil\share\wf", r"\\?\UNC\evil\share", r"\\.\pipe\x", "//evil/share"] {
+            assert!(leads_away(&normalise(here, Path::new(path)), here), "{path}");
+        }
+        for path in ["..", "x/y", r"D:\x", r"\x", r"\\?\D:\x"] {
+            assert!(!leads_away(&normalise(here, Path::new(path)), here), "{path}");
+        }
+        let there = Path::new(r"\\Server\Share\work");
+        assert!(!leads_away(Path::new(r"\\?\UNC\server\share\wf"), there));
+        assert!(leads_away(Path::new(r"\\server\other\wf"), there));
+    }
 
     #[test]
     fn names_that_mean_something_else_are_known() {

@@ -9,7 +9,7 @@ use raymond_core::run::Agent;
 use raymond_core::workflow::{Platform, StateFile};
 
 use crate::manifest::{InputMode, InputRule};
-use crate::paths::normalise;
+use crate::paths::{leads_away, normalise};
 use crate::scope::{Scope, locate};
 
 pub struct Scopes {
@@ -29,6 +29,11 @@ impl Allowed {
         let listed = listed.iter().map(|path| normalise(project, Path::new(path)));
         let allowed = [project.to_owned(), own.home().to_owned()].into_iter().chain(listed);
         Self(allowed.map(|path| real(&path)).collect())
+    }
+
+    /// Whether a path is on this machine, or on one where workflows may be.
+    fn is_near(&self, path: &Path) -> bool {
+        self.0.iter().any(|folder| !leads_away(path, folder))
     }
 
     /// Links are followed before a path is judged.
@@ -79,6 +84,7 @@ impl Scopes {
     }
 
     fn open(&mut self, base: &Path, written: &str) -> Result<(String, StateFile), String> {
+        self.check_near(written, base)?;
         let located = locate(written, base, self.platform).map_err(|error| error.message)?;
         let path = located.scope.path().to_owned();
         self.check_allowed(written, &path)?;
@@ -89,6 +95,14 @@ impl Scopes {
         // One that is known already stays as it is: an archive may have been replaced since.
         self.others.entry(scope.clone()).or_insert(located.scope);
         Ok((scope, located.entry))
+    }
+
+    /// Before anything is looked at, because a look can be too much.
+    fn check_near(&self, written: &str, base: &Path) -> Result<(), String> {
+        if self.allowed.is_near(&normalise(base, Path::new(written))) {
+            return Ok(());
+        }
+        Err(format!("`{}` leads to another machine or a device", written.escape_debug()))
     }
 
     /// A name from a model must not lead just anywhere.

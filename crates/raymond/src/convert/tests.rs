@@ -6,6 +6,7 @@ use super::from_yaml::to_files;
 use super::to_yaml::to_yaml;
 use super::zipped::zip;
 use super::*;
+use crate::paths::is_special_on_windows;
 use crate::scope::{parse_one_file, unpack};
 
 fn files(entries: &[(&str, &str)]) -> Files {
@@ -124,6 +125,7 @@ fn name() -> impl Strategy<Value = String> {
         "[#' -]?xx[a-z#:' -]{0,5}y(\\.(txt|yaml|png|md\\.orig))?",
         "\\.hidden",
     ]
+    .prop_filter("files can have this name here", |name| !cfg!(windows) || !is_special_on_windows(name))
 }
 
 fn content() -> impl Strategy<Value = Vec<u8>> {

@@ -8,6 +8,8 @@ mod job;
 mod jobs;
 mod pipes;
 mod program;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::io;

@@ -27,6 +27,7 @@ impl Runnable {
         let source = scope.read(&agent.state)?;
         let text = match agent.state.kind() {
             Kind::Bash => unix_text(&source.bytes),
+            Kind::Batch => batch_text(&source.bytes, source.file.is_some()),
             _ => Cow::Borrowed(source.bytes.as_slice()),
         };
         match (source.file, text) {
@@ -92,9 +93,37 @@ fn unix_text(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text)
 }
 
+/// A batch file without a byte-order mark, which `cmd.exe` takes for part of a command. In a text without carriage
+/// returns it may miss labels, so a copy gets them; a file that runs where it lies is its author's, as it also has to
+/// know where that is.
+fn batch_text(bytes: &[u8], has_file: bool) -> Cow<'_, [u8]> {
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if has_file && text.len() == bytes.len() {
+        return Cow::Borrowed(bytes);
+    }
+    let mut lines = Vec::with_capacity(text.len());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_suffix(b"\n") {
+            Some(content) => {
+                lines.extend_from_slice(content.strip_suffix(b"\r").unwrap_or(content));
+                lines.extend_from_slice(b"\r\n");
+            }
+            None => lines.extend_from_slice(line),
+        }
+    }
+    Cow::Owned(lines)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_file_is_changed_only_where_a_copy_is_needed() {
+        assert_eq!(batch_text(b"a\nb\r\nc", false).as_ref(), b"a\r\nb\r\nc");
+        assert_eq!(batch_text(b"\xef\xbb\xbfa\nb", true).as_ref(), b"a\r\nb");
+        assert!(matches!(batch_text(b"a\nb", true), Cow::Borrowed(_)), "it runs from its own file");
+    }
 
     #[test]
     fn foreign_line_ends_and_marks_are_taken_out() {

@@ -484,12 +484,15 @@ mod tests {
     #[test]
     fn run_ids_are_checked() {
         let longest = "x".repeat(64);
-        for good in ["a", "-a", "_", "review-20250101-1200-ab12", "v1.2.3", "a.123", "a.", &longest] {
+        for good in ["a", "-a", "_", "review-20250101-1200-ab12", "v1.2.3", "a.123", &longest] {
             assert_eq!(check_run_id(good), Ok(()), "{good}");
         }
         let too_long = "x".repeat(65);
         for bad in ["", ".a", "..", "a/b", "a b", "ä", "a\n", "a.0001", "a.12345", &too_long] {
             assert!(check_run_id(bad).is_err(), "{bad}");
+        }
+        for elsewhere in ["a.", "nul", "Com1.x"] {
+            assert_eq!(check_run_id(elsewhere).is_err(), cfg!(windows), "{elsewhere}");
         }
     }
 

@@ -248,7 +248,7 @@ mod tests {
     use super::super::folder::StateDir;
     use super::super::read::read_all;
     use super::*;
-    use std::fs::{self, File};
+    use std::fs;
     use tempfile::{TempDir, tempdir};
 
     struct Fixture {
@@ -409,7 +409,7 @@ mod tests {
         journal.append(&events(1..=1)).unwrap();
         let good = std::mem::replace(
             &mut journal.file,
-            Box::new(File::options().write(true).open("/dev/full").unwrap()),
+            Box::new(fs::File::options().write(true).open("/dev/full").unwrap()),
         );
         assert!(matches!(journal.append(&events(2..=2)), Err(JournalError::Io { action: "write", .. })));
         journal.file = good;
@@ -424,7 +424,7 @@ mod tests {
         let run = fixture();
         let mut journal = run.create(JournalOptions::default());
         // Writing to /dev/null works and syncing it does not.
-        journal.file = Box::new(File::options().write(true).open("/dev/null").unwrap());
+        journal.file = Box::new(fs::File::options().write(true).open("/dev/null").unwrap());
         assert!(matches!(journal.append(&events(1..=1)), Err(JournalError::Io { action: "sync", .. })));
         assert!(matches!(journal.append(&events(1..=1)), Err(JournalError::Poisoned { .. })));
     }

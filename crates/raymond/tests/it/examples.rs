@@ -12,9 +12,10 @@ use crate::lint::expect;
 use crate::needs::lacks_an_interpreter;
 
 /// Each example, how it ends, and something that its result says.
-const EXAMPLES: [(&str, i32, &str); 11] = [
+const EXAMPLES: [(&str, i32, &str); 12] = [
     ("approval", 3, ""),
     ("compose/notes", 0, ""),
+    ("cross-platform", 0, "4 parcels are here"),
     ("evaluator", 0, "config.toml is missing"),
     ("fan-out", 0, "writer.c: the last block is not flushed"),
     ("forms/weekday", 0, "day"),
@@ -50,6 +51,16 @@ fn every_example_ends_as_it_says() {
         let (stdout, stderr) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
         assert_eq!(done.status.code(), Some(exit), "{name}: {stderr}");
         assert!(stdout.contains(result), "{name}: {stdout}");
+    }
+}
+
+/// Twins of scripts, so that nothing is missing on either platform.
+#[test]
+fn the_example_for_all_platforms_lints_on_each() {
+    for platform in ["unix", "windows"] {
+        let args = ["lint", "--level", "warning", "--platform", platform, "examples/cross-platform"];
+        let done = raymond(&args);
+        assert_eq!(done.status.code(), Some(0), "{platform}: {}", String::from_utf8_lossy(&done.stdout));
     }
 }
 

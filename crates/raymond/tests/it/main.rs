@@ -1,5 +1,8 @@
 //! The program as a whole, driven from outside: see `tests/README.md`.
 
+// The workflows are shell scripts; `scripts/windows.sh` has what is tested on Windows.
+#![cfg(unix)]
+
 #[cfg(test)]
 mod asking;
 #[cfg(test)]

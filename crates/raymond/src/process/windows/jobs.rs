@@ -35,7 +35,7 @@ fn jobs() -> MutexGuard<'static, Jobs> {
 }
 
 /// The name under which a successor of this process would find the job.
-fn name_of(token: &str) -> String {
+pub(super) fn name_of(token: &str) -> String {
     format!("Local\\raymond-step-{token}")
 }
 

@@ -46,7 +46,7 @@ fn sample(root: &Path, stem: &Path) -> Sample {
     // A few runs were driven by hand and have no record of their exit.
     let code = meta["rc"].as_i64().unwrap_or(i64::from(stdout.is_empty())) as i32;
     Sample {
-        name: stem.strip_prefix(root).unwrap().display().to_string(),
+        name: stem.strip_prefix(root).unwrap().display().to_string().replace('\\', "/"),
         exit: if code < 0 { Exit::Signal(-code) } else { Exit::Code(code) },
         session: asked_session(&meta, &stdout),
         stderr: String::from_utf8(file(".stderr")).unwrap(),

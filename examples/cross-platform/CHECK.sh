@@ -1,0 +1,8 @@
+#!/bin/bash
+# raymond: timeout=1m max_visits=3
+# Sends an agent back that handed nothing on. Its text is a value here, and never becomes a command.
+if [ -n "$RAYMOND_INPUT" ]; then
+    printf '<result>%s</result>\n' "$RAYMOND_INPUT"
+else
+    echo '<goto>START</goto>'
+fi
