@@ -264,7 +264,7 @@ impl Reading<'_> {
         };
         check_free(&self.contents, &file, state.key_position)?;
         // Only a run asks whether a state has changed.
-        let said = self.mistakes.is_none().then(|| keys_and_values(&fields)).unwrap_or_default();
+        let said = if self.mistakes.is_none() { keys_and_values(&fields) } else { String::new() };
         let given = Given::Beside { plan, text: said, warnings };
         let (line, text_line) = (state.key_position.line, text_field.key_position.line);
         let text_place = TextPlace::of(text_field);

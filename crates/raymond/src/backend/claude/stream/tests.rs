@@ -119,7 +119,8 @@ fn a_fork_of_a_session_with_a_known_total_is_counted_once_without_deltas() {
     decoder.feed(without_deltas.as_bytes());
     let cost = decoder.finish(Exit::Code(0), "").unwrap().cost;
     assert!((cost.usd - 0.005944).abs() < 1e-9, "{cost:?}");
-    assert_eq!(cost.session_total_usd, Some(0.023776));
+    // How exactly a number is read depends on what else the JSON library is built for.
+    assert!((cost.session_total_usd.unwrap() - 0.023776).abs() < 1e-9, "{cost:?}");
 }
 
 fn line(event: Value) -> Vec<u8> {
