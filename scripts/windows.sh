@@ -505,7 +505,7 @@ done
 
 if [ -z "$only" ]; then
     export INSTA_WORKSPACE_ROOT=$root
-    cargo test --quiet --no-run --lib -p raymond -p raymond-core --message-format json > "$place/tests.json" 2>/dev/null
+    cargo test --quiet --no-run --lib -p raymond -p raymond-core --message-format json > "$place/tests.json"
     python3 -c 'import json, sys
 for line in open(sys.argv[1]):
     made = json.loads(line)
