@@ -103,9 +103,12 @@ fn write_holder(file: &mut File, incarnation: &str) -> io::Result<()> {
     };
     let mut text = serde_json::to_string(&holder)?;
     text.push('\n');
-    file.set_len(0)?;
     file.seek(SeekFrom::Start(0))?;
-    file.write_all(text.as_bytes())
+    file.write_all(text.as_bytes())?;
+    // What an earlier holder wrote may be longer. Cut afterwards, and only if needed: a file that is emptied first is
+    // sent to the disk by some file systems as soon as it is closed.
+    let length = text.len() as u64;
+    if file.metadata()?.len() > length { file.set_len(length) } else { Ok(()) }
 }
 
 /// What is unreadable or half written counts as unknown: that the lock is held is the news.
