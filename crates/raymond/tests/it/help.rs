@@ -87,7 +87,25 @@ fn page(words: &[String], command: clap::Command) -> Vec<u8> {
     let command = command.name(name).version(env!("CARGO_PKG_VERSION"));
     let mut text = Vec::new();
     clap_mangen::Man::new(command).date("").render(&mut text).unwrap();
-    String::from_utf8(text).unwrap().replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n").into_bytes()
+    with_lines_kept(String::from_utf8(text).unwrap().replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n"))
+        .into_bytes()
+}
+
+/// Examples stand in columns, which `man` would fill like prose.
+fn with_lines_kept(page: String) -> String {
+    let is_example = |line: &str| line.starts_with("  ");
+    let mut was_example = false;
+    let mut kept = String::new();
+    for line in page.lines() {
+        match (was_example, is_example(line)) {
+            (false, true) => kept += ".nf\n",
+            (true, false) => kept += ".fi\n",
+            _ => {}
+        }
+        was_example = is_example(line);
+        kept += &format!("{line}\n");
+    }
+    kept
 }
 
 /// The script is read by a real bash, and asked what a person would ask by pressing tab.
