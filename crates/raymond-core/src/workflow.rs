@@ -230,6 +230,7 @@ impl Listing {
         match present.as_slice() {
             [] => Err(ResolveError::NoEntry {
                 elsewhere: ENTRY_NAMES.iter().flat_map(|name| self.files(name)).collect(),
+                other_case: self.states().filter(is_entry_in_other_case).collect(),
             }),
             [only] => self.resolve_name(only, platform),
             several => Err(ResolveError::TwoEntries {
@@ -323,6 +324,11 @@ impl Listing {
         }
         self.file_suggestions(name, platform)
     }
+}
+
+/// The commonest reason why there is nothing to begin with.
+fn is_entry_in_other_case(state: &StateFile) -> bool {
+    ENTRY_NAMES.iter().any(|name| *name != state.name() && name.eq_ignore_ascii_case(state.name()))
 }
 
 /// State targets are names, never paths.

@@ -12,6 +12,7 @@ mod init_config;
 mod lint;
 mod list;
 mod log;
+mod meant;
 mod options;
 mod print;
 mod resume;
@@ -24,6 +25,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
@@ -39,10 +41,7 @@ pub fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Completed.into() };
-        }
+        Err(error) => return report_usage(&error).into(),
     };
     match dispatch(cli) {
         Ok(exit) => exit.into(),
@@ -51,6 +50,17 @@ pub fn main() -> ExitCode {
             error.exit.into()
         }
     }
+}
+
+/// Help and version are no errors, but come the same way.
+fn report_usage(error: &clap::Error) -> Exit {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::ArgumentConflict, Some(ContextValue::String(word))) => report(&meant::one_too_many(word)),
+        _ => {
+            let _ = error.print();
+        }
+    }
+    if error.use_stderr() { Exit::Usage } else { Exit::Completed }
 }
 
 fn dispatch(cli: Cli) -> Result<Exit, UserError> {

@@ -123,7 +123,7 @@ impl<S: EventStore> Driver<S> {
     /// Drives the run until it is over, or as far as this process can take it.
     pub async fn drive(&mut self, opening: Vec<Input>) -> Result<Exit, UserError> {
         let mut inputs = opening;
-        self.ask_again();
+        let mut asks_again = true;
         let found = self.inbox.look();
         self.take_found(found, &mut inputs);
         loop {
@@ -139,6 +139,9 @@ impl<S: EventStore> Driver<S> {
                     if let Some(exit) = exit {
                         while self.cleaning.join_next().await.is_some() {}
                         return Ok(exit);
+                    }
+                    if std::mem::take(&mut asks_again) {
+                        self.ask_again();
                     }
                 }
                 Err(error) => return Err(self.give_up(error).await),
@@ -304,7 +307,8 @@ impl<S: EventStore> Driver<S> {
         }
     }
 
-    /// Questions that an earlier process opened are asked again.
+    /// Questions that an earlier process opened are asked again, after the first round: what answers them may have
+    /// come meanwhile, and that the run goes on is said before.
     fn ask_again(&mut self) {
         let Some(terminal) = &mut self.parts.terminal else { return };
         let run = self.parts.engine.run();

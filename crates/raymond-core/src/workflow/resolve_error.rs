@@ -54,8 +54,10 @@ pub enum ResolveError {
         target: String,
         candidates: Vec<StateFile>,
     },
+    /// `other_case` are files that differ from the wanted ones in upper and lower case only.
     NoEntry {
         elsewhere: Vec<StateFile>,
+        other_case: Vec<StateFile>,
     },
     TwoEntries {
         candidates: Vec<StateFile>,
@@ -95,10 +97,14 @@ impl fmt::Display for ResolveError {
                 quoted(target),
                 quoted_list(candidates, "and")
             ),
-            ResolveError::NoEntry { elsewhere } => {
+            ResolveError::NoEntry { elsewhere, other_case } => {
                 formatter.write_str(
                     "there is no state `1_START` or `START` to begin with; add one or name a state",
                 )?;
+                if !other_case.is_empty() {
+                    let names = quoted_list(other_case, "and");
+                    write!(formatter, "; {names} would be one if its name were in upper case")?;
+                }
                 write_elsewhere(formatter, elsewhere)
             }
             ResolveError::TwoEntries { candidates } => write!(

@@ -34,7 +34,11 @@ impl fmt::Display for SourceError {
         if self.source_line.trim().is_empty() {
             return Ok(());
         }
-        write!(formatter, ", in {}", quoted(self.source_line.trim()))
+        let line = quoted(self.source_line.trim());
+        match self.message.ends_with('?') {
+            true => write!(formatter, " (in {line})"),
+            false => write!(formatter, ", in {line}"),
+        }
     }
 }
 

@@ -196,7 +196,7 @@ impl TurnFault {
         use TurnFault::*;
         Some(match self {
             MissingProgram { .. } | NotStarted { .. } => {
-                "install it, or name it with `command` under its [backend.…] table"
+                "install it, or name it with `command` under its [backend.…] table in .raymond/config.toml"
             }
             NotLoggedIn { .. } => "log in by starting the agent program once by hand, then resume",
             Forbidden { .. } => "check the account's access and credit, then resume",
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(
             fault.to_string(),
             "the agent program `claude` was not found; install it, or name it with `command` under its \
-             [backend.…] table"
+             [backend.…] table in .raymond/config.toml"
         );
         let fault = TurnFault::Crashed { ending: "exit code 3".to_owned(), stderr: " boom\n".to_owned() };
         assert_eq!(fault.to_string(), "the agent program crashed (exit code 3): boom");

@@ -74,7 +74,7 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Continue a run where it was
     Resume(ResumeArgs),
-    /// List all runs, the latest first
+    /// List all runs, the one that was last at work first
     List(ListArgs),
     /// Show how a run stands
     Status(StatusArgs),

@@ -22,7 +22,7 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<Exit, UserError> {
     let mut graph = loaded.graph(platform);
     let diagram = Diagram::of(&graph);
     let title = title(&loaded.path);
-    let picture = match args.format {
+    let picture = match args.format() {
         DiagramFormat::Mermaid => mermaid(&diagram),
         DiagramFormat::Dot => dot(&diagram),
         DiagramFormat::Svg => svg(&diagram, &title),

@@ -11,7 +11,7 @@ use super::args::ResumeArgs;
 use super::drive::{Manner, Ready, drive};
 use super::find::{acquire, all_scopes, find_run, journal_options, load_config, state_dir};
 use super::options::override_with;
-use super::print::{print_result, print_stdout};
+use super::print::{print_result, print_stdout, say};
 use crate::backend::registry::Backends;
 use crate::engine::Engine;
 use crate::error::{Exit, UserError};
@@ -99,6 +99,9 @@ fn show_completed(
     tail: &Tail,
 ) -> Result<Exit, UserError> {
     if !args.options.json {
+        if !args.options.quiet {
+            say(&format!("{} is completed already; this is its result", run.id));
+        }
         print_result(run, payloads)?;
         return Ok(Exit::Completed);
     }

@@ -14,6 +14,7 @@ use super::drive::{Manner, Ready, drive};
 use super::find::{
     acquire, all_scopes, allowed_scopes, journal_options, load_config, state_dir, working_folder,
 };
+use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
 use crate::backend::registry::Backends;
 use crate::driver::now;
@@ -38,7 +39,8 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
     let config = load_config()?;
     let settings = &config.raymond;
     let backends = Backends::new(&config.backend)?;
-    let mut located = locate(workflow, &cwd, Platform::current())?;
+    let mut located = locate(workflow, &cwd, Platform::current())
+        .map_err(|error| hint_at_what_was_meant(error, workflow, &cwd))?;
     let manifest = located.scope.manifest().clone();
     let options = for_new_run(&args.options, &manifest, settings);
     let allowed = allowed_scopes(&located.scope, settings)?;

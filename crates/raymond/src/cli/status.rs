@@ -1,15 +1,17 @@
 //! `raymond status`
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 
-use super::args::{Place, StatusArgs};
-use super::find::{find_run, state_dir};
+use super::args::StatusArgs;
+use super::find::{find_run, state_dir, working_folder};
 use super::print::print_stdout;
+use crate::driver::ANSWER_MESSAGE;
 use crate::error::{Exit, UserError};
 use crate::journal_store::fold;
-use crate::store::{Durability, JournalError, Payloads, RunPaths, is_live, read_tail};
+use crate::store::{Durability, JournalError, Payloads, RunPaths, StateDir, is_live, read_tail};
 use crate::text::{clean, one_line};
 use crate::view::{AgentView, RunView, view};
 
@@ -18,21 +20,17 @@ const DIM: Style = Style::new().dimmed();
 const SHOWN_CHARS: usize = 100;
 
 pub(super) fn status(args: StatusArgs) -> Result<Exit, UserError> {
-    let run = load(&args.place, args.run.as_deref())?;
+    let paths = find_run(&state_dir(&args.place)?, args.run.as_deref())?;
+    let run = load_view(&paths)?;
     if args.json {
         let text =
             serde_json::to_string_pretty(&run).map_err(|error| UserError::failed(error.to_string()))?;
         print_stdout(format!("{text}\n").as_bytes())?;
     } else {
         // Whoever reads may have left.
-        let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), &run);
+        let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), &run, &paths);
     }
     Ok(Exit::Completed)
-}
-
-fn load(place: &Place, given: Option<&str>) -> Result<RunView, UserError> {
-    let dir = state_dir(place)?;
-    load_view(&find_run(&dir, given)?)
 }
 
 /// Reads a run without disturbing it, live or not.
@@ -51,7 +49,7 @@ pub(super) fn load_view(paths: &RunPaths) -> Result<RunView, UserError> {
     Ok(view(&run, is_live, &Payloads::new(paths.payloads(), Durability::Process)))
 }
 
-fn write_for_people(out: &mut impl Write, run: &RunView) -> io::Result<()> {
+fn write_for_people(out: &mut impl Write, run: &RunView, paths: &RunPaths) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
     writeln!(out, "  workflow  {}", clean(&run.workflow))?;
     writeln!(out, "  started   {}", run.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
@@ -67,11 +65,25 @@ fn write_for_people(out: &mut impl Write, run: &RunView) -> io::Result<()> {
     if let Some(result) = &run.result {
         writeln!(out, "  result    {}", one_line(result, SHOWN_CHARS))?;
     }
+    let has_failed = run.agents.iter().any(|agent| agent.error.is_some());
+    if let Some(debug) = shown_debug_folder(&run.run).filter(|_| has_failed) {
+        writeln!(out, "  debug     {}", clean(&debug.to_string_lossy()))?;
+    }
     run.agents.iter().try_for_each(|agent| write_agent(out, agent))?;
     run.asks.iter().try_for_each(|ask| {
         writeln!(out, "{BOLD}{}{BOLD:#} {}", ask.id, clean(ask.question.trim_end()))?;
+        if paths.inbox().join(format!("{ANSWER_MESSAGE}{}", ask.id)).exists() {
+            return writeln!(out, "    is answered; continue with: raymond resume {}", run.run);
+        }
         writeln!(out, "    raymond answer {} {} 'your answer'", run.run, ask.id)
     })
+}
+
+/// What the run's steps were asked and printed, seen from here.
+fn shown_debug_folder(run: &str) -> Option<PathBuf> {
+    let cwd = working_folder().ok()?;
+    let folder = StateDir::find(&cwd).ok()?.home()?.join("debug").join(run);
+    folder.is_dir().then(|| folder.strip_prefix(&cwd).map(Path::to_owned).unwrap_or(folder))
 }
 
 fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {

@@ -68,7 +68,11 @@ pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, Us
         return Err(not_found(given));
     }
     let mut scope = Scope::open(parent, platform)?;
-    let entry = scope.resolve(&name).map_err(|error| not_found(given).hint(error))?;
+    let entry = scope.resolve(&name).map_err(|error| match scope.listing().states().next() {
+        Some(_) => not_found(given).hint(error),
+        // Nobody looked for a state in a folder that has none.
+        None => not_found(given),
+    })?;
     Ok(Located { given: given.to_owned(), scope, entry })
 }
 

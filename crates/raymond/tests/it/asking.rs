@@ -321,6 +321,30 @@ fn an_interrupt_typed_at_a_question_stops_and_keeps_it() {
     rig.resume().assert(0, "got later\n");
 }
 
+#[test]
+fn a_resume_says_that_the_run_goes_on_before_it_asks_again() {
+    if is_missing("python3", "a_resume_says_that_the_run_goes_on_before_it_asks_again") {
+        return;
+    }
+    let rig = asking();
+    rig.raymond(&["workflow", "--id", "r"]).assert(3, "");
+    let done = on_a_terminal(&rig, "why?", "again\r", &["resume", "r"]);
+    let (resumed, asked) = (done.stdout.find(" resumed").unwrap(), done.stdout.find("why?").unwrap());
+    assert!(resumed < asked, "{}", done.stdout);
+}
+
+#[test]
+fn what_is_answered_already_is_not_asked_again() {
+    if is_missing("python3", "what_is_answered_already_is_not_asked_again") {
+        return;
+    }
+    let rig = asking();
+    rig.raymond(&["workflow", "--id", "r"]).assert(3, "");
+    rig.raymond(&["answer", "r", "before"]).assert(0, "");
+    let done = on_a_terminal(&rig, "why?", "", &["resume", "r"]);
+    assert!(!done.stdout.contains("why?"), "{}", done.stdout);
+}
+
 /// Whoever is faster; here the command, and the terminal is told.
 #[test]
 fn an_answer_from_elsewhere_ends_the_question_on_the_terminal() {

@@ -1,4 +1,4 @@
-//! `init`: what is written lints clean and runs.
+//! `init`: what is written lints clean and runs. `diagram`: what is asked for is drawn.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -36,5 +36,25 @@ fn every_template_lints_clean_and_runs_at_once() {
         }
         let again = raymond(work.path(), &["init", "mine"]);
         assert_eq!(again.status.code(), Some(2), "what is there is not overwritten");
+    }
+}
+
+#[test]
+fn the_name_of_the_file_says_how_a_diagram_is_drawn() {
+    let work = tempfile::tempdir().unwrap();
+    raymond(work.path(), &["init", "mine"]);
+    let cases: [(&[&str], &str); 6] = [
+        (&["-o", "a.svg"], "<svg"),
+        (&["-o", "a.HTML"], "<!doctype html"),
+        (&["-o", "a.dot"], "digraph"),
+        (&["-o", "a.mmd"], "flowchart"),
+        (&["-o", "a"], "flowchart"),
+        (&["-o", "b.svg", "--format", "dot"], "digraph"),
+    ];
+    for (args, opening) in cases {
+        let done = raymond(work.path(), &[&["diagram", "mine"], args].concat());
+        assert!(done.status.success(), "{done:?}");
+        let text = std::fs::read_to_string(work.path().join(args[1])).unwrap();
+        assert!(text.starts_with(opening), "{args:?}: {text}");
     }
 }

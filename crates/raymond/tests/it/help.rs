@@ -18,7 +18,7 @@ fn commands() -> Vec<(Vec<String>, clap::Command)> {
 #[test]
 fn every_command_has_help_with_examples_that_name_it() {
     let rig = Rig::new();
-    for (words, _) in commands() {
+    for (words, command) in commands() {
         let args = [words.clone(), vec!["--help".to_owned()]].concat();
         let done = rig.raymond(&args);
         assert_eq!(done.exit, 0, "{args:?}");
@@ -31,6 +31,9 @@ fn every_command_has_help_with_examples_that_name_it() {
             "{call}: {examples}"
         );
         assert!(done.stdout.lines().all(|line| line.chars().count() <= 110), "too wide: {}", done.stdout);
+        let written = command.get_after_help().unwrap().to_string();
+        let too_long = written.lines().find(|line| line.starts_with("  ") && line.chars().count() > 78);
+        assert_eq!(too_long, None, "would be broken on a terminal of 80 columns");
         let by_name = [vec!["help".to_owned()], words].concat();
         assert_eq!(rig.raymond(&by_name).stdout, done.stdout);
     }
@@ -84,7 +87,25 @@ fn page(words: &[String], command: clap::Command) -> Vec<u8> {
     let command = command.name(name).version(env!("CARGO_PKG_VERSION"));
     let mut text = Vec::new();
     clap_mangen::Man::new(command).date("").render(&mut text).unwrap();
-    String::from_utf8(text).unwrap().replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n").into_bytes()
+    with_lines_kept(String::from_utf8(text).unwrap().replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n"))
+        .into_bytes()
+}
+
+/// Examples stand in columns, which `man` would fill like prose.
+fn with_lines_kept(page: String) -> String {
+    let is_example = |line: &str| line.starts_with("  ");
+    let mut was_example = false;
+    let mut kept = String::new();
+    for line in page.lines() {
+        match (was_example, is_example(line)) {
+            (false, true) => kept += ".nf\n",
+            (true, false) => kept += ".fi\n",
+            _ => {}
+        }
+        was_example = is_example(line);
+        kept += &format!("{line}\n");
+    }
+    kept
 }
 
 /// The script is read by a real bash, and asked what a person would ask by pressing tab.

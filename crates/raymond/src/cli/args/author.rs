@@ -89,9 +89,9 @@ pub struct DiagramArgs {
     /// The workflow to draw
     #[arg(default_value = ".", value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub path: String,
-    /// How it is drawn
-    #[arg(long, value_enum, default_value = "mermaid")]
-    pub format: DiagramFormat,
+    /// How it is drawn [default: what FILE ends in, else mermaid]
+    #[arg(long, value_enum)]
+    format: Option<DiagramFormat>,
     /// Write to this file instead of stdout
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
@@ -101,6 +101,17 @@ pub struct DiagramArgs {
 }
 
 impl DiagramArgs {
+    /// What was asked for, or else what the name of the file promises.
+    pub fn format(&self) -> DiagramFormat {
+        let extension = || self.output.as_ref()?.extension()?.to_str();
+        self.format.unwrap_or_else(|| match extension().map(str::to_ascii_lowercase).as_deref() {
+            Some("svg") => DiagramFormat::Svg,
+            Some("dot" | "gv") => DiagramFormat::Dot,
+            Some("html" | "htm") => DiagramFormat::Html,
+            _ => DiagramFormat::Mermaid,
+        })
+    }
+
     pub fn platform(&self) -> Platform {
         self.platform.map_or(Platform::current(), PlatformName::platform)
     }

@@ -11,13 +11,13 @@ A workflow whose path is also a command's name is written ./name.";
 
 pub(super) const RUN: &str = "\
 Examples:
-  raymond review --input 'fix the tests'        hand the first state something
-  git diff | raymond review --input -           the same, from a pipe
-  raymond review --budget 5 --max-parallel 2    spend at most $5, run two agents at a time
-  raymond review/CHECK.sh                       begin at another state
-  raymond nightly --on-ask pause --no-wait      never wait for a person or a usage limit
+  raymond review --input 'fix the tests'      hand the first state a text
+  git diff | raymond review --input -         the same, from a pipe
+  raymond review --budget 5 --max-parallel 2  at most $5, two agents at a time
+  raymond review/CHECK.sh                     begin at another state
+  raymond nightly --on-ask pause --no-wait    wait for no person or limit
 
-Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 waits for a person, 4 over budget, 5 usage limit,
+Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 waits for a person, 4 over budget, 5 usage limit, \
 130 and 143 interrupted. Everything but 0 and 2 can be resumed.";
 
 pub(super) const RESUME: &str = "\
@@ -26,7 +26,8 @@ Examples:
   raymond resume review-2026         the run whose id begins so
   raymond resume r --budget 20       with more money than before
 
-A step that was finished is never run or paid for again. A completed run prints its result once more.";
+A step that was finished is never run or paid for again. Budget, model, backend and the like stay as they \
+were unless they are given anew. A completed run prints its result once more.";
 
 pub(super) const LIST: &str = "\
 Examples:
@@ -35,7 +36,7 @@ Examples:
 
 pub(super) const STATUS: &str = "\
 Examples:
-  raymond status                       the latest run: its agents, what they wait for, open questions
+  raymond status                       the latest run: agents, open questions
   raymond status r --json | jq .cost_usd";
 
 pub(super) const LOG: &str = "\
@@ -46,12 +47,12 @@ Examples:
 pub(super) const ANSWER: &str = "\
 Examples:
   raymond answer r 'yes, go on'        the only open question
-  raymond answer r ask2 'no'           the question of that id; `raymond status r` shows them
+  raymond answer r ask2 'no'           a question that `status r` shows
   raymond answer r - < notes.txt       from a file, up to 1 MiB";
 
 pub(super) const STOP: &str = "\
 Examples:
-  raymond stop r                       start no new step, let the running ones finish
+  raymond stop r                       let running steps finish, start none
   raymond stop r --now                 end running steps, too
 
 Either way `raymond resume r` goes on from there.";
@@ -62,7 +63,7 @@ Examples:
   raymond convert review -o review.yaml    everything in one file
   raymond convert review.zip -o review     a folder again
 
-Nothing is lost: what is written is read back and compared first. In one file, what is no state goes under
+Nothing is lost: what is written is read back and compared first. In one file, what is no state goes under \
 `files:`, by name: a text, or `{ base64: … }` for other bytes. So does a state that cannot be written otherwise.";
 
 pub(super) const LINT: &str = "\
@@ -75,9 +76,9 @@ Examples:
 
 pub(super) const DIAGRAM: &str = "\
 Examples:
-  raymond diagram review                              Mermaid, for a README
-  raymond diagram review --format svg -o review.svg   a picture
-  raymond diagram review --format html -o review.html a page to pan, zoom and click in";
+  raymond diagram review                  Mermaid, for a README
+  raymond diagram review -o review.svg    a picture
+  raymond diagram review -o review.html   a page to pan, zoom and click in";
 
 pub(super) const INIT: &str = "\
 Examples:
@@ -86,8 +87,8 @@ Examples:
 
 pub(super) const SCHEMA: &str = "\
 Examples:
-  raymond schema frontmatter > frontmatter.schema.json     for an editor's completion
-  raymond schema events                                    what `--json` prints";
+  raymond schema frontmatter > prompt.schema.json   for an editor
+  raymond schema events                             what `--json` prints";
 
 pub(super) const COMPLETIONS: &str = "\
 Add one line to your shell's start-up file:

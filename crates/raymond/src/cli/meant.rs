@@ -1,0 +1,56 @@
+//! What was probably meant by a workflow that is not there: a command, or a workflow of almost that name.
+
+use std::path::Path;
+
+use raymond_core::workflow::wording::{nearest, quoted, quoted_list};
+
+use super::command;
+use crate::error::UserError;
+use crate::paths::normalise;
+use crate::scope::Form;
+
+/// How many entries of a folder are compared.
+const MOST_ENTRIES: usize = 10_000;
+
+/// Adds what was probably meant to an error about a workflow that could not be found.
+pub(super) fn hint_at_what_was_meant(error: UserError, given: &str, cwd: &Path) -> UserError {
+    let path = normalise(cwd, Path::new(given));
+    if path.exists() {
+        return error;
+    }
+    let hints = [about_commands(given), about_workflows(&path)];
+    hints.into_iter().flatten().fold(error, UserError::hint)
+}
+
+/// A second word after a workflow: a text for it, or a command that came too late.
+pub(super) fn one_too_many(word: &str) -> UserError {
+    let error = UserError::usage(format!("{} is one word too many: a run has one workflow", quoted(word)));
+    match command().find_subcommand(word) {
+        Some(_) => error.hint(format!("a command comes first: raymond {word} …")),
+        None => error.hint("to hand the workflow a text, write --input 'TEXT'"),
+    }
+}
+
+fn about_commands(given: &str) -> Option<String> {
+    let root = command();
+    let commands: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
+    match nearest(given, commands.iter().copied()).as_slice() {
+        [] => None,
+        [same] if *same == given => {
+            Some(format!("`{same}` is a command; its options come after it: raymond {same} …"))
+        }
+        near => Some(format!("did you mean the command {}?", quoted_list(near, "or"))),
+    }
+}
+
+/// Workflows in the same folder with almost the same name.
+fn about_workflows(path: &Path) -> Option<String> {
+    let (parent, name) = (path.parent()?, path.file_name()?.to_string_lossy());
+    let entries = std::fs::read_dir(parent).ok()?.flatten().take(MOST_ENTRIES);
+    let workflows = entries.filter(|entry| Form::of(&entry.path()).is_some());
+    let names: Vec<String> = workflows.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    match nearest(&name, names.iter().map(String::as_str)).as_slice() {
+        [] => None,
+        near => Some(format!("did you mean the workflow {}?", quoted_list(near, "or"))),
+    }
+}

@@ -1,0 +1,1 @@
+echo '<ask next="GOT">Go on?</ask>'
