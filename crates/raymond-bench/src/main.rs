@@ -39,6 +39,8 @@ fn run() -> Result<bool, String> {
     let peer = rig::peer();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut rows = Vec::new();
+    // Their folders stay until the end: where much was just deleted, some file systems take long to create anything.
+    let mut rigs = Vec::new();
     for work in work::ALL.iter().filter(|work| is_wanted(work.name)) {
         eprintln!("{} …", work.name);
         let rig = rig::Rig::new(&raymond, peer.as_deref())?;
@@ -47,6 +49,7 @@ fn run() -> Result<bool, String> {
             eprintln!("  {row}");
         }
         rows.extend(measured);
+        rigs.push(rig);
     }
     println!("{}", report::table(&rows));
     if wanted.is_empty() {

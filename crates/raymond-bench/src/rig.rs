@@ -91,40 +91,46 @@ impl Rig {
 }
 
 /// Runs a program to its end. An exit code other than these is an error.
-pub fn finish(mut command: Command, codes: &[i32]) -> Result<Done, String> {
+pub fn finish(mut command: Command, codes: &[i32]) -> Result<Duration, String> {
     let started = Instant::now();
-    let child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
-    let (status, max_memory) = wait4::wait(&child).map_err(|error| format!("{command:?}: {error}"))?;
+    let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
     let time = started.elapsed();
-    if codes.contains(&status) {
-        Ok(Done { time, max_memory })
+    check(&command, status, codes)?;
+    Ok(time)
+}
+
+fn check(command: &Command, status: std::process::ExitStatus, codes: &[i32]) -> Result<(), String> {
+    if status.code().is_some_and(|code| codes.contains(&code)) {
+        Ok(())
     } else {
-        Err(format!("{command:?} exited with {status}"))
+        Err(format!("{command:?}: {status}"))
     }
 }
 
-/// `wait4`, the only call that tells how much memory a process has used once it is over.
-mod wait4 {
-    use std::io;
-    use std::process::Child;
-
-    #[expect(unsafe_code, reason = "no library of this workspace wraps `wait4`")]
-    pub fn wait(child: &Child) -> io::Result<(i32, u64)> {
-        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-        let mut status = 0;
-        // SAFETY: all zeros is a valid `rusage`, and the call only writes to the two places it is given.
-        let (done, usage) = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            (libc::wait4(pid, &raw mut status, 0, &raw mut usage), usage)
-        };
-        if done < 0 {
-            return Err(io::Error::last_os_error());
+/// The same, with an eye on its memory. What `wait4` tells would count this program's own, which the child had before
+/// it became another.
+pub fn finish_watched(mut command: Command, codes: &[i32]) -> Result<Done, String> {
+    let started = Instant::now();
+    let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+    let mut max_memory = 0;
+    let status = loop {
+        max_memory = max_memory.max(memory_of(child.id()).unwrap_or(0));
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            break status;
         }
-        let code =
-            if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
-        // Linux counts in KiB.
-        Ok((code, usage.ru_maxrss.unsigned_abs() * 1024))
-    }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let time = started.elapsed();
+    check(&command, status, codes)?;
+    Ok(Done { time, max_memory })
+}
+
+/// The most memory that a program that runs has used so far.
+fn memory_of(pid: u32) -> Result<u64, String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|error| error.to_string())?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().map_err(|_| "VmHWM is no number")?;
+    Ok(kib * 1024)
 }
 
 /// A run whose events are watched as they come.
@@ -160,11 +166,7 @@ impl Watched {
 
     /// The most memory it has used so far.
     pub fn max_memory(&self) -> Result<u64, String> {
-        let status =
-            fs::read_to_string(format!("/proc/{}/status", self.child.id())).map_err(|e| e.to_string())?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;
-        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().map_err(|_| "VmHWM is no number")?;
-        Ok(kib * 1024)
+        memory_of(self.child.id())
     }
 }
 

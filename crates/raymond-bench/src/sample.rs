@@ -8,6 +8,10 @@ use std::time::Duration;
 pub struct Sample(Vec<f64>);
 
 impl Sample {
+    pub const fn new() -> Self {
+        Sample(Vec::new())
+    }
+
     pub fn add(&mut self, seconds: f64) {
         self.0.push(seconds);
     }

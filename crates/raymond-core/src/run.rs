@@ -552,9 +552,21 @@ impl Run {
             }
         }
         let idle = self.running() == 0;
+        (idle && (stopped || !self.has_more_to_come(mode))).then_some(Due::Close)
+    }
+
+    /// Whether waiting can lead to anything. When `max_steps` is reached, it does only for a step that has begun.
+    fn has_more_to_come(&self, mode: Mode) -> bool {
+        if self.is_out_of_steps() {
+            return self.queues.waiting.iter().any(|(_, agent)| self.has_begun(agent));
+        }
         let waits_for_a_person = mode.waits_for_answers && !self.queues.asking.is_empty();
-        let more_to_come = !stopped && (waits_for_a_person || !self.queues.waiting.is_empty());
-        (idle && !more_to_come).then_some(Due::Close)
+        waits_for_a_person || !self.queues.waiting.is_empty()
+    }
+
+    /// Whether an agent is in the middle of a step: between two attempts at it, say.
+    fn has_begun(&self, agent: &AgentId) -> bool {
+        self.agents.get(agent).is_some_and(|agent| agent.work().is_some())
     }
 
     fn launchable(&self) -> Option<&AgentId> {
@@ -570,9 +582,8 @@ impl Run {
     /// The first in a queue that may start. When `max_steps` is reached, only a step that has begun may go on.
     fn first_of<'a>(&self, queue: &'a BTreeSet<(u64, AgentId)>, has_room: bool) -> Option<&'a AgentId> {
         let out_of_steps = self.is_out_of_steps();
-        let has_begun = |id: &AgentId| self.agents.get(id).is_some_and(|agent| agent.work().is_some());
         let mut ids = queue.iter().filter(|_| has_room).map(|(_, id)| id);
-        ids.find(|id| !out_of_steps || has_begun(id))
+        ids.find(|id| !out_of_steps || self.has_begun(id))
     }
 
     pub fn is_out_of_steps(&self) -> bool {

@@ -1,7 +1,7 @@
 //! A thousand workers at once.
 
 use crate::report::Row;
-use crate::rig::{Rig, finish};
+use crate::rig::{Rig, finish, finish_watched};
 use crate::sample::{Sample, mebibytes};
 
 const WORKERS: usize = 1_000;
@@ -19,8 +19,8 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     let (mut bash, mut ours) = (Sample::default(), Sample::default());
     let mut memory = 0;
     for _ in 0..REPETITIONS {
-        bash.add_time(finish(rig.command("bash", &["bare.sh"]), &[0])?.time);
-        let done = finish(rig.raymond(&["wf", "--no-debug"]), &[0])?;
+        bash.add_time(finish(rig.command("bash", &["bare.sh"]), &[0])?);
+        let done = finish_watched(rig.raymond(&["wf", "--no-debug"]), &[0])?;
         ours.add_time(done.time);
         memory = memory.max(done.max_memory);
     }

@@ -5,7 +5,7 @@ use crate::callgrind::{instructions, is_there};
 use crate::report::Row;
 use crate::rig::Rig;
 
-const STEPS: usize = 100;
+const STEPS: usize = 50;
 
 pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     if !is_there() {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 
 use crate::report::Row;
-use crate::rig::{Rig, finish};
+use crate::rig::{Rig, finish, finish_watched};
 use crate::sample::{Sample, mebibytes};
 
 const MEGABYTES: usize = 200;
@@ -18,11 +18,11 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     let (mut cat, mut ours, mut with_files) = (Sample::default(), Sample::default(), Sample::default());
     let mut memory = 0;
     for _ in 0..REPETITIONS {
-        cat.add_time(finish(rig.command("bash", &["bare.sh"]), &[0])?.time);
-        let done = finish(rig.raymond(&["wf", "--no-debug"]), &[0])?;
+        cat.add_time(finish(rig.command("bash", &["bare.sh"]), &[0])?);
+        let done = finish_watched(rig.raymond(&["wf", "--no-debug"]), &[0])?;
         ours.add_time(done.time);
         memory = memory.max(done.max_memory);
-        let done = finish(rig.raymond(&["wf"]), &[0])?;
+        let done = finish_watched(rig.raymond(&["wf"]), &[0])?;
         with_files.add_time(done.time);
         memory = memory.max(done.max_memory);
     }

@@ -7,7 +7,7 @@ use super::crowd::restore;
 use super::instructions::of_a_resumed_step;
 use crate::history;
 use crate::report::Row;
-use crate::rig::{Rig, Watched, finish};
+use crate::rig::{Rig, Watched, finish_watched};
 use crate::sample::{Sample, mebibytes, seconds};
 
 const STEPS: usize = 300;
@@ -63,7 +63,7 @@ pub fn resume(rig: &Rig) -> Result<Vec<Row>, String> {
     let mut memory = 0;
     for _ in 0..REPETITIONS {
         restore(rig, "million")?;
-        let done = finish(rig.raymond(&["resume", "r", "--no-debug"]), &[0])?;
+        let done = finish_watched(rig.raymond(&["resume", "r", "--no-debug"]), &[0])?;
         times.add_time(done.time);
         memory = memory.max(done.max_memory);
     }

@@ -76,9 +76,9 @@ fn step(rig: &Rig, durability: &str, args: &[&str]) -> Result<f64, String> {
 /// Seconds for a step, without what it takes to start and end.
 fn steps(rig: &Rig, command: impl Fn(&Rig) -> Result<std::process::Command, String>) -> Result<f64, String> {
     count(rig, 1)?;
-    let one = finish(command(rig)?, &[0])?.time;
+    let one = finish(command(rig)?, &[0])?;
     count(rig, STEPS + 1)?;
-    let all = finish(command(rig)?, &[0])?.time;
+    let all = finish(command(rig)?, &[0])?;
     Ok((all.as_secs_f64() - one.as_secs_f64()) / STEPS as f64)
 }
 

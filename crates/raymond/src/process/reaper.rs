@@ -168,7 +168,11 @@ impl Worker {
                 }
             }
         };
-        self.pause = if first.is_some() { SHORTEST_PAUSE } else { (self.pause * 2).min(LONGEST_PAUSE) };
+        self.pause = if first.is_some() {
+            SHORTEST_PAUSE
+        } else {
+            (self.pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+        };
         let kill_at = Instant::now() + self.grace;
         let requests = first.into_iter().chain(self.requests.try_iter());
         self.jobs.extend(requests.map(|request| Job::new(request, kill_at)));
@@ -187,6 +191,10 @@ impl Worker {
             } else {
                 self.jobs.push(job);
             }
+        }
+        if self.jobs.iter().any(|job| job.empty_looks > 0) {
+            // Nobody is given time to end any more: the second look, which makes sure, can follow at once.
+            self.pause = Duration::ZERO;
         }
     }
 }

@@ -66,7 +66,7 @@ struct Pipe<R> {
     is_full: bool,
 }
 
-impl<R: AsyncRead + Unpin> Pipe<R> {
+impl<R: AsyncRead + Output + Unpin> Pipe<R> {
     fn new(reader: Option<R>) -> Self {
         Pipe { reader, buffer: vec![0; FIRST_BUFFER_BYTES], is_full: false }
     }
@@ -75,9 +75,9 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
         let Some(reader) = &mut self.reader else {
             return future::pending().await;
         };
-        if self.is_full {
-            let larger = (self.buffer.len() * 4).min(CHUNK_BYTES);
-            self.buffer.resize(larger, 0);
+        if self.is_full && self.buffer.len() < CHUNK_BYTES {
+            self.buffer.resize((self.buffer.len() * 4).min(CHUNK_BYTES), 0);
+            system::widen(&*reader);
         }
         // A pipe that cannot be read any more has ended as far as the step is concerned.
         let length = reader.read(&mut self.buffer).await.unwrap_or(0);

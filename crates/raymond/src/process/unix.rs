@@ -117,6 +117,19 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
+/// How much a pipe holds once a program has shown that it prints a lot: the two then take turns less often.
+#[cfg(target_os = "linux")]
+const WIDE_PIPE_BYTES: usize = 512 * 1024;
+
+/// Makes room in a pipe, as far as the system allows.
+#[cfg(target_os = "linux")]
+pub(super) fn widen(pipe: &impl Output) {
+    let _ = rustix::pipe::fcntl_setpipe_size(pipe, WIDE_PIPE_BYTES);
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn widen(_pipe: &impl Output) {}
+
 /// What can be read right now; nothing when that would mean waiting.
 pub(super) fn read_ready(pipe: impl Output, buffer: &mut [u8]) -> usize {
     rustix::io::read(pipe, buffer).unwrap_or(0)

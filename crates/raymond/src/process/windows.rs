@@ -19,7 +19,7 @@ use tokio::process::{Child, Command};
 
 pub use job::{Job, Member, creation_flags};
 pub(super) use jobs::{let_live, living, terminate};
-pub(super) use pipes::{Output, Outputs, Stderr, Stdout, read_ready};
+pub(super) use pipes::{Output, Outputs, Stderr, Stdout, read_ready, widen};
 pub use program::find_program;
 
 use super::spawn::{Launch, ParentDeath};

@@ -1,0 +1,1 @@
+echo '<goto>MORE</goto>'

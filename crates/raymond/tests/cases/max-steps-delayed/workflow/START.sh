@@ -1,0 +1,1 @@
+echo '<fork next="MORE">WORK</fork>'

@@ -1,0 +1,1 @@
+echo '<goto delay="1h">WORK</goto>'
