@@ -20,6 +20,8 @@ pub struct Row {
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     pub limit: f64,
+    /// As it is written behind the limit.
+    pub unit: &'static str,
     pub kind: Kind,
 }
 
@@ -56,13 +58,12 @@ impl Row {
         }
     }
 
-    pub fn at_most(mut self, limit: f64) -> Self {
-        self.target = Some(Target { limit, kind: Kind::AtMost });
-        self
+    pub fn at_most(self, limit: f64) -> Self {
+        self.within(limit, "×", Kind::AtMost)
     }
 
-    pub fn at_least(mut self, limit: f64) -> Self {
-        self.target = Some(Target { limit, kind: Kind::AtLeast });
+    pub fn within(mut self, limit: f64, unit: &'static str, kind: Kind) -> Self {
+        self.target = Some(Target { limit, unit, kind });
         self
     }
 
@@ -81,9 +82,7 @@ impl Row {
     fn target_text(&self) -> String {
         let Some(target) = self.target else { return "–".to_owned() };
         let sign = if target.kind == Kind::AtMost { "≤" } else { "≥" };
-        // The limit in the unit in which the value is shown.
-        let unit: String = self.shown.chars().skip_while(|c| c.is_ascii_digit() || *c == '.').collect();
-        format!("{sign} {}{unit}", target.limit)
+        format!("{sign} {}{}", target.limit, target.unit)
     }
 }
 

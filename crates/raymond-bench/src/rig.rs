@@ -10,6 +10,9 @@ use tempfile::TempDir;
 
 /// A release build of the program, made if there is none.
 pub fn build_raymond() -> Result<PathBuf, String> {
+    if cfg!(debug_assertions) {
+        return Err("measure release builds: cargo run --release -p raymond-bench".to_owned());
+    }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let done = Command::new(cargo)
@@ -177,12 +180,22 @@ impl Drop for Watched {
     }
 }
 
+/// A program's path. By its bare name, the standard library would not start it with `posix_spawn`.
+fn on_path(program: &str) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+        .ok_or_else(|| format!("there is no {program}"))
+}
+
 /// The bare loop: starts a program so many times, one after the other, and reads what each prints.
 pub fn spawn_and_read(rig: &Rig, program: &str, args: &[&str], times: usize) -> Result<Duration, String> {
+    let program = on_path(program)?;
     let started = Instant::now();
     let mut output = Vec::new();
     for _ in 0..times {
-        let mut command = rig.command(program, args);
+        let mut command = rig.command(&program, args);
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         output.clear();
         child

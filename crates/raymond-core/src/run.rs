@@ -555,13 +555,12 @@ impl Run {
         (idle && (stopped || !self.has_more_to_come(mode))).then_some(Due::Close)
     }
 
-    /// Whether waiting can lead to anything. When `max_steps` is reached, it does only for a step that has begun.
+    /// Whether waiting can lead to anything: to an answer, which is taken in any case, or to a step. When `max_steps` is
+    /// reached, only one that has begun can go on.
     fn has_more_to_come(&self, mode: Mode) -> bool {
-        if self.is_out_of_steps() {
-            return self.queues.waiting.iter().any(|(_, agent)| self.has_begun(agent));
-        }
+        let mut waiting = self.queues.waiting.iter().map(|(_, agent)| agent);
         let waits_for_a_person = mode.waits_for_answers && !self.queues.asking.is_empty();
-        waits_for_a_person || !self.queues.waiting.is_empty()
+        waits_for_a_person || waiting.any(|agent| !self.is_out_of_steps() || self.has_begun(agent))
     }
 
     /// Whether an agent is in the middle of a step: between two attempts at it, say.

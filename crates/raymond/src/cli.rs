@@ -99,6 +99,9 @@ fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
+        if crate::panics::is_caught() {
+            return;
+        }
         let _ = writeln!(std::io::stderr(), "this is a bug in Raymond; the run can be resumed");
         std::process::abort();
     }));

@@ -213,7 +213,9 @@ impl<S: EventStore> Driver<S> {
 
     /// Waits until something happens and takes in all that has.
     async fn wait(&mut self) -> Vec<Input> {
-        let is_reader_behind = self.parts.outputs.iter().any(Output::is_full);
+        // Who stops at once cares no more about who reads.
+        let is_reader_behind =
+            self.stopping != Some(Stop::Now) && self.parts.outputs.iter().any(Output::is_full);
         let sleep = if is_reader_behind { SLOW_READER_POLL } else { self.sleep() };
         let mut inputs = Vec::new();
         tokio::select! {
@@ -263,6 +265,7 @@ impl<S: EventStore> Driver<S> {
                 self.parts.engine.drain();
                 self.trouble.get_or_insert(StoreError(error));
             }
+            Message::Output { .. } if self.stopping == Some(Stop::Now) => {}
             Message::Output { agent, stream, bytes } => {
                 for observer in &mut self.parts.observers {
                     observer.output(&agent, stream, &bytes);

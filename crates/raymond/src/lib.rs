@@ -18,6 +18,7 @@ pub mod manifest;
 pub mod notify;
 pub mod observe;
 mod output;
+mod panics;
 mod paths;
 mod place;
 pub mod process;

@@ -39,7 +39,7 @@ struct State {
 
 /// The thread that writes, and its end of the queue.
 struct Writer {
-    id: ThreadId,
+    id: Option<ThreadId>,
     chunks: mpsc::Sender<Chunk>,
 }
 
@@ -174,7 +174,7 @@ impl Output {
 
     /// Whether this is the thread that writes.
     pub fn is_written_here(&self) -> bool {
-        self.state.thread.get().is_some_and(|writer| writer.id == thread::current().id())
+        self.state.thread.get().is_some_and(|writer| writer.id == Some(thread::current().id()))
     }
 
     fn send_line(&mut self) {
@@ -195,14 +195,24 @@ impl Output {
 fn start(state: &Arc<State>) -> Writer {
     let (chunks, receiver) = mpsc::channel();
     let shared = Arc::clone(state);
-    let thread = thread::spawn(move || {
+    let work = move || {
         let _end = End(&shared);
         let sink = shared.sink.lock().ok().and_then(|mut sink| sink.take());
         if let Some(sink) = sink {
             write_all(receiver, sink, &shared);
         }
-    });
-    Writer { id: thread.thread().id(), chunks }
+    };
+    match thread::Builder::new().name("output".to_owned()).spawn(work) {
+        Ok(thread) => Writer { id: Some(thread.thread().id()), chunks },
+        // The system has no thread to spare. The run matters more than what is said about it.
+        Err(error) => {
+            if let Ok(mut failure) = state.failure.lock() {
+                failure.get_or_insert(error);
+            }
+            state.has_ended.store(true, Ordering::Release);
+            Writer { id: None, chunks }
+        }
+    }
 }
 
 /// Nobody waits for a thread that panicked.

@@ -5,7 +5,7 @@ use std::fs;
 use super::FOREVER;
 use super::instructions::of_a_resumed_step;
 use crate::history;
-use crate::report::Row;
+use crate::report::{Kind, Row};
 use crate::rig::{Rig, Watched};
 use crate::sample::{Sample, mebibytes, seconds};
 
@@ -112,8 +112,12 @@ pub fn delayed(rig: &Rig) -> Result<Vec<Row>, String> {
     }
     let mib = memory as f64 / (1024.0 * 1024.0);
     Ok(vec![
-        Row::amount("10,000 waiting agents: memory", mib, mebibytes(memory)).at_most(60.0),
+        Row::amount("10,000 waiting agents: memory", mib, mebibytes(memory)).within(
+            60.0,
+            " MiB",
+            Kind::AtMost,
+        ),
         Row::amount("10,000 waiting agents: time to resume", times.median() * 1e3, seconds(times.median()))
-            .at_most(500.0),
+            .within(500.0, " ms", Kind::AtMost),
     ])
 }

@@ -1,6 +1,6 @@
 //! A thousand workers at once.
 
-use crate::report::Row;
+use crate::report::{Kind, Row};
 use crate::rig::{Rig, finish, finish_watched};
 use crate::sample::{Sample, mebibytes};
 
@@ -33,6 +33,6 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
             ours.median() / bash.median(),
         )
         .at_most(1.0),
-        Row::amount("1,000 forks: memory", mib, mebibytes(memory)).at_most(30.0),
+        Row::amount("1,000 forks: memory", mib, mebibytes(memory)).within(30.0, " MiB", Kind::AtMost),
     ])
 }

@@ -22,9 +22,38 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     }
     let ratio = ours.median() / bash.median();
     let peer = rig.peer(&[]).map(|_| peers);
+    let without_files = (ours.median() - files.median()) / bash.median();
+    let with_files = format!("{bash} + {files}");
     Ok(vec![
-        Row::ratio("whole program for one script state, beside `bash` alone", &ours, &bash, ratio)
-            .at_most(2.0)
-            .beside(peer),
+        Row::ratio(
+            "whole program for one script state (`process`, no debug files), beside `bash` alone",
+            &ours,
+            &bash,
+            ratio,
+        )
+        .at_most(2.0)
+        .beside(peer),
+        Row::ratio(
+            "the same, less the creation of as many files in the same folder",
+            &ours,
+            with_files,
+            without_files,
+        ),
     ])
+}
+
+/// What a run creates, and nothing else: a lock, a journal, two folders and a hint.
+fn create_files(rig: &Rig, repetition: usize) -> Result<Duration, String> {
+    let path = |name: &str| rig.path(&format!(".raymond/state/bare-{repetition}{name}"));
+    let create = || -> std::io::Result<()> {
+        fs::create_dir_all(rig.path(".raymond/state"))?;
+        fs::write(path(".lock"), "x")?;
+        fs::write(path(".jsonl"), "x")?;
+        fs::create_dir(path(".tasks"))?;
+        fs::create_dir(path(".tasks/main"))?;
+        fs::write(path(".tasks/main.group"), "x")
+    };
+    let started = Instant::now();
+    create().map_err(|error| error.to_string())?;
+    Ok(started.elapsed())
 }

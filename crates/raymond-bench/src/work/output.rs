@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 
-use crate::report::Row;
+use crate::report::{Kind, Row};
 use crate::rig::{Rig, finish, finish_watched};
 use crate::sample::{Sample, mebibytes};
 
@@ -35,14 +35,18 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
             speed(&cat),
             cat.median() / ours.median(),
         )
-        .at_least(0.5),
+        .within(0.5, "×", Kind::AtLeast),
         Row::ratio(
             "the same with debug files",
             speed(&with_files),
             speed(&cat),
             cat.median() / with_files.median(),
         ),
-        Row::amount("200 MB of script output: memory", mib, mebibytes(memory)).at_most(32.0),
+        Row::amount("200 MB of script output: memory", mib, mebibytes(memory)).within(
+            32.0,
+            " MiB",
+            Kind::AtMost,
+        ),
     ])
 }
 

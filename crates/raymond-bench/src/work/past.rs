@@ -6,7 +6,7 @@ use super::FOREVER;
 use super::crowd::restore;
 use super::instructions::of_a_resumed_step;
 use crate::history;
-use crate::report::Row;
+use crate::report::{Kind, Row};
 use crate::rig::{Rig, Watched, finish_watched};
 use crate::sample::{Sample, mebibytes, seconds};
 
@@ -74,7 +74,11 @@ pub fn resume(rig: &Rig) -> Result<Vec<Row>, String> {
             times.median() * 1e3,
             seconds(times.median()),
         )
-        .at_most(1000.0),
-        Row::amount("resume after 1,000,000 steps: memory", mib, mebibytes(memory)).at_most(64.0),
+        .within(1000.0, " ms", Kind::AtMost),
+        Row::amount("resume after 1,000,000 steps: memory", mib, mebibytes(memory)).within(
+            64.0,
+            " MiB",
+            Kind::AtMost,
+        ),
     ])
 }

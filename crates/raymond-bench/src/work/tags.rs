@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use raymond_core::tag::TagCollector;
 
-use crate::report::Row;
+use crate::report::{Kind, Row};
 use crate::rig::Rig;
 use crate::sample::Sample;
 
@@ -27,5 +27,9 @@ pub fn measure(_rig: &Rig) -> Result<Vec<Row>, String> {
         sample.add_time(started.elapsed());
     }
     let speed = text.len() as f64 / sample.median() / 1e9;
-    Ok(vec![Row::amount("tag reader on text without tags", speed, format!("{speed:.1} GB/s")).at_least(1.0)])
+    Ok(vec![Row::amount("tag reader on text without tags", speed, format!("{speed:.1} GB/s")).within(
+        1.0,
+        " GB/s",
+        Kind::AtLeast,
+    )])
 }

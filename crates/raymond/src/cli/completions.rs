@@ -25,13 +25,22 @@ pub(super) fn completions(args: CompletionsArgs) -> Result<Exit, UserError> {
     let completer = shells
         .completer(&shell)
         .ok_or_else(|| UserError::usage(format!("there are no completions for {shell}")))?;
-    let program = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned));
+    let program = program();
     let mut script = Vec::new();
     completer
-        .write_registration(ASKED, "raymond", "raymond", program.as_deref().unwrap_or("raymond"), &mut script)
+        .write_registration(ASKED, "raymond", "raymond", &program, &mut script)
         .map_err(|error| UserError::failed(format!("cannot write the script: {error}")))?;
     print_stdout(&script)?;
     Ok(Exit::Completed)
+}
+
+/// How the script calls this program: by its name if it was found by that, or else by its path. A path that the
+/// library would not quote well is left to be found as well.
+fn program() -> String {
+    let was_found = std::env::args().next().is_none_or(|name| !name.contains(std::path::is_separator));
+    let path = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned));
+    let is_plain = |path: &String| !path.contains(char::is_whitespace) && !path.contains("VAR");
+    path.filter(|path| !was_found && is_plain(path)).unwrap_or_else(|| "raymond".to_owned())
 }
 
 /// Answers the shell and says true, if it is the shell that asks.

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, WaitOptions};
 use tokio::io::Interest;
@@ -17,7 +18,7 @@ use super::TOKEN_VARIABLE;
 use super::child::Child;
 use super::spawn::{Launch, ParentDeath};
 use super::streams::Streams;
-use super::unix::RESET_IN_CHILD;
+use super::unix::{RESET_IN_CHILD, first_file_limit};
 use super::vfork::{self, Program};
 
 pub(super) struct QuickChild {
@@ -32,6 +33,11 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Child, Streams)> {
     let (stdin, our_stdin) = input(launch)?;
     let (our_stdout, stdout) = io::pipe()?;
     let (our_stderr, stderr) = io::pipe()?;
+    // Whatever can fail comes first: a program that runs must not be reported as one that could not be started.
+    let our_stdout = ChildStdout::from_std(OwnedFd::from(our_stdout).into())?;
+    let our_stderr = ChildStderr::from_std(OwnedFd::from(our_stderr).into())?;
+    let our_stdin = our_stdin.map(|pipe| ChildStdin::from_std(pipe.into())).transpose()?;
+    reap_the_dropped();
     let started = vfork::start(&Program {
         program: &launch.program,
         args: &launch.args,
@@ -39,17 +45,19 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Child, Streams)> {
         cwd: &launch.cwd,
         streams: [stdin, stdout.into(), stderr.into()],
         reset: &RESET_IN_CHILD,
+        file_limit: first_file_limit(),
         on_parent_death: match launch.on_parent_death {
             ParentDeath::Terminate => rustix::process::Signal::TERM,
             ParentDeath::Kill => rustix::process::Signal::KILL,
         },
     })?;
-    let stdout = ChildStdout::from_std(OwnedFd::from(our_stdout).into())?;
-    let stderr = ChildStderr::from_std(OwnedFd::from(our_stderr).into())?;
-    let stdin = our_stdin.map(|pipe| ChildStdin::from_std(pipe.into())).transpose()?;
-    let pidfd = watch(started.pidfd)?;
-    let child = QuickChild { pid: started.pid, pidfd, stdin, status: None };
-    Ok((Child::Quick(child), Streams::new(Some(stdout), Some(stderr))))
+    let pid = started.pid;
+    let pidfd = watch(started.pidfd).inspect_err(|_| {
+        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+        let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+    })?;
+    let child = QuickChild { pid, pidfd, stdin: our_stdin, status: None };
+    Ok((Child::Quick(child), Streams::new(Some(our_stdout), Some(our_stderr))))
 }
 
 #[expect(unsafe_code, reason = "the runtime cannot know that a descriptor is not closed behind its back")]
@@ -80,6 +88,23 @@ fn environment(launch: &Launch) -> Vec<(OsString, OsString)> {
     // Last, so that nothing above can take it over.
     all.insert(TOKEN_VARIABLE.into(), (&launch.token).into());
     all.into_iter().collect()
+}
+
+/// Children that nobody waited for, because whoever did was cancelled: dead or about to be.
+static DROPPED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// The system keeps the dead until somebody asks for them.
+fn reap_the_dropped() {
+    let mut dropped = DROPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    dropped.retain(|pid| matches!(rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+}
+
+impl Drop for QuickChild {
+    fn drop(&mut self) {
+        if matches!(self.try_wait(), Ok(None)) {
+            DROPPED.lock().unwrap_or_else(PoisonError::into_inner).push(self.pid);
+        }
+    }
 }
 
 impl QuickChild {

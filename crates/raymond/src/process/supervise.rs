@@ -222,15 +222,14 @@ impl Running {
             {
                 return Ending::Exited(exit);
             }
-            while sink.is_held_up() {
-                tokio::time::sleep(HOLD_UP_POLL).await;
-            }
+            let is_held_up = sink.is_held_up();
             let last_moment = self.clock.last_moment();
             // The order is random, so that a flood of output cannot keep the other events waiting.
             let happening = tokio::select! {
                 () = &mut stop, if self.exit.is_none() => Happening::StopRequested,
                 status = self.child.wait(), if self.exit.is_none() => Happening::Exited(exit_of(status)),
-                happening = next_output(&mut self.streams, &mut self.clock, sink) => happening,
+                happening = next_output(&mut self.streams, &mut self.clock, sink), if !is_held_up => happening,
+                () = tokio::time::sleep(HOLD_UP_POLL), if is_held_up => continue,
                 () = sleep_until(last_moment) => Happening::TimeUp,
                 never = self.feed.run() => match never {},
             };
@@ -298,6 +297,8 @@ impl Running {
                 _ = self.child.wait(), if self.exit.is_none() => self.exit = Some(Exit::Unknown),
             }
         };
+        // It may have been found dead before that was noticed here.
+        let _ = self.child.try_wait();
         self.streams.sweep(|source, bytes| {
             explain(source, bytes);
             true

@@ -6,6 +6,7 @@ use std::io;
 pub(super) use std::os::fd::AsFd as Output;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
+use std::sync::OnceLock;
 
 use rustix::process::Pid;
 use tokio::process::{Child, Command};
@@ -49,14 +50,21 @@ pub(super) fn isolate(command: &mut Command, on_parent_death: ParentDeath) {
     command.process_group(0);
     let parent = rustix::process::getpid();
     // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed. It makes
-    // four kinds of plain system calls (signal, prctl, getppid), allocates nothing and takes no lock; an
+    // five kinds of plain system calls (signal, setrlimit, prctl, getppid), allocates nothing and takes no lock; an
     // `io::Error` made from an error number or a kind does not allocate either.
     unsafe {
         command.pre_exec(move || {
             reset_dispositions()?;
+            lower_file_limit()?;
             die_with_parent(parent, on_parent_death)
         });
     }
+}
+
+fn lower_file_limit() -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let Some((current, maximum)) = FIRST_FILE_LIMIT.get() else { return Ok(()) };
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: *current, maximum: *maximum })?)
 }
 
 /// The signal mask and SIGPIPE are already reset by the standard library.
@@ -143,10 +151,21 @@ pub(super) fn exit_of(status: ExitStatus) -> Exit {
     }
 }
 
+/// What Raymond was started with: programs that count on few descriptors, or close all there may be, get that.
+static FIRST_FILE_LIMIT: OnceLock<(Option<u64>, Option<u64>)> = OnceLock::new();
+
+#[cfg(target_os = "linux")]
+pub(super) fn first_file_limit() -> Option<libc::rlimit> {
+    let (current, maximum) = FIRST_FILE_LIMIT.get()?;
+    let number = |limit: &Option<u64>| limit.map_or(libc::RLIM_INFINITY, |limit| limit);
+    Some(libc::rlimit { rlim_cur: number(current), rlim_max: number(maximum) })
+}
+
 /// A script needs three descriptors, and hundreds may run at once; the usual soft limit is lower than it has to be.
 pub fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
+    let _ = FIRST_FILE_LIMIT.set((limit.current, limit.maximum));
     // Where it cannot be raised, starting one script too many says so.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

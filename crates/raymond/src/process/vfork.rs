@@ -6,13 +6,14 @@
 //! few things a step needs: the child borrows the parent's memory, on a stack of its own, while the parent stands
 //! still until the child has become another program.
 
-use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
+use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_ulong, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::OnceLock;
 
 use rustix::process::Signal;
 
@@ -33,6 +34,8 @@ pub(super) struct Program<'a> {
     pub(super) streams: [OwnedFd; 3],
     /// Set to their defaults whatever Raymond was started with.
     pub(super) reset: &'a [c_int],
+    /// How many files it may have open, if that is not what Raymond may.
+    pub(super) file_limit: Option<libc::rlimit>,
     /// What the child is sent when the thread that starts it ends.
     pub(super) on_parent_death: Signal,
 }
@@ -45,6 +48,9 @@ pub(super) struct Started {
 
 /// Starts a program. `Unsupported` if the kernel is too old for it.
 pub(super) fn start(program: &Program<'_>) -> io::Result<Started> {
+    if !can_be_waited_for() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     if program.streams.iter().any(|stream| stream.as_raw_fd() <= 2) {
         // Giving it the number it has already would leave it to be closed.
         return Err(io::ErrorKind::Unsupported.into());
@@ -66,10 +72,15 @@ pub(super) fn start(program: &Program<'_>) -> io::Result<Started> {
 }
 
 fn is_elsewhere_perhaps(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory
-    )
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EACCES | libc::ENOTDIR))
+}
+
+/// Older kernels than 5.3 take no notice of what is asked of them here, and give no pidfd or one that tells nothing.
+fn can_be_waited_for() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty()).is_ok()
+    })
 }
 
 /// The files that the program's name may mean, in order.
@@ -97,8 +108,10 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
 struct Prepared {
     cwd: CString,
     streams: [RawFd; 3],
+    /// Signals that are not as a program expects them.
     reset: Vec<c_int>,
     on_parent_death: c_int,
+    file_limit: Option<libc::rlimit>,
     parent: c_int,
     args: Strings,
     /// The arguments behind `/bin/sh` and a place for the file: for a script that does not say who runs it.
@@ -129,8 +142,9 @@ impl Prepared {
         Ok(Prepared {
             cwd: c_string(program.cwd.as_os_str())?,
             streams: [0, 1, 2].map(|number: usize| program.streams[number].as_raw_fd()),
-            reset: program.reset.to_vec(),
+            reset: changed_signals(program.reset),
             on_parent_death: program.on_parent_death.as_raw(),
+            file_limit: program.file_limit,
             parent: rustix::process::getpid().as_raw_nonzero().get(),
             args: Strings::new([vec![c_string(program.program)?], args.clone()].concat()),
             shell_args: Strings::new([vec![c"/bin/sh".to_owned(), CString::default()], args].concat()),
@@ -196,11 +210,14 @@ extern "C" fn become_program(child: *mut c_void) -> c_int {
     unsafe {
         let child = &mut *child.cast::<Child<'_>>();
         let prepared = child.prepared;
-        let is_ready = take_defaults(&prepared.reset)
-            && libc::setpgid(0, 0) == 0
+        // Out of the terminal's reach first: what a Ctrl-C sends to Raymond's group is not for the step.
+        let is_ready = libc::setpgid(0, 0) == 0
+            && libc::prctl(libc::PR_SET_PDEATHSIG, c_ulong::from(prepared.on_parent_death.unsigned_abs()))
+                == 0
+            && take_defaults(&prepared.reset)
+            && take_file_limit(prepared.file_limit.as_ref())
             && take_streams(prepared.streams)
-            && libc::chdir(prepared.cwd.as_ptr()) == 0
-            && libc::prctl(libc::PR_SET_PDEATHSIG, prepared.on_parent_death) == 0;
+            && libc::chdir(prepared.cwd.as_ptr()) == 0;
         if !is_ready {
             child.error = *libc::__errno_location();
         } else if libc::getppid() != prepared.parent {
@@ -217,22 +234,31 @@ extern "C" fn become_program(child: *mut c_void) -> c_int {
     }
 }
 
-/// Removes every handler, so that none can run in memory that is not ours; then no signal is blocked any more. What
-/// Raymond ignores stays ignored, as `nohup` wants it, except for `reset` and SIGPIPE, which Rust ignores.
+/// The signals that have a handler, or are ignored and should not be. What else Raymond ignores stays ignored, as
+/// `nohup` wants it; SIGPIPE is Rust's own doing. Asked for in the parent: some C libraries take a lock for it.
+#[expect(unsafe_code, reason = "the standard library has no way to ask for a signal's disposition")]
+fn changed_signals(reset: &[c_int]) -> Vec<c_int> {
+    let is_changed = |signal: &c_int| {
+        // SAFETY: all zeros is a valid `sigaction`, and the call only writes it. The C library keeps two signals for
+        // itself and refuses to tell.
+        let (told, now) = unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            (libc::sigaction(*signal, ptr::null(), &raw mut now) == 0, now.sa_sigaction)
+        };
+        let stays = now == libc::SIG_IGN && *signal != libc::SIGPIPE && !reset.contains(signal);
+        told && now != libc::SIG_DFL && !stays
+    };
+    (1..=LAST_SIGNAL).filter(is_changed).collect()
+}
+
+/// Removes every handler, so that none can run in memory that is not ours; then no signal is blocked any more.
 #[expect(unsafe_code, reason = "plain system calls, between vfork and exec")]
 unsafe fn take_defaults(reset: &[c_int]) -> bool {
     // SAFETY: all zeros is a valid `sigaction`, which means the default, and a valid set of signals.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
-        for signal in 1..=LAST_SIGNAL {
-            let mut now: libc::sigaction = std::mem::zeroed();
-            // The C library keeps two for itself and refuses to tell.
-            if libc::sigaction(signal, ptr::null(), &raw mut now) != 0 || now.sa_sigaction == libc::SIG_DFL {
-                continue;
-            }
-            let stays =
-                now.sa_sigaction == libc::SIG_IGN && signal != libc::SIGPIPE && !reset.contains(&signal);
-            if !stays && libc::sigaction(signal, &raw const default, ptr::null_mut()) != 0 {
+        for signal in reset {
+            if libc::sigaction(*signal, &raw const default, ptr::null_mut()) != 0 {
                 return false;
             }
         }
@@ -240,6 +266,12 @@ unsafe fn take_defaults(reset: &[c_int]) -> bool {
         libc::sigemptyset(&raw mut none) == 0
             && libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut()) == 0
     }
+}
+
+#[expect(unsafe_code, reason = "plain system calls, between vfork and exec")]
+unsafe fn take_file_limit(limit: Option<&libc::rlimit>) -> bool {
+    // SAFETY: the call only reads what it is given.
+    limit.is_none_or(|limit| unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, ptr::from_ref(limit)) } == 0)
 }
 
 /// The three streams get the numbers 0 to 2, and only they stay open.

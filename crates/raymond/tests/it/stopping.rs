@@ -1,10 +1,12 @@
 //! Stopping a run: by signal, by `raymond stop`, gently and at once.
 
+use std::fs;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::rig::{Rig, wait_for_file, wait_until};
+use crate::rig::{RAYMOND, Rig, send, wait_for_file, wait_until};
 
 /// A first state that says when it runs and goes on when it is told to, and a second one.
 const WAITS: &str = r#"
@@ -221,4 +223,44 @@ fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
     rig.write("go", "");
     live.wait().assert(0, "ok\n");
     assert_eq!(rig.status()["status"], "completed");
+}
+
+/// Whoever reads stderr may have stopped for good, with more waiting for it than is kept.
+#[test]
+fn a_stop_is_heard_although_nobody_reads() {
+    let rig = Rig::new();
+    rig.state("START.sh", "yes");
+    let mut command = rig.command(&["workflow", "--id", "r", "--verbose"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let bytes_read = || {
+        let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+        let count = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+        count.and_then(|count| count.parse::<u64>().ok()).unwrap_or_default()
+    };
+    let (mut last, mut looks) = (0, 0);
+    wait_until("as much output as is kept", || {
+        let now = bytes_read();
+        looks = if now == last { looks + 1 } else { 0 };
+        last = now;
+        now > 100_000 && looks > 30
+    });
+    send(pid, Signal::TERM);
+    let mut ended = None;
+    wait_until("the end", || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(143));
+    rig.assert_nothing_lives();
+}
+
+/// Programs that close every descriptor there may be would take for ever with Raymond's own limit.
+#[test]
+fn steps_may_open_as_many_files_as_raymond_could_at_first() {
+    let rig = Rig::new();
+    rig.state("START.sh", "echo \"<result>$(ulimit -Sn)</result>\"");
+    let mut command = rig.program("bash");
+    command.args(["-c", &format!("ulimit -Sn 321; exec {RAYMOND} workflow")]);
+    rig.launch(command).wait().assert(0, "321\n");
 }

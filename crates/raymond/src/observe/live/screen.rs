@@ -8,7 +8,6 @@
 //! answered for as long as that takes or up to [`MOST_HELD`].
 
 use std::io::{self, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use super::model::Model;
 use super::render::{self, Line, render};
 use super::tty::{Echo, Tty};
 use crate::output::{Chunk, Sink};
+use crate::panics;
 
 /// The least time between two drawings, and before the first one: what is over sooner needs no view.
 const BETWEEN_DRAWINGS: Duration = Duration::from_millis(100);
@@ -110,11 +110,11 @@ impl<W: Write> Screen<W> {
         if !has_changed && !is_due && self.pending.is_empty() {
             return Ok(());
         }
-        let rendered = catch_unwind(AssertUnwindSafe(|| {
+        let rendered = panics::catch(|| {
             let model = lock(&self.model);
             (render(&model, Timestamp::now(), columns, rows), render::title(&model))
-        }));
-        let Ok((view, title)) = rendered else {
+        });
+        let Some((view, title)) = rendered else {
             // Better no view than no word about the run. What the panic has printed stays.
             self.drawn.clear();
             return self.close();
