@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::needs::is_missing;
+use crate::needs::{is_missing, say_skipped};
 use crate::rig::{RAYMOND, Rig, wait_for_file, wait_until};
 
 const SAVE_TITLE: &str = "\x1b[22;0t";
@@ -145,9 +145,21 @@ fn working() -> Rig {
     rig
 }
 
+/// Whether a test has to be left out because it cannot have a terminal of its own.
+fn lacks_a_terminal(test: &str) -> bool {
+    if is_missing("setsid", test) {
+        return true;
+    }
+    let is_refused = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).is_err();
+    if is_refused {
+        say_skipped(test, "a pseudo-terminal, which the system does not give");
+    }
+    is_refused
+}
+
 #[test]
 fn it_shows_what_agents_do_and_leaves_only_what_has_happened() {
-    if is_missing("setsid", "it_shows_what_agents_do_and_leaves_only_what_has_happened") {
+    if lacks_a_terminal("it_shows_what_agents_do_and_leaves_only_what_has_happened") {
         return;
     }
     let rig = working();
@@ -175,7 +187,7 @@ fn it_shows_what_agents_do_and_leaves_only_what_has_happened() {
 
 #[test]
 fn it_follows_a_terminal_that_changes_its_size() {
-    if is_missing("setsid", "it_follows_a_terminal_that_changes_its_size") {
+    if lacks_a_terminal("it_follows_a_terminal_that_changes_its_size") {
         return;
     }
     let rig = working();
@@ -229,7 +241,7 @@ fn it_leaves_nothing_behind_when_the_terminal_gets_narrow() {
 /// The worker goes on meanwhile, and what it prints is shown afterwards.
 #[test]
 fn typing_an_answer_is_not_disturbed() {
-    if is_missing("setsid", "typing_an_answer_is_not_disturbed") {
+    if lacks_a_terminal("typing_an_answer_is_not_disturbed") {
         return;
     }
     let rig = Rig::new();
@@ -269,7 +281,7 @@ fn typing_an_answer_is_not_disturbed() {
 
 #[test]
 fn a_question_that_is_answered_elsewhere_gives_the_screen_back() {
-    if is_missing("setsid", "a_question_that_is_answered_elsewhere_gives_the_screen_back") {
+    if lacks_a_terminal("a_question_that_is_answered_elsewhere_gives_the_screen_back") {
         return;
     }
     let rig = Rig::new();
@@ -291,7 +303,7 @@ fn a_question_that_is_answered_elsewhere_gives_the_screen_back() {
 
 #[test]
 fn ctrl_c_leaves_the_terminal_in_order() {
-    if is_missing("setsid", "ctrl_c_leaves_the_terminal_in_order") {
+    if lacks_a_terminal("ctrl_c_leaves_the_terminal_in_order") {
         return;
     }
     let rig = working();
@@ -312,7 +324,7 @@ fn ctrl_c_leaves_the_terminal_in_order() {
 /// A stop while somebody could answer is told at once, and the question stays open.
 #[test]
 fn ctrl_c_at_a_question_leaves_the_terminal_in_order() {
-    if is_missing("setsid", "ctrl_c_at_a_question_leaves_the_terminal_in_order") {
+    if lacks_a_terminal("ctrl_c_at_a_question_leaves_the_terminal_in_order") {
         return;
     }
     let rig = working();
@@ -329,7 +341,7 @@ fn ctrl_c_at_a_question_leaves_the_terminal_in_order() {
 
 #[test]
 fn a_failure_leaves_the_terminal_in_order() {
-    if is_missing("setsid", "a_failure_leaves_the_terminal_in_order") {
+    if lacks_a_terminal("a_failure_leaves_the_terminal_in_order") {
         return;
     }
     let rig = working();
@@ -345,7 +357,7 @@ fn a_failure_leaves_the_terminal_in_order() {
 /// The journal of a run that has gone on tells the view where everybody is.
 #[test]
 fn a_resumed_run_is_shown_whole() {
-    if is_missing("setsid", "a_resumed_run_is_shown_whole") {
+    if lacks_a_terminal("a_resumed_run_is_shown_whole") {
         return;
     }
     let rig = working();
@@ -365,7 +377,7 @@ fn a_resumed_run_is_shown_whole() {
 
 #[test]
 fn of_many_agents_the_busiest_are_shown() {
-    if is_missing("setsid", "of_many_agents_the_busiest_are_shown") {
+    if lacks_a_terminal("of_many_agents_the_busiest_are_shown") {
         return;
     }
     let rig = working();
@@ -384,7 +396,7 @@ fn of_many_agents_the_busiest_are_shown() {
 /// Where it is not wanted, there are plain lines and nothing that a terminal obeys but colours.
 #[test]
 fn it_can_be_done_without() {
-    if is_missing("setsid", "it_can_be_done_without") {
+    if lacks_a_terminal("it_can_be_done_without") {
         return;
     }
     for (variables, args) in [
@@ -409,7 +421,7 @@ fn it_can_be_done_without() {
 
 #[test]
 fn it_is_drawn_ten_times_a_second_however_much_is_printed() {
-    if is_missing("setsid", "it_is_drawn_ten_times_a_second_however_much_is_printed") {
+    if lacks_a_terminal("it_is_drawn_ten_times_a_second_however_much_is_printed") {
         return;
     }
     let rig = working();
@@ -433,7 +445,7 @@ fn seconds_of(time: &str) -> f64 {
 /// Ctrl-S, or a connection that hangs.
 #[test]
 fn a_terminal_that_takes_nothing_does_not_hold_up_the_run() {
-    if is_missing("setsid", "a_terminal_that_takes_nothing_does_not_hold_up_the_run") {
+    if lacks_a_terminal("a_terminal_that_takes_nothing_does_not_hold_up_the_run") {
         return;
     }
     let rig = working();

@@ -19,7 +19,7 @@ pub(crate) fn is_missing(program: &str, test: &str) -> bool {
     is_missing
 }
 
-/// The same for a folder of states, or anything that holds states.
+/// Whether a folder of states, or anything that holds states, needs an interpreter that is not installed.
 pub(crate) fn lacks_an_interpreter(states: &Path, test: &str) -> bool {
     let needs = |extension: &str, key: &str| holds(states, extension, key);
     (needs("py", "py:") && is_missing("python3", test)) || (needs("js", "js:") && is_missing("node", test))
