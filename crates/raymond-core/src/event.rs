@@ -112,6 +112,22 @@ pub enum Body {
     },
 }
 
+/// The line of a [`Body::Snapshot`], written without a copy of the state: that can be as large as all else together.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SnapshotLine<'a> {
+    pub seq: u64,
+    pub time: Timestamp,
+    pub run: &'a str,
+    event: &'static str,
+    pub state: &'a Run,
+}
+
+impl<'a> SnapshotLine<'a> {
+    pub fn of(run: &'a Run, time: Timestamp) -> Self {
+        Self { seq: run.seq, time, run: &run.id, event: "snapshot", state: run }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunStarted {
     pub version: u32,

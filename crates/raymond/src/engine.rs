@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use raymond_core::decide::decide;
-use raymond_core::event::{Body, Event, StepStarted};
+use raymond_core::event::{Body, Event, SnapshotLine, StepStarted};
 use raymond_core::evolve;
 use raymond_core::input::{Input, Outcome, Plan, Prepared};
 use raymond_core::join;
@@ -29,7 +29,7 @@ pub trait EventStore {
     /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
     /// Begins a new segment if the present one is long enough.
-    fn rotate_if_long(&mut self, snapshot: &mut dyn FnMut() -> Event) -> Result<(), StoreError>;
+    fn rotate_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError>;
 }
 
 /// Where states are read when a step starts.
@@ -204,11 +204,7 @@ impl<S: EventStore> Engine<S> {
     }
 
     fn rotate_if_long(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let run = &self.run;
-        self.store.rotate_if_long(&mut || {
-            let state = Box::new(run.clone());
-            Event { seq: run.seq, time: now, run: run.id.clone(), body: Body::Snapshot { state } }
-        })
+        self.store.rotate_if_long(SnapshotLine::of(&self.run, now))
     }
 }
 

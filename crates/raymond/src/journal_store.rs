@@ -1,9 +1,10 @@
 //! Events ↔ the journal: what the engine commits, and how a run is read back.
 
-use raymond_core::event::{Body, Event, FORMAT_VERSION};
+use raymond_core::event::{Body, Event, FORMAT_VERSION, SnapshotLine};
 use raymond_core::evolve::evolve;
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
+use serde::Serialize;
 
 use crate::engine::{EventStore, StoreError};
 use crate::error::UserError;
@@ -37,11 +38,11 @@ impl EventStore for JournalStore {
         self.journal.append(&lines).map_err(|error| StoreError(error.to_string()))
     }
 
-    fn rotate_if_long(&mut self, snapshot: &mut dyn FnMut() -> Event) -> Result<(), StoreError> {
+    fn rotate_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {
         if !self.journal.should_rotate() {
             return Ok(());
         }
-        match self.journal.rotate(to_line(&snapshot())?) {
+        match self.journal.rotate(to_line(&snapshot)?) {
             // A state too large for one line stays in a segment that is longer than usual.
             Err(JournalError::Refused { .. }) => Ok(()),
             other => other.map_err(|error| StoreError(error.to_string())),
@@ -49,7 +50,7 @@ impl EventStore for JournalStore {
     }
 }
 
-fn to_line(event: &Event) -> Result<String, StoreError> {
+fn to_line(event: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(event).map_err(|error| StoreError(format!("cannot write an event: {error}")))
 }
 

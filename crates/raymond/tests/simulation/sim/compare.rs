@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use raymond_core::event::{Body, Event};
+use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::evolve::evolve;
 use raymond_core::run::{Run, RunStatus, Status};
 
@@ -57,11 +57,13 @@ pub fn is_legal(run: &Run, is_thorough: bool) -> Option<String> {
 
 /// Writing a state down and reading it again gives the same state, queues included.
 fn survives_a_snapshot(run: &Run) -> Result<(), String> {
-    let body = Body::Snapshot { state: Box::new(run.clone()) };
-    let event = Event { seq: run.seq, time: run.last_time, run: run.id.clone(), body };
-    let text = serde_json::to_string(&event).map_err(|error| format!("no snapshot: {error}"))?;
+    let text = serde_json::to_string(&SnapshotLine::of(run, run.last_time))
+        .map_err(|error| format!("no snapshot: {error}"))?;
     let event: Event =
         serde_json::from_str(&text).map_err(|error| format!("a snapshot cannot be read: {error}: {text}"))?;
+    if serde_json::to_string(&event).is_ok_and(|again| again != text) {
+        return Err(format!("a snapshot is not written like other events: {text}"));
+    }
     match evolve(None, &event) {
         Some(read) if read == *run => Ok(()),
         other => Err(format!("a snapshot changes the state: {other:?} instead of {run:?}")),

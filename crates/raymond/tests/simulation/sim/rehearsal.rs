@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use raymond::engine::{Engine, EventStore, StoreError};
 use raymond::store::{Durability, Payloads};
-use raymond_core::event::Event;
+use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::input::Input;
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
@@ -28,7 +28,7 @@ impl EventStore for Forgetful {
         Ok(())
     }
 
-    fn rotate_if_long(&mut self, _snapshot: &mut dyn FnMut() -> Event) -> Result<(), StoreError> {
+    fn rotate_if_long(&mut self, _snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {
         Ok(())
     }
 }
