@@ -132,7 +132,7 @@ impl<S: EventStore> Driver<S> {
                 Ok(round) => {
                     self.inbox.remove(&std::mem::take(&mut self.taken));
                     let trouble = self.trouble.take().or_else(|| round.trouble.clone());
-                    let exit = self.carry_out(round);
+                    let exit = self.carry_out(round).await;
                     if let Some(error) = trouble {
                         return Err(self.give_up(error).await);
                     }
@@ -167,9 +167,7 @@ impl<S: EventStore> Driver<S> {
         }
     }
 
-    fn carry_out(&mut self, round: Round) -> Option<Exit> {
-        self.publish(&round.events);
-        self.clean_up(&round.events);
+    async fn carry_out(&mut self, round: Round) -> Option<Exit> {
         let mut is_over = false;
         for command in round.commands {
             match command {
@@ -178,6 +176,10 @@ impl<S: EventStore> Driver<S> {
                 Command::Finish => is_over = true,
             }
         }
+        // The programs start here; what is told about them is put into words while they run.
+        tokio::task::yield_now().await;
+        self.publish(&round.events);
+        self.clean_up(&round.events);
         is_over.then(|| exit_of(self.run().status, self.stop_exit))
     }
 

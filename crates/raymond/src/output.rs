@@ -1,5 +1,5 @@
 //! Stdout and stderr, written by threads of their own: whoever reads them may be slow, and a run must not wait for
-//! that, nor become deaf to signals.
+//! that, nor become deaf to signals. Files have no reader, so they are written at once.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,6 +28,8 @@ struct State {
     sink: Mutex<Option<Box<dyn Sink>>>,
     /// Whether anything but what is written here appears there.
     is_drawn_on: bool,
+    /// Whether writing never waits for a reader, so that it needs no thread.
+    is_file: bool,
     /// There is none before there is something to write.
     thread: OnceLock<Writer>,
     queued: AtomicUsize,
@@ -99,18 +101,23 @@ impl<W: Write + Send> Sink for Plain<W> {
 
 impl Output {
     pub fn stdout() -> Self {
-        Self::to(Plain(io::stdout()))
+        Self::new(Plain(io::stdout()), is_file(io::stdout()))
     }
 
     pub fn stderr() -> Self {
-        Self::to(Plain(io::stderr()))
+        Self::new(Plain(io::stderr()), is_file(io::stderr()))
     }
 
     pub(crate) fn to(sink: impl Sink + 'static) -> Self {
+        Self::new(sink, false)
+    }
+
+    fn new(sink: impl Sink + 'static, is_file: bool) -> Self {
         let is_drawn_on = sink.patience().is_some();
         let state = Arc::new(State {
             sink: Mutex::new(Some(Box::new(sink))),
             is_drawn_on,
+            is_file,
             thread: OnceLock::new(),
             queued: AtomicUsize::new(0),
             drained: Notify::new(),
@@ -185,10 +192,47 @@ impl Output {
     }
 
     fn send(&mut self, chunk: Chunk) {
+        if self.state.is_file {
+            return self.state.write_at_once(chunk);
+        }
         self.state.queued.fetch_add(chunk.weight(), Ordering::Release);
         // The thread ends only with the program.
         let _ = self.state.thread.get_or_init(|| start(&self.state)).chunks.send(chunk);
     }
+}
+
+impl State {
+    fn write_at_once(&self, chunk: Chunk) {
+        let Ok(mut sink) = self.sink.lock() else { return };
+        if let Some(Err(error)) = sink.as_mut().map(|sink| sink.take(chunk)) {
+            self.note_failure(error);
+        }
+    }
+
+    fn note_failure(&self, error: io::Error) {
+        if let Ok(mut failure) = self.failure.lock() {
+            failure.get_or_insert(error);
+        }
+    }
+}
+
+/// Whether a stream is a file or the null device.
+#[cfg(unix)]
+fn is_file(stream: impl std::os::fd::AsFd) -> bool {
+    use rustix::fs::FileType;
+    let Ok(stat) = rustix::fs::fstat(stream) else { return false };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => true,
+        FileType::CharacterDevice => {
+            rustix::fs::stat("/dev/null").is_ok_and(|null| null.st_rdev == stat.st_rdev)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(windows)]
+fn is_file<S>(_stream: S) -> bool {
+    false
 }
 
 /// Starts the thread that writes; it ends with the program.
@@ -206,9 +250,7 @@ fn start(state: &Arc<State>) -> Writer {
         Ok(thread) => Writer { id: Some(thread.thread().id()), chunks },
         // The system has no thread to spare. The run matters more than what is said about it.
         Err(error) => {
-            if let Ok(mut failure) = state.failure.lock() {
-                failure.get_or_insert(error);
-            }
+            state.note_failure(error);
             state.has_ended.store(true, Ordering::Release);
             Writer { id: None, chunks }
         }
@@ -239,8 +281,8 @@ fn write_all(chunks: Receiver<Chunk>, mut sink: Box<dyn Sink>, state: &State) {
             Err(RecvTimeoutError::Timeout) => (sink.idle(), 0),
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        if let (Err(error), Ok(mut failure)) = (written, state.failure.lock()) {
-            failure.get_or_insert(error);
+        if let Err(error) = written {
+            state.note_failure(error);
         }
         if weight > 0 && state.queued.fetch_sub(weight, Ordering::AcqRel) == weight {
             state.drained.notify_one();

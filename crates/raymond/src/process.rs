@@ -12,6 +12,8 @@
 
 mod child;
 #[cfg(target_os = "linux")]
+mod environment;
+#[cfg(target_os = "linux")]
 mod quick;
 mod reaper;
 mod spawn;

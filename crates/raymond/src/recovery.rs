@@ -38,11 +38,11 @@ pub fn take_over_with(
     end: impl FnOnce(Vec<Target>) -> Vec<i32>,
     estimate: impl Fn(&Agent, &Work) -> Usd,
 ) -> Result<Vec<Interrupted>, UserError> {
-    let mut targets = Vec::new();
+    let mut tokens = Vec::new();
     let mut interrupted = run.interrupted();
     for agent in run.agents_by_birth() {
         if let Status::Running { work, .. } = &agent.status {
-            targets.push(leftovers(paths, &agent.id, token(&run.nonce, work.step, work.attempt)));
+            tokens.push(token(&run.nonce, work.step, work.attempt));
             interrupted.push(Interrupted {
                 agent: agent.id.clone(),
                 step: work.step,
@@ -51,10 +51,10 @@ pub fn take_over_with(
             });
         }
     }
-    if targets.is_empty() {
+    if tokens.is_empty() {
         return Ok(interrupted);
     }
-    let survivors = end(targets);
+    let survivors = end(leftovers(paths, tokens));
     if survivors.is_empty() {
         return Ok(interrupted);
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use raymond_core::input::{InputWanted, ScopeEntry};
+use raymond_core::name::AgentId;
 use raymond_core::run::Agent;
 use raymond_core::workflow::{Platform, StateFile};
 
@@ -17,6 +18,8 @@ pub struct Scopes {
     others: BTreeMap<String, Scope>,
     platform: Platform,
     allowed: Allowed,
+    /// Files that were read a moment ago for steps that are about to run them, so that they need not be read again.
+    ready: BTreeMap<AgentId, PathBuf>,
 }
 
 /// Folders that workflows may be entered in: the project's, the run's own, and those that config lists.
@@ -45,7 +48,20 @@ impl Allowed {
 
 impl Scopes {
     pub fn new(own: Scope, platform: Platform, allowed: Allowed) -> Self {
-        Self { own, others: BTreeMap::new(), platform, allowed }
+        Self { own, others: BTreeMap::new(), platform, allowed, ready: BTreeMap::new() }
+    }
+
+    /// Notes the file that an agent's next step can run as it lies there, if it can.
+    pub fn set_ready(&mut self, agent: &AgentId, file: Option<&Path>) {
+        match file {
+            Some(file) => self.ready.insert(agent.clone(), file.to_owned()),
+            None => self.ready.remove(agent),
+        };
+    }
+
+    /// That file, for the step it was noted for.
+    pub fn take_ready(&mut self, agent: &AgentId) -> Option<PathBuf> {
+        self.ready.remove(agent)
     }
 
     /// The workflow that an agent is in.

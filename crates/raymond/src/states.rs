@@ -19,6 +19,7 @@ pub use preflight::check_all;
 use crate::engine::States;
 use crate::scope::{Beside, Given, Scope, Source};
 use crate::scopes::Scopes;
+use crate::step::as_it_lies;
 
 /// The backend when nobody chose one.
 const DEFAULT_BACKEND: &str = "claude";
@@ -37,10 +38,12 @@ impl States for ScopeStates {
         let needed = |error| format!("{error} ({} needs it)", agent.id);
         let scope = scopes.of(agent).map_err(needed)?;
         let source = scope.read(&agent.state).map_err(needed)?;
-        match agent.scope.is_some() {
+        let prepared = match agent.scope.is_some() {
             true => prepare(&agent.state, &source, &options_in(scope, &self.options)),
             false => prepare(&agent.state, &source, &self.options),
-        }
+        };
+        scopes.set_ready(&agent.id, as_it_lies(agent.state.kind(), &source));
+        prepared
     }
 }
 

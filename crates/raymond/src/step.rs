@@ -1,13 +1,13 @@
 //! One attempt at a step, from its program's start to the report about its end.
 
+mod groups;
 mod prompt;
 mod runnable;
 mod script;
 mod unpacked;
 
 use std::cell::RefCell;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -18,6 +18,8 @@ use raymond_core::payload::Payload;
 use raymond_core::run::Agent;
 use raymond_core::workflow::Platform;
 
+pub use groups::{Groups, leftovers};
+pub use runnable::as_it_lies;
 pub use unpacked::Unpacked;
 
 use crate::backend::registry::Backends;
@@ -25,7 +27,7 @@ use crate::debug::{DebugFolder, Status, Verdict};
 use crate::engine::Launch;
 use crate::mailbox::{Message, Sender};
 use crate::observe::{LiveView, Stream};
-use crate::process::{Reaper, StopSignal, Target};
+use crate::process::{Reaper, StopSignal};
 use crate::scopes::Scopes;
 use crate::store::{Payloads, RunPaths};
 
@@ -37,6 +39,7 @@ pub struct StepContext {
     pub scopes: Rc<RefCell<Scopes>>,
     pub paths: RunPaths,
     pub unpacked: Unpacked,
+    pub groups: Groups,
     pub payloads: Payloads,
     pub reaper: Reaper,
     pub debug: DebugFolder,
@@ -104,17 +107,9 @@ impl StepContext {
     }
 
     /// Leaves a hint by which a successor finds what is left of this attempt, should this process be killed.
-    fn remember_group(&self, launch: &Launch, group: i32) {
+    fn remember_group(&self, launch: &Launch, group: i32) -> groups::Place {
         let token = token(&self.nonce, launch.started.step, launch.started.attempt);
-        let file = group_file(&self.paths, &launch.agent.id);
-        // Written over, not anew: a file that is emptied first may be sent to the disk as soon as it is closed, which
-        // every step would wait for. Without the hint the step's processes are still found by their token.
-        let _ = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(file)
-            .and_then(|mut file| file.write_all(format!("{token} {group}\n").as_bytes()));
+        self.groups.remember(&token, group)
     }
 
     /// The agent's own folder, made on first use.
@@ -136,20 +131,6 @@ impl StepContext {
             .map_err(|error| NotReady::Store(format!("cannot write {}: {error}", file.display())))?;
         Ok(Some((text, file)))
     }
-}
-
-/// Where the process group of an agent's running step is remembered.
-fn group_file(paths: &RunPaths, agent: &AgentId) -> PathBuf {
-    paths.tasks().join(format!("{}.group", file_name_of(agent)))
-}
-
-/// What is left of an attempt of a process that died: by its token, and by its group where that is known.
-pub fn leftovers(paths: &RunPaths, agent: &AgentId, token: String) -> Target {
-    let hint = fs::read_to_string(group_file(paths, agent)).unwrap_or_default();
-    // Behind the first line there may be the end of a longer one, which was written over.
-    let (of, group) = hint.lines().next().and_then(|line| line.split_once(' ')).unwrap_or_default();
-    let group = if of == token { group.parse().ok() } else { None };
-    Target { token, group }
 }
 
 /// Agent names grow with each generation of forks; file systems stop at 255 bytes.

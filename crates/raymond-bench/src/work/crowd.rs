@@ -11,6 +11,8 @@ use crate::sample::{Sample, mebibytes, seconds};
 
 const STEPS: usize = 300;
 const REPETITIONS: usize = 9;
+/// Without them a snapshot, of which there is one in thousands of steps, would fall into those that are measured.
+const MORE_STEPS: u64 = 10_000;
 
 /// A run `r` with so many agents that wait for an hour; the first agent runs on.
 fn prepare(rig: &Rig, waiting: usize) -> Result<(), String> {
@@ -23,8 +25,8 @@ fn prepare(rig: &Rig, waiting: usize) -> Result<(), String> {
         ("FIRST", _) => "<goto delay=\"1h\">WAIT</goto>".to_owned(),
         _ => "<goto>START</goto>".to_owned(),
     };
-    // The first step forks, each worker takes one, and a few more follow.
-    history::write(rig.path("").as_path(), "wf", waiting as u64 + 110, &prints)
+    // The first step forks, each worker takes one, and so many follow that the journal's segment begins with all that.
+    history::write(rig.path("").as_path(), "wf", waiting as u64 + MORE_STEPS, &prints)
 }
 
 /// Resumes `r` and measures some of its steps once it runs.
@@ -65,7 +67,7 @@ pub fn instructions(rig: &Rig) -> Result<Vec<Row>, String> {
         prepare(rig, crowd)?;
         let _ = fs::remove_dir_all(rig.path("crowd"));
         fs::rename(rig.path(".raymond/state"), rig.path("crowd")).map_err(|error| error.to_string())?;
-        *count = of_a_resumed_step(rig, "crowd", crowd as u64 + 110)?;
+        *count = of_a_resumed_step(rig, "crowd", crowd as u64 + MORE_STEPS)?;
     }
     let [alone, many] = counted;
     let shown = |count: f64| format!("{:.0} k", count / 1e3);

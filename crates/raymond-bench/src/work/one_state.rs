@@ -51,7 +51,7 @@ fn create_files(rig: &Rig, repetition: usize) -> Result<Duration, String> {
         fs::write(path(".jsonl"), "x")?;
         fs::create_dir(path(".tasks"))?;
         fs::create_dir(path(".tasks/main"))?;
-        fs::write(path(".tasks/main.group"), "x")
+        fs::write(path(".tasks/groups"), "x")
     };
     let started = Instant::now();
     create().map_err(|error| error.to_string())?;

@@ -27,7 +27,7 @@ use crate::output::Output;
 use crate::process::Reaper;
 use crate::scopes::Scopes;
 use crate::states::ScopeStates;
-use crate::step::{StepContext, Unpacked};
+use crate::step::{Groups, StepContext, Unpacked};
 use crate::store::{Payloads, RunPaths, StateDir};
 
 /// How a run is watched, whatever it is.
@@ -139,6 +139,7 @@ fn prepare(
         platform: Platform::current(),
         scopes: Rc::clone(&scopes),
         unpacked: Unpacked::new(ready.paths.tasks()),
+        groups: Groups::new(&ready.paths),
         paths: ready.paths,
         payloads: ready.payloads.clone(),
         reaper: ready.reaper,

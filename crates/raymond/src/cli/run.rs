@@ -25,10 +25,12 @@ use crate::manifest::{InputMode, InputRule};
 use crate::process::Reaper;
 use crate::scope::{Located, Scope, locate};
 use crate::states::check_all;
-use crate::store::{Journal, JournalError, Payloads, RunPaths, StateDir};
+use crate::store::{Journal, JournalError, JournalOptions, Payloads, RunLock, RunPaths, StateDir};
 
 /// How much of a workflow's name goes into a run's id.
 const MAX_NAME_CHARS: usize = 40;
+/// How often another id is chosen when it is taken.
+const ID_TRIES: usize = 5;
 
 pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
     let Some(workflow) = &args.workflow else {
@@ -51,13 +53,10 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
     let dir = state_dir(&args.place)?;
     dir.create()
         .map_err(|error| UserError::usage(format!("cannot make {}: {error}", dir.path().display())))?;
-    let paths = choose_id(&dir, args.id.as_deref(), &located.scope)?;
-
-    let lock = acquire(&paths)?;
-    let incarnation = lock.incarnation().to_owned();
     let journal_options = journal_options(settings);
-    let journal =
-        Journal::create(&paths, journal_options, &lock).map_err(|error| cannot_create(&paths, &error))?;
+    let New { paths, lock, journal } =
+        begin(&dir, &ids(args.id.as_deref(), &located.scope), journal_options)?;
+    let incarnation = lock.incarnation().to_owned();
     let payloads = Payloads::new(paths.payloads(), journal_options.durability);
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
@@ -139,11 +138,41 @@ fn as_text(path: &Path) -> Result<String, UserError> {
     })
 }
 
-fn choose_id(dir: &StateDir, given: Option<&str>, scope: &Scope) -> Result<RunPaths, UserError> {
-    let id = given.map_or_else(|| new_id(scope), str::to_owned);
-    dir.run(&id).map_err(|error| {
+/// A run that nothing is recorded of yet.
+struct New {
+    paths: RunPaths,
+    lock: RunLock,
+    journal: Journal,
+}
+
+/// Ids for a new run: the one that was given, or some of which another run may have the first, because it was started
+/// in the same second.
+fn ids(given: Option<&str>, scope: &Scope) -> Vec<String> {
+    match given {
+        Some(id) => vec![id.to_owned()],
+        None => (0..ID_TRIES).map(|_| new_id(scope)).collect(),
+    }
+}
+
+/// Begins a run under the first of these ids that can be used.
+fn begin(dir: &StateDir, ids: &[String], options: JournalOptions) -> Result<New, UserError> {
+    let mut refused = UserError::usage("no id for the run");
+    for id in ids {
+        match begin_as(dir, id, options) {
+            Ok(new) => return Ok(new),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+fn begin_as(dir: &StateDir, id: &str, options: JournalOptions) -> Result<New, UserError> {
+    let paths = dir.run(id).map_err(|error| {
         UserError::usage(error.to_string()).hint("use letters, digits, `-`, `_` and `.`, at most 64 of them")
-    })
+    })?;
+    let lock = acquire(&paths)?;
+    let journal = Journal::create(&paths, options, &lock).map_err(|error| cannot_create(&paths, &error))?;
+    Ok(New { paths, lock, journal })
 }
 
 fn new_id(scope: &Scope) -> String {
@@ -194,4 +223,22 @@ fn read_input(given: &str) -> Result<String, UserError> {
         .hint("put it into a file and hand over the file's name"));
     }
     Ok(String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_is_taken_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(folder.path());
+        let ids = ["first".to_owned(), "second".to_owned()];
+        let first = begin(&dir, &ids, JournalOptions::default()).unwrap();
+        let second = begin(&dir, &ids, JournalOptions::default()).unwrap();
+        assert_eq!((first.paths.id(), second.paths.id()), ("first", "second"));
+        drop((first, second));
+        let error = begin(&dir, &ids, JournalOptions::default()).err().unwrap();
+        assert_eq!(error.message, "there is a run `second` already");
+    }
 }

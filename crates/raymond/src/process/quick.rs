@@ -1,13 +1,11 @@
 //! A step's program on Linux, started by [`vfork`](super::vfork) and waited for by its pidfd.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::process::{Pid, WaitOptions};
 use tokio::io::Interest;
@@ -16,6 +14,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::TOKEN_VARIABLE;
 use super::child::Child;
+use super::environment::Environment;
 use super::spawn::{Launch, ParentDeath};
 use super::streams::Streams;
 use super::unix::{RESET_IN_CHILD, first_file_limit};
@@ -30,20 +29,24 @@ pub(super) struct QuickChild {
 
 /// `Unsupported` where the system is too old for it.
 pub(super) fn start(launch: &Launch) -> io::Result<(Child, Streams)> {
-    let (stdin, our_stdin) = input(launch)?;
+    let (stdin, our_stdin) = input(launch)?.unzip();
     let (our_stdout, stdout) = io::pipe()?;
     let (our_stderr, stderr) = io::pipe()?;
     // Whatever can fail comes first: a program that runs must not be reported as one that could not be started.
     let our_stdout = ChildStdout::from_std(OwnedFd::from(our_stdout).into())?;
     let our_stderr = ChildStderr::from_std(OwnedFd::from(our_stderr).into())?;
     let our_stdin = our_stdin.map(|pipe| ChildStdin::from_std(pipe.into())).transpose()?;
+    let stdin = match &stdin {
+        Some(pipe) => pipe.as_fd(),
+        None => null_device()?,
+    };
     reap_the_dropped();
     let started = vfork::start(&Program {
         program: &launch.program,
         args: &launch.args,
-        env: environment(launch),
+        env: Environment::with(&launch.env, (TOKEN_VARIABLE, &launch.token))?,
         cwd: &launch.cwd,
-        streams: [stdin, stdout.into(), stderr.into()],
+        streams: [stdin, stdout.as_fd(), stderr.as_fd()],
         reset: &RESET_IN_CHILD,
         file_limit: first_file_limit(),
         on_parent_death: match launch.on_parent_death {
@@ -67,27 +70,23 @@ fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(registered?)
 }
 
-/// What the program reads from, and our end of it if there is something to say.
-fn input(launch: &Launch) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+/// What the program reads from, and our end of it, if there is something to say.
+fn input(launch: &Launch) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
     if launch.stdin.is_empty() {
-        return Ok((File::open("/dev/null")?.into(), None));
+        return Ok(None);
     }
     let (theirs, ours) = io::pipe()?;
-    Ok((theirs.into(), Some(ours.into())))
+    Ok(Some((theirs.into(), ours.into())))
 }
 
-/// Raymond's own, with the step's changes.
-fn environment(launch: &Launch) -> Vec<(OsString, OsString)> {
-    let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-    for (name, value) in &launch.env {
-        match value {
-            Some(value) => all.insert(name.clone(), value.clone()),
-            None => all.remove(name),
-        };
+/// Where there is nothing to read. One for all programs: nobody can change where it stands.
+fn null_device() -> io::Result<BorrowedFd<'static>> {
+    static NULL: OnceLock<File> = OnceLock::new();
+    if let Some(file) = NULL.get() {
+        return Ok(file.as_fd());
     }
-    // Last, so that nothing above can take it over.
-    all.insert(TOKEN_VARIABLE.into(), (&launch.token).into());
-    all.into_iter().collect()
+    let file = File::open("/dev/null")?;
+    Ok(NULL.get_or_init(|| file).as_fd())
 }
 
 /// Children that nobody waited for, because whoever did was cancelled: dead or about to be.

@@ -123,7 +123,6 @@ impl std::error::Error for SpawnError {
 
 /// Starts the program on the calling thread, with pipes for its output and, if there is any, its input.
 pub(super) async fn start(launch: &Launch) -> Result<(Child, Streams), SpawnError> {
-    check_directory(&launch.cwd)?;
     let mut attempt = 1;
     loop {
         match start_once(launch).await {
@@ -132,7 +131,10 @@ pub(super) async fn start(launch: &Launch) -> Result<(Child, Streams), SpawnErro
                 tokio::time::sleep(BUSY_PAUSE * attempt).await;
                 attempt += 1;
             }
-            Err(error) => return Err(explain(launch, error)),
+            Err(error) => {
+                check_directory(&launch.cwd)?;
+                return Err(explain(launch, error));
+            }
         }
     }
 }

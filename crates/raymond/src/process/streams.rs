@@ -17,7 +17,7 @@ use super::system::{self, Output, Stderr, Stdout};
 const MAX_PIPE_BYTES: usize = 1024 * 1024;
 
 /// Most programs print little, and thousands may run at once; for one that prints much the buffer grows.
-const FIRST_BUFFER_BYTES: usize = 4 * 1024;
+const FIRST_BUFFER_BYTES: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
@@ -42,13 +42,13 @@ impl Streams {
     /// The next chunk of either stream, in fair order; an empty one says that the stream has ended. Waits
     /// for ever when both have. Nothing is lost when it is cancelled.
     pub(super) async fn next(&mut self) -> (Source, &[u8]) {
-        let (source, length) = tokio::select! {
-            length = self.stdout.fill() => (Source::Stdout, length),
-            length = self.stderr.fill() => (Source::Stderr, length),
+        let source = tokio::select! {
+            () = self.stdout.fill() => Source::Stdout,
+            () = self.stderr.fill() => Source::Stderr,
         };
         match source {
-            Source::Stdout => (source, &self.stdout.buffer[..length]),
-            Source::Stderr => (source, &self.stderr.buffer[..length]),
+            Source::Stdout => (source, &self.stdout.buffer),
+            Source::Stderr => (source, &self.stderr.buffer),
         }
     }
 
@@ -68,24 +68,25 @@ struct Pipe<R> {
 
 impl<R: AsyncRead + Output + Unpin> Pipe<R> {
     fn new(reader: Option<R>) -> Self {
-        Pipe { reader, buffer: vec![0; FIRST_BUFFER_BYTES], is_full: false }
+        Pipe { reader, buffer: Vec::with_capacity(FIRST_BUFFER_BYTES), is_full: false }
     }
 
-    async fn fill(&mut self) -> usize {
+    /// Afterwards the buffer holds what was read: nothing if the stream has ended.
+    async fn fill(&mut self) {
         let Some(reader) = &mut self.reader else {
             return future::pending().await;
         };
-        if self.is_full && self.buffer.len() < CHUNK_BYTES {
-            self.buffer.resize((self.buffer.len() * 4).min(CHUNK_BYTES), 0);
+        self.buffer.clear();
+        if self.is_full && self.buffer.capacity() < CHUNK_BYTES {
+            self.buffer.reserve_exact((self.buffer.capacity() * 4).min(CHUNK_BYTES));
             system::widen(&*reader);
         }
         // A pipe that cannot be read any more has ended as far as the step is concerned.
-        let length = reader.read(&mut self.buffer).await.unwrap_or(0);
-        self.is_full = length == self.buffer.len();
+        let length = reader.read_buf(&mut self.buffer).await.unwrap_or(0);
+        self.is_full = length == self.buffer.capacity();
         if length == 0 {
             self.reader = None;
         }
-        length
     }
 }
 
@@ -93,6 +94,7 @@ impl<R: Output> Pipe<R> {
     /// Reads past the runtime, because that may not have noticed yet what arrived a moment ago.
     fn sweep(&mut self, mut deliver: impl FnMut(&[u8]) -> bool) -> bool {
         let Some(reader) = &self.reader else { return true };
+        self.buffer.resize(self.buffer.capacity(), 0);
         let mut budget = MAX_PIPE_BYTES;
         while budget > 0 {
             let length = system::read_ready(reader, &mut self.buffer);

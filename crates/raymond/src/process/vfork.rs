@@ -6,32 +6,39 @@
 //! few things a step needs: the child borrows the parent's memory, on a stack of its own, while the parent stands
 //! still until the child has become another program.
 
+use std::cell::RefCell;
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_ulong, c_void};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
 
 use rustix::process::Signal;
 
+use super::environment::Environment;
+
 /// The child calls a few system calls and nothing deep.
 const STACK_BYTES: usize = 64 * 1024;
-/// The highest signal number there is.
-const LAST_SIGNAL: c_int = 64;
+thread_local! {
+    /// For the next child; there is only one at a time that has not become its program.
+    static STACK: RefCell<Vec<MaybeUninit<u8>>> = RefCell::new(Vec::with_capacity(STACK_BYTES));
+}
+/// The last signal that has a name. The numbered ones behind it are for programs that agree on them; Raymond has no
+/// handler for any, and asking about each would be half of the system calls of a start.
+const LAST_SIGNAL: c_int = 31;
 
 /// A program to start, with everything it is given.
 pub(super) struct Program<'a> {
     /// A name that is looked up on the PATH of `env`, or a path.
     pub(super) program: &'a OsStr,
     pub(super) args: &'a [OsString],
-    /// Everything, not only what differs.
-    pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) env: Environment,
     pub(super) cwd: &'a Path,
     /// What become the child's standard input, output and error output.
-    pub(super) streams: [OwnedFd; 3],
+    pub(super) streams: [BorrowedFd<'a>; 3],
     /// Set to their defaults whatever Raymond was started with.
     pub(super) reset: &'a [c_int],
     /// How many files it may have open, if that is not what Raymond may.
@@ -86,26 +93,24 @@ fn can_be_waited_for() -> bool {
 /// The files that the program's name may mean, in order.
 fn candidates(program: &Program<'_>) -> io::Result<Vec<CString>> {
     if program.program.as_bytes().contains(&b'/') {
-        return Ok(vec![c_string(program.program)?]);
+        return Ok(vec![c_string(program.program.as_bytes())?]);
     }
-    let path = program.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-    let path = path.unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
-    std::env::split_paths(&path)
+    let path = program.env.path().unwrap_or(OsStr::new("/bin:/usr/bin"));
+    std::env::split_paths(path)
         .map(|folder| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder })
         .map(|folder| folder.join(program.program))
         // One that is missing for certain need not be tried in a child.
         .filter(|file| file.is_relative() || file.exists())
-        .map(|file| c_string(file.as_os_str()))
+        .map(|file| c_string(file.as_os_str().as_bytes()))
         .collect()
 }
 
-fn c_string(text: &OsStr) -> io::Result<CString> {
-    CString::new(text.as_bytes())
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a text with a zero byte"))
+pub(super) fn c_string(text: &[u8]) -> io::Result<CString> {
+    CString::new(text).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a text with a zero byte"))
 }
 
 /// All that the child needs, laid out before it exists: it must not allocate.
-struct Prepared {
+struct Prepared<'a> {
     cwd: CString,
     streams: [RawFd; 3],
     /// Signals that are not as a program expects them.
@@ -113,53 +118,42 @@ struct Prepared {
     on_parent_death: c_int,
     file_limit: Option<libc::rlimit>,
     parent: c_int,
-    args: Strings,
+    args: Vec<*const c_char>,
     /// The arguments behind `/bin/sh` and a place for the file: for a script that does not say who runs it.
-    shell_args: Strings,
-    env: Strings,
-}
-
-/// Texts, and pointers to them with a null at the end, as system calls want them.
-struct Strings {
-    pointers: Vec<*const c_char>,
+    shell_args: Vec<*const c_char>,
+    env: Vec<*const c_char>,
+    /// What the lists above point to.
     _texts: Vec<CString>,
+    _env: &'a Environment,
 }
 
-impl Strings {
-    fn new(texts: Vec<CString>) -> Self {
-        let pointers = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
-        Strings { pointers, _texts: texts }
-    }
-}
-
-impl Prepared {
-    fn new(program: &Program<'_>) -> io::Result<Self> {
-        let args: Vec<CString> = program.args.iter().map(|arg| c_string(arg)).collect::<io::Result<_>>()?;
-        let variable = |(name, value): &(OsString, OsString)| {
-            let bytes = [name.as_bytes(), b"=", value.as_bytes()].concat();
-            c_string(&OsString::from_vec(bytes))
-        };
+impl<'a> Prepared<'a> {
+    fn new(program: &'a Program<'_>) -> io::Result<Self> {
+        let given = [program.program].into_iter().chain(program.args.iter().map(OsString::as_os_str));
+        let texts: Vec<CString> = given.map(|text| c_string(text.as_bytes())).collect::<io::Result<_>>()?;
+        let args: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
         Ok(Prepared {
-            cwd: c_string(program.cwd.as_os_str())?,
-            streams: [0, 1, 2].map(|number: usize| program.streams[number].as_raw_fd()),
+            cwd: c_string(program.cwd.as_os_str().as_bytes())?,
+            streams: program.streams.map(|stream| stream.as_raw_fd()),
             reset: changed_signals(program.reset),
             on_parent_death: program.on_parent_death.as_raw(),
             file_limit: program.file_limit,
             parent: rustix::process::getpid().as_raw_nonzero().get(),
-            args: Strings::new([vec![c_string(program.program)?], args.clone()].concat()),
-            shell_args: Strings::new([vec![c"/bin/sh".to_owned(), CString::default()], args].concat()),
-            env: Strings::new(program.env.iter().map(variable).collect::<io::Result<_>>()?),
+            shell_args: [&[c"/bin/sh".as_ptr(), ptr::null()], &args[1..]].concat(),
+            args,
+            env: program.env.pointers(),
+            _texts: texts,
+            _env: &program.env,
         })
     }
 
     /// Starts exactly this file.
     #[expect(unsafe_code, reason = "no library offers a vfork with a parent-death signal")]
     fn start(&self, file: &CString) -> io::Result<Started> {
-        let mut shell_args = self.shell_args.pointers.clone();
+        let mut shell_args = self.shell_args.clone();
         shell_args[1] = file.as_ptr();
         let mut child =
             Child { prepared: self, file: file.as_ptr(), shell_args: shell_args.as_ptr(), error: 0 };
-        let mut stack: Vec<MaybeUninit<u8>> = Vec::with_capacity(STACK_BYTES);
         let mut pidfd: c_int = -1;
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         let blocked = Blocked::all();
@@ -167,11 +161,11 @@ impl Prepared {
         // the only user of `child` until it has ended or become another program: CLONE_VFORK makes this thread wait
         // for that. It calls system calls only, and changes no memory but `child.error` and its stack. No handler of
         // a signal can run in it, because all signals are blocked until it has removed every handler.
-        let pid = unsafe {
+        let pid = STACK.with_borrow_mut(|stack| unsafe {
             let top = stack.as_mut_ptr().add(STACK_BYTES);
             let top = top.sub(top as usize % 16);
             libc::clone(become_program, top.cast(), flags, (&raw mut child).cast(), &raw mut pidfd)
-        };
+        });
         let failed = io::Error::last_os_error();
         drop(blocked);
         if pid < 0 {
@@ -195,7 +189,7 @@ impl Prepared {
 
 /// What parent and child share.
 struct Child<'a> {
-    prepared: &'a Prepared,
+    prepared: &'a Prepared<'a>,
     file: *const c_char,
     shell_args: *const *const c_char,
     /// Why the child could not become the program.
@@ -224,9 +218,9 @@ extern "C" fn become_program(child: *mut c_void) -> c_int {
             // The parent died before the line above took effect; nobody would send the signal.
             child.error = libc::EPIPE;
         } else {
-            libc::execve(child.file, prepared.args.pointers.as_ptr(), prepared.env.pointers.as_ptr());
+            libc::execve(child.file, prepared.args.as_ptr(), prepared.env.as_ptr());
             if *libc::__errno_location() == libc::ENOEXEC {
-                libc::execve(c"/bin/sh".as_ptr(), child.shell_args, prepared.env.pointers.as_ptr());
+                libc::execve(c"/bin/sh".as_ptr(), child.shell_args, prepared.env.as_ptr());
             }
             child.error = *libc::__errno_location();
         }

@@ -10,6 +10,7 @@ use raymond_core::run::Agent;
 use raymond_core::workflow::{Kind, StateFile};
 
 use super::{StepContext, create_private_folder, file_name_of};
+use crate::scope::Source;
 
 /// A file to run. A copy is removed together with this.
 #[derive(Debug)]
@@ -23,13 +24,12 @@ impl Runnable {
     /// The file of the state that an agent is in.
     pub(super) fn of(context: &StepContext, agent: &Agent) -> Result<Self, String> {
         let mut scopes = context.scopes.borrow_mut();
+        if let Some(path) = scopes.take_ready(&agent.id) {
+            return Ok(Self { path, made_for_copy: None });
+        }
         let scope = scopes.of(agent)?;
         let source = scope.read(&agent.state)?;
-        let text = match agent.state.kind() {
-            Kind::Bash => unix_text(&source.bytes),
-            Kind::Batch => batch_text(&source.bytes, source.file.is_some()),
-            _ => Cow::Borrowed(source.bytes.as_slice()),
-        };
+        let text = text_to_run(agent.state.kind(), &source.bytes, source.file.is_some());
         match (source.file, text) {
             (Some(path), Cow::Borrowed(_)) => Ok(Self { path, made_for_copy: None }),
             (None, text) => {
@@ -75,6 +75,21 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o700);
     options.open(path)?.write_all(bytes)
+}
+
+/// The file that a state can be run from as it lies there, if it can.
+pub fn as_it_lies(kind: Kind, source: &Source) -> Option<&Path> {
+    let file = source.file.as_deref()?;
+    let text = text_to_run(kind, &source.bytes, true);
+    matches!(text, Cow::Borrowed(_)).then_some(file)
+}
+
+fn text_to_run(kind: Kind, bytes: &[u8], has_file: bool) -> Cow<'_, [u8]> {
+    match kind {
+        Kind::Bash => unix_text(bytes),
+        Kind::Batch => batch_text(bytes, has_file),
+        _ => Cow::Borrowed(bytes),
+    }
 }
 
 /// A script without byte-order mark and carriage returns, which bash takes for part of a command.
