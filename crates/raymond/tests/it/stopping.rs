@@ -264,3 +264,22 @@ fn steps_may_open_as_many_files_as_raymond_could_at_first() {
     command.args(["-c", &format!("ulimit -Sn 321; exec {RAYMOND} workflow")]);
     rig.launch(command).wait().assert(0, "321\n");
 }
+
+/// Where hundreds run, a program is started in another way, and must get the same: what was left open for it, and
+/// nothing of Raymond's.
+#[cfg(target_os = "linux")]
+#[test]
+fn steps_inherit_the_same_descriptors_however_many_run() {
+    let rig = Rig::new();
+    let forks = "echo '<fork next=\"JOIN\">WORK</fork>';".repeat(60);
+    rig.state("START.sh", &forks)
+        .state("WORK.sh", "all=(/proc/$$/fd/*); echo ${all[*]##*/} >&99; echo '<result>done</result>'");
+    rig.state("JOIN.sh", "echo '<join>END</join>'").state("END.sh", "echo '<result>done</result>'");
+    let mut command = rig.program("bash");
+    command.args(["-c", &format!("exec 99>descriptors; exec {RAYMOND} workflow")]);
+    rig.launch(command).wait().assert(0, "done\n");
+    let found = std::fs::read_to_string(rig.path("descriptors")).unwrap();
+    let different: std::collections::BTreeSet<&str> = found.lines().collect();
+    assert_eq!(found.lines().count(), 60);
+    assert!(different.len() == 1 && found.contains(" 99"), "{different:?}");
+}
