@@ -54,8 +54,7 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
     dir.create()
         .map_err(|error| UserError::usage(format!("cannot make {}: {error}", dir.path().display())))?;
     let journal_options = journal_options(settings);
-    let New { paths, lock, journal } =
-        begin(&dir, &ids(args.id.as_deref(), &located.scope), journal_options)?;
+    let New { paths, lock, journal } = begin(&dir, ids(args.id.as_deref(), &located.scope), journal_options)?;
     let incarnation = lock.incarnation().to_owned();
     let payloads = Payloads::new(paths.payloads(), journal_options.durability);
     let reaper = Reaper::start()
@@ -147,18 +146,20 @@ struct New {
 
 /// Ids for a new run: the one that was given, or some of which another run may have the first, because it was started
 /// in the same second.
-fn ids(given: Option<&str>, scope: &Scope) -> Vec<String> {
-    match given {
-        Some(id) => vec![id.to_owned()],
-        None => (0..ID_TRIES).map(|_| new_id(scope)).collect(),
-    }
+fn ids<'a>(given: Option<&'a str>, scope: &'a Scope) -> impl Iterator<Item = String> + 'a {
+    let tries = if given.is_some() { 1 } else { ID_TRIES };
+    (0..tries).map(move |_| given.map_or_else(|| new_id(scope), str::to_owned))
 }
 
 /// Begins a run under the first of these ids that can be used.
-fn begin(dir: &StateDir, ids: &[String], options: JournalOptions) -> Result<New, UserError> {
+fn begin(
+    dir: &StateDir,
+    ids: impl Iterator<Item = String>,
+    options: JournalOptions,
+) -> Result<New, UserError> {
     let mut refused = UserError::usage("no id for the run");
     for id in ids {
-        match begin_as(dir, id, options) {
+        match begin_as(dir, &id, options) {
             Ok(new) => return Ok(new),
             Err(error) => refused = error,
         }
@@ -233,12 +234,13 @@ mod tests {
     fn an_id_that_is_taken_is_passed_over() {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::at(folder.path());
-        let ids = ["first".to_owned(), "second".to_owned()];
-        let first = begin(&dir, &ids, JournalOptions::default()).unwrap();
-        let second = begin(&dir, &ids, JournalOptions::default()).unwrap();
+        let begin =
+            || begin(&dir, ["first", "second"].map(str::to_owned).into_iter(), JournalOptions::default());
+        let first = begin().unwrap();
+        let second = begin().unwrap();
         assert_eq!((first.paths.id(), second.paths.id()), ("first", "second"));
         drop((first, second));
-        let error = begin(&dir, &ids, JournalOptions::default()).err().unwrap();
+        let error = begin().err().unwrap();
         assert_eq!(error.message, "there is a run `second` already");
     }
 }
