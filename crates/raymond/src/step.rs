@@ -64,7 +64,8 @@ impl StepContext {
         let mut files = self.debug.begin((&launch.started).into());
         let (outcome, lookups) = match &launch.plan {
             Plan::Script(header) => script::run(self, &launch, header, stop, &mut files).await,
-            Plan::Prompt(plan) => prompt::run(self, &launch, plan, stop, &mut files).await,
+            // In a box, because a turn is far larger than a script, and thousands of scripts may run.
+            Plan::Prompt(plan) => Box::pin(prompt::run(self, &launch, plan, stop, &mut files)).await,
         };
         files.finish(verdict(&outcome));
         if let Some(message) = self.debug.take_warning() {
@@ -145,14 +146,14 @@ fn file_name_of(agent: &AgentId) -> String {
 }
 
 fn create_private_folder(folder: &Path) -> std::io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
     let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    match builder.create(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => builder.recursive(true).create(folder),
+        other => other,
+    }
 }
 
 /// What became of an attempt, as far as it can be told before it is decided about.
