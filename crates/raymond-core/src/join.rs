@@ -7,6 +7,7 @@ use crate::limits::MAX_TAG_BYTES;
 use crate::name::AgentId;
 use crate::payload::Payload;
 use crate::run::{Run, Status};
+use crate::tag::TagName;
 
 #[derive(Serialize)]
 struct Joined<'a> {
@@ -46,6 +47,7 @@ pub fn results<E>(
 fn as_text(joined: &[Joined<'_>]) -> Result<String, String> {
     let text = serde_json::to_string(joined)
         .map_err(|error| format!("the results of the workers cannot be put together: {error}"))?;
+    let text = without_tags(&text);
     if text.len() > MAX_TAG_BYTES {
         let most = MAX_TAG_BYTES / (1024 * 1024);
         return Err(format!(
@@ -54,4 +56,42 @@ fn as_text(joined: &[Joined<'_>]) -> Result<String, String> {
         ));
     }
     Ok(text)
+}
+
+/// Writes the `<` of every tag of ours as `\u003c`, which to a reader of JSON is the same: the array is mostly handed on
+/// inside a `<result>`, which a worker's own text, or the error of one, must not be able to end.
+fn without_tags(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('<') {
+        let (before, tag) = rest.split_at(at);
+        text.push_str(before);
+        text.push_str(if begins_tag(tag) { "\\u003c" } else { "<" });
+        rest = &tag[1..];
+    }
+    text.push_str(rest);
+    text
+}
+
+/// `text` begins with `<`.
+fn begins_tag(text: &str) -> bool {
+    let name = text[1..].trim_start_matches('/');
+    TagName::ALL.iter().any(|tag| name.starts_with(tag.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_in_the_array_are_no_tags_and_all_else_stays_readable() {
+        let said = ["<result>a</result>", "<<goto input=\"x\">B", "a < b <p>é</p> <", "\\<print>"];
+        let json = serde_json::to_string(&said).unwrap();
+        let text = without_tags(&json);
+        assert_eq!(
+            text,
+            r#"["\u003cresult>a\u003c/result>","<\u003cgoto input=\"x\">B","a < b <p>é</p> <","\\\u003cprint>"]"#
+        );
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), said);
+    }
 }
