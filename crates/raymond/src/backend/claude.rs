@@ -98,12 +98,17 @@ fn choice_args(turn: &Turn) -> Vec<String> {
     let choices = [("--model", &turn.model), ("--effort", &turn.effort), ("--max-budget-usd", &budget)];
     choices
         .into_iter()
-        .filter_map(|(flag, value)| value.as_ref().map(|value| format!("{flag}={value}")))
+        .flat_map(|(flag, value)| value.iter().flat_map(move |value| pair(flag, value)))
         .collect()
 }
 
-/// These flags take any number of values and would swallow what follows; joined with `=` each takes exactly one,
-/// and repeating the flag adds to the list.
+/// Flag and value are two arguments, as everybody writes them: a wrapper named in the config may look for them.
+fn pair(flag: &str, value: &str) -> [String; 2] {
+    [flag.to_owned(), value.to_owned()]
+}
+
+/// These flags take any number of values and would swallow what follows, so nothing but flags may. Repeating one adds
+/// to its list; its first value is taken whatever it begins with.
 fn list_args(turn: &Turn) -> Vec<String> {
     let lists = [
         ("--allowedTools", &turn.allow_tools),
@@ -113,7 +118,7 @@ fn list_args(turn: &Turn) -> Vec<String> {
     ];
     lists
         .into_iter()
-        .flat_map(|(flag, values)| values.iter().map(move |value| format!("{flag}={value}")))
+        .flat_map(|(flag, values)| values.iter().flat_map(move |value| pair(flag, value)))
         .collect()
 }
 
@@ -166,16 +171,17 @@ mod tests {
             ..fresh()
         };
         let args = invocation(&turn, COMMAND, &[]).args;
-        let tail = &args[args.len() - 5..];
+        let tail = &args[args.len() - 10..];
         assert_eq!(
             tail,
             [
-                "--allowedTools=Bash(cargo test:*)",
-                "--allowedTools=--odd",
-                "--disallowedTools=WebFetch",
-                "--add-dir=/a b",
-                "--mcp-config=m.json"
+                ["--allowedTools", "Bash(cargo test:*)"],
+                ["--allowedTools", "--odd"],
+                ["--disallowedTools", "WebFetch"],
+                ["--add-dir", "/a b"],
+                ["--mcp-config", "m.json"]
             ]
+            .concat()
         );
     }
 
@@ -190,7 +196,7 @@ mod tests {
         };
         let args = args(&turn);
         assert!(
-            args.ends_with("--dangerously-skip-permissions --model=opus --effort=high --max-budget-usd=0.3")
+            args.ends_with("--dangerously-skip-permissions --model opus --effort high --max-budget-usd 0.3")
         );
     }
 

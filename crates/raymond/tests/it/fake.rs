@@ -120,7 +120,6 @@ fn other_flags(call: &Value) -> Vec<String> {
             "-p" | "--verbose" | "--fork-session" => {}
             "--output-format" => drop(argv.next()),
             _ if told.contains(&flag) => drop(argv.next()),
-            _ if told.iter().any(|told| flag.split_once('=').is_some_and(|(name, _)| name == *told)) => {}
             _ => flags.push(flag.to_owned()),
         }
     }
