@@ -1,11 +1,13 @@
 //! The user's own command, run when a run needs a person or is over.
 //!
-//! Bounds: [`Bounds::at_once`] commands at a time, [`Bounds::queued`] waiting, a time limit for each.
+//! They run one after the other, in the order of the events; one that takes longer than [`Bounds::alone`] is no longer
+//! waited for. Bounds: [`Bounds::at_once`] commands at a time, [`Bounds::queued`] waiting, a time limit for each.
 //! Nothing here ever holds up the run; what goes wrong is said once, at its end.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,6 +37,8 @@ use crate::store::Payloads;
 struct Bounds {
     at_once: usize,
     queued: usize,
+    /// How long a command has to itself before the next one starts.
+    alone: Duration,
     /// How long one command may run.
     patience: Duration,
     /// How long the end of the run waits for all of them.
@@ -46,6 +50,7 @@ impl Default for Bounds {
         Bounds {
             at_once: 8,
             queued: 256,
+            alone: Duration::from_secs(2),
             patience: Duration::from_secs(30),
             farewell: Duration::from_secs(10),
         }
@@ -64,6 +69,8 @@ struct Shared {
     command: String,
     bounds: Bounds,
     state: RefCell<State>,
+    /// Whose turn it is to start a command.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -91,7 +98,9 @@ impl Notifier {
     }
 
     fn with_bounds(command: String, payloads: Payloads, bounds: Bounds) -> Self {
-        Self { shared: Rc::new(Shared { command, bounds, state: RefCell::default() }), payloads }
+        let shared =
+            Shared { command, bounds, state: RefCell::default(), turn: tokio::sync::Mutex::default() };
+        Self { shared: Rc::new(shared), payloads }
     }
 
     /// Waits a while for what still runs, ends the rest, and says what went wrong, if anything did.
@@ -178,8 +187,20 @@ impl Shared {
     }
 
     async fn work(&self) {
-        while let Some(notice) = self.next() {
-            if let Err(trouble) = self.run(&notice).await {
+        loop {
+            let turn = self.turn.lock().await;
+            let Some(notice) = self.next() else {
+                return;
+            };
+            let mut run = pin!(self.run(&notice));
+            let ended = match timeout(self.bounds.alone, &mut run).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    drop(turn);
+                    run.await
+                }
+            };
+            if let Err(trouble) = ended {
                 let trouble = format!("{trouble} (for {})", notice.event);
                 self.state.borrow_mut().note(trouble);
             }
@@ -427,6 +448,29 @@ mod tests {
         assert!(warning.contains("2 had not finished"), "{warning}");
         release(&pipe);
         all_dead.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_commands_keep_the_order_of_the_events() {
+        let command =
+            r#"[ "$RAYMOND_EVENT" = step_failed ] && sleep 0.1; echo "$RAYMOND_EVENT" >> HERE/told"#;
+        let events = [failed(1, "no"), over_budget(2), stopped(3)];
+        let (folder, warning) = notified(command, Bounds::default(), &events).await;
+        assert_eq!(warning, None);
+        assert_eq!(read(&folder, "told"), "step_failed\nbudget_exceeded\nrun_stopped\n");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_hangs_does_not_hold_up_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = fifo(&folder);
+        let bounds = Bounds { alone: Duration::ZERO, ..Bounds::default() };
+        let command = format!(
+            r#"case "$RAYMOND_EVENT" in budget_exceeded) read -r _ < {0};; *) echo go > {0};; esac"#,
+            pipe.display()
+        );
+        let (_folder, warning) = notified(&command, bounds, &[over_budget(1), stopped(2)]).await;
+        assert_eq!(warning, None, "the first can only end when the second has started");
     }
 
     #[tokio::test]
