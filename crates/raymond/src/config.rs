@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::backend::registry;
 use crate::error::UserError;
 use crate::store::Durability;
 
@@ -83,7 +84,7 @@ pub struct Timeout {
 }
 
 #[derive(Deserialize, schemars::JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a timeout is a duration such as \"10m\", or 0 for none")]
 enum TimeoutText {
     Text(String),
     Number(u64),
@@ -129,28 +130,84 @@ pub fn load(file: &Path) -> Result<Config, UserError> {
         Err(error) => return Err(UserError::usage(format!("cannot read {}: {error}", file.display()))),
     };
     let config: Config = toml::from_str(&text).map_err(|error| describe(file, &text, &error))?;
-    match config.raymond.budget {
+    check_budget(file, &text, &config.raymond)?;
+    for (name, settings) in &config.backend {
+        check_kind(file, &text, name, settings)?;
+    }
+    Ok(config)
+}
+
+fn check_budget(file: &Path, text: &str, settings: &Settings) -> Result<(), UserError> {
+    match settings.budget {
         Some(budget) if !budget.is_finite() || budget < 0.0 => {
-            let line = text
-                .lines()
-                .position(|line| line.trim_start().starts_with("budget"))
-                .map_or(0, |line| line + 1);
-            Err(UserError::usage(format!("{} line {line}: `budget` cannot be {budget}", file.display()))
+            let place = place(line_of("budget", "[raymond]", text));
+            Err(UserError::usage(format!("{}{place}: `budget` cannot be {budget}", file.display()))
                 .hint("give dollars, such as 25.0; 0 is unlimited"))
         }
-        _ => Ok(config),
+        _ => Ok(()),
     }
+}
+
+fn check_kind(file: &Path, text: &str, name: &str, settings: &BackendSettings) -> Result<(), UserError> {
+    let kind = settings.kind.as_deref().unwrap_or(name);
+    if registry::KINDS.contains(&kind) {
+        return Ok(());
+    }
+    let problem = match &settings.kind {
+        Some(kind) => format!("the backend `{name}` is of the unknown kind `{kind}`"),
+        None => format!("the backend `{name}` has no `kind`"),
+    };
+    let place = place(line_of("kind", &format!("[backend.{name}]"), text));
+    Err(UserError::usage(format!("{}{place}: {problem}", file.display()))
+        .hint(format!("known kinds are {}", registry::KINDS.join(" and "))))
+}
+
+/// The line of a key, or else of the table that it should be in. Both may be written in ways that are not found here;
+/// then there is no line to tell.
+fn line_of(key: &str, table: &str, text: &str) -> Option<usize> {
+    let header = text.lines().position(|line| line.trim_start().starts_with(table))?;
+    let mut body = text.lines().enumerate().skip(header + 1);
+    let in_table = body.by_ref().take_while(|(_, line)| !line.trim_start().starts_with('['));
+    let found = in_table
+        .filter(|(_, line)| {
+            let rest = line.trim_start().strip_prefix(key);
+            rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+        })
+        .map(|(index, _)| index)
+        .next();
+    Some(found.unwrap_or(header) + 1)
+}
+
+fn place(line: Option<usize>) -> String {
+    line.map(|line| format!(" line {line}")).unwrap_or_default()
 }
 
 fn describe(file: &Path, text: &str, error: &toml::de::Error) -> UserError {
     let line =
         error.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
-    let place = line.map(|line| format!(" line {line}")).unwrap_or_default();
+    let place = place(line);
     let quoted =
         line.and_then(|line| text.lines().nth(line - 1)).map(|line| format!(", in `{}`", line.trim()));
-    let message = error.message().lines().next().unwrap_or("not valid TOML");
+    let message = in_plain_words(error.message().lines().next().unwrap_or("not valid TOML"));
     UserError::usage(format!("{}{place}: {message}{}", file.display(), quoted.unwrap_or_default()))
         .hint("mend the file, or move it away to use the defaults")
+}
+
+/// The reader speaks of types of the program; people know tables, lists and numbers.
+fn in_plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 10] = [
+        ("expected a nonzero usize", "expected a whole number from 1 on"),
+        ("expected usize", "expected a whole number"),
+        ("expected u64", "expected a whole number"),
+        ("expected u32", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected a boolean", "expected true or false"),
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected a table"),
+        ("expected struct Settings", "expected a table"),
+        ("expected struct BackendSettings", "expected a table"),
+    ];
+    WORDS.iter().fold(message.to_owned(), |message, (theirs, ours)| message.replace(theirs, ours))
 }
 
 #[cfg(test)]
@@ -189,6 +246,18 @@ mod tests {
             ("[raymond]\nmax_parallel = 0\n", "line 2", "max_parallel"),
             ("[raymond\n", "line 1", "[raymond"),
             ("[backend.x]\ncomand = \"y\"\n", "line 2", "comand"),
+            ("[backend.x]\ncommand = \"y\"\nkind = \"z\"\n", "line 3", "unknown kind `z`"),
+            ("[raymond]\n[backend.x]\ncommand = \"y\"\n[other]\n", "line 4", "other"),
+            ("[raymond]\n[backend.x]\ncommand = \"y\"\n", "line 2", "`x` has no `kind`"),
+            ("[raymond]\ntimeout = true\n", "line 2", "a timeout is a duration"),
+            ("[raymond]\nbudget = \"x\"\n", "line 2", "expected a number"),
+            ("[raymond]\nmax_steps = -1\n", "line 2", "expected a whole number"),
+            ("[raymond]\nverbose = 1\n", "line 2", "expected true or false"),
+            ("[raymond]\nworkflow_paths = \"x\"\n", "line 2", "expected a list"),
+            ("raymond = 1\n", "line 1", "expected a table"),
+            ("backend = 1\n", "line 1", "expected a table"),
+            ("[backend]\nx = 1\n", "line 2", "expected a table"),
+            ("[raymond]\nkeep_segments = 1.5\n", "line 2", "expected a whole number"),
         ];
         for (text, line, quoted) in cases {
             let error = load_text(text).unwrap_err();

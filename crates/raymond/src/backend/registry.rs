@@ -6,6 +6,9 @@ use super::claude;
 use crate::config::BackendSettings;
 use crate::error::UserError;
 
+/// What a table `[backend.NAME]` may give as its `kind`; each is there under its own name, too.
+pub const KINDS: [&str; 2] = ["claude", "scripted"];
+
 /// An agent program and how to start it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -29,7 +32,7 @@ impl Backends {
     /// What is there by itself, and what the config file adds or changes.
     pub fn new(configured: &BTreeMap<String, BackendSettings>) -> Result<Self, UserError> {
         let mut named = BTreeMap::new();
-        for name in ["claude", "scripted"] {
+        for name in KINDS {
             named.insert(name.to_owned(), backend(name, &BackendSettings::default())?);
         }
         for (name, settings) in configured {

@@ -3,6 +3,7 @@
 pub(super) mod author;
 mod examples;
 
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -112,7 +113,7 @@ pub(super) struct Place {
 #[derive(Debug, Default, Args)]
 pub(super) struct RunOptions {
     /// Dollars the run may spend, over all agents and resumes; 0 is unlimited [default: 10]
-    #[arg(long, value_name = "USD", value_parser = parse_budget)]
+    #[arg(long, value_name = "USD", value_parser = parse_budget, allow_negative_numbers = true)]
     pub(super) budget: Option<f64>,
     /// The model for prompts that choose none
     #[arg(long, value_name = "NAME")]
@@ -124,11 +125,11 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<String>,
     /// How long a step that sets no limit may be silent; 0 is for ever [default: 30m for prompts, none for scripts]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(super) timeout: Option<Timeout>,
     /// How many agent programs run at the same time [default: 8]
-    #[arg(long, value_name = "N")]
-    pub(super) max_parallel: Option<std::num::NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroUsize>, allow_negative_numbers = true)]
+    pub(super) max_parallel: Option<NonZeroUsize>,
     /// Let agents do anything without asking; only for workflows you trust
     #[arg(long)]
     pub(super) dangerously_skip_permissions: bool,
@@ -142,8 +143,8 @@ pub(super) struct RunOptions {
     #[arg(long)]
     pub(super) no_debug: bool,
     /// Stop, resumable, once this many steps have been started
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) max_steps: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroU64>, allow_negative_numbers = true)]
+    pub(super) max_steps: Option<NonZeroU64>,
     /// Print events as JSON lines on stdout instead of the result
     #[arg(long)]
     pub(super) json: bool,
@@ -289,8 +290,12 @@ fn parse_budget(text: &str) -> Result<f64, String> {
     if dollars.is_finite() && dollars >= 0.0 {
         Ok(dollars)
     } else {
-        Err("a budget cannot be negative".to_owned())
+        Err("a budget is a number of dollars from 0 on".to_owned())
     }
+}
+
+fn parse_count<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "give a whole number from 1 on".to_owned())
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {

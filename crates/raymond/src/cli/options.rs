@@ -33,7 +33,7 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
     Options {
         budget_usd: args.budget.map_or(before.budget_usd, Usd::from_dollars),
         max_parallel: args.max_parallel.map_or(before.max_parallel, usize::from),
-        max_steps: args.max_steps.or(before.max_steps),
+        max_steps: args.max_steps.map(u64::from).or(before.max_steps),
         no_wait: args.no_wait || before.no_wait,
         model: args.model.clone().or(before.model),
         effort: args.effort.clone().or(before.effort),
