@@ -55,7 +55,9 @@ pub fn main() -> ExitCode {
 /// Help and version are no errors, but come the same way.
 fn report_usage(error: &clap::Error) -> Exit {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
-        (ErrorKind::ArgumentConflict, Some(ContextValue::String(word))) => report(&meant::one_too_many(word)),
+        (ErrorKind::ArgumentConflict, Some(ContextValue::String(word))) => {
+            report(&meant::one_too_many(word, std::env::args_os().skip(1)));
+        }
         _ => {
             let _ = error.print();
         }

@@ -1,5 +1,6 @@
 //! What was probably meant by a workflow that is not there: a command, or a workflow of almost that name.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use raymond_core::workflow::wording::{nearest, quoted, quoted_list};
@@ -22,13 +23,22 @@ pub(super) fn hint_at_what_was_meant(error: UserError, given: &str, cwd: &Path) 
     hints.into_iter().flatten().fold(error, UserError::hint)
 }
 
-/// A second word after a workflow: a text for it, or a command that came too late.
-pub(super) fn one_too_many(word: &str) -> UserError {
+/// A second word after what was taken for a workflow: a text for it, a command that came too late, or what belongs to a
+/// command whose options came too early.
+pub(super) fn one_too_many(word: &str, mut given: impl Iterator<Item = OsString>) -> UserError {
     let error = UserError::usage(format!("{} is one word too many: a run has one workflow", quoted(word)));
-    match command().find_subcommand(word) {
-        Some(_) => error.hint(format!("a command comes first: raymond {word} …")),
+    let commands = command();
+    if commands.find_subcommand(word).is_some() {
+        return error.hint(format!("a command comes first: raymond {word} …"));
+    }
+    match given.find_map(|earlier| commands.find_subcommand(earlier).map(clap::Command::get_name)) {
+        Some(earlier) => error.hint(options_come_after(earlier)),
         None => error.hint("to hand the workflow a text, write --input 'TEXT'"),
     }
+}
+
+fn options_come_after(command: &str) -> String {
+    format!("`{command}` is a command; its options come after it: raymond {command} …")
 }
 
 fn about_commands(given: &str) -> Option<String> {
@@ -36,9 +46,7 @@ fn about_commands(given: &str) -> Option<String> {
     let commands: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
     match nearest(given, commands.iter().copied()).as_slice() {
         [] => None,
-        [same] if *same == given => {
-            Some(format!("`{same}` is a command; its options come after it: raymond {same} …"))
-        }
+        [same] if *same == given => Some(options_come_after(same)),
         near => Some(format!("did you mean the command {}?", quoted_list(near, "or"))),
     }
 }
