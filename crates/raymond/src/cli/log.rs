@@ -24,6 +24,8 @@ pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
         let event = to_event(&paths, &line)?;
         if matches!(event.body, Body::Snapshot { .. }) {
             // Old segments may have been deleted; from here on the numbers go on.
+            let _ = out.flush();
+            tell_what_is_gone(last_seq, event.seq);
             last_seq = event.seq;
             continue;
         }
@@ -40,6 +42,16 @@ pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
     }
     let _ = out.flush();
     Ok(Exit::Completed)
+}
+
+/// A log with a hole must not look like a whole one.
+fn tell_what_is_gone(last_seen: u64, reached: u64) {
+    if last_seen < reached {
+        anstream::eprintln!(
+            "warning: the events {} to {reached} are in segments that were deleted",
+            last_seen + 1
+        );
+    }
 }
 
 /// The lines a person saw, with the time before them.

@@ -269,3 +269,22 @@ fn a_result_that_cannot_be_read_is_no_failure_of_who_joins_it() {
     assert_eq!(done.exit, 0, "{done:?}");
     assert!(done.stdout.contains("\"result\":\"joined\""), "{done:?}");
 }
+
+#[test]
+fn a_log_says_where_segments_were_deleted() {
+    let rig = Rig::new();
+    rig.write(".raymond/config.toml", "[raymond]\nkeep_segments = 1\ndurability = \"process\"\n");
+    // A good 8 MiB a step, so that each begins another segment.
+    rig.state(
+        "START.sh",
+        r#"long=$(printf '%060000d' 1); for i in {1..150}; do echo "<print>$long</print>"; done
+        [ "$RAYMOND_VISITS" = 3 ] && echo '<result>done</result>' || echo '<goto>START</goto>'"#,
+    );
+    rig.raymond(&["workflow", "--id", "r", "--quiet", "--no-debug"]).assert(0, "done\n");
+    let log = rig.raymond(&["log", "r", "--json"]);
+    log.says("are in segments that were deleted");
+    let numbers: Vec<u64> = log.lines().filter_map(|event| event["seq"].as_u64()).collect();
+    let gaps: Vec<&[u64]> = numbers.windows(2).filter(|pair| pair[0] + 1 != pair[1]).collect();
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    log.says(&format!("the events {} to {} are", gaps[0][0] + 1, gaps[0][1] - 1));
+}
