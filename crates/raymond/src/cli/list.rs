@@ -16,7 +16,7 @@ pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
         .runs()
         .map_err(|error| UserError::usage(format!("cannot read {}: {error}", dir.path().display())))?;
     let mut views = Vec::new();
-    for entry in runs {
+    for entry in &runs {
         let paths = dir.run(&entry.id).map_err(|error| UserError::usage(error.to_string()))?;
         match load_view(&paths) {
             Ok(view) => views.push(view),
@@ -28,9 +28,9 @@ pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
         let text =
             serde_json::to_string_pretty(&views).map_err(|error| UserError::failed(error.to_string()))?;
         print_stdout(format!("{text}\n").as_bytes())?;
-    } else if views.is_empty() {
+    } else if runs.is_empty() {
         say(&format!("there are no runs in {}", dir.path().display()));
-    } else {
+    } else if !views.is_empty() {
         // Whoever reads may have left.
         let _ = write_table(&mut io::stdout().lock(), &views);
     }
