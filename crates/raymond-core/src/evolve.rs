@@ -49,7 +49,7 @@ pub fn apply(run: &mut Run, event: &Event) {
                 let error = format!("{} failed in {}: {}", failed.agent, failed.state, failed.error);
                 run.halt.get_or_insert(Halt::Failed { error });
             }
-            let error = failed.error.clone();
+            let (error, stderr) = (failed.error.clone(), failed.stderr.clone());
             run.update(&failed.agent, |agent| {
                 let waited = match &agent.status {
                     waited @ (Status::Asking { .. } | Status::Joining { .. }) => {
@@ -57,7 +57,7 @@ pub fn apply(run: &mut Run, event: &Event) {
                     }
                     _ => None,
                 };
-                agent.status = Status::Failed { error, waited };
+                agent.status = Status::Failed { error, stderr, waited };
             });
         }
         Body::Retry(retry) => retried(run, event.seq, retry),

@@ -215,6 +215,9 @@ pub enum Status {
     },
     Failed {
         error: String,
+        /// The last lines that its script wrote there.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        stderr: String,
         /// What it was waiting for when it failed, and waits for again after a resume.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waited: Option<Box<Status>>,

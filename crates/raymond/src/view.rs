@@ -36,6 +36,9 @@ pub struct AgentView {
     pub stack: Vec<FrameView>,
     pub attributes: BTreeMap<String, String>,
     pub error: Option<String>,
+    /// The last lines that a failed script wrote there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
     /// Until when it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -95,9 +98,11 @@ fn ask_view(agent: &Agent, ask: &Ask, payloads: &Payloads) -> AskView {
 }
 
 fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
-    let error = match &agent.status {
-        Status::Failed { error, .. } => Some(error.clone()),
-        _ => None,
+    let (error, stderr) = match &agent.status {
+        Status::Failed { error, stderr, .. } => {
+            (Some(error.clone()), Some(stderr.clone()).filter(|stderr| !stderr.is_empty()))
+        }
+        _ => (None, None),
     };
     let until = match &agent.status {
         Status::Waiting { until, .. } => Some(*until),
@@ -113,6 +118,7 @@ fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
         stack: agent.stack.iter().map(frame_view).collect(),
         attributes: agent.attributes.clone(),
         error,
+        stderr,
         until,
     }
 }

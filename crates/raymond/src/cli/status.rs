@@ -98,5 +98,8 @@ fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
     if let Some(error) = &agent.error {
         writeln!(out, "    {}", clean(error))?;
     }
+    for line in agent.stderr.iter().flat_map(|stderr| stderr.lines()) {
+        writeln!(out, "    {DIM}stderr:{DIM:#} {}", clean(line))?;
+    }
     Ok(())
 }

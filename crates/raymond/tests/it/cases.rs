@@ -56,6 +56,9 @@ impl Case {
         if lacks_an_interpreter(&self.folder, &format!("the case {}", self.name)) {
             return Ok(());
         }
+        if self.setting("parallel").is_some() && self.setting("stderr").is_some() {
+            return Err("    has no order of agents, so remove its file `stderr`, which has one\n".to_owned());
+        }
         let got = self.play();
         if let Some(reason) = self.setting("ignored") {
             return match self.compare(&got) {
