@@ -23,13 +23,23 @@ pub struct Output {
     line: Vec<u8>,
 }
 
+/// What a stream is, as far as it matters to how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Somebody may read it, and be slow.
+    Read,
+    /// Writing never waits for a reader, so that it needs no thread.
+    File,
+    /// The same, and nobody will ever see it.
+    Nowhere,
+}
+
 struct State {
     /// Where the stream ends up, until its thread has it.
     sink: Mutex<Option<Box<dyn Sink>>>,
     /// Whether anything but what is written here appears there.
     is_drawn_on: bool,
-    /// Whether writing never waits for a reader, so that it needs no thread.
-    is_file: bool,
+    kind: Kind,
     /// There is none before there is something to write.
     thread: OnceLock<Writer>,
     queued: AtomicUsize,
@@ -101,23 +111,23 @@ impl<W: Write + Send> Sink for Plain<W> {
 
 impl Output {
     pub fn stdout() -> Self {
-        Self::new(Plain(io::stdout()), is_file(io::stdout()))
+        Self::new(Plain(io::stdout()), kind_of(io::stdout()))
     }
 
     pub fn stderr() -> Self {
-        Self::new(Plain(io::stderr()), is_file(io::stderr()))
+        Self::new(Plain(io::stderr()), kind_of(io::stderr()))
     }
 
     pub(crate) fn to(sink: impl Sink + 'static) -> Self {
-        Self::new(sink, false)
+        Self::new(sink, Kind::Read)
     }
 
-    fn new(sink: impl Sink + 'static, is_file: bool) -> Self {
+    fn new(sink: impl Sink + 'static, kind: Kind) -> Self {
         let is_drawn_on = sink.patience().is_some();
         let state = Arc::new(State {
             sink: Mutex::new(Some(Box::new(sink))),
             is_drawn_on,
-            is_file,
+            kind,
             thread: OnceLock::new(),
             queued: AtomicUsize::new(0),
             drained: Notify::new(),
@@ -125,6 +135,11 @@ impl Output {
             failure: Mutex::new(None),
         });
         Self { state, line: Vec::new() }
+    }
+
+    /// Whether nobody will ever see what is written, so that it need not be put into words.
+    pub fn is_nowhere(&self) -> bool {
+        self.state.kind == Kind::Nowhere
     }
 
     /// Whether whoever reads is far behind.
@@ -192,7 +207,7 @@ impl Output {
     }
 
     fn send(&mut self, chunk: Chunk) {
-        if self.state.is_file {
+        if self.state.kind != Kind::Read {
             return self.state.write_at_once(chunk);
         }
         self.state.queued.fetch_add(chunk.weight(), Ordering::Release);
@@ -216,23 +231,21 @@ impl State {
     }
 }
 
-/// Whether a stream is a file or the null device.
 #[cfg(unix)]
-fn is_file(stream: impl std::os::fd::AsFd) -> bool {
-    use rustix::fs::FileType;
-    let Ok(stat) = rustix::fs::fstat(stream) else { return false };
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => true,
-        FileType::CharacterDevice => {
-            rustix::fs::stat("/dev/null").is_ok_and(|null| null.st_rdev == stat.st_rdev)
-        }
-        _ => false,
+fn kind_of(stream: impl std::os::fd::AsFd) -> Kind {
+    use rustix::fs::{FileType, fstat, stat};
+    let Ok(found) = fstat(stream) else { return Kind::Read };
+    let is_null = || stat("/dev/null").is_ok_and(|null| null.st_rdev == found.st_rdev);
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::CharacterDevice if is_null() => Kind::Nowhere,
+        _ => Kind::Read,
     }
 }
 
 #[cfg(windows)]
-fn is_file<S>(_stream: S) -> bool {
-    false
+fn kind_of<S>(_stream: S) -> Kind {
+    Kind::Read
 }
 
 /// Starts the thread that writes; it ends with the program.

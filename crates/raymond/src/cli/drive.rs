@@ -153,7 +153,10 @@ fn prepare(
     let asks_here = ready.manner.on_ask == OnAsk::Prompt;
     let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone())
         .leave_questions(asks_here);
-    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(console), Box::new(ready.manner.debug.clone())];
+    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(ready.manner.debug.clone())];
+    if !stderr.is_nowhere() {
+        observers.push(Box::new(console));
+    }
     observers.extend(view.map(|view| Box::new(view) as Box<dyn Observer>));
     observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn Observer>));
     if ready.manner.json {

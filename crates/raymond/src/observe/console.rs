@@ -1,5 +1,6 @@
 //! Plain progress lines on stderr, for people.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -88,10 +89,11 @@ impl<W: Write> Console<W> {
     }
 
     /// The end of a failed run repeats its first failure, for those who did not see it happen.
-    fn without_old_news(&self, event: &Event) -> Event {
-        let mut event = event.clone();
-        if let Body::RunStopped { status: RunStatus::Failed, error, .. } = &mut event.body
+    fn without_old_news<'a>(&self, event: &'a Event) -> Cow<'a, Event> {
+        let mut event = Cow::Borrowed(event);
+        if matches!(event.body, Body::RunStopped { status: RunStatus::Failed, .. })
             && self.has_shown_failure
+            && let Body::RunStopped { error, .. } = &mut event.to_mut().body
         {
             *error = None;
         }
@@ -109,6 +111,10 @@ impl<W: Write> Observer for Console<W> {
         }
         self.has_shown_failure |= matches!(event.body, Body::StepFailed(_));
         self.costs.add(event);
+        if matches!(event.body, Body::StepStarted(_)) && self.detail < Detail::Verbose {
+            // Every step has one, so it is not even put into words.
+            return;
+        }
         let mut lines = lines(&self.without_old_news(event), &self.payloads).0;
         self.add_costs(event, &mut lines);
         for (needed, line) in lines {

@@ -102,12 +102,15 @@ impl QuickChild {
     }
 
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        if let Some(status) = self.status {
+            return Ok(status);
+        }
         loop {
+            // Becomes readable once the process has ended; before that there is nothing to ask for.
+            self.pidfd.readable().await?.clear_ready();
             if let Some(status) = self.try_wait()? {
                 return Ok(status);
             }
-            // Becomes readable once the process has ended.
-            self.pidfd.readable().await?.clear_ready();
         }
     }
 
