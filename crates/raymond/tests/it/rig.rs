@@ -19,8 +19,9 @@ pub(crate) const RAYMOND: &str = match option_env!("CARGO_BIN_EXE_raymond") {
     None => "",
 };
 
-/// Longer than anything here takes, even on a busy machine: what is not there by then never comes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything here takes, even on a slow and busy machine: what is not there by then never comes. What is to
+/// outlive all waiting sleeps for 300 seconds and more.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Every process that a rig's programs start carries this variable, so that survivors can be found.
 const MARK: &str = "TEST_MARK";
@@ -41,9 +42,9 @@ pub(crate) struct Done {
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
         let root = tempfile::tempdir().unwrap();
-        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        // Pids come back, and are not the same in every container.
+        let mark = root.path().display().to_string();
         let rig = Self { root, mark };
         // Raymond looks no further up than this for its own folder.
         fs::create_dir_all(rig.work().join(".git")).unwrap();

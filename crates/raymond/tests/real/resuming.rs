@@ -100,6 +100,7 @@ fn mid_tool_call(program: &Program) {
     let bench = bench(program, replies);
     let live = start(&bench);
     wait_for_file(&bench.path("started"));
+    bench.wait_for_tool_use();
     live.kill();
     bench.resume(&[]).assert(0, "done\n");
     assert_perfect(&bench, 1);
