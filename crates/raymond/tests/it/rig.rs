@@ -258,6 +258,11 @@ impl Live {
         send(self.pid(), signal);
     }
 
+    fn bytes_said(&self) -> u64 {
+        let length = |file: &Path| fs::metadata(file).map_or(0, |metadata| metadata.len());
+        length(&self.stdout) + length(&self.stderr)
+    }
+
     pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
@@ -276,12 +281,17 @@ impl Live {
     /// Waits for its end and lets `look` see its pid every few milliseconds until then.
     #[track_caller]
     pub(crate) fn watch(mut self, mut look: impl FnMut(i32)) -> Done {
-        let deadline = Instant::now() + PATIENCE;
+        let begin = Instant::now();
+        let (mut last_sign, mut said) = (begin, 0);
         let status = loop {
             look(self.pid());
+            // A long run on a slow machine may take its time, as long as it gets on.
+            if self.bytes_said() != said {
+                (last_sign, said) = (Instant::now(), self.bytes_said());
+            }
             match self.child.try_wait().unwrap() {
                 Some(status) => break status,
-                None if Instant::now() > deadline => {
+                None if last_sign.elapsed() > PATIENCE || begin.elapsed() > 10 * PATIENCE => {
                     let _ = self.child.kill();
                     panic!("raymond does not end; stderr: {}", self.stderr());
                 }
