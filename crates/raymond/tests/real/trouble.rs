@@ -54,15 +54,16 @@ fn retries(program: &Program) {
             "user: the end",
         ],
     );
-    // What a half answer cost only the service knows. The later version counts what had been announced of a dropped
-    // one, the other nothing; both count every whole one.
+    // What a half answer cost only the service knows. A program may count what had been announced of a dropped one, by its
+    // version and by whether it heard of it before the connection was gone; it counts every whole one.
     let requests = bench.api.requests();
     let nanos =
         |of: &dyn Fn(&Request) -> bool| requests.iter().filter(|it| of(it)).map(Request::nanos).sum::<u64>();
     let whole = nanos(&|request| request.is_whole);
     let dropped = nanos(&|request| !request.is_whole && request.prompt.ends_with("dropped"));
     assert!(dropped > 0);
-    assert_eq!(bench.cost_nanos(), if program.version == "2.1.197" { whole } else { whole + dropped });
+    let cost = bench.cost_nanos();
+    assert!([whole, whole + dropped].contains(&cost), "{cost}, of {whole} and perhaps {dropped}");
 }
 
 fn no_connection(program: &Program) {
