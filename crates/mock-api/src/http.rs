@@ -64,6 +64,9 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<Asked>> {
     loop {
         let mut line = String::new();
         reader.read_line(&mut line)?;
+        if !line.ends_with('\n') {
+            return Ok(None);
+        }
         let Some((name, value)) = line.split_once(':') else { break };
         match (name.to_ascii_lowercase().as_str(), value.trim()) {
             ("content-length", value) => length = value.parse().map_err(io::Error::other)?,
@@ -81,6 +84,10 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<Asked>> {
 fn read_bytes(reader: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     reader.take(length.min(LONGEST_BODY)).read_to_end(&mut body)?;
+    // A client that is killed in the middle of a request has asked nothing.
+    if (body.len() as u64) < length {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
     Ok(body)
 }
 

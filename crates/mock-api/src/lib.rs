@@ -125,7 +125,7 @@ impl Shared {
             let start: String = prompt.chars().take(200).collect();
             return refuse(400).because("invalid_request_error", &format!("no rule for the prompt: {start}"));
         };
-        let reply = rule.replies[rule.used.min(rule.replies.len() - 1)].clone();
+        let reply = rule.replies[rule.used.min(rule.replies.len() - 1)].clone().sent();
         rule.used += 1;
         reply
     }

@@ -1,6 +1,6 @@
 //! What is answered, and how.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ pub struct Reply {
     pub(crate) usage: Option<Usage>,
     pub(crate) manner: Manner,
     pub(crate) headers: Vec<(String, String)>,
+    /// When a limit that it tells of is over, from when it is sent.
+    pub(crate) resets_in: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -56,6 +58,7 @@ pub fn say(text: &str) -> Reply {
         usage: None,
         manner: Manner::Whole,
         headers: Vec::new(),
+        resets_in: None,
     }
 }
 
@@ -105,10 +108,16 @@ impl Reply {
         self
     }
 
-    /// The refusal of a subscription whose limit is reached until a time, in seconds since 1970.
+    /// The refusal of a subscription whose limit is reached, for so long from when it is sent.
     #[must_use]
-    pub fn until(self, resets_at: i64) -> Self {
-        let time = resets_at.to_string();
+    pub fn for_seconds(self, seconds: u64) -> Self {
+        Self { resets_in: Some(Duration::from_secs(seconds)), ..self }
+    }
+
+    /// As it is sent now.
+    pub(crate) fn sent(self) -> Self {
+        let Some(wait) = self.resets_in else { return self };
+        let time = (UNIX_EPOCH.elapsed().unwrap_or_default() + wait).as_secs().to_string();
         self.because("rate_limit_error", "This request would exceed your account's rate limit.")
             .header("anthropic-ratelimit-unified-status", "rejected")
             .header("anthropic-ratelimit-unified-representative-claim", "five_hour")

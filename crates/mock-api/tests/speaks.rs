@@ -69,3 +69,19 @@ fn what_was_asked_and_used_is_written_down() {
     assert_eq!(api.spent_nanos(), nanos.iter().sum::<u64>());
     assert_eq!(nanos_for("claude-haiku-4-5", used), nanos[0]);
 }
+
+/// A client that is killed while it asks has asked nothing.
+#[test]
+fn half_a_request_is_none() {
+    let api = Api::start();
+    let body = json!({ "messages": [{ "role": "user", "content": "tea" }] }).to_string();
+    let whole = format!("POST /v1/messages HTTP/1.1\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    for length in [0, 1, 20, 30, 50, whole.len() - body.len(), whole.len() - 1] {
+        let mut stream = TcpStream::connect(api.url().trim_start_matches("http://")).unwrap();
+        stream.write_all(&whole.as_bytes()[..length]).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // It hangs up once it has understood.
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(api.requests().len(), 0, "{length} of {} bytes", whole.len());
+    }
+}

@@ -370,11 +370,15 @@ mod tests {
         tokio::task::spawn_blocking(move || fs::read_to_string(pipe).unwrap())
     }
 
-    /// A command that was ended before it got to the pipe would leave its reader waiting for one.
-    fn release(pipe: &Path) {
+    /// Waits for the reader. A command that was ended before it got to the pipe would leave it waiting for one.
+    async fn join(reader: tokio::task::JoinHandle<String>, pipe: &Path) {
         use std::os::unix::fs::OpenOptionsExt;
         let not_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let _ = fs::OpenOptions::new().write(true).custom_flags(not_blocking).open(pipe);
+        while !reader.is_finished() {
+            let _ = fs::OpenOptions::new().write(true).custom_flags(not_blocking).open(pipe);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        reader.await.unwrap();
     }
 
     #[tokio::test]
@@ -432,8 +436,7 @@ mod tests {
             warning.unwrap().contains("took longer than 0 s and was ended"),
             "the time limit is what ended it"
         );
-        release(&pipe);
-        all_dead.await.unwrap();
+        join(all_dead, &pipe).await;
     }
 
     #[tokio::test]
@@ -446,8 +449,7 @@ mod tests {
         let (_folder, warning) = notified(&command, bounds, &[over_budget(1), stopped(2)]).await;
         let warning = warning.unwrap();
         assert!(warning.contains("2 had not finished"), "{warning}");
-        release(&pipe);
-        all_dead.await.unwrap();
+        join(all_dead, &pipe).await;
     }
 
     #[tokio::test]

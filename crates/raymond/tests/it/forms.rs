@@ -24,7 +24,7 @@ fn private_copies_are_gone_after_the_step() {
 #[test]
 fn a_failed_step_leaves_no_copy_either() {
     let rig = Rig::new();
-    rig.state("START.sh", "echo \"$RAYMOND_STATE_FILE\" > where; sleep 60");
+    rig.state("START.sh", "echo \"$RAYMOND_STATE_FILE\" > where; sleep 340");
     rig.raymond(&["convert", "workflow", "-o", "wf.zip"]).assert(0, "");
     let live = rig.start(&["wf.zip", "--id", "r"]);
     crate::rig::wait_until("the script", || rig.read("where").ends_with('\n'));
@@ -38,7 +38,10 @@ fn a_failed_step_leaves_no_copy_either() {
 fn after_a_kill_an_archive_goes_on_where_it_was() {
     let rig = Rig::new();
     rig.state("START.sh", "echo \"<goto>SLOW</goto>\"");
-    rig.state("SLOW.sh", "if test -f slow; then echo \"<result>ok</result>\"; else touch slow; sleep 60; fi");
+    rig.state(
+        "SLOW.sh",
+        "if test -f slow; then echo \"<result>ok</result>\"; else touch slow; sleep 340; fi",
+    );
     rig.raymond(&["convert", "workflow", "-o", "wf.zip"]).assert(0, "");
     fs::remove_dir_all(rig.path("workflow")).unwrap();
     let live = rig.start(&["wf.zip", "--id", "r"]);

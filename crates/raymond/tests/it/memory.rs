@@ -1,7 +1,6 @@
 //! However much a script says, Raymond stays small.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use crate::rig::{Done, Rig};
 
@@ -26,11 +25,9 @@ fn high_water(pid: i32) -> Option<u64> {
 
 #[track_caller]
 fn assert_small(state: &str, exit: i32) -> (Done, Rig) {
-    let begin = Instant::now();
     let (done, peak, rig) = peak(state, &[]);
     assert_eq!(done.exit, exit, "{}", done.stderr);
     assert!(peak > 1000 && peak < MOST_KIB, "{peak} KiB");
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     (done, rig)
 }
 

@@ -19,8 +19,9 @@ pub(crate) const RAYMOND: &str = match option_env!("CARGO_BIN_EXE_raymond") {
     None => "",
 };
 
-/// Longer than anything here takes, even on a busy machine: what is not there by then never comes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything here takes, even on a slow and busy machine: what is not there by then never comes. What is to
+/// outlive all waiting sleeps for 300 seconds and more.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Every process that a rig's programs start carries this variable, so that survivors can be found.
 const MARK: &str = "TEST_MARK";
@@ -41,9 +42,9 @@ pub(crate) struct Done {
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
         let root = tempfile::tempdir().unwrap();
-        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        // Pids come back, and are not the same in every container.
+        let mark = root.path().display().to_string();
         let rig = Self { root, mark };
         // Raymond looks no further up than this for its own folder.
         fs::create_dir_all(rig.work().join(".git")).unwrap();
@@ -257,6 +258,11 @@ impl Live {
         send(self.pid(), signal);
     }
 
+    fn bytes_said(&self) -> u64 {
+        let length = |file: &Path| fs::metadata(file).map_or(0, |metadata| metadata.len());
+        length(&self.stdout) + length(&self.stderr)
+    }
+
     pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
@@ -275,12 +281,17 @@ impl Live {
     /// Waits for its end and lets `look` see its pid every few milliseconds until then.
     #[track_caller]
     pub(crate) fn watch(mut self, mut look: impl FnMut(i32)) -> Done {
-        let deadline = Instant::now() + PATIENCE;
+        let begin = Instant::now();
+        let (mut last_sign, mut said) = (begin, 0);
         let status = loop {
             look(self.pid());
+            // A long run on a slow machine may take its time, as long as it gets on.
+            if self.bytes_said() != said {
+                (last_sign, said) = (Instant::now(), self.bytes_said());
+            }
             match self.child.try_wait().unwrap() {
                 Some(status) => break status,
-                None if Instant::now() > deadline => {
+                None if last_sign.elapsed() > PATIENCE || begin.elapsed() > 10 * PATIENCE => {
                     let _ = self.child.kill();
                     panic!("raymond does not end; stderr: {}", self.stderr());
                 }

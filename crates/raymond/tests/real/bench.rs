@@ -7,7 +7,7 @@ use std::process::Command;
 use mock_api::{Api, Request};
 use serde_json::Value;
 
-use crate::rig::{Done, Live, Rig};
+use crate::rig::{Done, Live, Rig, wait_until};
 
 /// The model of every prompt: its prices are known to both versions and to the stand-in.
 pub(crate) const MODEL: &str = "claude-haiku-4-5";
@@ -37,6 +37,10 @@ impl Program {
         std::env::var_os("RAYMOND_REAL_CLAUDE").is_none_or(|wanted| wanted != "required")
     }
 }
+
+/// Time limits, in seconds, to try a case with. A program that has to get somewhere before its time is over does so with
+/// the first of them; on a slow machine it may need another.
+pub(crate) const TIMES: [u64; 3] = [5, 20, 80];
 
 /// How the program comes to the model.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,6 +97,16 @@ impl Bench {
 
     pub(crate) fn resume(&self, options: &[&str]) -> Done {
         self.start(&[&["resume", "r"], options].concat()).wait()
+    }
+
+    /// Waits until Raymond has heard a tool's use announced, and so knows what that has cost.
+    pub(crate) fn wait_for_tool_use(&self) {
+        let folder = self.path(".raymond/debug/r");
+        wait_until("a tool's use", || {
+            let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            let mut texts = files.map(|file| std::fs::read_to_string(file.path()).unwrap_or_default());
+            texts.any(|text| text.contains("\"tool_use\""))
+        });
     }
 
     /// All conversations that were asked to go on with a prompt that holds this text.

@@ -1,7 +1,7 @@
 //! Kills in the middle of everything: what is paid for is kept, and nothing is remembered that did not happen.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use mock_api::{Reply, say, use_tool};
 use rustix::process::Signal;
@@ -100,6 +100,7 @@ fn mid_tool_call(program: &Program) {
     let bench = bench(program, replies);
     let live = start(&bench);
     wait_for_file(&bench.path("started"));
+    bench.wait_for_tool_use();
     live.kill();
     bench.resume(&[]).assert(0, "done\n");
     assert_perfect(&bench, 1);
@@ -153,7 +154,8 @@ fn no_orphan(program: &Program) {
     assert_history(&bench.asked("go on")[0], &["user: begin", "agent: <goto>SECOND</goto>", "user: go on"]);
 }
 
-/// Kills that come sooner or later after each start, wherever that is, until the run has ended.
+/// Two kills for each question, wherever Raymond is by then: nobody answers it until there was a kill, and there is
+/// another one soon after the first answer, from which the run has got on by more or by less.
 fn anywhere(program: &Program) {
     let bench = Bench::new(program);
     bench
@@ -161,29 +163,37 @@ fn anywhere(program: &Program) {
         .state("CHILD.md", with_bash("child"))
         .state("BACK.md", "back with {{result}}");
     bench.state("WORKER.md", "worker").state("PARENT.md", "parent").state("LAST.md", "last");
-    bench.api.on("begin", [say("<call return=\"BACK\">CHILD</call>")]);
-    bench.api.on("child", [say("<result>7</result>")]);
-    bench.api.on("back with 7", [say("<fork next=\"PARENT\">WORKER</fork>")]);
-    bench.api.on("worker", [say("<result>worked</result>")]);
-    bench.api.on("parent", [say("<join>LAST</join>")]);
-    bench.api.on("last", [say("<result>done</result>")]);
-    let mut kills = 0;
+    let answers = BTreeMap::from([
+        ("begin", "<call return=\"BACK\">CHILD</call>"),
+        ("child", "<result>7</result>"),
+        ("back with 7", "<fork next=\"PARENT\">WORKER</fork>"),
+        ("worker", "<result>worked</result>"),
+        ("parent", "<join>LAST</join>"),
+        ("last", "<result>done</result>"),
+    ]);
+    for (question, answer) in &answers {
+        bench.api.on(question, [say(answer).stuck()]);
+    }
+    let (mut kills, mut seen) = (0, 0);
     let mut live = start(&bench);
-    // Later and later, so that the run gets on.
-    for pause in (0..).map(|round| Duration::from_millis(700 + 450 * round)) {
-        let deadline = Instant::now() + pause;
-        while is_alive(&live) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        if !is_alive(&live) {
+    loop {
+        wait_until("a question to kill at, or the end", || is_deadly(&bench, seen) || !is_alive(&live));
+        if !is_deadly(&bench, seen) {
             break;
         }
+        // Which moments are tried depends on this, and nothing else does.
+        std::thread::sleep(Duration::from_millis(70 * kills as u64));
         live.kill();
         kills += 1;
+        for request in bench.api.requests().split_off(seen) {
+            bench.api.on(&request.prompt, [say(answers[request.prompt.as_str()])]);
+            seen += 1;
+        }
         live = bench.start(&["resume", "r"]);
     }
     live.wait().assert(0, "done\n");
-    assert!(kills > 2, "only {kills} kills");
+    // None of these is asked before the one before it was answered: begin, child, back, parent, last.
+    assert!(kills >= 5, "only {kills} kills");
     let main = [
         "user: begin",
         "agent: <call return=\"BACK\">CHILD</call>",
@@ -222,6 +232,14 @@ fn anywhere(program: &Program) {
         .sum();
     assert_eq!(counted, given, "the turns that count cost what they cost");
     bench.assert_nothing_lives();
+}
+
+/// Whether a question has come up since `seen` that was asked at most once before: no question is killed for ever.
+fn is_deadly(bench: &Bench, seen: usize) -> bool {
+    let requests = bench.api.requests();
+    let times =
+        |last: usize| requests[..=last].iter().filter(|it| it.prompt == requests[last].prompt).count();
+    (seen..requests.len()).any(|new| times(new) <= 2)
 }
 
 /// Nobody has waited for it yet, so that it is a zombie when it has ended.

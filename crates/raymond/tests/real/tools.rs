@@ -1,7 +1,5 @@
 //! Tools, and what they leave running.
 
-use std::time::{Duration, Instant};
-
 use mock_api::{say, use_tool};
 
 use crate::Case;
@@ -93,9 +91,7 @@ fn lingering(program: &Program) {
     let background = r#"{"command": "sleep 3456", "description": "x", "run_in_background": true}"#;
     bench.api.on("begin", [use_tool("Bash", background), say("<goto>NEXT</goto>")]);
     bench.api.on("next", [say("<result>done</result>")]);
-    let begin = Instant::now();
     bench.run(&[]).assert(0, "done\n");
-    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
     let last = &bench.asked("next")[0];
     // One of the versions tells the agent in the next turn that its task was stopped.
     let kept = last.history.iter().filter(|said| !said.starts_with("user: <task-notification>"));

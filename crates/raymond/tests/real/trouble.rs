@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use mock_api::{Reply, Request, refuse, say};
 
 use crate::Case;
-use crate::bench::{Account, Bench, Program, assert_history};
+use crate::bench::{Account, Bench, Program, TIMES, assert_history};
 
 pub(crate) const CASES: &[Case] = &[
     ("failures_of_the_service_are_retried_without_a_trace", retries),
@@ -54,15 +54,16 @@ fn retries(program: &Program) {
             "user: the end",
         ],
     );
-    // What a half answer cost only the service knows. The later version counts what had been announced of a dropped
-    // one, the other nothing; both count every whole one.
+    // What a half answer cost only the service knows. A program may count what had been announced of a dropped one, by its
+    // version and by whether it heard of it before the connection was gone; it counts every whole one.
     let requests = bench.api.requests();
     let nanos =
         |of: &dyn Fn(&Request) -> bool| requests.iter().filter(|it| of(it)).map(Request::nanos).sum::<u64>();
     let whole = nanos(&|request| request.is_whole);
     let dropped = nanos(&|request| !request.is_whole && request.prompt.ends_with("dropped"));
     assert!(dropped > 0);
-    assert_eq!(bench.cost_nanos(), if program.version == "2.1.197" { whole } else { whole + dropped });
+    let cost = bench.cost_nanos();
+    assert!([whole, whole + dropped].contains(&cost), "{cost}, of {whole} and perhaps {dropped}");
 }
 
 fn no_connection(program: &Program) {
@@ -85,12 +86,12 @@ fn now() -> i64 {
     i64::try_from(SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap()
 }
 
-fn limited(program: &Program, resets_in: i64) -> Bench {
+fn limited(program: &Program, resets_in: u64) -> Bench {
     let mut bench = Bench::new(program);
     bench.account = Account::Subscription;
     bench.state("START.md", "begin").state("NEXT.md", "next");
     bench.api.on("begin", [say("<goto>NEXT</goto>")]);
-    bench.api.on("next", [refuse(429).until(now() + resets_in), say("<result>done</result>")]);
+    bench.api.on("next", [refuse(429).for_seconds(resets_in), say("<result>done</result>")]);
     bench
 }
 
@@ -102,7 +103,7 @@ fn limit_no_wait(program: &Program) {
     let until: jiff::Timestamp =
         bench.events_of("limit_waiting")[0]["until"].as_str().unwrap().parse().unwrap();
     let wait = until.as_second() - begin;
-    assert!((3 * 3600 - 5..=3 * 3600 + 60).contains(&wait), "the time that the service named: {wait} s");
+    assert!((3 * 3600..=3 * 3600 + 600).contains(&wait), "the time that the service named: {wait} s");
     // A resume tries at once.
     bench.resume(&["--no-wait"]).assert(0, "done\n");
     let last = bench.asked("next").pop().unwrap();
@@ -132,7 +133,7 @@ fn long_retry_after(program: &Program) {
 
 fn slow(program: &Program) {
     let bench = Bench::new(program);
-    bench.state("START.md", "---\ntimeout: 20s\n---\nbegin");
+    bench.state("START.md", "---\ntimeout: 2m\n---\nbegin");
     bench
         .api
         .on("begin", [say("<print>soon</print> <result>done</result>").slowly(Duration::from_millis(500))]);
@@ -142,11 +143,20 @@ fn slow(program: &Program) {
 }
 
 fn silence(program: &Program) {
-    let bench = Bench::new(program);
-    bench.state("START.md", "---\ntimeout: 4s\n---\nbegin");
-    bench.api.on("begin", [say("never").silent(), say("<result>done</result>")]);
-    bench.run(&[]).assert(0, "done\n").says("printed nothing for 4 s");
-    assert_history(&bench.asked("begin")[1], &["user: begin"]);
-    bench.assert_paid();
-    bench.assert_nothing_lives();
+    let got_there = TIMES.into_iter().any(|seconds| {
+        let bench = Bench::new(program);
+        bench.state("START.md", format!("---\ntimeout: {seconds}s\n---\nbegin"));
+        bench.api.on("begin", [say("never").silent(), say("<result>done</result>")]);
+        let done = bench.run(&[]);
+        bench.assert_nothing_lives();
+        // Else it was silent for another reason: it could not ask in time.
+        let got_there = bench.asked("begin").len() == 2 && bench.events_of("retry").len() == 1;
+        if got_there {
+            done.assert(0, "done\n").says(&format!("printed nothing for {seconds} s"));
+            assert_history(&bench.asked("begin")[1], &["user: begin"]);
+            bench.assert_paid();
+        }
+        got_there
+    });
+    assert!(got_there, "it never asks");
 }

@@ -55,11 +55,10 @@ async fn a_flood_from_a_background_child_does_not_hold_the_step_up() {
     let mut rig = Rig::new();
     rig.limits.drain = Duration::from_millis(300);
     rig.after_exit = AfterExit::EndAll;
-    let start = Instant::now();
     let mut sink = Judge(|_: &str| Flow::Continue);
-    let outcome = rig.supervise(rig.launch("yes & echo $! > pids"), &mut sink).await;
+    let supervised = rig.supervise(rig.launch("yes & echo $! > pids"), &mut sink);
+    let outcome = tokio::time::timeout(DEADLINE, supervised).await.expect("it is held up");
     assert!(outcome.ending.is_success());
-    assert!(start.elapsed() < Duration::from_secs(10));
     assert_all_dead(&rig.pids("pids"));
 }
 

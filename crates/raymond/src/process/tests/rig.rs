@@ -9,8 +9,13 @@ use tempfile::TempDir;
 
 use crate::process::*;
 
-/// Long enough that only a hang reaches it, on a machine shared with others.
-pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+/// Long enough that only a hang reaches it, on a slow machine shared with others.
+pub(super) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Time limits to try a thing with. A script that has to get somewhere before its time is over does so with the first
+/// of them; on a slow machine it may need another.
+pub(super) const TIMES: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(6), Duration::from_secs(36)];
 
 pub(super) struct Rig {
     pub(super) folder: TempDir,
@@ -27,7 +32,7 @@ impl Rig {
 
     pub(super) fn with_grace(grace: Duration) -> Self {
         Rig {
-            folder: TempDir::new().unwrap(),
+            folder: TempDir::new_in(std::env::temp_dir().canonicalize().unwrap()).unwrap(),
             reaper: Reaper::with_grace(grace).unwrap(),
             limits: Limits::default(),
             after_exit: AfterExit::LeaveBackground,
@@ -49,6 +54,11 @@ impl Rig {
 
     pub(super) async fn supervise(&self, launch: Launch, sink: &mut dyn Sink) -> Outcome {
         supervise(launch, self.limits, sink, self.stop.clone(), &self.reaper, self.after_exit).await
+    }
+
+    /// Whether the script made this file.
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.folder.path().join(file).exists()
     }
 
     /// The process numbers that the script wrote into this file, one a line.

@@ -1,8 +1,17 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use super::rig::*;
 use crate::process::*;
+
+/// Written by a program of its own: a file that this process had open may still be open in what another test is about to
+/// start, and such a file cannot be run.
+fn write_program(path: &Path, text: &str, mode: &str) {
+    let script = "printf %s \"$1\" > \"$0\" && chmod \"$2\" \"$0\"";
+    let mut shell = std::process::Command::new("bash");
+    assert!(shell.args(["-c", script]).arg(path).args([text, mode]).status().unwrap().success());
+}
 
 async fn refusal(rig: &Rig, launch: Launch) -> String {
     let outcome = rig.supervise(launch, &mut Collector::default()).await;
@@ -35,7 +44,7 @@ async fn a_missing_working_directory_is_named_and_not_the_program() {
 async fn a_file_that_cannot_be_run_says_why() {
     let rig = Rig::new();
     let path = rig.folder.path().join("script");
-    fs::write(&path, "#!/no/such/interpreter\n").unwrap();
+    write_program(&path, "#!/no/such/interpreter\n", "644");
     let launch = || Launch::new(&path, rig.folder.path(), unique_token());
     assert!(refusal(&rig, launch()).await.contains("is it executable?"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -81,7 +90,7 @@ async fn the_environment_is_inherited_changed_and_marked() {
 #[tokio::test]
 async fn the_program_leads_its_own_group_and_reads_nothing() {
     let rig = Rig::new();
-    let (outcome, collector) = rig.run("cat; ps -o pgid= -p $$ | tr -d ' '; echo $$").await;
+    let (outcome, collector) = rig.run("cat; cut -d' ' -f5 /proc/$$/stat; echo $$").await;
     assert!(outcome.ending.is_success());
     let pid = outcome.group.unwrap();
     assert_eq!(String::from_utf8(collector.stdout).unwrap(), format!("{pid}\n{pid}\n"));
@@ -104,8 +113,7 @@ async fn a_supervised_step_can_be_a_task() {
 async fn a_script_without_an_interpreter_line_is_run_all_the_same() {
     let rig = Rig::new();
     let path = rig.folder.path().join("script");
-    fs::write(&path, "echo \"$0 $1\"\n").unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, "echo \"$0 $1\"\n", "755");
     let mut launch = Launch::new(&path, rig.folder.path(), unique_token());
     launch.args = vec!["argument".into()];
     let mut collector = Collector::default();
@@ -118,11 +126,9 @@ async fn a_script_without_an_interpreter_line_is_run_all_the_same() {
 async fn a_program_is_looked_up_where_the_step_looks() {
     let rig = Rig::new();
     let folder = |name: &str| rig.folder.path().join(name);
-    for (name, mode) in [("first", 0o644), ("second", 0o755)] {
+    for (name, mode) in [("first", "644"), ("second", "755")] {
         fs::create_dir(folder(name)).unwrap();
-        let path = folder(name).join("my-tool");
-        fs::write(&path, format!("#!/bin/sh\necho {name}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        write_program(&folder(name).join("my-tool"), &format!("#!/bin/sh\necho {name}\n"), mode);
     }
     let search = |names: &[&str]| std::env::join_paths(names.iter().map(|name| folder(name))).unwrap();
     let launch = |names: &[&str]| {

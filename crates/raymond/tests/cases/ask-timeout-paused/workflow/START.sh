@@ -1,1 +1,1 @@
-echo '<ask next="START" timeout="2s" timeout_next="LATE">hurry</ask>'
+echo '<ask next="START" timeout="1h" timeout_next="LATE">hurry</ask>'

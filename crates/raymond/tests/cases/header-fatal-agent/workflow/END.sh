@@ -1,1 +1,1 @@
-until [ -e failed-now ]; do sleep 0.01; done; sleep 0.2; echo "<result>main has ended</result>"
+until grep -q '"step_failed"' .raymond/state/r.jsonl; do sleep 0.01; done; echo "<result>main has ended</result>"

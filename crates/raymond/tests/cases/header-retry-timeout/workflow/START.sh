@@ -1,2 +1,2 @@
-# raymond: retry=1 backoff=10ms timeout=1s
-[ -e tried ] && echo '<result>second time</result>' || { touch tried; sleep 100; }
+# raymond: retry=1 backoff=10ms timeout=4s
+[ -e tried ] && echo '<result>second time</result>' || { touch tried; sleep 300; }

@@ -1,2 +1,2 @@
-# raymond: timeout=200ms
-echo 'last words' >&2; sleep 100
+# raymond: timeout=3s
+echo 'last words' >&2; sleep 300
