@@ -22,18 +22,20 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Option<Run> {
             run.seq = event.seq;
             Some(run)
         }
-        (_, Body::Snapshot { state }) => {
-            let mut run = (**state).clone();
-            run.rebuild_queues();
-            run.seq = event.seq;
-            Some(run)
-        }
+        (_, Body::Snapshot { state }) => Some(restore((**state).clone(), event.seq)),
         (Some(mut run), _) => {
             apply(&mut run, event);
             Some(run)
         }
         (None, _) => None,
     }
+}
+
+/// A run as a snapshot holds it, taken after the event of that number.
+pub fn restore(mut run: Run, seq: u64) -> Run {
+    run.rebuild_queues();
+    run.seq = seq;
+    run
 }
 
 /// Folds one event into a run that exists.

@@ -29,7 +29,7 @@ pub use inbox::{
 pub use journal::{Journal, JournalOptions, SEGMENT_BYTES};
 pub use lock::{Holder, LockError, RunLock, is_live};
 pub use payload::{MAX_PAYLOAD_BYTES, PayloadError, Payloads, Stored};
-pub use read::{AllLines, Follower, Tail, read_all, read_segment, read_tail};
+pub use read::{AllLines, Follower, Tail, read_all, read_tail, visit_tail};
 pub use segment::{Line, MAX_BATCH_BYTES, MAX_LINE_BYTES, SNAPSHOT_EVENT, Torn};
 
 /// What a committed batch survives.

@@ -1,7 +1,8 @@
 //! From one script state to the next, beside a loop that does nothing but start the same script and read it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::process::Command;
 use std::time::Instant;
 
 use super::COUNTDOWN;
@@ -18,6 +19,7 @@ const BATCH: [u8; 700] = [b'x'; 700];
 struct Samples {
     bare: Sample,
     process: Sample,
+    told: Sample,
     power: Sample,
     debug: Sample,
     peer: Sample,
@@ -32,6 +34,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
         let time = spawn_and_read(rig, "bash", &["wf/START.sh"], STEPS)?;
         samples.bare.add(time.as_secs_f64() / STEPS as f64);
         samples.process.add(step(rig, "process", &["wf", "--no-debug"])?);
+        samples.told.add(steps(rig, told_to_a_file)?);
         samples.power.add(step(rig, "power", &["wf", "--no-debug"])?);
         samples.debug.add(step(rig, "power", &["wf"])?);
         samples.sync.add(sync(rig)?);
@@ -39,7 +42,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
             samples.peer.add(steps(rig, |rig| rig.peer(&["wf"]).ok_or_else(|| "no peer".to_owned()))?);
         }
     }
-    let Samples { bare, process, power, debug, peer, sync } = samples;
+    let Samples { bare, process, told, power, debug, peer, sync } = samples;
     let beside_sync = |time: &Sample| (time.median() - sync.median()) / bare.median();
     let peer = rig.peer(&[]).map(|_| peer);
     let with_sync = format!("{bare} + {sync}");
@@ -52,6 +55,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
         )
         .at_most(1.10)
         .beside(peer),
+        Row::ratio("the same with progress lines, to a file", &told, &bare, told.median() / bare.median()),
         Row::ratio(
             "the same, `durability = \"power\"`, less one fdatasync",
             &power,
@@ -73,8 +77,16 @@ fn step(rig: &Rig, durability: &str, args: &[&str]) -> Result<f64, String> {
     steps(rig, |rig| Ok(rig.raymond(args)))
 }
 
+/// Elsewhere the lines go nowhere, and are not even put into words.
+fn told_to_a_file(rig: &Rig) -> Result<Command, String> {
+    let file = File::create(rig.path("told")).map_err(|error| error.to_string())?;
+    let mut command = rig.raymond(&["wf", "--no-debug"]);
+    command.stderr(file);
+    Ok(command)
+}
+
 /// Seconds for a step, without what it takes to start and end.
-fn steps(rig: &Rig, command: impl Fn(&Rig) -> Result<std::process::Command, String>) -> Result<f64, String> {
+fn steps(rig: &Rig, command: impl Fn(&Rig) -> Result<Command, String>) -> Result<f64, String> {
     count(rig, 1)?;
     let one = finish(command(rig)?, &[0])?;
     count(rig, STEPS + 1)?;

@@ -12,8 +12,8 @@ use super::find::{find_run, state_dir};
 use super::print::say;
 use crate::driver::{ANSWER_MESSAGE, Answer};
 use crate::error::{Exit, UserError};
-use crate::journal_store::{fold, to_event};
-use crate::store::{LockError, Posted, RunLock, RunPaths, is_live, post, read_tail};
+use crate::journal_store::{Folding, to_event};
+use crate::store::{LockError, Posted, RunLock, RunPaths, is_live, post, read_tail, visit_tail};
 
 /// The longest answer.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -74,8 +74,10 @@ fn read_text(given: &str) -> Result<String, UserError> {
 }
 
 fn load(paths: &RunPaths) -> Result<Run, UserError> {
-    let tail = read_tail(paths).map_err(|error| UserError::usage(error.to_string()))?;
-    fold(paths, &tail.lines)
+    let mut folding = Folding::new(paths);
+    visit_tail(paths, &mut |line| folding.take(&line))
+        .map_err(|error| UserError::usage(error.to_string()))?;
+    folding.finish()
 }
 
 /// The question that is meant: the named one, or the only one.

@@ -15,12 +15,12 @@ use super::print::{print_result, print_stdout, say};
 use crate::backend::registry::Backends;
 use crate::engine::Engine;
 use crate::error::{Exit, UserError};
-use crate::journal_store::{JournalStore, fold, to_event};
+use crate::journal_store::{Folding, JournalStore, to_event};
 use crate::observe::json::event_line;
 use crate::process::Reaper;
 use crate::recovery::take_over;
 use crate::scope::Scope;
-use crate::store::{Journal, Payloads, RunPaths, Tail, Torn};
+use crate::store::{Journal, Payloads, RunPaths, Torn, read_tail};
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let config = load_config()?;
@@ -31,12 +31,14 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let lock = acquire(&paths)?;
     let incarnation = lock.incarnation().to_owned();
     let journal_options = journal_options(settings);
+    let mut folding = Folding::new(&paths);
     let (journal, tail) =
-        Journal::open(&paths, journal_options, &lock).map_err(|error| UserError::usage(error.to_string()))?;
-    let run = fold(&paths, &tail.lines)?;
+        Journal::open_visiting(&paths, journal_options, &lock, &mut |line| folding.take(&line))
+            .map_err(|error| UserError::usage(error.to_string()))?;
+    let run = folding.finish()?;
     let payloads = Payloads::new(paths.payloads(), journal_options.durability);
     if run.status == RunStatus::Completed {
-        return show_completed(&args, &run, &paths, &payloads, &tail);
+        return show_completed(&args, &run, &paths, &payloads);
     }
     let scope = open_scope(&run)?;
     let reaper = Reaper::start()
@@ -96,7 +98,6 @@ fn show_completed(
     run: &Run,
     paths: &RunPaths,
     payloads: &Payloads,
-    tail: &Tail,
 ) -> Result<Exit, UserError> {
     if !args.options.json {
         if !args.options.quiet {
@@ -105,6 +106,7 @@ fn show_completed(
         print_result(run, payloads)?;
         return Ok(Exit::Completed);
     }
+    let tail = read_tail(paths).map_err(|error| UserError::usage(error.to_string()))?;
     for line in tail.lines.iter().rev() {
         let event = to_event(paths, line)?;
         if matches!(event.body, Body::RunFinished { .. }) {

@@ -10,8 +10,8 @@ use super::find::{find_run, state_dir, working_folder};
 use super::print::print_stdout;
 use crate::driver::ANSWER_MESSAGE;
 use crate::error::{Exit, UserError};
-use crate::journal_store::fold;
-use crate::store::{Durability, JournalError, Payloads, RunPaths, StateDir, is_live, read_tail};
+use crate::journal_store::Folding;
+use crate::store::{Durability, JournalError, Payloads, RunPaths, StateDir, is_live, visit_tail};
 use crate::text::{clean, one_line};
 use crate::view::{AgentView, RunView, view};
 
@@ -39,13 +39,14 @@ pub(super) fn load_view(paths: &RunPaths) -> Result<RunView, UserError> {
     let is_live = is_live(&paths.lock())
         .map_err(|error| UserError::usage(format!("cannot look at {}: {error}", paths.lock().display())))?
         .is_some();
-    let tail = read_tail(paths).map_err(|error| match error {
+    let mut folding = Folding::new(paths);
+    visit_tail(paths, &mut |line| folding.take(&line)).map_err(|error| match error {
         JournalError::Empty { .. } if is_live => {
             UserError::usage(format!("{} is just starting", paths.id())).hint("look again in a moment")
         }
         other => UserError::usage(other.to_string()),
     })?;
-    let run = fold(paths, &tail.lines)?;
+    let run = folding.finish()?;
     Ok(view(&run, is_live, &Payloads::new(paths.payloads(), Durability::Process)))
 }
 

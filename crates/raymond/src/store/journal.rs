@@ -16,8 +16,8 @@ use super::disk::DiskFile;
 use super::error::JournalError;
 use super::folder::RunPaths;
 use super::lock::RunLock;
-use super::read::{Tail, read_tail};
-use super::segment::{SNAPSHOT_EVENT, check_lines, encode_batch, is_snapshot};
+use super::read::{Tail, visit_tail};
+use super::segment::{Line, SNAPSHOT_EVENT, check_lines, encode_batch, is_snapshot};
 
 /// How large a segment grows before a new one is begun.
 pub const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
@@ -94,8 +94,20 @@ impl Journal {
         options: JournalOptions,
         lock: &RunLock,
     ) -> Result<(Self, Tail), JournalError> {
+        let mut lines = Vec::new();
+        let (journal, tail) = Self::open_visiting(paths, options, lock, &mut |line| lines.push(line))?;
+        Ok((journal, Tail { lines, ..tail }))
+    }
+
+    /// The same, with each line handed on as it is read.
+    pub fn open_visiting(
+        paths: &RunPaths,
+        options: JournalOptions,
+        lock: &RunLock,
+        visit: &mut dyn FnMut(Line),
+    ) -> Result<(Self, Tail), JournalError> {
         debug_assert_eq!(lock.path(), paths.lock(), "the lock of another run protects nothing");
-        let tail = read_tail(paths)?;
+        let tail = visit_tail(paths, visit)?;
         let path = paths.segment(tail.segment);
         let file = paths.disk().append(&path).map_err(|error| JournalError::io(&path, "open", error))?;
         if let Some(torn) = tail.torn {
@@ -111,17 +123,13 @@ impl Journal {
         // A crash before the rename leaves nothing but this file, which no reader looks at.
         let unfinished = paths.unfinished_segment(tail.segment + 1);
         paths.disk().remove(&unfinished).map_err(|error| JournalError::io(&unfinished, "remove", error))?;
-        let snapshot_bytes = match tail.lines.first() {
-            Some(line) if tail.segment > 0 => line.text.len() as u64,
-            _ => 0,
-        };
         let journal = Self {
             paths: paths.clone(),
             options,
             segment: tail.segment,
             file,
             bytes: tail.bytes,
-            snapshot_bytes,
+            snapshot_bytes: tail.snapshot_bytes,
             last_seq: tail.last_seq,
             poisoned: false,
         };
@@ -247,6 +255,7 @@ fn check_snapshot(lines: &[String; 1], last_seq: Option<u64>) -> Result<Option<u
 mod tests {
     use super::super::folder::StateDir;
     use super::super::read::read_all;
+    use super::super::read::read_tail;
     use super::*;
     use std::fs;
     use tempfile::{TempDir, tempdir};

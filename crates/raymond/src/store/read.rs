@@ -2,7 +2,7 @@
 //!
 //! Readers take no lock and change nothing. What a live Raymond is just writing looks like a torn
 //! tail to them and is left out. Bounds: [`read_all`] holds one batch, [`Follower::poll`] about
-//! [`POLL_BYTES`], [`read_tail`] one segment.
+//! [`POLL_BYTES`], [`visit_tail`] one batch, [`read_tail`] one segment.
 
 use std::io::BufReader;
 use std::iter::Peekable;
@@ -22,8 +22,10 @@ type Reader = SegmentReader<BufReader<Box<dyn DiskFile>>>;
 #[derive(Debug)]
 pub struct Tail {
     pub segment: u32,
-    /// The lines of all whole batches; in a later segment the first is the snapshot.
+    /// The lines of all whole batches, unless they were handed on; in a later segment the first is the snapshot.
     pub lines: Vec<Line>,
+    /// How long that is.
+    pub(super) snapshot_bytes: u64,
     /// What was left out at the end.
     pub torn: Option<Torn>,
     /// Where the last whole batch ends.
@@ -33,27 +35,37 @@ pub struct Tail {
 
 /// Reads the last segment of a run.
 pub fn read_tail(paths: &RunPaths) -> Result<Tail, JournalError> {
+    let mut lines = Vec::new();
+    let tail = visit_tail(paths, &mut |line| lines.push(line))?;
+    Ok(Tail { lines, ..tail })
+}
+
+/// The same for who does not want to hold all lines at once: hands each on as it is read.
+pub fn visit_tail(paths: &RunPaths, visit: &mut dyn FnMut(Line)) -> Result<Tail, JournalError> {
     let last = |paths| segments(paths).map(|numbers| numbers.last().copied().unwrap_or(0));
     let number = last(paths)?;
-    match read_segment(paths, number) {
+    match visit_segment(paths, number, visit) {
         // A live Raymond may rotate and delete this very segment between the two calls.
-        Err(error) if error.is_not_found() => read_segment(paths, last(paths)?),
+        Err(error) if error.is_not_found() => visit_segment(paths, last(paths)?, visit),
         other => other,
     }
 }
 
 /// Reads one segment of a run as if it were the last.
-pub fn read_segment(paths: &RunPaths, segment: u32) -> Result<Tail, JournalError> {
+fn visit_segment(paths: &RunPaths, segment: u32, visit: &mut dyn FnMut(Line)) -> Result<Tail, JournalError> {
     let mut reader = Reader::open(paths, segment, Position::default())?;
-    let mut lines = Vec::new();
+    let mut snapshot_bytes = None;
     while let Some(batch) = reader.next_batch()? {
-        lines.extend(batch);
+        snapshot_bytes = snapshot_bytes
+            .or_else(|| batch.first().filter(|_| segment > 0).map(|line| line.text.len() as u64));
+        batch.into_iter().for_each(&mut *visit);
     }
-    if lines.is_empty() {
+    let Position { offset: bytes, last_seq, lines } = reader.position();
+    if lines == 0 {
         return Err(JournalError::Empty { file: paths.segment(segment) });
     }
-    let Position { offset: bytes, last_seq, .. } = reader.position();
-    Ok(Tail { segment, lines, torn: reader.torn(), bytes, last_seq })
+    let snapshot_bytes = snapshot_bytes.unwrap_or(0);
+    Ok(Tail { segment, lines: Vec::new(), snapshot_bytes, torn: reader.torn(), bytes, last_seq })
 }
 
 /// Reads all segments that are kept, in order and line by line.
