@@ -17,13 +17,12 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     rig.write("wf/END.sh", "echo '<result>done</result>'\n")?;
     rig.write("bare.sh", &format!("for ((i = 0; i < {WORKERS}; i++)); do bash wf/WORK.sh & done; wait\n"))?;
     let (mut bash, mut ours) = (Sample::default(), Sample::default());
-    let mut memory = 0;
     for _ in 0..REPETITIONS {
         bash.add_time(finish(rig.command("bash", &["bare.sh"]), &[0])?);
-        let done = finish_watched(rig.raymond(&["wf", "--no-debug"]), &[0])?;
-        ours.add_time(done.time);
-        memory = memory.max(done.max_memory);
+        ours.add_time(finish(rig.raymond(&["wf", "--no-debug"]), &[0])?);
     }
+    // Apart from the others: with both processors busy, whoever looks takes time away.
+    let memory = finish_watched(rig.raymond(&["wf", "--no-debug"]), &[0])?.max_memory;
     let mib = memory as f64 / (1024.0 * 1024.0);
     Ok(vec![
         Row::ratio(
