@@ -6,7 +6,7 @@ use crate::event::{
     AgentStarted, AskClosed, AskOpened, Body, Event, LimitWaiting, Reminder, Retry, RunResumed, StepFinished,
     StepStarted,
 };
-use crate::limits::MAX_UNJOINED_WORKERS;
+use crate::limits::{MAX_REMEMBERED_STDERR_BYTES, MAX_UNJOINED_WORKERS};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
@@ -31,6 +31,18 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Option<Run> {
     }
 }
 
+/// The last lines of a text, as many as are remembered; at least the end of the last one.
+fn end_of(text: &str) -> &str {
+    let mut start = text.len().saturating_sub(MAX_REMEMBERED_STDERR_BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    match (start, text[start..].split_once('\n')) {
+        (0, _) | (_, None) => &text[start..],
+        (_, Some((_, whole_lines))) => whole_lines,
+    }
+}
+
 /// A run as a snapshot holds it, taken after the event of that number.
 pub fn restore(mut run: Run, seq: u64) -> Run {
     run.rebuild_queues();
@@ -51,7 +63,7 @@ pub fn apply(run: &mut Run, event: &Event) {
                 let error = format!("{} failed in {}: {}", failed.agent, failed.state, failed.error);
                 run.halt.get_or_insert(Halt::Failed { error });
             }
-            let (error, stderr) = (failed.error.clone(), failed.stderr.clone());
+            let (error, stderr) = (failed.error.clone(), end_of(&failed.stderr).to_owned());
             run.update(&failed.agent, |agent| {
                 let waited = match &agent.status {
                     waited @ (Status::Asking { .. } | Status::Joining { .. }) => {
@@ -405,4 +417,19 @@ fn ended(run: &mut Run, time: Timestamp, status: RunStatus) {
     run.status = status;
     run.ended_at = Some(time);
     run.resumed_at = time;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_text_the_last_whole_lines_are_remembered() {
+        assert_eq!(end_of("one\ntwo"), "one\ntwo");
+        let long = format!("{}\nlast but one\nlast", "é".repeat(MAX_REMEMBERED_STDERR_BYTES));
+        assert_eq!(end_of(&long), "last but one\nlast");
+        let one_line = format!("x{}", "é".repeat(MAX_REMEMBERED_STDERR_BYTES));
+        let end = end_of(&one_line);
+        assert!(!end.is_empty() && end.len() <= MAX_REMEMBERED_STDERR_BYTES && one_line.ends_with(end));
+    }
 }

@@ -28,6 +28,8 @@ pub const MAX_ENVIRONMENT_PAYLOAD_BYTES: usize = 96 * 1024;
 
 /// How much of a step's stderr is kept for its error message.
 pub const MAX_STDERR_TAIL_BYTES: usize = 8 * 1024;
+/// How much of that a run remembers of each failed agent: it is part of every snapshot.
+pub const MAX_REMEMBERED_STDERR_BYTES: usize = 1024;
 
 /// In how many of a script's first lines directives are looked for.
 pub const MAX_HEADER_LINES: usize = 20;

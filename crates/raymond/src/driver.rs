@@ -168,6 +168,9 @@ impl<S: EventStore> Driver<S> {
     }
 
     async fn carry_out(&mut self, round: Round) -> Option<Exit> {
+        for agent in round.events.iter().filter_map(|event| event.body.ended_attempt_of()) {
+            self.parts.context.groups.forget(agent);
+        }
         let mut is_over = false;
         for command in round.commands {
             match command {

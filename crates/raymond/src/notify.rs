@@ -4,7 +4,7 @@
 //! waited for. Bounds: [`Bounds::at_once`] commands at a time, [`Bounds::queued`] waiting, a time limit for each.
 //! Nothing here ever holds up the run; what goes wrong is said once, at its end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
@@ -71,6 +71,8 @@ struct Shared {
     state: RefCell<State>,
     /// Whose turn it is to start a command.
     turn: tokio::sync::Mutex<()>,
+    /// How long a command has before the next one starts beside it.
+    alone: Cell<Duration>,
 }
 
 #[derive(Default)]
@@ -79,6 +81,8 @@ struct State {
     /// Tasks that each run one command after the other until none waits.
     workers: JoinSet<()>,
     working: usize,
+    /// Commands that run.
+    running: usize,
     dropped: u64,
     /// The first thing that went wrong.
     trouble: Option<String>,
@@ -98,13 +102,19 @@ impl Notifier {
     }
 
     fn with_bounds(command: String, payloads: Payloads, bounds: Bounds) -> Self {
-        let shared =
-            Shared { command, bounds, state: RefCell::default(), turn: tokio::sync::Mutex::default() };
+        let shared = Shared {
+            command,
+            bounds,
+            state: RefCell::default(),
+            turn: tokio::sync::Mutex::default(),
+            alone: Cell::new(bounds.alone),
+        };
         Self { shared: Rc::new(shared), payloads }
     }
 
     /// Waits a while for what still runs, ends the rest, and says what went wrong, if anything did.
     pub async fn finish(self) -> Option<String> {
+        self.shared.hurry();
         let mut workers = std::mem::take(&mut self.shared.state.borrow_mut().workers);
         let all_done = async { while workers.join_next().await.is_some() {} };
         let is_done = timeout(self.shared.bounds.farewell, all_done).await.is_ok();
@@ -177,7 +187,7 @@ impl Shared {
     fn warning(&self, is_done: bool) -> Option<String> {
         let mut state = self.state.borrow_mut();
         if !is_done {
-            let unfinished = state.working + state.queue.len();
+            let unfinished = state.running + state.queue.len();
             let waited = self.bounds.farewell.as_secs();
             state.note(format!("{unfinished} had not finished {waited} s after the run and were ended"));
         }
@@ -186,20 +196,29 @@ impl Shared {
             .then(|| format!("the notify command `{}`: {}", self.command, troubles.join("; ")))
     }
 
+    /// The last notice says how the run ended, so all have to start in the time that is left, and with time to end.
+    fn hurry(&self) {
+        let state = self.state.borrow();
+        let waiting = u32::try_from(state.running + state.queue.len()).unwrap_or(u32::MAX);
+        self.alone.set(self.bounds.alone.min(self.bounds.farewell / 2 / waiting.max(1)));
+    }
+
     async fn work(&self) {
         loop {
             let turn = self.turn.lock().await;
             let Some(notice) = self.next() else {
                 return;
             };
+            self.state.borrow_mut().running += 1;
             let mut run = pin!(self.run(&notice));
-            let ended = match timeout(self.bounds.alone, &mut run).await {
+            let ended = match timeout(self.alone.get(), &mut run).await {
                 Ok(ended) => ended,
                 Err(_) => {
                     drop(turn);
                     run.await
                 }
             };
+            self.state.borrow_mut().running -= 1;
             if let Err(trouble) = ended {
                 let trouble = format!("{trouble} (for {})", notice.event);
                 self.state.borrow_mut().note(trouble);
@@ -460,6 +479,17 @@ mod tests {
         let (folder, warning) = notified(command, Bounds::default(), &events).await;
         assert_eq!(warning, None);
         assert_eq!(read(&folder, "told"), "step_failed\nbudget_exceeded\nrun_stopped\n");
+    }
+
+    /// The others end only when it has been told, so one after the other they would never be done.
+    #[tokio::test]
+    async fn the_end_is_told_however_many_failed_before() {
+        let command = r#"case "$RAYMOND_EVENT" in run_stopped) touch HERE/told;; esac
+            while [ ! -e HERE/told ]; do sleep 0.05; done"#;
+        let bounds = Bounds { at_once: 20, alone: Duration::from_secs(1000), ..Bounds::default() };
+        let events: Vec<Event> = (1..10).map(|seq| failed(seq, "no")).chain([stopped(10)]).collect();
+        let (_folder, warning) = notified(command, bounds, &events).await;
+        assert_eq!(warning, None);
     }
 
     #[tokio::test]

@@ -42,7 +42,8 @@ impl States for ScopeStates {
             true => prepare(&agent.state, &source, &options_in(scope, &self.options)),
             false => prepare(&agent.state, &source, &self.options),
         };
-        scopes.set_ready(&agent.id, as_it_lies(agent.state.kind(), &source));
+        let ready = as_it_lies(agent.state.kind(), &source).filter(|_| prepared.is_ok());
+        scopes.set_ready(&agent.id, ready);
         prepared
     }
 }

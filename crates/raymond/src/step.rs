@@ -67,6 +67,8 @@ impl StepContext {
             // In a box, because a turn is far larger than a script, and thousands of scripts may run.
             Plan::Prompt(plan) => Box::pin(prompt::run(self, &launch, plan, stop, &mut files)).await,
         };
+        // Not everybody runs the file that was kept ready.
+        self.scopes.borrow_mut().take_ready(&launch.agent.id);
         files.finish(verdict(&outcome));
         if let Some(message) = self.debug.take_warning() {
             self.send(Message::Input(Input::Warning { agent: None, message }));
@@ -108,9 +110,9 @@ impl StepContext {
     }
 
     /// Leaves a hint by which a successor finds what is left of this attempt, should this process be killed.
-    fn remember_group(&self, launch: &Launch, group: i32) -> groups::Place {
+    fn remember_group(&self, launch: &Launch, group: i32) {
         let token = token(&self.nonce, launch.started.step, launch.started.attempt);
-        self.groups.remember(&token, group)
+        self.groups.remember(&launch.agent.id, &token, group);
     }
 
     /// The agent's own folder, made on first use.
@@ -150,7 +152,7 @@ fn create_private_folder(folder: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     match builder.create(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => builder.recursive(true).create(folder),
         other => other,
     }

@@ -160,11 +160,15 @@ fn begin(
     let mut refused = UserError::usage("no id for the run");
     for id in ids {
         match begin_as(dir, &id, options) {
-            Ok(new) => return Ok(new),
-            Err(error) => refused = error,
+            Err(error) if is_taken(dir, &id) => refused = error,
+            other => return other,
         }
     }
     Err(refused)
+}
+
+fn is_taken(dir: &StateDir, id: &str) -> bool {
+    dir.run(id).is_ok_and(|paths| paths.segment(0).exists())
 }
 
 fn begin_as(dir: &StateDir, id: &str, options: JournalOptions) -> Result<New, UserError> {

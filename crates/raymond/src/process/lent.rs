@@ -1,8 +1,8 @@
 //! Descriptors that a child on Linux takes its streams from.
 //!
 //! A child gets a copy of the table of descriptors and closes, as it becomes its program, all that are not meant for
-//! it. With a thousand programs running that is thousands of them for each new one: more work than all the rest. So
-//! where there are many, and the kernel can do it (5.9), a child copies only the beginning of the table. That is where
+//! it. With a thousand programs running that is thousands of them for each new one. So where there are many, and the
+//! kernel can do it, a child copies only the beginning of the table. That is where
 //! its streams must be, and these are lent the same three low numbers each time. What whoever started Raymond left
 //! open for its children lies there as well.
 
@@ -58,7 +58,17 @@ fn reserve() -> Option<[OwnedFd; 3]> {
     let null = null_device().ok()?;
     let first = last_for_children().ok()? + 1;
     let number = || fcntl_dupfd_cloexec(null, first).ok();
-    can_close_ranges().then_some([number()?, number()?, number()?])
+    can_copy_a_part().then_some([number()?, number()?, number()?])
+}
+
+/// Kernels have been able to since 5.9, but left marks behind by which a child could believe the rest of its table to
+/// be full. 6.11 does not, and a system may forbid it all the same.
+fn can_copy_a_part() -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit()).map(str::parse::<u32>);
+    let version = (numbers.next().and_then(Result::ok), numbers.next().and_then(Result::ok));
+    version >= (Some(6), Some(11)) && can_close_ranges()
 }
 
 /// The last descriptor that programs inherit. Raymond opens none for them but their streams.

@@ -6,11 +6,12 @@
 //! their token, unless they cleaned their environment.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
-use std::path::PathBuf;
-use std::rc::Rc;
+use std::path::{Path, PathBuf};
+
+use raymond_core::name::AgentId;
 
 use crate::process::Target;
 use crate::store::RunPaths;
@@ -18,10 +19,10 @@ use crate::store::RunPaths;
 /// A token, a group and a line break always fit.
 const RECORD_BYTES: usize = 128;
 
-/// The hints of a run. Clones share them.
-#[derive(Clone, Debug)]
+/// The hints of a run.
+#[derive(Debug)]
 pub struct Groups {
-    inner: Rc<RefCell<Inner>>,
+    inner: RefCell<Inner>,
 }
 
 #[derive(Debug)]
@@ -29,63 +30,70 @@ struct Inner {
     path: PathBuf,
     /// Opened with the first hint.
     file: Option<File>,
-    /// Places that were used and are free again.
+    /// Which record is whose.
+    places: BTreeMap<AgentId, u64>,
+    /// Records that were used and are free again.
     free: BTreeSet<u64>,
-    used: u64,
-}
-
-/// The place of a step that runs. Dropping it frees the place.
-#[derive(Debug)]
-pub(super) struct Place {
-    inner: Rc<RefCell<Inner>>,
-    index: u64,
 }
 
 impl Groups {
     pub fn new(paths: &RunPaths) -> Self {
-        let inner = Inner { path: file(paths), file: None, free: BTreeSet::new(), used: 0 };
-        Self { inner: Rc::new(RefCell::new(inner)) }
+        let inner = Inner { path: file(paths), file: None, places: BTreeMap::new(), free: BTreeSet::new() };
+        Self { inner: RefCell::new(inner) }
     }
 
-    /// Remembers the group of a step for as long as the place is kept.
-    pub(super) fn remember(&self, token: &str, group: i32) -> Place {
+    /// Remembers the group of an agent's step until that is forgotten or the agent has another.
+    pub(super) fn remember(&self, agent: &AgentId, token: &str, group: i32) {
         let mut inner = self.inner.borrow_mut();
-        let index = inner.free.pop_first().unwrap_or_else(|| {
-            inner.used += 1;
-            inner.used - 1
-        });
+        let place = inner.place_of(agent);
         // It is only a hint.
-        let _ = inner.write(index, &format!("{token} {group}"));
-        Place { inner: Rc::clone(&self.inner), index }
+        let _ = inner.write(place, &format!("{token} {group}"));
+    }
+
+    /// The end of the agent's step is recorded, so nobody will look for what is left of it.
+    pub fn forget(&self, agent: &AgentId) {
+        let mut inner = self.inner.borrow_mut();
+        if let Some(place) = inner.places.remove(agent) {
+            inner.free.insert(place);
+        }
     }
 }
 
 impl Inner {
-    fn write(&mut self, index: u64, record: &str) -> std::io::Result<()> {
+    fn place_of(&mut self, agent: &AgentId) -> u64 {
+        if let Some(place) = self.places.get(agent) {
+            return *place;
+        }
+        let place = self.free.pop_first().unwrap_or(self.places.len() as u64);
+        self.places.insert(agent.clone(), place);
+        place
+    }
+
+    fn write(&mut self, place: u64, record: &str) -> std::io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            // Never emptied: a file that is may be sent to the disk as soon as it is closed.
-            none => {
-                let mut options = OpenOptions::new();
-                none.insert(options.write(true).create(true).truncate(false).open(&self.path)?)
-            }
+            none => none.insert(open(&self.path)?),
         };
-        file.seek(SeekFrom::Start(index * RECORD_BYTES as u64))?;
+        file.seek(SeekFrom::Start(place * RECORD_BYTES as u64))?;
         file.write_all(format!("{record:<width$}\n", width = RECORD_BYTES - 1).as_bytes())
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.inner.borrow_mut().free.insert(self.index);
+/// What a predecessor wrote has been read by now.
+fn open(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    // Not emptied for nothing: some file systems send such a file to the disk as soon as it is closed.
+    if file.metadata()?.len() > 0 {
+        file.set_len(0)?;
     }
+    Ok(file)
 }
 
 /// What is left of attempts of a process that died: by their tokens, and by their groups where these are known.
 pub fn leftovers(paths: &RunPaths, tokens: Vec<String>) -> Vec<Target> {
     let hints = fs::read(file(paths)).unwrap_or_default();
     let hints = String::from_utf8_lossy(&hints);
-    let mut groups = std::collections::HashMap::new();
+    let mut groups = HashMap::new();
     for (token, group) in hints.lines().filter_map(|line| line.trim_end().split_once(' ')) {
         groups.extend(group.parse::<i32>().map(|group| (token, group)));
     }
@@ -108,14 +116,21 @@ mod tests {
         let paths = StateDir::at(folder.path()).run("r").unwrap();
         fs::create_dir_all(paths.tasks()).unwrap();
         let groups = Groups::new(&paths);
-        let first = groups.remember("n-1-1", 101);
-        let _second = groups.remember("n-2-1", 102);
-        drop(first);
-        let _third = groups.remember("n-3-1", 103);
-        let found = leftovers(&paths, vec!["n-1-1".to_owned(), "n-2-1".to_owned(), "n-3-1".to_owned()]);
+        let [first, second] = ["main", "main_a1"].map(AgentId::new);
+        groups.remember(&first, "n-1-1", 101);
+        groups.remember(&second, "n-2-1", 102);
+        groups.forget(&first);
+        groups.remember(&first, "n-3-1", 103);
+        // The next attempt, without an end in between.
+        groups.remember(&second, "n-2-2", 104);
+        let found = leftovers(&paths, ["n-1-1", "n-2-2", "n-3-1"].map(str::to_owned).to_vec());
         let found: Vec<Option<i32>> = found.into_iter().map(|target| target.group).collect();
-        assert_eq!(found, [None, Some(102), Some(103)], "the third step took the first one's place");
+        assert_eq!(found, [None, Some(104), Some(103)], "places are used again");
         assert_eq!(fs::metadata(file(&paths)).unwrap().len(), 2 * RECORD_BYTES as u64);
+        Groups::new(&paths).remember(&first, "n-4-1", 105);
+        let found = leftovers(&paths, ["n-2-2", "n-4-1"].map(str::to_owned).to_vec());
+        let found: Vec<Option<i32>> = found.into_iter().map(|target| target.group).collect();
+        assert_eq!(found, [None, Some(105)], "a successor begins anew");
     }
 
     #[test]

@@ -9,7 +9,6 @@ use raymond_core::tag::{TagCollector, TagError};
 use raymond_core::transition;
 use raymond_core::workflow::Platform;
 
-use super::groups::Place;
 use super::runnable::Runnable;
 use super::{NotReady, StepContext, token};
 use crate::debug::StepFiles;
@@ -133,8 +132,6 @@ struct ScriptSink<'a> {
     tags: TagCollector,
     error: Option<TagError>,
     stderr: Tail,
-    /// Where its process group is remembered.
-    place: Option<Place>,
 }
 
 impl<'a> ScriptSink<'a> {
@@ -146,7 +143,6 @@ impl<'a> ScriptSink<'a> {
             tags: TagCollector::new(),
             error: None,
             stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
-            place: None,
         }
     }
 
@@ -163,7 +159,7 @@ fn print(context: &StepContext, launch: &Launch, text: String) {
 
 impl Sink for ScriptSink<'_> {
     fn started(&mut self, group: i32) {
-        self.place = Some(self.context.remember_group(self.launch, group));
+        self.context.remember_group(self.launch, group);
     }
 
     fn is_held_up(&self) -> bool {

@@ -33,6 +33,9 @@ const MAX_HOLDER_BYTES: u64 = 4096;
 #[serde(default)]
 pub struct Holder {
     pub pid: Option<u32>,
+    /// Where that pid counts: in a container others do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid_namespace: Option<String>,
     /// Differs for every process that ever held the lock; pids come back.
     pub incarnation: Option<String>,
     /// RFC 3339, UTC.
@@ -107,6 +110,7 @@ fn lock_patiently(file: &File, said: &mut File) -> io::Result<bool> {
 fn write_holder(file: &mut File, incarnation: &str) -> io::Result<()> {
     let holder = Holder {
         pid: Some(std::process::id()),
+        pid_namespace: pid_namespace(),
         incarnation: Some(incarnation.to_owned()),
         since: Some(jiff::Timestamp::now().to_string()),
     };
@@ -148,9 +152,18 @@ pub fn is_live(path: &Path) -> io::Result<Option<Holder>> {
     }
 }
 
+/// Names the processes among which a pid means one; nothing where there are no such groups.
+fn pid_namespace() -> Option<String> {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(namespace.to_string_lossy().into_owned())
+}
+
 /// A child that a killed Raymond was about to start keeps its lock for a moment.
 #[cfg(unix)]
 fn is_known_dead(holder: &Holder) -> bool {
+    if holder.pid_namespace.is_some() && holder.pid_namespace != pid_namespace() {
+        return false;
+    }
     let pid = holder.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
@@ -211,6 +224,16 @@ mod tests {
         drop(first);
         let second = RunLock::acquire(&path).unwrap();
         assert_ne!(Some(second.incarnation()), holder.incarnation.as_deref());
+    }
+
+    /// A pid of another container says nothing here.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn who_lives_elsewhere_is_not_known_to_be_dead() {
+        let nobody = Holder { pid: Some(i32::MAX.unsigned_abs()), ..Holder::default() };
+        assert!(is_known_dead(&nobody));
+        assert!(is_known_dead(&Holder { pid_namespace: pid_namespace(), ..nobody.clone() }));
+        assert!(!is_known_dead(&Holder { pid_namespace: Some("pid:[1]".to_owned()), ..nobody }));
     }
 
     #[test]

@@ -18,7 +18,6 @@ use crate::observe::Stream;
 use crate::process::{
     self, AfterExit, Ending, Flow, Limits, ParentDeath, Sink, SpawnError, StopSignal, Tail, supervise,
 };
-use crate::step::groups::Place;
 use crate::step::runnable::Runnable;
 use crate::step::{NotReady, StepContext, token};
 
@@ -65,7 +64,6 @@ pub(super) async fn turn(
         files: program.files,
         decoder: Decoder::new(session.clone(), previous_total.map(Usd::dollars)),
         stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
-        place: None,
     };
     let done = supervise(process, limits, &mut sink, stop, &context.reaper, AfterExit::EndAll).await;
     sink.files.ended(&done.ending);
@@ -211,8 +209,6 @@ struct TurnSink<'a> {
     files: &'a mut StepFiles,
     decoder: Decoder,
     stderr: Tail,
-    /// Where its process group is remembered.
-    place: Option<Place>,
 }
 
 impl TurnSink<'_> {
@@ -236,7 +232,7 @@ impl TurnSink<'_> {
 
 impl Sink for TurnSink<'_> {
     fn started(&mut self, group: i32) {
-        self.place = Some(self.context.remember_group(self.launch, group));
+        self.context.remember_group(self.launch, group);
     }
 
     fn is_held_up(&self) -> bool {
