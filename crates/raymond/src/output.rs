@@ -25,6 +25,7 @@ pub struct Output {
 
 /// What a stream is, as far as it matters to how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(windows, expect(dead_code, reason = "they are told apart on Unix only"))]
 enum Kind {
     /// Somebody may read it, and be slow.
     Read,
