@@ -20,6 +20,16 @@ impl Sample {
         self.add(time.as_secs_f64());
     }
 
+    /// The median of what each measurement is beside the other's of the same turn: both met the same noise.
+    pub fn beside(&self, other: &Sample) -> f64 {
+        Sample(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).median()
+    }
+
+    /// Each measurement less the other's of the same turn.
+    pub fn less(&self, other: &Sample) -> Sample {
+        Sample(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours - theirs).collect())
+    }
+
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

@@ -143,6 +143,9 @@ impl DebugFolder {
 
     /// Records where a step led, and that it is over: only then may its files go some day.
     pub fn transition(&self, event: &Event) {
+        if !self.shared.state.borrow().is_on {
+            return;
+        }
         let Some(line) = log::line(event) else {
             return self.close_after(event);
         };

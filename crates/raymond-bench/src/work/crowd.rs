@@ -51,9 +51,8 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
         }
     }
     let [alone, some, many] = samples;
-    let row = |work: &str, sample: &Sample| {
-        Row::ratio(work, sample, &alone, sample.median() / alone.median()).at_most(1.05)
-    };
+    let row =
+        |work: &str, sample: &Sample| Row::ratio(work, sample, &alone, sample.beside(&alone)).at_most(1.05);
     Ok(vec![
         row("a step among 1,000 waiting agents, beside none", &some),
         row("a step among 10,000 waiting agents, beside none", &many),

@@ -8,7 +8,7 @@ use crate::rig::{Rig, finish, finish_watched};
 use crate::sample::{Sample, mebibytes, seconds};
 
 const WORKERS: usize = 1_000;
-const REPETITIONS: usize = 5;
+const REPETITIONS: usize = 9;
 
 pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     rig.write(
@@ -33,7 +33,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
             "1,000 forks of `sleep 0.2`, beside bash's `&` and `wait`",
             &ours,
             &bash,
-            ours.median() / bash.median(),
+            ours.beside(&bash),
         )
         .at_most(1.0),
         Row::amount(

@@ -22,7 +22,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
             peers.add_time(finish(peer, &[0])?);
         }
     }
-    let ratio = ours.median() / bash.median();
+    let ratio = ours.beside(&bash);
     let peer = rig.peer(&[]).map(|_| peers);
     let floor = bash.median() + start.median() + files.median();
     Ok(vec![
@@ -40,7 +40,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
             &bash,
             floor / bash.median(),
         ),
-        Row::ratio("`raymond --version`, beside `true`", &start, &least, start.median() / least.median()),
+        Row::ratio("`raymond --version`, beside `true`", &start, &least, start.beside(&least)),
     ])
 }
 

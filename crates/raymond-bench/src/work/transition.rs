@@ -11,7 +11,7 @@ use crate::rig::{Rig, finish, spawn_and_read};
 use crate::sample::Sample;
 
 const STEPS: usize = 300;
-const REPETITIONS: usize = 9;
+const REPETITIONS: usize = 15;
 /// As long as what a transition writes.
 const BATCH: [u8; 700] = [b'x'; 700];
 
@@ -43,7 +43,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
         }
     }
     let Samples { bare, process, told, power, debug, peer, sync } = samples;
-    let beside_sync = |time: &Sample| (time.median() - sync.median()) / bare.median();
+    let beside_sync = |time: &Sample| time.less(&sync).beside(&bare);
     let peer = rig.peer(&[]).map(|_| peer);
     let with_sync = format!("{bare} + {sync}");
     Ok(vec![
@@ -51,11 +51,11 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
             "one script transition, `durability = \"process\"`, beside spawn and read",
             &process,
             &bare,
-            process.median() / bare.median(),
+            process.beside(&bare),
         )
         .at_most(1.10)
         .beside(peer),
-        Row::ratio("the same with progress lines, to a file", &told, &bare, told.median() / bare.median()),
+        Row::ratio("the same with progress lines, to a file", &told, &bare, told.beside(&bare)),
         Row::ratio(
             "the same, `durability = \"power\"`, less one fdatasync",
             &power,

@@ -67,5 +67,8 @@ impl Source {
 
 /// The start of a digest, as text.
 pub fn hexadecimal(digest: &[u8]) -> String {
-    digest.iter().take(HASH_CHARS / 2).map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
+    let halves = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves.take(HASH_CHARS).map(digit).collect()
 }

@@ -75,7 +75,10 @@ impl Inner {
             none => none.insert(open(&self.path)?),
         };
         file.seek(SeekFrom::Start(place * RECORD_BYTES as u64))?;
-        file.write_all(format!("{record:<width$}\n", width = RECORD_BYTES - 1).as_bytes())
+        let mut bytes = record.as_bytes().to_vec();
+        bytes.resize(RECORD_BYTES - 1, b' ');
+        bytes.push(b'\n');
+        file.write_all(&bytes)
     }
 }
 
