@@ -76,6 +76,10 @@ pub(super) fn check_lines(lines: &[String], mut last_seq: Option<u64>) -> Result
     for line in lines {
         last_seq = follow_seq(last_seq, check_line(line)?)?;
     }
+    let mut batch = Pending::default();
+    if lines[..lines.len() - 1].iter().any(|line| !matches!(batch.judge(line.as_bytes()), Mark::None)) {
+        return Err("the text of a line happens to be its own checksum".to_owned());
+    }
     Ok(last_seq)
 }
 
@@ -462,6 +466,19 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(line).unwrap();
         }
         assert_eq!(read(&bytes).unwrap(), (vec![TWO.to_owned(), THREE.to_owned()], None));
+    }
+
+    /// A reader would take it for the end of a batch, with a byte changed.
+    #[test]
+    fn a_line_that_ends_like_a_batch_is_not_written_within_one() {
+        let head = "{\"seq\":1,\"message\":\"";
+        let filler = "x".repeat(MARK_START.len());
+        let line = |digits: &str| format!("{head}{filler}{digits}{}", std::str::from_utf8(MARK_END).unwrap());
+        let digits = format!("{:08x}", crc32fast::hash(head.as_bytes()));
+        let next = "{\"seq\":2}".to_owned();
+        assert!(check_lines(&[line("00000000"), next.clone()], None).is_ok());
+        assert!(check_lines(&[line(&digits), next], None).is_err());
+        assert!(check_lines(&[line(&digits)], None).is_ok(), "behind the last line stands its real mark");
     }
 
     #[test]
