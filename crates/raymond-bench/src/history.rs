@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use raymond::run::engine::{Command, Engine};
+use raymond::run::engine::{Command, Engine, Preparation, StoreError};
 use raymond::store::events::JournalStore;
 use raymond::store::{Durability, Journal, JournalOptions, Payloads, RunLock, StateDir};
 use raymond_core::decide;
 use raymond_core::event::{FORMAT_VERSION, RunStarted};
 use raymond_core::header::Header;
 use raymond_core::input::{Ended, Exit, Input, Lookups, Outcome, Plan, Prepared, ScriptOutcome};
-use raymond_core::run::{Agent, Options};
+use raymond_core::run::{Agent, Options, Run};
 use raymond_core::tag::TagCollector;
 use raymond_core::transition;
 use raymond_core::workflow::StateFile;
@@ -19,8 +19,11 @@ use raymond_core::workflow::StateFile;
 struct AnyState;
 
 impl raymond::run::engine::States for AnyState {
-    fn prepare(&mut self, _agent: &Agent) -> Result<Prepared, String> {
-        Ok(Prepared { hash: "0".repeat(64), plan: Plan::Script(Header::default()), warnings: Vec::new() })
+    type Job = ();
+
+    fn prepare(&mut self, _: &Run, _: &Agent) -> Result<Preparation<()>, StoreError> {
+        let plan = Plan::Script(Header::default());
+        Ok(Ok((Prepared { hash: "0".repeat(64), plan, warnings: Vec::new() }, ())))
     }
 }
 

@@ -64,27 +64,17 @@ impl Plan {
     }
 }
 
-/// A prompt, with everything its frontmatter, the command line and the config file say about it.
+/// What deciding about a prompt's turn needs. What is sent, and how, is the executor's business.
 #[derive(Clone, Debug, Default)]
 pub struct PromptPlan {
-    /// The text below the frontmatter, placeholders and all.
-    pub body: String,
     /// Without one everything is permitted.
     pub policy: Option<Policy>,
     /// Whether the only permitted transition is taken without reading tags.
     pub force_implicit: bool,
     pub max_visits: Option<u64>,
-    /// How long the agent program may be silent.
-    pub timeout: Option<Duration>,
-    /// How long it may run in all.
-    pub max_time: Option<Duration>,
     pub backend: String,
-    pub model: Option<String>,
-    pub effort: Option<String>,
-    pub allow_tools: Vec<String>,
-    pub deny_tools: Vec<String>,
-    pub add_dirs: Vec<String>,
-    pub mcp_config: Vec<String>,
+    /// The SHA-256 of the text that is sent, in hexadecimal digits.
+    pub prompt_sha256: Option<String>,
 }
 
 /// How a step's program ended.
@@ -269,13 +259,6 @@ impl ScopeEntry {
 }
 
 impl Lookups {
-    /// Whether everything that was looked up is there.
-    pub fn all_found(&self) -> bool {
-        self.states.values().all(Result::is_ok)
-            && self.directories.values().all(Result::is_ok)
-            && self.scopes.values().all(Result::is_ok)
-    }
-
     pub fn state(&self, name: &str) -> Result<StateFile, String> {
         self.states.get(name).cloned().unwrap_or_else(|| Err(format!("`{name}` was not looked up")))
     }

@@ -175,6 +175,14 @@ impl Agent {
         }
     }
 
+    /// The conversation that its next turn goes on from.
+    pub fn conversation(&self) -> Option<&Session> {
+        match self.work() {
+            Some(work) => work.conversation(self),
+            None => self.session.as_ref(),
+        }
+    }
+
     /// The parent that a join would still have to wait for this agent.
     fn live_worker_of(&self) -> Option<&AgentId> {
         self.parent.as_ref().filter(|_| !matches!(self.status, Status::Failed { .. }))
@@ -443,6 +451,12 @@ impl Run {
             workers: BTreeMap::new(),
             queues: Queues::default(),
         }
+    }
+
+    /// Which of the run's turns in its state an agent takes next; a turn that is repeated keeps its number.
+    pub fn next_turn(&self, agent: &Agent) -> u64 {
+        let begun = agent.work().and_then(|work| work.turn);
+        begun.unwrap_or_else(|| self.turns.get(&agent.place()).copied().unwrap_or(0) + 1)
     }
 
     /// Derives the queues again, after the run was read from a snapshot.

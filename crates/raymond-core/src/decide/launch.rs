@@ -39,9 +39,8 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
         share_usd: None,
     };
     if let Plan::Prompt(prompt) = &prepared.plan {
-        let turns = run.turns.get(&agent.place()).copied().unwrap_or(0);
         started.session = Some(session_id(run, work.step, attempt));
-        started.turn = Some(work.turn.unwrap_or(turns + 1));
+        started.turn = Some(run.next_turn(agent));
         let conversation = work.conversation(agent);
         let goes_on = conversation.filter(|session| session.is_of(&prompt.backend));
         started.branch_of = goes_on.map(|session| session.id.clone());

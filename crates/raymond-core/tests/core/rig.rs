@@ -206,7 +206,6 @@ impl Rig {
         let prompt = frontmatter::split_and_parse(&text).unwrap();
         assert_eq!(prompt.warnings, []);
         let plan = PromptPlan {
-            body: prompt.body.to_owned(),
             policy: prompt.settings.allowed_transitions,
             force_implicit: prompt.settings.force_implicit,
             max_visits: prompt.settings.max_visits,

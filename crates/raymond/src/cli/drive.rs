@@ -19,7 +19,8 @@ use crate::process::Reaper;
 use crate::run::driver::{Driver, Parts, Terminal};
 use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
-use crate::run::step::{Groups, StepContext, Unpacked};
+use crate::run::prepare::Preparer;
+use crate::run::step::{Groups, LocalExecutor, LocalSteps, Unpacked};
 use crate::store::events::JournalStore;
 use crate::store::{Payloads, RunPaths, StateDir};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
@@ -28,7 +29,6 @@ use crate::view::output::Output;
 use crate::view::{Console, Detail, JsonLines, LiveView, Observer};
 use crate::view::{draw_again_after_a_pause, is_live_view_wanted};
 use crate::workflow::scopes::Scopes;
-use crate::workflow::states::ScopeStates;
 
 /// How a run is watched, whatever it is.
 pub(super) struct Manner {
@@ -126,29 +126,31 @@ fn prepare(
     mut ready: Ready,
     stdout: Output,
     notifier: Option<Notifier>,
-) -> Result<Driver<JournalStore>, UserError> {
+) -> Result<Driver<JournalStore, LocalSteps>, UserError> {
     let (sender, messages) = mailbox();
-    let scopes = Rc::new(RefCell::new(ready.scopes));
     let inbox = ready.paths.inbox();
     ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
     let (view, stderr) = stderr_for(run, &ready.manner);
-    let context = StepContext {
-        run_id: run.id.clone(),
-        nonce: run.nonce.clone(),
+    let tasks = ready.paths.tasks();
+    let executor = LocalExecutor {
         platform: Platform::current(),
-        scopes: Rc::clone(&scopes),
-        unpacked: Unpacked::new(ready.paths.tasks()),
+        unpacked: Unpacked::new(tasks.clone()),
         groups: Groups::new(&ready.paths),
-        paths: ready.paths,
-        payloads: ready.payloads.clone(),
+        scratch: tasks.clone(),
         reaper: ready.reaper,
         debug: ready.manner.debug.clone(),
-        backends: ready.backends,
-        skip_permissions: ready.options.skip_permissions,
+        backends: ready.backends.clone(),
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,
         view: view.clone(),
+    };
+    let preparer = Preparer {
+        scopes: Rc::new(RefCell::new(ready.scopes)),
+        options: ready.options,
+        payloads: ready.payloads.clone(),
+        backends: ready.backends,
+        tasks,
     };
     let asks_here = ready.manner.on_ask == OnAsk::Prompt;
     let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone())
@@ -164,8 +166,9 @@ fn prepare(
     }
     Driver::new(Parts {
         engine: ready.engine,
-        states: ScopeStates { scopes, options: ready.options },
-        context: Rc::new(context),
+        preparer,
+        executor: LocalSteps::new(executor),
+        inbox: inbox.clone(),
         messages,
         observers,
         terminal: asks_here.then(|| Terminal::new(inbox, stderr.clone())),

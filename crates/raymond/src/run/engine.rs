@@ -34,13 +34,20 @@ pub trait EventStore {
 
 /// Where states are read when a step starts.
 pub trait States {
-    fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String>;
+    /// What the step's executor needs; the engine only passes it on.
+    type Job;
+    /// Reads the state that an agent is in. A state that cannot be started fails its agent; a store that cannot be read
+    /// ends the program.
+    fn prepare(&mut self, run: &Run, agent: &Agent) -> Result<Preparation<Self::Job>, StoreError>;
 }
+
+/// A state that is ready to start, or why it cannot be started.
+pub type Preparation<J> = Result<(Prepared, J), String>;
 
 /// What the driver has to do next, now that it is recorded.
 #[derive(Debug)]
-pub enum Command {
-    Launch(Box<Launch>),
+pub enum Command<J> {
+    Launch(Box<StepLaunch<J>>),
     /// A script failed for the whole run: the other scripts are ended, turns of agents finish.
     EndScripts,
     /// Everything is done.
@@ -49,17 +56,18 @@ pub enum Command {
 
 /// A step's attempt to start.
 #[derive(Debug)]
-pub struct Launch {
+pub struct StepLaunch<J> {
     pub started: StepStarted,
     pub agent: Agent,
     pub plan: Plan,
+    pub job: J,
 }
 
 /// What a round of inputs led to.
-#[derive(Debug, Default)]
-pub struct Round {
+#[derive(Debug)]
+pub struct Round<J> {
     pub events: Vec<Event>,
-    pub commands: Vec<Command>,
+    pub commands: Vec<Command<J>>,
     /// Why nothing more can be done, although what happened is recorded.
     pub trouble: Option<StoreError>,
 }
@@ -112,14 +120,14 @@ impl<S: EventStore> Engine<S> {
     }
 
     /// Decides about each input, then about everything that is due; one append, one sync; and says what to do.
-    pub fn round(
+    pub fn round<J>(
         &mut self,
         now: Timestamp,
         inputs: impl IntoIterator<Item = Input>,
-        states: &mut dyn States,
-    ) -> Result<Round, StoreError> {
+        states: &mut dyn States<Job = J>,
+    ) -> Result<Round<J>, StoreError> {
         let mut batch = Vec::new();
-        let mut plans = BTreeMap::new();
+        let mut ready = BTreeMap::new();
         for input in inputs {
             self.accept(now, input, &mut batch)?;
         }
@@ -128,7 +136,7 @@ impl<S: EventStore> Engine<S> {
         while trouble.is_none()
             && let Some(due) = self.run.next_due(now, self.mode)
         {
-            match self.due_input(due, states, &mut plans) {
+            match self.due_input(due, states, &mut ready) {
                 Ok(input) => self.accept(now, input, &mut batch)?,
                 Err(error) => trouble = Some(error),
             }
@@ -139,7 +147,7 @@ impl<S: EventStore> Engine<S> {
         }
         let commands = match trouble {
             Some(_) => Vec::new(),
-            None => batch.iter().filter_map(|event| self.command(event, &mut plans)).collect(),
+            None => batch.iter().filter_map(|event| self.command(event, &mut ready)).collect(),
         };
         Ok(Round { events: batch, commands, trouble })
     }
@@ -159,21 +167,22 @@ impl<S: EventStore> Engine<S> {
         Ok(())
     }
 
-    fn due_input(
+    fn due_input<J>(
         &self,
         due: Due,
-        states: &mut dyn States,
-        plans: &mut BTreeMap<AgentId, Plan>,
+        states: &mut dyn States<Job = J>,
+        ready: &mut BTreeMap<AgentId, (Plan, J)>,
     ) -> Result<Input, StoreError> {
         Ok(match due {
             Due::Launch(agent) => {
                 let prepared = match self.run.agents.get(&agent) {
-                    Some(agent) => states.prepare(agent),
+                    Some(agent) => states.prepare(&self.run, agent)?,
                     None => Err("the agent is gone".to_owned()),
                 };
-                if let Ok(prepared) = &prepared {
-                    plans.insert(agent.clone(), prepared.plan.clone());
-                }
+                let prepared = prepared.map(|(prepared, job)| {
+                    ready.insert(agent.clone(), (prepared.plan.clone(), job));
+                    prepared
+                });
                 Input::Launch { agent, prepared }
             }
             Due::End(agent) => Input::End { agent },
@@ -186,16 +195,13 @@ impl<S: EventStore> Engine<S> {
         })
     }
 
-    fn command(&self, event: &Event, plans: &mut BTreeMap<AgentId, Plan>) -> Option<Command> {
+    fn command<J>(&self, event: &Event, ready: &mut BTreeMap<AgentId, (Plan, J)>) -> Option<Command<J>> {
         match &event.body {
             Body::StepStarted(started) => {
                 let agent = self.run.agents.get(&started.agent)?;
-                let plan = plans.remove(&started.agent)?;
-                Some(Command::Launch(Box::new(Launch {
-                    started: started.clone(),
-                    agent: agent.clone(),
-                    plan,
-                })))
+                let (plan, job) = ready.remove(&started.agent)?;
+                let started = started.clone();
+                Some(Command::Launch(Box::new(StepLaunch { started, agent: agent.clone(), plan, job })))
             }
             Body::StepFailed(failed) if failed.fatal => Some(Command::EndScripts),
             body if body.is_last() => Some(Command::Finish),

@@ -11,8 +11,8 @@ use crate::agent::claude::Decoder;
 use crate::agent::{Cost, Exit};
 use crate::error::UserError;
 use crate::process::{Reaper, Target};
+pub use crate::run::job::token;
 use crate::run::step::leftovers;
-pub use crate::run::step::token;
 use crate::store::RunPaths;
 use crate::view::debug::{DebugFolder, StepName};
 

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use raymond_core::event::{Body, Event, StepStarted};
+use raymond_core::event::{Body, Event};
 use raymond_core::name::AgentId;
 use raymond_core::workflow::{Kind, StateFile};
 
@@ -54,12 +54,6 @@ pub struct StepName<'a> {
     pub state: &'a StateFile,
     pub step: u64,
     pub attempt: u32,
-}
-
-impl<'a> From<&'a StepStarted> for StepName<'a> {
-    fn from(started: &'a StepStarted) -> Self {
-        Self { agent: &started.agent, state: &started.state, step: started.step, attempt: started.attempt }
-    }
 }
 
 /// The debug folder of a run. Clones are handles to the same folder.

@@ -12,7 +12,7 @@ use raymond_core::input::Plan;
 use raymond_core::run::Options;
 use raymond_core::workflow::{Kind, StateFile};
 
-use super::{options_in, prepare};
+use super::{options_in, read_state};
 use crate::agent::registry::{Backend, Backends};
 use crate::error::UserError;
 use crate::paths::normalise;
@@ -91,7 +91,7 @@ fn check_scope(
             // It may never be needed, or be written by a step before it is.
             Err(_) => continue,
         };
-        let prepared = prepare(&state, &source, options).map_err(|error| {
+        let prepared = read_state(&state, &source, options).map_err(|error| {
             UserError::usage(error).hint("nothing was run; mend the file and start again")
         })?;
         if let Plan::Prompt(prompt) = &prepared.plan {

@@ -26,7 +26,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use raymond::store::{Durability, Payloads, RunPaths, StateDir, read_all};
 use raymond::workflow::scope::Scope;
 use raymond::workflow::scopes::{Allowed, Scopes};
-use raymond::workflow::states::ScopeStates;
 use raymond_core::event::{Body, Event};
 use raymond_core::payload::Payload;
 use raymond_core::run::Options;
@@ -36,6 +35,7 @@ use case::{Case, all_cases};
 
 use super::check::report;
 use super::explore::{Tally, every_crash};
+use super::library::RealStates;
 use super::program::Program;
 use super::recording::{Means, Recorder, Unplayable};
 
@@ -213,10 +213,10 @@ fn take_in(recorder: &mut Recorder, lock: &Path) -> Result<(), Unplayable> {
     recorder.take(&new, &mut Means { text_of: &text_of(&paths), states })
 }
 
-fn states(scope: &str, options: Options) -> Result<ScopeStates, Unplayable> {
+fn states(scope: &str, options: Options) -> Result<RealStates, Unplayable> {
     let own = Scope::open(Path::new(scope), Platform::Unix)
         .map_err(|error| format!("its workflow is gone: {}", error.message))?;
     let allowed = Allowed::new(&own, Path::new("/"), &[]);
     let scopes = Scopes::new(own, Platform::Unix, allowed);
-    Ok(ScopeStates { scopes: Rc::new(RefCell::new(scopes)), options })
+    Ok(RealStates { scopes: Rc::new(RefCell::new(scopes)), options })
 }

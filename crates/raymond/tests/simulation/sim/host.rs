@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use super::library::Launch;
 use jiff::Timestamp;
-use raymond::run::engine::Launch;
 use raymond::run::recovery::token;
 use raymond::store::{Durability, JournalOptions, Payloads, RunPaths, StateDir};
 use raymond_core::event::Event;
-use raymond_core::input::{Input, Plan};
+use raymond_core::input::Input;
 use raymond_core::run::Options;
 
 use super::disk::SimDisk;
@@ -146,7 +146,7 @@ impl<'p> Host<'p> {
             _ => String::new(),
         };
         let was_refused = matches!(kind, Some(Kind::Refuse(_)));
-        let run_time = if was_refused { 0 } else { self.run_time(&act, &launch.plan) };
+        let run_time = if was_refused { 0 } else { self.run_time(&act, &launch) };
         self.processes.push(Process {
             token: token(NONCE, started.step, started.attempt),
             life: self.life,
@@ -181,9 +181,9 @@ impl<'p> Host<'p> {
     }
 
     /// A recorded program takes as long as it took.
-    fn run_time(&mut self, act: &Act, plan: &Plan) -> u64 {
+    fn run_time(&mut self, act: &Act, launch: &Launch) -> u64 {
         let more = if self.program.course.is_some() { 0 } else { self.rng.below(500) as u64 };
-        Process::run_time(act, plan) + more
+        Process::run_time(act, launch) + more
     }
 
     fn fill_in(&self, text: &str, launch: &Launch) -> String {

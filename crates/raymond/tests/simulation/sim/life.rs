@@ -213,7 +213,11 @@ impl Host<'_> {
         Ok(())
     }
 
-    fn carry_out(&mut self, engine: &Engine<JournalStore>, round: Round) -> Result<Option<RunStatus>, Death> {
+    fn carry_out(
+        &mut self,
+        engine: &Engine<JournalStore>,
+        round: Round<Option<std::time::Duration>>,
+    ) -> Result<Option<RunStatus>, Death> {
         self.publish(&round.events)?;
         self.read_questions(engine);
         self.clean_up(&round.events);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use raymond_core::input::{FailedTurn, FaultClass, PromptPlan, TurnCost};
+use raymond_core::input::{FailedTurn, FaultClass, TurnCost};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::run::Session;
@@ -14,10 +14,9 @@ use crate::agent::{self, Class, Cost, Invocation, Seen, Turn, TurnFault};
 use crate::process::{
     self, AfterExit, Ending, Flow, Limits, ParentDeath, Sink, SpawnError, StopSignal, Tail, supervise,
 };
-use crate::run::engine::Launch;
+use crate::run::job::{StepJob, TurnNeeds};
 use crate::run::step::runnable::Runnable;
-use crate::run::step::variables::{StepFacts, agent_environment};
-use crate::run::step::{NotReady, StepContext, token};
+use crate::run::step::{LocalExecutor, NotReady, environment, make_folders};
 use crate::view::Stream;
 use crate::view::debug::StepFiles;
 
@@ -30,42 +29,32 @@ const STDERR_LINES: usize = 40;
 pub(super) struct Program<'a> {
     pub(super) command: &'a str,
     pub(super) args: &'a [String],
-    pub(super) prompt: String,
     pub(super) files: &'a mut StepFiles,
 }
 
 pub(super) async fn turn(
-    context: &StepContext,
-    launch: &Launch,
-    plan: &PromptPlan,
+    executor: &LocalExecutor,
+    job: &StepJob,
+    needs: &TurnNeeds,
     program: Program<'_>,
     stop: StopSignal,
 ) -> Result<Turned, NotReady> {
-    let started = &launch.started;
-    let session = started.session.clone().unwrap_or_default();
-    let previous_total = launch
-        .agent
-        .work()
-        .and_then(|work| work.conversation(&launch.agent))
-        .and_then(|session| session.total_usd);
-    let invocation = invocation(
-        &ask(launch, plan, program.prompt, context.skip_permissions),
-        program.command,
-        program.args,
-    );
+    let session = job.conversation.session.clone().unwrap_or_default();
+    let invocation = invocation(&ask(job, needs), program.command, program.args);
     let name = invocation.program.clone();
     // The copy, if there is one, lasts as long as the turn.
-    let (process, _runnable) = process(context, launch, invocation)?;
+    let (process, _runnable) = process(executor, job, invocation)?;
     program.files.program(&process);
-    let limits = Limits { idle: plan.timeout, total: plan.max_time, ..Limits::default() };
+    let settings = &needs.settings;
+    let limits = Limits { idle: settings.timeout, total: settings.max_time, ..Limits::default() };
     let mut sink = TurnSink {
-        context,
-        launch,
+        executor,
+        job,
         files: program.files,
-        decoder: Decoder::new(session.clone(), previous_total.map(Usd::dollars)),
+        decoder: Decoder::new(session.clone(), needs.conversation_total_usd.map(Usd::dollars)),
         stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
     };
-    let done = supervise(process, limits, &mut sink, stop, &context.reaper, AfterExit::EndAll).await;
+    let done = supervise(process, limits, &mut sink, stop, &executor.reaper, AfterExit::EndAll).await;
     sink.files.ended(&done.ending);
     let exit = match done.ending {
         Ending::SpawnFailed(error) => {
@@ -73,7 +62,7 @@ pub(super) async fn turn(
         }
         ending => exit_of(ending, &limits),
     };
-    Ok(result(sink, exit, session, &plan.backend))
+    Ok(result(sink, exit, session, &needs.backend))
 }
 
 fn result(sink: TurnSink<'_>, exit: agent::Exit, session: String, backend: &str) -> Turned {
@@ -111,46 +100,35 @@ fn result(sink: TurnSink<'_>, exit: agent::Exit, session: String, backend: &str)
     }
 }
 
-fn ask(launch: &Launch, plan: &PromptPlan, prompt: String, skip_permissions: bool) -> Turn {
+fn ask(job: &StepJob, needs: &TurnNeeds) -> Turn {
+    let settings = needs.settings.clone();
     Turn {
-        prompt,
-        session: launch.started.session.clone().unwrap_or_default(),
-        branch_from: launch.started.branch_of.clone(),
-        model: plan.model.clone(),
-        effort: plan.effort.clone(),
-        allow_tools: plan.allow_tools.clone(),
-        deny_tools: plan.deny_tools.clone(),
-        add_dirs: plan.add_dirs.clone(),
-        mcp_config: plan.mcp_config.clone(),
-        skip_permissions,
-        budget_usd: launch.started.share_usd.map(Usd::dollars),
+        prompt: needs.prompt.clone(),
+        session: job.conversation.session.clone().unwrap_or_default(),
+        branch_from: job.conversation.branch_of.clone(),
+        model: settings.model,
+        effort: settings.effort,
+        allow_tools: settings.allow_tools,
+        deny_tools: settings.deny_tools,
+        add_dirs: settings.add_dirs,
+        mcp_config: settings.mcp_config,
+        skip_permissions: needs.skip_permissions,
+        budget_usd: job.conversation.share_usd.map(Usd::dollars),
     }
 }
 
 fn process(
-    context: &StepContext,
-    launch: &Launch,
+    executor: &LocalExecutor,
+    job: &StepJob,
     invocation: Invocation,
 ) -> Result<(process::Launch, Runnable), NotReady> {
-    let agent = &launch.agent;
-    let task_folder = context.task_folder(agent)?;
-    let runnable = Runnable::of(context, agent)?;
-    let mut scopes = context.scopes.borrow_mut();
-    let scope = scopes.of(agent)?;
-    let facts = StepFacts {
-        run_id: &context.run_id,
-        agent,
-        scope: scope.path(),
-        environment: &scope.manifest().environment,
-        state_file: runnable.path(),
-        task_folder: &task_folder,
-        input: None,
-    };
-    let token = token(&context.nonce, launch.started.step, launch.started.attempt);
-    let mut process = process::Launch::new(invocation.program, &agent.cwd, token);
+    make_folders(job)?;
+    let runnable = Runnable::of(executor, job)?;
+    let token = job.attempt.token.clone();
+    let mut process = process::Launch::new(invocation.program, &job.needs.cwd, token);
     process.args = invocation.args.into_iter().map(OsString::from).collect();
     process.stdin = invocation.stdin;
-    process.env = agent_environment(&facts);
+    process.env = environment(job, runnable.path());
     process.env.extend(invocation.unset.into_iter().map(|name| (name.into(), None)));
     process.env.extend(invocation.set.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
     // The program ends its own tools when it is asked to end.
@@ -204,8 +182,8 @@ fn denials(tools: &[String]) -> Vec<String> {
 
 /// Decodes what the program prints as it comes.
 struct TurnSink<'a> {
-    context: &'a StepContext,
-    launch: &'a Launch,
+    executor: &'a LocalExecutor,
+    job: &'a StepJob,
     files: &'a mut StepFiles,
     decoder: Decoder,
     stderr: Tail,
@@ -214,7 +192,7 @@ struct TurnSink<'a> {
 impl TurnSink<'_> {
     fn show(&self, seen: &Seen) {
         if let Seen::Text(text) = seen {
-            show_prints(self.context, self.launch, text);
+            show_prints(self.executor, self.job, text);
         }
         let line = match seen {
             Seen::Text(text) => text.clone(),
@@ -226,17 +204,17 @@ impl TurnSink<'_> {
             Seen::Unreadable(line) => format!("unreadable: {line}"),
             Seen::Started { .. } | Seen::TextDelta(_) | Seen::RateLimit { .. } | Seen::Final { .. } => return,
         };
-        self.context.show(&self.launch.agent.id, Stream::Stdout, format!("{line}\n").as_bytes());
+        self.executor.show(&self.job.attempt.agent, Stream::Stdout, format!("{line}\n").as_bytes());
     }
 }
 
 impl Sink for TurnSink<'_> {
     fn started(&mut self, group: i32) {
-        self.context.remember_group(self.launch, group);
+        self.executor.remember_group(self.job, group);
     }
 
     fn is_held_up(&self) -> bool {
-        self.context.messages.is_full()
+        self.executor.messages.is_full()
     }
 
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
@@ -249,7 +227,7 @@ impl Sink for TurnSink<'_> {
 
     fn stderr(&mut self, bytes: &[u8]) -> Flow {
         self.files.stderr(bytes);
-        self.context.show(&self.launch.agent.id, Stream::Stderr, bytes);
+        self.executor.show(&self.job.attempt.agent, Stream::Stderr, bytes);
         self.stderr.push(bytes);
         Flow::Continue
     }
