@@ -5,6 +5,8 @@ mod interpreter;
 mod prompt;
 mod runnable;
 mod script;
+#[cfg(test)]
+mod tests;
 mod unpacked;
 
 use std::cell::RefCell;

@@ -38,7 +38,12 @@ struct Inner {
 
 impl Groups {
     pub fn new(paths: &RunPaths) -> Self {
-        let inner = Inner { path: file(paths), file: None, places: BTreeMap::new(), free: BTreeSet::new() };
+        Self::at(file(paths))
+    }
+
+    /// Hints in this file.
+    pub fn at(path: PathBuf) -> Self {
+        let inner = Inner { path, file: None, places: BTreeMap::new(), free: BTreeSet::new() };
         Self { inner: RefCell::new(inner) }
     }
 
