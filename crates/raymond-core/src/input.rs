@@ -99,6 +99,21 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// What came of the attempt, in a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Script(ScriptOutcome::Exited { .. }) => "exited",
+            Outcome::Script(ScriptOutcome::BadOutput { .. }) => "bad_output",
+            Outcome::Script(ScriptOutcome::TimedOut { .. }) => "timed_out",
+            Outcome::Script(ScriptOutcome::NotStarted { .. }) => "not_started",
+            Outcome::Turn(TurnOutcome::Completed(_)) => "completed",
+            Outcome::Turn(TurnOutcome::Failed(_)) => "failed",
+            Outcome::Interrupted { .. } => "interrupted",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub enum ScriptOutcome {
     /// `reading` is what its output said comes next, or why that cannot be told.

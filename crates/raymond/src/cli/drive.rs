@@ -179,7 +179,8 @@ fn prepare(
 
 /// Stderr, with a live view on it where there is a terminal that can show one.
 fn stderr_for(run: &Run, manner: &Manner) -> (Option<LiveView>, Output) {
-    if manner.json || manner.detail == Detail::Quiet || !is_live_view_wanted() {
+    let logs_here = super::diagnostics::writes_to_stderr();
+    if manner.json || manner.detail == Detail::Quiet || logs_here || !is_live_view_wanted() {
         return (None, Output::stderr());
     }
     let (view, stderr) = LiveView::open(run);

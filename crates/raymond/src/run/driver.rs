@@ -170,6 +170,7 @@ impl<S: EventStore, E: Executor> Driver<S, E> {
             match command {
                 Command::Launch(launch) => {
                     let job = StepJob::new(&self.parts.engine.run().nonce, *launch);
+                    tracing::debug!(attempt = %job.attempt, "start");
                     self.parts.executor.start(job);
                 }
                 Command::EndScripts => self.end_scripts(),
@@ -230,6 +231,7 @@ impl<S: EventStore, E: Executor> Driver<S, E> {
     fn take_message(&mut self, message: Message, inputs: &mut Vec<Input>) {
         match message {
             Message::Input(Input::Ended(mut ended)) => {
+                tracing::debug!(agent = %ended.agent, step = ended.step, attempt = ended.attempt, outcome = ended.outcome.name(), ms = ended.duration_ms, "ended");
                 self.look_up(&mut ended);
                 inputs.push(Input::Ended(ended));
             }
@@ -316,6 +318,7 @@ impl<S: EventStore, E: Executor> Driver<S, E> {
         if self.stopping >= Some(stop) {
             return;
         }
+        tracing::debug!(?stop, "asked to stop");
         self.stopping = Some(stop);
         self.stop_exit = exit;
         self.parts.engine.drain();

@@ -142,6 +142,7 @@ impl<S: EventStore> Engine<S> {
             }
         }
         if !batch.is_empty() {
+            tracing::debug!(events = batch.len(), last = self.run.seq, "commit");
             self.store.commit(&batch)?;
             self.rotate_if_long(now)?;
         }

@@ -4,6 +4,7 @@
 //! folders in it are places to work in that were chosen for it.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -38,6 +39,13 @@ pub struct Attempt {
     pub number: u32,
     /// The mark in the environment of everything that the attempt starts, by which it is found again.
     pub token: String,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { agent, state, step, number, .. } = self;
+        write!(f, "{agent} {state} step {step} attempt {number}")
+    }
 }
 
 /// What was found for a step when its state was read.

@@ -54,6 +54,7 @@ pub fn take_over_with(
     if tokens.is_empty() {
         return Ok(interrupted);
     }
+    tracing::debug!(attempts = tokens.len(), "end what is left of interrupted steps");
     let survivors = end(leftovers(paths, tokens));
     if survivors.is_empty() {
         return Ok(interrupted);

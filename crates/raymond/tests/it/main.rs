@@ -18,6 +18,8 @@ mod crash;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod diagnostics;
+#[cfg(test)]
 mod diff;
 #[cfg(test)]
 mod disk;
