@@ -7,6 +7,7 @@ mod terminal;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,9 +22,10 @@ pub use terminal::{Question, Terminal};
 
 use crate::error::{Exit, UserError};
 use crate::process::{StopSignal, Target};
-use crate::run::engine::{Command, Engine, EventStore, Launch, Round, StoreError};
+use crate::run::engine::{Command, Engine, Launch, Round};
 use crate::run::mailbox::{Message, Receiver};
 use crate::run::step::{StepContext, token};
+use crate::store::{self, RunWriter};
 use crate::view::Observer;
 use crate::view::output::Output;
 use crate::workflow::states::ScopeStates;
@@ -66,7 +68,7 @@ pub struct Driver<S> {
     looked_at: Timestamp,
     stopping: Option<Stop>,
     /// Set when the store failed a step.
-    trouble: Option<StoreError>,
+    trouble: Option<String>,
     /// What the program exits with if a stop ends it.
     stop_exit: Exit,
 }
@@ -82,15 +84,17 @@ pub struct Parts<S> {
     pub outputs: Vec<Output>,
     /// Where questions are asked, if anywhere.
     pub terminal: Option<Terminal>,
+    /// Where other processes leave messages for the run.
+    pub inbox: Arc<dyn store::Inbox>,
     /// Distinguishes this process from earlier ones on the same run.
     pub incarnation: String,
 }
 
-impl<S: EventStore> Driver<S> {
+impl<S: RunWriter> Driver<S> {
     pub fn new(parts: Parts<S>) -> Result<Self, UserError> {
         let signals = Signals::listen()
             .map_err(|error| UserError::failed(format!("cannot listen for signals: {error}")))?;
-        let inbox = Inbox::new(parts.context.paths.inbox(), parts.incarnation.clone());
+        let inbox = Inbox::new(Arc::clone(&parts.inbox), parts.incarnation.clone());
         Ok(Self {
             parts,
             running: BTreeMap::new(),
@@ -131,7 +135,8 @@ impl<S: EventStore> Driver<S> {
             match self.parts.engine.round(self.looked_at, inputs, &mut self.parts.states) {
                 Ok(round) => {
                     self.inbox.remove(&std::mem::take(&mut self.taken));
-                    let trouble = self.trouble.take().or_else(|| round.trouble.clone());
+                    let trouble =
+                        self.trouble.take().or_else(|| round.trouble.as_ref().map(ToString::to_string));
                     let exit = self.carry_out(round).await;
                     if let Some(error) = trouble {
                         return Err(self.give_up(error).await);
@@ -144,7 +149,7 @@ impl<S: EventStore> Driver<S> {
                         self.ask_again();
                     }
                 }
-                Err(error) => return Err(self.give_up(error).await),
+                Err(error) => return Err(self.give_up(error.to_string()).await),
             }
             inputs = self.wait().await;
         }
@@ -268,7 +273,7 @@ impl<S: EventStore> Driver<S> {
             Message::Trouble(error) => {
                 // What other steps report in this round is still recorded; nothing new starts.
                 self.parts.engine.drain();
-                self.trouble.get_or_insert(StoreError(error));
+                self.trouble.get_or_insert(error);
             }
             Message::Output { .. } if self.stopping == Some(Stop::Now) => {}
             Message::Output { agent, stream, bytes } => {
@@ -359,7 +364,7 @@ impl<S: EventStore> Driver<S> {
     }
 
     /// The store fails: nothing may be done that is not recorded or not as recorded, so everything ends.
-    async fn give_up(&mut self, error: StoreError) -> UserError {
+    async fn give_up(&mut self, error: String) -> UserError {
         self.end_everything();
         while !self.running.is_empty() {
             match self.parts.messages.recv().await {
@@ -367,7 +372,7 @@ impl<S: EventStore> Driver<S> {
                 None => break,
             }
         }
-        UserError::failed(error.0)
+        UserError::failed(error)
             .hint("every step was ended; what was recorded is safe")
             .hint(format!("mend the cause, then: raymond resume {}", self.run().id))
     }

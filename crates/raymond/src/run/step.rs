@@ -28,7 +28,7 @@ use crate::agent::registry::Backends;
 use crate::process::{Reaper, StopSignal};
 use crate::run::engine::Launch;
 use crate::run::mailbox::{Message, Sender};
-use crate::store::{Payloads, RunPaths};
+use crate::store::Payloads;
 use crate::view::debug::{DebugFolder, Status, Verdict};
 use crate::view::{LiveView, Stream};
 use crate::workflow::scopes::Scopes;
@@ -39,7 +39,8 @@ pub struct StepContext {
     pub nonce: String,
     pub platform: Platform,
     pub scopes: Rc<RefCell<Scopes>>,
-    pub paths: RunPaths,
+    /// Where steps leave files that are not part of the run.
+    pub scratch: PathBuf,
     pub unpacked: Unpacked,
     pub groups: Groups,
     pub payloads: Payloads,
@@ -102,7 +103,7 @@ impl StepContext {
     }
 
     fn text_of(&self, payload: &Payload) -> Result<String, NotReady> {
-        self.payloads.text_of(payload).map_err(NotReady::Store)
+        self.payloads.text_of(payload).map_err(|error| NotReady::Store(error.to_string()))
     }
 
     /// The run ends, and this step is left to a resume.
@@ -119,7 +120,7 @@ impl StepContext {
 
     /// The agent's own folder, made on first use.
     fn task_folder(&self, agent: &Agent) -> Result<PathBuf, NotReady> {
-        let folder = self.paths.tasks().join(file_name_of(&agent.id));
+        let folder = self.scratch.join(file_name_of(&agent.id));
         create_private_folder(&folder)
             .map_err(|error| NotReady::Store(format!("cannot make {}: {error}", folder.display())))?;
         Ok(folder)
@@ -129,7 +130,7 @@ impl StepContext {
     fn handed(&self, agent: &Agent) -> Result<Option<(String, PathBuf)>, NotReady> {
         let Some(payload) = &agent.payload else { return Ok(None) };
         let text = self.text_of(payload)?;
-        let file = self.paths.tasks().join(format!("{}.input", file_name_of(&agent.id)));
+        let file = self.scratch.join(format!("{}.input", file_name_of(&agent.id)));
         // The last state may have made the file its own.
         let _ = fs::remove_file(&file);
         fs::write(&file, &text)

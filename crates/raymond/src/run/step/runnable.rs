@@ -38,7 +38,7 @@ impl Runnable {
             }
             (Some(_), text) => {
                 // The copy has the state's own name, because programs show it in their messages.
-                let folder = context.paths.tasks().join(format!("{}.state", file_name_of(&agent.id)));
+                let folder = context.scratch.join(format!("{}.state", file_name_of(&agent.id)));
                 Self::copy(folder, &agent.state, &text)
             }
         }
