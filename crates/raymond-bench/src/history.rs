@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use raymond::run::engine::{Command, Engine, Preparation, StoreError};
-use raymond::store::events::JournalStore;
-use raymond::store::{Durability, Journal, JournalOptions, Payloads, RunLock, StateDir};
+use raymond::run::engine::{Command, Engine, Preparation};
+use raymond::store::{Durability, FolderStore, JournalOptions, RunStore, StateDir, StoreError};
 use raymond_core::decide;
 use raymond_core::event::{FORMAT_VERSION, RunStarted};
 use raymond_core::header::Header;
@@ -36,12 +35,8 @@ pub fn write(
     prints: &dyn Fn(&str, u64) -> String,
 ) -> Result<(), String> {
     let dir = StateDir::find(project).map_err(|error| error.to_string())?;
-    dir.create().map_err(|error| error.to_string())?;
-    let paths = dir.run("r").map_err(|error| error.to_string())?;
-    let lock = RunLock::acquire(&paths.lock()).map_err(|error| error.to_string())?;
     let options = JournalOptions { durability: Durability::Process, ..Default::default() };
-    let journal = Journal::create(&paths, options, &lock).map_err(|error| error.to_string())?;
-    let payloads = Payloads::new(paths.payloads(), Durability::Process);
+    let writer = FolderStore::new(dir).create("r", options).map_err(|error| error.to_string())?;
     let started = RunStarted {
         version: FORMAT_VERSION,
         workflow: workflow.to_owned(),
@@ -54,12 +49,13 @@ pub fn write(
         options: Options::default(),
     };
     let now = Timestamp::now();
-    let store = JournalStore::new(journal, payloads, lock);
     let (mut engine, _) =
-        Engine::create("r", now, decide::start(started, None), store).map_err(|error| error.0)?;
+        Engine::create("r", now, decide::start(started, None), writer).map_err(|error| error.to_string())?;
     let mut inputs = Vec::new();
     loop {
-        let round = engine.round(now, std::mem::take(&mut inputs), &mut AnyState).map_err(|error| error.0)?;
+        let round = engine
+            .round(now, std::mem::take(&mut inputs), &mut AnyState)
+            .map_err(|error| error.to_string())?;
         for command in round.commands {
             if let Command::Launch(launch) = command
                 && launch.started.step < steps

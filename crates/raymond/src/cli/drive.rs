@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use raymond_core::event::Event;
 use raymond_core::input::Input;
@@ -21,8 +23,7 @@ use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
 use crate::run::prepare::Preparer;
 use crate::run::step::{Groups, LocalExecutor, LocalSteps, Unpacked};
-use crate::store::events::JournalStore;
-use crate::store::{Payloads, RunPaths, StateDir};
+use crate::store::{RunHandle, RunWriter, StateDir};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
 use crate::view::notify::Notifier;
 use crate::view::output::Output;
@@ -70,13 +71,14 @@ fn debug_folder(args: &RunOptions, settings: &Settings, run: &str) -> DebugFolde
 
 /// A run that is ready to be driven.
 pub(super) struct Ready {
-    pub(super) engine: Engine<JournalStore>,
+    pub(super) engine: Engine<Box<dyn RunWriter>>,
     /// Events that are committed and that nobody has seen.
     pub(super) unseen: Vec<Event>,
     pub(super) opening: Vec<Input>,
     pub(super) scopes: Scopes,
-    pub(super) paths: RunPaths,
-    pub(super) payloads: Payloads,
+    pub(super) run: Arc<dyn RunHandle>,
+    /// Where its steps leave files.
+    pub(super) scratch: PathBuf,
     pub(super) reaper: Reaper,
     pub(super) backends: Backends,
     pub(super) options: Options,
@@ -92,14 +94,13 @@ pub(super) fn drive(mut ready: Ready) -> Result<Exit, UserError> {
         .build()
         .map_err(|error| UserError::failed(format!("cannot start: {error}")))?;
     let local = tokio::task::LocalSet::new();
-    let payloads = ready.payloads.clone();
+    let payloads = ready.run.payloads();
     let json = ready.manner.json;
     let stdout = Output::stdout();
     let events = stdout.clone();
     let (exit, run) = local.block_on(&runtime, async move {
         let (unseen, opening) = (std::mem::take(&mut ready.unseen), std::mem::take(&mut ready.opening));
-        let notifier =
-            ready.manner.notify.take().map(|command| Notifier::new(command, ready.payloads.clone()));
+        let notifier = ready.manner.notify.take().map(|command| Notifier::new(command, ready.run.payloads()));
         let mut driver = prepare(ready, events, notifier.clone())?;
         driver.publish(&unseen);
         let exit = driver.drive(opening).await;
@@ -126,18 +127,17 @@ fn prepare(
     mut ready: Ready,
     stdout: Output,
     notifier: Option<Notifier>,
-) -> Result<Driver<JournalStore, LocalSteps>, UserError> {
+) -> Result<Driver<Box<dyn RunWriter>, LocalSteps>, UserError> {
     let (sender, messages) = mailbox();
-    let inbox = ready.paths.inbox();
+    let (inbox, payloads) = (ready.run.inbox(), ready.run.payloads());
     ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
     let (view, stderr) = stderr_for(run, &ready.manner);
-    let tasks = ready.paths.tasks();
     let executor = LocalExecutor {
         platform: Platform::current(),
-        unpacked: Unpacked::new(tasks.clone()),
-        groups: Groups::new(&ready.paths),
-        scratch: tasks.clone(),
+        unpacked: Unpacked::new(ready.scratch.clone()),
+        groups: Groups::new(&ready.scratch),
+        scratch: ready.scratch.clone(),
         reaper: ready.reaper,
         debug: ready.manner.debug.clone(),
         backends: ready.backends.clone(),
@@ -148,12 +148,12 @@ fn prepare(
     let preparer = Preparer {
         scopes: Rc::new(RefCell::new(ready.scopes)),
         options: ready.options,
-        payloads: ready.payloads.clone(),
+        payloads: payloads.clone(),
         backends: ready.backends,
-        tasks,
+        tasks: ready.scratch,
     };
     let asks_here = ready.manner.on_ask == OnAsk::Prompt;
-    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone())
+    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, payloads.clone())
         .leave_questions(asks_here);
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(ready.manner.debug.clone())];
     if !stderr.is_nowhere() {
@@ -162,16 +162,16 @@ fn prepare(
     observers.extend(view.map(|view| Box::new(view) as Box<dyn Observer>));
     observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn Observer>));
     if ready.manner.json {
-        observers.push(Box::new(JsonLines::new(stdout.clone(), ready.payloads)));
+        observers.push(Box::new(JsonLines::new(stdout.clone(), payloads)));
     }
     Driver::new(Parts {
         engine: ready.engine,
         preparer,
         executor: LocalSteps::new(executor),
-        inbox: inbox.clone(),
         messages,
         observers,
-        terminal: asks_here.then(|| Terminal::new(inbox, stderr.clone())),
+        terminal: asks_here.then(|| Terminal::new(Arc::clone(&inbox), stderr.clone())),
+        inbox,
         outputs: vec![stdout, stderr],
         incarnation: ready.incarnation,
     })

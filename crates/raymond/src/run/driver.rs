@@ -5,7 +5,7 @@ mod keyboard;
 mod signals;
 mod terminal;
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,12 +17,13 @@ pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 pub use terminal::{Question, Terminal};
 
 use crate::error::{Exit, UserError};
-use crate::run::engine::{Command, Engine, EventStore, Round, StoreError};
+use crate::run::engine::{Command, Engine, Round};
 use crate::run::executor::{Executor, RecordedEnd};
 use crate::run::job::{StepJob, StepNeeds};
 use crate::run::lookups;
 use crate::run::mailbox::{Message, Receiver};
 use crate::run::prepare::Preparer;
+use crate::store::{self, RunWriter};
 use crate::view::Observer;
 use crate::view::output::Output;
 use inbox::{Found, Inbox};
@@ -58,7 +59,7 @@ pub struct Driver<S, E> {
     looked_at: Timestamp,
     stopping: Option<Stop>,
     /// Set when the store failed a step.
-    trouble: Option<StoreError>,
+    trouble: Option<String>,
     /// What the program exits with if a stop ends it.
     stop_exit: Exit,
 }
@@ -68,22 +69,23 @@ pub struct Parts<S, E> {
     pub engine: Engine<S>,
     pub preparer: Preparer,
     pub executor: E,
-    pub inbox: PathBuf,
     pub messages: Receiver,
     pub observers: Vec<Box<dyn Observer>>,
     /// The streams that the observers write to.
     pub outputs: Vec<Output>,
     /// Where questions are asked, if anywhere.
     pub terminal: Option<Terminal>,
+    /// Where other processes leave messages for the run.
+    pub inbox: Arc<dyn store::Inbox>,
     /// Distinguishes this process from earlier ones on the same run.
     pub incarnation: String,
 }
 
-impl<S: EventStore, E: Executor> Driver<S, E> {
+impl<S: RunWriter, E: Executor> Driver<S, E> {
     pub fn new(parts: Parts<S, E>) -> Result<Self, UserError> {
         let signals = Signals::listen()
             .map_err(|error| UserError::failed(format!("cannot listen for signals: {error}")))?;
-        let inbox = Inbox::new(parts.inbox.clone(), parts.incarnation.clone());
+        let inbox = Inbox::new(Arc::clone(&parts.inbox), parts.incarnation.clone());
         Ok(Self {
             parts,
             signals,
@@ -121,7 +123,8 @@ impl<S: EventStore, E: Executor> Driver<S, E> {
             match self.parts.engine.round(self.looked_at, inputs, &mut self.parts.preparer) {
                 Ok(round) => {
                     self.inbox.remove(&std::mem::take(&mut self.taken));
-                    let trouble = self.trouble.take().or_else(|| round.trouble.clone());
+                    let trouble =
+                        self.trouble.take().or_else(|| round.trouble.as_ref().map(ToString::to_string));
                     let exit = self.carry_out(round).await;
                     if let Some(error) = trouble {
                         return Err(self.give_up(error).await);
@@ -134,7 +137,7 @@ impl<S: EventStore, E: Executor> Driver<S, E> {
                         self.ask_again();
                     }
                 }
-                Err(error) => return Err(self.give_up(error).await),
+                Err(error) => return Err(self.give_up(error.to_string()).await),
             }
             inputs = self.wait().await;
         }
@@ -239,7 +242,7 @@ impl<S: EventStore, E: Executor> Driver<S, E> {
             Message::Trouble(error) => {
                 // What other steps report in this round is still recorded; nothing new starts.
                 self.parts.engine.drain();
-                self.trouble.get_or_insert(StoreError(error));
+                self.trouble.get_or_insert(error);
             }
             Message::Output { .. } if self.stopping == Some(Stop::Now) => {}
             Message::Output { agent, stream, bytes } => {
@@ -339,7 +342,7 @@ impl<S: EventStore, E: Executor> Driver<S, E> {
     }
 
     /// The store fails: nothing may be done that is not recorded or not as recorded, so everything ends.
-    async fn give_up(&mut self, error: StoreError) -> UserError {
+    async fn give_up(&mut self, error: String) -> UserError {
         self.end_everything();
         while self.parts.executor.is_busy() {
             match self.parts.messages.recv().await {
@@ -347,7 +350,7 @@ impl<S: EventStore, E: Executor> Driver<S, E> {
                 None => break,
             }
         }
-        UserError::failed(error.0)
+        UserError::failed(error)
             .hint("every step was ended; what was recorded is safe")
             .hint(format!("mend the cause, then: raymond resume {}", self.run().id))
     }

@@ -12,25 +12,9 @@ use raymond_core::evolve;
 use raymond_core::input::{Input, Outcome, Plan, Prepared};
 use raymond_core::join;
 use raymond_core::name::AgentId;
-use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Due, Mode, Run};
 
-/// The journal could not be written, so that what it holds is not known any more, or a payload could not be read back.
-/// That is no failure of the workflow's, which might handle it and go on: the program must end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError(pub String);
-
-/// Where events are kept.
-pub trait EventStore {
-    /// Moves a long text into a file of its own, synced before an event may name it.
-    fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError>;
-    /// Reads a text back.
-    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError>;
-    /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
-    fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
-    /// Begins a new segment if the present one is long enough.
-    fn rotate_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError>;
-}
+use crate::store::{RunWriter, StoreError};
 
 /// Where states are read when a step starts.
 pub trait States {
@@ -68,7 +52,8 @@ pub struct StepLaunch<J> {
 pub struct Round<J> {
     pub events: Vec<Event>,
     pub commands: Vec<Command<J>>,
-    /// Why nothing more can be done, although what happened is recorded.
+    /// Why nothing more can be done, although what happened is recorded: a payload could not be read. That is not a
+    /// failure of the workflow, which might handle it and go on: the program must end.
     pub trouble: Option<StoreError>,
 }
 
@@ -79,7 +64,7 @@ pub struct Engine<S> {
     mode: Mode,
 }
 
-impl<S: EventStore> Engine<S> {
+impl<S: RunWriter> Engine<S> {
     /// Opens a new run with the events that start it.
     pub fn create(
         id: &str,
@@ -96,7 +81,7 @@ impl<S: EventStore> Engine<S> {
             events.push(event);
         }
         store.commit(&events)?;
-        let run = run.ok_or_else(|| StoreError("a run must open with `run_started`".to_owned()))?;
+        let run = run.ok_or_else(|| StoreError::NoStart { place: id.to_owned() })?;
         Ok((Self { run, store, mode: Mode::default() }, events))
     }
 
@@ -144,7 +129,7 @@ impl<S: EventStore> Engine<S> {
         if !batch.is_empty() {
             tracing::debug!(events = batch.len(), last = self.run.seq, "commit");
             self.store.commit(&batch)?;
-            self.rotate_if_long(now)?;
+            self.snapshot_if_long(now)?;
         }
         let commands = match trouble {
             Some(_) => Vec::new(),
@@ -210,12 +195,12 @@ impl<S: EventStore> Engine<S> {
         }
     }
 
-    fn rotate_if_long(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        self.store.rotate_if_long(SnapshotLine::of(&self.run, now))
+    fn snapshot_if_long(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        self.store.snapshot_if_long(SnapshotLine::of(&self.run, now))
     }
 }
 
-fn keep_long_payloads(store: &mut impl EventStore, body: &mut Body) -> Result<(), StoreError> {
+fn keep_long_payloads(store: &mut impl RunWriter, body: &mut Body) -> Result<(), StoreError> {
     for payload in body.payloads_mut() {
         if let Some(text) = payload.oversized() {
             *payload = store.keep_payload(text)?;

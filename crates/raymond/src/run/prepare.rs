@@ -13,13 +13,12 @@ use std::rc::Rc;
 use raymond_core::input::{Plan, Prepared};
 use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Options, Run};
-use sha2::{Digest, Sha256};
 
-use super::engine::{Preparation, States, StoreError};
+use super::engine::{Preparation, States};
 use super::job::{Handed, StepNeeds, TurnNeeds};
 use crate::agent::registry::{Backend, Backends};
 use crate::agent::scripted::Reply;
-use crate::store::Payloads;
+use crate::store::{Payloads, StoreError, hash_of};
 use crate::workflow::scopes::Scopes;
 use crate::workflow::states::{StateText, options_in, read_state};
 use variables::{StepFacts, agent_variables, script_variables};
@@ -90,7 +89,7 @@ impl Preparer {
             (Plan::Prompt(prompt), Some(settings)) => {
                 let backend = self.backends.get(&prompt.backend)?;
                 let text = prompt::message(&self.payloads, run, agent, &body, &task_folder, backend)?;
-                prompt.prompt_sha256 = Some(sha256(&text));
+                prompt.prompt_sha256 = Some(hash_of(text.as_bytes()));
                 Some(TurnNeeds {
                     reply: reply(&mut scopes, run, agent, backend).transpose(),
                     backend: prompt.backend.clone(),
@@ -113,7 +112,7 @@ impl Preparer {
             return Ok(None);
         }
         let Some(payload) = &agent.payload else { return Ok(None) };
-        let text = self.payloads.text_of(payload).map_err(|error| NotReady::Store(StoreError(error)))?;
+        let text = self.payloads.text_of(payload).map_err(NotReady::Store)?;
         let file = self.tasks.join(format!("{}.input", file_name_of(&agent.id)));
         Ok(Some(Handed { text, file }))
     }
@@ -139,8 +138,4 @@ pub(super) fn file_name_of(agent: &AgentId) -> String {
     }
     let start: String = name.chars().take(MOST / 4).collect();
     format!("{start}-{:08x}", crc32fast::hash(name.as_bytes()))
-}
-
-fn sha256(text: &str) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }

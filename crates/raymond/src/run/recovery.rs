@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 use raymond_core::event::Interrupted;
 use raymond_core::money::Usd;
@@ -13,7 +14,6 @@ use crate::error::UserError;
 use crate::process::{Reaper, Target};
 pub use crate::run::job::token;
 use crate::run::step::leftovers;
-use crate::store::RunPaths;
 use crate::view::debug::{DebugFolder, StepName};
 
 /// How much of what a lost turn streamed is looked at.
@@ -23,18 +23,18 @@ const MAX_STREAM_BYTES: u64 = 64 * 1024 * 1024;
 /// steps have to run again.
 pub fn take_over(
     run: &Run,
-    paths: &RunPaths,
+    scratch: &Path,
     reaper: &Reaper,
     debug: &DebugFolder,
 ) -> Result<Vec<Interrupted>, UserError> {
     let end = |targets| reaper.end_blocking(targets);
-    take_over_with(run, paths, end, |agent, work| estimated_cost(agent, work, debug))
+    take_over_with(run, scratch, end, |agent, work| estimated_cost(agent, work, debug))
 }
 
 /// The same with other means: `end` gives back what it could not end, `estimate` what a lost attempt cost.
 pub fn take_over_with(
     run: &Run,
-    paths: &RunPaths,
+    scratch: &Path,
     end: impl FnOnce(Vec<Target>) -> Vec<i32>,
     estimate: impl Fn(&Agent, &Work) -> Usd,
 ) -> Result<Vec<Interrupted>, UserError> {
@@ -55,7 +55,7 @@ pub fn take_over_with(
         return Ok(interrupted);
     }
     tracing::debug!(attempts = tokens.len(), "end what is left of interrupted steps");
-    let survivors = end(leftovers(paths, tokens));
+    let survivors = end(leftovers(scratch, tokens));
     if survivors.is_empty() {
         return Ok(interrupted);
     }

@@ -35,7 +35,7 @@ use crate::view::{LiveView, Stream};
 /// What is needed to carry out any step here.
 pub struct LocalExecutor {
     pub platform: Platform,
-    /// Where copies of files are made.
+    /// Where steps leave files that are not part of the run.
     pub scratch: PathBuf,
     pub unpacked: Unpacked,
     pub groups: Groups,

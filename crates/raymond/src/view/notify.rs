@@ -311,7 +311,8 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
-    use crate::store::Durability;
+    use crate::store::RunStore;
+    use crate::store::memory::MemoryStore;
 
     /// Runs a command for some events and gives its folder and the warning.
     async fn notified(command: &str, bounds: Bounds, events: &[Event]) -> (TempDir, Option<String>) {
@@ -319,7 +320,7 @@ mod tests {
         let command = command.replace("HERE", folder.path().to_str().unwrap());
         let warning = LocalSet::new()
             .run_until(async {
-                let notifier = Notifier::with_bounds(command, payloads(folder.path()), bounds);
+                let notifier = Notifier::with_bounds(command, payloads(), bounds);
                 let mut observer = notifier.clone();
                 events.iter().for_each(|event| observer.event(event));
                 notifier.finish().await
@@ -328,8 +329,9 @@ mod tests {
         (folder, warning)
     }
 
-    fn payloads(folder: &Path) -> Payloads {
-        Payloads::new(folder.join("payloads"), Durability::Process)
+    /// None are stored.
+    fn payloads() -> Payloads {
+        MemoryStore::default().run("run-1").unwrap().payloads()
     }
 
     fn event(seq: u64, body: Body) -> Event {
@@ -533,7 +535,7 @@ mod tests {
         let command = format!("cat > {}", pipe.display());
         let warning = LocalSet::new()
             .run_until(async {
-                let notifier = Notifier::new(command, payloads(folder.path()));
+                let notifier = Notifier::new(command, payloads());
                 let mut observer = notifier.clone();
                 for seq in 1..=20 {
                     observer.event(&over_budget(seq));

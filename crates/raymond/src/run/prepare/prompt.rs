@@ -10,7 +10,6 @@ use raymond_core::template;
 use super::NotReady;
 use crate::agent::claude::plain;
 use crate::agent::registry::Backend;
-use crate::run::engine::StoreError;
 use crate::store::Payloads;
 
 /// What an agent is told when its program stopped at its share of the budget and may go on.
@@ -25,8 +24,7 @@ pub(super) fn message(
     task_folder: &Path,
     backend: &Backend,
 ) -> Result<String, NotReady> {
-    let text_of =
-        |payload: &Payload| payloads.text_of(payload).map_err(|error| NotReady::Store(StoreError(error)));
+    let text_of = |payload: &Payload| payloads.text_of(payload).map_err(NotReady::Store);
     match agent.work().map(|work| &work.say) {
         // A reminder quotes what the agent said.
         Some(Say::Reminder { text, .. }) => text_of(text).map(|text| data(backend, &text, "").into_owned()),

@@ -20,7 +20,7 @@ use crate::run::engine::{States, StepLaunch};
 use crate::run::job::StepNeeds;
 use crate::run::mailbox::mailbox;
 use crate::run::prepare::Preparer;
-use crate::store::{Durability, Payloads};
+use crate::store::{PayloadSource, Payloads, StoreError};
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
 
@@ -34,6 +34,15 @@ fn write_archive(path: &Path) {
         archive.write_all(text.as_bytes()).unwrap();
     }
     archive.finish().unwrap();
+}
+
+#[derive(Debug)]
+struct NoPayloads;
+
+impl PayloadSource for NoPayloads {
+    fn get(&self, _: &str) -> Result<String, StoreError> {
+        Err(StoreError::NotAHash)
+    }
 }
 
 /// A run in its first state, and the start of its first step.
@@ -79,7 +88,7 @@ fn prepare(run: &Run, archive: &Path, tasks: &Path) -> (Plan, StepNeeds) {
     let mut preparer = Preparer {
         scopes: Rc::new(RefCell::new(Scopes::new(scope, Platform::current(), allowed))),
         options: Options::default(),
-        payloads: Payloads::new(tasks.join("none"), Durability::Process),
+        payloads: Payloads::new(NoPayloads),
         backends: Backends::new(&BTreeMap::new()).unwrap(),
         tasks: tasks.to_owned(),
     };
@@ -94,7 +103,7 @@ async fn carry_out(job: StepJob, scratch: &Path) -> Box<Ended> {
         platform: Platform::current(),
         scratch: scratch.to_owned(),
         unpacked: Unpacked::new(scratch.to_owned()),
-        groups: Groups::at(scratch.join("groups")),
+        groups: Groups::new(scratch),
         reaper: Reaper::start().unwrap(),
         debug: DebugFolder::off(),
         backends: Backends::new(&BTreeMap::new()).unwrap(),

@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use raymond::run::engine::{Preparation, States, StepLaunch, StoreError};
+use raymond::run::engine::{Preparation, States, StepLaunch};
 use raymond::run::lookups;
+use raymond::store::StoreError;
 use raymond::workflow::scope::Scope;
 use raymond::workflow::scopes::{Allowed, Scopes};
 use raymond::workflow::states::{StateText, options_in, read_state};

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::disk::DiskFile;
-use super::error::JournalError;
-use super::folder::RunPaths;
+use super::place::RunPaths;
+use crate::store::error::StoreError;
 
 /// The longest line that is written or read.
 pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
@@ -42,6 +42,8 @@ pub struct Line {
     pub text: String,
     /// Whether a batch ends here, so that folding up to here gives a state that was once current.
     pub ends_batch: bool,
+    pub(super) seq: Option<u64>,
+    pub(super) is_snapshot: bool,
 }
 
 /// What an interrupted write left behind the last whole batch.
@@ -214,6 +216,7 @@ enum Found {
 }
 
 /// Reads the whole batches of one segment in order.
+#[derive(Debug)]
 pub(super) struct SegmentReader<R> {
     input: R,
     file: PathBuf,
@@ -227,12 +230,12 @@ pub(super) struct SegmentReader<R> {
 
 impl SegmentReader<BufReader<Box<dyn DiskFile>>> {
     /// Opens a segment behind a batch that was read before, or at its start.
-    pub(super) fn open(paths: &RunPaths, segment: u32, position: Position) -> Result<Self, JournalError> {
+    pub(super) fn open(paths: &RunPaths, segment: u32, position: Position) -> Result<Self, StoreError> {
         let path = paths.segment(segment);
         let file = paths
             .disk()
             .read(&path, position.offset)
-            .map_err(|error| JournalError::io(&path, "open", error))?;
+            .map_err(|error| StoreError::io(path.display(), "open", error))?;
         Ok(Self::new(BufReader::with_capacity(128 * 1024, file), &path, segment, position))
     }
 }
@@ -258,7 +261,7 @@ impl<R: BufRead> SegmentReader<R> {
     }
 
     /// The next whole batch; none at the end or before a torn tail.
-    pub(super) fn next_batch(&mut self) -> Result<Option<Vec<Line>>, JournalError> {
+    pub(super) fn next_batch(&mut self) -> Result<Option<Vec<Line>>, StoreError> {
         let mut batch = Pending::default();
         loop {
             match self.read_line(&batch)? {
@@ -275,11 +278,11 @@ impl<R: BufRead> SegmentReader<R> {
     }
 
     /// Reads one line into `self.line`, never more than the bounds of a line and of a batch allow.
-    fn read_line(&mut self, batch: &Pending) -> Result<Found, JournalError> {
+    fn read_line(&mut self, batch: &Pending) -> Result<Found, StoreError> {
         self.line.clear();
         let most = self.max_line as u64 + 1;
         let read = self.input.by_ref().take(most).read_until(b'\n', &mut self.line);
-        read.map_err(|error: io::Error| JournalError::io(&self.file, "read", error))?;
+        read.map_err(|error: io::Error| StoreError::io(self.file.display(), "read", error))?;
         if self.line.is_empty() {
             return Ok(Found::End);
         }
@@ -296,7 +299,7 @@ impl<R: BufRead> SegmentReader<R> {
     }
 
     /// Takes `self.line` into the batch; true if it is the last of it.
-    fn accept(&mut self, batch: &mut Pending) -> Result<bool, JournalError> {
+    fn accept(&mut self, batch: &mut Pending) -> Result<bool, StoreError> {
         let Ok(text) = std::str::from_utf8(&self.line) else {
             return Err(self.damage(batch, "this is not UTF-8"));
         };
@@ -325,39 +328,46 @@ impl<R: BufRead> SegmentReader<R> {
     }
 
     /// Checks what a checksum cannot show, and moves on behind the batch.
-    fn give_out(&mut self, batch: Pending) -> Result<Vec<Line>, JournalError> {
+    fn give_out(&mut self, batch: Pending) -> Result<Vec<Line>, StoreError> {
         let at_start = self.position.lines == 0;
         if at_start && self.segment > 0 && !matches!(&batch.lines[..], [(_, only)] if only.is_snapshot) {
             let first = batch.lines.first().map_or("", |(text, _)| text);
             let what = "a snapshot should stand here";
-            return Err(JournalError::damaged(&self.file, 1, what, first.as_bytes()));
+            return Err(StoreError::damaged(self.file.display(), 1, what, first.as_bytes()));
         }
         let count = batch.lines.len();
         let mut lines = Vec::with_capacity(count);
         for (index, (text, fields)) in batch.lines.into_iter().enumerate() {
             let number = self.position.lines + 1;
             self.position.last_seq = follow_seq(self.position.last_seq, fields)
-                .map_err(|what| JournalError::damaged(&self.file, number, what, text.as_bytes()))?;
+                .map_err(|what| StoreError::damaged(self.file.display(), number, what, text.as_bytes()))?;
             self.position.lines = number;
-            lines.push(Line { segment: self.segment, number, text, ends_batch: index + 1 == count });
+            let Fields { seq, is_snapshot } = fields;
+            let ends_batch = index + 1 == count;
+            lines.push(Line { segment: self.segment, number, text, ends_batch, seq, is_snapshot });
         }
         self.position.offset += batch.bytes;
         Ok(lines)
     }
 
     /// The end of the file, perhaps behind lines without a mark.
-    fn finish(&mut self, batch: &Pending, more: u64) -> Result<Option<Vec<Line>>, JournalError> {
+    fn finish(&mut self, batch: &Pending, more: u64) -> Result<Option<Vec<Line>>, StoreError> {
         let bytes = batch.bytes + more;
         if self.position.lines == 0 && self.segment > 0 {
             let first = batch.lines.first().map_or(self.line.as_slice(), |(text, _)| text.as_bytes());
-            return Err(JournalError::damaged(&self.file, 1, "a whole snapshot should stand here", first));
+            return Err(StoreError::damaged(
+                self.file.display(),
+                1,
+                "a whole snapshot should stand here",
+                first,
+            ));
         }
         self.torn = (bytes > 0).then_some(Torn { offset: self.position.offset, bytes });
         Ok(None)
     }
 
     /// The end of the file behind a line without a line break.
-    fn finish_unfinished(&mut self, mut batch: Pending) -> Result<Option<Vec<Line>>, JournalError> {
+    fn finish_unfinished(&mut self, mut batch: Pending) -> Result<Option<Vec<Line>>, StoreError> {
         let bytes = batch.bytes;
         let more = self.line.len() as u64;
         // Writing breaks off; it does not put another byte where the line break belongs. A zero
@@ -373,7 +383,7 @@ impl<R: BufRead> SegmentReader<R> {
     }
 
     /// Judges zeros: a torn tail, unless something whole was written behind them.
-    fn finish_zeros(&mut self, batch: Pending) -> Result<Option<Vec<Line>>, JournalError> {
+    fn finish_zeros(&mut self, batch: Pending) -> Result<Option<Vec<Line>>, StoreError> {
         let damage = self.damage(&batch, "this line holds zero bytes");
         let mut bytes = batch.bytes;
         // Every place where a batch may have begun: right behind the zeros, in the line after
@@ -406,9 +416,9 @@ impl<R: BufRead> SegmentReader<R> {
     }
 
     /// Damage in the line read last, which follows the lines of the batch.
-    fn damage(&self, batch: &Pending, what: impl Into<String>) -> JournalError {
+    fn damage(&self, batch: &Pending, what: impl Into<String>) -> StoreError {
         let number = self.position.lines + batch.lines.len() as u64 + 1;
-        JournalError::damaged(&self.file, number, what, &self.line)
+        StoreError::damaged(self.file.display(), number, what, &self.line)
     }
 }
 
@@ -428,7 +438,7 @@ mod tests {
 
     type Outcome = (Vec<String>, Option<Torn>);
 
-    fn read(bytes: &[u8]) -> Result<Outcome, JournalError> {
+    fn read(bytes: &[u8]) -> Result<Outcome, StoreError> {
         let mut reader = reader(bytes, 0);
         let mut texts = Vec::new();
         while let Some(lines) = reader.next_batch()? {
@@ -440,7 +450,7 @@ mod tests {
 
     fn damage(bytes: &[u8]) -> (u64, String) {
         match read(bytes) {
-            Err(JournalError::Damaged { line, what, .. }) => (line, what),
+            Err(StoreError::Damaged { line, what, .. }) => (line, what),
             other => panic!("expected damage, got {other:?}"),
         }
     }
@@ -532,7 +542,7 @@ mod tests {
                 let mut bytes = all.clone();
                 bytes[place] ^= change;
                 match read(&bytes) {
-                    Err(JournalError::Damaged { .. }) => {}
+                    Err(StoreError::Damaged { .. }) => {}
                     Ok((lines, torn)) => {
                         assert_eq!(bytes[place], 0, "place {place} change {change}");
                         assert!(place >= last_start);
@@ -623,7 +633,7 @@ mod tests {
             [batch(&[TWO]), batch(&[snapshot, "{\"seq\":5}"]), Vec::new(), good[..10].to_vec(), vec![0; 9]]
         {
             let result = reader(&bad, 1).next_batch();
-            assert!(matches!(result, Err(JournalError::Damaged { line: 1, .. })), "{bad:?}");
+            assert!(matches!(result, Err(StoreError::Damaged { line: 1, .. })), "{bad:?}");
         }
     }
 

@@ -11,35 +11,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Durability;
 use super::disk::DiskFile;
-use super::error::JournalError;
-use super::folder::RunPaths;
 use super::lock::RunLock;
+use super::place::RunPaths;
 use super::read::{Tail, visit_tail};
 use super::segment::{Line, SNAPSHOT_EVENT, check_lines, encode_batch, is_snapshot};
-
-/// How large a segment grows before a new one is begun.
-pub const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
+use crate::store::error::StoreError;
+use crate::store::home::{Durability, JournalOptions};
 
 /// How many times larger than its snapshot a segment grows at least, so that snapshots stay a small part of the work.
 const SNAPSHOT_SHARE: u64 = 4;
-
-/// How a journal is written.
-#[derive(Clone, Copy, Debug)]
-pub struct JournalOptions {
-    pub durability: Durability,
-    /// How large a segment grows before a new one is begun.
-    pub segment_bytes: u64,
-    /// How many of the newest segments stay, the current one among them; all if not given. The first stays always.
-    pub keep_segments: Option<u32>,
-}
-
-impl Default for JournalOptions {
-    fn default() -> Self {
-        Self { durability: Durability::default(), segment_bytes: SEGMENT_BYTES, keep_segments: None }
-    }
-}
 
 /// The current segment of a run, open for appending.
 #[derive(Debug)]
@@ -58,19 +39,19 @@ pub struct Journal {
 
 impl Journal {
     /// Begins the journal of a new run; the folder exists, and the lock is the run's.
-    pub fn create(paths: &RunPaths, options: JournalOptions, lock: &RunLock) -> Result<Self, JournalError> {
+    pub fn create(paths: &RunPaths, options: JournalOptions, lock: &RunLock) -> Result<Self, StoreError> {
         debug_assert_eq!(lock.path(), paths.lock(), "the lock of another run protects nothing");
         let path = paths.segment(0);
         let file = match paths.disk().create(&path, false) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(JournalError::Exists { file: path });
+                return Err(StoreError::Exists { run: paths.id().to_owned() });
             }
-            other => other.map_err(|error| JournalError::io(&path, "create", error))?,
+            other => other.map_err(|error| StoreError::io(path.display(), "create", error))?,
         };
         if options.durability == Durability::Power {
             file.sync_all()
                 .and_then(|()| paths.disk().sync_dir(paths.dir()))
-                .map_err(|error| JournalError::io(&path, "sync", error))?;
+                .map_err(|error| StoreError::io(path.display(), "sync", error))?;
         }
         let paths = paths.clone();
         Ok(Self {
@@ -93,7 +74,7 @@ impl Journal {
         paths: &RunPaths,
         options: JournalOptions,
         lock: &RunLock,
-    ) -> Result<(Self, Tail), JournalError> {
+    ) -> Result<(Self, Tail), StoreError> {
         let mut lines = Vec::new();
         let (journal, tail) = Self::open_visiting(paths, options, lock, &mut |line| lines.push(line))?;
         Ok((journal, Tail { lines, ..tail }))
@@ -105,24 +86,28 @@ impl Journal {
         options: JournalOptions,
         lock: &RunLock,
         visit: &mut dyn FnMut(Line),
-    ) -> Result<(Self, Tail), JournalError> {
+    ) -> Result<(Self, Tail), StoreError> {
         debug_assert_eq!(lock.path(), paths.lock(), "the lock of another run protects nothing");
-        let tail = visit_tail(paths, visit)?;
+        let tail = visit_tail(paths, None, visit)?;
         let path = paths.segment(tail.segment);
-        let file = paths.disk().append(&path).map_err(|error| JournalError::io(&path, "open", error))?;
+        let file =
+            paths.disk().append(&path).map_err(|error| StoreError::io(path.display(), "open", error))?;
         if let Some(torn) = tail.torn {
-            file.set_len(torn.offset).map_err(|error| JournalError::io(&path, "cut", error))?;
+            file.set_len(torn.offset).map_err(|error| StoreError::io(path.display(), "cut", error))?;
         }
         // The tail must not come back behind what is written next. And a Raymond killed between
         // write and sync left batches that we are about to act upon, but the disk may not have.
         if tail.torn.is_some() || options.durability == Durability::Power {
             file.sync_all()
                 .and_then(|()| paths.disk().sync_dir(paths.dir()))
-                .map_err(|error| JournalError::io(&path, "sync", error))?;
+                .map_err(|error| StoreError::io(path.display(), "sync", error))?;
         }
         // A crash before the rename leaves nothing but this file, which no reader looks at.
         let unfinished = paths.unfinished_segment(tail.segment + 1);
-        paths.disk().remove(&unfinished).map_err(|error| JournalError::io(&unfinished, "remove", error))?;
+        paths
+            .disk()
+            .remove(&unfinished)
+            .map_err(|error| StoreError::io(unfinished.display(), "remove", error))?;
         let journal = Self {
             paths: paths.clone(),
             options,
@@ -137,17 +122,17 @@ impl Journal {
     }
 
     /// Writes one batch: wholly there after this returns, and whole or absent after a crash.
-    pub fn append(&mut self, lines: &[String]) -> Result<(), JournalError> {
+    pub fn append(&mut self, lines: &[String]) -> Result<(), StoreError> {
         self.refuse_if_poisoned()?;
         let file = self.current_file();
         let last_seq =
-            check_lines(lines, self.last_seq).map_err(|what| JournalError::refused(&file, what))?;
+            check_lines(lines, self.last_seq).map_err(|what| StoreError::refused(file.display(), what))?;
         let batch = encode_batch(lines);
         // Set before the call, so that no way out of this function forgets it.
         self.poisoned = true;
-        self.file.write_all(&batch).map_err(|error| JournalError::io(&file, "write", error))?;
+        self.file.write_all(&batch).map_err(|error| StoreError::io(file.display(), "write", error))?;
         if self.options.durability == Durability::Power {
-            self.file.sync_data().map_err(|error| JournalError::io(&file, "sync", error))?;
+            self.file.sync_data().map_err(|error| StoreError::io(file.display(), "sync", error))?;
         }
         self.poisoned = false;
         self.bytes += batch.len() as u64;
@@ -165,7 +150,7 @@ impl Journal {
     ///
     /// A crash leaves the old segment or the new one as the last, because the new one gets its
     /// name only once it is whole and on disk.
-    pub fn rotate(&mut self, snapshot_line: String) -> Result<(), JournalError> {
+    pub fn rotate(&mut self, snapshot_line: String) -> Result<(), StoreError> {
         self.refuse_if_poisoned()?;
         let next = self.segment + 1;
         let path = self.paths.segment(next);
@@ -173,15 +158,16 @@ impl Journal {
         // Even a snapshot that is refused counts for the next try, or every step would make one in vain.
         self.snapshot_bytes = snapshot_bytes;
         let lines = [snapshot_line];
-        let last_seq =
-            check_snapshot(&lines, self.last_seq).map_err(|what| JournalError::refused(&path, what))?;
+        let last_seq = check_snapshot(&lines, self.last_seq)
+            .map_err(|what| StoreError::refused(path.display(), what))?;
         let batch = encode_batch(&lines);
         self.poisoned = true;
         // Behind a later segment a torn tail would be damage, so the old one is synced in any mode.
         let old = self.current_file();
-        self.file.sync_data().map_err(|error| JournalError::io(&old, "sync", error))?;
-        self.file =
-            self.put_in_place(&batch, &path).map_err(|error| JournalError::io(&path, "create", error))?;
+        self.file.sync_data().map_err(|error| StoreError::io(old.display(), "sync", error))?;
+        self.file = self
+            .put_in_place(&batch, &path)
+            .map_err(|error| StoreError::io(path.display(), "create", error))?;
         self.poisoned = false;
         self.segment = next;
         self.bytes = batch.len() as u64;
@@ -204,9 +190,9 @@ impl Journal {
         self.paths.segment(self.segment)
     }
 
-    fn refuse_if_poisoned(&self) -> Result<(), JournalError> {
+    fn refuse_if_poisoned(&self) -> Result<(), StoreError> {
         match self.poisoned {
-            true => Err(JournalError::Poisoned { file: self.current_file() }),
+            true => Err(StoreError::Poisoned { place: self.current_file().display().to_string() }),
             false => Ok(()),
         }
     }
@@ -253,7 +239,7 @@ fn check_snapshot(lines: &[String; 1], last_seq: Option<u64>) -> Result<Option<u
 
 #[cfg(test)]
 mod tests {
-    use super::super::folder::StateDir;
+    use super::super::place::StateDir;
     use super::super::read::read_all;
     use super::super::read::read_tail;
     use super::*;
@@ -278,12 +264,17 @@ mod tests {
             Journal::create(&self.paths, options, &self.lock).unwrap()
         }
 
-        fn open(&self) -> Result<(Journal, Tail), JournalError> {
+        fn open(&self) -> Result<(Journal, Tail), StoreError> {
             Journal::open(&self.paths, unsynced(), &self.lock)
         }
 
-        fn texts(&self) -> Result<Vec<String>, JournalError> {
-            read_all(&self.paths)?.map(|line| line.map(|line| line.text)).collect()
+        fn texts(&self) -> Result<Vec<String>, StoreError> {
+            let mut all = read_all(&self.paths)?;
+            let mut texts = Vec::new();
+            while let Some(batch) = all.next_batch()? {
+                texts.extend(batch.into_iter().map(|line| line.text));
+            }
+            Ok(texts)
         }
 
         fn names(&self) -> Vec<String> {
@@ -339,16 +330,16 @@ mod tests {
         let run = fixture();
         run.create(unsynced()).append(&events(1..=1)).unwrap();
         let error = Journal::create(&run.paths, unsynced(), &run.lock).unwrap_err();
-        assert!(matches!(error, JournalError::Exists { .. }), "{error}");
+        assert!(matches!(error, StoreError::Exists { .. }), "{error}");
         assert_eq!(run.texts().unwrap(), events(1..=1));
     }
 
     #[test]
     fn missing_and_empty_journals_say_so() {
         let run = fixture();
-        assert!(matches!(run.open(), Err(JournalError::Missing { .. })));
+        assert!(matches!(run.open(), Err(StoreError::Missing { .. })));
         drop(run.create(unsynced()));
-        assert!(matches!(run.open(), Err(JournalError::Empty { .. })));
+        assert!(matches!(run.open(), Err(StoreError::Empty { .. })));
         fs::write(run.paths.segment(0), &encode_batch(&events(1..=1))[..20]).unwrap();
         let error = run.open().unwrap_err().to_string();
         assert!(error.ends_with("r.jsonl holds no complete event; nothing ran: remove it"), "{error}");
@@ -381,7 +372,7 @@ mod tests {
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             if cut < first_batch {
-                assert!(matches!(run.open(), Err(JournalError::Empty { .. })));
+                assert!(matches!(run.open(), Err(StoreError::Empty { .. })));
                 continue;
             }
             let (mut journal, tail) = run.open().unwrap();
@@ -420,10 +411,10 @@ mod tests {
             &mut journal.file,
             Box::new(fs::File::options().write(true).open("/dev/full").unwrap()),
         );
-        assert!(matches!(journal.append(&events(2..=2)), Err(JournalError::Io { action: "write", .. })));
+        assert!(matches!(journal.append(&events(2..=2)), Err(StoreError::Io { action: "write", .. })));
         journal.file = good;
-        assert!(matches!(journal.append(&events(2..=2)), Err(JournalError::Poisoned { .. })));
-        assert!(matches!(journal.rotate(snapshot(2)), Err(JournalError::Poisoned { .. })));
+        assert!(matches!(journal.append(&events(2..=2)), Err(StoreError::Poisoned { .. })));
+        assert!(matches!(journal.rotate(snapshot(2)), Err(StoreError::Poisoned { .. })));
         assert_eq!(run.texts().unwrap(), events(1..=1));
     }
 
@@ -434,8 +425,8 @@ mod tests {
         let mut journal = run.create(JournalOptions::default());
         // Writing to /dev/null works and syncing it does not.
         journal.file = Box::new(fs::File::options().write(true).open("/dev/null").unwrap());
-        assert!(matches!(journal.append(&events(1..=1)), Err(JournalError::Io { action: "sync", .. })));
-        assert!(matches!(journal.append(&events(1..=1)), Err(JournalError::Poisoned { .. })));
+        assert!(matches!(journal.append(&events(1..=1)), Err(StoreError::Io { action: "sync", .. })));
+        assert!(matches!(journal.append(&events(1..=1)), Err(StoreError::Poisoned { .. })));
     }
 
     #[test]
@@ -444,9 +435,9 @@ mod tests {
         let mut journal = run.create(unsynced());
         journal.append(&events(1..=1)).unwrap();
         for bad in [vec![], vec!["x".to_owned()], events(1..=1)] {
-            assert!(matches!(journal.append(&bad), Err(JournalError::Refused { .. })));
+            assert!(matches!(journal.append(&bad), Err(StoreError::Refused { .. })));
         }
-        assert!(matches!(journal.rotate(event(2)), Err(JournalError::Refused { .. })));
+        assert!(matches!(journal.rotate(event(2)), Err(StoreError::Refused { .. })));
         journal.append(&events(2..=2)).unwrap();
         assert_eq!(run.texts().unwrap(), events(1..=2));
         assert_eq!(run.names(), ["r.jsonl"]);
@@ -515,10 +506,10 @@ mod tests {
         let batch = encode_batch(&[snapshot(3)]);
         for cut in 0..batch.len() {
             fs::write(run.paths.segment(1), &batch[..cut]).unwrap();
-            assert!(matches!(run.open(), Err(JournalError::Damaged { line: 1, .. })), "cut {cut}");
+            assert!(matches!(run.open(), Err(StoreError::Damaged { line: 1, .. })), "cut {cut}");
         }
         fs::write(run.paths.segment(1), encode_batch(&[event(4)])).unwrap();
-        assert!(matches!(run.open(), Err(JournalError::Damaged { line: 1, .. })));
+        assert!(matches!(run.open(), Err(StoreError::Damaged { line: 1, .. })));
     }
 
     #[test]
@@ -531,8 +522,8 @@ mod tests {
         let mut bytes = fs::read(&path).unwrap();
         bytes.extend(b"{\"seq\":4}\n");
         fs::write(&path, bytes).unwrap();
-        let Err(JournalError::Damaged { file, line, .. }) = run.texts() else { panic!() };
-        assert_eq!((file, line), (path, 4));
+        let Err(StoreError::Damaged { place, line, .. }) = run.texts() else { panic!() };
+        assert_eq!((place, line), (path.display().to_string(), 4));
         assert!(run.open().is_ok());
     }
 
@@ -545,9 +536,9 @@ mod tests {
             journal.rotate(snapshot(1)).unwrap();
         }
         fs::remove_file(run.paths.segment(2)).unwrap();
-        assert!(matches!(run.texts(), Err(JournalError::Damaged { line: 0, .. })));
+        assert!(matches!(run.texts(), Err(StoreError::Damaged { line: 0, .. })));
         fs::remove_file(run.paths.segment(0)).unwrap();
-        assert!(matches!(run.open(), Err(JournalError::Damaged { line: 0, .. })));
+        assert!(matches!(run.open(), Err(StoreError::Damaged { line: 0, .. })));
     }
 
     #[test]

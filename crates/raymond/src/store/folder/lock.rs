@@ -5,16 +5,14 @@
 //! one name would both believe to be alone. What is written in it (on Windows, where a locked file cannot be
 //! read, in `RUN.holder` beside it) only tells people who holds it.
 
-use std::error::Error;
-use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use super::disk::private_options;
+use crate::store::error::StoreError;
+use crate::store::home::{Holder, Lease};
 
 /// How long taking the lock is tried: whoever asks whether a run is live holds it for a moment.
 const PATIENCE: Duration = Duration::from_millis(1000);
@@ -28,20 +26,6 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// More than a holder ever writes.
 const MAX_HOLDER_BYTES: u64 = 4096;
 
-/// Who holds a lock. Its fields are missing in the moment between locking and writing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Holder {
-    pub pid: Option<u32>,
-    /// Where that pid counts: in a container others do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pid_namespace: Option<String>,
-    /// Differs for every process that ever held the lock; pids come back.
-    pub incarnation: Option<String>,
-    /// RFC 3339, UTC.
-    pub since: Option<String>,
-}
-
 /// The right to write a run, until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct RunLock {
@@ -53,14 +37,15 @@ pub struct RunLock {
 
 impl RunLock {
     /// Takes the lock, creating its file; the folder exists.
-    pub fn acquire(path: &Path) -> Result<Self, LockError> {
-        let io = |source| LockError::Io { path: path.to_owned(), source };
+    pub fn acquire(path: &Path) -> Result<Self, StoreError> {
+        let io = |error| StoreError::io(path.display(), "lock", error);
         let mut options = private_options();
         let options = options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(io)?;
         let mut said = holder_file(path, &file, options).map_err(io)?;
         if !lock_patiently(&file, &mut said).map_err(io)? {
-            return Err(LockError::Held { path: path.to_owned(), holder: read_holder(&mut said) });
+            let run = path.file_stem().unwrap_or_default().display().to_string();
+            return Err(StoreError::Held { run, holder: read_holder(&mut said) });
         }
         let incarnation = uuid::Uuid::new_v4().to_string();
         write_holder(&mut said, &incarnation).map_err(io)?;
@@ -75,6 +60,8 @@ impl RunLock {
         &self.incarnation
     }
 }
+
+impl Lease for RunLock {}
 
 /// Where the holder says who it is: in the file that is locked.
 #[cfg(unix)]
@@ -174,38 +161,6 @@ fn is_known_dead(_holder: &Holder) -> bool {
     false
 }
 
-/// Why a lock was not taken.
-#[derive(Debug)]
-pub enum LockError {
-    Held { path: PathBuf, holder: Holder },
-    Io { path: PathBuf, source: io::Error },
-}
-
-impl fmt::Display for LockError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Held { path, holder } => {
-                let run = path.file_stem().unwrap_or_default().display();
-                write!(out, "another Raymond is running {run}")?;
-                match holder.pid {
-                    Some(pid) => write!(out, " (process {pid})"),
-                    None => Ok(()),
-                }
-            }
-            Self::Io { path, source } => write!(out, "cannot lock {}: {source}", path.display()),
-        }
-    }
-}
-
-impl Error for LockError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Held { .. } => None,
-            Self::Io { source, .. } => Some(source),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,7 +174,7 @@ mod tests {
         let error = RunLock::acquire(&path).unwrap_err();
         let expected = format!("another Raymond is running r (process {})", std::process::id());
         assert_eq!(error.to_string(), expected);
-        let LockError::Held { holder, .. } = error else { panic!() };
+        let StoreError::Held { holder, .. } = error else { panic!() };
         assert_eq!(holder.incarnation.as_deref(), Some(first.incarnation()));
         drop(first);
         let second = RunLock::acquire(&path).unwrap();
