@@ -12,9 +12,7 @@
 
 mod child;
 #[cfg(target_os = "linux")]
-mod environment;
-#[cfg(target_os = "linux")]
-mod quick;
+mod linux;
 mod reaper;
 mod spawn;
 mod stop;
@@ -27,11 +25,11 @@ mod tail;
 mod tests;
 #[cfg(unix)]
 mod unix;
-#[cfg(target_os = "linux")]
-mod vfork;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(windows)]
+pub use os_process::{Job, creation_flags};
 pub use reaper::{Reaper, Target};
 pub use spawn::{Launch, ParentDeath, SpawnError};
 pub use stop::StopSignal;
@@ -40,7 +38,7 @@ pub use tail::Tail;
 #[cfg(unix)]
 pub use unix::is_hangup_ignored;
 #[cfg(windows)]
-pub use windows::{Job, Member, creation_flags, find_program};
+pub use windows::find_program;
 
 /// What each system does in its own way.
 #[cfg(unix)]

@@ -141,7 +141,7 @@ pub(super) async fn start(launch: &Launch) -> Result<(Child, Streams), SpawnErro
 
 async fn start_once(launch: &Launch) -> io::Result<(Child, Streams)> {
     #[cfg(target_os = "linux")]
-    match super::quick::start(launch) {
+    match super::linux::start(launch) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
         other => return other,
     }

@@ -4,7 +4,6 @@
 //! closing its last handle ends everything in it. Raymond holds the only one, so whatever ends Raymond ends its
 //! steps as well.
 
-mod job;
 mod jobs;
 mod pipes;
 mod program;
@@ -17,7 +16,6 @@ use std::process::ExitStatus;
 
 use tokio::process::{Child, Command};
 
-pub use job::{Job, Member, creation_flags};
 pub(super) use jobs::{let_live, living, terminate};
 pub(super) use pipes::{Output, Outputs, Stderr, Stdout, read_ready, widen};
 pub use program::find_program;
@@ -28,7 +26,7 @@ use super::supervise::Exit;
 
 /// The program starts when it is in its job, and Ctrl-C in the terminal reaches Raymond alone.
 pub(super) fn isolate(command: &mut Command, _on_parent_death: ParentDeath) {
-    command.creation_flags(creation_flags());
+    command.creation_flags(os_process::creation_flags());
 }
 
 /// Puts a program that has not run yet into its job, and lets it run.

@@ -6,9 +6,9 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use os_process::{Job, Member, send_ctrl_break};
 use tokio::process::Child;
 
-use super::job::{Job, Member, ask_to_end};
 use crate::process::table::Demand;
 
 /// How many jobs of steps that are over are looked at when a new one begins. More than one, so that they get fewer.
@@ -42,7 +42,7 @@ pub(super) fn name_of(token: &str) -> String {
 /// Puts a suspended program into a new job, and lets it run.
 pub(in crate::process) fn begin(child: &Child, token: &str) -> io::Result<()> {
     let job = Job::create(Some(&name_of(token)))?;
-    let program = job.take_in(child)?;
+    let program = job.assign_and_resume(child)?;
     let mut jobs = jobs();
     jobs.forget_the_empty();
     jobs.by_token.insert(token.to_owned(), StepJob { job, program });
@@ -94,7 +94,7 @@ pub(in crate::process) fn living(token: &str) -> io::Result<Option<u32>> {
 pub(in crate::process) fn terminate(token: &str, demand: Demand) -> io::Result<()> {
     let jobs = jobs();
     match jobs.by_token.get(token) {
-        Some(step) if demand == Demand::Terminate && ask_to_end(step.program.pid()).is_ok() => Ok(()),
+        Some(step) if demand == Demand::Terminate && send_ctrl_break(step.program.pid()).is_ok() => Ok(()),
         Some(step) => step.job.terminate(),
         None => Job::open(&name_of(token))?.map_or(Ok(()), |job| job.terminate()),
     }

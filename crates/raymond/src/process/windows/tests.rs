@@ -149,13 +149,13 @@ async fn a_job_of_somebody_else_is_found_by_its_token_and_ends_with_its_last_han
     let start = |command: &mut tokio::process::Command| command.creation_flags(creation_flags()).spawn();
     let mut child = start(&mut command).unwrap();
     let job = Job::create(Some(&super::jobs::name_of(&rig.token))).unwrap();
-    job.take_in(&child).unwrap();
+    job.assign_and_resume(&child).unwrap();
     assert!(rig.is_alive());
     assert_eq!(rig.reaper.end_blocking(vec![Target::by_token(rig.token.as_str())]), [] as [i32; 0]);
     child.wait().await.unwrap();
 
     let mut child = start(&mut command).unwrap();
-    job.take_in(&child).unwrap();
+    job.assign_and_resume(&child).unwrap();
     drop(job);
     child.wait().await.unwrap();
     assert!(!rig.is_alive());
