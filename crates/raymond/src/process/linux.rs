@@ -11,13 +11,13 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::TOKEN_VARIABLE;
 use super::child::Child;
-use super::spawn::Launch;
+use super::spawn::ProgramSpec;
 use super::streams::Streams;
 use super::unix::isolation;
 
 /// Fails with [`io::ErrorKind::Unsupported`] if the kernel cannot do it.
-pub(super) fn start(launch: &Launch) -> io::Result<(Child, Streams)> {
-    let (stdin, our_stdin) = stdin_pipe(launch)?.unzip();
+pub(super) fn start(spec: &ProgramSpec) -> io::Result<(Child, Streams)> {
+    let (stdin, our_stdin) = stdin_pipe(spec)?.unzip();
     let (our_stdout, stdout) = io::pipe()?;
     let (our_stderr, stderr) = io::pipe()?;
     // What can fail comes first: a running program must not be reported as one that could not be started.
@@ -28,25 +28,25 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Child, Streams)> {
         Some(pipe) => pipe.as_fd(),
         None => null_device()?,
     };
-    let changes = launch.env.iter().map(|(name, value)| (name.as_os_str(), value.as_deref()));
+    let changes = spec.env.iter().map(|(name, value)| (name.as_os_str(), value.as_deref()));
     // Last, so that no variable of the step can replace it.
-    let token = (OsStr::new(TOKEN_VARIABLE), Some(OsStr::new(&launch.token)));
+    let token = (OsStr::new(TOKEN_VARIABLE), Some(OsStr::new(&spec.token)));
     let env: Vec<_> = changes.chain([token]).collect();
     let child = Spawn {
-        program: &launch.program,
-        args: &launch.args,
+        program: &spec.program,
+        args: &spec.args,
         env: &env,
-        cwd: &launch.cwd,
+        cwd: &spec.cwd,
         streams: [stdin, stdout.as_fd(), stderr.as_fd()],
-        isolation: isolation(launch.on_parent_death),
+        isolation: isolation(spec.on_parent_death),
     }
     .start()?;
     Ok((Child::Vfork(child, our_stdin), Streams::new(Some(our_stdout), Some(our_stderr))))
 }
 
 /// The program's end of its stdin and our end of it, if there is something to write.
-fn stdin_pipe(launch: &Launch) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
-    if launch.stdin.is_empty() {
+fn stdin_pipe(spec: &ProgramSpec) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
+    if spec.stdin.is_empty() {
         return Ok(None);
     }
     let (theirs, ours) = io::pipe()?;

@@ -13,9 +13,9 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::process::{Child, Command};
 pub(super) use tokio::process::{ChildStderr as Stderr, ChildStdout as Stdout};
 
-use super::spawn::{Launch, ParentDeath};
+use super::spawn::{ParentDeath, ProgramSpec};
 use super::streams::Streams;
-use super::supervise::Exit;
+use super::supervise::ProcessExit;
 
 /// The pipes for a program's output, which tokio makes.
 pub(super) struct Outputs;
@@ -28,14 +28,18 @@ impl Outputs {
 }
 
 /// Takes the pipes that tokio has made.
-pub(super) fn adopt(mut child: Child, _outputs: Outputs, _launch: &Launch) -> io::Result<(Child, Streams)> {
+pub(super) fn adopt(
+    mut child: Child,
+    _outputs: Outputs,
+    _launch: &ProgramSpec,
+) -> io::Result<(Child, Streams)> {
     let streams = Streams::new(child.stdout.take(), child.stderr.take());
     Ok((child, streams))
 }
 
 /// The system looks the program up.
-pub(super) fn program_of(launch: &Launch) -> &OsStr {
-    &launch.program
+pub(super) fn program_of(spec: &ProgramSpec) -> &OsStr {
+    &spec.program
 }
 
 /// Background children of a step are not tied to Raymond.
@@ -83,11 +87,11 @@ pub(super) fn read_ready(pipe: impl Output, buffer: &mut [u8]) -> usize {
     rustix::io::read(pipe, buffer).unwrap_or(0)
 }
 
-pub(super) fn exit_of(status: ExitStatus) -> Exit {
+pub(super) fn exit_of(status: ExitStatus) -> ProcessExit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(signal)) => Exit::Signal(signal),
-        (None, None) => Exit::Unknown,
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, Some(signal)) => ProcessExit::Signal(signal),
+        (None, None) => ProcessExit::Unknown,
     }
 }
 

@@ -301,9 +301,9 @@ impl StepFiles {
     }
 
     /// What is about to be started, for the meta file.
-    pub fn program(&mut self, launch: &process::Launch) {
+    pub fn program(&mut self, spec: &process::ProgramSpec) {
         if self.live.is_some() {
-            self.program = Some(Program::new(launch));
+            self.program = Some(Program::new(spec));
         }
     }
 

@@ -11,7 +11,9 @@ use raymond_core::workflow::Platform;
 
 use super::runnable::Runnable;
 use super::{NotReady, StepContext, token};
-use crate::process::{self, AfterExit, Ending, Flow, Limits, Sink, StopSignal, Tail, Target, supervise};
+use crate::process::{
+    self, AfterExit, Ending, Flow, OutputTail, Sink, StopSignal, Target, TimeLimits, supervise,
+};
 use crate::run::engine::Launch;
 use crate::run::lookups;
 use crate::run::mailbox::Message;
@@ -41,10 +43,10 @@ pub(super) async fn run(
     let group_of = Target::by_token(program.token.clone());
     files.program(&program);
     let mut sink = ScriptSink::new(context, launch, files);
-    let limits = Limits {
+    let limits = TimeLimits {
         idle: header.timeout.and_then(Limit::duration),
         total: header.max_time,
-        ..Limits::default()
+        ..TimeLimits::default()
     };
     let done = supervise(program, limits, &mut sink, stop, &context.reaper, AfterExit::LeaveBackground).await;
     sink.files.ended(&done.ending);
@@ -64,7 +66,7 @@ pub(super) async fn run(
         Err(_) => Lookups::default(),
     };
     // A step that succeeded may leave children behind; one that turns out to have failed may not.
-    let is_success = exit == process::Exit::Code(0);
+    let is_success = exit == process::ProcessExit::Code(0);
     if is_success && (reading.is_err() || !lookups.all_found()) {
         context.reaper.end(vec![Target { group: done.group, ..group_of }]).await;
     }
@@ -90,16 +92,16 @@ fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr:
     })
 }
 
-fn core_exit(exit: process::Exit) -> Exit {
+fn core_exit(exit: process::ProcessExit) -> Exit {
     match exit {
-        process::Exit::Code(code) => Exit::Code(code),
-        process::Exit::Signal(signal) => Exit::Signal(signal),
-        process::Exit::Unknown => Exit::Code(-1),
+        process::ProcessExit::Code(code) => Exit::Code(code),
+        process::ProcessExit::Signal(signal) => Exit::Signal(signal),
+        process::ProcessExit::Unknown => Exit::Code(-1),
     }
 }
 
 /// The program to start, with everything it needs on disk.
-fn prepare(context: &StepContext, launch: &Launch) -> Result<(process::Launch, Runnable), NotReady> {
+fn prepare(context: &StepContext, launch: &Launch) -> Result<(process::ProgramSpec, Runnable), NotReady> {
     let agent = &launch.agent;
     let task_folder = context.task_folder(agent)?;
     let handed = context.handed(agent)?;
@@ -118,7 +120,7 @@ fn prepare(context: &StepContext, launch: &Launch) -> Result<(process::Launch, R
     let (program, args) = command_line(agent.state.kind(), runnable.path(), context.platform)
         .ok_or_else(|| format!("{} is no script", agent.state))?;
     let token = token(&context.nonce, launch.started.step, launch.started.attempt);
-    let mut program = process::Launch::new(program, &agent.cwd, token);
+    let mut program = process::ProgramSpec::new(program, &agent.cwd, token);
     program.args = args;
     program.env = script_environment(&facts);
     Ok((program, runnable))
@@ -131,7 +133,7 @@ struct ScriptSink<'a> {
     files: &'a mut StepFiles,
     tags: TagCollector,
     error: Option<TagError>,
-    stderr: Tail,
+    stderr: OutputTail,
 }
 
 impl<'a> ScriptSink<'a> {
@@ -142,7 +144,7 @@ impl<'a> ScriptSink<'a> {
             files,
             tags: TagCollector::new(),
             error: None,
-            stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
+            stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
         }
     }
 

@@ -12,7 +12,8 @@ use super::{Turned, show_prints};
 use crate::agent::claude::{Decoder, invocation};
 use crate::agent::{self, Class, Cost, Invocation, Seen, Turn, TurnFault};
 use crate::process::{
-    self, AfterExit, Ending, Flow, Limits, ParentDeath, Sink, SpawnError, StopSignal, Tail, supervise,
+    self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, StopSignal, TimeLimits,
+    supervise,
 };
 use crate::run::engine::Launch;
 use crate::run::step::runnable::Runnable;
@@ -57,13 +58,13 @@ pub(super) async fn turn(
     // The copy, if there is one, lasts as long as the turn.
     let (process, _runnable) = process(context, launch, invocation)?;
     program.files.program(&process);
-    let limits = Limits { idle: plan.timeout, total: plan.max_time, ..Limits::default() };
+    let limits = TimeLimits { idle: plan.timeout, total: plan.max_time, ..TimeLimits::default() };
     let mut sink = TurnSink {
         context,
         launch,
         files: program.files,
         decoder: Decoder::new(session.clone(), previous_total.map(Usd::dollars)),
-        stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
+        stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
     };
     let done = supervise(process, limits, &mut sink, stop, &context.reaper, AfterExit::EndAll).await;
     sink.files.ended(&done.ending);
@@ -131,7 +132,7 @@ fn process(
     context: &StepContext,
     launch: &Launch,
     invocation: Invocation,
-) -> Result<(process::Launch, Runnable), NotReady> {
+) -> Result<(process::ProgramSpec, Runnable), NotReady> {
     let agent = &launch.agent;
     let task_folder = context.task_folder(agent)?;
     let runnable = Runnable::of(context, agent)?;
@@ -147,7 +148,7 @@ fn process(
         input: None,
     };
     let token = token(&context.nonce, launch.started.step, launch.started.attempt);
-    let mut process = process::Launch::new(invocation.program, &agent.cwd, token);
+    let mut process = process::ProgramSpec::new(invocation.program, &agent.cwd, token);
     process.args = invocation.args.into_iter().map(OsString::from).collect();
     process.stdin = invocation.stdin;
     process.env = agent_environment(&facts);
@@ -158,11 +159,11 @@ fn process(
     Ok((process, runnable))
 }
 
-fn exit_of(ending: Ending, limits: &Limits) -> agent::Exit {
+fn exit_of(ending: Ending, limits: &TimeLimits) -> agent::Exit {
     match ending {
-        Ending::Exited(process::Exit::Code(code)) => agent::Exit::Code(code),
-        Ending::Exited(process::Exit::Signal(signal)) => agent::Exit::Signal(signal),
-        Ending::Exited(process::Exit::Unknown) | Ending::SpawnFailed(_) | Ending::Aborted => {
+        Ending::Exited(process::ProcessExit::Code(code)) => agent::Exit::Code(code),
+        Ending::Exited(process::ProcessExit::Signal(signal)) => agent::Exit::Signal(signal),
+        Ending::Exited(process::ProcessExit::Unknown) | Ending::SpawnFailed(_) | Ending::Aborted => {
             agent::Exit::Code(-1)
         }
         Ending::IdleTimeout => agent::Exit::Silent(limits.idle.unwrap_or_default()),
@@ -208,7 +209,7 @@ struct TurnSink<'a> {
     launch: &'a Launch,
     files: &'a mut StepFiles,
     decoder: Decoder,
-    stderr: Tail,
+    stderr: OutputTail,
 }
 
 impl TurnSink<'_> {
