@@ -88,7 +88,7 @@ impl Reaper {
     }
 
     /// How often the process table has been scanned.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     pub(super) fn scans(&self) -> u64 {
         self.scans.load(Ordering::Relaxed)
     }
