@@ -94,7 +94,9 @@ fn close_on_panic(output: Output) {
 #[cfg(unix)]
 pub fn draw_again_after_a_pause(mut output: Output) {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut continued) = signal(SignalKind::from_raw(libc::SIGCONT)) else { return };
+    let Ok(mut continued) = signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw())) else {
+        return;
+    };
     tokio::task::spawn_local(async move {
         while continued.recv().await.is_some() {
             output.draw_again();

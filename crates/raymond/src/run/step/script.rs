@@ -12,7 +12,9 @@ use raymond_core::workflow::Platform;
 use super::interpreter::command_line;
 use super::runnable::Runnable;
 use super::{LocalExecutor, NotReady, environment, make_folders};
-use crate::process::{self, AfterExit, Ending, Flow, Limits, Sink, StopSignal, Tail, Target, supervise};
+use crate::process::{
+    self, AfterExit, Ending, Flow, OutputTail, Sink, StopSignal, Target, TimeLimits, supervise,
+};
 use crate::run::job::{Attempt, StepJob};
 use crate::run::mailbox::Message;
 use crate::view::Stream;
@@ -37,10 +39,10 @@ pub(super) async fn run(
     let group_of = Target::by_token(program.token.clone());
     files.program(&program);
     let mut sink = ScriptSink::new(executor, job, files);
-    let limits = Limits {
+    let limits = TimeLimits {
         idle: header.timeout.and_then(Limit::duration),
         total: header.max_time,
-        ..Limits::default()
+        ..TimeLimits::default()
     };
     let done =
         supervise(program, limits, &mut sink, stop, &executor.reaper, AfterExit::LeaveBackground).await;
@@ -55,7 +57,7 @@ pub(super) async fn run(
         .finish()
         .and_then(|collected| transition::read(collected, ignores_case).map_err(|error| error.to_string()));
     // A step that succeeded may leave children behind; one that turns out to have failed may not.
-    if exit == process::Exit::Code(0) && reading.is_err() {
+    if exit == process::ProcessExit::Code(0) && reading.is_err() {
         executor.reaper.end(vec![Target { group: done.group, ..group_of }]).await;
     }
     Outcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, stderr })
@@ -80,22 +82,22 @@ fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr:
     })
 }
 
-fn core_exit(exit: process::Exit) -> Exit {
+fn core_exit(exit: process::ProcessExit) -> Exit {
     match exit {
-        process::Exit::Code(code) => Exit::Code(code),
-        process::Exit::Signal(signal) => Exit::Signal(signal),
-        process::Exit::Unknown => Exit::Code(-1),
+        process::ProcessExit::Code(code) => Exit::Code(code),
+        process::ProcessExit::Signal(signal) => Exit::Signal(signal),
+        process::ProcessExit::Unknown => Exit::Code(-1),
     }
 }
 
 /// The program to start, with everything it needs on disk.
-fn prepare(executor: &LocalExecutor, job: &StepJob) -> Result<(process::Launch, Runnable), NotReady> {
+fn prepare(executor: &LocalExecutor, job: &StepJob) -> Result<(process::ProgramSpec, Runnable), NotReady> {
     make_folders(job)?;
     let runnable = Runnable::of(executor, job)?;
     let state = &job.attempt.state;
     let (program, args) = command_line(state.kind(), runnable.path(), executor.platform)
         .ok_or_else(|| format!("{state} is no script"))?;
-    let mut program = process::Launch::new(program, &job.needs.cwd, job.attempt.token.clone());
+    let mut program = process::ProgramSpec::new(program, &job.needs.cwd, job.attempt.token.clone());
     program.args = args;
     program.env = environment(job, runnable.path());
     Ok((program, runnable))
@@ -108,7 +110,7 @@ struct ScriptSink<'a> {
     files: &'a mut StepFiles,
     tags: TagCollector,
     error: Option<TagError>,
-    stderr: Tail,
+    stderr: OutputTail,
 }
 
 impl<'a> ScriptSink<'a> {
@@ -119,7 +121,7 @@ impl<'a> ScriptSink<'a> {
             files,
             tags: TagCollector::new(),
             error: None,
-            stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
+            stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
         }
     }
 

@@ -10,7 +10,7 @@ use raymond_core::money::Usd;
 use serde::{Deserialize, Serialize};
 
 use super::StepName;
-use crate::process::{Ending, Exit, Launch, TOKEN_VARIABLE};
+use crate::process::{Ending, ProcessExit, ProgramSpec, TOKEN_VARIABLE};
 use crate::run::driver::now;
 
 /// What shows that a variable holds a secret.
@@ -85,18 +85,18 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn new(launch: &Launch) -> Self {
+    pub(super) fn new(spec: &ProgramSpec) -> Self {
         let text = |part: &OsString| part.to_string_lossy().into_owned();
-        let changes = launch.env.iter().map(|(name, value)| {
+        let changes = spec.env.iter().map(|(name, value)| {
             let name = text(name);
             let value = value.as_ref().map(|value| shown(&name, &value.to_string_lossy()));
             (name, value)
         });
         // The token is added when the program starts.
-        let token = (TOKEN_VARIABLE.to_owned(), Some(shown(TOKEN_VARIABLE, &launch.token)));
+        let token = (TOKEN_VARIABLE.to_owned(), Some(shown(TOKEN_VARIABLE, &spec.token)));
         Self {
-            command: [&launch.program].into_iter().chain(&launch.args).map(text).collect(),
-            cwd: launch.cwd.to_string_lossy().into_owned(),
+            command: [&spec.program].into_iter().chain(&spec.args).map(text).collect(),
+            cwd: spec.cwd.to_string_lossy().into_owned(),
             changes: changes.chain([token]).collect(),
         }
     }
@@ -114,8 +114,8 @@ pub(super) struct ProgramEnd {
 impl ProgramEnd {
     pub(super) fn new(ending: &Ending) -> Self {
         let (exit_code, signal) = match ending {
-            Ending::Exited(Exit::Code(code)) => (Some(*code), None),
-            Ending::Exited(Exit::Signal(signal)) => (None, Some(*signal)),
+            Ending::Exited(ProcessExit::Code(code)) => (Some(*code), None),
+            Ending::Exited(ProcessExit::Signal(signal)) => (None, Some(*signal)),
             _ => (None, None),
         };
         Self { ending: named(ending), exit_code, signal }
@@ -126,7 +126,7 @@ impl ProgramEnd {
 
 fn named(ending: &Ending) -> &'static str {
     match ending {
-        Ending::Exited(Exit::Signal(_)) => "signal",
+        Ending::Exited(ProcessExit::Signal(_)) => "signal",
         Ending::Exited(_) => "exited",
         Ending::IdleTimeout => "idle_timeout",
         Ending::TotalTimeout => "total_timeout",

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::process::{Ending, Exit, Launch};
+use crate::process::{Ending, ProcessExit, ProgramSpec};
 
 /// A folder in a temporary place, with an environment of its own.
 struct Fixture {
@@ -71,16 +71,16 @@ impl Fixture {
     /// A script step from its start to its transition.
     fn whole_step(&self, step: u64) {
         let mut files = self.begin("A.sh", step, 1);
-        files.program(&launch());
+        files.program(&spec());
         files.stdout(b"<goto>A</goto>\n");
-        files.ended(&Ending::Exited(Exit::Code(0)));
+        files.ended(&Ending::Exited(ProcessExit::Code(0)));
         files.finish(succeeded());
         self.folder.transition(&finished("A.sh", step, TagName::Goto, Some("A.sh")));
     }
 
     fn failed_step(&self, step: u64) {
         let mut files = self.begin("A.sh", step, 1);
-        files.ended(&Ending::Exited(Exit::Code(1)));
+        files.ended(&Ending::Exited(ProcessExit::Code(1)));
         files.finish(failed());
         self.folder.transition(&failure("A.sh", Some(step)));
     }
@@ -96,15 +96,15 @@ fn state_file(name: &str) -> StateFile {
     StateFile::new(name).unwrap()
 }
 
-fn launch() -> Launch {
-    let mut launch = Launch::new("bash", "/tmp", "nonce-1-1");
-    launch.args = vec!["A.sh".into()];
-    launch.env = vec![
+fn spec() -> ProgramSpec {
+    let mut spec = ProgramSpec::new("bash", "/tmp", "nonce-1-1");
+    spec.args = vec!["A.sh".into()];
+    spec.env = vec![
         ("RAYMOND_RUN_ID".into(), Some("run".into())),
         ("db_password".into(), Some("hush".into())),
         ("RAYMOND_INPUT".into(), None),
     ];
-    launch
+    spec
 }
 
 fn succeeded() -> Verdict {
@@ -223,7 +223,7 @@ fn a_prompt_leaves_what_was_said_and_streamed() {
     files.stdout(b"{\"type\":");
     files.stdout(b"\"x\"}\n");
     assert_eq!(fixture.text("main_P_3.2.jsonl"), "{\"type\":\"x\"}\n", "bytes are there as they come");
-    files.ended(&Ending::Exited(Exit::Signal(9)));
+    files.ended(&Ending::Exited(ProcessExit::Signal(9)));
     files.finish(Verdict { cost_usd: Usd::from_dollars(0.25), ..failed() });
     assert_eq!(fixture.files(), names(["main_P_3.2.jsonl", "main_P_3.2.meta.json", "main_P_3.2.prompt.md"]));
     assert_eq!(fixture.text("main_P_3.2.prompt.md"), "Do it.");
@@ -358,30 +358,7 @@ fn every_attempt_of_a_pruned_step_goes() {
 }
 
 #[test]
-fn a_file_that_is_used_again_holds_nothing_of_before() {
-    let fixture = Fixture::new(1);
-    for step in 1..=3 {
-        let mut files = fixture.begin("A.sh", step, 1);
-        files.stdout(&vec![b'x'; 100_000]);
-        files.stderr(b"much");
-        files.finish(succeeded());
-        fixture.folder.transition(&finished("A.sh", step, TagName::Goto, Some("A.sh")));
-    }
-    let kept = fixture.path().join("main_A_3.stdout.txt");
-    let backup = fixture.place.path().join("backup");
-    fs::hard_link(&kept, &backup).unwrap();
-    fixture.whole_step(4);
-    fixture.whole_step(5);
-    assert_eq!(fixture.text("main_A_5.stdout.txt"), "<goto>A</goto>\n");
-    assert_eq!(fixture.text("main_A_5.stderr.txt"), "");
-    assert_eq!(fixture.json("main_A_5.meta.json")["step"], 5);
-    assert_eq!(fs::read(backup).unwrap().len(), 100_000, "a file that somebody linked is theirs");
-    assert_eq!(fixture.files().len(), 3);
-    assert_eq!(fixture.folder.take_warning(), None);
-}
-
-#[test]
-fn a_file_that_is_used_again_takes_the_place_of_none() {
+fn a_file_that_is_there_is_not_overwritten() {
     let fixture = Fixture::new(0);
     fixture.whole_step(1);
     fs::write(fixture.path().join("main_A_2.stdout.txt"), "mine").unwrap();
@@ -459,7 +436,7 @@ fn without_debugging_nothing_is_written_and_nothing_is_wrong() {
     let mut folder = DebugFolder::off();
     let (agent, state) = (AgentId::main(), state_file("A.sh"));
     let mut files = folder.begin(StepName { agent: &agent, state: &state, step: 1, attempt: 1 });
-    files.program(&launch());
+    files.program(&spec());
     files.stdout(b"text");
     files.finish(succeeded());
     Observer::event(&mut folder, &finished("A.sh", 1, TagName::Goto, Some("A.sh")));
@@ -480,8 +457,8 @@ fn cost_of_a_step_and_of_a_large_folder() {
         (1..=1000).for_each(|step| fixture.whole_step(thousand * 1000 + step));
         clock.elapsed() / 1000
     });
-    println!("a step whose files are new: {:?}", times.next());
-    println!("a step whose files are used again: {:?}", times.min());
+    println!("a step before the folder is full: {:?}", times.next());
+    println!("a step that removes the files of an old one: {:?}", times.min());
     println!("files kept: {}", fixture.files().len());
 
     let failing: u64 = 25_000;

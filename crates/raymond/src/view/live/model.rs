@@ -15,7 +15,7 @@ use raymond_core::run::{Run, Status, Wait};
 use raymond_core::tag::TagName;
 use raymond_core::workflow::StateFile;
 
-use crate::process::Tail;
+use crate::process::OutputTail;
 use crate::view::text::one_line;
 
 /// How much of a running step's output is kept.
@@ -72,7 +72,7 @@ pub(super) enum Doing {
         deadline: Option<Timestamp>,
     },
     Running {
-        output: Tail,
+        output: OutputTail,
     },
     Limited {
         until: Timestamp,
@@ -286,7 +286,7 @@ impl Model {
             if started.attempt <= 1 {
                 row.since = now;
             }
-            row.doing = Doing::Running { output: Tail::new(TAIL_BYTES) };
+            row.doing = Doing::Running { output: OutputTail::new(TAIL_BYTES) };
         });
     }
 

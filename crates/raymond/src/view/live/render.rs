@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::fit::{clip, clip_start, column, width};
 use super::model::{Doing, Model, Row, since};
-use crate::process::Tail;
+use crate::process::OutputTail;
 use crate::view::text::{clean, one_line};
 use crate::view::wording::{BAD, BOLD, DIM, NOTE, count};
 
@@ -240,7 +240,7 @@ fn detail(row: &Row, now: Timestamp) -> String {
 }
 
 /// Of a line that was written over again and again, what was written last.
-fn last_line(output: &Tail) -> String {
+fn last_line(output: &OutputTail) -> String {
     let lines = output.last_lines(LINES_LOOKED_AT);
     let plain = anstream::adapter::strip_str(&lines).to_string();
     let last = plain.split(['\n', '\r']).map(str::trim).rfind(|line| !line.is_empty());

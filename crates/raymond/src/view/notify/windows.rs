@@ -21,7 +21,7 @@ pub(super) struct Everything {
 impl Everything {
     pub(super) fn of(child: &Child) -> io::Result<Self> {
         let job = Job::create(None)?;
-        job.take_in(child)?;
+        job.assign_and_resume(child)?;
         Ok(Self { job })
     }
 

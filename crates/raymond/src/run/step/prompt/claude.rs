@@ -12,7 +12,8 @@ use super::{Turned, show_prints};
 use crate::agent::claude::{Decoder, invocation};
 use crate::agent::{self, Class, Cost, Invocation, Seen, Turn, TurnFault};
 use crate::process::{
-    self, AfterExit, Ending, Flow, Limits, ParentDeath, Sink, SpawnError, StopSignal, Tail, supervise,
+    self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, StopSignal, TimeLimits,
+    supervise,
 };
 use crate::run::job::{StepJob, TurnNeeds};
 use crate::run::step::runnable::Runnable;
@@ -46,13 +47,13 @@ pub(super) async fn turn(
     let (process, _runnable) = process(executor, job, invocation)?;
     program.files.program(&process);
     let settings = &needs.settings;
-    let limits = Limits { idle: settings.timeout, total: settings.max_time, ..Limits::default() };
+    let limits = TimeLimits { idle: settings.timeout, total: settings.max_time, ..TimeLimits::default() };
     let mut sink = TurnSink {
         executor,
         job,
         files: program.files,
         decoder: Decoder::new(session.clone(), needs.conversation_total_usd.map(Usd::dollars)),
-        stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
+        stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
     };
     let done = supervise(process, limits, &mut sink, stop, &executor.reaper, AfterExit::EndAll).await;
     sink.files.ended(&done.ending);
@@ -121,11 +122,11 @@ fn process(
     executor: &LocalExecutor,
     job: &StepJob,
     invocation: Invocation,
-) -> Result<(process::Launch, Runnable), NotReady> {
+) -> Result<(process::ProgramSpec, Runnable), NotReady> {
     make_folders(job)?;
     let runnable = Runnable::of(executor, job)?;
     let token = job.attempt.token.clone();
-    let mut process = process::Launch::new(invocation.program, &job.needs.cwd, token);
+    let mut process = process::ProgramSpec::new(invocation.program, &job.needs.cwd, token);
     process.args = invocation.args.into_iter().map(OsString::from).collect();
     process.stdin = invocation.stdin;
     process.env = environment(job, runnable.path());
@@ -136,11 +137,11 @@ fn process(
     Ok((process, runnable))
 }
 
-fn exit_of(ending: Ending, limits: &Limits) -> agent::Exit {
+fn exit_of(ending: Ending, limits: &TimeLimits) -> agent::Exit {
     match ending {
-        Ending::Exited(process::Exit::Code(code)) => agent::Exit::Code(code),
-        Ending::Exited(process::Exit::Signal(signal)) => agent::Exit::Signal(signal),
-        Ending::Exited(process::Exit::Unknown) | Ending::SpawnFailed(_) | Ending::Aborted => {
+        Ending::Exited(process::ProcessExit::Code(code)) => agent::Exit::Code(code),
+        Ending::Exited(process::ProcessExit::Signal(signal)) => agent::Exit::Signal(signal),
+        Ending::Exited(process::ProcessExit::Unknown) | Ending::SpawnFailed(_) | Ending::Aborted => {
             agent::Exit::Code(-1)
         }
         Ending::IdleTimeout => agent::Exit::Silent(limits.idle.unwrap_or_default()),
@@ -186,7 +187,7 @@ struct TurnSink<'a> {
     job: &'a StepJob,
     files: &'a mut StepFiles,
     decoder: Decoder,
-    stderr: Tail,
+    stderr: OutputTail,
 }
 
 impl TurnSink<'_> {

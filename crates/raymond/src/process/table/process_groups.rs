@@ -1,5 +1,5 @@
-//! Where the system shows no environment of other processes, a step is its process group: each living group
-//! stands in the table as one process, and a signal to it reaches all its members.
+//! On Unix systems that do not show the environment of other processes, a step is its process group. Each living group
+//! is one entry of the table, and a signal to it reaches all its members.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub(in crate::process) fn check() -> io::Result<()> {
     Ok(())
 }
 
-/// Sessions are not looked at here.
+/// Sessions are not used here.
 pub(super) fn own_session() -> io::Result<i32> {
     Ok(NO_SESSION)
 }

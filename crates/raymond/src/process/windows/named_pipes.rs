@@ -1,7 +1,7 @@
-//! The pipes that a program's output comes through.
+//! The pipes for a program's output.
 //!
-//! The runtime's own would need a thread for each, which waits for as long as anybody holds the other end, be it a
-//! background child for ever. A named pipe can be waited for without one.
+//! Tokio reads anonymous pipes with a blocking thread for each. Such a thread could not end while a background child
+//! keeps the pipe open. Named pipes support asynchronous reads and need no threads.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,14 +15,14 @@ use super::Streams;
 pub(in crate::process) type Stdout = NamedPipeServer;
 pub(in crate::process) type Stderr = NamedPipeServer;
 
-/// Our ends of a program's output, made before it starts.
+/// Our ends of a program's output pipes, created before it starts.
 pub(in crate::process) struct Outputs {
     stdout: NamedPipeServer,
     stderr: NamedPipeServer,
 }
 
 impl Outputs {
-    /// The command holds the other ends, so it has to go before the pipes can end.
+    /// The command holds the other ends. It must be dropped, or the pipes never reach EOF.
     pub(in crate::process) async fn of(command: &mut Command) -> io::Result<Self> {
         let (stdout, stdout_end) = pipe().await?;
         let (stderr, stderr_end) = pipe().await?;
@@ -35,7 +35,7 @@ impl Outputs {
     }
 }
 
-/// A pipe with a name that nobody can guess and that takes one writer, who is there when this returns.
+/// A pipe with a random name and one writer, which is connected when this returns.
 async fn pipe() -> io::Result<(NamedPipeServer, File)> {
     let name = format!(r"\\.\pipe\raymond-{}", uuid::Uuid::new_v4());
     let ours = ServerOptions::new()
@@ -44,7 +44,7 @@ async fn pipe() -> io::Result<(NamedPipeServer, File)> {
         .max_instances(1)
         .create(&name)?;
     let theirs = OpenOptions::new().write(true).open(&name)?;
-    // Both ends are there, so this only tells the runtime so.
+    // The writer is already connected; this tells tokio.
     ours.connect().await?;
     Ok((ours, theirs))
 }
@@ -60,11 +60,11 @@ impl Output for NamedPipeServer {
     }
 }
 
-/// What can be read right now. The runtime reads ahead by a few kilobytes, and knows of more only when it has run; but
-/// it has been reading until now, and what the program itself wrote came before all else.
+/// Reads what has arrived, without waiting. Tokio reads ahead by a few kilobytes and learns of more only when it runs.
+/// That is enough: it has been reading until now, and the program's own output came before that of background children.
 pub(in crate::process) fn read_ready(pipe: &impl Output, buffer: &mut [u8]) -> usize {
     pipe.try_read(buffer).unwrap_or(0)
 }
 
-/// A named pipe is made as wide as it stays.
+/// The size of a named pipe cannot be changed.
 pub(in crate::process) fn widen(_pipe: &impl Output) {}

@@ -1,5 +1,5 @@
-//! On Windows a step is its job object: each living job stands in the table as one process, and what is sent to it
-//! reaches all its members.
+//! On Windows a step is its job object. Each living job is one entry of the table, and a signal to it reaches all its
+//! members.
 
 use std::io;
 
@@ -12,7 +12,7 @@ pub(in crate::process) fn check() -> io::Result<()> {
     Ok(())
 }
 
-/// Sessions are not looked at here.
+/// Sessions are not used here.
 pub(super) fn own_session() -> io::Result<i32> {
     Ok(NO_SESSION)
 }
