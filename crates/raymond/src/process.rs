@@ -13,6 +13,7 @@ mod child;
 #[cfg(target_os = "linux")]
 mod linux;
 mod reaper;
+pub mod secrets;
 mod spawn;
 mod stop;
 mod streams;

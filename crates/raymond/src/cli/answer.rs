@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use raymond_core::event::Body;
+use raymond_core::event::{Body, Closed};
 use raymond_core::run::Run;
 
 use super::args::AnswerArgs;
@@ -146,7 +146,7 @@ fn taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Option<bool>, UserEr
         for event in batch {
             match event.body {
                 Body::AskClosed(closed) if closed.ask == answer.ask => {
-                    taken = Some(closed.answer_id.as_deref() == Some(&answer.answer_id));
+                    taken = Some(is_answered_by(&closed.how, answer));
                 }
                 Body::AskOpened(opened) if opened.ask == answer.ask => taken = None,
                 _ => {}
@@ -154,4 +154,11 @@ fn taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Option<bool>, UserEr
         }
     }
     Ok(taken)
+}
+
+fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
+    match closed {
+        Closed::Answered { answer_id, .. } => answer_id.as_deref() == Some(&answer.answer_id),
+        Closed::TimedOut { .. } | Closed::Unanswered => false,
+    }
 }

@@ -18,6 +18,7 @@ use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
 use crate::error::{Exit, UserError};
 use crate::process::Reaper;
+use crate::process::secrets::Secrets;
 use crate::run::driver::{Driver, Parts, Terminal};
 use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
@@ -140,6 +141,7 @@ fn prepare(
         scratch: ready.scratch.clone(),
         reaper: ready.reaper,
         debug: ready.manner.debug.clone(),
+        secrets: Secrets::of(std::env::vars_os()),
         backends: ready.backends.clone(),
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,

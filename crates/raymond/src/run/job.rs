@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use raymond_core::event::StepStarted;
+use raymond_core::event::{StepStarted, TurnStarted};
 use raymond_core::input::Plan;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -16,6 +16,7 @@ use raymond_core::workflow::StateFile;
 
 use super::engine::StepLaunch;
 use crate::agent::scripted::Reply;
+use crate::process::secrets::Secrets;
 use crate::workflow::scopes::PackedFiles;
 use crate::workflow::states::TurnSettings;
 
@@ -26,8 +27,8 @@ pub struct StepJob {
     /// Handed back with the attempt's end: deciding about that needs it.
     pub plan: Plan,
     pub needs: StepNeeds,
-    /// The conversation that a turn takes part in; the one of a script is empty.
-    pub conversation: Conversation,
+    /// What the journal says about a prompt's turn: its conversation and its share of the budget.
+    pub turn: Option<TurnStarted>,
 }
 
 /// Which attempt at which step.
@@ -55,6 +56,8 @@ pub struct StepNeeds {
     pub cwd: String,
     /// Variables to set, or to remove where there is no value; all others are inherited.
     pub environment: VariableChanges,
+    /// Values among the step's own variables that no record may show.
+    pub secrets: Secrets,
     /// The agent's own folder, made on first use.
     pub task_folder: PathBuf,
     /// What a script is handed, and the file that is to hold it.
@@ -97,27 +100,16 @@ pub struct TurnNeeds {
     pub conversation_total_usd: Option<Usd>,
 }
 
-/// What the journal says about the conversation of an attempt.
-#[derive(Clone, Debug, Default)]
-pub struct Conversation {
-    /// The session chosen for it.
-    pub session: Option<String>,
-    /// The session it goes on from.
-    pub branch_of: Option<String>,
-    /// How much of the budget it may use.
-    pub share_usd: Option<Usd>,
-}
-
 impl StepJob {
     /// The job of an attempt whose start is recorded.
     pub fn new(nonce: &str, launch: StepLaunch<StepNeeds>) -> Self {
-        let StepStarted { agent, step, attempt, state, session, branch_of, share_usd, .. } = launch.started;
+        let StepStarted { agent, step, attempt, state, turn, .. } = launch.started;
         let token = token(nonce, step, attempt);
         Self {
             attempt: Attempt { agent, state, step, number: attempt, token },
             plan: launch.plan,
             needs: launch.job,
-            conversation: Conversation { session, branch_of, share_usd },
+            turn,
         }
     }
 }

@@ -18,6 +18,7 @@ use super::engine::{Preparation, States};
 use super::job::{Handed, StepNeeds, TurnNeeds};
 use crate::agent::registry::{Backend, Backends};
 use crate::agent::scripted::Reply;
+use crate::process::secrets::Secrets;
 use crate::store::{Payloads, StoreError, hash_of};
 use crate::workflow::scopes::Scopes;
 use crate::workflow::states::{StateText, options_in, read_state};
@@ -83,6 +84,7 @@ impl Preparer {
             true => agent_variables(&facts),
             false => script_variables(&facts),
         };
+        let secrets = Secrets::of(scope.manifest().environment.iter().chain(&agent.attributes));
         let code = code::of(&mut scopes, agent, source)?;
         let StateText { hash, mut plan, turn, warnings, body } = state;
         let turn = match (&mut plan, turn) {
@@ -102,7 +104,8 @@ impl Preparer {
             _ => None,
         };
         let handed = handed.filter(|_| turn.is_none());
-        let needs = StepNeeds { cwd: agent.cwd.clone(), environment, task_folder, handed, code, turn };
+        let needs =
+            StepNeeds { cwd: agent.cwd.clone(), environment, secrets, task_folder, handed, code, turn };
         Ok((Prepared { hash, plan, warnings }, needs))
     }
 

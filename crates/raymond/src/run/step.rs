@@ -28,6 +28,7 @@ use super::executor::{Executor, RecordedEnd};
 use super::job::{Attempt, StepJob};
 use super::mailbox::{Message, Sender};
 use crate::agent::registry::Backends;
+use crate::process::secrets::Secrets;
 use crate::process::{Reaper, StopSignal, Target};
 use crate::view::debug::{DebugFolder, Status, StepName, Verdict};
 use crate::view::{LiveView, Stream};
@@ -41,6 +42,8 @@ pub struct LocalExecutor {
     pub groups: Groups,
     pub reaper: Reaper,
     pub debug: DebugFolder,
+    /// Those that every program inherits.
+    pub secrets: Secrets,
     pub backends: Backends,
     pub messages: Sender,
     /// Whether all output is shown.
@@ -149,6 +152,14 @@ impl LocalExecutor {
         if self.shows_output {
             self.send(Message::Output { agent: agent.clone(), stream, bytes: bytes.to_vec() });
         }
+    }
+
+    /// A text as it may be recorded: without the secrets that the step's programs find in their environment.
+    fn without_secrets(&self, job: &StepJob, text: String) -> String {
+        if text.is_empty() {
+            return text;
+        }
+        self.secrets.joined(&job.needs.secrets).hide(text)
     }
 
     /// The run ends, and this step is left to a resume.

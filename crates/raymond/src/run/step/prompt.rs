@@ -38,10 +38,14 @@ pub(super) async fn run(
     };
     Outcome::Turn(match turned {
         Turned::Interrupted { cost } => return Outcome::Interrupted { cost },
-        Turned::Failed(failed) => TurnOutcome::Failed(failed),
+        Turned::Failed(failed) => {
+            let message = failed.message.map(|message| executor.without_secrets(job, message));
+            TurnOutcome::Failed(FailedTurn { message, ..failed })
+        }
         Turned::Completed { text, session, cost, warnings } => {
             let reading = read(&text, executor.platform);
-            TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings })
+            let message = executor.without_secrets(job, text);
+            TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
         }
     })
 }
@@ -67,6 +71,11 @@ async fn turn(
     }
 }
 
+/// The session that was chosen for the turn.
+fn session_of(job: &StepJob) -> String {
+    job.turn.as_ref().map(|turn| turn.session.clone()).unwrap_or_default()
+}
+
 /// A turn whose answer was known beforehand.
 fn replied(
     executor: &LocalExecutor,
@@ -80,11 +89,7 @@ fn replied(
     show_prints(executor, job, &reply.text);
     Turned::Completed {
         text: reply.text.clone(),
-        session: Session {
-            id: job.conversation.session.clone().unwrap_or_default(),
-            total_usd: None,
-            backend: Some(turn.backend.clone()),
-        },
+        session: Session { id: session_of(job), total_usd: None, backend: Some(turn.backend.clone()) },
         cost: TurnCost { usd: Usd::from_dollars(reply.cost_usd), estimated: false },
         warnings: Vec::new(),
     }
@@ -119,5 +124,12 @@ fn show_prints(executor: &LocalExecutor, job: &StepJob, text: &str) {
 
 /// A turn that could not be taken, and that would fail again in the same way.
 fn final_fault(error: String) -> FailedTurn {
-    FailedTurn { error, class: FaultClass::Final, cost: TurnCost::default(), session: None, exit_code: None }
+    FailedTurn {
+        error,
+        class: FaultClass::Final,
+        cost: TurnCost::default(),
+        session: None,
+        exit_code: None,
+        message: None,
+    }
 }

@@ -47,7 +47,7 @@ pub(super) async fn run(
     let done =
         supervise(program, limits, &mut sink, stop, &executor.reaper, AfterExit::LeaveBackground).await;
     sink.files.ended(&done.ending);
-    let stderr = sink.stderr.last_lines(SHOWN_STDERR_LINES);
+    let stderr = executor.without_secrets(job, sink.stderr.last_lines(SHOWN_STDERR_LINES));
     let exit = match done.ending {
         Ending::Exited(exit) => exit,
         other => return ended_early(other, header, sink.error, stderr),

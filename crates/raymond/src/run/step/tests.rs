@@ -106,6 +106,7 @@ async fn carry_out(job: StepJob, scratch: &Path) -> Box<Ended> {
         groups: Groups::new(scratch),
         reaper: Reaper::start().unwrap(),
         debug: DebugFolder::off(),
+        secrets: Secrets::default(),
         backends: Backends::new(&BTreeMap::new()).unwrap(),
         messages: sender,
         shows_output: false,

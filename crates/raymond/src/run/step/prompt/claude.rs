@@ -8,7 +8,7 @@ use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::run::Session;
 
-use super::{Turned, show_prints};
+use super::{Turned, session_of, show_prints};
 use crate::agent::claude::{Decoder, invocation};
 use crate::agent::{self, Class, Cost, Invocation, Seen, Turn, TurnFault};
 use crate::process::{
@@ -40,7 +40,7 @@ pub(super) async fn turn(
     program: Program<'_>,
     stop: StopSignal,
 ) -> Result<Turned, NotReady> {
-    let session = job.conversation.session.clone().unwrap_or_default();
+    let session = session_of(job);
     let invocation = invocation(&ask(job, needs), program.command, program.args);
     let name = invocation.program.clone();
     // The copy, if there is one, lasts as long as the turn.
@@ -96,7 +96,7 @@ fn result(sink: TurnSink<'_>, exit: agent::Exit, session: String, backend: &str)
                 _ => None,
             };
             let failed = failed(&turn.fault, turn.cost, Some(session_with(&turn.cost)));
-            Turned::Failed(FailedTurn { exit_code, ..failed })
+            Turned::Failed(FailedTurn { exit_code, message: turn.last_text, ..failed })
         }
     }
 }
@@ -105,8 +105,8 @@ fn ask(job: &StepJob, needs: &TurnNeeds) -> Turn {
     let settings = needs.settings.clone();
     Turn {
         prompt: needs.prompt.clone(),
-        session: job.conversation.session.clone().unwrap_or_default(),
-        branch_from: job.conversation.branch_of.clone(),
+        session: session_of(job),
+        branch_from: job.turn.as_ref().and_then(|turn| turn.branch_of.clone()),
         model: settings.model,
         effort: settings.effort,
         allow_tools: settings.allow_tools,
@@ -114,7 +114,7 @@ fn ask(job: &StepJob, needs: &TurnNeeds) -> Turn {
         add_dirs: settings.add_dirs,
         mcp_config: settings.mcp_config,
         skip_permissions: needs.skip_permissions,
-        budget_usd: job.conversation.share_usd.map(Usd::dollars),
+        budget_usd: job.turn.as_ref().and_then(|turn| turn.share_usd).map(Usd::dollars),
     }
 }
 
@@ -167,7 +167,14 @@ fn failed(fault: &TurnFault, cost: Cost, session: Option<Session>) -> FailedTurn
         Class::ShareUsed => FaultClass::ShareUsed,
         Class::NeedsPerson | Class::Fatal => FaultClass::Final,
     };
-    FailedTurn { error: fault.to_string(), class, cost: turn_cost(&cost), session, exit_code: None }
+    FailedTurn {
+        error: fault.to_string(),
+        class,
+        cost: turn_cost(&cost),
+        session,
+        exit_code: None,
+        message: None,
+    }
 }
 
 fn turn_cost(cost: &Cost) -> TurnCost {
