@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::duration;
-use crate::tag::{Collected, NearMiss, Tag, TagName, clip};
+use crate::tag::{Attribute, Collected, NearMiss, Need, Tag, TagName, clip};
 use crate::variable::{self, VariableError};
 use crate::workflow::StateFile;
 
@@ -133,7 +133,13 @@ impl Transition {
             }
             Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => vec![&invoke.scope],
             Self::ResetWorkflow { scope, .. } => vec![scope],
-            _ => Vec::new(),
+            Self::Goto(_)
+            | Self::Reset { .. }
+            | Self::Call(_)
+            | Self::Function(_)
+            | Self::Result { .. }
+            | Self::Ask(_)
+            | Self::Join { .. } => Vec::new(),
         }
     }
 
@@ -145,7 +151,13 @@ impl Transition {
             Self::Reset { cd, .. } | Self::FunctionWorkflow { cd, .. } | Self::ResetWorkflow { cd, .. } => {
                 cd.as_deref().into_iter().collect()
             }
-            _ => Vec::new(),
+            Self::Goto(_)
+            | Self::Call(_)
+            | Self::Function(_)
+            | Self::Result { .. }
+            | Self::Ask(_)
+            | Self::Join { .. }
+            | Self::CallWorkflow(_) => Vec::new(),
         }
     }
 }
@@ -155,70 +167,6 @@ impl Transition {
 pub struct Reading {
     pub transition: Transition,
     pub warnings: Vec<String>,
-}
-
-/// The attributes that mean something to Raymond; all others are variables of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attribute {
-    Input,
-    Delay,
-    Cd,
-    Return,
-    Next,
-    Timeout,
-    TimeoutNext,
-}
-
-impl Attribute {
-    pub const ALL: [Attribute; 7] = [
-        Attribute::Input,
-        Attribute::Delay,
-        Attribute::Cd,
-        Attribute::Return,
-        Attribute::Next,
-        Attribute::Timeout,
-        Attribute::TimeoutNext,
-    ];
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Input => "input",
-            Self::Delay => "delay",
-            Self::Cd => "cd",
-            Self::Return => "return",
-            Self::Next => "next",
-            Self::Timeout => "timeout",
-            Self::TimeoutNext => "timeout_next",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|attribute| attribute.as_str() == name)
-    }
-}
-
-impl fmt::Display for Attribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The attributes of each tag: the one that it cannot do without, and those that it may have.
-#[must_use]
-pub fn attributes_of(name: TagName) -> (Option<Attribute>, &'static [Attribute]) {
-    use Attribute::{Cd, Delay, Input, Next, Return, Timeout, TimeoutNext};
-    match name {
-        TagName::Goto => (None, &[Input, Delay]),
-        TagName::Reset => (None, &[Input, Delay, Cd]),
-        TagName::Call | TagName::Function | TagName::CallWorkflow => (Some(Return), &[Input]),
-        TagName::FunctionWorkflow => (Some(Return), &[Input, Cd]),
-        TagName::Fork | TagName::ForkWorkflow => (None, &[Next, Input, Cd]),
-        TagName::Ask => (Some(Next), &[Timeout, TimeoutNext]),
-        TagName::Join => (None, &[Input]),
-        TagName::ResetWorkflow => (None, &[Input, Cd]),
-        TagName::Result | TagName::Print => (None, &[]),
-    }
 }
 
 /// Why a step's tags make no transition. A `tag` is quoted as it would be written, clipped.
@@ -266,7 +214,8 @@ impl fmt::Display for ProtocolError {
             Self::ForkWithoutNext { tag } => write!(
                 f,
                 "`{tag}`: fork without continuation; say where this agent itself goes on, with `next=\"STATE\"` on the \
-                 fork or with one `<goto>STATE</goto>` beside it"
+                 fork or with one {} beside it",
+                beside_forks(|tag| format!("`<{tag}>STATE</{tag}>`"))
             ),
             Self::ForkNextsDiffer { first, second } => write!(
                 f,
@@ -296,7 +245,13 @@ fn write_several(f: &mut fmt::Formatter<'_>, tags: &[String], total: u64) -> fmt
     if unnamed > 0 {
         write!(f, " and {unnamed} more")?;
     }
-    f.write_str("; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)")
+    let beside = beside_forks(|tag| format!("`<{tag}>`"));
+    write!(f, "; keep exactly one (only forks may stand together, with at most one {beside} beside them)")
+}
+
+/// The tags that may stand beside forks, each as `shown`, in a list.
+pub(crate) fn beside_forks(shown: impl Fn(TagName) -> String) -> String {
+    TagName::beside_forks().map(shown).collect::<Vec<_>>().join(" or ")
 }
 
 /// The attributes of a tag, in words.
@@ -304,15 +259,15 @@ struct Takes(TagName);
 
 impl fmt::Display for Takes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (required, optional) = attributes_of(self.0);
+        let facts = self.0.facts();
         let names: Vec<String> =
-            required.iter().chain(optional).map(|attribute| format!("`{attribute}`")).collect();
+            facts.attributes.iter().map(|(attribute, _)| format!("`{attribute}`")).collect();
         match names.split_last() {
             None => f.write_str("it takes no attributes"),
             Some((only, [])) => write!(f, "it takes only {only}"),
             Some((last, others)) => write!(f, "it takes only {} and {last}", others.join(", ")),
         }?;
-        if self.0.is_fork() { f.write_str(", and variables of the worker") } else { Ok(()) }
+        if facts.takes_variables { f.write_str(", and variables of the worker") } else { Ok(()) }
     }
 }
 
@@ -335,7 +290,9 @@ pub fn read(collected: Collected, case_insensitive: bool) -> Result<Reading, Pro
         ([], []) => Err(ProtocolError::NoTag { near_miss }),
         ([], [tag]) if is_whole => reader.read_single(tag),
         ([_, ..], []) if is_whole => reader.read_forks(&forks, None),
-        ([_, ..], [tag]) if is_whole && tag.name == TagName::Goto => reader.read_forks(&forks, Some(tag)),
+        ([_, ..], [tag]) if is_whole && tag.name.may_stand_beside_forks() => {
+            reader.read_forks(&forks, Some(tag))
+        }
         _ => Err(several(&tags, total)),
     }?;
     Ok(Reading { transition, warnings: reader.warnings })
@@ -392,12 +349,12 @@ impl Reader {
         Ok(ask)
     }
 
-    fn read_forks(&mut self, tags: &[&Tag], goto: Option<&Tag>) -> Result<Transition, ProtocolError> {
+    fn read_forks(&mut self, tags: &[&Tag], beside: Option<&Tag>) -> Result<Transition, ProtocolError> {
         let mut forks = Vec::with_capacity(tags.len());
         // Where the agent itself goes on, with the first tag that says so.
         let mut continuation: Option<(Jump, &Tag)> = None;
-        if let Some(goto) = goto {
-            continuation = Some((self.check(goto)?.jump()?, goto));
+        if let Some(tag) = beside {
+            continuation = Some((self.read_beside(tag)?, tag));
         }
         for tag in tags {
             let fields = self.check(tag)?;
@@ -421,20 +378,34 @@ impl Reader {
         }
     }
 
-    /// Sorts a tag's attributes and checks that each may stand there.
+    /// Where a tag that stands beside forks sends their agent.
+    fn read_beside(&mut self, tag: &Tag) -> Result<Jump, ProtocolError> {
+        match self.read_single(tag)? {
+            Transition::Goto(jump) => Ok(jump),
+            Transition::Reset { .. }
+            | Transition::Call(_)
+            | Transition::Function(_)
+            | Transition::Fork { .. }
+            | Transition::Result { .. }
+            | Transition::Ask(_)
+            | Transition::Join { .. }
+            | Transition::CallWorkflow(_)
+            | Transition::FunctionWorkflow { .. }
+            | Transition::ResetWorkflow { .. } => Err(several(std::slice::from_ref(tag), 1)),
+        }
+    }
+
+    /// Sorts a tag's attributes, and checks that each may stand there and that none is missing.
     fn check<'a>(&mut self, tag: &'a Tag) -> Result<Fields<'a>, ProtocolError> {
         let mut fields = Fields { tag, known: Vec::new(), variables: Vec::new() };
         let mut names = BTreeSet::new();
-        let (required, optional) = attributes_of(tag.name);
         for (name, value) in &tag.attributes {
             if !names.insert(self.compared(tag.name, name)) {
                 let attribute = clip(name);
                 return Err(ProtocolError::DuplicateAttribute { tag: tag.brief(), attribute });
             }
             match Attribute::from_name(name) {
-                Some(attribute) if required == Some(attribute) || optional.contains(&attribute) => {
-                    fields.known.push((attribute, value));
-                }
+                Some(attribute) if tag.name.takes(attribute) => fields.known.push((attribute, value)),
                 Some(attribute) => {
                     return Err(ProtocolError::UnexpectedAttribute {
                         tag: tag.brief(),
@@ -442,7 +413,7 @@ impl Reader {
                         attribute,
                     });
                 }
-                None if tag.name.is_fork() => {
+                None if tag.name.facts().takes_variables => {
                     variable::check(name, self.case_insensitive)
                         .map_err(|why| ProtocolError::BadVariable { tag: tag.brief(), why })?;
                     fields.variables.push((name, value));
@@ -454,12 +425,18 @@ impl Reader {
                 )),
             }
         }
+        for (attribute, need) in tag.name.facts().attributes {
+            if *need == Need::Required && fields.get(*attribute).is_none() {
+                return Err(fields.missing(*attribute));
+            }
+        }
         Ok(fields)
     }
 
-    /// What makes two attributes of a tag the same; on forks they become variables, whose case may not matter.
+    /// What makes two attributes of a tag the same; some become variables, whose case may not matter.
     fn compared(&self, tag: TagName, name: &str) -> String {
-        if self.case_insensitive && tag.is_fork() { name.to_ascii_lowercase() } else { name.to_owned() }
+        let ignores_case = self.case_insensitive && tag.facts().takes_variables;
+        if ignores_case { name.to_ascii_lowercase() } else { name.to_owned() }
     }
 }
 
@@ -496,9 +473,11 @@ impl Fields<'_> {
     }
 
     fn required_state(&self, attribute: Attribute) -> Result<String, ProtocolError> {
-        let missing =
-            || ProtocolError::MissingAttribute { tag: self.tag.brief(), name: self.tag.name, attribute };
-        self.state(attribute)?.ok_or_else(missing)
+        self.state(attribute)?.ok_or_else(|| self.missing(attribute))
+    }
+
+    fn missing(&self, attribute: Attribute) -> ProtocolError {
+        ProtocolError::MissingAttribute { tag: self.tag.brief(), name: self.tag.name, attribute }
     }
 
     fn not_empty(&self, attribute: Attribute, value: Option<&str>) -> Result<Option<String>, ProtocolError> {
@@ -686,6 +665,27 @@ mod tests {
     }
 
     #[test]
+    fn every_tag_that_may_stand_beside_forks_can_be_read_there() {
+        for tag in TagName::ALL {
+            let text = format!("<fork>W</fork><{tag} return='R' next='N'>N</{tag}>");
+            let text = match tag.facts().attributes {
+                attributes if attributes.iter().any(|(_, need)| *need == Need::Required) => text,
+                _ => format!("<fork>W</fork><{tag}>N</{tag}>"),
+            };
+            match (read_text(&text), tag.may_stand_beside_forks()) {
+                (Ok(reading), true) => assert_eq!(reading.transition.tag_name(), TagName::Fork, "{text}"),
+                (Err(ProtocolError::Several { total: 2, .. }), false) => {
+                    assert!(tag.is_transition() && !tag.is_fork(), "{text}")
+                }
+                (Err(ProtocolError::ForkWithoutNext { .. }), false) => {
+                    assert!(tag.is_fork() || !tag.is_transition(), "{text}")
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn there_must_be_exactly_one() {
         check_error(
             "nothing",
@@ -717,12 +717,12 @@ mod tests {
 
     #[test]
     fn known_attributes_stand_only_where_they_mean_something() {
-        for name in TagName::ALL.into_iter().filter(|name| *name != TagName::Print) {
-            let (required, optional) = attributes_of(name);
+        for name in TagName::transitions() {
             for attribute in Attribute::ALL {
-                let fits = required == Some(attribute) || optional.contains(&attribute);
-                let others = required.into_iter().filter(|required| *required != attribute);
-                let others: String = others.map(|other| format!(" {other}='X'")).collect();
+                let fits = name.takes(*attribute);
+                let taken = name.facts().attributes.iter();
+                let others = taken.filter(|(other, need)| *need == Need::Required && other != attribute);
+                let others: String = others.map(|(other, _)| format!(" {other}='X'")).collect();
                 let next = if name.is_fork() { "<goto>1s</goto>" } else { "" };
                 let text = format!("<{name} {attribute}='1s'{others}>T</{name}>{next}");
                 match read_text(&text) {

@@ -11,8 +11,8 @@ use crate::event::{Body, LimitWaiting, Reminder, Retry};
 use crate::input::{CompletedTurn, FailedTurn, FaultClass, PromptPlan, TurnCost, TurnOutcome};
 use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
-use crate::tag::TagName;
-use crate::transition::{Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Reading, Transition};
+use crate::tag::{Collected, TagName};
+use crate::transition::{ForkTarget, Reading, Transition, read};
 use crate::workflow::StateFile;
 
 /// How often an agent is reminded of what it may answer.
@@ -34,7 +34,7 @@ pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcom
 fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Vec<Body> {
     let CompletedTurn { reading, session, cost, warnings } = turn;
     let mut events = transition::warnings(step, warnings);
-    let chosen = choose(step, plan, reading).map_err(Problem::of_agent).and_then(|chosen| {
+    let chosen = choose(step, plan, reading).and_then(|chosen| {
         let turn = Turn { session: Some(session.clone()), cost, implicit: chosen.implicit };
         let mut taken = transition::warnings(step, chosen.warnings);
         let is_authors = chosen.implicit;
@@ -76,46 +76,26 @@ fn choose(
     step: &EndedStep<'_>,
     plan: &PromptPlan,
     reading: Result<Reading, crate::input::BadMessage>,
-) -> Result<Chosen, String> {
+) -> Result<Chosen, Problem> {
     let implied = plan.policy.as_ref().and_then(Policy::implicit);
-    let chosen = |transition, warnings, implicit| Ok(Chosen { transition, warnings, implicit });
     match (reading, implied) {
-        (_, Some(entry)) if plan.force_implicit => chosen(implied_by(entry), Vec::new(), true),
-        (Err(message), Some(entry)) if message.has_no_tag => chosen(implied_by(entry), Vec::new(), true),
-        (Err(message), _) => Err(message.problem),
-        (Ok(reading), _) => {
+        (_, Some(entry)) if plan.force_implicit => implied_by(entry),
+        (Err(message), Some(entry)) if message.has_no_tag => implied_by(entry),
+        (Err(message), _) => Err(Problem::of_agent(message.problem)),
+        (Ok(Reading { transition, warnings }), _) => {
             if let Some(policy) = &plan.policy {
-                check(step, policy, &reading.transition)?;
+                check(step, policy, &transition).map_err(Problem::of_agent)?;
             }
-            chosen(reading.transition, reading.warnings, false)
+            Ok(Chosen { transition, warnings, implicit: false })
         }
     }
 }
 
-/// What a complete entry of a policy stands for. Parts that it cannot lack are empty if it does, and then refused.
-fn implied_by(entry: &Entry) -> Transition {
-    let text = |part: &Option<String>| part.clone().unwrap_or_default();
-    let target = text(&entry.target);
-    let jump = |target| Jump { target, input: None, delay: None };
-    let invoke = |target| Invoke { target, return_to: text(&entry.return_to), input: None };
-    let invoke_workflow = |scope| InvokeWorkflow { scope, return_to: text(&entry.return_to), input: None };
-    let fork = |target| Transition::Fork {
-        forks: vec![Fork { target, input: None, cd: None, variables: Vec::new() }],
-        next: jump(text(&entry.next)),
-    };
-    match entry.tag {
-        TagName::Reset => Transition::Reset { jump: jump(target), cd: None },
-        TagName::Call => Transition::Call(invoke(target)),
-        TagName::Function => Transition::Function(invoke(target)),
-        TagName::Fork => fork(ForkTarget::State(target)),
-        TagName::ForkWorkflow => fork(ForkTarget::Workflow(target)),
-        TagName::Join => Transition::Join { target, input: None },
-        TagName::CallWorkflow => Transition::CallWorkflow(invoke_workflow(target)),
-        TagName::FunctionWorkflow => {
-            Transition::FunctionWorkflow { invoke: invoke_workflow(target), cd: None }
-        }
-        TagName::ResetWorkflow => Transition::ResetWorkflow { scope: target, input: None, cd: None },
-        TagName::Goto | TagName::Result | TagName::Ask | TagName::Print => Transition::Goto(jump(target)),
+/// The transition that a complete entry of a policy stands for, which no reminder of the agent can mend.
+fn implied_by(entry: &Entry) -> Result<Chosen, Problem> {
+    match read(Collected::single(entry.as_tag()), false) {
+        Ok(Reading { transition, warnings }) => Ok(Chosen { transition, warnings, implicit: true }),
+        Err(error) => Err(Problem { text: error.to_string(), is_authors: true }),
     }
 }
 
