@@ -3,8 +3,8 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails on the spot")]
 
-use raymond::backend::claude::{Decoder, invocation};
-use raymond::backend::{Exit, FailedTurn, Turn, TurnReport};
+use raymond::agent::claude::{Decoder, invocation};
+use raymond::agent::{Exit, FailedTurn, Turn, TurnReport};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use raymond::driver::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
-use raymond::journal_store::fold;
+use raymond::run::driver::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
+use raymond::store::events::fold;
 use raymond::store::{
     Content, Durability, Follower, Journal, JournalError, JournalOptions, Line, RunLock, RunPaths, StateDir,
     read_all, read_tail, remove, take_all,

@@ -1,7 +1,7 @@
 //! Workflows that are one file, and replies of the scripted backend.
 
-use raymond::backend::scripted::Replies;
-use raymond::scope::{parse_one_file, unpack};
+use raymond::agent::scripted::Replies;
+use raymond::workflow::scope::{parse_one_file, unpack};
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
 use crate::language::check_place;

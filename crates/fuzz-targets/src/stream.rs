@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use raymond::backend::claude::Decoder;
-use raymond::backend::{Cost, Exit, Seen};
+use raymond::agent::claude::Decoder;
+use raymond::agent::{Cost, Exit, Seen};
 
 use crate::pieces::cuttings;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use raymond::engine::{Command, Engine};
-use raymond::journal_store::JournalStore;
+use raymond::run::engine::{Command, Engine};
+use raymond::store::events::JournalStore;
 use raymond::store::{Durability, Journal, JournalOptions, Payloads, RunLock, StateDir};
 use raymond_core::decide;
 use raymond_core::event::{FORMAT_VERSION, RunStarted};
@@ -18,7 +18,7 @@ use raymond_core::workflow::StateFile;
 
 struct AnyState;
 
-impl raymond::engine::States for AnyState {
+impl raymond::run::engine::States for AnyState {
     fn prepare(&mut self, _agent: &Agent) -> Result<Prepared, String> {
         Ok(Prepared { hash: "0".repeat(64), plan: Plan::Script(Header::default()), warnings: Vec::new() })
     }

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use raymond::author::check::check;
+use raymond::author::convert::convert;
 use raymond::author::load::load;
-use raymond::convert::convert;
 use raymond_core::diagram::{Diagram, mermaid::mermaid, svg::svg};
 use raymond_core::workflow::Platform;
 

@@ -1,6 +1,7 @@
-//! Tools for the authors of workflows: what `lint`, `diagram`, `init` and `schema` are made of.
+//! Tools for the authors of workflows: what `lint`, `diagram`, `convert`, `init` and `schema` are made of.
 
 pub mod check;
+pub mod convert;
 pub mod load;
 pub mod report;
 pub mod schema;

@@ -14,6 +14,7 @@ mod list;
 mod log;
 mod meant;
 mod options;
+pub(crate) mod panics;
 mod print;
 mod resume;
 mod run;
@@ -31,7 +32,7 @@ use clap::{CommandFactory, Parser};
 use args::{Cli, Command};
 
 use crate::error::{Exit, UserError};
-use crate::text::clean;
+use crate::view::text::clean;
 
 /// Runs the program that the command line asks for.
 pub fn main() -> ExitCode {
@@ -101,7 +102,7 @@ fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
-        if crate::panics::is_caught() {
+        if crate::cli::panics::is_caught() {
             return;
         }
         let _ = writeln!(std::io::stderr(), "this is a bug in Raymond; the run can be resumed");

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::backend::registry;
+use crate::agent::registry;
 use crate::error::UserError;
 use crate::store::Durability;
 

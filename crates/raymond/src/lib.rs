@@ -1,33 +1,24 @@
-//! Raymond's shell around the pure core: command line, engine, journal, processes, terminal.
+//! Raymond's shell around the pure core. Each room of the tree does one thing:
+//!
+//! | room | what happens there |
+//! |---|---|
+//! | [`cli`] | the command line, one file a command |
+//! | [`run`] | a run on its way: the loop, the engine, steps, recovery |
+//! | [`agent`] | agent programs: how a turn is asked for and understood |
+//! | [`workflow`] | where states come from: scopes, manifests, state files |
+//! | [`store`] | what a run leaves on disk |
+//! | [`process`] | starting, reading and ending programs |
+//! | [`view`] | what people and other programs see of a run |
+//! | [`author`] | lint, diagrams, conversion, templates, schemas |
 
+pub mod agent;
 pub mod author;
-pub mod backend;
 pub mod cli;
 pub mod config;
-pub mod convert;
-pub mod debug;
-pub mod driver;
-pub mod engine;
-mod environment;
 pub mod error;
-mod interpreter;
-pub mod journal_store;
-pub mod lookups;
-mod mailbox;
-pub mod manifest;
-pub mod notify;
-pub mod observe;
-mod output;
-mod panics;
 mod paths;
-mod place;
 pub mod process;
-pub mod recovery;
-pub mod scope;
-pub mod scopes;
-pub mod states;
-mod step;
+pub mod run;
 pub mod store;
-mod text;
-mod view;
-mod yaml_text;
+pub mod view;
+pub mod workflow;

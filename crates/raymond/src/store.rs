@@ -12,6 +12,7 @@
 
 mod disk;
 mod error;
+pub mod events;
 mod folder;
 mod inbox;
 mod journal;

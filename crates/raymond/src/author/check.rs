@@ -10,7 +10,7 @@ use raymond_core::workflow::Platform;
 use raymond_core::workflow::source::Position;
 
 use super::load::{Fault, FaultKind, Inside, Loaded, load};
-use crate::scope::{Form, parse_leniently, read_one_file};
+use crate::workflow::scope::{Form, parse_leniently, read_one_file};
 
 /// The codes of what is found while reading.
 const CANNOT_BE_LOADED: &str = "R015";

@@ -15,11 +15,11 @@ use raymond_core::workflow::{Platform, StateFile};
 
 pub use one_file::Inside;
 
-use crate::convert::Files;
-use crate::manifest::{self, Manifest};
+use crate::author::convert::Files;
 use crate::paths::normalise;
-use crate::place::line_of;
-use crate::scope::{Archive, Form, list_folder, locate, parse_leniently, read_one_file};
+use crate::workflow::manifest::{self, Manifest};
+use crate::workflow::place::line_of;
+use crate::workflow::scope::{Archive, Form, list_folder, locate, parse_leniently, read_one_file};
 
 /// A workflow as it is on disk.
 #[derive(Debug)]

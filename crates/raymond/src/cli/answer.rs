@@ -10,9 +10,9 @@ use raymond_core::run::Run;
 use super::args::AnswerArgs;
 use super::find::{find_run, state_dir};
 use super::print::say;
-use crate::driver::{ANSWER_MESSAGE, Answer};
 use crate::error::{Exit, UserError};
-use crate::journal_store::{Folding, to_event};
+use crate::run::driver::{ANSWER_MESSAGE, Answer};
+use crate::store::events::{Folding, to_event};
 use crate::store::{LockError, Posted, RunLock, RunPaths, is_live, post, read_tail, visit_tail};
 
 /// The longest answer.

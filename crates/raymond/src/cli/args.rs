@@ -12,7 +12,7 @@ use clap_complete::engine::ArgValueCompleter;
 use super::completions::run_ids;
 use crate::config::{OnAsk, Timeout};
 use crate::error::UserError;
-use crate::observe::Detail;
+use crate::view::Detail;
 
 /// Commands of later versions: a workflow of such a name is written `./lint`, so that it keeps its meaning.
 const RESERVED: [&str; 7] = ["branch", "doctor", "record", "rewind", "serve", "test", "watch"];

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::args::ConvertArgs;
 use super::find::working_folder;
-use crate::convert;
+use crate::author::convert;
 use crate::error::{Exit, UserError};
 use crate::paths::normalise;
 

@@ -12,23 +12,23 @@ use raymond_core::workflow::Platform;
 use super::args::RunOptions;
 use super::find::working_folder;
 use super::print::{cannot_write, print_result, say};
-use crate::backend::registry::Backends;
+use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
-use crate::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
-use crate::driver::{Driver, Parts, Terminal};
-use crate::engine::Engine;
 use crate::error::{Exit, UserError};
-use crate::journal_store::JournalStore;
-use crate::mailbox::mailbox;
-use crate::notify::Notifier;
-use crate::observe::{Console, Detail, JsonLines, LiveView, Observer};
-use crate::observe::{draw_again_after_a_pause, is_live_view_wanted};
-use crate::output::Output;
 use crate::process::Reaper;
-use crate::scopes::Scopes;
-use crate::states::ScopeStates;
-use crate::step::{Groups, StepContext, Unpacked};
+use crate::run::driver::{Driver, Parts, Terminal};
+use crate::run::engine::Engine;
+use crate::run::mailbox::mailbox;
+use crate::run::step::{Groups, StepContext, Unpacked};
+use crate::store::events::JournalStore;
 use crate::store::{Payloads, RunPaths, StateDir};
+use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
+use crate::view::notify::Notifier;
+use crate::view::output::Output;
+use crate::view::{Console, Detail, JsonLines, LiveView, Observer};
+use crate::view::{draw_again_after_a_pause, is_live_view_wanted};
+use crate::workflow::scopes::Scopes;
+use crate::workflow::states::ScopeStates;
 
 /// How a run is watched, whatever it is.
 pub(super) struct Manner {

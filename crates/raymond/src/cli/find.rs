@@ -7,9 +7,9 @@ use raymond_core::workflow::Platform;
 use super::args::Place;
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
-use crate::scope::Scope;
-use crate::scopes::{Allowed, Scopes};
 use crate::store::{JournalError, JournalOptions, LockError, RunLock, RunPaths, StateDir, read_tail};
+use crate::workflow::scope::Scope;
+use crate::workflow::scopes::{Allowed, Scopes};
 
 /// Where the user is.
 pub(super) fn working_folder() -> Result<PathBuf, UserError> {

@@ -7,8 +7,8 @@ use super::find::state_dir;
 use super::print::{print_stdout, say};
 use super::status::load_view;
 use crate::error::{Exit, UserError};
-use crate::text::clean;
-use crate::view::RunView;
+use crate::view::status::RunView;
+use crate::view::text::clean;
 
 pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
     let dir = state_dir(&args.place)?;

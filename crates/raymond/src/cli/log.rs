@@ -7,10 +7,10 @@ use raymond_core::event::{Body, Event};
 use super::args::LogArgs;
 use super::find::{find_run, state_dir};
 use crate::error::{Exit, UserError};
-use crate::journal_store::{check_order, to_event};
-use crate::observe::json::event_line;
-use crate::observe::{Console, Detail, Observer};
+use crate::store::events::{check_order, to_event};
 use crate::store::{Durability, Payloads, read_all};
+use crate::view::json::event_line;
+use crate::view::{Console, Detail, Observer};
 
 pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
     let dir = state_dir(&args.place)?;

@@ -8,7 +8,7 @@ use raymond_core::workflow::wording::{nearest, quoted, quoted_list};
 use super::command;
 use crate::error::UserError;
 use crate::paths::normalise;
-use crate::scope::Form;
+use crate::workflow::scope::Form;
 
 /// How many entries of a folder are compared.
 const MOST_ENTRIES: usize = 10_000;

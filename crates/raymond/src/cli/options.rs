@@ -5,7 +5,7 @@ use raymond_core::run::Options;
 
 use super::args::RunOptions;
 use crate::config::Settings;
-use crate::manifest::Manifest;
+use crate::workflow::manifest::Manifest;
 
 /// What a new run uses.
 pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Settings) -> Options {

@@ -6,7 +6,7 @@ use raymond_core::run::Run;
 
 use crate::error::UserError;
 use crate::store::Payloads;
-use crate::text::clean;
+use crate::view::text::clean;
 
 /// Stdout carries nothing but this, so that it can be piped on.
 pub(super) fn print_result(run: &Run, payloads: &Payloads) -> Result<(), UserError> {

@@ -12,15 +12,15 @@ use super::drive::{Manner, Ready, drive};
 use super::find::{acquire, all_scopes, find_run, journal_options, load_config, state_dir};
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
-use crate::backend::registry::Backends;
-use crate::engine::Engine;
+use crate::agent::registry::Backends;
 use crate::error::{Exit, UserError};
-use crate::journal_store::{Folding, JournalStore, to_event};
-use crate::observe::json::event_line;
 use crate::process::Reaper;
-use crate::recovery::take_over;
-use crate::scope::Scope;
+use crate::run::engine::Engine;
+use crate::run::recovery::take_over;
+use crate::store::events::{Folding, JournalStore, to_event};
 use crate::store::{Journal, Payloads, RunPaths, Torn, read_tail};
+use crate::view::json::event_line;
+use crate::workflow::scope::Scope;
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let config = load_config()?;

@@ -16,16 +16,16 @@ use super::find::{
 };
 use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
-use crate::backend::registry::Backends;
-use crate::driver::now;
-use crate::engine::Engine;
+use crate::agent::registry::Backends;
 use crate::error::{Exit, UserError};
-use crate::journal_store::JournalStore;
-use crate::manifest::{InputMode, InputRule};
 use crate::process::Reaper;
-use crate::scope::{Located, Scope, locate};
-use crate::states::check_all;
+use crate::run::driver::now;
+use crate::run::engine::Engine;
+use crate::store::events::JournalStore;
 use crate::store::{Journal, JournalError, JournalOptions, Payloads, RunLock, RunPaths, StateDir};
+use crate::workflow::manifest::{InputMode, InputRule};
+use crate::workflow::scope::{Located, Scope, locate};
+use crate::workflow::states::check_all;
 
 /// How much of a workflow's name goes into a run's id.
 const MAX_NAME_CHARS: usize = 40;

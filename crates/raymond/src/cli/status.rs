@@ -8,12 +8,12 @@ use anstyle::Style;
 use super::args::StatusArgs;
 use super::find::{find_run, state_dir, working_folder};
 use super::print::print_stdout;
-use crate::driver::ANSWER_MESSAGE;
 use crate::error::{Exit, UserError};
-use crate::journal_store::Folding;
+use crate::run::driver::ANSWER_MESSAGE;
+use crate::store::events::Folding;
 use crate::store::{Durability, JournalError, Payloads, RunPaths, StateDir, is_live, visit_tail};
-use crate::text::{clean, one_line};
-use crate::view::{AgentView, RunView, view};
+use crate::view::status::{AgentView, RunView, view};
+use crate::view::text::{clean, one_line};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();

@@ -3,8 +3,8 @@
 use super::args::StopArgs;
 use super::find::{find_run, state_dir};
 use super::print::say;
-use crate::driver::{STOP_MESSAGE, StopRequest};
 use crate::error::{Exit, UserError};
+use crate::run::driver::{STOP_MESSAGE, StopRequest};
 use crate::store::{is_live, post};
 
 pub(super) fn stop(args: StopArgs) -> Result<Exit, UserError> {

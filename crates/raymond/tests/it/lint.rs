@@ -130,7 +130,7 @@ fn forms_of(folder: &Path, work: &Path) -> [String; 3] {
     }
     for form in ["wf.zip", "wf.yaml"] {
         // What cannot be loaded cannot be converted either; those have tests of their own.
-        let _ = raymond::convert::convert(&copy, &work.join(form), false);
+        let _ = raymond::author::convert::convert(&copy, &work.join(form), false);
     }
     ["wf", "wf.zip", "wf.yaml"].map(str::to_owned)
 }

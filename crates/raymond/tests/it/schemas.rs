@@ -186,8 +186,8 @@ fn schemas_and_readers_know_the_same_keys() {
         names
     };
     assert_eq!(keys(Subject::Frontmatter), sorted(&mut raymond_core::frontmatter::setting_names()));
-    assert_eq!(keys(Subject::Manifest), sorted(&mut raymond::manifest::key_names()));
-    let of_workflows = raymond::manifest::key_names().chain(["states", "files"]);
+    assert_eq!(keys(Subject::Manifest), sorted(&mut raymond::workflow::manifest::key_names()));
+    let of_workflows = raymond::workflow::manifest::key_names().chain(["states", "files"]);
     assert_eq!(keys(Subject::Workflow), sorted(&mut of_workflows.into_iter()));
     let workflow = schema(Subject::Workflow).to_value();
     let script = &workflow["$defs"]["OneScript"]["properties"];

@@ -8,9 +8,9 @@ use raymond_core::graph::SourceFile;
 use raymond_core::workflow::source::SourceWarning;
 use raymond_core::workflow::{Kind, StateFile};
 
-use crate::convert::{Files, files_of, header_start};
-use crate::scope::{Beside, Contents, Given, OneState, Origin, header_value, parse_leniently};
-use crate::yaml_text::{key, one_line};
+use crate::author::convert::{Files, files_of, header_start};
+use crate::workflow::scope::{Beside, Contents, Given, OneState, Origin, header_value, parse_leniently};
+use crate::workflow::yaml_text::{key, one_line};
 
 const FENCE: &str = "---\n";
 

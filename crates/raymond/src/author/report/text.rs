@@ -4,7 +4,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 use raymond_core::diagnostic::Severity;
 
 use crate::author::check::Found;
-use crate::text::clean;
+use crate::view::text::clean;
 
 /// All findings, with colours; whoever prints them takes the colours out where nobody sees them.
 pub fn text(found: &[Found]) -> String {

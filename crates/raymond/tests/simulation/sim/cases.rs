@@ -23,10 +23,10 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use raymond::scope::Scope;
-use raymond::scopes::{Allowed, Scopes};
-use raymond::states::ScopeStates;
 use raymond::store::{Durability, Payloads, RunPaths, StateDir, read_all};
+use raymond::workflow::scope::Scope;
+use raymond::workflow::scopes::{Allowed, Scopes};
+use raymond::workflow::states::ScopeStates;
 use raymond_core::event::{Body, Event};
 use raymond_core::payload::Payload;
 use raymond_core::run::Options;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use raymond::engine::Launch;
-use raymond::recovery::token;
+use raymond::run::engine::Launch;
+use raymond::run::recovery::token;
 use raymond::store::{Durability, JournalOptions, Payloads, RunPaths, StateDir};
 use raymond_core::event::Event;
 use raymond_core::input::{Input, Plan};

@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use raymond::engine::States;
-use raymond::lookups;
-use raymond::scope::Scope;
-use raymond::scopes::{Allowed, Scopes};
-use raymond::states::ScopeStates;
+use raymond::run::engine::States;
+use raymond::run::lookups;
+use raymond::workflow::scope::Scope;
+use raymond::workflow::scopes::{Allowed, Scopes};
+use raymond::workflow::states::ScopeStates;
 use raymond_core::input::{Lookups, Prepared, PromptPlan};
 use raymond_core::run::{Agent, Options};
 use raymond_core::transition::Transition;

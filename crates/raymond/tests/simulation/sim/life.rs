@@ -2,9 +2,9 @@
 //!
 //! This is what the driver and `raymond resume` do, around the real engine, journal, payloads and recovery.
 
-use raymond::engine::{Command, Engine, Round};
-use raymond::journal_store::{JournalStore, fold};
-use raymond::recovery::take_over_with;
+use raymond::run::engine::{Command, Engine, Round};
+use raymond::run::recovery::take_over_with;
+use raymond::store::events::{JournalStore, fold};
 use raymond::store::{Journal, JournalError, RunLock, read_all};
 use raymond_core::decide;
 use raymond_core::event::{Body, Event};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use raymond::engine::Launch;
+use raymond::run::engine::Launch;
 use raymond_core::duration::Limit;
 use raymond_core::header::Header;
 use raymond_core::input::{

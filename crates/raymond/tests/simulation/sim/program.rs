@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use raymond::convert::convert;
+use raymond::author::convert::convert;
 use raymond_core::event::{FORMAT_VERSION, RunStarted};
 use raymond_core::input::FaultClass;
 use raymond_core::money::Usd;

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use raymond::engine::States;
-use raymond::lookups;
-use raymond::scope::Scope;
-use raymond::scopes::entry_into;
-use raymond::states::ScopeStates;
+use raymond::run::engine::States;
+use raymond::run::lookups;
+use raymond::workflow::scope::Scope;
+use raymond::workflow::scopes::entry_into;
+use raymond::workflow::states::ScopeStates;
 use raymond_core::event::{AgentStarted, AskOpened, Body, ClosedBy, Event, StepFailed, StepFinished};
 use raymond_core::evolve::evolve;
 use raymond_core::input::{FaultClass, Plan};

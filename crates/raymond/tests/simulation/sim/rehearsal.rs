@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use raymond::engine::{Engine, EventStore, StoreError};
+use raymond::run::engine::{Engine, EventStore, StoreError};
 use raymond::store::{Durability, Payloads};
 use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::input::Input;

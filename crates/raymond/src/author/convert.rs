@@ -1,0 +1,57 @@
+//! Between the forms of a workflow, without loss: each is read as the files it would be in a folder, and whatever is
+//! written is read back and compared before anybody sees it.
+
+mod disk;
+mod from_yaml;
+mod to_yaml;
+mod zipped;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use raymond_core::workflow::Platform;
+
+pub use from_yaml::{files_of, header_start};
+
+use crate::error::UserError;
+use crate::workflow::scope::{Form, Scope};
+
+/// A workflow's files by name, as they lie in a folder.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+/// Writes the workflow at `from` to `to`, in the form that the name of `to` asks for.
+pub fn convert(from: &Path, to: &Path, force: bool) -> Result<usize, UserError> {
+    if Form::of(from).is_none() {
+        let error = format!("{} is not a workflow", from.display());
+        return Err(UserError::usage(error).hint("give a folder, a .zip archive or a .yaml file"));
+    }
+    disk::check_free(to, force)?;
+    let files = read(from)?;
+    let no_way = |error: String| {
+        UserError::usage(format!("cannot write {} as {}: {error}", from.display(), to.display()))
+    };
+    match Form::of_name(to) {
+        Some(Form::Archive) => disk::write_file(to, &zipped::zip(&files).map_err(no_way)?)?,
+        Some(Form::OneFile) => {
+            disk::write_file(to, to_yaml::to_yaml(&files).map_err(no_way)?.as_bytes())?;
+        }
+        Some(Form::Folder) | None => disk::write_folder(to, &files)?,
+    }
+    Ok(files.len())
+}
+
+/// The files of a workflow that can be run.
+pub fn read(from: &Path) -> Result<Files, UserError> {
+    let no_way = |error: String| UserError::usage(format!("cannot convert {}: {error}", from.display()));
+    match Scope::open(from, Platform::current())? {
+        Scope::Folder(_) => disk::read_folder(from).map_err(no_way),
+        Scope::Archive(archive) => Ok(archive.into_files()),
+        Scope::OneFile(_) => {
+            let text = crate::workflow::scope::read_one_file(from).map_err(no_way)?;
+            from_yaml::to_files(&text).map_err(no_way)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

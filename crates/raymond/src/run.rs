@@ -1,0 +1,9 @@
+//! A run on its way: the loop that drives it, the engine that decides and commits, the steps, and taking over from a
+//! process that died.
+
+pub mod driver;
+pub mod engine;
+pub mod lookups;
+pub(crate) mod mailbox;
+pub mod recovery;
+pub(crate) mod step;

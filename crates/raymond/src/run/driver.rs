@@ -1,0 +1,400 @@
+//! Drives a run: feeds the engine from one channel, publishes what it committed and carries out what it says.
+
+mod inbox;
+mod keyboard;
+mod signals;
+mod terminal;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use raymond_core::event::{Body, Event};
+use raymond_core::input::Input;
+use raymond_core::name::AgentId;
+use raymond_core::run::{Run, RunStatus};
+use tokio::task::JoinSet;
+
+pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
+pub use terminal::{Question, Terminal};
+
+use crate::error::{Exit, UserError};
+use crate::process::{StopSignal, Target};
+use crate::run::engine::{Command, Engine, EventStore, Launch, Round, StoreError};
+use crate::run::mailbox::{Message, Receiver};
+use crate::run::step::{StepContext, token};
+use crate::view::Observer;
+use crate::view::output::Output;
+use crate::workflow::states::ScopeStates;
+use inbox::{Found, Inbox};
+use signals::Signals;
+
+/// How much one round takes in, so that a flood of messages cannot keep the first from being committed, and no batch
+/// of events gets too long.
+const MAX_MESSAGES_PER_ROUND: usize = 1024;
+const MAX_BYTES_PER_ROUND: usize = 8 * 1024 * 1024;
+/// The clock may be set while Raymond sleeps, so it looks at least this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// How long the last lines of a run that is ended may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often a reader that is far behind is looked at.
+const SLOW_READER_POLL: Duration = Duration::from_millis(5);
+
+/// How eagerly the run is to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    /// Running steps finish.
+    Gently,
+    /// Running steps are ended.
+    Now,
+}
+
+pub struct Driver<S> {
+    parts: Parts<S>,
+    /// How to end each attempt that runs.
+    running: BTreeMap<AgentId, StopSignal>,
+    signals: Signals,
+    inbox: Inbox,
+    /// The token of each attempt that ended and that the next round deals with.
+    ended: BTreeMap<AgentId, String>,
+    /// Failed steps whose last processes are being ended.
+    cleaning: JoinSet<()>,
+    /// Messages of the inbox that the next round deals with.
+    taken: Vec<String>,
+    /// When it was last decided what is due.
+    looked_at: Timestamp,
+    stopping: Option<Stop>,
+    /// Set when the store failed a step.
+    trouble: Option<StoreError>,
+    /// What the program exits with if a stop ends it.
+    stop_exit: Exit,
+}
+
+/// Everything a driver needs.
+pub struct Parts<S> {
+    pub engine: Engine<S>,
+    pub states: ScopeStates,
+    pub context: Rc<StepContext>,
+    pub messages: Receiver,
+    pub observers: Vec<Box<dyn Observer>>,
+    /// The streams that the observers write to.
+    pub outputs: Vec<Output>,
+    /// Where questions are asked, if anywhere.
+    pub terminal: Option<Terminal>,
+    /// Distinguishes this process from earlier ones on the same run.
+    pub incarnation: String,
+}
+
+impl<S: EventStore> Driver<S> {
+    pub fn new(parts: Parts<S>) -> Result<Self, UserError> {
+        let signals = Signals::listen()
+            .map_err(|error| UserError::failed(format!("cannot listen for signals: {error}")))?;
+        let inbox = Inbox::new(parts.context.paths.inbox(), parts.incarnation.clone());
+        Ok(Self {
+            parts,
+            running: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            cleaning: JoinSet::new(),
+            signals,
+            inbox,
+            taken: Vec::new(),
+            looked_at: now(),
+            stopping: None,
+            trouble: None,
+            stop_exit: Exit::Interrupted,
+        })
+    }
+
+    pub fn run(&self) -> &Run {
+        self.parts.engine.run()
+    }
+
+    /// Tells the observers of events that are committed.
+    pub fn publish(&mut self, events: &[Event]) {
+        for event in events {
+            for observer in &mut self.parts.observers {
+                observer.event(event);
+            }
+            self.ask_on_terminal(event);
+        }
+    }
+
+    /// Drives the run until it is over, or as far as this process can take it.
+    pub async fn drive(&mut self, opening: Vec<Input>) -> Result<Exit, UserError> {
+        let mut inputs = opening;
+        let mut asks_again = true;
+        let found = self.inbox.look();
+        self.take_found(found, &mut inputs);
+        loop {
+            self.looked_at = now();
+            match self.parts.engine.round(self.looked_at, inputs, &mut self.parts.states) {
+                Ok(round) => {
+                    self.inbox.remove(&std::mem::take(&mut self.taken));
+                    let trouble = self.trouble.take().or_else(|| round.trouble.clone());
+                    let exit = self.carry_out(round).await;
+                    if let Some(error) = trouble {
+                        return Err(self.give_up(error).await);
+                    }
+                    if let Some(exit) = exit {
+                        while self.cleaning.join_next().await.is_some() {}
+                        return Ok(exit);
+                    }
+                    if std::mem::take(&mut asks_again) {
+                        self.ask_again();
+                    }
+                }
+                Err(error) => return Err(self.give_up(error).await),
+            }
+            inputs = self.wait().await;
+        }
+    }
+
+    /// Waits until everything has been written, unless a person is tired of waiting.
+    pub async fn flush(&mut self) {
+        let patience = if self.stopping == Some(Stop::Now) { LAST_WORDS } else { Duration::MAX };
+        self.parts.outputs.iter_mut().for_each(Output::close);
+        let drained = async {
+            for output in &self.parts.outputs {
+                output.drained().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = drained => {}
+            _ = self.signals.next() => {}
+            () = tokio::time::sleep(patience) => {}
+        }
+    }
+
+    async fn carry_out(&mut self, round: Round) -> Option<Exit> {
+        for agent in round.events.iter().filter_map(|event| event.body.ended_attempt_of()) {
+            self.parts.context.groups.forget(agent);
+        }
+        let mut is_over = false;
+        for command in round.commands {
+            match command {
+                Command::Launch(launch) => self.launch(*launch),
+                Command::EndScripts => self.end_scripts(),
+                Command::Finish => is_over = true,
+            }
+        }
+        // The programs start here; what is told about them is put into words while they run.
+        tokio::task::yield_now().await;
+        self.publish(&round.events);
+        self.clean_up(&round.events);
+        is_over.then(|| exit_of(self.run().status, self.stop_exit))
+    }
+
+    /// A step that exited well and failed all the same may have left processes behind.
+    fn clean_up(&mut self, events: &[Event]) {
+        let mut ended = std::mem::take(&mut self.ended);
+        for event in events {
+            if let Body::StepFailed(failed) = &event.body
+                && let Some(token) = ended.remove(&failed.agent)
+            {
+                let context = Rc::clone(&self.parts.context);
+                self.cleaning.spawn_local(async move {
+                    context.reaper.end(vec![Target::by_token(token)]).await;
+                });
+            }
+        }
+    }
+
+    fn launch(&mut self, launch: Launch) {
+        let stop = StopSignal::new();
+        self.running.insert(launch.agent.id.clone(), stop.clone());
+        let context = Rc::clone(&self.parts.context);
+        tokio::task::spawn_local(async move { context.run(launch, stop).await });
+    }
+
+    fn end_scripts(&self) {
+        for agent in self.run().running_scripts() {
+            if let Some(stop) = self.running.get(agent) {
+                stop.trigger();
+            }
+        }
+    }
+
+    /// Waits until something happens and takes in all that has.
+    async fn wait(&mut self) -> Vec<Input> {
+        // Who stops at once cares no more about who reads.
+        let is_reader_behind =
+            self.stopping != Some(Stop::Now) && self.parts.outputs.iter().any(Output::is_full);
+        let sleep = if is_reader_behind { SLOW_READER_POLL } else { self.sleep() };
+        let mut inputs = Vec::new();
+        tokio::select! {
+            Some(message) = self.parts.messages.recv(), if !is_reader_behind => {
+                self.take_messages(message, &mut inputs);
+            }
+            (stop, exit) = self.signals.next() => self.stop_by_signal(stop, exit),
+            found = self.inbox.next() => self.take_found(found, &mut inputs),
+            () = nobody_left(self.parts.terminal.as_ref()) => self.nobody_answers(),
+            () = tokio::time::sleep(sleep) => {}
+        }
+        inputs
+    }
+
+    fn sleep(&self) -> Duration {
+        let until_wake = self.run().next_wake(self.looked_at).map(|time| {
+            Duration::try_from(time.duration_since(now())).unwrap_or_default() + Duration::from_millis(1)
+        });
+        until_wake.map_or(LONGEST_SLEEP, |wait| wait.min(LONGEST_SLEEP))
+    }
+
+    fn take_messages(&mut self, first: Message, inputs: &mut Vec<Input>) {
+        let mut bytes = first.weight();
+        self.take_message(first, inputs);
+        for _ in 1..MAX_MESSAGES_PER_ROUND {
+            if bytes > MAX_BYTES_PER_ROUND {
+                return;
+            }
+            let Some(message) = self.parts.messages.try_recv() else { return };
+            bytes += message.weight();
+            self.take_message(message, inputs);
+        }
+    }
+
+    fn take_message(&mut self, message: Message, inputs: &mut Vec<Input>) {
+        match message {
+            Message::Input(input) => {
+                if let Input::Ended(ended) = &input {
+                    self.running.remove(&ended.agent);
+                    let token = token(&self.parts.context.nonce, ended.step, ended.attempt);
+                    self.ended.insert(ended.agent.clone(), token);
+                }
+                inputs.push(input);
+            }
+            Message::Trouble(error) => {
+                // What other steps report in this round is still recorded; nothing new starts.
+                self.parts.engine.drain();
+                self.trouble.get_or_insert(StoreError(error));
+            }
+            Message::Output { .. } if self.stopping == Some(Stop::Now) => {}
+            Message::Output { agent, stream, bytes } => {
+                for observer in &mut self.parts.observers {
+                    observer.output(&agent, stream, &bytes);
+                }
+            }
+        }
+    }
+
+    fn take_found(&mut self, found: Found, inputs: &mut Vec<Input>) {
+        self.taken.extend(found.names);
+        for answer in found.answers {
+            let answer_id = Some(answer.answer_id);
+            inputs.push(Input::Answer { ask: answer.ask, text: answer.text, answer_id });
+        }
+        if let Some(stop) = found.stop {
+            self.stop(stop, if stop == Stop::Now { Exit::Terminated } else { Exit::Interrupted });
+        }
+    }
+
+    fn nobody_answers(&mut self) {
+        self.parts.engine.wait_for_answers(false);
+        self.stop_asking();
+    }
+
+    fn stop_asking(&mut self) {
+        if let Some(terminal) = &mut self.parts.terminal {
+            terminal.stop_asking();
+        }
+    }
+
+    fn ask_on_terminal(&mut self, event: &Event) {
+        let Some(terminal) = &mut self.parts.terminal else { return };
+        match &event.body {
+            Body::AskOpened(opened) => terminal.opened(Question {
+                run: event.run.clone(),
+                agent: opened.agent.to_string(),
+                ask: opened.ask.clone(),
+                text: self.parts.context.payloads.text_of(&opened.question).unwrap_or_default(),
+            }),
+            Body::AskClosed(closed) => terminal.closed(&closed.ask),
+            _ => {}
+        }
+    }
+
+    /// Questions that an earlier process opened are asked again, after the first round: what answers them may have
+    /// come meanwhile, and that the run goes on is said before.
+    fn ask_again(&mut self) {
+        let Some(terminal) = &mut self.parts.terminal else { return };
+        let run = self.parts.engine.run();
+        for (agent, ask) in run.asks() {
+            terminal.opened(Question {
+                run: run.id.clone(),
+                agent: agent.id.to_string(),
+                ask: ask.id.clone(),
+                text: self.parts.context.payloads.text_of(&ask.question).unwrap_or_default(),
+            });
+        }
+    }
+
+    /// A second Ctrl-C means it.
+    fn stop_by_signal(&mut self, stop: Stop, exit: Exit) {
+        let stop = if self.stopping.is_some() { Stop::Now } else { stop };
+        self.stop(stop, exit);
+    }
+
+    fn stop(&mut self, stop: Stop, exit: Exit) {
+        if self.stopping >= Some(stop) {
+            return;
+        }
+        self.stopping = Some(stop);
+        self.stop_exit = exit;
+        self.parts.engine.drain();
+        self.stop_asking();
+        for observer in &mut self.parts.observers {
+            observer.stopping(stop, self.running.len());
+        }
+        if stop == Stop::Now {
+            self.end_everything();
+        }
+    }
+
+    fn end_everything(&self) {
+        for stop in self.running.values() {
+            stop.trigger();
+        }
+    }
+
+    /// The store fails: nothing may be done that is not recorded or not as recorded, so everything ends.
+    async fn give_up(&mut self, error: StoreError) -> UserError {
+        self.end_everything();
+        while !self.running.is_empty() {
+            match self.parts.messages.recv().await {
+                Some(message) => self.take_message(message, &mut Vec::new()),
+                None => break,
+            }
+        }
+        UserError::failed(error.0)
+            .hint("every step was ended; what was recorded is safe")
+            .hint(format!("mend the cause, then: raymond resume {}", self.run().id))
+    }
+}
+
+/// Waits until there is nobody left on the terminal to answer.
+async fn nobody_left(terminal: Option<&Terminal>) {
+    match terminal {
+        Some(terminal) => terminal.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the program exits with when a run stands like this.
+pub fn exit_of(status: RunStatus, interrupted: Exit) -> Exit {
+    match status {
+        RunStatus::Completed => Exit::Completed,
+        RunStatus::Failed | RunStatus::Running => Exit::Failed,
+        RunStatus::Waiting => Exit::Waiting,
+        RunStatus::OverBudget => Exit::OverBudget,
+        RunStatus::Limited => Exit::Limited,
+        RunStatus::Interrupted => interrupted,
+    }
+}
+
+/// The time as events tell it: milliseconds are enough.
+pub fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+}

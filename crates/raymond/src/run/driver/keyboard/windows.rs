@@ -1,0 +1,69 @@
+//! Typed lines on Windows, where a read cannot be called off: one thread reads for as long as Raymond lives, and
+//! whoever waits for a line waits for it or for the end of the question.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
+
+use super::Line;
+
+/// Dropping it calls off the wait.
+pub(in crate::run::driver) struct CallOff(Arc<AtomicBool>);
+pub(in crate::run::driver) struct CalledOff(Arc<AtomicBool>);
+
+/// What was typed and not taken. The reader waits until it is, so it is one line at most.
+struct Typed {
+    line: Option<String>,
+    has_ended: bool,
+}
+
+static TYPED: Mutex<Typed> = Mutex::new(Typed { line: None, has_ended: false });
+static CHANGED: Condvar = Condvar::new();
+static READER: Once = Once::new();
+
+pub(in crate::run::driver) fn call_off() -> io::Result<(CalledOff, CallOff)> {
+    let switch = Arc::new(AtomicBool::new(false));
+    Ok((CalledOff(Arc::clone(&switch)), CallOff(switch)))
+}
+
+impl Drop for CallOff {
+    fn drop(&mut self) {
+        // Under the lock, so that it cannot come between a look at the switch and the wait that follows.
+        let _typed = TYPED.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.store(true, Ordering::Release);
+        CHANGED.notify_all();
+    }
+}
+
+pub(in crate::run::driver) fn read_line(called_off: &CalledOff) -> Line {
+    READER.call_once(|| drop(std::thread::spawn(read_all)));
+    let typed = TYPED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_off = || called_off.0.load(Ordering::Acquire);
+    let waited = CHANGED.wait_while(typed, |typed| typed.line.is_none() && !typed.has_ended && !is_off());
+    let mut typed = waited.unwrap_or_else(PoisonError::into_inner);
+    if is_off() {
+        return Line::CalledOff;
+    }
+    let line = typed.line.take();
+    CHANGED.notify_all();
+    line.map_or(Line::End, Line::Text)
+}
+
+fn read_all() {
+    loop {
+        let mut line = String::new();
+        let has_ended = !matches!(io::stdin().read_line(&mut line), Ok(length) if length > 0);
+        let typed = TYPED.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = CHANGED.wait_while(typed, |typed| typed.line.is_some());
+        let mut typed = waited.unwrap_or_else(PoisonError::into_inner);
+        if has_ended {
+            typed.has_ended = true;
+        } else {
+            typed.line = Some(line.trim_end_matches(['\r', '\n']).to_owned());
+        }
+        CHANGED.notify_all();
+        if has_ended {
+            return;
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What the names in a step's output stand for, asked of the workflows and the disk before anything is decided.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use raymond_core::input::{Lookups, PromptPlan};
+use raymond_core::policy::Policy;
+use raymond_core::run::Agent;
+use raymond_core::transition::Transition;
+use raymond_core::workflow::StateFile;
+
+use crate::paths::{leads_away, normalise};
+use crate::workflow::scopes::Scopes;
+
+/// Every name in a transition, so that deciding about it needs no disk.
+pub fn of_transition(scopes: &mut Scopes, agent: &Agent, transition: &Transition) -> Lookups {
+    let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
+    let entered = transition.scopes().into_iter();
+    Lookups {
+        scopes: entered.map(|scope| (scope.to_owned(), scopes.enter(agent, scope))).collect(),
+        states: resolve_all(scopes, agent, &transition.state_names()),
+        directories: directories
+            .into_iter()
+            .map(|path| (path.to_owned(), directory(&agent.cwd, path)))
+            .collect(),
+    }
+}
+
+/// Everything that an agent's message and its state's policy name.
+pub fn of_turn(
+    scopes: &mut Scopes,
+    agent: &Agent,
+    plan: &PromptPlan,
+    transition: Option<&Transition>,
+) -> Lookups {
+    let mut lookups =
+        transition.map(|transition| of_transition(scopes, agent, transition)).unwrap_or_default();
+    let names: Vec<&str> = plan
+        .policy
+        .iter()
+        .flat_map(|policy| &policy.entries)
+        .flat_map(|entry| {
+            let target = entry.target.iter().filter(|_| !entry.tag.is_workflow());
+            target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next).map(String::as_str)
+        })
+        .collect();
+    lookups.states.extend(resolve_all(scopes, agent, &names));
+    // A transition that is taken without a tag may lead to another workflow.
+    let implied = plan.policy.as_ref().and_then(Policy::implicit).filter(|entry| entry.tag.is_workflow());
+    if let Some(written) = implied.and_then(|entry| entry.target.as_ref()) {
+        lookups.scopes.entry(written.clone()).or_insert_with(|| scopes.enter(agent, written));
+    }
+    lookups
+}
+
+/// Resolves names in the workflow that an agent is in.
+fn resolve_all(
+    scopes: &mut Scopes,
+    agent: &Agent,
+    names: &[&str],
+) -> BTreeMap<String, Result<StateFile, String>> {
+    match scopes.of(agent) {
+        Ok(scope) => scope.resolve_all(names),
+        Err(error) => names.iter().map(|name| ((*name).to_owned(), Err(error.clone()))).collect(),
+    }
+}
+
+/// A working directory as the next steps will use it. It must exist now: later would be too late to say so.
+fn directory(cwd: &str, path: &str) -> Result<String, String> {
+    let folder = normalise(Path::new(cwd), Path::new(path));
+    if leads_away(&folder, Path::new(cwd)) {
+        return Err(format!("`cd=\"{path}\"`: this leads to another machine or a device"));
+    }
+    if !folder.is_dir() {
+        return Err(format!("`cd=\"{path}\"`: there is no folder {}", folder.display()));
+    }
+    folder
+        .into_os_string()
+        .into_string()
+        .map_err(|path| format!("the name of the folder {} is not text", path.display()))
+}

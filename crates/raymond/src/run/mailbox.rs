@@ -1,0 +1,94 @@
+//! The one channel into the driver.
+//!
+//! Senders are not made to wait, because they are in the middle of reading a program's output. They are told when too
+//! much lies in the channel and then stop reading, so that the program waits instead.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use raymond_core::input::Input;
+use raymond_core::name::AgentId;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::view::Stream;
+
+/// How much may lie in the channel before senders are to pause.
+const FULL_AT_BYTES: usize = 4 * 1024 * 1024;
+/// What a message takes beside its text.
+const MESSAGE_BYTES: usize = 256;
+
+/// What a step tells the driver.
+#[derive(Debug)]
+pub enum Message {
+    Input(Input),
+    /// What the step was to be handed could not be read or put where it reads it: the program must end.
+    Trouble(String),
+    /// Output to show; it drives nothing.
+    Output {
+        agent: AgentId,
+        stream: Stream,
+        bytes: Vec<u8>,
+    },
+}
+
+impl Message {
+    /// About how much memory it takes.
+    pub fn weight(&self) -> usize {
+        MESSAGE_BYTES
+            + match self {
+                Message::Input(Input::Print { text, .. }) => text.len(),
+                Message::Output { bytes, .. } => bytes.len(),
+                Message::Input(_) | Message::Trouble(_) => 0,
+            }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Sender {
+    channel: UnboundedSender<Message>,
+    bytes: Rc<Cell<usize>>,
+}
+
+#[derive(Debug)]
+pub struct Receiver {
+    channel: UnboundedReceiver<Message>,
+    bytes: Rc<Cell<usize>>,
+}
+
+pub fn mailbox() -> (Sender, Receiver) {
+    let (sender, receiver) = unbounded_channel();
+    let bytes = Rc::new(Cell::new(0));
+    (Sender { channel: sender, bytes: Rc::clone(&bytes) }, Receiver { channel: receiver, bytes })
+}
+
+impl Sender {
+    /// The driver outlives its steps; if it is gone, nobody is left to tell.
+    pub fn send(&self, message: Message) {
+        self.bytes.set(self.bytes.get() + message.weight());
+        let _ = self.channel.send(message);
+    }
+
+    /// Whether to wait before sending more.
+    pub fn is_full(&self) -> bool {
+        self.bytes.get() > FULL_AT_BYTES
+    }
+}
+
+impl Receiver {
+    pub async fn recv(&mut self) -> Option<Message> {
+        let message = self.channel.recv().await;
+        self.took(message)
+    }
+
+    pub fn try_recv(&mut self) -> Option<Message> {
+        let message = self.channel.try_recv().ok();
+        self.took(message)
+    }
+
+    fn took(&self, message: Option<Message>) -> Option<Message> {
+        if let Some(message) = &message {
+            self.bytes.set(self.bytes.get().saturating_sub(message.weight()));
+        }
+        message
+    }
+}

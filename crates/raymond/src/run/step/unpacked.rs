@@ -1,0 +1,102 @@
+//! The files of an archive or a one-file workflow on disk, so that a script finds what lies beside it there as it
+//! would in a folder.
+//!
+//! They are written when the first script of a workflow is run, once for a run, in a folder of the run's own that goes
+//! with the process. How much that can be is bounded by what a workflow may hold.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use raymond_core::workflow::StateFile;
+
+use super::create_private_folder;
+use super::runnable::write_private;
+use crate::workflow::scope::Scope;
+
+/// The folders of a run's workflows, which are removed together with this.
+#[derive(Debug)]
+pub struct Unpacked {
+    tasks: PathBuf,
+    known: RefCell<BTreeMap<PathBuf, Known>>,
+}
+
+/// One workflow on disk.
+#[derive(Debug)]
+struct Known {
+    folder: PathBuf,
+    /// Which state of the workflow that is.
+    version: String,
+    names: BTreeSet<String>,
+}
+
+impl Unpacked {
+    /// `tasks` is where a run's steps leave things.
+    pub fn new(tasks: PathBuf) -> Unpacked {
+        Unpacked { tasks, known: RefCell::default() }
+    }
+
+    /// A state's file among all others of its workflow.
+    pub(super) fn file(&self, scope: &Scope, state: &StateFile, bytes: &[u8]) -> Result<PathBuf, String> {
+        let folder = self.folder(scope)?;
+        let file = folder.join(state.as_str());
+        // A script may have changed or removed what lies beside it; what runs is what the workflow says.
+        write_if_other(&file, bytes).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        Ok(file)
+    }
+
+    fn folder(&self, scope: &Scope) -> Result<PathBuf, String> {
+        let mut known = self.known.borrow_mut();
+        let version = scope.version();
+        let old = known.get(scope.path());
+        if let Some(known) = old.filter(|known| known.version == version) {
+            return Ok(known.folder.clone());
+        }
+        let folder = self
+            .tasks
+            .join(format!("files-{:08x}", crc32fast::hash(scope.path().as_os_str().as_encoded_bytes())));
+        let files = scope.files();
+        let gone: Vec<&String> = old
+            .map(|old| old.names.iter().filter(|name| !files.contains_key(*name)).collect())
+            .unwrap_or_default();
+        if old.is_none() {
+            // What a process that was killed has left is of another time.
+            let _ = fs::remove_dir_all(&folder);
+        }
+        write_all(&folder, &files, &gone).map_err(|error| {
+            format!("cannot write the files of the workflow to {}: {error}", folder.display())
+        })?;
+        let names = files.into_keys().collect();
+        known.insert(scope.path().to_owned(), Known { folder: folder.clone(), version, names });
+        Ok(folder)
+    }
+}
+
+impl Drop for Unpacked {
+    fn drop(&mut self) {
+        for known in self.known.borrow().values() {
+            let _ = fs::remove_dir_all(&known.folder);
+        }
+    }
+}
+
+fn write_all(folder: &Path, files: &BTreeMap<String, Vec<u8>>, gone: &[&String]) -> io::Result<()> {
+    create_private_folder(folder)?;
+    for name in gone {
+        let _ = fs::remove_file(folder.join(name));
+    }
+    for (name, bytes) in files {
+        write_if_other(&folder.join(name), bytes)?;
+    }
+    Ok(())
+}
+
+/// Replaces a file as a whole, because another agent may be running it.
+fn write_if_other(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::read(file).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    write_private(file, bytes)
+}

@@ -1,0 +1,159 @@
+//! Plain progress lines on stderr, for people.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use raymond_core::event::{Body, Event};
+use raymond_core::name::AgentId;
+use raymond_core::run::RunStatus;
+
+use super::costs::Costs;
+use super::wording::{DIM, NOTE, count, lines};
+use super::{Observer, Stream};
+use crate::run::driver::Stop;
+use crate::store::Payloads;
+use crate::view::text::clean;
+
+/// An output line longer than this is shown in pieces, so that an endless line costs no memory.
+const MAX_OUTPUT_LINE_BYTES: usize = 4096;
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    Quiet,
+    Normal,
+    Verbose,
+}
+
+pub struct Console<W> {
+    out: W,
+    detail: Detail,
+    payloads: Payloads,
+    /// Whether questions are asked on this very terminal, so that they need not be told as well.
+    leaves_questions: bool,
+    /// Failures are said once: when they happen, or if that was in an earlier process at the end.
+    has_shown_failure: bool,
+    costs: Costs,
+    /// Unfinished output lines by agent and stream.
+    pending: BTreeMap<(AgentId, Stream), Vec<u8>>,
+}
+
+impl<W: Write> Console<W> {
+    pub fn new(out: W, detail: Detail, payloads: Payloads) -> Self {
+        Self {
+            out,
+            detail,
+            payloads,
+            leaves_questions: false,
+            has_shown_failure: false,
+            costs: Costs::default(),
+            pending: BTreeMap::new(),
+        }
+    }
+
+    /// Leaves questions to whoever asks them on the same terminal.
+    pub fn leave_questions(mut self, leave: bool) -> Self {
+        self.leaves_questions = leave;
+        self
+    }
+
+    /// Nobody is left to tell if stderr is gone.
+    fn line(&mut self, text: &str) {
+        let _ = writeln!(self.out, "{text}");
+    }
+
+    fn output_line(&mut self, agent: &AgentId, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let text = clean(text.trim_end_matches('\n'));
+        self.line(&format!("{DIM}[{}] |{DIM:#} {text}", clean(agent.as_str())));
+    }
+
+    /// Shows what a step wrote last, without a line break.
+    fn flush_output(&mut self, agent: &AgentId) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if let Some(bytes) = self.pending.remove(&(agent.clone(), stream)) {
+                self.output_line(agent, &bytes);
+            }
+        }
+    }
+
+    /// The summary tells under its first line where the money went.
+    fn add_costs(&self, event: &Event, lines: &mut Vec<(Detail, String)>) {
+        if let Body::RunFinished { totals, .. } | Body::RunStopped { totals, .. } = &event.body
+            && let Some(costs) = self.costs.line(totals.cost_usd)
+            && let Some((needed, _)) = lines.first()
+        {
+            lines.insert(1, (*needed, costs));
+        }
+    }
+
+    /// The end of a failed run repeats its first failure, for those who did not see it happen.
+    fn without_old_news<'a>(&self, event: &'a Event) -> Cow<'a, Event> {
+        let mut event = Cow::Borrowed(event);
+        if matches!(event.body, Body::RunStopped { status: RunStatus::Failed, .. })
+            && self.has_shown_failure
+            && let Body::RunStopped { error, .. } = &mut event.to_mut().body
+        {
+            *error = None;
+        }
+        event
+    }
+}
+
+impl<W: Write> Observer for Console<W> {
+    fn event(&mut self, event: &Event) {
+        if let Some(agent) = event.body.ended_attempt_of() {
+            self.flush_output(agent);
+        }
+        if self.leaves_questions && matches!(event.body, Body::AskOpened(_)) {
+            return;
+        }
+        self.has_shown_failure |= matches!(event.body, Body::StepFailed(_));
+        self.costs.add(event);
+        if matches!(event.body, Body::StepStarted(_)) && self.detail < Detail::Verbose {
+            // Every step has one, so it is not even put into words.
+            return;
+        }
+        let mut lines = lines(&self.without_old_news(event), &self.payloads).0;
+        self.add_costs(event, &mut lines);
+        for (needed, line) in lines {
+            if self.detail >= needed {
+                self.line(&line);
+            }
+        }
+    }
+
+    fn stopping(&mut self, how: Stop, running: usize) {
+        if running == 0 {
+            return self.line(&format!("{NOTE}stopping{NOTE:#}"));
+        }
+        let steps = count(running, "running step");
+        self.line(&match how {
+            Stop::Gently => {
+                format!("{NOTE}stopping{NOTE:#}: {steps} may finish; press Ctrl-C again to end them")
+            }
+            Stop::Now => format!("{NOTE}stopping{NOTE:#}: ending {steps}"),
+        });
+    }
+
+    /// Shows whole lines, so that the output of agents that run side by side does not mix.
+    fn output(&mut self, agent: &AgentId, stream: Stream, bytes: &[u8]) {
+        if self.detail < Detail::Verbose {
+            return;
+        }
+        let key = (agent.clone(), stream);
+        let mut pending = self.pending.remove(&key).unwrap_or_default();
+        let pieces = bytes.split_inclusive(|byte| *byte == b'\n');
+        for piece in pieces.flat_map(|line| line.chunks(MAX_OUTPUT_LINE_BYTES)) {
+            pending.extend_from_slice(piece);
+            if pending.ends_with(b"\n") || pending.len() >= MAX_OUTPUT_LINE_BYTES {
+                self.output_line(agent, &pending);
+                pending.clear();
+            }
+        }
+        if !pending.is_empty() {
+            self.pending.insert(key, pending);
+        }
+    }
+}

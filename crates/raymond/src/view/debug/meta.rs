@@ -1,0 +1,251 @@
+//! What surrounds an attempt: command, place, environment, ending and cost.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use raymond_core::money::Usd;
+use serde::{Deserialize, Serialize};
+
+use super::StepName;
+use crate::process::{Ending, Exit, Launch, TOKEN_VARIABLE};
+use crate::run::driver::now;
+
+/// What shows that a variable holds a secret.
+const SECRET_WORDS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH"];
+const HIDDEN: &str = "***";
+
+/// Payloads are handed over in variables; they are kept elsewhere and would only swell every meta file.
+const MOST_VALUE_BYTES: usize = 4096;
+
+/// What became of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Succeeded,
+    Failed,
+    /// Ended because the run stops.
+    Interrupted,
+}
+
+/// What is known of an attempt once its output was read.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    pub status: Status,
+    pub error: Option<String>,
+    pub cost_usd: Usd,
+}
+
+/// Which attempt it is, and since when.
+#[derive(Debug, Serialize)]
+pub(super) struct Attempt {
+    agent: String,
+    state: String,
+    step: u64,
+    attempt: u32,
+    started_at: Timestamp,
+}
+
+impl Attempt {
+    pub(super) fn new(name: &StepName<'_>) -> Self {
+        Self {
+            agent: name.agent.to_string(),
+            state: name.state.to_string(),
+            step: name.step,
+            attempt: name.attempt,
+            started_at: now(),
+        }
+    }
+}
+
+/// Variables as they may be shown.
+#[derive(Debug, Default)]
+pub(super) struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    pub(super) fn inherited(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let shown = variables.into_iter().map(|(name, value)| {
+            let name = name.to_string_lossy().into_owned();
+            let value = shown(&name, &value.to_string_lossy());
+            (name, value)
+        });
+        Self(shown.collect())
+    }
+}
+
+/// What was started.
+#[derive(Debug)]
+pub(super) struct Program {
+    command: Vec<String>,
+    cwd: String,
+    /// A variable without a value is removed.
+    changes: Vec<(String, Option<String>)>,
+}
+
+impl Program {
+    pub(super) fn new(launch: &Launch) -> Self {
+        let text = |part: &OsString| part.to_string_lossy().into_owned();
+        let changes = launch.env.iter().map(|(name, value)| {
+            let name = text(name);
+            let value = value.as_ref().map(|value| shown(&name, &value.to_string_lossy()));
+            (name, value)
+        });
+        // The token is added when the program starts.
+        let token = (TOKEN_VARIABLE.to_owned(), Some(shown(TOKEN_VARIABLE, &launch.token)));
+        Self {
+            command: [&launch.program].into_iter().chain(&launch.args).map(text).collect(),
+            cwd: launch.cwd.to_string_lossy().into_owned(),
+            changes: changes.chain([token]).collect(),
+        }
+    }
+}
+
+/// How the program ended.
+#[derive(Debug, Serialize)]
+pub(super) struct ProgramEnd {
+    ending: &'static str,
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<i32>,
+}
+
+impl ProgramEnd {
+    pub(super) fn new(ending: &Ending) -> Self {
+        let (exit_code, signal) = match ending {
+            Ending::Exited(Exit::Code(code)) => (Some(*code), None),
+            Ending::Exited(Exit::Signal(signal)) => (None, Some(*signal)),
+            _ => (None, None),
+        };
+        Self { ending: named(ending), exit_code, signal }
+    }
+
+    const NOT_STARTED: ProgramEnd = ProgramEnd { ending: "not_started", exit_code: None, signal: None };
+}
+
+fn named(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Exited(Exit::Signal(_)) => "signal",
+        Ending::Exited(_) => "exited",
+        Ending::IdleTimeout => "idle_timeout",
+        Ending::TotalTimeout => "total_timeout",
+        Ending::Aborted => "aborted",
+        Ending::Lingered => "lingered",
+        Ending::Stopped => "stopped",
+        Ending::SpawnFailed(_) => ProgramEnd::NOT_STARTED.ending,
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    attempt: &'a Attempt,
+    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    #[serde(flatten)]
+    ended: &'a ProgramEnd,
+    duration_ms: u64,
+    cost_usd: Usd,
+    command: &'a [String],
+    cwd: Option<&'a str>,
+    environment: BTreeMap<&'a str, &'a str>,
+}
+
+pub(super) fn text(
+    attempt: &Attempt,
+    program: Option<&Program>,
+    ended: Option<&ProgramEnd>,
+    inherited: &Environment,
+    verdict: &Verdict,
+    duration: Duration,
+) -> String {
+    let document = Document {
+        attempt,
+        status: verdict.status,
+        error: verdict.error.as_deref(),
+        ended: ended.unwrap_or(&ProgramEnd::NOT_STARTED),
+        duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+        cost_usd: verdict.cost_usd,
+        command: program.map_or(&[], |program| &program.command),
+        cwd: program.map(|program| program.cwd.as_str()),
+        environment: program.map(|program| environment_of(inherited, program)).unwrap_or_default(),
+    };
+    // Text, numbers and lists of them cannot fail to become JSON.
+    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+fn environment_of<'a>(inherited: &'a Environment, program: &'a Program) -> BTreeMap<&'a str, &'a str> {
+    let mut variables: BTreeMap<&str, &str> =
+        inherited.0.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for (name, value) in &program.changes {
+        match value {
+            Some(value) => variables.insert(name, value),
+            None => variables.remove(name.as_str()),
+        };
+    }
+    variables
+}
+
+/// Whether a meta file tells of a failure.
+pub(super) fn says_failed(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Told {
+        status: Status,
+    }
+    serde_json::from_slice::<Told>(bytes).is_ok_and(|told| told.status == Status::Failed)
+}
+
+/// A variable's value as it may be shown.
+fn shown(name: &str, value: &str) -> String {
+    if is_secret(name) {
+        return HIDDEN.to_owned();
+    }
+    clipped(value).into_owned()
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_uppercase();
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
+fn clipped(value: &str) -> Cow<'_, str> {
+    if value.len() <= MOST_VALUE_BYTES {
+        return Cow::Borrowed(value);
+    }
+    let mut end = MOST_VALUE_BYTES;
+    while !value.is_char_boundary(end) {
+        end -= 1;
+    }
+    Cow::Owned(format!("{} … ({} bytes)", &value[..end], value.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_known_by_their_names() {
+        for name in [
+            "GITHUB_TOKEN",
+            "my_api_key",
+            "ClientSecret",
+            "DB_PASSWORD",
+            "DB_PASSWD",
+            "AWS_CREDENTIALS",
+            "HTTP_AUTH",
+        ] {
+            assert_eq!(shown(name, "value"), HIDDEN, "{name}");
+        }
+        assert_eq!(shown("HOME", "/home/me"), "/home/me");
+    }
+
+    #[test]
+    fn long_values_are_clipped_between_characters() {
+        let value = "ü".repeat(5000);
+        let shown = shown("RAYMOND_INPUT", &value);
+        assert!(shown.ends_with("ü … (10000 bytes)"));
+        assert!(shown.len() < MOST_VALUE_BYTES + 40);
+    }
+}

@@ -1,0 +1,255 @@
+//! What people read about each event: lines, each with how much detail one must want to see it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use raymond_core::duration;
+use raymond_core::event::{AgentStarted, AskClosed, AskOpened, Body, ClosedBy, Event, OpenAsk, Retry};
+use raymond_core::event::{RunResumed, StepFailed, StepFinished, Totals};
+use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
+use raymond_core::run::RunStatus;
+use raymond_core::workflow::StateFile;
+
+use super::Detail;
+use crate::store::Payloads;
+use crate::view::text::{clean, one_line};
+
+/// How much of a text a progress line shows.
+const SHOWN_CHARS: usize = 100;
+
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(super) const NOTE: Style = AnsiColor::Yellow.on_default();
+pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const BOLD: Style = Style::new().bold();
+
+/// The lines of one event.
+#[derive(Default)]
+pub(super) struct Lines(pub(super) Vec<(Detail, String)>);
+
+impl Lines {
+    fn important(mut self, line: String) -> Self {
+        self.0.push((Detail::Quiet, line));
+        self
+    }
+
+    fn normal(mut self, line: String) -> Self {
+        self.0.push((Detail::Normal, line));
+        self
+    }
+
+    fn verbose(mut self, line: String) -> Self {
+        self.0.push((Detail::Verbose, line));
+        self
+    }
+}
+
+pub(super) fn lines(event: &Event, payloads: &Payloads) -> Lines {
+    let lines = Lines::default();
+    match &event.body {
+        Body::RunStarted(started) => {
+            lines.normal(format!("{} runs {}", bold(&event.run), clean(&started.workflow)))
+        }
+        Body::RunResumed(resumed) => run_resumed(&event.run, resumed),
+        Body::AgentStarted(started) => agent_started(started),
+        Body::StepStarted(step) => {
+            lines.verbose(format!("{} {DIM}starts (step {}){DIM:#}", at(&step.agent, &step.state), step.step))
+        }
+        Body::StepFinished(step) => lines.normal(step_finished(step)),
+        Body::StepFailed(failed) => step_failed(failed),
+        Body::Retry(retry) => lines.normal(retried(event, retry)),
+        Body::Reminder(reminder) => lines.normal(format!(
+            "{} {NOTE}reminder {}{NOTE:#}: {}",
+            at(&reminder.agent, &reminder.state),
+            reminder.number,
+            clean(&reminder.problem)
+        )),
+        Body::LimitWaiting(limit) => lines.important(format!(
+            "{} {NOTE}usage limit{NOTE:#}, waits until {}",
+            at(&limit.agent, &limit.state),
+            clock(limit.until)
+        )),
+        Body::Delayed { agent, state, until } => {
+            lines.normal(format!("{} in {}", at(agent, state), wait(event, *until)))
+        }
+        Body::Joined { agent, workers, .. } => {
+            lines.normal(format!("{} {GOOD}joined{GOOD:#} {}", who(agent), count(workers.len(), "worker")))
+        }
+        Body::AskOpened(opened) => lines.important(ask_opened(opened)),
+        Body::AskClosed(closed) => lines.normal(ask_closed(closed)),
+        Body::AgentFinished { agent, result } => {
+            lines.normal(format!("{} {GOOD}done{GOOD:#}: {}", who(agent), brief(result)))
+        }
+        Body::Print { agent, text, .. } => {
+            lines.normal(format!("{} {}", who(agent), text_of(text, payloads)))
+        }
+        Body::Warning { agent, message, .. } => {
+            let agent = agent.as_ref().map(|agent| format!(" {}", who(agent))).unwrap_or_default();
+            lines.important(format!("{NOTE}warning{NOTE:#}{agent}: {}", clean(message)))
+        }
+        Body::BudgetExceeded { cost_usd, budget_usd } => lines
+            .important(format!("{BAD}over budget{BAD:#}: {cost_usd} of {budget_usd}; nothing new starts")),
+        Body::RunFinished { totals, .. } => {
+            lines.normal(format!("{GOOD}completed{GOOD:#} {DIM}({}){DIM:#}", summary(totals)))
+        }
+        Body::RunStopped { status, error, asks, totals, .. } => {
+            run_stopped(&event.run, *status, totals, error.as_deref(), asks, payloads)
+        }
+        Body::Snapshot { .. } => lines,
+    }
+}
+
+fn run_resumed(run: &str, resumed: &RunResumed) -> Lines {
+    let lines = Lines::default().normal(format!("{} resumed", bold(run)));
+    resumed.interrupted.iter().fold(lines, |lines, step| {
+        lines.normal(format!("  {} was interrupted and runs again", at(&step.agent, &step.state)))
+    })
+}
+
+fn agent_started(started: &AgentStarted) -> Lines {
+    match &started.parent {
+        Some(parent) => Lines::default().normal(format!(
+            "{} forked from {} at {}",
+            who(&started.agent),
+            clean(parent.as_str()),
+            place(started.scope.as_deref(), &started.state)
+        )),
+        None => Lines::default(),
+    }
+}
+
+/// A state, with the name of its workflow where that is another one than before.
+fn place(entered: Option<&str>, state: &StateFile) -> String {
+    let name = entered.and_then(|scope| Path::new(scope).file_name()).map(|name| name.to_string_lossy());
+    match name {
+        Some(name) => format!("{}/{}", clean(&name), clean(state.as_str())),
+        None => clean(state.as_str()).into_owned(),
+    }
+}
+
+fn step_finished(step: &StepFinished) -> String {
+    let target = step.target.as_ref().map(|target| format!(" {}", place(step.scope.as_deref(), target)));
+    let part = |word: &str, state: &Option<StateFile>| {
+        state.as_ref().map(|state| format!("{word}{}", clean(state.as_str()))).unwrap_or_default()
+    };
+    let cost = if step.cost_usd.is_zero() { String::new() } else { format!(" {}", step.cost_usd) };
+    format!(
+        "{} → {GOOD}{}{GOOD:#}{}{}{} {DIM}{}{cost}{DIM:#}",
+        at(&step.agent, &step.state),
+        step.tag,
+        target.unwrap_or_default(),
+        part(", on at ", &step.next),
+        part(", back at ", &step.return_to),
+        took(step.duration_ms)
+    )
+}
+
+fn step_failed(failed: &StepFailed) -> Lines {
+    let first = format!("{} {BAD}failed{BAD:#}: {}", at(&failed.agent, &failed.state), clean(&failed.error));
+    failed.stderr.lines().fold(Lines::default().important(first), |lines, line| {
+        lines.important(format!("  {DIM}stderr:{DIM:#} {}", clean(line)))
+    })
+}
+
+fn retried(event: &Event, retry: &Retry) -> String {
+    let (error, wait) = (clean(&retry.error), wait(event, retry.until));
+    format!("{} {NOTE}retry{NOTE:#} in {wait}: {error}", at(&retry.agent, &retry.state))
+}
+
+/// The whole question is told with the command that answers it, when the run waits for nothing else.
+fn ask_opened(opened: &AskOpened) -> String {
+    let until = opened.deadline.map(|time| format!(" until {}", clock(time))).unwrap_or_default();
+    let (agent, ask, question) = (who(&opened.agent), &opened.ask, brief(&opened.question));
+    format!("{agent} {NOTE}asks{NOTE:#} ({ask}){until}: {question}")
+}
+
+fn ask_closed(closed: &AskClosed) -> String {
+    let how = match closed.by {
+        ClosedBy::Answer => "answered",
+        ClosedBy::Timeout => "not answered in time",
+    };
+    format!("{} {} {GOOD}{how}{GOOD:#}", who(&closed.agent), closed.ask)
+}
+
+fn run_stopped(
+    run: &str,
+    status: RunStatus,
+    totals: &Totals,
+    error: Option<&str>,
+    asks: &[OpenAsk],
+    payloads: &Payloads,
+) -> Lines {
+    let style = if status == RunStatus::Waiting { NOTE } else { BAD };
+    let name = status.as_str().replace('_', " ");
+    let run = argument(run);
+    let mut lines =
+        Lines::default().important(format!("{style}{name}{style:#} {DIM}({}){DIM:#}", summary(totals)));
+    if let Some(error) = error {
+        lines = lines.important(format!("  {}", clean(error)));
+    }
+    for ask in asks {
+        let answer = bold(&format!("raymond answer {run} {} 'your answer'", ask.ask));
+        lines = lines
+            .important(format!("{} asks: {}", who(&ask.agent), text_of(&ask.question, payloads)))
+            .important(format!("  answer with: {answer}"));
+    }
+    let more = if status == RunStatus::OverBudget { " --budget MORE" } else { "" };
+    lines.important(format!("  continue with: {}", bold(&format!("raymond resume {run}{more}"))))
+}
+
+pub(super) fn who(agent: &AgentId) -> String {
+    format!("{BOLD}[{}]{BOLD:#}", clean(agent.as_str()))
+}
+
+fn at(agent: &AgentId, state: &StateFile) -> String {
+    format!("{} {}", who(agent), clean(state.as_str()))
+}
+
+fn bold(text: &str) -> String {
+    format!("{BOLD}{}{BOLD:#}", clean(text))
+}
+
+fn text_of(payload: &Payload, payloads: &Payloads) -> String {
+    let text = payloads.text_of(payload).unwrap_or_default();
+    clean(text.trim_end()).into_owned()
+}
+
+fn brief(payload: &Payload) -> String {
+    match payload {
+        Payload::Inline(text) => one_line(text, SHOWN_CHARS),
+        Payload::Stored { bytes, .. } => format!("{bytes} bytes"),
+    }
+}
+
+pub(super) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn summary(totals: &Totals) -> String {
+    let steps = count(usize::try_from(totals.steps).unwrap_or(usize::MAX), "step");
+    let agents = count(usize::try_from(totals.agents).unwrap_or(usize::MAX), "agent");
+    format!("{steps}, {agents}, {}, {}", totals.cost_usd, took(totals.duration_ms))
+}
+
+fn took(milliseconds: u64) -> String {
+    match milliseconds {
+        0..1000 => format!("{milliseconds}ms"),
+        1000..60_000 => format!("{:.1}s", milliseconds as f64 / 1000.0),
+        _ => duration::format(Duration::from_secs(milliseconds / 1000)),
+    }
+}
+
+fn wait(event: &Event, until: jiff::Timestamp) -> String {
+    duration::format(Duration::try_from(until.duration_since(event.time)).unwrap_or_default())
+}
+
+fn clock(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// A run's id as it is written on a command line.
+fn argument(run: &str) -> String {
+    if run.starts_with('-') { format!("-- {run}") } else { run.to_owned() }
+}

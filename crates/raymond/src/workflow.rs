@@ -1,0 +1,8 @@
+//! Where the states of a run come from: a folder, an archive or one file, with its manifest.
+
+pub mod manifest;
+pub(crate) mod place;
+pub mod scope;
+pub mod scopes;
+pub mod states;
+pub(crate) mod yaml_text;

@@ -1,0 +1,353 @@
+//! A workflow's own settings: the `workflow.yaml` of a folder or archive, or the top of a one-file workflow.
+
+use std::collections::BTreeMap;
+
+use raymond_core::frontmatter::yaml::{self, Fault, Field, Node, Value};
+use raymond_core::limits::MAX_WARNINGS;
+use raymond_core::variable::{self, VariableError};
+use raymond_core::workflow::Platform;
+use raymond_core::workflow::source::{SourceError, SourceWarning};
+use raymond_core::workflow::wording::{did_you_mean, nearest, quoted};
+
+use crate::workflow::place::{in_text, line_of};
+
+/// The file's name.
+pub const FILE: &str = "workflow.yaml";
+
+/// A run's id begins with the workflow's, and file names are made of both.
+const MAX_ID_CHARS: usize = 40;
+
+/// What a workflow says about itself; what it leaves out is decided elsewhere.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Manifest {
+    /// What the ids of its runs begin with.
+    pub id: Option<String>,
+    pub name: Option<String>,
+    pub description: Option<String>,
+    pub input: InputRule,
+    pub default_budget: Option<f64>,
+    /// As written: seen from the folder of the workflow.
+    pub working_directory: Option<String>,
+    /// Added to the environment of every script and agent program.
+    pub environment: BTreeMap<String, String>,
+    pub backend: Option<String>,
+    /// When `serve` starts it, in cron's words.
+    pub schedule: Option<String>,
+    pub warnings: Vec<SourceWarning>,
+}
+
+/// What a run has to be handed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InputRule {
+    pub mode: InputMode,
+    pub label: Option<String>,
+    pub description: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InputMode {
+    Required,
+    #[default]
+    Optional,
+    None,
+}
+
+/// How a field is read into its place.
+type Setter = fn(&mut Reader<'_>, &Field) -> Result<(), Fault>;
+
+/// The table of keys, in the order the documentation gives them.
+const KEYS: [(&str, Setter); 9] = [
+    ("id", |reader, field| id(field).map(|id| reader.manifest.id = Some(id))),
+    ("name", |reader, field| text(field).map(|text| reader.manifest.name = Some(text))),
+    ("description", |reader, field| text(field).map(|text| reader.manifest.description = Some(text))),
+    ("input", |reader, field| reader.read_input(field)),
+    ("default_budget", |reader, field| {
+        budget(field).map(|dollars| reader.manifest.default_budget = Some(dollars))
+    }),
+    ("working_directory", |reader, field| {
+        text(field).map(|text| reader.manifest.working_directory = Some(text))
+    }),
+    ("environment", |reader, field| reader.read_environment(field)),
+    ("backend", |reader, field| text(field).map(|text| reader.manifest.backend = Some(text))),
+    ("schedule", |reader, field| text(field).map(|text| reader.manifest.schedule = Some(text))),
+];
+
+/// The names of all keys.
+pub fn key_names() -> impl Iterator<Item = &'static str> {
+    KEYS.into_iter().map(|(key, _)| key)
+}
+
+const INPUT_KEYS: [&str; 3] = ["mode", "label", "description"];
+
+/// Reads a manifest file.
+pub fn parse(text: &str) -> Result<Manifest, SourceError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let place = |fault| in_text(text, fault);
+    let root = yaml::parse(text).map_err(place)?;
+    match &root.value {
+        Value::Null => Ok(Manifest::default()),
+        Value::Map(fields) => {
+            let mut manifest = read(text, fields).map_err(place)?;
+            if let Some(states) = fields.iter().find(|field| field.key == "states") {
+                manifest.warnings.retain(|warning| warning.position != states.key_position);
+                let message = "`states` is ignored: the states of this workflow are its files".to_owned();
+                manifest.warnings.push(SourceWarning { position: states.key_position, message });
+            }
+            Ok(manifest)
+        }
+        other => {
+            let message = format!("a manifest holds `key: value` lines, not {}", other.description());
+            Err(place(Fault::new(root.position, message)))
+        }
+    }
+}
+
+/// Reads the manifest's keys out of `fields`, which stand in `text`.
+pub fn read<'f>(text: &str, fields: impl IntoIterator<Item = &'f Field>) -> Result<Manifest, Fault> {
+    let mut reader = Reader { text, manifest: Manifest::default() };
+    for field in fields {
+        match KEYS.into_iter().find(|(key, _)| *key == field.key) {
+            Some((_, set)) => set(&mut reader, field)?,
+            None => reader.warn_of_key(field, "key", &KEYS.map(|(key, _)| key)),
+        }
+    }
+    Ok(reader.manifest)
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    manifest: Manifest,
+}
+
+impl Reader<'_> {
+    fn warn_of_key(&mut self, field: &Field, what: &str, known: &[&'static str]) {
+        if self.manifest.warnings.len() < MAX_WARNINGS {
+            let meant = did_you_mean(&nearest(&field.key, known.iter().copied()));
+            let message = format!("unknown {what} {} is ignored{meant}", quoted(&field.key));
+            self.manifest.warnings.push(SourceWarning { position: field.key_position, message });
+        }
+    }
+
+    fn read_input(&mut self, field: &Field) -> Result<(), Fault> {
+        for part in mapping(field, "a mapping such as `{ mode: required, label: Topic }`")? {
+            match part.key.as_str() {
+                "mode" => self.manifest.input.mode = mode(part)?,
+                "label" => self.manifest.input.label = Some(text(part)?),
+                "description" => self.manifest.input.description = Some(text(part)?),
+                _ => self.warn_of_key(part, "key of `input`", &INPUT_KEYS),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_environment(&mut self, field: &Field) -> Result<(), Fault> {
+        for variable in mapping(field, "a mapping of names to values")? {
+            let ignores_case = Platform::current() == Platform::Windows;
+            variable::check(&variable.key, ignores_case)
+                .map_err(|error| Fault::new(variable.key_position, variable_problem(error)))?;
+            let value = self.variable_value(variable)?;
+            self.manifest.environment.insert(variable.key.clone(), value);
+        }
+        Ok(())
+    }
+
+    /// Whole numbers are taken as they are written, so that `8080` needs no quotes and `007` does not become `7`.
+    fn variable_value(&self, variable: &Field) -> Result<String, Fault> {
+        match &variable.node.value {
+            Value::Text(text) if text.contains('\0') => {
+                let message = format!("{} holds a NUL, which no variable can", quoted(&variable.key));
+                Err(Fault::new(variable.node.position, message))
+            }
+            Value::Text(text) => Ok(text.clone()),
+            Value::Bool(flag) => Ok(flag.to_string()),
+            Value::Integer(number) if self.is_written_as(&variable.node, &number.to_string()) => {
+                Ok(number.to_string())
+            }
+            _ => Err(wrong_type(variable, "text; put it in quotes")),
+        }
+    }
+
+    fn is_written_as(&self, node: &Node, number: &str) -> bool {
+        let column = usize::try_from(node.position.column.saturating_sub(1)).unwrap_or(usize::MAX);
+        let rest: String = line_of(self.text, node.position.line).chars().skip(column).collect();
+        let after = rest.strip_prefix(number).map(|after| after.chars().next());
+        after.is_some_and(|next| next.is_none_or(|next| !next.is_alphanumeric() && next != '_'))
+    }
+}
+
+fn variable_problem(error: VariableError) -> String {
+    match error {
+        VariableError::Reserved { name } => {
+            format!(
+                "the variable {} changes how programs run and cannot be set by a workflow; use another name",
+                quoted(&name)
+            )
+        }
+        invalid => invalid.to_string(),
+    }
+}
+
+fn mapping<'f>(field: &'f Field, wanted: &str) -> Result<&'f [Field], Fault> {
+    match &field.node.value {
+        Value::Map(fields) => Ok(fields),
+        Value::Null => Ok(&[]),
+        _ => Err(wrong_type(field, wanted)),
+    }
+}
+
+fn text(field: &Field) -> Result<String, Fault> {
+    match &field.node.value {
+        Value::Text(text) if text.trim().is_empty() => {
+            Err(Fault::new(field.node.position, format!("{} is empty", quoted(&field.key))))
+        }
+        Value::Text(text) if text.contains('\0') => {
+            Err(Fault::new(field.node.position, format!("{} holds a NUL", quoted(&field.key))))
+        }
+        Value::Text(text) => Ok(text.clone()),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
+            Err(wrong_type(field, "text; put it in quotes"))
+        }
+        Value::Null | Value::List(_) | Value::Map(_) => Err(wrong_type(field, "text")),
+    }
+}
+
+fn id(field: &Field) -> Result<String, Fault> {
+    let id = text(field)?;
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    if id.chars().all(plain) && !id.starts_with(['-', '.']) && id.len() <= MAX_ID_CHARS {
+        return Ok(id);
+    }
+    let message = format!(
+        "{} cannot be an `id`: use letters, digits, `-`, `_` and `.`, at most {MAX_ID_CHARS} of them, and begin with \
+         a letter, a digit or `_`",
+        quoted(&id)
+    );
+    Err(Fault::new(field.node.position, message))
+}
+
+fn budget(field: &Field) -> Result<f64, Fault> {
+    match field.node.value {
+        Value::Integer(dollars) if dollars >= 0 => Ok(dollars as f64),
+        Value::Float(dollars) if dollars.is_finite() && dollars >= 0.0 => Ok(dollars),
+        Value::Integer(_) | Value::Float(_) => {
+            Err(Fault::new(field.node.position, "a budget is a number of dollars from 0 on"))
+        }
+        _ => Err(wrong_type(field, "a number of dollars")),
+    }
+}
+
+fn mode(field: &Field) -> Result<InputMode, Fault> {
+    let name = text(field)?;
+    let modes =
+        [("required", InputMode::Required), ("optional", InputMode::Optional), ("none", InputMode::None)];
+    modes.into_iter().find(|(known, _)| *known == name).map(|(_, mode)| mode).ok_or_else(|| {
+        let message = format!("{} is none of `required`, `optional` and `none`", quoted(&name));
+        Fault::new(field.node.position, message)
+    })
+}
+
+fn wrong_type(field: &Field, wanted: &str) -> Fault {
+    let found = field.node.value.description();
+    let (wanted, advice) = wanted.split_once(';').map_or((wanted, ""), |(wanted, advice)| (wanted, advice));
+    let semicolon = if advice.is_empty() { "" } else { ";" };
+    let message = format!("{} must be {wanted}, not {found}{semicolon}{advice}", quoted(&field.key));
+    Fault::new(field.node.position, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read() {
+        let text = "id: demo\nname: Demo\ndescription: |\n  Long.\ninput: { mode: required, label: Topic, description: d }\n\
+                    default_budget: 2.5\nworking_directory: ..\nenvironment:\n  PORT: 8080\n  MODE: fast\n  DEBUG: true\n\
+                    backend: scripted\nschedule: \"0 3 * * *\"\n";
+        let manifest = parse(text).unwrap();
+        let environment = [("DEBUG", "true"), ("MODE", "fast"), ("PORT", "8080")];
+        let expected = Manifest {
+            id: Some("demo".into()),
+            name: Some("Demo".into()),
+            description: Some("Long.\n".into()),
+            input: InputRule {
+                mode: InputMode::Required,
+                label: Some("Topic".into()),
+                description: Some("d".into()),
+            },
+            default_budget: Some(2.5),
+            working_directory: Some("..".into()),
+            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            backend: Some("scripted".into()),
+            schedule: Some("0 3 * * *".into()),
+            warnings: Vec::new(),
+        };
+        assert_eq!(manifest, expected);
+        assert_eq!(parse("").unwrap(), Manifest::default());
+        assert_eq!(parse("\u{feff}# nothing\n").unwrap(), Manifest::default());
+    }
+
+    #[test]
+    fn unknown_keys_are_warned_of() {
+        let manifest = parse("nmae: x\ninput: { mod: none }\nstates: {}\n").unwrap();
+        let warnings: Vec<String> = manifest.warnings.iter().map(SourceWarning::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "line 1, column 1: unknown key `nmae` is ignored; did you mean `name`?",
+                "line 2, column 10: unknown key of `input` `mod` is ignored; did you mean `mode`?",
+                "line 3, column 1: `states` is ignored: the states of this workflow are its files",
+            ]
+        );
+    }
+
+    #[test]
+    fn mistakes_have_a_place() {
+        let cases = [
+            ("backend: [x]", "line 1, column 10: `backend` must be text, not a list, in `backend: [x]`"),
+            (
+                "id: 5",
+                "line 1, column 5: `id` must be text, not a whole number; put it in quotes, in `id: 5`",
+            ),
+            ("x: 1\nname: ' '", "line 2, column 7: `name` is empty, in `name: ' '`"),
+            (
+                "default_budget: -1",
+                "line 1, column 17: a budget is a number of dollars from 0 on, in `default_budget: -1`",
+            ),
+            (
+                "default_budget: .nan",
+                "line 1, column 17: a budget is a number of dollars from 0 on, in `default_budget: .nan`",
+            ),
+            (
+                "default_budget: much",
+                "line 1, column 17: `default_budget` must be a number of dollars, not text, in `default_budget: much`",
+            ),
+            (
+                "input: { mode: maybe }",
+                "line 1, column 16: `maybe` is none of `required`, `optional` and `none`, in `input: { mode: maybe }`",
+            ),
+            (
+                "input: yes",
+                "line 1, column 8: `input` must be a mapping such as `{ mode: required, label: Topic }`, not text, in `input: yes`",
+            ),
+            (
+                "environment: { A: 007 }",
+                "line 1, column 19: `A` must be text, not a number; put it in quotes, in `environment: { A: 007 }`",
+            ),
+            (
+                "environment: { A: 1.10 }",
+                "line 1, column 19: `A` must be text, not a number; put it in quotes, in `environment: { A: 1.10 }`",
+            ),
+            (
+                "environment: { PATH: x }",
+                "line 1, column 16: the variable `PATH` changes how programs run and cannot be set by a workflow; use another name, in `environment: { PATH: x }`",
+            ),
+            ("- a", "line 1, column 1: a manifest holds `key: value` lines, not a list, in `- a`"),
+            ("a: [", "line 1, column 4: invalid YAML: unclosed bracket '[', in `a: [`"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text).unwrap_err().to_string(), expected, "{text}");
+        }
+        assert!(parse("id: a/b").unwrap_err().message.contains("cannot be an `id`"));
+        assert!(parse("id: -b").unwrap_err().message.contains("cannot be an `id`"));
+    }
+}

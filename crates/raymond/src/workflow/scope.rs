@@ -1,0 +1,260 @@
+//! Where a workflow's states come from: a folder, an archive, or one file that holds them all.
+
+mod archive;
+mod folder;
+mod locate;
+mod one_file;
+mod source;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use raymond_core::workflow::{Listing, Platform, StateFile};
+
+pub use archive::{Archive, unpack};
+pub use folder::{Folder, list as list_folder};
+pub use locate::{Form, Located, locate};
+pub use one_file::{Contents, Mistakes, OneFile, OneState, Origin, TextPlace, header_value};
+pub use one_file::{parse as parse_one_file, parse_leniently, read_text as read_one_file};
+pub use source::{Beside, Given, Source};
+
+use crate::agent::scripted::Replies;
+use crate::author::convert;
+use crate::error::UserError;
+use crate::paths::{is_special_on_windows, normalise};
+use crate::workflow::manifest::Manifest;
+
+/// Where the replies of a scripted backend are, unless config names another file.
+const REPLIES_FILE: &str = "replies.yaml";
+/// How much a workflow may hold, whatever its form.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// How many files it may hold.
+const MAX_FILES: usize = 10_000;
+/// File systems take no longer names.
+const MAX_NAME_BYTES: usize = 255;
+
+/// A workflow's states and files. A name from a model is looked up in the listing, never joined to a path.
+#[derive(Debug)]
+pub enum Scope {
+    Folder(Folder),
+    Archive(Archive),
+    OneFile(OneFile),
+}
+
+impl Scope {
+    /// Opens what lies at a path, by what it is and how its name ends.
+    pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
+        match Form::of(path) {
+            Some(Form::Archive) => Archive::open(path, platform).map(Self::Archive),
+            Some(Form::OneFile) => OneFile::open(path, platform).map(Self::OneFile),
+            Some(Form::Folder) | None => Folder::open(path, platform).map(Self::Folder),
+        }
+    }
+
+    /// Opens a workflow that is named by another one, whose path is `base`: an archive counts as a folder of its own
+    /// name, so that `../other` is beside it.
+    pub fn open_relative(base: &Path, given: &str, platform: Platform) -> Result<Located, UserError> {
+        locate(given, base, platform)
+    }
+
+    /// The folder, the archive or the file itself.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Folder(folder) => folder.path(),
+            Self::Archive(archive) => archive.path(),
+            Self::OneFile(file) => file.path(),
+        }
+    }
+
+    /// The folder from which the workflow sees other files: itself, or the one it lies in.
+    pub fn home(&self) -> &Path {
+        match self {
+            Self::Folder(folder) => folder.path(),
+            Self::Archive(_) | Self::OneFile(_) => self.path().parent().unwrap_or(Path::new("/")),
+        }
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        match self {
+            Self::Folder(folder) => folder.manifest(),
+            Self::Archive(archive) => archive.manifest(),
+            Self::OneFile(file) => file.manifest(),
+        }
+    }
+
+    /// The file that the manifest stands in, for messages.
+    pub fn manifest_file(&self) -> PathBuf {
+        match self {
+            Self::Folder(_) | Self::Archive(_) => self.path().join(crate::workflow::manifest::FILE),
+            Self::OneFile(file) => file.path().to_owned(),
+        }
+    }
+
+    /// Where the manifest wants the workflow to work, if it says so.
+    pub fn working_directory(&self) -> Option<Result<PathBuf, UserError>> {
+        let given = self.manifest().working_directory.as_ref()?;
+        let folder = normalise(self.home(), Path::new(given));
+        if folder.is_dir() {
+            return Some(Ok(folder));
+        }
+        let file = self.manifest_file();
+        Some(Err(UserError::usage(format!(
+            "{}: `working_directory`: there is no folder {}",
+            file.display(),
+            folder.display()
+        ))))
+    }
+
+    /// What the scope holds, where it may not change while a run lasts.
+    pub fn hash(&self) -> Option<&str> {
+        match self {
+            Self::Archive(archive) => Some(archive.hash()),
+            Self::Folder(_) | Self::OneFile(_) => None,
+        }
+    }
+
+    /// What tells the states of a scope's files apart, where those do not lie on disk by themselves.
+    pub fn version(&self) -> String {
+        match self {
+            Self::Folder(_) => String::new(),
+            Self::Archive(archive) => archive.hash().to_owned(),
+            Self::OneFile(file) => file.version().to_string(),
+        }
+    }
+
+    /// All files of a scope as they would lie in a folder; of a folder none, because there they lie already.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        match self {
+            Self::Folder(_) => BTreeMap::new(),
+            Self::Archive(archive) => archive.files().clone(),
+            Self::OneFile(file) => convert::files_of(&file.contents().yaml, file.contents()),
+        }
+    }
+
+    /// The state that a run of the whole scope starts with.
+    pub fn entry(&self) -> Result<StateFile, String> {
+        self.listing().entry(self.platform()).map_err(|error| error.to_string())
+    }
+
+    /// Whether all files are in one, which is read as a whole.
+    pub fn is_packed(&self) -> bool {
+        matches!(self, Self::Archive(_) | Self::OneFile(_))
+    }
+
+    /// The same as the file is now, where that can have changed.
+    pub fn current_entry(&mut self) -> Result<StateFile, String> {
+        if let Self::OneFile(file) = self {
+            file.refresh()?;
+        }
+        self.entry()
+    }
+
+    pub fn states(&self) -> impl Iterator<Item = StateFile> + '_ {
+        self.listing().states()
+    }
+
+    pub fn resolve(&mut self, target: &str) -> Result<StateFile, String> {
+        match self {
+            Self::Folder(folder) => return folder.resolve(target),
+            Self::OneFile(file) => file.refresh()?,
+            Self::Archive(_) => {}
+        }
+        self.resolve_in_listing(target)
+    }
+
+    /// Resolves names in the order given. A step that names thousands of missing states is told of the first ones.
+    pub fn resolve_all(&mut self, targets: &[&str]) -> BTreeMap<String, Result<StateFile, String>> {
+        const MOST_FAULTS: usize = 10;
+        let mut resolved = BTreeMap::new();
+        let mut faults = 0;
+        for target in targets {
+            if resolved.contains_key(*target) {
+                continue;
+            }
+            let state = match faults {
+                0 => self.resolve(target),
+                1..MOST_FAULTS => self.resolve_in_listing(target),
+                _ => Err(format!(
+                    "`{}` was not looked up: {MOST_FAULTS} other states are missing",
+                    target.escape_debug()
+                )),
+            };
+            faults += usize::from(state.is_err());
+            resolved.insert((*target).to_owned(), state);
+        }
+        resolved
+    }
+
+    /// A state as it is now.
+    pub fn read(&mut self, state: &StateFile) -> Result<Source, String> {
+        match self {
+            Self::Folder(folder) => folder.read(state),
+            Self::Archive(archive) => archive.read(state),
+            Self::OneFile(file) => file.read(state),
+        }
+    }
+
+    /// The replies of a scripted backend: those of the named file, or those that lie beside the states.
+    pub fn replies(&self, named: Option<&str>) -> Result<Replies, String> {
+        let name = named.unwrap_or(REPLIES_FILE);
+        let file = self.path().join(name);
+        let inside = match self {
+            Self::Folder(_) => None,
+            Self::Archive(archive) => archive.file(name),
+            Self::OneFile(one) => one.file(name),
+        };
+        let outside = || (named.is_some() || matches!(self, Self::Folder(_))).then(|| self.home().join(name));
+        let (file, text) = match (inside, outside()) {
+            (Some(bytes), _) => (file, String::from_utf8_lossy(bytes).into_owned()),
+            (None, Some(file)) => {
+                let text = folder::read_replies(&file)?;
+                (file, text)
+            }
+            (None, None) => {
+                return Err(format!("the scripted backend needs {}, which is not there", file.display()));
+            }
+        };
+        Replies::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    fn resolve_in_listing(&self, target: &str) -> Result<StateFile, String> {
+        self.listing().resolve(target, self.platform()).map_err(|error| error.to_string())
+    }
+
+    fn listing(&self) -> &Listing {
+        match self {
+            Self::Folder(folder) => folder.listing(),
+            Self::Archive(archive) => archive.listing(),
+            Self::OneFile(file) => file.listing(),
+        }
+    }
+
+    pub fn platform(&self) -> Platform {
+        match self {
+            Self::Folder(folder) => folder.platform(),
+            Self::Archive(archive) => archive.platform(),
+            Self::OneFile(file) => file.platform(),
+        }
+    }
+}
+
+/// Why a name cannot be that of a file beside the states.
+fn name_problem(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        Some("an empty name")
+    } else if name == "." || name == ".." {
+        Some("a name that leads elsewhere")
+    } else if name.contains('\\') {
+        Some("a `\\` in a name")
+    } else if name.contains('/') {
+        Some("a `/` in a name")
+    } else if name.contains(char::is_control) {
+        Some("control characters in a name")
+    } else if name.len() > MAX_NAME_BYTES {
+        Some("a name that is too long for a file")
+    } else if cfg!(windows) && is_special_on_windows(name) {
+        Some("a name that Windows does not allow")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,117 @@
+//! A workflow in a zip archive.
+//!
+//! Archives come from strangers, so everything about one is checked while it is read, and it is read once, whole and
+//! bounded. After that a run does not look at the file again.
+
+mod unpack;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use raymond_core::workflow::{Listing, Platform, StateFile};
+use sha2::{Digest, Sha256};
+
+pub use unpack::unpack;
+
+use super::source::hexadecimal;
+use super::{Given, MAX_BYTES, Source};
+use crate::error::UserError;
+use crate::workflow::manifest::{self, Manifest};
+
+/// A file that is longer holds more than an archive may, or something else beside it.
+const MAX_FILE_BYTES: u64 = MAX_BYTES + 32 * 1024 * 1024;
+
+#[derive(Debug)]
+pub struct Archive {
+    path: PathBuf,
+    platform: Platform,
+    manifest: Manifest,
+    listing: Listing,
+    files: BTreeMap<String, Vec<u8>>,
+    hash: String,
+}
+
+impl Archive {
+    pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
+        Self::load(path, platform)
+            .map_err(|error| UserError::usage(format!("cannot use the archive {}: {error}", path.display())))
+    }
+
+    fn load(path: &Path, platform: Platform) -> Result<Self, String> {
+        let bytes = read_file(path)?;
+        let files = unpack(&bytes)?;
+        let manifest = match files.get(manifest::FILE) {
+            Some(text) => manifest::parse(&String::from_utf8_lossy(text))
+                .map_err(|error| format!("{}: {error}", manifest::FILE))?,
+            None => Manifest::default(),
+        };
+        let listing = Listing::new(files.keys().cloned());
+        if listing.states().next().is_none() {
+            return Err("there is no state in it".to_owned());
+        }
+        let hash = hexadecimal(&Sha256::digest(&bytes));
+        Ok(Self { path: path.to_owned(), platform, manifest, listing, files, hash })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn platform(&self) -> Platform {
+        self.platform
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub fn listing(&self) -> &Listing {
+        &self.listing
+    }
+
+    /// What the archive's own bytes come to.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    pub fn file(&self, name: &str) -> Option<&[u8]> {
+        self.files.get(name).map(Vec::as_slice)
+    }
+
+    pub fn files(&self) -> &BTreeMap<String, Vec<u8>> {
+        &self.files
+    }
+
+    /// The files of an archive whose manifest may be wrong.
+    pub fn read_files(path: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
+        unpack(&read_file(path)?)
+    }
+
+    pub fn into_files(self) -> BTreeMap<String, Vec<u8>> {
+        self.files
+    }
+
+    pub fn read(&self, state: &StateFile) -> Result<Source, String> {
+        let name = self.path.join(state.as_str()).display().to_string();
+        match self.files.get(state.as_str()) {
+            Some(bytes) => Ok(Source { name, bytes: bytes.clone(), file: None, given: Given::InText }),
+            None => Err(format!("there is no {name}")),
+        }
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("it is larger than {} MiB", MAX_FILE_BYTES / (1024 * 1024)));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

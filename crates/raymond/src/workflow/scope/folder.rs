@@ -1,0 +1,131 @@
+//! A folder of state files.
+//!
+//! The listing is read again when the folder changed or a name is missing, so files that a step wrote are found by
+//! the next.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use raymond_core::workflow::{Listing, Platform, StateFile};
+
+use super::{Given, Source};
+use crate::error::UserError;
+use crate::workflow::manifest::{self, Manifest};
+
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    platform: Platform,
+    manifest: Manifest,
+    listing: Listing,
+    listed_at: Option<SystemTime>,
+}
+
+impl Folder {
+    pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
+        let listed_at = modified(path);
+        let listing = list(path)
+            .map_err(|error| UserError::usage(format!("cannot read {}: {error}", path.display())))?;
+        let manifest = load_manifest(&path.join(manifest::FILE))?;
+        Ok(Self { path: path.to_owned(), platform, manifest, listing, listed_at })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn platform(&self) -> Platform {
+        self.platform
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub fn listing(&self) -> &Listing {
+        &self.listing
+    }
+
+    pub fn resolve(&mut self, target: &str) -> Result<StateFile, String> {
+        if modified(&self.path) != self.listed_at {
+            self.refresh();
+        }
+        if let Ok(state) = self.listing.resolve(target, self.platform) {
+            return Ok(state);
+        }
+        // The folder's time stamp is coarse: a file written a moment ago may not show in it.
+        self.refresh();
+        self.listing.resolve(target, self.platform).map_err(|error| error.to_string())
+    }
+
+    pub fn read(&self, state: &StateFile) -> Result<Source, String> {
+        let path = self.path.join(state.as_str());
+        match fs::read(&path) {
+            Ok(bytes) => {
+                Ok(Source { name: path.display().to_string(), bytes, file: Some(path), given: Given::InText })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(format!("{} is gone; put it back and resume", path.display()))
+            }
+            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        }
+    }
+
+    fn refresh(&mut self) {
+        let modified = modified(&self.path);
+        // A folder that cannot be read keeps its last listing; reading the state will say what is wrong.
+        if let Ok(listing) = list(&self.path) {
+            self.listing = listing;
+            self.listed_at = modified;
+        }
+    }
+}
+
+/// The text of a file of replies.
+pub fn read_replies(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("the scripted backend needs {}, which is not there", file.display())
+        }
+        _ => format!("cannot read {}: {error}", file.display()),
+    })
+}
+
+fn load_manifest(file: &Path) -> Result<Manifest, UserError> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Manifest::default()),
+        Err(error) => return Err(UserError::usage(format!("cannot read {}: {error}", file.display()))),
+    };
+    manifest::parse(&text).map_err(|error| UserError::usage(format!("{}: {error}", file.display())))
+}
+
+/// The files of a folder.
+pub fn list(path: &Path) -> io::Result<Listing> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        // A pipe or device would be read for ever. A name that is no text cannot be written in a tag.
+        if is_file(&entry)
+            && let Ok(name) = entry.file_name().into_string()
+        {
+            names.push(name);
+        }
+    }
+    Ok(Listing::new(names))
+}
+
+/// Whether an entry is a file, or a link that leads to one or to nothing: reading it will say that it is gone.
+fn is_file(entry: &fs::DirEntry) -> bool {
+    match entry.file_type() {
+        Ok(kind) if kind.is_symlink() => fs::metadata(entry.path()).map_or(true, |data| data.is_file()),
+        Ok(kind) => kind.is_file(),
+        Err(_) => false,
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|data| data.modified()).ok()
+}

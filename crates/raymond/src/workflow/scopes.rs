@@ -1,0 +1,169 @@
+//! All workflows of a run: its own, and those it enters, each opened when it is first needed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use raymond_core::input::{InputWanted, ScopeEntry};
+use raymond_core::name::AgentId;
+use raymond_core::run::Agent;
+use raymond_core::workflow::{Platform, StateFile};
+
+use crate::paths::{leads_away, normalise};
+use crate::workflow::manifest::{InputMode, InputRule};
+use crate::workflow::scope::{Scope, locate};
+
+pub struct Scopes {
+    own: Scope,
+    others: BTreeMap<String, Scope>,
+    platform: Platform,
+    allowed: Allowed,
+    /// Files that were read a moment ago for steps that are about to run them, so that they need not be read again.
+    ready: BTreeMap<AgentId, PathBuf>,
+}
+
+/// Folders that workflows may be entered in: the project's, the run's own, and those that config lists.
+#[derive(Clone, Debug)]
+pub struct Allowed(Vec<PathBuf>);
+
+impl Allowed {
+    /// `project` is the folder that holds `.raymond`; `listed` is what config allows besides, as written there.
+    pub fn new(own: &Scope, project: &Path, listed: &[String]) -> Self {
+        let listed = listed.iter().map(|path| normalise(project, Path::new(path)));
+        let allowed = [project.to_owned(), own.home().to_owned()].into_iter().chain(listed);
+        Self(allowed.map(|path| real(&path)).collect())
+    }
+
+    /// Whether a path is on this machine, or on one where workflows may be.
+    fn is_near(&self, path: &Path) -> bool {
+        self.0.iter().any(|folder| !leads_away(path, folder))
+    }
+
+    /// Links are followed before a path is judged.
+    pub fn permits(&self, path: &Path) -> bool {
+        let path = real(path);
+        self.0.iter().any(|folder| path.starts_with(folder))
+    }
+}
+
+impl Scopes {
+    pub fn new(own: Scope, platform: Platform, allowed: Allowed) -> Self {
+        Self { own, others: BTreeMap::new(), platform, allowed, ready: BTreeMap::new() }
+    }
+
+    /// Notes the file that an agent's next step can run as it lies there, if it can.
+    pub fn set_ready(&mut self, agent: &AgentId, file: Option<&Path>) {
+        match file {
+            Some(file) => self.ready.insert(agent.clone(), file.to_owned()),
+            None => self.ready.remove(agent),
+        };
+    }
+
+    /// That file, for the step it was noted for.
+    pub fn take_ready(&mut self, agent: &AgentId) -> Option<PathBuf> {
+        self.ready.remove(agent)
+    }
+
+    /// The workflow that an agent is in.
+    pub fn of(&mut self, agent: &Agent) -> Result<&mut Scope, String> {
+        let Some(path) = &agent.scope else { return Ok(&mut self.own) };
+        if !self.others.contains_key(path) {
+            let scope = Scope::open(Path::new(path), self.platform).map_err(|error| error.message)?;
+            self.others.insert(path.clone(), scope);
+        }
+        self.others.get_mut(path).ok_or_else(|| format!("{path} was not opened"))
+    }
+
+    /// Finds the workflow that an agent names, seen from the one it is in.
+    pub fn enter(&mut self, agent: &Agent, written: &str) -> Result<ScopeEntry, String> {
+        let base = self.of(agent)?.path().to_owned();
+        let (scope, entry) = match self.known(&base, written) {
+            Some(found) => found,
+            None => self.open(&base, written)?,
+        };
+        let known = self.others.get_mut(&scope).ok_or_else(|| format!("{scope} was not opened"))?;
+        let entry = known.resolve(entry.as_str())?;
+        Ok(entry_into(known, scope, entry))
+    }
+
+    /// An archive or a one-file workflow that is open already: reading it again would cost as much as it holds.
+    fn known(&mut self, base: &Path, written: &str) -> Option<(String, StateFile)> {
+        let path = normalise(base, Path::new(written));
+        if let Some(scope) = path.to_str().and_then(|path| self.others.get_mut(path)) {
+            let entry = scope.is_packed().then(|| scope.current_entry().ok())??;
+            return Some((path.to_str()?.to_owned(), entry));
+        }
+        let parent = path.parent()?.to_str()?;
+        let scope = self.others.get_mut(parent).filter(|scope| scope.is_packed())?;
+        let entry = scope.resolve(path.file_name()?.to_str()?).ok()?;
+        Some((parent.to_owned(), entry))
+    }
+
+    fn open(&mut self, base: &Path, written: &str) -> Result<(String, StateFile), String> {
+        self.check_near(written, base)?;
+        let located = locate(written, base, self.platform).map_err(|error| error.message)?;
+        let path = located.scope.path().to_owned();
+        self.check_allowed(written, &path)?;
+        let scope = path
+            .to_str()
+            .ok_or_else(|| format!("the path {} is not valid UTF-8", path.display()))?
+            .to_owned();
+        // One that is known already stays as it is: an archive may have been replaced since.
+        self.others.entry(scope.clone()).or_insert(located.scope);
+        Ok((scope, located.entry))
+    }
+
+    /// Before anything is looked at, because a look can be too much.
+    fn check_near(&self, written: &str, base: &Path) -> Result<(), String> {
+        if self.allowed.is_near(&normalise(base, Path::new(written))) {
+            return Ok(());
+        }
+        Err(format!("`{}` leads to another machine or a device", written.escape_debug()))
+    }
+
+    /// A name from a model must not lead just anywhere.
+    fn check_allowed(&self, written: &str, path: &Path) -> Result<(), String> {
+        if self.allowed.permits(path) {
+            return Ok(());
+        }
+        Err(format!(
+            "`{}` leads to {}, outside the project; list its folder in `workflow_paths` of the config file to permit it",
+            written.escape_debug(),
+            real(path).display()
+        ))
+    }
+}
+
+/// What whoever enters a workflow has to know of it.
+pub fn entry_into(scope: &Scope, path: String, entry: StateFile) -> ScopeEntry {
+    ScopeEntry {
+        scope: path,
+        entry,
+        hash: scope.hash().map(str::to_owned),
+        directory: working_directory(scope),
+        input: input_wanted(&scope.manifest().input),
+    }
+}
+
+/// Where a workflow wants to work, if it says so.
+fn working_directory(scope: &Scope) -> Option<Result<String, String>> {
+    scope.working_directory().map(|folder| {
+        let folder = folder.map_err(|error| error.message)?;
+        folder
+            .into_os_string()
+            .into_string()
+            .map_err(|folder| format!("the name of the folder {} is not text", folder.display()))
+    })
+}
+
+fn input_wanted(rule: &InputRule) -> InputWanted {
+    match rule.mode {
+        InputMode::Required => InputWanted::Required { label: rule.label.clone() },
+        InputMode::Optional => InputWanted::Optional,
+        InputMode::None => InputWanted::Never,
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,151 @@
+//! Checking a workflow before anything is run or paid for.
+//!
+//! A folder may hold files that look like states and are not meant to be (a README), so only states that can be
+//! reached are checked: the first one, and every state whose name stands in the text of one that can be. The same goes
+//! for other workflows that such states name and that are there; one that is not may be made by a step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use raymond_core::graph::scan;
+use raymond_core::input::Plan;
+use raymond_core::run::Options;
+use raymond_core::workflow::{Kind, StateFile};
+
+use super::{options_in, prepare};
+use crate::agent::registry::{Backend, Backends};
+use crate::error::UserError;
+use crate::paths::normalise;
+use crate::workflow::scope::{Form, Given, Located, Scope};
+use crate::workflow::scopes::Allowed;
+
+/// How many other workflows are looked into; whoever has more finds the rest when they are entered.
+const MAX_OTHERS: usize = 200;
+
+/// Finds what is wrong with the states that a run from `entry` may reach, in its own workflow and in others.
+pub fn check_all(
+    scope: &mut Scope,
+    entry: &StateFile,
+    options: &Options,
+    backends: &Backends,
+    allowed: &Allowed,
+) -> Result<(), UserError> {
+    let mut known = BTreeSet::from([(scope.path().to_owned(), entry.clone())]);
+    let mut to_enter: Vec<Located> = Vec::new();
+    let named = check_scope(scope, entry, options, backends)?;
+    find_others(scope, &named, allowed, &mut known, &mut to_enter)?;
+    while let Some(Located { mut scope, entry, .. }) = to_enter.pop() {
+        let options = options_in(&scope, options);
+        let named = check_scope(&mut scope, &entry, &options, backends)?;
+        find_others(&scope, &named, allowed, &mut known, &mut to_enter)?;
+    }
+    Ok(())
+}
+
+/// Opens the workflows that states name, those that were not looked into yet.
+fn find_others(
+    scope: &Scope,
+    named: &BTreeSet<String>,
+    allowed: &Allowed,
+    known: &mut BTreeSet<(PathBuf, StateFile)>,
+    to_enter: &mut Vec<Located>,
+) -> Result<(), UserError> {
+    for name in named {
+        let path = normalise(scope.path(), Path::new(name));
+        let is_there = Form::of(&path).or_else(|| Form::of(path.parent()?)).is_some();
+        if !is_there || !allowed.permits(&path) || known.len() > MAX_OTHERS {
+            continue;
+        }
+        match Scope::open_relative(scope.path(), name, scope.platform()) {
+            Ok(located) => {
+                if known.insert((located.scope.path().to_owned(), located.entry.clone())) {
+                    to_enter.push(located);
+                }
+            }
+            // A folder can still be filled; what is one file is as wrong when it is entered.
+            Err(error) if matches!(Form::of(&path), Some(Form::Archive | Form::OneFile)) => {
+                let needed = format!("{} names it as another workflow", scope.path().display());
+                return Err(error.hint(needed));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks the states of one workflow, and says which others they name.
+fn check_scope(
+    scope: &mut Scope,
+    entry: &StateFile,
+    options: &Options,
+    backends: &Backends,
+) -> Result<BTreeSet<String>, UserError> {
+    let names = names(scope);
+    let mut reached = BTreeSet::from([entry.clone()]);
+    let mut to_check = vec![entry.clone()];
+    let mut others = BTreeSet::new();
+    while let Some(state) = to_check.pop() {
+        let source = match scope.read(&state) {
+            Ok(source) => source,
+            Err(error) if state == *entry => return Err(UserError::usage(error)),
+            // It may never be needed, or be written by a step before it is.
+            Err(_) => continue,
+        };
+        let prepared = prepare(&state, &source, options).map_err(|error| {
+            UserError::usage(error).hint("nothing was run; mend the file and start again")
+        })?;
+        if let Plan::Prompt(prompt) = &prepared.plan {
+            check_backend(scope, &state, &prompt.backend, backends)?;
+            let entries = prompt.policy.iter().flat_map(|policy| &policy.entries);
+            others.extend(entries.filter(|entry| entry.tag.is_workflow()).filter_map(|e| e.target.clone()));
+        }
+        let text = String::from_utf8_lossy(&source.bytes);
+        others.extend(workflows_in(state.kind(), &text));
+        let beside = match &source.given {
+            Given::Beside { text, .. } => text.as_str(),
+            Given::InText | Given::InPart { .. } => "",
+        };
+        for mentioned in words(&text).chain(words(beside)).filter_map(|word| names.get(word)).flatten() {
+            if reached.insert(mentioned.clone()) {
+                to_check.push(mentioned.clone());
+            }
+        }
+    }
+    Ok(others)
+}
+
+/// The other workflows whose names stand in the tags of a text.
+fn workflows_in(kind: Kind, text: &str) -> Vec<String> {
+    if !text.contains("-workflow") {
+        return Vec::new();
+    }
+    let tags = scan(kind, text, 0..text.len()).tags.into_iter().map(|located| located.tag);
+    tags.filter(|tag| tag.name.is_workflow()).map(|tag| tag.content.trim().to_owned()).collect()
+}
+
+/// A state's prompt cannot be sent to a backend that is not there.
+fn check_backend(scope: &Scope, state: &StateFile, name: &str, backends: &Backends) -> Result<(), UserError> {
+    let backend = backends.get(name).map_err(|error| UserError::usage(format!("{state}: {error}")))?;
+    if let Backend::Scripted { replies } = backend {
+        scope.replies(replies.as_deref()).map_err(|error| UserError::usage(format!("{state}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Every state by the names it can be called.
+fn names(scope: &Scope) -> BTreeMap<String, Vec<StateFile>> {
+    let mut names: BTreeMap<String, Vec<StateFile>> = BTreeMap::new();
+    for state in scope.states() {
+        names.entry(state.name().to_owned()).or_default().push(state.clone());
+        names.entry(state.as_str().to_owned()).or_default().push(state);
+    }
+    names
+}
+
+/// Everything in a text that could be the name of a state.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))).flat_map(|word| {
+        // A name at the end of a sentence carries its full stop.
+        [word, word.trim_end_matches('.')]
+    })
+}
