@@ -88,7 +88,7 @@ pub enum Together {
     AloneOrBesideForks,
     /// Any number of forks, each of which starts a new agent.
     Forks,
-    /// All tags in any number, because this one is not a transition.
+    /// All tags in any number, because this one is not a transition: its content is only shown.
     Anything,
 }
 

@@ -11,6 +11,8 @@ mod closing;
 #[cfg(test)]
 mod delays;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod folding;

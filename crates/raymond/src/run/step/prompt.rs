@@ -157,7 +157,7 @@ fn read(text: &str, platform: Platform) -> Result<Reading, BadMessage> {
 fn show_prints(context: &StepContext, launch: &Launch, text: &str) {
     let mut reader = TagReader::new();
     let mut show = |tag: raymond_core::tag::Tag| {
-        if tag.name == raymond_core::tag::TagName::Print {
+        if !tag.name.is_transition() {
             let (step, attempt) = (launch.started.step, launch.started.attempt);
             let agent = launch.agent.id.clone();
             context.send(Message::Input(Input::Print { agent, step, attempt, text: tag.content }));
