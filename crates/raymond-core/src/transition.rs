@@ -78,87 +78,105 @@ pub struct Ask {
     pub timeout_next: Option<String>,
 }
 
+/// One tag of a transition with the names in it, as they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names<'t> {
+    pub tag: TagName,
+    /// A state or another workflow, as the table of tags says; nothing where the content is text.
+    pub target: Option<&'t str>,
+    pub return_to: Option<&'t str>,
+    /// Forks that stand together have the same one, whichever tag gave it.
+    pub next: Option<&'t str>,
+    pub timeout_next: Option<&'t str>,
+    pub cd: Option<&'t str>,
+}
+
+impl<'t> Names<'t> {
+    fn none(tag: TagName) -> Self {
+        Self { tag, target: None, return_to: None, next: None, timeout_next: None, cd: None }
+    }
+
+    fn to(tag: TagName, target: &'t str) -> Self {
+        Self { target: Some(target), ..Self::none(tag) }
+    }
+}
+
 impl Transition {
+    /// The tags that make it; several only if they are forks.
+    #[must_use]
+    pub fn tags(&self) -> Vec<Names<'_>> {
+        let one = match self {
+            Self::Goto(jump) => Names::to(TagName::Goto, &jump.target),
+            Self::Reset { jump, cd } => {
+                Names { cd: cd.as_deref(), ..Names::to(TagName::Reset, &jump.target) }
+            }
+            Self::Call(invoke) => {
+                Names { return_to: Some(&invoke.return_to), ..Names::to(TagName::Call, &invoke.target) }
+            }
+            Self::Function(invoke) => {
+                Names { return_to: Some(&invoke.return_to), ..Names::to(TagName::Function, &invoke.target) }
+            }
+            Self::Fork { forks, next } => return forks.iter().map(|fork| fork.names(next)).collect(),
+            Self::Result { .. } => Names::none(TagName::Result),
+            Self::Ask(ask) => Names {
+                next: Some(&ask.next),
+                timeout_next: ask.timeout_next.as_deref(),
+                ..Names::none(TagName::Ask)
+            },
+            Self::Join { target, .. } => Names::to(TagName::Join, target),
+            Self::CallWorkflow(invoke) => Names {
+                return_to: Some(&invoke.return_to),
+                ..Names::to(TagName::CallWorkflow, &invoke.scope)
+            },
+            Self::FunctionWorkflow { invoke, cd } => Names {
+                return_to: Some(&invoke.return_to),
+                cd: cd.as_deref(),
+                ..Names::to(TagName::FunctionWorkflow, &invoke.scope)
+            },
+            Self::ResetWorkflow { scope, cd, .. } => {
+                Names { cd: cd.as_deref(), ..Names::to(TagName::ResetWorkflow, scope) }
+            }
+        };
+        vec![one]
+    }
+
     /// The tag that was written for it; for forks the first one's.
     #[must_use]
     pub fn tag_name(&self) -> TagName {
-        match self {
-            Self::Goto(_) => TagName::Goto,
-            Self::Reset { .. } => TagName::Reset,
-            Self::Call(_) => TagName::Call,
-            Self::Function(_) => TagName::Function,
-            Self::Fork { forks, .. } => match forks.first().map(|fork| &fork.target) {
-                Some(ForkTarget::Workflow(_)) => TagName::ForkWorkflow,
-                Some(ForkTarget::State(_)) | None => TagName::Fork,
-            },
-            Self::Result { .. } => TagName::Result,
-            Self::Ask(_) => TagName::Ask,
-            Self::Join { .. } => TagName::Join,
-            Self::CallWorkflow(_) => TagName::CallWorkflow,
-            Self::FunctionWorkflow { .. } => TagName::FunctionWorkflow,
-            Self::ResetWorkflow { .. } => TagName::ResetWorkflow,
-        }
+        self.tags().first().map_or(TagName::Fork, |names| names.tag)
     }
 
     /// Every name of a state of this scope that is mentioned, targets first; one mentioned twice is here twice.
     #[must_use]
     pub fn state_names(&self) -> Vec<&str> {
-        match self {
-            Self::Goto(jump) | Self::Reset { jump, .. } => vec![&jump.target],
-            Self::Call(invoke) | Self::Function(invoke) => vec![&invoke.target, &invoke.return_to],
-            Self::Fork { forks, next } => {
-                let states = forks.iter().filter_map(|fork| match &fork.target {
-                    ForkTarget::State(name) => Some(name.as_str()),
-                    ForkTarget::Workflow(_) => None,
-                });
-                states.chain([next.target.as_str()]).collect()
-            }
-            Self::Ask(ask) => [&ask.next].into_iter().chain(&ask.timeout_next).map(String::as_str).collect(),
-            Self::Join { target, .. } => vec![target],
-            Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => vec![&invoke.return_to],
-            Self::Result { .. } | Self::ResetWorkflow { .. } => Vec::new(),
-        }
+        let tags = self.tags();
+        let targets = tags.iter().filter(|names| !names.tag.is_workflow()).filter_map(|names| names.target);
+        // Where there are several tags, they have the same ones.
+        let others = tags.first().map(|names| [names.return_to, names.next, names.timeout_next]);
+        targets.chain(others.into_iter().flatten().flatten()).collect()
     }
 
     /// Every other workflow that is mentioned.
     #[must_use]
     pub fn scopes(&self) -> Vec<&str> {
-        match self {
-            Self::Fork { forks, .. } => {
-                let scopes = forks.iter().filter_map(|fork| match &fork.target {
-                    ForkTarget::Workflow(scope) => Some(scope.as_str()),
-                    ForkTarget::State(_) => None,
-                });
-                scopes.collect()
-            }
-            Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => vec![&invoke.scope],
-            Self::ResetWorkflow { scope, .. } => vec![scope],
-            Self::Goto(_)
-            | Self::Reset { .. }
-            | Self::Call(_)
-            | Self::Function(_)
-            | Self::Result { .. }
-            | Self::Ask(_)
-            | Self::Join { .. } => Vec::new(),
-        }
+        let tags = self.tags().into_iter().filter(|names| names.tag.is_workflow());
+        tags.filter_map(|names| names.target).collect()
     }
 
     /// Every working directory that is asked for.
     #[must_use]
     pub fn directories(&self) -> Vec<&str> {
-        match self {
-            Self::Fork { forks, .. } => forks.iter().filter_map(|fork| fork.cd.as_deref()).collect(),
-            Self::Reset { cd, .. } | Self::FunctionWorkflow { cd, .. } | Self::ResetWorkflow { cd, .. } => {
-                cd.as_deref().into_iter().collect()
-            }
-            Self::Goto(_)
-            | Self::Call(_)
-            | Self::Function(_)
-            | Self::Result { .. }
-            | Self::Ask(_)
-            | Self::Join { .. }
-            | Self::CallWorkflow(_) => Vec::new(),
-        }
+        self.tags().into_iter().filter_map(|names| names.cd).collect()
+    }
+}
+
+impl Fork {
+    fn names<'t>(&'t self, next: &'t Jump) -> Names<'t> {
+        let (tag, target) = match &self.target {
+            ForkTarget::State(name) => (TagName::Fork, name),
+            ForkTarget::Workflow(scope) => (TagName::ForkWorkflow, scope),
+        };
+        Names { next: Some(&next.target), cd: self.cd.as_deref(), ..Names::to(tag, target) }
     }
 }
 

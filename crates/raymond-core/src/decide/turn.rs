@@ -11,8 +11,8 @@ use crate::event::{Body, LimitWaiting, Reminder, Retry};
 use crate::input::{CompletedTurn, FailedTurn, FaultClass, PromptPlan, TurnCost, TurnOutcome};
 use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
-use crate::tag::{Collected, TagName};
-use crate::transition::{ForkTarget, Reading, Transition, read};
+use crate::tag::Collected;
+use crate::transition::{Reading, Transition, read};
 use crate::workflow::StateFile;
 
 /// How often an agent is reminded of what it may answer.
@@ -102,67 +102,25 @@ fn implied_by(entry: &Entry) -> Result<Chosen, Problem> {
 /// Whether a policy permits a transition: every tag of it, by the names its states resolve to.
 fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Result<(), String> {
     let resolve = |name: &str| step.lookups.state(name).ok();
-    for parts in parts_of(step, transition)? {
+    let state = |name: Option<&str>| name.map(|name| step.lookups.state(name)).transpose();
+    for names in transition.tags() {
+        let tag = names.tag;
+        let (return_to, next) = (state(names.return_to)?, state(names.next)?);
+        let timeout_next = state(names.timeout_next)?;
+        let target = if tag.is_workflow() { None } else { state(names.target)? };
         let emitted = Emitted {
-            tag: parts.tag,
-            target: parts.target.as_deref(),
-            return_to: parts.return_to.as_ref().map(StateFile::as_str),
-            next: parts.next.as_ref().map(StateFile::as_str),
-            timeout_next: parts.timeout_next.as_ref().map(StateFile::as_str),
+            tag,
+            target: target.as_ref().map(StateFile::as_str).or(names.target),
+            return_to: return_to.as_ref().map(StateFile::as_str),
+            next: next.as_ref().map(StateFile::as_str),
+            timeout_next: timeout_next.as_ref().map(StateFile::as_str),
         };
         if !policy.permits(&emitted, &resolve) {
-            let target = parts.target.unwrap_or_else(|| "…".to_owned());
-            return Err(format!("`<{tag}>{target}</{tag}>` is not permitted here", tag = parts.tag));
+            let target = emitted.target.unwrap_or("…");
+            return Err(format!("`<{tag}>{target}</{tag}>` is not permitted here"));
         }
     }
     Ok(())
-}
-
-/// One tag with its names resolved.
-struct Parts {
-    tag: TagName,
-    target: Option<String>,
-    return_to: Option<StateFile>,
-    next: Option<StateFile>,
-    timeout_next: Option<StateFile>,
-}
-
-fn parts_of(step: &EndedStep<'_>, transition: &Transition) -> Result<Vec<Parts>, String> {
-    let state = |name: &str| step.lookups.state(name);
-    let named = |name: &str| state(name).map(|state| Some(state.as_str().to_owned()));
-    let bare = |tag, target| Parts { tag, target, return_to: None, next: None, timeout_next: None };
-    let tag = transition.tag_name();
-    Ok(match transition {
-        Transition::Goto(jump) | Transition::Reset { jump, .. } => vec![bare(tag, named(&jump.target)?)],
-        Transition::Call(invoke) | Transition::Function(invoke) => {
-            vec![Parts { return_to: Some(state(&invoke.return_to)?), ..bare(tag, named(&invoke.target)?) }]
-        }
-        Transition::Fork { forks, next } => {
-            let next = state(&next.target)?;
-            let mut parts = Vec::with_capacity(forks.len());
-            for fork in forks {
-                let (tag, target) = match &fork.target {
-                    ForkTarget::State(name) => (TagName::Fork, named(name)?),
-                    ForkTarget::Workflow(scope) => (TagName::ForkWorkflow, Some(scope.clone())),
-                };
-                parts.push(Parts { next: Some(next.clone()), ..bare(tag, target) });
-            }
-            parts
-        }
-        Transition::Result { .. } => vec![bare(tag, None)],
-        Transition::Ask(ask) => {
-            let timeout_next = ask.timeout_next.as_deref().map(state).transpose()?;
-            vec![Parts { next: Some(state(&ask.next)?), timeout_next, ..bare(tag, None) }]
-        }
-        Transition::Join { target, .. } => vec![bare(tag, named(target)?)],
-        Transition::CallWorkflow(invoke) | Transition::FunctionWorkflow { invoke, .. } => {
-            vec![Parts {
-                return_to: Some(state(&invoke.return_to)?),
-                ..bare(tag, Some(invoke.scope.clone()))
-            }]
-        }
-        Transition::ResetWorkflow { scope, .. } => vec![bare(tag, Some(scope.clone()))],
-    })
 }
 
 /// A policy says what to remind the agent of; without one the output cannot be mended.
