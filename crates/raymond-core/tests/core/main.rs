@@ -13,6 +13,8 @@ mod delays;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod effects;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod folding;
