@@ -11,6 +11,10 @@ mod closing;
 #[cfg(test)]
 mod delays;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
+mod effects;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod folding;

@@ -6,7 +6,7 @@ use raymond_core::input::FaultClass;
 use raymond_core::input::{BadMessage, CompletedTurn, FailedTurn, Outcome, TurnCost, TurnOutcome};
 use raymond_core::money::Usd;
 use raymond_core::run::Session;
-use raymond_core::tag::{Tag, TagCollector, TagName, TagReader};
+use raymond_core::tag::{Tag, TagCollector, TagReader};
 use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::workflow::Platform;
 
@@ -112,7 +112,7 @@ fn read(text: &str, platform: Platform) -> Result<Reading, BadMessage> {
 fn show_prints(executor: &LocalExecutor, job: &StepJob, text: &str) {
     let mut reader = TagReader::new();
     let mut show = |tag: Tag| {
-        if tag.name == TagName::Print {
+        if !tag.name.is_transition() {
             print(executor, job, tag.content);
         }
     };
