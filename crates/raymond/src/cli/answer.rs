@@ -156,9 +156,67 @@ fn taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Option<bool>, UserEr
     Ok(taken)
 }
 
+<<<<<<< HEAD
 fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
     match closed {
         Closed::Answered { answer_id, .. } => answer_id.as_deref() == Some(&answer.answer_id),
         Closed::TimedOut { .. } | Closed::Unanswered => false,
+=======
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::opening;
+    use crate::store::{JournalOptions, RunStore};
+    use raymond_core::event::Event;
+
+    fn event(seq: u64, rest: &str) -> Event {
+        let text = format!(
+            r#"{{"seq":{seq},"time":"2026-01-01T00:00:00Z","run":"r","agent":"main","ask":"ask1","state":"A.md",{rest}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn question() -> Event {
+        event(3, r#""event":"ask_opened","question":"What?","next":"B.md""#)
+    }
+
+    fn closed_by(answer_id: &str) -> Event {
+        let rest = r#""event":"ask_closed","by":"answer","answer":"yes","answer_id":"#;
+        event(4, &format!("{rest}\"{answer_id}\""))
+    }
+
+    /// A run that stopped with an open question.
+    fn waiting() -> MemoryStore {
+        let store = MemoryStore::default();
+        let mut writer = store.create("r", JournalOptions::default()).unwrap();
+        writer.commit(&[opening("r"), vec![question()]].concat()).unwrap();
+        store
+    }
+
+    #[test]
+    fn the_first_answer_to_a_stopped_run_is_recorded() {
+        let store = waiting();
+        let run = store.run("r").unwrap();
+        assert!(matches!(give(&*run, None, "yes".to_owned()), Ok(Exit::Completed)));
+        assert!(run.inbox().contains("answer-ask1"));
+        let late = give(&*run, Some("ask1"), "no".to_owned()).unwrap_err();
+        assert_eq!(late.message, "ask1 is closed already; this answer was not taken");
+        let unknown = give(&*run, Some("ask2"), "no".to_owned()).unwrap_err();
+        assert_eq!(unknown.message, "the run r has no question `ask2`");
+    }
+
+    #[test]
+    fn the_journal_tells_whose_answer_was_taken() {
+        let answer = Answer { ask: "ask1".to_owned(), text: "yes".to_owned(), answer_id: "mine".to_owned() };
+        for (closed, expected) in [(None, None), (Some("mine"), Some(true)), (Some("another"), Some(false))] {
+            let store = waiting();
+            let run = store.run("r").unwrap();
+            if let Some(id) = closed {
+                run.open(JournalOptions::default()).unwrap().writer.commit(&[closed_by(id)]).unwrap();
+            }
+            assert_eq!(taken(&*run, &answer).unwrap(), expected, "{closed:?}");
+        }
+>>>>>>> store
     }
 }

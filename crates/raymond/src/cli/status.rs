@@ -99,3 +99,26 @@ fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::opening;
+    use crate::store::{JournalOptions, RunStore};
+
+    #[test]
+    fn a_run_is_shown_as_its_lease_and_its_events_say() {
+        let store = MemoryStore::default();
+        let mut writer = store.create("r", JournalOptions::default()).unwrap();
+        let run = store.run("r").unwrap();
+        let status = || load_view(&*run).map(|view| view.status.as_str()).map_err(|error| error.message);
+        assert_eq!(status(), Err("r is just starting".to_owned()));
+        writer.commit(&opening("r")).unwrap();
+        assert_eq!(status(), Ok("running"));
+        drop(writer);
+        assert_eq!(status(), Ok("interrupted"), "its process is gone");
+        store.damage("r", "a test damaged it");
+        assert!(status().unwrap_err().contains("a test damaged it"));
+    }
+}

@@ -58,7 +58,7 @@ pub struct RunEntry {
     pub modified: SystemTime,
 }
 
-/// One run, for those who look at it or leave a message for it. No lease is needed, and nothing is changed.
+/// One run, for all processes that read it or leave a message for it. They need no lease.
 pub trait RunHandle: Debug + Send + Sync {
     fn id(&self) -> &str;
 

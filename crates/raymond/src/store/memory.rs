@@ -86,8 +86,8 @@ impl Segment {
 
 impl Journal {
     fn last_seq(&self) -> u64 {
-        let batches = self.segments.iter().flat_map(|segment| &segment.batches);
-        batches.last().and_then(|batch| batch.last()).map_or(0, |event| event.seq)
+        let mut batches = self.segments.iter().flat_map(|segment| &segment.batches);
+        batches.next_back().and_then(|batch| batch.last()).map_or(0, |event| event.seq)
     }
 
     fn current(&mut self) -> &mut Segment {

@@ -99,3 +99,33 @@ impl Inbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::RunStore;
+    use crate::store::memory::MemoryStore;
+
+    #[test]
+    fn what_is_meant_for_this_process_is_found_and_the_rest_is_removed() {
+        let messages = MemoryStore::default().run("r").unwrap().inbox();
+        let inbox = Inbox::new(Arc::clone(&messages), "mine".to_owned());
+        for (name, content) in [
+            ("answer-ask1", r#"{"ask":"ask1","text":"yes","answer_id":"a"}"#),
+            ("answer-ask2", "not JSON"),
+            ("stop", r#"{"incarnation":"another","now":true}"#),
+            ("unknown", "x"),
+        ] {
+            messages.post(name, content).unwrap();
+        }
+        let found = inbox.look();
+        let answers: Vec<(&str, &str)> =
+            found.answers.iter().map(|answer| (answer.ask.as_str(), answer.text.as_str())).collect();
+        assert_eq!((answers, found.stop), (vec![("ask1", "yes")], None));
+        assert_eq!(found.names.len(), 4, "all are removed once the round is recorded");
+        inbox.remove(&found.names);
+        messages.post("stop", r#"{"incarnation":"mine","now":false}"#).unwrap();
+        messages.post("stop-now", r#"{"incarnation":"mine","now":true}"#).unwrap();
+        assert_eq!(inbox.look().stop, Some(Stop::Now));
+    }
+}

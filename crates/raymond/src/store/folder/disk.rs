@@ -1,7 +1,7 @@
 //! The few file-system calls that the rest of the store has in common.
 //!
-//! All that is created here is for the owner alone: journals hold prompts, answers and paths. Journal and payloads
-//! make their calls through [`Disk`], so that a simulation can put one in its place that fails in every way.
+//! All files are created for their owner only, because journals hold prompts, answers and paths. Journal and payloads
+//! make their calls through [`Disk`], so that a simulation can replace it with a disk that fails.
 
 use std::fmt::Debug;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -15,13 +15,13 @@ pub trait DiskFile: Debug + Read + Write + Send {
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 }
 
-/// The calls that a run's safety rests on.
+/// The calls that decide whether a run survives a crash.
 pub trait Disk: Debug + Send + Sync {
     /// Creates a file that is not there, for the owner only, to be written from its start.
     fn create(&self, path: &Path, read_only: bool) -> io::Result<Box<dyn DiskFile>>;
     /// Opens a file to be written at its end.
     fn append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens a file to be read from somewhere on.
+    /// Opens a file to be read from an offset on.
     fn read(&self, path: &Path, offset: u64) -> io::Result<Box<dyn DiskFile>>;
     /// How long a file is; none if there is no file of this name.
     fn length(&self, path: &Path) -> Option<u64>;
@@ -49,7 +49,7 @@ impl DiskFile for File {
     }
 }
 
-/// The system's own.
+/// The file system of this machine.
 #[derive(Debug)]
 pub(super) struct SystemDisk;
 
@@ -104,14 +104,14 @@ impl Disk for SystemDisk {
 
 /// Makes the names in a folder durable, which syncing the files in it does not do.
 pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
-    // Only Unix can open a folder as a file; elsewhere the file system keeps its own order.
+    // Only Unix can sync a folder; elsewhere the file system orders its own changes.
     if cfg!(unix) {
         File::open(dir)?.sync_all()?;
     }
     Ok(())
 }
 
-/// Creates a folder for the owner only, with what is missing above it; one that exists is left as it is.
+/// Creates a folder for the owner only, and missing folders above it. One that exists is left as it is.
 pub(super) fn create_private_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());

@@ -1,12 +1,11 @@
 //! Writing a run's journal: whole batches, appended and synced; segments once it grows long.
 //!
-//! The order of calls is the promise kept here: a batch is one write and, with
-//! [`Durability::Power`], one sync, and only then does `append` return. After a call that failed
-//! nobody knows what the disk holds, so the journal refuses all further ones; opening it again
-//! reads what is really there.
+//! A batch is one write and, with [`Durability::Power`], one sync; only then does `append` return. After a
+//! call that failed it is not known what the disk holds, so the journal refuses all further calls. Opening it
+//! again reads what is really there.
 //!
-//! Bounds: a segment is left for a new one soon after [`SEGMENT_BYTES`], unless its snapshot is so
-//! large that rewriting it that often would cost more than the events themselves.
+//! Bound: a new segment is begun soon after `segment_bytes` of [`JournalOptions`], unless the snapshot is so large
+//! that writing it that often would cost more than the events themselves.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use super::segment::{Line, SNAPSHOT_EVENT, check_lines, encode_batch, is_snapsho
 use crate::store::error::StoreError;
 use crate::store::home::{Durability, JournalOptions};
 
-/// How many times larger than its snapshot a segment grows at least, so that snapshots stay a small part of the work.
+/// A segment grows to at least so many times its snapshot, so that snapshots stay a small part of the work.
 const SNAPSHOT_SHARE: u64 = 4;
 
 /// The current segment of a run, open for appending.
@@ -38,9 +37,9 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins the journal of a new run; the folder exists, and the lock is the run's.
+    /// Begins the journal of a new run. The folder exists, and the lock is the one of this run.
     pub fn create(paths: &RunPaths, options: JournalOptions, lock: &RunLock) -> Result<Self, StoreError> {
-        debug_assert_eq!(lock.path(), paths.lock(), "the lock of another run protects nothing");
+        debug_assert_eq!(lock.path(), paths.lock(), "this is the lock of another run");
         let path = paths.segment(0);
         let file = match paths.disk().create(&path, false) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -68,8 +67,8 @@ impl Journal {
 
     /// Opens the journal of a run to go on with it, and gives what its last segment holds.
     ///
-    /// A torn tail is cut off here and only here, because only the holder of the lock knows that
-    /// it is not a write under way.
+    /// A torn tail is cut off here and nowhere else: only the holder of the lock knows that no other process is still
+    /// writing it.
     pub fn open(
         paths: &RunPaths,
         options: JournalOptions,
@@ -87,7 +86,7 @@ impl Journal {
         lock: &RunLock,
         visit: &mut dyn FnMut(Line),
     ) -> Result<(Self, Tail), StoreError> {
-        debug_assert_eq!(lock.path(), paths.lock(), "the lock of another run protects nothing");
+        debug_assert_eq!(lock.path(), paths.lock(), "this is the lock of another run");
         let tail = visit_tail(paths, None, visit)?;
         let path = paths.segment(tail.segment);
         let file =
@@ -95,14 +94,14 @@ impl Journal {
         if let Some(torn) = tail.torn {
             file.set_len(torn.offset).map_err(|error| StoreError::io(path.display(), "cut", error))?;
         }
-        // The tail must not come back behind what is written next. And a Raymond killed between
-        // write and sync left batches that we are about to act upon, but the disk may not have.
+        // After a power cut the tail must not be back behind what is written next. And a Raymond that was killed
+        // between write and sync left batches that are acted upon from now on, but may not be on the disk yet.
         if tail.torn.is_some() || options.durability == Durability::Power {
             file.sync_all()
                 .and_then(|()| paths.disk().sync_dir(paths.dir()))
                 .map_err(|error| StoreError::io(path.display(), "sync", error))?;
         }
-        // A crash before the rename leaves nothing but this file, which no reader looks at.
+        // A crash before the rename left only this file, which no reader opens.
         let unfinished = paths.unfinished_segment(tail.segment + 1);
         paths
             .disk()
@@ -121,14 +120,14 @@ impl Journal {
         Ok((journal, tail))
     }
 
-    /// Writes one batch: wholly there after this returns, and whole or absent after a crash.
+    /// Writes one batch. After a crash it is there as a whole or not at all.
     pub fn append(&mut self, lines: &[String]) -> Result<(), StoreError> {
         self.refuse_if_poisoned()?;
         let file = self.current_file();
         let last_seq =
             check_lines(lines, self.last_seq).map_err(|what| StoreError::refused(file.display(), what))?;
         let batch = encode_batch(lines);
-        // Set before the call, so that no way out of this function forgets it.
+        // Set before the call, so that it is also set if the function returns early.
         self.poisoned = true;
         self.file.write_all(&batch).map_err(|error| StoreError::io(file.display(), "write", error))?;
         if self.options.durability == Durability::Power {
@@ -155,14 +154,14 @@ impl Journal {
         let next = self.segment + 1;
         let path = self.paths.segment(next);
         let snapshot_bytes = snapshot_line.len() as u64;
-        // Even a snapshot that is refused counts for the next try, or every step would make one in vain.
+        // A snapshot that is refused counts, too. Otherwise every step would make another one that is refused.
         self.snapshot_bytes = snapshot_bytes;
         let lines = [snapshot_line];
         let last_seq = check_snapshot(&lines, self.last_seq)
             .map_err(|what| StoreError::refused(path.display(), what))?;
         let batch = encode_batch(&lines);
         self.poisoned = true;
-        // Behind a later segment a torn tail would be damage, so the old one is synced in any mode.
+        // A torn tail before a later segment would be damage, so the old segment is synced with any durability.
         let old = self.current_file();
         self.file.sync_data().map_err(|error| StoreError::io(old.display(), "sync", error))?;
         self.file = self
@@ -197,7 +196,7 @@ impl Journal {
         }
     }
 
-    /// Writes a new segment under another name, syncs it, and gives it its own.
+    /// Writes a new segment under a temporary name, syncs it, and renames it.
     fn put_in_place(&self, batch: &[u8], path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let disk = self.paths.disk();
         let unfinished = self.paths.unfinished_segment(self.segment + 1);
@@ -210,9 +209,9 @@ impl Journal {
         Ok(file)
     }
 
-    /// Deletes what `keep_segments` does not keep, oldest first, so that no gap opens behind the first kept one.
+    /// Deletes the segments that `keep_segments` does not keep, oldest first, so that those that are left have no gap.
     ///
-    /// Nothing depends on a file being gone, so one that cannot be deleted waits for the next time.
+    /// Nothing depends on it. A file that cannot be deleted is tried again after the next segment.
     fn delete_old_segments(&self) {
         let Some(keep) = self.options.keep_segments else {
             return;

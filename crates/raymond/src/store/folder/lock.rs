@@ -1,9 +1,9 @@
-//! One Raymond a run: the lock file `RUN.lock`.
+//! The lease of a run: the lock file `RUN.lock`.
 //!
-//! The system gives the lock back when its holder dies, however it dies, so there are no stale
-//! locks to judge. The file is never renamed or deleted: two processes that lock two files of
-//! one name would both believe to be alone. What is written in it (on Windows, where a locked file cannot be
-//! read, in `RUN.holder` beside it) only tells people who holds it.
+//! The system releases the lock when its holder dies, however it dies, so a lock is never stale. The file is never
+//! renamed or deleted: otherwise two processes could lock two different files of the same name, and both would write
+//! the run. The text in the file only tells people which process holds the lock. On Windows a locked file cannot be
+//! read, so that text is in `RUN.holder` beside it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,22 +14,23 @@ use super::disk::private_options;
 use crate::store::error::StoreError;
 use crate::store::home::{Holder, Lease};
 
-/// How long taking the lock is tried: whoever asks whether a run is live holds it for a moment.
+/// How long taking the lock is tried. A process that only asks whether a run is live holds it for a moment.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
-/// How long if whoever wrote its name there is dead: a child that it was about to start holds it until it has started.
+/// How long it is tried if the holder named in the file is dead. A child process that it had just forked has inherited
+/// the lock and holds it until it executes its program.
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(30);
 
 /// How long to wait between two tries.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// More than a holder ever writes.
+/// The text about a holder is always shorter.
 const MAX_HOLDER_BYTES: u64 = 4096;
 
 /// The right to write a run, until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct RunLock {
-    /// Closing it gives the lock back.
+    /// Closing it releases the lock.
     _file: File,
     path: PathBuf,
     incarnation: String,
@@ -63,19 +64,19 @@ impl RunLock {
 
 impl Lease for RunLock {}
 
-/// Where the holder says who it is: in the file that is locked.
+/// The file that tells who the holder is: the one that is locked.
 #[cfg(unix)]
 fn holder_file(_path: &Path, lock: &File, _options: &OpenOptions) -> io::Result<File> {
     lock.try_clone()
 }
 
-/// The same where nobody else may read a file that is locked: in one beside it.
+/// Here no other process can read a file that is locked, so it is one beside it.
 #[cfg(windows)]
 fn holder_file(path: &Path, _lock: &File, options: &OpenOptions) -> io::Result<File> {
     options.open(path.with_extension("holder"))
 }
 
-/// False if another holds the lock for longer than a look takes, and lives.
+/// False if a living process holds the lock for longer than asking takes.
 fn lock_patiently(file: &File, said: &mut File) -> io::Result<bool> {
     let begin = Instant::now();
     loop {
@@ -111,7 +112,7 @@ fn write_holder(file: &mut File, incarnation: &str) -> io::Result<()> {
     if file.metadata()?.len() > length { file.set_len(length) } else { Ok(()) }
 }
 
-/// What is unreadable or half written counts as unknown: that the lock is held is the news.
+/// If the text is missing or half written, the holder is unknown. The lock is held all the same.
 fn read_holder(file: &mut File) -> Holder {
     let mut text = String::new();
     let read =
@@ -122,7 +123,7 @@ fn read_holder(file: &mut File) -> Holder {
     }
 }
 
-/// Who runs a run now, if anyone does. Creates nothing.
+/// The process that holds the lock, if there is one. Creates nothing.
 pub fn is_live(path: &Path) -> io::Result<Option<Holder>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -139,13 +140,13 @@ pub fn is_live(path: &Path) -> io::Result<Option<Holder>> {
     }
 }
 
-/// Names the processes among which a pid means one; nothing where there are no such groups.
+/// The pid namespace of this process, on systems that have them.
 fn pid_namespace() -> Option<String> {
     let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
     Some(namespace.to_string_lossy().into_owned())
 }
 
-/// A child that a killed Raymond was about to start keeps its lock for a moment.
+/// Whether the holder has died. A child that it had just forked may hold the lock for a moment longer.
 #[cfg(unix)]
 fn is_known_dead(holder: &Holder) -> bool {
     if holder.pid_namespace.is_some() && holder.pid_namespace != pid_namespace() {
@@ -155,7 +156,7 @@ fn is_known_dead(holder: &Holder) -> bool {
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-/// Children inherit no lock here.
+/// Children do not inherit locks here, so a lock that is held has a living holder.
 #[cfg(windows)]
 fn is_known_dead(_holder: &Holder) -> bool {
     false

@@ -1,8 +1,8 @@
-//! Texts too long for the journal, in files named by what they hold.
+//! Payloads as files in `RUN.d/`, named by their hash.
 //!
-//! An event that names a payload is written after the payload is on disk, so a name in the journal
-//! can be relied upon. The same text is stored once. One process writes, the holder of the run's
-//! lock; any may read. Bound: [`MAX_PAYLOAD_BYTES`].
+//! An event that names a payload is written after the payload is on disk, so a payload that the journal names is
+//! there. The same text is stored once. Only the holder of the run's lock writes; any process may read.
+//! Bound: [`MAX_PAYLOAD_BYTES`].
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl PayloadFolder {
         self.disk.rename(&unfinished, path)
     }
 
-    /// A file that is longer than any payload is cut, and so does not have its hash.
+    /// Of a file that is longer than any payload only a part is read, which does not have its hash.
     fn read_bounded(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.disk.read(path, 0)?.take(MAX_PAYLOAD_BYTES + 1).read_to_end(&mut bytes)?;
@@ -103,7 +103,7 @@ mod tests {
         (dir, payloads)
     }
 
-    /// A file that was stored cannot be written, so damage comes by putting another in its place.
+    /// A stored file is read-only, so the tests put another in its place.
     fn replace(path: &Path, bytes: &[u8]) {
         fs::remove_file(path).unwrap();
         fs::write(path, bytes).unwrap();

@@ -1,7 +1,7 @@
-//! Where the files of a run lie, and how a run is found by its name.
+//! Where the files of runs are.
 //!
-//! Finding creates nothing, so that commands that only look leave no trace; [`StateDir::create`]
-//! is for those that start a run.
+//! Finding them creates nothing, so commands that only read leave no trace. [`StateDir::create`] is for commands that
+//! start a run.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -45,12 +45,12 @@ impl StateDir {
         Ok(Self { path: home.join("state"), home: Some(home) })
     }
 
-    /// The state folder that the user named; journals lie directly in it.
+    /// The state folder that the user named; journals are directly in it.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
         Self { path: dir.into(), home: None }
     }
 
-    /// Where the journals lie.
+    /// Where the journals are.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -60,7 +60,7 @@ impl StateDir {
         self.home.as_deref()
     }
 
-    /// Creates what is missing of the folders, for the owner only.
+    /// Creates the folders that are missing, for the owner only.
     pub fn create(&self) -> io::Result<()> {
         self.create_home()?;
         create_private_dir(&self.path)
@@ -73,7 +73,7 @@ impl StateDir {
         let ignore = private_options().write(true).create_new(true).open(home.join(".gitignore"));
         match ignore {
             Ok(mut file) => file.write_all(b"*\n"),
-            // What the user made of it stays.
+            // The user may have changed it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
         }
@@ -95,7 +95,7 @@ impl StateDir {
         let mut found: BTreeMap<String, Listed> = BTreeMap::new();
         let mut with_first_segment = Vec::new();
         for (id, segment, entry) in journal_files(&self.path)? {
-            // A file can go between the listing and this look at it.
+            // A file can be deleted between the listing and this call.
             let Ok(modified) = entry.metadata().and_then(|data| data.modified()) else {
                 continue;
             };
@@ -141,7 +141,7 @@ fn parse_journal_name(name: &str) -> Option<(&str, u32)> {
         None => (stem, 0),
         Some((id, digits)) => {
             let segment: u32 = digits.parse().ok()?;
-            // Another spelling of a number is not a file that a journal ever wrote.
+            // A journal never wrote a file with another spelling of the number.
             if segment == 0 || format!("{segment:04}") != digits {
                 return None;
             }
@@ -178,7 +178,7 @@ impl RunPaths {
         &self.id
     }
 
-    /// The folder that all of the run's files lie in.
+    /// The folder that holds all files of the run.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -188,7 +188,7 @@ impl RunPaths {
         self.dir.join(self.segment_name(number))
     }
 
-    /// Where a segment is written before it gets its name; ids never begin with a dot, so it is no run's file.
+    /// Where a segment is written before it is renamed. Ids never begin with a dot, so no run has this file.
     pub(super) fn unfinished_segment(&self, number: u32) -> PathBuf {
         self.dir.join(format!(".{}.tmp", self.segment_name(number)))
     }

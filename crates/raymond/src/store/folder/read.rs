@@ -83,7 +83,7 @@ fn segments(paths: &RunPaths) -> Result<Vec<u32>, StoreError> {
     }
 }
 
-/// The same for those who read more than the last one, so that none may be lost.
+/// The same for reading more than the last one: none that should be there is missing.
 fn kept_segments(paths: &RunPaths) -> Result<Vec<u32>, StoreError> {
     let numbers = segments(paths)?;
     // Old segments are deleted from the second on, so only there may numbers be missing.

@@ -1,12 +1,12 @@
 //! The format of one journal segment: batches of lines, each closed by a commit mark.
 //!
 //! The last line of a batch has its closing `}` replaced by `,"commit":"<crc32>"}`; the checksum
-//! covers every byte of the batch before the mark. A batch therefore is wholly there or it is not,
-//! and the file stays one JSON object a line. Reading streams: it holds one batch at a time.
+//! covers every byte of the batch before the mark. So a batch is there as a whole or not at all, and every line of
+//! the file is one JSON object. Reading holds one batch at a time.
 //!
 //! What follows the last whole batch is a *torn tail* if an interrupted write explains it: an
-//! unfinished line, lines without a mark, or zeros where the system had no time to put the data.
-//! Anything else is damage and is reported, because cutting it would lose what was committed.
+//! unfinished line, lines without a mark, or zeros where the data had not reached the disk yet.
+//! Anything else is damage and is reported, because cutting it off would lose committed events.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read};
@@ -54,7 +54,7 @@ pub struct Torn {
     pub bytes: u64,
 }
 
-/// Joins lines to one batch with its commit mark; `check_lines` has seen them.
+/// Joins lines to one batch with its commit mark. They have passed `check_lines`.
 pub(super) fn encode_batch(lines: &[String]) -> Vec<u8> {
     let mut batch = lines.join("\n").into_bytes();
     batch.pop();
@@ -66,7 +66,7 @@ pub(super) fn encode_batch(lines: &[String]) -> Vec<u8> {
     batch
 }
 
-/// Says why a reader would not take these lines for a batch, and otherwise the last `seq` after them.
+/// The last `seq` after these lines, or why a reader would not accept them as a batch.
 pub(super) fn check_lines(lines: &[String], mut last_seq: Option<u64>) -> Result<Option<u64>, String> {
     if lines.is_empty() {
         return Err("a batch needs a line".to_owned());
@@ -101,7 +101,7 @@ fn check_line(line: &str) -> Result<Fields, String> {
     probe(line)
 }
 
-/// What the format needs to know of an event.
+/// The fields of an event that the format rests on: `seq` must rise, and a later segment begins with a snapshot.
 #[derive(Clone, Copy)]
 struct Fields {
     seq: Option<u64>,
@@ -116,9 +116,9 @@ struct Event<'line> {
     event: Cow<'line, str>,
 }
 
-/// Looks into a line; everything but the few fields needed is checked to be JSON and passed over.
+/// Reads the few fields that are needed. The rest of the line is only checked to be JSON.
 fn probe(line: &str) -> Result<Fields, String> {
-    // A sequence could be read into the same structure, hence the look at the first character.
+    // serde would read an array into the same structure, so the first character is checked.
     if !line.starts_with('{') {
         return Err("this is not a JSON object".to_owned());
     }
@@ -148,12 +148,12 @@ fn split_mark(line: &[u8]) -> Option<(&[u8], &[u8])> {
     line.len().checked_sub(MARK_BYTES).map(|start| line.split_at(start))
 }
 
-/// The place of the checksum in a mark, whatever stands around it.
+/// The part of a mark where the checksum is, whatever is around it.
 fn digits_place(mark: &[u8]) -> &[u8] {
     &mark[MARK_START.len()..MARK_START.len() + DIGITS]
 }
 
-/// The checksum of a mark, if what stands around it is intact.
+/// The checksum of a mark, if the rest of the mark is intact.
 fn mark_digits(mark: &[u8]) -> Option<&[u8]> {
     (mark.starts_with(MARK_START) && mark.ends_with(MARK_END)).then(|| digits_place(mark))
 }
@@ -177,7 +177,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Counts a line into the checksum and judges its end.
+    /// Adds a line to the checksum and examines its end.
     fn judge(&mut self, line: &[u8]) -> Mark {
         self.bytes += line.len() as u64 + 1;
         let Some((head, mark)) = split_mark(line) else {
@@ -193,7 +193,7 @@ impl Pending {
         match mark_digits(mark) {
             Some(_) if digits_match => Mark::Good,
             Some(_) => Mark::Bad,
-            // The right checksum in the right place is no accident: a byte around it has changed.
+            // The right checksum is in the right place, so this was a mark, and one of its other bytes has changed.
             None if digits_match => Mark::Bad,
             None => Mark::None,
         }
@@ -204,7 +204,7 @@ impl Pending {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) offset: u64,
-    /// How many lines lie before.
+    /// How many lines are before it.
     pub(super) lines: u64,
     pub(super) last_seq: Option<u64>,
 }
@@ -298,7 +298,7 @@ impl<R: BufRead> SegmentReader<R> {
         Ok(if finished { Found::Line } else { Found::Unfinished })
     }
 
-    /// Takes `self.line` into the batch; true if it is the last of it.
+    /// Adds `self.line` to the batch. True if it is the last line of the batch.
     fn accept(&mut self, batch: &mut Pending) -> Result<bool, StoreError> {
         let Ok(text) = std::str::from_utf8(&self.line) else {
             return Err(self.damage(batch, "this is not UTF-8"));
@@ -327,12 +327,12 @@ impl<R: BufRead> SegmentReader<R> {
         }
     }
 
-    /// Checks what a checksum cannot show, and moves on behind the batch.
+    /// Checks what a checksum cannot show, and moves the position behind the batch.
     fn give_out(&mut self, batch: Pending) -> Result<Vec<Line>, StoreError> {
         let at_start = self.position.lines == 0;
         if at_start && self.segment > 0 && !matches!(&batch.lines[..], [(_, only)] if only.is_snapshot) {
             let first = batch.lines.first().map_or("", |(text, _)| text);
-            let what = "a snapshot should stand here";
+            let what = "a snapshot should be here";
             return Err(StoreError::damaged(self.file.display(), 1, what, first.as_bytes()));
         }
         let count = batch.lines.len();
@@ -358,7 +358,7 @@ impl<R: BufRead> SegmentReader<R> {
             return Err(StoreError::damaged(
                 self.file.display(),
                 1,
-                "a whole snapshot should stand here",
+                "a whole snapshot should be here",
                 first,
             ));
         }
@@ -370,8 +370,8 @@ impl<R: BufRead> SegmentReader<R> {
     fn finish_unfinished(&mut self, mut batch: Pending) -> Result<Option<Vec<Line>>, StoreError> {
         let bytes = batch.bytes;
         let more = self.line.len() as u64;
-        // Writing breaks off; it does not put another byte where the line break belongs. A zero
-        // there is a block that never reached the disk.
+        // An interrupted write ends early; it does not put another byte in the place of the line break. Only a zero
+        // can be there, from a block that never reached the disk.
         if let Some((last, whole)) = self.line.split_last()
             && *last != 0
             && matches!(batch.judge(whole), Mark::Good)
@@ -382,7 +382,7 @@ impl<R: BufRead> SegmentReader<R> {
         self.finish(&batch, more)
     }
 
-    /// Judges zeros: a torn tail, unless something whole was written behind them.
+    /// Zeros are a torn tail, unless a whole batch was written behind them.
     fn finish_zeros(&mut self, batch: Pending) -> Result<Option<Vec<Line>>, StoreError> {
         let damage = self.damage(&batch, "this line holds zero bytes");
         let mut bytes = batch.bytes;
@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(read(&bytes).unwrap(), (vec![TWO.to_owned(), THREE.to_owned()], None));
     }
 
-    /// A reader would take it for the end of a batch, with a byte changed.
+    /// A reader would take such a line for the end of a batch in which a byte has changed.
     #[test]
     fn a_line_that_ends_like_a_batch_is_not_written_within_one() {
         let head = "{\"seq\":1,\"message\":\"";
