@@ -14,8 +14,6 @@ mod child;
 #[cfg(target_os = "linux")]
 mod environment;
 #[cfg(target_os = "linux")]
-mod lent;
-#[cfg(target_os = "linux")]
 mod quick;
 mod reaper;
 mod spawn;

@@ -1,10 +1,11 @@
 //! A step's program on Linux, started by [`vfork`](super::vfork) and waited for by its pidfd.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::process::{Pid, WaitOptions};
 use tokio::io::Interest;
@@ -14,7 +15,6 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use super::TOKEN_VARIABLE;
 use super::child::Child;
 use super::environment::Environment;
-use super::lent::null_device;
 use super::spawn::{Launch, ParentDeath};
 use super::streams::Streams;
 use super::unix::{RESET_IN_CHILD, first_file_limit};
@@ -77,6 +77,16 @@ fn input(launch: &Launch) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
     }
     let (theirs, ours) = io::pipe()?;
     Ok(Some((theirs.into(), ours.into())))
+}
+
+/// The null device, opened once: it has no position that a program could change for another.
+fn null_device() -> io::Result<BorrowedFd<'static>> {
+    static NULL: OnceLock<File> = OnceLock::new();
+    if let Some(file) = NULL.get() {
+        return Ok(file.as_fd());
+    }
+    let file = File::open("/dev/null")?;
+    Ok(NULL.get_or_init(|| file).as_fd())
 }
 
 /// Children that nobody waited for, because whoever did was cancelled: dead or about to be.

@@ -7,7 +7,7 @@
 //! still until the child has become another program.
 
 use std::cell::RefCell;
-use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_ulong, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -19,7 +19,6 @@ use std::sync::OnceLock;
 use rustix::process::Signal;
 
 use super::environment::Environment;
-use super::lent::Lent;
 
 /// The child calls a few system calls and nothing deep.
 const STACK_BYTES: usize = 64 * 1024;
@@ -59,8 +58,7 @@ pub(super) fn start(program: &Program<'_>) -> io::Result<Started> {
     if !can_be_waited_for() {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    let lent = Lent::new(program.streams)?;
-    let prepared = Prepared::new(program, lent.as_ref())?;
+    let prepared = Prepared::new(program)?;
     if prepared.streams.iter().any(|stream| *stream <= 2) {
         // Giving it the number it has already would leave it to be closed.
         return Err(io::ErrorKind::Unsupported.into());
@@ -115,8 +113,6 @@ pub(super) fn c_string(text: &[u8]) -> io::Result<CString> {
 struct Prepared<'a> {
     cwd: CString,
     streams: [RawFd; 3],
-    /// The child copies only the descriptors up to this one.
-    last_copied: Option<RawFd>,
     /// Signals that are not as a program expects them.
     reset: Vec<c_int>,
     on_parent_death: c_int,
@@ -132,14 +128,13 @@ struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    fn new(program: &'a Program<'_>, lent: Option<&Lent>) -> io::Result<Self> {
+    fn new(program: &'a Program<'_>) -> io::Result<Self> {
         let given = [program.program].into_iter().chain(program.args.iter().map(OsString::as_os_str));
         let texts: Vec<CString> = given.map(|text| c_string(text.as_bytes())).collect::<io::Result<_>>()?;
         let args: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
         Ok(Prepared {
             cwd: c_string(program.cwd.as_os_str().as_bytes())?,
-            streams: lent.map_or_else(|| program.streams.map(|stream| stream.as_raw_fd()), Lent::numbers),
-            last_copied: lent.and_then(|lent| lent.numbers().into_iter().max()),
+            streams: program.streams.map(|stream| stream.as_raw_fd()),
             reset: changed_signals(program.reset),
             on_parent_death: program.on_parent_death.as_raw(),
             file_limit: program.file_limit,
@@ -160,8 +155,7 @@ impl<'a> Prepared<'a> {
         let mut child =
             Child { prepared: self, file: file.as_ptr(), shell_args: shell_args.as_ptr(), error: 0 };
         let mut pidfd: c_int = -1;
-        let shared_table = if self.last_copied.is_some() { libc::CLONE_FILES } else { 0 };
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD | shared_table;
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         let blocked = Blocked::all();
         // SAFETY: the child runs `become_program` on a stack of its own, aligned as every platform wants it, and is
         // the only user of `child` until it has ended or become another program: CLONE_VFORK makes this thread wait
@@ -216,7 +210,6 @@ extern "C" fn become_program(child: *mut c_void) -> c_int {
                 == 0
             && take_defaults(&prepared.reset)
             && take_file_limit(prepared.file_limit.as_ref())
-            && take_table(prepared.last_copied)
             && take_streams(prepared.streams)
             && libc::chdir(prepared.cwd.as_ptr()) == 0;
         if !is_ready {
@@ -273,15 +266,6 @@ unsafe fn take_defaults(reset: &[c_int]) -> bool {
 unsafe fn take_file_limit(limit: Option<&libc::rlimit>) -> bool {
     // SAFETY: the call only reads what it is given.
     limit.is_none_or(|limit| unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, ptr::from_ref(limit)) } == 0)
-}
-
-/// From here on the child's descriptors are its own.
-#[expect(unsafe_code, reason = "plain system calls, between vfork and exec")]
-unsafe fn take_table(last_copied: Option<RawFd>) -> bool {
-    const UNSHARE: c_uint = libc::CLOSE_RANGE_UNSHARE as c_uint;
-    let Some(last) = last_copied else { return true };
-    // SAFETY: numbers of descriptors are plain data, and what is closed is closed in the copy only.
-    unsafe { libc::syscall(libc::SYS_close_range, last.unsigned_abs() + 1, c_uint::MAX, UNSHARE) == 0 }
 }
 
 /// The three streams get the numbers 0 to 2, and only they stay open.

@@ -11,7 +11,6 @@ mod log;
 mod meta;
 mod name;
 mod shelf;
-mod spare;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +18,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
@@ -36,7 +36,6 @@ use file::BoundedFile;
 use meta::{Environment, Program, ProgramEnd};
 use name::Suffix;
 use shelf::{Record, Shelf};
-use spare::Spares;
 
 /// How many steps are kept unless the config says otherwise.
 pub const DEFAULT_KEPT_STEPS: usize = 1000;
@@ -88,7 +87,6 @@ struct State {
 #[derive(Debug)]
 struct Opened {
     shelf: Shelf,
-    spares: Spares,
     transitions: File,
 }
 
@@ -127,7 +125,7 @@ impl DebugFolder {
         let live = self.work(|opened| {
             let stream = stream_of(name.state);
             let stem = name::stem(&name);
-            let (file, round) = file::create(&mut opened.spares, &self.shared.path, &stem, 1, stream)?;
+            let (file, round) = file::create(&self.shared.path, &stem, 1, stream)?;
             opened.shelf.take(name.step, &name::in_round(&stem, round));
             Ok(Live { stem, round, files: BTreeMap::from([(stream, file)]), stream })
         });
@@ -146,9 +144,7 @@ impl DebugFolder {
         if !self.shared.state.borrow().is_on {
             return;
         }
-        let Some(line) = log::line(event) else {
-            return self.close_after(event);
-        };
+        let Some(line) = log::line(event) else { return };
         self.work(|opened| {
             log::append(&mut opened.transitions, &line)
                 .map_err(|error| cannot_write(&self.shared.path.join(TRANSITIONS), &error))?;
@@ -158,20 +154,12 @@ impl DebugFolder {
                     self.prune(opened)
                 }
                 Body::StepFailed(failed) => match failed.step.and_then(|step| opened.shelf.fail(step)) {
-                    Some(stem) => self.mark_failed(&mut opened.spares, &stem, &failed.error),
+                    Some(stem) => self.mark_failed(&stem, &failed.error),
                     None => Ok(()),
                 },
                 _ => Ok(()),
             }
         });
-    }
-
-    /// After the last event of a process nothing is left for a new step to take over.
-    fn close_after(&self, event: &Event) {
-        let is_opened = self.shared.state.borrow().opened.is_some();
-        if is_opened && event.body.is_last() {
-            self.work(|opened| opened.spares.clear().map_err(|error| self.cannot_prune(&error)));
-        }
     }
 
     /// What an earlier attempt streamed, also before a resume: the latest, if it ran several times.
@@ -208,25 +196,31 @@ impl DebugFolder {
     fn prune(&self, opened: &mut Opened) -> Result<(), Trouble> {
         for _ in 0..MOST_PRUNED_AT_ONCE {
             match opened.shelf.surplus(self.shared.keep) {
-                Some(record) => self.give_away(&record, &mut opened.spares)?,
+                Some(record) => self.remove(&record)?,
                 None => break,
             }
         }
         Ok(())
     }
 
-    fn give_away(&self, record: &Record, spares: &mut Spares) -> Result<(), Trouble> {
+    fn remove(&self, record: &Record) -> Result<(), Trouble> {
         if record.is_earlier && self.failed_unmarked(record) {
             return Ok(());
         }
-        for stem in &record.stems {
-            spares.add(&self.shared.path, stem).map_err(|error| self.cannot_prune(&error))?;
+        let paths = record
+            .stems
+            .iter()
+            .flat_map(|stem| Suffix::ALL.map(|suffix| file::path(&self.shared.path, stem, 1, suffix)));
+        for path in paths {
+            match fs::remove_file(&path) {
+                // An attempt has about half of the files that it may have.
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(format!("cannot remove {}: {error}", path.display()));
+                }
+                _ => {}
+            }
         }
         Ok(())
-    }
-
-    fn cannot_prune(&self, error: &std::io::Error) -> Trouble {
-        format!("cannot remove old files in {}: {error}", self.shared.path.display())
     }
 
     /// A Raymond that was killed right after a failure had no time to mark it; its meta file still tells.
@@ -237,8 +231,8 @@ impl DebugFolder {
     }
 
     /// The mark that keeps a step for good is a file that says why it failed.
-    fn mark_failed(&self, spares: &mut Spares, stem: &str, error: &str) -> Result<(), Trouble> {
-        let (mut file, _) = file::create(spares, &self.shared.path, stem, 1, Suffix::Error)?;
+    fn mark_failed(&self, stem: &str, error: &str) -> Result<(), Trouble> {
+        let (mut file, _) = file::create(&self.shared.path, stem, 1, Suffix::Error)?;
         file.write(format!("{}\n", error.trim_end()).as_bytes())
     }
 }
@@ -275,7 +269,7 @@ impl Opened {
             .create(true)
             .open(&log)
             .map_err(|error| cannot_write(&log, &error))?;
-        Ok(Self { shelf, spares: Spares::default(), transitions })
+        Ok(Self { shelf, transitions })
     }
 }
 
@@ -352,8 +346,7 @@ impl StepFiles {
     fn write(&mut self, suffix: Suffix, bytes: &[u8]) {
         let Some(live) = &mut self.live else { return };
         let folder = &self.folder;
-        let written =
-            folder.work(|opened| live.write(&mut opened.spares, &folder.shared.path, suffix, bytes));
+        let written = folder.work(|_| live.write(&folder.shared.path, suffix, bytes));
         if written.is_none() {
             self.live = None;
         }
@@ -362,18 +355,12 @@ impl StepFiles {
 
 impl Live {
     /// Files are made when there is something for them, so that a waiting step holds few of them open.
-    fn write(
-        &mut self,
-        spares: &mut Spares,
-        folder: &Path,
-        suffix: Suffix,
-        bytes: &[u8],
-    ) -> Result<(), Trouble> {
+    fn write(&mut self, folder: &Path, suffix: Suffix, bytes: &[u8]) -> Result<(), Trouble> {
         use std::collections::btree_map::Entry;
         match self.files.entry(suffix) {
             Entry::Occupied(entry) => entry.into_mut().write(bytes),
             Entry::Vacant(entry) => {
-                let (file, _) = file::create(spares, folder, &self.stem, self.round, suffix)?;
+                let (file, _) = file::create(folder, &self.stem, self.round, suffix)?;
                 entry.insert(file).write(bytes)
             }
         }

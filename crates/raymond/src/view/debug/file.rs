@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::name::{Suffix, in_round};
-use super::spare::Spares;
 use super::{Trouble, cannot_write};
 
 /// How much of a step's output a debug file holds.
@@ -64,7 +63,6 @@ pub(super) fn path(folder: &Path, stem: &str, round: u32, suffix: Suffix) -> Pat
 
 /// A new file under the first free name, from `round` on, and the round it is free in.
 pub(super) fn create(
-    spares: &mut Spares,
     folder: &Path,
     stem: &str,
     round: u32,
@@ -73,7 +71,7 @@ pub(super) fn create(
     let mut round = round;
     loop {
         let path = path(folder, stem, round, suffix);
-        match spares.create(&path) {
+        match private_options().write(true).create_new(true).open(&path) {
             Ok(file) => {
                 let file = BoundedFile { file, path, room: MOST_FILE_BYTES, suffix, is_cut: false };
                 return Ok((file, round));

@@ -358,30 +358,7 @@ fn every_attempt_of_a_pruned_step_goes() {
 }
 
 #[test]
-fn a_file_that_is_used_again_holds_nothing_of_before() {
-    let fixture = Fixture::new(1);
-    for step in 1..=3 {
-        let mut files = fixture.begin("A.sh", step, 1);
-        files.stdout(&vec![b'x'; 100_000]);
-        files.stderr(b"much");
-        files.finish(succeeded());
-        fixture.folder.transition(&finished("A.sh", step, TagName::Goto, Some("A.sh")));
-    }
-    let kept = fixture.path().join("main_A_3.stdout.txt");
-    let backup = fixture.place.path().join("backup");
-    fs::hard_link(&kept, &backup).unwrap();
-    fixture.whole_step(4);
-    fixture.whole_step(5);
-    assert_eq!(fixture.text("main_A_5.stdout.txt"), "<goto>A</goto>\n");
-    assert_eq!(fixture.text("main_A_5.stderr.txt"), "");
-    assert_eq!(fixture.json("main_A_5.meta.json")["step"], 5);
-    assert_eq!(fs::read(backup).unwrap().len(), 100_000, "a file that somebody linked is theirs");
-    assert_eq!(fixture.files().len(), 3);
-    assert_eq!(fixture.folder.take_warning(), None);
-}
-
-#[test]
-fn a_file_that_is_used_again_takes_the_place_of_none() {
+fn a_file_that_is_there_is_not_overwritten() {
     let fixture = Fixture::new(0);
     fixture.whole_step(1);
     fs::write(fixture.path().join("main_A_2.stdout.txt"), "mine").unwrap();
@@ -480,8 +457,8 @@ fn cost_of_a_step_and_of_a_large_folder() {
         (1..=1000).for_each(|step| fixture.whole_step(thousand * 1000 + step));
         clock.elapsed() / 1000
     });
-    println!("a step whose files are new: {:?}", times.next());
-    println!("a step whose files are used again: {:?}", times.min());
+    println!("a step before the folder is full: {:?}", times.next());
+    println!("a step that removes the files of an old one: {:?}", times.min());
     println!("files kept: {}", fixture.files().len());
 
     let failing: u64 = 25_000;
