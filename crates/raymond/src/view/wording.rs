@@ -1,4 +1,4 @@
-//! What people read about each event: lines, each with how much detail one must want to see it.
+//! The lines that people read about each event, each with the [`Detail`] from which on it is shown.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::Detail;
 use crate::store::Payloads;
 use crate::view::text::{clean, one_line};
 
-/// How much of a text a progress line shows.
+/// The most characters of a text that a progress line shows.
 const SHOWN_CHARS: usize = 100;
 
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
@@ -120,7 +120,7 @@ fn agent_started(started: &AgentStarted) -> Lines {
     }
 }
 
-/// A state, with the name of its workflow where that is another one than before.
+/// A state, with the name of its workflow if that is entered now.
 fn place(entered: Option<&str>, state: &StateFile) -> String {
     let name = entered.and_then(|scope| Path::new(scope).file_name()).map(|name| name.to_string_lossy());
     match name {
@@ -158,7 +158,7 @@ fn retried(event: &Event, retry: &Retry) -> String {
     format!("{} {NOTE}retry{NOTE:#} in {wait}: {error}", at(&retry.agent, &retry.state))
 }
 
-/// The whole question is told with the command that answers it, when the run waits for nothing else.
+/// Only the beginning of the question: the whole of it is shown when the run stops to wait for the answer.
 fn ask_opened(opened: &AskOpened) -> String {
     let until = opened.deadline.map(|time| format!(" until {}", clock(time))).unwrap_or_default();
     let (agent, ask, question) = (who(&opened.agent), &opened.ask, brief(&opened.question));
