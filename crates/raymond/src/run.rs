@@ -7,3 +7,4 @@ pub mod lookups;
 pub(crate) mod mailbox;
 pub mod recovery;
 pub(crate) mod step;
+pub mod stop;

@@ -24,7 +24,8 @@ use crate::process::{StopSignal, Target};
 use crate::run::engine::{Command, Engine, EventStore, Launch, Round, StoreError};
 use crate::run::mailbox::{Message, Receiver};
 use crate::run::step::{StepContext, token};
-use crate::view::Observer;
+use crate::run::stop::Stop;
+use crate::view::View;
 use crate::view::output::Output;
 use crate::workflow::states::ScopeStates;
 use inbox::{Found, Inbox};
@@ -40,15 +41,6 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often a reader that is far behind is looked at.
 const SLOW_READER_POLL: Duration = Duration::from_millis(5);
-
-/// How eagerly the run is to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stop {
-    /// Running steps finish.
-    Gently,
-    /// Running steps are ended.
-    Now,
-}
 
 pub struct Driver<S> {
     parts: Parts<S>,
@@ -77,7 +69,7 @@ pub struct Parts<S> {
     pub states: ScopeStates,
     pub context: Rc<StepContext>,
     pub messages: Receiver,
-    pub observers: Vec<Box<dyn Observer>>,
+    pub observers: Vec<Box<dyn View>>,
     /// The streams that the observers write to.
     pub outputs: Vec<Output>,
     /// Where questions are asked, if anywhere.
@@ -114,7 +106,7 @@ impl<S: EventStore> Driver<S> {
     pub fn publish(&mut self, events: &[Event]) {
         for event in events {
             for observer in &mut self.parts.observers {
-                observer.event(event);
+                observer.event(self.parts.engine.run(), event);
             }
             self.ask_on_terminal(event);
         }
