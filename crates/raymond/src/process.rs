@@ -16,6 +16,7 @@ mod environment;
 #[cfg(target_os = "linux")]
 mod quick;
 mod reaper;
+pub mod secrets;
 mod spawn;
 mod stop;
 mod streams;

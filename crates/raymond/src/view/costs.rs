@@ -3,6 +3,8 @@
 //! A run's own state has only its total: costs by state would make every snapshot larger, and only this one line shows
 //! them. There are no more entries than states.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::collections::BTreeMap;
 
 use raymond_core::event::{Body, Event, Interrupted};

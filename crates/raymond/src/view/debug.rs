@@ -6,6 +6,8 @@
 //! Bounds: [`MOST_FILE_BYTES`] for a file; in a folder, as many steps as [`DebugFolder::open`] is told to keep and every
 //! failed one. In memory, a kept step is its number and the names of its attempts; failed steps take no memory.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 mod file;
 mod log;
 mod meta;

@@ -5,6 +5,8 @@
 //! events in the queue, a time limit for each command. The run never waits for a command; errors are reported once, at
 //! the end of the run.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -324,10 +326,9 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    use raymond_core::event::{StepFailed, Totals};
+    use raymond_core::event::{StepFailed, StoppedStatus, Totals};
     use raymond_core::money::Usd;
     use raymond_core::name::AgentId;
-    use raymond_core::run::RunStatus;
     use raymond_core::workflow::StateFile;
     use serde_json::Value;
     use tempfile::TempDir;
@@ -373,6 +374,7 @@ mod tests {
                 error: error.to_owned(),
                 exit_code: None,
                 stderr: String::new(),
+                message: None,
                 fatal: true,
                 cost_usd: Usd::ZERO,
                 attempt_cost_usd: Usd::ZERO,
@@ -387,7 +389,7 @@ mod tests {
             seq,
             Body::RunStopped {
                 asks: Vec::new(),
-                status: RunStatus::Failed,
+                status: StoppedStatus::Failed,
                 error: None,
                 interrupted: Vec::new(),
                 totals: Totals { steps: 1, agents: 1, cost_usd: Usd::ZERO, duration_ms: 0 },

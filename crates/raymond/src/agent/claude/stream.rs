@@ -94,14 +94,16 @@ impl Decoder {
     }
 
     fn failure(self, fault: TurnFault) -> FailedTurn {
-        let had_finished = self.outcome.is_some_and(|outcome| outcome.stop_reason == "end_turn");
-        let only_the_share =
-            fault == TurnFault::OverBudgetShare && had_finished && !self.message.text.is_empty();
+        let had_finished = self.outcome.as_ref().is_some_and(|outcome| outcome.stop_reason == "end_turn");
+        let said = Some(without_nul(self.message.text)).filter(|text| !text.is_empty());
+        let only_the_share = fault == TurnFault::OverBudgetShare && had_finished;
+        let told = self.outcome.and_then(|outcome| outcome.text).filter(|text| !text.is_empty());
         FailedTurn {
             fault,
             cost: self.meter.cost(),
             session: self.session,
-            final_text: only_the_share.then_some(without_nul(self.message.text)),
+            last_text: told.map(without_nul).or_else(|| said.clone()),
+            final_text: said.filter(|_| only_the_share),
             permission_denials: self.permission_denials,
         }
     }

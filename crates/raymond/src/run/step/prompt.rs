@@ -50,11 +50,15 @@ pub(super) async fn run(
     };
     let (outcome, reading) = match turned {
         Turned::Interrupted { cost } => return (Outcome::Interrupted { cost }, Lookups::default()),
-        Turned::Failed(failed) => (TurnOutcome::Failed(failed), None),
+        Turned::Failed(failed) => {
+            let message = failed.message.map(|message| context.without_secrets(&launch.agent, message));
+            (TurnOutcome::Failed(FailedTurn { message, ..failed }), None)
+        }
         Turned::Completed { text, session, cost, warnings } => {
             let reading = read(&text, context.platform);
             let transition = reading.as_ref().ok().map(|reading| reading.transition.clone());
-            (TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings }), transition)
+            let message = context.without_secrets(&launch.agent, text);
+            (TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings }), transition)
         }
     };
     let lookups = lookups::of_turn(&mut context.scopes.borrow_mut(), &launch.agent, plan, reading.as_ref());
@@ -68,15 +72,17 @@ async fn turn(
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> Result<Turned, NotReady> {
+    let turn = launch.started.turn.as_ref().ok_or_else(|| "it was started like a script".to_owned())?;
     let backend = context.backends.get(&plan.backend)?;
     let prompt = message(context, launch, plan, backend)?;
     files.prompt(&prompt);
     match backend {
         Backend::Claude { command, args } => {
-            claude::turn(context, launch, plan, claude::Program { command, args, prompt, files }, stop).await
+            let program = claude::Program { command, args, prompt, files };
+            claude::turn(context, launch, turn, plan, program, stop).await
         }
         Backend::Scripted { replies } => {
-            Ok(scripted::turn(context, launch, &plan.backend, replies.as_deref(), files)?)
+            Ok(scripted::turn(context, launch, turn, &plan.backend, replies.as_deref(), files)?)
         }
     }
 }
@@ -171,5 +177,12 @@ fn show_prints(context: &StepContext, launch: &Launch, text: &str) {
 
 /// A turn that could not be taken, and that would fail again in the same way.
 fn final_fault(error: String) -> FailedTurn {
-    FailedTurn { error, class: FaultClass::Final, cost: TurnCost::default(), session: None, exit_code: None }
+    FailedTurn {
+        error,
+        class: FaultClass::Final,
+        cost: TurnCost::default(),
+        session: None,
+        exit_code: None,
+        message: None,
+    }
 }

@@ -47,7 +47,9 @@ impl BoundedFile {
     fn cut_note(&self) -> &'static str {
         match self.suffix {
             Suffix::Stream => "\n{\"type\":\"raymond_cut\",\"message\":\"the rest was not kept\"}\n",
-            _ => "\n[raymond: the rest was not kept]\n",
+            Suffix::Prompt | Suffix::Stdout | Suffix::Stderr | Suffix::Meta | Suffix::Error => {
+                "\n[raymond: the rest was not kept]\n"
+            }
         }
     }
 

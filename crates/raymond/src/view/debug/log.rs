@@ -23,15 +23,16 @@ pub(super) fn finished_line(time: Timestamp, finished: &StepFinished) -> String 
         finished.step,
         clean(finished.state.as_str()),
         targets(finished),
-        finished.tag.as_str(),
+        finished.led_to.tag(),
         finished.cost_usd,
     )
 }
 
 /// Where the tag leads, then where a parent that forks continues; `end` for an agent that has ended.
 fn targets(finished: &StepFinished) -> String {
-    let names: Vec<_> =
-        finished.target.iter().chain(&finished.next).map(|state| clean(state.as_str())).collect();
+    let led_to = finished.led_to.parts();
+    let states = led_to.target.into_iter().chain(led_to.next);
+    let names: Vec<_> = states.map(|state| clean(state.as_str())).collect();
     if names.is_empty() {
         return "end".to_owned();
     }

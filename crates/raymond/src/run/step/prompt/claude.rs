@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use raymond_core::event::TurnStarted;
 use raymond_core::input::{FailedTurn, FaultClass, PromptPlan, TurnCost};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
@@ -37,19 +38,19 @@ pub(super) struct Program<'a> {
 pub(super) async fn turn(
     context: &StepContext,
     launch: &Launch,
+    started: &TurnStarted,
     plan: &PromptPlan,
     program: Program<'_>,
     stop: StopSignal,
 ) -> Result<Turned, NotReady> {
-    let started = &launch.started;
-    let session = started.session.clone().unwrap_or_default();
+    let session = started.session.clone();
     let previous_total = launch
         .agent
         .work()
         .and_then(|work| work.conversation(&launch.agent))
         .and_then(|session| session.total_usd);
     let invocation = invocation(
-        &ask(launch, plan, program.prompt, context.skip_permissions),
+        &ask(started, plan, program.prompt, context.skip_permissions),
         program.command,
         program.args,
     );
@@ -106,16 +107,16 @@ fn result(sink: TurnSink<'_>, exit: agent::Exit, session: String, backend: &str)
                 _ => None,
             };
             let failed = failed(&turn.fault, turn.cost, Some(session_with(&turn.cost)));
-            Turned::Failed(FailedTurn { exit_code, ..failed })
+            Turned::Failed(FailedTurn { exit_code, message: turn.last_text, ..failed })
         }
     }
 }
 
-fn ask(launch: &Launch, plan: &PromptPlan, prompt: String, skip_permissions: bool) -> Turn {
+fn ask(started: &TurnStarted, plan: &PromptPlan, prompt: String, skip_permissions: bool) -> Turn {
     Turn {
         prompt,
-        session: launch.started.session.clone().unwrap_or_default(),
-        branch_from: launch.started.branch_of.clone(),
+        session: started.session.clone(),
+        branch_from: started.branch_of.clone(),
         model: plan.model.clone(),
         effort: plan.effort.clone(),
         allow_tools: plan.allow_tools.clone(),
@@ -123,7 +124,7 @@ fn ask(launch: &Launch, plan: &PromptPlan, prompt: String, skip_permissions: boo
         add_dirs: plan.add_dirs.clone(),
         mcp_config: plan.mcp_config.clone(),
         skip_permissions,
-        budget_usd: launch.started.share_usd.map(Usd::dollars),
+        budget_usd: started.share_usd.map(Usd::dollars),
     }
 }
 
@@ -188,7 +189,14 @@ fn failed(fault: &TurnFault, cost: Cost, session: Option<Session>) -> FailedTurn
         Class::ShareUsed => FaultClass::ShareUsed,
         Class::NeedsPerson | Class::Fatal => FaultClass::Final,
     };
-    FailedTurn { error: fault.to_string(), class, cost: turn_cost(&cost), session, exit_code: None }
+    FailedTurn {
+        error: fault.to_string(),
+        class,
+        cost: turn_cost(&cost),
+        session,
+        exit_code: None,
+        message: None,
+    }
 }
 
 fn turn_cost(cost: &Cost) -> TurnCost {

@@ -33,10 +33,9 @@ fn body() -> impl Strategy<Value = Value> {
             whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
             whole
         };
-        let finished = |tag: &str| {
-            let cost = json!({ "cost_usd": cost, "duration_ms": 1 });
-            let mut body = json!({ "event": "step_finished", "tag": tag, "target": "A.md", "next": "B.sh" });
-            body.as_object_mut().unwrap().extend(cost.as_object().unwrap().clone());
+        let finished = |tag: &str, to: Value| {
+            let mut body = json!({ "event": "step_finished", "tag": tag, "cost_usd": cost, "duration_ms": 1 });
+            body.as_object_mut().unwrap().extend(to.as_object().unwrap().clone());
             with(body)
         };
         let parent = agent.rsplit_once('_').map(|(parent, _)| parent);
@@ -45,13 +44,9 @@ fn body() -> impl Strategy<Value = Value> {
             0..=2 => with(json!({ "event": "agent_started", "cwd": "/", "parent": parent,
                 "number": parent.map(|_| number), "fork": parent.map(|_| number) })),
             3..=6 => with(json!({ "event": "step_started", "attempt": number, "visits": 1, "hash": "h" })),
-            7 => finished("goto"),
-            8 => finished("join"),
-            9 => {
-                let mut body = finished("result");
-                body.as_object_mut().unwrap().remove("target");
-                body
-            }
+            7 => finished("goto", json!({ "target": "B.sh" })),
+            8 => finished("join", json!({ "target": "B.sh" })),
+            9 => finished("result", json!({ "result": "r" })),
             10 => with(json!({ "event": "step_failed", "error": "exit code 3", "stderr": "why", "fatal": cost > 0.0 })),
             11 => with(json!({ "event": "retry", "attempt": 2, "until": until, "error": "overloaded\nby many" })),
             12 => with(json!({ "event": "limit_waiting", "attempt": 2, "until": until, "error": "the limit" })),
