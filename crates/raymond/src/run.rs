@@ -10,3 +10,4 @@ pub(crate) mod mailbox;
 pub mod prepare;
 pub mod recovery;
 pub(crate) mod step;
+pub mod stop;

@@ -39,6 +39,8 @@ mod show;
 #[cfg(test)]
 mod stale;
 #[cfg(test)]
+mod stays;
+#[cfg(test)]
 mod totality;
 #[cfg(test)]
 mod transitions;

@@ -156,12 +156,13 @@ fn taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Option<bool>, UserEr
     Ok(taken)
 }
 
-<<<<<<< HEAD
 fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
     match closed {
         Closed::Answered { answer_id, .. } => answer_id.as_deref() == Some(&answer.answer_id),
         Closed::TimedOut { .. } | Closed::Unanswered => false,
-=======
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,6 +218,5 @@ mod tests {
             }
             assert_eq!(taken(&*run, &answer).unwrap(), expected, "{closed:?}");
         }
->>>>>>> store
     }
 }

@@ -28,7 +28,7 @@ use crate::store::{RunHandle, RunWriter, StateDir};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
 use crate::view::notify::Notifier;
 use crate::view::output::Output;
-use crate::view::{Console, Detail, JsonLines, LiveView, Observer};
+use crate::view::{Console, Detail, JsonLines, LiveView, View};
 use crate::view::{draw_again_after_a_pause, is_live_view_wanted};
 use crate::workflow::scopes::Scopes;
 
@@ -157,12 +157,12 @@ fn prepare(
     let asks_here = ready.manner.on_ask == OnAsk::Prompt;
     let console = Console::new(coloured(stderr.clone()), ready.manner.detail, payloads.clone())
         .leave_questions(asks_here);
-    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(ready.manner.debug.clone())];
+    let mut observers: Vec<Box<dyn View>> = vec![Box::new(ready.manner.debug.clone())];
     if !stderr.is_nowhere() {
         observers.push(Box::new(console));
     }
-    observers.extend(view.map(|view| Box::new(view) as Box<dyn Observer>));
-    observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn Observer>));
+    observers.extend(view.map(|view| Box::new(view) as Box<dyn View>));
+    observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn View>));
     if ready.manner.json {
         observers.push(Box::new(JsonLines::new(stdout.clone(), payloads)));
     }

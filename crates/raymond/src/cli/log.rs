@@ -9,7 +9,7 @@ use super::find::{find_run, store};
 use crate::error::{Exit, UserError};
 use crate::store::{Payloads, Start};
 use crate::view::json::event_line;
-use crate::view::{Console, Detail, Observer};
+use crate::view::{Console, Detail};
 
 pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
     let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
@@ -54,7 +54,7 @@ fn tell_what_is_gone(last_seen: u64, reached: u64) {
 /// The lines a person saw, with the time before them.
 fn write_for_people(out: &mut impl Write, event: &Event, payloads: &Payloads) -> io::Result<()> {
     let mut text = Vec::new();
-    Console::new(&mut text, Detail::Verbose, payloads.clone()).event(event);
+    Console::new(&mut text, Detail::Verbose, payloads.clone()).show(event);
     let time = event.time.strftime("%Y-%m-%d %H:%M:%S");
     for line in String::from_utf8_lossy(&text).lines() {
         writeln!(out, "{time}  {line}")?;

@@ -23,8 +23,9 @@ use crate::run::job::{StepJob, StepNeeds};
 use crate::run::lookups;
 use crate::run::mailbox::{Message, Receiver};
 use crate::run::prepare::Preparer;
+use crate::run::stop::Stop;
 use crate::store::{self, RunWriter};
-use crate::view::Observer;
+use crate::view::View;
 use crate::view::output::Output;
 use inbox::{Found, Inbox};
 use signals::Signals;
@@ -39,15 +40,6 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often a reader that is far behind is looked at.
 const SLOW_READER_POLL: Duration = Duration::from_millis(5);
-
-/// How eagerly the run is to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stop {
-    /// Running steps finish.
-    Gently,
-    /// Running steps are ended.
-    Now,
-}
 
 pub struct Driver<S, E> {
     parts: Parts<S, E>,
@@ -70,7 +62,7 @@ pub struct Parts<S, E> {
     pub preparer: Preparer,
     pub executor: E,
     pub messages: Receiver,
-    pub observers: Vec<Box<dyn Observer>>,
+    pub observers: Vec<Box<dyn View>>,
     /// The streams that the observers write to.
     pub outputs: Vec<Output>,
     /// Where questions are asked, if anywhere.
@@ -106,7 +98,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
     pub fn publish(&mut self, events: &[Event]) {
         for event in events {
             for observer in &mut self.parts.observers {
-                observer.event(event);
+                observer.event(self.parts.engine.run(), event);
             }
             self.ask_on_terminal(event);
         }

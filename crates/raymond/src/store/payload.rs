@@ -26,6 +26,19 @@ impl Payloads {
         Self(Arc::new(source))
     }
 
+    /// Those of a run that has stored none.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        #[derive(Debug)]
+        struct None;
+        impl PayloadSource for None {
+            fn get(&self, _: &str) -> Result<String, StoreError> {
+                Err(StoreError::NotAHash)
+            }
+        }
+        Self::new(None)
+    }
+
     /// The text that was stored under a hash, checked to be that text.
     pub fn get(&self, hash: &str) -> Result<String, StoreError> {
         self.0.get(hash)

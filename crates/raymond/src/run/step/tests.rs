@@ -20,7 +20,7 @@ use crate::run::engine::{States, StepLaunch};
 use crate::run::job::StepNeeds;
 use crate::run::mailbox::mailbox;
 use crate::run::prepare::Preparer;
-use crate::store::{PayloadSource, Payloads, StoreError};
+use crate::store::Payloads;
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
 
@@ -34,15 +34,6 @@ fn write_archive(path: &Path) {
         archive.write_all(text.as_bytes()).unwrap();
     }
     archive.finish().unwrap();
-}
-
-#[derive(Debug)]
-struct NoPayloads;
-
-impl PayloadSource for NoPayloads {
-    fn get(&self, _: &str) -> Result<String, StoreError> {
-        Err(StoreError::NotAHash)
-    }
 }
 
 /// A run in its first state, and the start of its first step.
@@ -88,7 +79,7 @@ fn prepare(run: &Run, archive: &Path, tasks: &Path) -> (Plan, StepNeeds) {
     let mut preparer = Preparer {
         scopes: Rc::new(RefCell::new(Scopes::new(scope, Platform::current(), allowed))),
         options: Options::default(),
-        payloads: Payloads::new(NoPayloads),
+        payloads: Payloads::none(),
         backends: Backends::new(&BTreeMap::new()).unwrap(),
         tasks: tasks.to_owned(),
     };

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::process::{Ending, ProcessExit, ProgramSpec};
 
-/// A folder in a temporary place, with an environment of its own.
+/// A debug folder in a temporary folder, with an environment of its own.
 struct Fixture {
     place: TempDir,
     keep: usize,
@@ -39,7 +39,7 @@ impl Fixture {
         }));
     }
 
-    /// As another process would find it.
+    /// Opens the folder again, as a later process would.
     fn reopen(&mut self) {
         self.folder = open(&self.place, self.keep);
     }
@@ -327,7 +327,7 @@ fn a_step_that_still_runs_is_not_pruned() {
 #[test]
 fn a_failure_that_could_not_be_marked_stays() {
     let mut fixture = Fixture::new(1);
-    // The second attempt of the first step succeeded, that of the second step was the last and failed.
+    // The second attempt of the first step succeeded; the second attempt of the second step was its last and failed.
     fixture.begin("A.sh", 1, 1).finish(failed());
     fixture.begin("A.sh", 1, 2).finish(succeeded());
     fixture.begin("A.sh", 2, 1).finish(succeeded());
@@ -385,9 +385,9 @@ fn a_file_is_cut_with_a_last_line_that_says_so() {
     ] {
         let fixture = Fixture::new(10);
         let mut files = fixture.begin(state, 1, 1);
-        let live = files.live.as_mut().unwrap();
-        let stream = live.stream;
-        live.files.get_mut(&stream).unwrap().set_room(6);
+        let open = files.open.as_mut().unwrap();
+        let stream = open.stream;
+        open.files.get_mut(&stream).unwrap().set_room(6);
         for piece in ["1234", "5678", "9"] {
             files.stdout(piece.as_bytes());
         }
@@ -396,7 +396,7 @@ fn a_file_is_cut_with_a_last_line_that_says_so() {
 }
 
 #[test]
-fn trouble_is_said_once_and_switches_off() {
+fn an_error_is_reported_once_and_ends_the_writing() {
     let fixture = Fixture::new(10);
     fs::write(fixture.place.path().join("debug"), "in the way").unwrap();
     for step in 1..=2 {
@@ -405,16 +405,17 @@ fn trouble_is_said_once_and_switches_off() {
     }
     let warning = fixture.folder.take_warning().unwrap();
     assert!(
-        warning.starts_with("cannot make the folder") && warning.ends_with("no more debug files are written"),
+        warning.starts_with("cannot create the folder")
+            && warning.ends_with("no more debug files are written"),
         "{warning}"
     );
     assert_eq!(fixture.folder.take_warning(), None);
 }
 
-/// Elsewhere a folder with open files in it cannot be removed.
+/// On other systems a folder with open files in it cannot be removed.
 #[cfg(unix)]
 #[test]
-fn trouble_in_the_middle_of_a_step_stops_all_others() {
+fn an_error_in_one_step_ends_the_writing_for_all() {
     let fixture = Fixture::new(10);
     let (mut first, mut second) = (fixture.begin("A.sh", 1, 1), fixture.begin("A.sh", 2, 1));
     fs::remove_dir_all(fixture.path()).unwrap();
@@ -429,14 +430,14 @@ fn trouble_in_the_middle_of_a_step_stops_all_others() {
 }
 
 #[test]
-fn without_debugging_nothing_is_written_and_nothing_is_wrong() {
-    let mut folder = DebugFolder::off();
+fn without_debugging_nothing_is_written() {
+    let folder = DebugFolder::off();
     let (agent, state) = (AgentId::main(), state_file("A.sh"));
     let mut files = folder.begin(StepName { agent: &agent, state: &state, step: 1, attempt: 1 });
     files.program(&spec());
     files.stdout(b"text");
     files.finish(succeeded());
-    Observer::event(&mut folder, &finished("A.sh", 1, goto("A.sh")));
+    folder.transition(&finished("A.sh", 1, goto("A.sh")));
     assert_eq!(folder.take_warning(), None);
 }
 
@@ -448,7 +449,7 @@ fn cost_of_a_step_and_of_a_large_folder() {
     let mut fixture = Fixture::new(DEFAULT_KEPT_STEPS);
     let inherited = (0..60).map(|number| (format!("VARIABLE_{number}").into(), "v".repeat(60).into()));
     fixture.folder = DebugFolder::with_environment(fixture.path(), DEFAULT_KEPT_STEPS, inherited, true);
-    // Others use the machine too, so the fastest thousand tells most.
+    // Other programs use the machine too, so the fastest thousand says most.
     let mut times = (0..STEPS / 1000).map(|thousand| {
         let clock = Instant::now();
         (1..=1000).for_each(|step| fixture.whole_step(thousand * 1000 + step));
