@@ -6,13 +6,14 @@ use jiff::Timestamp;
 
 use crate::event::{
     AgentStarted, AskClosed, AskOpened, Body, Closed, Event, LedTo, LimitWaiting, NextTry, OtherWorkflow,
-    Reminder, Retry, RunResumed, StepFinished, StepStarted,
+    Parts, Reminder, Retry, RunResumed, StepFinished, StepStarted,
 };
 use crate::limits::{MAX_REMEMBERED_STDERR_BYTES, MAX_UNJOINED_WORKERS};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
 use crate::run::{Agent, Ask, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work, Worker};
+use crate::tag::{SessionEffect, StackEffect, Waits};
 use crate::workflow::StateFile;
 
 /// Folds one event into a run. The first event of a journal makes the run, as does a snapshot.
@@ -241,76 +242,57 @@ fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
     });
 }
 
+/// Moves an agent on as the row of its tag says.
 fn take_transition(agent: &mut Agent, seq: u64, led_to: &LedTo) {
-    match led_to {
-        LedTo::Goto { target, input } => enter(agent, seq, target, input.as_ref()),
-        LedTo::Reset { target, input, cwd } => {
-            agent.session = None;
-            move_to(agent, cwd.as_ref());
-            enter(agent, seq, target, input.as_ref());
+    let Parts { tag, return_to, input, result, cwd, workflow, target: _, next: _ } = led_to.parts();
+    let facts = tag.facts();
+    match facts.stack {
+        StackEffect::Kept => {}
+        StackEffect::Pushed => {
+            let frame = return_to.map(|return_to| frame(agent, return_to));
+            agent.stack.extend(frame);
         }
-        LedTo::Call { target, return_to, input } => {
-            push_frame(agent, return_to);
-            enter(agent, seq, target, input.as_ref());
-        }
-        LedTo::Function { target, return_to, input } => {
-            push_frame(agent, return_to);
-            agent.session = None;
-            enter(agent, seq, target, input.as_ref());
-        }
-        // The target is its worker's.
-        LedTo::Fork { next, input, .. } => enter(agent, seq, next, input.as_ref()),
-        LedTo::Return { target, input } => {
+        StackEffect::Popped => {
             if let Some(frame) = agent.stack.pop() {
                 agent.session = frame.session;
                 agent.cwd = frame.cwd;
                 agent.scope = frame.scope;
             }
-            enter(agent, seq, target, Some(input));
         }
-        LedTo::End { result } => agent.status = Status::Ending { result: result.clone() },
-        // The event that opens the question follows.
-        LedTo::Ask { .. } => {}
-        LedTo::Join { target } => {
-            enter(agent, seq, target, None);
-            agent.status = Status::Joining { since: seq };
-        }
-        LedTo::CallWorkflow { workflow, target, return_to, input } => {
-            push_frame(agent, return_to);
-            agent.scope = Some(workflow.scope.clone());
-            enter(agent, seq, target, input.as_ref());
-        }
-        LedTo::FunctionWorkflow { workflow, target, return_to, input, cwd } => {
-            push_frame(agent, return_to);
-            agent.session = None;
-            agent.scope = Some(workflow.scope.clone());
-            move_to(agent, cwd.as_ref());
-            enter(agent, seq, target, input.as_ref());
-        }
-        LedTo::ResetWorkflow { workflow, target, input, cwd } => {
-            agent.session = None;
-            agent.stack.clear();
-            agent.scope = Some(workflow.scope.clone());
-            move_to(agent, cwd.as_ref());
-            enter(agent, seq, target, input.as_ref());
-        }
+        StackEffect::Cleared => agent.stack.clear(),
     }
-}
-
-fn move_to(agent: &mut Agent, cwd: Option<&String>) {
+    match facts.session {
+        SessionEffect::Fresh => agent.session = None,
+        // The next turn branches off whatever is there, and what comes back came from the stack.
+        SessionEffect::Kept | SessionEffect::Branched | SessionEffect::Restored => {}
+    }
     if let Some(cwd) = cwd {
-        agent.cwd.clone_from(cwd);
+        cwd.clone_into(&mut agent.cwd);
+    }
+    if let Some(workflow) = workflow {
+        agent.scope = Some(workflow.scope.clone());
+    }
+    if let Some(state) = led_to.enters() {
+        enter(agent, seq, state, input);
+    }
+    if let Some(result) = result {
+        agent.status = Status::Ending { result: result.clone() };
+    }
+    match facts.waits {
+        // The event that opens the question follows.
+        Waits::No | Waits::ForAnswer => {}
+        Waits::ForWorkers => agent.status = Status::Joining { since: seq },
     }
 }
 
 /// A frame remembers what its call left, so that the return finds it as it was.
-fn push_frame(agent: &mut Agent, return_to: &StateFile) {
-    agent.stack.push(Frame {
+fn frame(agent: &Agent, return_to: &StateFile) -> Frame {
+    Frame {
         return_to: return_to.clone(),
         session: agent.session.clone(),
         cwd: agent.cwd.clone(),
         scope: agent.scope.clone(),
-    });
+    }
 }
 
 fn retried(run: &mut Run, seq: u64, retry: &Retry) {
