@@ -16,7 +16,7 @@ mod place;
 mod read;
 mod segment;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::payload::Payload;
@@ -73,14 +73,15 @@ impl RunStore for FolderStore {
     fn list(&self) -> Result<Vec<RunEntry>, StoreError> {
         let listed = self.dir.runs().map_err(|error| StoreError::io(self.place(), "read", error))?;
         let entry = |run: place::Listed| {
-            let handle = FolderRun { paths: self.paths(&run.id)?, newest: Some(run.last_segment) };
+            let handle =
+                FolderRun { paths: self.paths(&run.id)?, newest: Mutex::new(Some(run.last_segment)) };
             Ok(RunEntry { run: Arc::new(handle), modified: run.modified })
         };
         listed.into_iter().map(entry).collect()
     }
 
     fn run(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
-        Ok(Arc::new(FolderRun { paths: self.paths(id)?, newest: None }))
+        Ok(Arc::new(FolderRun { paths: self.paths(id)?, newest: Mutex::default() }))
     }
 
     fn create(&self, id: &str, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError> {
@@ -96,8 +97,9 @@ impl RunStore for FolderStore {
 #[derive(Debug)]
 struct FolderRun {
     paths: RunPaths,
-    /// The last segment when the folder was listed.
-    newest: Option<u32>,
+    /// The last segment when the folder was listed. It is used once, because a handle may be kept for long while
+    /// segments are added and deleted.
+    newest: Mutex<Option<u32>>,
 }
 
 impl RunHandle for FolderRun {
@@ -124,7 +126,8 @@ impl RunHandle for FolderRun {
     }
 
     fn load(&self) -> Result<Run, StoreError> {
-        load(&self.paths, self.newest)
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        load(&self.paths, newest)
     }
 
     fn holder(&self) -> Result<Option<Holder>, StoreError> {
@@ -211,7 +214,7 @@ impl RunWriter for FolderWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::suite::run_suite;
+    use super::super::suite::{opening, run_suite, warnings};
     use super::*;
 
     #[test]
@@ -221,5 +224,30 @@ mod tests {
             let store = FolderStore::new(StateDir::at(dir.path()));
             (dir, Box::new(store))
         });
+    }
+
+    #[test]
+    fn a_handle_from_a_list_stays_up_to_date() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FolderStore::new(StateDir::at(dir.path()));
+        let options =
+            JournalOptions { segment_bytes: 1, keep_segments: Some(1), ..JournalOptions::default() };
+        let mut writer = store.create("r", options).unwrap();
+        writer.commit(&opening("r")).unwrap();
+        let run = store.list().unwrap().remove(0).run;
+        assert_eq!(run.load().unwrap().seq, 2);
+        for seq in 3..=6 {
+            let state = run.load().unwrap();
+            writer.snapshot_if_long(SnapshotLine::of(&state, state.started_at)).unwrap();
+            writer.commit(&warnings("r", seq..=seq)).unwrap();
+            assert_eq!(run.load().unwrap().seq, seq);
+        }
+        let mut names: Vec<String> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".jsonl"))
+            .collect();
+        names.sort();
+        assert_eq!(names, ["r.0004.jsonl", "r.jsonl"]);
     }
 }
