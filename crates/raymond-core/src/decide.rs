@@ -42,7 +42,7 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
         Input::Resume { options, interrupted } => resume(run, now, options, interrupted),
         _ if run.status != RunStatus::Running => Vec::new(),
         Input::Launch { agent, prepared } => {
-            with_agent(run, &agent, |agent| launch::launch(run, agent, prepared))
+            with_agent(run, &agent, |agent| launch::launch(run, agent, now, prepared))
         }
         Input::Ended(ended) => with_budget(run, step_ended(run, now, *ended)),
         Input::Print { agent, step, attempt, text } => {
@@ -66,9 +66,9 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
         Input::Join { agent, result } => with_agent(run, &agent, |agent| join::joined(run, agent, result)),
         Input::Answer { ask, text, answer_id } => ask::answered(run, &ask, text, answer_id),
         Input::AskTimeout { agent } => with_agent(run, &agent, |agent| ask::timed_out(agent, now)),
-        Input::Close { stop_requested } => match run.running() {
-            0 => vec![close::close(run, now, stop_requested)],
-            _ => Vec::new(),
+        Input::Close { stop_requested, interrupted } => match interrupted.len() == run.running() {
+            true => vec![close::close(run, now, stop_requested, interrupted)],
+            false => Vec::new(),
         },
     }
 }
@@ -108,7 +108,7 @@ fn step_ended(run: &Run, now: Timestamp, ended: Ended) -> Vec<Body> {
         match (outcome, plan) {
             (Outcome::Script(outcome), Plan::Script(header)) => script::ended(&step, &header, outcome),
             (Outcome::Turn(outcome), Plan::Prompt(plan)) => turn::ended(&step, &plan, outcome),
-            // Who stopped it has already changed the state; the event that ends the run will say so.
+            // The event that ends the run records it.
             (Outcome::Interrupted { .. }, _) => Vec::new(),
             (Outcome::Script(_), Plan::Prompt(_)) | (Outcome::Turn(_), Plan::Script(_)) => Vec::new(),
         }

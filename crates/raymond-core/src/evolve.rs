@@ -56,6 +56,7 @@ pub fn restore(mut run: Run, seq: u64) -> Run {
 /// Folds one event into a run that exists.
 pub fn apply(run: &mut Run, event: &Event) {
     run.seq = event.seq;
+    run.wake(event.time);
     run.cost_usd += event.body.cost();
     match &event.body {
         Body::AgentStarted(started) => agent_started(run, event.seq, started),
@@ -94,8 +95,10 @@ pub fn apply(run: &mut Run, event: &Event) {
         Body::RunFinished { status, .. } => ended(run, event.time, (*status).into()),
         Body::RunStopped { status, interrupted, .. } => {
             for step in interrupted {
-                run.interrupt(&step.agent, step.step, Usd::ZERO);
-                run.update(&step.agent, |agent| charge(&mut agent.status, step.estimated_cost_usd));
+                run.update(&step.agent, |agent| {
+                    cut_off(&mut agent.status, step.step);
+                    charge(&mut agent.status, step.estimated_cost_usd);
+                });
             }
             ended(run, event.time, (*status).into());
         }
@@ -468,6 +471,16 @@ fn status_after_resume(agent: &Agent, event: &Event) -> Status {
         | Status::Asking { .. }
         | Status::Joining { .. }
         | Status::Ending { .. }) => same.clone(),
+    }
+}
+
+/// Takes back an attempt that was ended because the run stops.
+fn cut_off(status: &mut Status, step: u64) {
+    if let Status::Running { work, .. } = status
+        && work.step == step
+    {
+        let work = Work { share_usd: None, ..work.clone() };
+        *status = Status::Ready { since: work.step, work: Some(work) };
     }
 }
 

@@ -36,7 +36,11 @@ pub enum Input {
     /// Nobody answered this agent in time.
     AskTimeout { agent: AgentId },
     /// Nothing is left to do, or a person asked to stop.
-    Close { stop_requested: bool },
+    Close {
+        stop_requested: bool,
+        /// Running steps that were ended because the run stops.
+        interrupted: Vec<Interrupted>,
+    },
 }
 
 /// A state as its file stood when the step starts.

@@ -370,6 +370,8 @@ pub struct Mode {
     pub draining: bool,
     /// Open questions keep the run going; otherwise it ends when nothing else is left to do.
     pub waits_for_answers: bool,
+    /// How many of the running steps were ended because the run stops. The event that ends the run records them.
+    pub interrupted: usize,
 }
 
 /// The state of a run.
@@ -518,8 +520,8 @@ impl Run {
         agents
     }
 
-    /// Lets agents whose time has come queue up. Derived from the clock, so it needs no event.
-    pub fn wake(&mut self, now: Timestamp) {
+    /// Lets agents whose time has come queue up. Every event does that, with its own time.
+    pub(crate) fn wake(&mut self, now: Timestamp) {
         while let Some((until, id)) = self.queues.waiting.first().cloned()
             && until <= now
         {
@@ -529,18 +531,6 @@ impl Run {
                 }
             });
         }
-    }
-
-    /// Takes back an attempt that was ended because the run stops. The event that ends the run records it.
-    pub fn interrupt(&mut self, id: &AgentId, step: u64, cost: Usd) {
-        self.update(id, |agent| {
-            if let Status::Running { work, .. } = &agent.status
-                && work.step == step
-            {
-                let work = Work { interrupted: Some(cost), share_usd: None, ..work.clone() };
-                agent.status = Status::Ready { since: work.step, work: Some(work) };
-            }
-        });
     }
 
     /// Steps whose last attempt was ended before its time.
@@ -587,11 +577,11 @@ impl Run {
             if let Some((_, agent)) = self.queues.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
                 return Some(Due::AskTimeout(agent.clone()));
             }
-            if let Some(agent) = self.launchable() {
+            if let Some(agent) = self.launchable(now) {
                 return Some(Due::Launch(agent.clone()));
             }
         }
-        let idle = self.running() == 0;
+        let idle = self.running() == mode.interrupted;
         (idle && (stopped || !self.has_more_to_come(mode))).then_some(Due::Close)
     }
 
@@ -600,7 +590,7 @@ impl Run {
     fn has_more_to_come(&self, mode: Mode) -> bool {
         let mut waiting = self.queues.waiting.iter().map(|(_, agent)| agent);
         let waits_for_a_person = mode.waits_for_answers && !self.queues.asking.is_empty();
-        waits_for_a_person || waiting.any(|agent| !self.is_out_of_steps() || self.has_begun(agent))
+        waits_for_a_person || waiting.any(|agent| self.may_begin(agent))
     }
 
     /// Whether an agent is in the middle of a step: between two attempts at it, say.
@@ -608,21 +598,39 @@ impl Run {
         self.agents.get(agent).is_some_and(|agent| agent.work().is_some())
     }
 
-    fn launchable(&self) -> Option<&AgentId> {
-        let script =
-            self.first_of(&self.queues.scripts, self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS);
-        let prompt = self.first_of(
-            &self.queues.prompts,
-            self.queues.running_prompts.len() < self.options.max_parallel.max(1) && self.has_money_to_share(),
-        );
-        script.or(prompt)
+    fn launchable(&self, now: Timestamp) -> Option<&AgentId> {
+        let script_room = self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS;
+        let prompt_room =
+            self.queues.running_prompts.len() < self.options.max_parallel.max(1) && self.has_money_to_share();
+        let script = self.first_of(&self.queues.scripts, script_room, now, false);
+        script.or_else(|| self.first_of(&self.queues.prompts, prompt_room, now, true))
     }
 
-    /// The first in a queue that may start. When `max_steps` is reached, only a step that has begun may go on.
-    fn first_of<'a>(&self, queue: &'a BTreeSet<(u64, AgentId)>, has_room: bool) -> Option<&'a AgentId> {
-        let out_of_steps = self.is_out_of_steps();
-        let mut ids = queue.iter().filter(|_| has_room).map(|(_, id)| id);
-        ids.find(|id| !out_of_steps || self.has_begun(id))
+    /// The first in a queue that may start. Agents whose time has come since the last event belong to it, too: an
+    /// event will put them there.
+    fn first_of<'a>(
+        &'a self,
+        queue: &'a BTreeSet<(u64, AgentId)>,
+        has_room: bool,
+        now: Timestamp,
+        is_prompt: bool,
+    ) -> Option<&'a AgentId> {
+        if !has_room {
+            return None;
+        }
+        let ready = queue.iter().map(|(since, id)| (*since, id)).find(|(_, id)| self.may_begin(id));
+        let due = self.queues.waiting.iter().take_while(|(until, _)| *until <= now);
+        let woken = due.filter_map(|(_, id)| {
+            let agent = self.agents.get(id)?;
+            let Status::Waiting { since, .. } = agent.status else { return None };
+            (agent.state.kind().is_prompt() == is_prompt && self.may_begin(id)).then_some((since, id))
+        });
+        ready.into_iter().chain(woken).min().map(|(_, id)| id)
+    }
+
+    /// When `max_steps` is reached, only a step that has begun may go on.
+    fn may_begin(&self, agent: &AgentId) -> bool {
+        !self.is_out_of_steps() || self.has_begun(agent)
     }
 
     pub fn is_out_of_steps(&self) -> bool {

@@ -2,11 +2,13 @@
 
 use jiff::Timestamp;
 
-use crate::event::{Body, FinishedStatus, OpenAsk, StoppedStatus, Totals};
+use crate::event::{Body, FinishedStatus, Interrupted, OpenAsk, StoppedStatus, Totals};
 use crate::run::{Halt, Run, Status};
 
-pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool) -> Body {
-    let interrupted = run.interrupted();
+pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool, ended: Vec<Interrupted>) -> Body {
+    let mut interrupted = run.interrupted();
+    interrupted.extend(ended);
+    interrupted.sort_by_key(|step| run.agents.get(&step.agent).map(|agent| agent.birth));
     let totals = Totals {
         steps: run.steps_completed,
         agents: run.agents_started,

@@ -1,5 +1,6 @@
 //! Starting an agent's state, or the next attempt at it.
 
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::event::{Body, StepFailed, StepStarted, TurnStarted};
@@ -7,8 +8,13 @@ use crate::input::{Plan, Prepared};
 use crate::money::Usd;
 use crate::run::{Agent, Run, Status, Work};
 
-pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String>) -> Vec<Body> {
-    if !matches!(agent.status, Status::Ready { .. }) {
+pub(super) fn launch(
+    run: &Run,
+    agent: &Agent,
+    now: Timestamp,
+    prepared: Result<Prepared, String>,
+) -> Vec<Body> {
+    if !may_start(&agent.status, now) {
         return Vec::new();
     }
     let prepared = match prepared {
@@ -55,6 +61,18 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
     }
     events.push(Body::StepStarted(started));
     events
+}
+
+fn may_start(status: &Status, now: Timestamp) -> bool {
+    match status {
+        Status::Ready { .. } => true,
+        Status::Waiting { until, .. } => *until <= now,
+        Status::Running { .. }
+        | Status::Asking { .. }
+        | Status::Joining { .. }
+        | Status::Ending { .. }
+        | Status::Failed { .. } => false,
+    }
 }
 
 /// The id of an attempt's session, known before its program starts and never the same twice.

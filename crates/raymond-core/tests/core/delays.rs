@@ -177,18 +177,20 @@ fn the_clock_may_jump() {
 }
 
 #[test]
-fn an_agent_that_woke_stays_awake_when_the_clock_jumps_back() {
+fn an_agent_is_awake_from_the_first_event_after_its_delay() {
     let mut rig = Rig::new("START");
     rig.emits("main", "<goto delay=\"10s\">A</goto>");
-    rig.now += SignedDuration::from_secs(10);
-    rig.run.wake(rig.now);
-    rig.now -= SignedDuration::from_secs(10);
-    check(
-        &rig.round([]),
-        expect![[r#"
-        step_started main 2 A.sh attempt=1 visits=1
-    "#]],
-    );
+    rig.drain();
+    rig.now += SignedDuration::from_secs(9);
+    rig.round([raymond_core::input::Input::Warning { agent: None, message: "early".into() }]);
+    assert!(matches!(
+        rig.run.agents[&raymond_core::name::AgentId::main()].status,
+        raymond_core::run::Status::Waiting { .. }
+    ));
+    rig.now += SignedDuration::from_secs(1);
+    rig.resume();
+    rig.die();
+    assert_eq!(rig.running(), ["main"], "a fold knows it, too");
 }
 
 #[test]

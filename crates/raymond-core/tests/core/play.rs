@@ -154,10 +154,7 @@ impl<'p> Play<'p> {
             apply(&mut self.folded, &event);
         }
         self.seen = self.rig.journal.len();
-        // Waking up is told by the clock, not by the journal.
-        let mut folded = self.folded.clone();
-        folded.wake(self.rig.now);
-        assert_eq!(folded, self.rig.run);
+        assert_eq!(self.folded, self.rig.run);
     }
 
     /// Plays until the run is completed, which it is once no more trouble comes.
@@ -338,7 +335,7 @@ pub fn through_snapshot(run: &Run) -> Run {
 pub fn ask_everything(run: &Run) {
     for (draining, waits_for_answers) in [(false, false), (true, false), (false, true), (true, true)] {
         for now in [run.started_at, run.last_time, Timestamp::MAX] {
-            let _ = run.next_due(now, Mode { draining, waits_for_answers });
+            let _ = run.next_due(now, Mode { draining, waits_for_answers, interrupted: 0 });
         }
     }
     let _ = (run.next_wake(jiff::Timestamp::UNIX_EPOCH), run.interrupted(), run.asks(), run.budget_share());

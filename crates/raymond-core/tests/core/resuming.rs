@@ -213,7 +213,6 @@ fn a_step_whose_file_went_away_keeps_its_number() {
 
 #[test]
 fn what_a_lost_attempt_cost_is_counted_once() {
-    use raymond_core::event::Event;
     use raymond_core::input::{Input, Outcome};
     use raymond_core::money::Usd;
 
@@ -221,18 +220,15 @@ fn what_a_lost_attempt_cost_is_counted_once() {
     let mut rig = Rig::new("START");
     rig.emits("main", "<fork next=\"N\">W</fork>");
     rig.drain();
-    let ended = rig.ended("main_w1", Outcome::Interrupted { cost });
-    rig.round([Input::Ended(Box::new(ended))]);
-    // A segment begins here, so the interruption is written down; then the process dies.
-    let snapshot = Event {
-        seq: rig.run.seq + 1,
-        time: rig.now,
-        run: rig.run.id.clone(),
-        body: Body::Snapshot { state: Box::new(rig.run.clone()) },
-    };
-    rig.journal = vec![snapshot];
-    rig.die();
-    assert_eq!(rig.run.interrupted()[0].estimated_cost_usd, cost);
+    let [worker, main] = ["main_w1", "main"].map(|agent| {
+        let cost = if agent == "main" { Usd::ZERO } else { cost };
+        Input::Ended(Box::new(rig.ended(agent, Outcome::Interrupted { cost })))
+    });
+    rig.round([worker]);
+    assert_eq!(rig.run.status, RunStatus::Running, "another step runs");
+    rig.round([main]);
+    assert_eq!(rig.run.status, RunStatus::Interrupted);
+    assert_eq!(rig.run.interrupted()[0].estimated_cost_usd, Usd::ZERO, "it has been counted");
     // It is stopped again before anything could start.
     let options = rig.run.options.clone();
     let interrupted = rig.run.interrupted();

@@ -162,6 +162,8 @@ pub struct Rig {
     /// How long the journal was after each batch.
     pub batches: Vec<usize>,
     pub mode: Mode,
+    /// Running attempts that were ended because the run stops.
+    interrupted: Vec<Interrupted>,
     keeps_journal: bool,
 }
 
@@ -193,6 +195,7 @@ impl Rig {
             batches: vec![journal.len()],
             journal,
             mode: Mode::default(),
+            interrupted: Vec::new(),
             keeps_journal: true,
         }
     }
@@ -256,7 +259,6 @@ impl Rig {
         for input in inputs {
             self.accept(input, &mut batch);
         }
-        self.run.wake(self.now);
         let mut count = 0;
         while let Some(due) = self.run.next_due(self.now, self.mode) {
             count += 1;
@@ -272,10 +274,20 @@ impl Rig {
     }
 
     fn accept(&mut self, input: Input, batch: &mut Vec<Event>) {
+        // A new process takes the run up.
+        if matches!(input, Input::Resume { .. }) {
+            self.interrupted.clear();
+            self.mode.interrupted = 0;
+        }
         if let Input::Ended(ended) = &input
             && let Outcome::Interrupted { cost } = ended.outcome
+            && let Some(agent) = self.run.agents.get(&ended.agent)
+            && let Status::Running { work, .. } = &agent.status
+            && (work.step, work.attempt) == (ended.step, ended.attempt)
         {
-            self.run.interrupt(&ended.agent, ended.step, cost);
+            let (agent, step, state) = (agent.id.clone(), work.step, agent.state.clone());
+            self.interrupted.push(Interrupted { agent, step, state, estimated_cost_usd: cost });
+            self.mode.interrupted = self.interrupted.len();
         }
         for body in decide(&self.run, self.now, input) {
             batch.push(self.apply(body));
@@ -300,7 +312,9 @@ impl Rig {
                 Input::Join { agent, result }
             }
             Due::AskTimeout(agent) => Input::AskTimeout { agent },
-            Due::Close => Input::Close { stop_requested: self.mode.draining },
+            Due::Close => {
+                Input::Close { stop_requested: self.mode.draining, interrupted: self.interrupted.clone() }
+            }
         }
     }
 
@@ -449,7 +463,7 @@ impl Rig {
         assert!(self.keeps_journal);
         let files = std::mem::take(&mut self.files);
         let batches = std::mem::take(&mut self.batches);
-        let mode = Mode { draining: false, ..self.mode };
+        let mode = Mode { draining: false, interrupted: 0, ..self.mode };
         *self = Self::take_up(through_json(&self.journal), self.now);
         self.files = files;
         self.batches = batches;

@@ -130,8 +130,8 @@ fn only_an_agent_whose_turn_it_is_starts() {
 #[test]
 fn a_run_is_not_closed_while_there_is_work() {
     let mut rig = Rig::new("START");
-    nothing(&rig, Input::Close { stop_requested: false });
-    nothing(&rig, Input::Close { stop_requested: true });
+    nothing(&rig, Input::Close { stop_requested: false, interrupted: Vec::new() });
+    nothing(&rig, Input::Close { stop_requested: true, interrupted: Vec::new() });
     rig.emits("main", "<goto>A</goto>");
     assert!(rig.run.agents.values().all(|agent| agent.work().is_some_and(|work| work.interrupted.is_none())));
     let batch = rig.emits("main", "<result></result>");

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use raymond_core::decide::decide;
-use raymond_core::event::{Body, Event, SnapshotLine, StepStarted};
+use raymond_core::event::{Body, Event, Interrupted, SnapshotLine, StepStarted};
 use raymond_core::evolve;
-use raymond_core::input::{Input, Outcome, Plan, Prepared};
+use raymond_core::input::{Ended, Input, Outcome, Plan, Prepared};
 use raymond_core::join;
 use raymond_core::name::AgentId;
-use raymond_core::run::{Agent, Due, Mode, Run};
+use raymond_core::run::{Agent, Due, Mode, Run, Status};
 
 use crate::store::{RunWriter, StoreError};
 
@@ -64,6 +64,8 @@ pub struct Engine<S> {
     run: Run,
     store: S,
     mode: Mode,
+    /// Running attempts that were ended because the run stops.
+    interrupted: Vec<Interrupted>,
 }
 
 impl<S: RunWriter> Engine<S> {
@@ -84,12 +86,12 @@ impl<S: RunWriter> Engine<S> {
         }
         store.commit(&events)?;
         let run = run.ok_or_else(|| StoreError::NoStart { place: id.to_owned() })?;
-        Ok((Self { run, store, mode: Mode::default() }, events))
+        Ok((Self { run, store, mode: Mode::default(), interrupted: Vec::new() }, events))
     }
 
     /// Takes up a run as its journal left it.
     pub fn take_up(run: Run, store: S) -> Self {
-        Self { run, store, mode: Mode::default() }
+        Self { run, store, mode: Mode::default(), interrupted: Vec::new() }
     }
 
     pub fn run(&self) -> &Run {
@@ -118,7 +120,6 @@ impl<S: RunWriter> Engine<S> {
         for input in inputs {
             self.accept(now, input, &mut batch)?;
         }
-        self.run.wake(now);
         let mut trouble = None;
         while trouble.is_none()
             && let Some(due) = self.run.next_due(now, self.mode)
@@ -141,10 +142,8 @@ impl<S: RunWriter> Engine<S> {
     }
 
     fn accept(&mut self, now: Timestamp, input: Input, batch: &mut Vec<Event>) -> Result<(), StoreError> {
-        if let Input::Ended(ended) = &input
-            && let Outcome::Interrupted { cost } = ended.outcome
-        {
-            self.run.interrupt(&ended.agent, ended.step, cost);
+        if let Input::Ended(ended) = &input {
+            self.note_interruption(ended);
         }
         for mut body in decide(&self.run, now, input) {
             keep_long_payloads(&mut self.store, &mut body)?;
@@ -153,6 +152,24 @@ impl<S: RunWriter> Engine<S> {
             batch.push(event);
         }
         Ok(())
+    }
+
+    /// An attempt that was ended because the run stops. The event that ends the run records it.
+    fn note_interruption(&mut self, ended: &Ended) {
+        let Outcome::Interrupted { cost } = ended.outcome else { return };
+        let Some(agent) = self.run.agents.get(&ended.agent) else { return };
+        let is_current = matches!(&agent.status, Status::Running { work, .. }
+            if (work.step, work.attempt) == (ended.step, ended.attempt));
+        let is_known = self.interrupted.iter().any(|known| known.agent == ended.agent);
+        if is_current && !is_known {
+            self.interrupted.push(Interrupted {
+                agent: agent.id.clone(),
+                step: ended.step,
+                state: agent.state.clone(),
+                estimated_cost_usd: cost,
+            });
+            self.mode.interrupted = self.interrupted.len();
+        }
     }
 
     fn due_input<J>(
@@ -179,7 +196,9 @@ impl<S: RunWriter> Engine<S> {
                 Input::Join { agent, result }
             }
             Due::AskTimeout(agent) => Input::AskTimeout { agent },
-            Due::Close => Input::Close { stop_requested: self.mode.draining },
+            Due::Close => {
+                Input::Close { stop_requested: self.mode.draining, interrupted: self.interrupted.clone() }
+            }
         })
     }
 

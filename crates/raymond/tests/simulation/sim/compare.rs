@@ -1,27 +1,10 @@
-//! When two states of a run are the same, and when one can be at all.
+//! What no state of a run may be.
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::evolve::evolve;
-use raymond_core::run::{Run, RunStatus, Status};
-
-/// Whether two states are the same, but for what is derived from the clock and for attempts that were ended since
-/// the last event, of which only one of the two may know.
-pub fn same(folded: &Run, believed: &Run) -> bool {
-    let (mut folded, mut believed) = (folded.clone(), believed.clone());
-    folded.wake(Timestamp::MAX);
-    believed.wake(Timestamp::MAX);
-    for agent in believed.agents.values() {
-        if let Status::Ready { work: Some(work), .. } = &agent.status
-            && let Some(cost) = work.interrupted
-        {
-            folded.interrupt(&agent.id, work.step, cost);
-        }
-    }
-    folded == believed
-}
+use raymond_core::run::{Run, RunStatus};
 
 /// What no state of a run may be.
 pub fn is_legal(run: &Run, is_thorough: bool) -> Option<String> {

@@ -14,7 +14,7 @@ use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
 use super::account::Account;
-use super::compare::{is_legal, same};
+use super::compare::is_legal;
 use super::home::{Home, Watched};
 
 pub struct Monitor {
@@ -90,8 +90,7 @@ impl Monitor {
     fn take(&mut self, mut event: Event) {
         if let Body::Snapshot { .. } = &event.body {
             let snapshot = evolve(None, &event);
-            let is_same =
-                matches!((&self.run, &snapshot), (Some(run), Some(snapshot)) if same(run, snapshot));
+            let is_same = matches!((&self.run, &snapshot), (Some(run), Some(snapshot)) if run == snapshot);
             self.expect(is_same, || format!("a snapshot is not what the events add up to: {snapshot:?}"));
             return;
         }
@@ -148,7 +147,7 @@ impl Monitor {
             self.expect(is_safe, || format!("event {} is acted upon and not safe", event.seq));
             self.acknowledged = self.acknowledged.max(event.seq as usize);
         }
-        let agrees = self.run.as_ref().is_some_and(|run| same(run, believed));
+        let agrees = self.run.as_ref().is_some_and(|run| run == believed);
         self.expect(agrees, || "what Raymond believes is not what its journal says".to_owned());
     }
 
@@ -172,7 +171,7 @@ impl Monitor {
         // From now on Raymond goes on from it, so it counts.
         self.acknowledged = last;
         self.look();
-        let agrees = self.run.as_ref().is_some_and(|run| same(run, believed));
+        let agrees = self.run.as_ref().is_some_and(|run| run == believed);
         self.expect(agrees, || "the recovered run is not the fold of the journal".to_owned());
     }
 
