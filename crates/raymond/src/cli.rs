@@ -32,14 +32,14 @@ use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::view::text::clean;
 
 /// Runs the program that the command line asks for.
 pub fn main() -> ExitCode {
     end_on_panic();
     if completions::answer_the_shell() {
-        return Exit::Completed.into();
+        return ExitKind::Completed.into();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Help and version are no errors, but come the same way.
-fn report_usage(error: &clap::Error) -> Exit {
+fn report_usage(error: &clap::Error) -> ExitKind {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::ArgumentConflict, Some(ContextValue::String(word))) => {
             report(&meant::one_too_many(word, std::env::args_os().skip(1)));
@@ -64,10 +64,10 @@ fn report_usage(error: &clap::Error) -> Exit {
             let _ = error.print();
         }
     }
-    if error.use_stderr() { Exit::Usage } else { Exit::Completed }
+    if error.use_stderr() { ExitKind::Usage } else { ExitKind::Completed }
 }
 
-fn dispatch(cli: Cli) -> Result<Exit, UserError> {
+fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
     match cli.into_command()? {
         Command::Run(args) => run::run(args),
         Command::Resume(args) => resume::resume(args),

@@ -277,7 +277,7 @@ mod tests {
         ];
         for (text, line, quoted) in cases {
             let error = load_text(text).unwrap_err();
-            assert_eq!(error.exit, crate::error::Exit::Usage);
+            assert_eq!(error.exit, crate::error::ExitKind::Usage);
             assert!(
                 error.message.contains(line) && error.message.contains(quoted),
                 "{text}: {}",

@@ -9,7 +9,7 @@ use raymond_core::run::Run;
 use super::args::AnswerArgs;
 use super::find::{find_run, store};
 use super::print::say;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::run::driver::{ANSWER_MESSAGE, Answer};
 use crate::store::{Posted, RunHandle, Start, StoreError};
 
@@ -18,7 +18,7 @@ const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 /// How long a live run may take to pick an answer up before it is called recorded all the same.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) fn answer(args: AnswerArgs) -> Result<Exit, UserError> {
+pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
     let stored = find_run(&*store(&args.place)?, Some(&args.run))?;
     let (ask, text) = match args.words.as_slice() {
         [ask, text] => (Some(ask.as_str()), text.as_str()),
@@ -29,7 +29,7 @@ pub(super) fn answer(args: AnswerArgs) -> Result<Exit, UserError> {
 }
 
 /// Gives the answer to the run, and says what became of it.
-fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<Exit, UserError> {
+fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<ExitKind, UserError> {
     // While no process drives the run, holding its lease keeps everything as it is.
     let lease = match stored.lease() {
         Ok(lease) => Some(lease),
@@ -51,7 +51,7 @@ fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<Exit,
         Some(_) => say(&format!("{ask} is answered; continue with: raymond resume {}", run.id)),
         None => wait_until_taken(stored, &answer)?,
     }
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
 fn read_text(given: &str) -> Result<String, UserError> {
@@ -199,7 +199,7 @@ mod tests {
     fn the_first_answer_to_a_stopped_run_is_recorded() {
         let store = waiting();
         let run = store.run("r").unwrap();
-        assert!(matches!(give(&*run, None, "yes".to_owned()), Ok(Exit::Completed)));
+        assert!(matches!(give(&*run, None, "yes".to_owned()), Ok(ExitKind::Completed)));
         assert!(run.inbox().contains("answer-ask1"));
         let late = give(&*run, Some("ask1"), "no".to_owned()).unwrap_err();
         assert_eq!(late.message, "ask1 is closed already; this answer was not taken");

@@ -11,7 +11,7 @@ use clap_complete::env::{CompleteEnv, Shells};
 use super::args::{CompletionsArgs, Place};
 use super::find;
 use super::print::print_stdout;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 
 /// The script sets this when it asks. A name of our own: `COMPLETE` may mean something else to someone.
 const ASKED: &str = "RAYMOND_COMPLETE";
@@ -19,7 +19,7 @@ const ASKED: &str = "RAYMOND_COMPLETE";
 /// Offered at most, the latest first.
 const MAX_RUNS: usize = 200;
 
-pub(super) fn completions(args: CompletionsArgs) -> Result<Exit, UserError> {
+pub(super) fn completions(args: CompletionsArgs) -> Result<ExitKind, UserError> {
     let shell = args.shell.to_string();
     let shells = Shells::builtins();
     let completer = shells
@@ -31,7 +31,7 @@ pub(super) fn completions(args: CompletionsArgs) -> Result<Exit, UserError> {
         .write_registration(ASKED, "raymond", "raymond", &program, &mut script)
         .map_err(|error| UserError::failed(format!("cannot write the script: {error}")))?;
     print_stdout(&script)?;
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
 /// How the script calls this program: by its name if it was found by that, or else by its path. A path that the

@@ -16,7 +16,7 @@ use super::find::working_folder;
 use super::print::{cannot_write, print_result, say};
 use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::process::Reaper;
 use crate::process::secrets::Secrets;
 use crate::run::driver::{Driver, Parts, Terminal};
@@ -88,7 +88,7 @@ pub(super) struct Ready {
 }
 
 /// Drives a run to its end and prints its result.
-pub(super) fn drive(mut ready: Ready) -> Result<Exit, UserError> {
+pub(super) fn drive(mut ready: Ready) -> Result<ExitKind, UserError> {
     crate::process::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -8,9 +8,9 @@ use super::args::author::InitArgs;
 use super::find::working_folder;
 use super::print::say;
 use crate::author::templates::{TEMPLATES, Template, template};
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 
-pub(super) fn init(args: InitArgs) -> Result<Exit, UserError> {
+pub(super) fn init(args: InitArgs) -> Result<ExitKind, UserError> {
     let template = match args.template.as_deref() {
         None => TEMPLATES.first(),
         Some(name) => template(name),
@@ -27,7 +27,7 @@ pub(super) fn init(args: InitArgs) -> Result<Exit, UserError> {
     say(&format!("wrote {name}: {}", template.about));
     say(&format!("run it:       raymond {}", runnable(name)));
     say(&format!("look at it:   raymond diagram {}", runnable(name)));
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
 /// A folder that is there may only be used if nothing in it could be lost.

@@ -6,12 +6,12 @@ use raymond_core::event::{Body, Event};
 
 use super::args::LogArgs;
 use super::find::{find_run, store};
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::store::{Payloads, Start};
 use crate::view::json::event_line;
 use crate::view::{Console, Detail};
 
-pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
+pub(super) fn log(args: LogArgs) -> Result<ExitKind, UserError> {
     let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
     let payloads = run.payloads();
     let mut out = BufWriter::new(anstream::AutoStream::auto(io::stdout()));
@@ -31,7 +31,7 @@ pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
             };
             // The reader of stdout may have seen enough.
             if written.is_err() {
-                return Ok(Exit::Completed);
+                return Ok(ExitKind::Completed);
             }
         }
     }
@@ -40,7 +40,7 @@ pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
         // Says why there is nothing.
         run.load()?;
     }
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
 /// A log with a hole must not look like a whole one.

@@ -13,7 +13,7 @@ use super::find::{all_scopes, find_run, journal_options, load_config, scratch_fo
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
 use crate::agent::registry::Backends;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::process::Reaper;
 use crate::run::engine::Engine;
 use crate::run::recovery::take_over;
@@ -21,7 +21,7 @@ use crate::store::{Opened, RunHandle, Start};
 use crate::view::json::event_line;
 use crate::workflow::scope::Scope;
 
-pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
+pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let config = load_config()?;
     let settings = &config.raymond;
     let backends = Backends::new(&config.backend)?;
@@ -84,14 +84,14 @@ fn changed(archive: &str, run: &Run, since: &str) -> UserError {
 }
 
 /// A run that is over has nothing left to do but to say its result again.
-fn show_completed(args: &ResumeArgs, run: &Run, stored: &dyn RunHandle) -> Result<Exit, UserError> {
+fn show_completed(args: &ResumeArgs, run: &Run, stored: &dyn RunHandle) -> Result<ExitKind, UserError> {
     let payloads = stored.payloads();
     if !args.options.json {
         if !args.options.quiet {
             say(&format!("{} is completed already; this is its result", run.id));
         }
         print_result(run, &payloads)?;
-        return Ok(Exit::Completed);
+        return Ok(ExitKind::Completed);
     }
     let mut events = stored.events(Start::LATEST_SNAPSHOT)?;
     let mut last = None;
@@ -102,5 +102,5 @@ fn show_completed(args: &ResumeArgs, run: &Run, stored: &dyn RunHandle) -> Resul
         let line = event_line(&event, &payloads).unwrap_or_default();
         print_stdout(format!("{line}\n").as_bytes())?;
     }
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }

@@ -17,7 +17,7 @@ use super::find::{
 use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
 use crate::agent::registry::Backends;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::process::Reaper;
 use crate::run::driver::now;
 use crate::run::engine::Engine;
@@ -31,7 +31,7 @@ const MAX_NAME_CHARS: usize = 40;
 /// How often another id is chosen when it is taken.
 const ID_TRIES: usize = 5;
 
-pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
+pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let Some(workflow) = &args.workflow else {
         return Err(UserError::usage("no workflow given")
             .hint("raymond WORKFLOW, where it is a folder or a state file"));

@@ -8,7 +8,7 @@ use anstyle::Style;
 use super::args::StatusArgs;
 use super::find::{find_run, store, working_folder};
 use super::print::print_stdout;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StateDir, StoreError};
 use crate::view::status::{AgentView, RunView, view};
@@ -18,7 +18,7 @@ const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const SHOWN_CHARS: usize = 100;
 
-pub(super) fn status(args: StatusArgs) -> Result<Exit, UserError> {
+pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
     let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
     let run = load_view(&*stored)?;
     if args.json {
@@ -29,7 +29,7 @@ pub(super) fn status(args: StatusArgs) -> Result<Exit, UserError> {
         // The reader of stdout may have exited.
         let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), &run, &*stored.inbox());
     }
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
 /// Reads a run without disturbing it, live or not.

@@ -7,7 +7,7 @@ use tokio::signal::windows::{
     ctrl_shutdown,
 };
 
-use crate::error::Exit;
+use crate::error::ExitKind;
 use crate::run::stop::Stop;
 
 pub(in crate::run::driver) struct Signals {
@@ -30,13 +30,13 @@ impl Signals {
         })
     }
 
-    pub(in crate::run::driver) async fn next(&mut self) -> (Stop, Exit) {
+    pub(in crate::run::driver) async fn next(&mut self) -> (Stop, ExitKind) {
         tokio::select! {
-            _ = self.interrupt.recv() => (Stop::Gently, Exit::Interrupted),
-            _ = self.terminate.recv() => (Stop::Now, Exit::Terminated),
-            _ = self.close.recv() => (Stop::Now, Exit::Terminated),
-            _ = self.logoff.recv() => (Stop::Now, Exit::Terminated),
-            _ = self.shutdown.recv() => (Stop::Now, Exit::Terminated),
+            _ = self.interrupt.recv() => (Stop::Gently, ExitKind::Interrupted),
+            _ = self.terminate.recv() => (Stop::Now, ExitKind::Terminated),
+            _ = self.close.recv() => (Stop::Now, ExitKind::Terminated),
+            _ = self.logoff.recv() => (Stop::Now, ExitKind::Terminated),
+            _ = self.shutdown.recv() => (Stop::Now, ExitKind::Terminated),
         }
     }
 }
