@@ -54,7 +54,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Help and version are no errors, but come the same way.
+/// Prints what the parser says. It reports help and version as errors, too; those exit with 0.
 fn report_usage(error: &clap::Error) -> ExitKind {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::ArgumentConflict, Some(ContextValue::String(word))) => {
@@ -86,7 +86,7 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
     }
 }
 
-/// Prints an error for people: what is wrong, then what to do.
+/// Prints an error: what is wrong, then what to do.
 fn report(error: &UserError) {
     const BAD: Style = AnsiColor::Red.on_default().bold();
     const DIM: Style = Style::new().dimmed();
@@ -97,8 +97,8 @@ fn report(error: &UserError) {
     }
 }
 
-/// A part of the program that is gone, a thread or a task, would be waited for in vain. What is on disk is
-/// enough to go on from, as after any crash.
+/// A panic ends the whole program. If only one thread or task ended, the others would wait for it forever. A resume
+/// continues from what is on disk, as after any crash.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

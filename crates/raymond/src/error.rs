@@ -27,7 +27,7 @@ impl From<ExitKind> for std::process::ExitCode {
 pub struct UserError {
     pub exit: ExitKind,
     pub message: String,
-    /// What to do next, a line each.
+    /// What to do next, one line each.
     pub hints: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl UserError {
         Self { exit: ExitKind::Usage, message: message.into(), hints: Vec::new() }
     }
 
-    /// Something that went wrong on the way.
+    /// Something that went wrong while running.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { exit: ExitKind::Failed, message: message.into(), hints: Vec::new() }
     }

@@ -41,7 +41,7 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
     Ok(ExitKind::Completed)
 }
 
-/// The states of one file are shown as they would be written in a folder.
+/// Shows the states of a one-file workflow as they would be written in a folder.
 fn make_readable(graph: &mut Graph, loaded: &Loaded) {
     let Some(inside) = &loaded.inside else { return };
     let files = inside.readable();

@@ -8,7 +8,7 @@ use raymond_core::lint::{RULES, Rule, rule};
 use super::args::author::{LintArgs, LintFormat};
 use super::find::working_folder;
 use super::print::{cannot_write, print_stdout, say};
-use crate::author::check::{Found, Mended, check, fix};
+use crate::author::check::{Fixed, Found, check, fix};
 use crate::author::report;
 use crate::error::{ExitKind, UserError};
 
@@ -22,8 +22,8 @@ pub(super) fn lint(args: LintArgs) -> Result<ExitKind, UserError> {
     for path in &args.paths {
         if args.fix {
             match fix(path, &cwd, platform).map_err(UserError::failed)? {
-                Mended::Places(number) => say(&format!("{path}: {number} mended")),
-                Mended::Not(why) => say(&format!("{path}: {why}")),
+                Fixed::Places(number) => say(&format!("{path}: {number} fixed")),
+                Fixed::Not(why) => say(&format!("{path}: {why}")),
             }
         }
         found.extend(check(path, &cwd, platform));

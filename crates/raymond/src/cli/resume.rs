@@ -55,13 +55,15 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     })
 }
 
-/// What the last process was writing when it died was never acted on.
+/// A warning about the end of the journal that the last process was still writing when it died. Nothing had been done
+/// because of it.
 fn torn(bytes: u64) -> Input {
     let message = format!("the journal ended in {bytes} bytes of an unfinished write, which were cut off");
     Input::Warning { agent: None, message }
 }
 
-/// The run's workflow. An archive must be the one that the run began with: its parts cannot be told apart.
+/// The run's workflow. An archive must be the same as when the run began: it has one hash, so it is not known which of
+/// its states changed.
 fn open_scope(run: &Run) -> Result<Scope, UserError> {
     let scope = Scope::open(Path::new(&run.scope), Platform::current())
         .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
@@ -69,7 +71,7 @@ fn open_scope(run: &Run) -> Result<Scope, UserError> {
         return Err(changed(&run.scope, run, "began"));
     }
     for (path, hash) in run.entered_archives() {
-        // One that is gone is missed when it is needed, and by whom.
+        // A missing archive is reported by the step that needs it.
         let other = Scope::open(Path::new(path), Platform::current());
         if other.is_ok_and(|other| other.hash() != Some(hash)) {
             return Err(changed(path, run, "entered it"));
@@ -83,7 +85,7 @@ fn changed(archive: &str, run: &Run, since: &str) -> UserError {
         .hint("put the archive back as it was, or start a new run")
 }
 
-/// A run that is over has nothing left to do but to say its result again.
+/// Prints the result of a completed run again.
 fn show_completed(args: &ResumeArgs, run: &Run, stored: &dyn RunHandle) -> Result<ExitKind, UserError> {
     let payloads = stored.payloads();
     if !args.options.json {

@@ -32,9 +32,9 @@ pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
     Ok(ExitKind::Completed)
 }
 
-/// Reads a run without disturbing it, live or not.
+/// Reads a run without changing it, whether it is running or not.
 pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
-    // The lease is looked at first: a run that ends in between shows as ended, not as interrupted.
+    // The lease is read first: a run that ends between the two reads shows as ended, not as interrupted.
     let is_live = stored.holder()?.is_some();
     let run = stored.load().map_err(|error| match error {
         StoreError::Empty { .. } if is_live => {
@@ -75,7 +75,7 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox) -> i
     })
 }
 
-/// What the run's steps were asked and printed, seen from here.
+/// The folder of the run's debug files, relative to the current directory if it is inside.
 fn shown_debug_folder(run: &str) -> Option<PathBuf> {
     let cwd = working_folder().ok()?;
     let folder = StateDir::find(&cwd).ok()?.home()?.join("debug").join(run);

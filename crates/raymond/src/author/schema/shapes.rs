@@ -1,4 +1,5 @@
-//! The forms of what is read as YAML node by node, so that mistakes have places; tests hold them to the readers.
+//! Schemas of the formats that are read node by node, so that mistakes have positions. Tests check that these types
+//! and the readers agree.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +115,7 @@ pub struct OneFile {
     manifest: Manifest,
 }
 
-/// A text, or bytes that are none.
+/// Text, or other bytes.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]

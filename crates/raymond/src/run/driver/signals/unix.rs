@@ -34,7 +34,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => (Stop::Gently, ExitKind::Interrupted),
             _ = self.terminate.recv() => (Stop::Now, ExitKind::Terminated),
-            // A terminal that went away cannot be asked twice.
+            // The terminal is gone, so there can be no second Ctrl-C.
             _ = hangup => (Stop::Now, ExitKind::Terminated),
         }
     }

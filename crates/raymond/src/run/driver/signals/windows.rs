@@ -1,4 +1,4 @@
-//! What asks Raymond to stop on Windows.
+//! Console events that ask Raymond to stop on Windows.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::run::stop::Stop;
 pub(in crate::run::driver) struct Signals {
     interrupt: CtrlC,
     terminate: CtrlBreak,
-    /// The window was closed, or the person or the machine leaves: the system allows a few seconds.
+    /// The window is closed, the user logs off, or the machine shuts down: the system allows a few seconds.
     close: CtrlClose,
     logoff: CtrlLogoff,
     shutdown: CtrlShutdown,
