@@ -15,7 +15,7 @@ Examples:
   git diff | raymond review --input -         the same, from a pipe
   raymond review --budget 5 --max-parallel 2  at most $5, two agents at a time
   raymond review/CHECK.sh                     begin at another state
-  raymond nightly --on-ask pause --no-wait    do not wait for a person or a limit
+  raymond nightly --on-ask pause --no-wait    never wait for a person or limit
 
 Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 waits for a person, 4 over budget, 5 usage limit, \
 130 and 143 interrupted. Everything but 0 and 2 can be resumed.";
