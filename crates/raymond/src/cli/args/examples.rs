@@ -70,7 +70,7 @@ written in another way.";
 pub(super) const LINT: &str = "\
 Examples:
   raymond lint review                      one workflow
-  raymond lint flows/* --level warning     many, without findings of level info
+  raymond lint flows/* --level warning     many; no findings of level info
   raymond lint review --fix                make the repairs that are certain
   raymond lint --explain R007              what a rule is about
   raymond lint . --format sarif > lint.sarif";
