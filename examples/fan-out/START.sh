@@ -2,5 +2,5 @@
 for file in parser.c writer.c reader.c; do
   echo "<fork file='$file'>REVIEW</fork>"
 done
-# The dispatcher itself goes on, and waits until all of them have ended.
+# This agent itself continues, and waits until all of them have ended.
 echo "<goto>GATHER</goto>"

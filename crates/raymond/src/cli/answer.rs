@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn closed_by(answer_id: &str) -> Event {
-        let rest = r#""event":"ask_closed","by":"answer","answer":"yes","answer_id":"#;
+        let rest = r#""event":"ask_closed","by":"answer","target":"B.md","answer":"yes","answer_id":"#;
         event(4, &format!("{rest}\"{answer_id}\""))
     }
 

@@ -102,7 +102,7 @@ pub fn parse(text: &str) -> Result<Manifest, SourceError> {
     }
 }
 
-/// Reads the manifest's keys out of `fields`, which stand in `text`.
+/// Reads the manifest from `fields`, which were read from `text`.
 pub fn read<'f>(text: &str, fields: impl IntoIterator<Item = &'f Field>) -> Result<Manifest, Fault> {
     let mut reader = Reader { text, manifest: Manifest::default() };
     for field in fields {

@@ -27,7 +27,7 @@ use crate::workflow::manifest::Manifest;
 
 /// Where the replies of a scripted backend are, unless config names another file.
 const REPLIES_FILE: &str = "replies.yaml";
-/// How large all files of a workflow may be together, in any form.
+/// How much a workflow may hold, whatever its form.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// How many files it may hold.
 const MAX_FILES: usize = 10_000;
@@ -240,7 +240,7 @@ impl Scope {
     }
 }
 
-/// Why a file of a workflow cannot have this name.
+/// Why a name cannot be that of a file beside the states.
 fn name_problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("an empty name")

@@ -84,7 +84,7 @@ impl Scopes {
         Ok(files)
     }
 
-    /// Finds the workflow that an agent names, seen from the one it is in.
+    /// Finds the workflow that an agent names, relative to the one it is in.
     pub fn enter(&mut self, agent: &Agent, written: &str) -> Result<ScopeEntry, String> {
         let base = self.of(agent)?.path().to_owned();
         let (scope, entry) = match self.known(&base, written) {

@@ -18,7 +18,7 @@ pub struct Frontmatter {
     model: Option<String>,
     /// `low`, `medium`, `high`, or what the backend accepts.
     effort: Option<String>,
-    /// How long there may be no output; 0 is for ever.
+    /// How long there may be no output; 0 is no limit.
     timeout: Option<Limit>,
     /// How long it may take in all.
     max_time: Option<Limit>,
@@ -109,7 +109,7 @@ enum InputMode {
 pub struct OneFile {
     /// States by their names.
     states: BTreeMap<String, OneState>,
-    /// Other files by their names, as they would lie in a folder.
+    /// Other files by their names, as they would be in a folder.
     files: Option<BTreeMap<String, File>>,
     #[serde(flatten)]
     manifest: Manifest,
@@ -165,7 +165,7 @@ pub struct OneScript {
     ps1: Option<String>,
     py: Option<String>,
     js: Option<String>,
-    /// How long there may be no output; 0 is for ever.
+    /// How long there may be no output; 0 is no limit.
     timeout: Option<Limit>,
     /// How long it may take in all.
     max_time: Option<Limit>,

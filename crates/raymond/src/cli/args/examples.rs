@@ -55,7 +55,7 @@ Examples:
   raymond stop r                       let running steps finish, start none
   raymond stop r --now                 end running steps, too
 
-Either way `raymond resume r` goes on from there.";
+In both cases `raymond resume r` continues the run.";
 
 pub(super) const CONVERT: &str = "\
 Examples:

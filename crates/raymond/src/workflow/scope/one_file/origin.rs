@@ -23,7 +23,7 @@ struct Run {
     from_length: usize,
 }
 
-/// Where a text stands in the file.
+/// The place of a text in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextPlace {
     position: Position,
