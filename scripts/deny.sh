@@ -2,7 +2,7 @@
 # Checks the dependencies with cargo-deny, as deny.toml says: licences, duplicates, sources and known vulnerabilities.
 #
 #   scripts/deny.sh                           all of them; fetches the list of vulnerabilities from GitHub
-#   scripts/deny.sh licenses bans sources     these only; once built, needs no network but crates.io
+#   scripts/deny.sh licenses bans sources     these only; once built, it only needs crates.io
 #
 # cargo-deny is built once and kept in $XDG_CACHE_HOME/raymond-ci, or in ~/.cache/raymond-ci.
 set -euo pipefail
@@ -14,8 +14,8 @@ if [ "$("$folder/bin/cargo-deny" --version 2>/dev/null)" != "cargo-deny $version
     echo "building cargo-deny $version into $folder"
     build=$(mktemp -d)
     trap 'rm -rf "$build"' EXIT
-    # Without optimisation: that takes far longer than the check saves. And aside first, so that a build that was
-    # interrupted is never taken for a whole one.
+    # Without optimisation: optimising takes far longer than it saves. It is built in another folder first, so that an
+    # interrupted build never looks complete.
     CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$build/target \
         cargo install cargo-deny --version "=$version" --locked --debug --quiet --no-track --root "$build/root"
     rm -rf "$folder"

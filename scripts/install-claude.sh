@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${RAYMOND_CLAUDE_CACHE:-$PWD/target/claude-code}
-# Neither the updates nor the home folder of whoever runs this are touched.
+# Claude Code must not update itself, and must not use the home folder of the user who runs this.
 user_home=$HOME
 export DISABLE_AUTOUPDATER=1 HOME=$cache
 versions=${*:-2.1.197 2.1.325}
@@ -15,7 +15,7 @@ for version in $versions; do
         continue
     fi
     echo "installing Claude Code $version into $folder"
-    # Aside first, so that an install that was interrupted is never taken for a whole one.
+    # Installed in another folder first, so that an interrupted install never looks complete.
     rm -rf "$folder" "$folder.new"
     mkdir -p "$folder.new"
     HOME=$user_home npm install --prefix "$folder.new" --no-audit --no-fund --loglevel=error "@anthropic-ai/claude-code@$version"

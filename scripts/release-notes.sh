@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints a version's part of the changelog. Fails if there is none, or if Cargo.toml says another version.
+# Prints a version's part of the changelog. Fails if there is none, or if Cargo.toml has another version.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:?"usage: scripts/release-notes.sh VERSION"}

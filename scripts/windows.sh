@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds Raymond for Windows and checks it under Wine: the program as a whole, then the unit tests.
+# Builds Raymond for Windows and checks it under Wine: the whole program, then the unit tests.
 #
-#   scripts/windows.sh            build, check, and say what passed
+#   scripts/windows.sh            build, check, and report what passed
 #   scripts/windows.sh TEXT       only checks that have TEXT in their names, and no unit tests
 #
 # It installs nothing. Everything it makes is in target/windows, or where $CARGO_TARGET_DIR says.
@@ -14,7 +14,7 @@ triple=x86_64-pc-windows-gnu
 place=${CARGO_TARGET_DIR:-$root/target}/windows
 export CARGO_TARGET_DIR=$place/build
 
-# --- what it takes
+# --- requirements
 
 need() {
     command -v "$1" >/dev/null || { echo "missing: $1. On Debian: apt-get install $2" >&2; exit 2; }
@@ -23,7 +23,7 @@ need wine 'wine wine64'
 need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
 need python3 python3
 
-# A toolchain that has the target, or else Debian's, which has the source of the library to build it from.
+# A toolchain with the target installed, or else Debian's, which has the sources to build the standard library from.
 if [ -d "$(rustc --print sysroot 2>/dev/null)/lib/rustlib/$triple/lib" ]; then
     cargo() { command cargo "$@" --target $triple; }
 elif [ -d "$(/usr/bin/rustc --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library" ]; then
@@ -45,7 +45,7 @@ cp "$CARGO_TARGET_DIR/$triple/debug/raymond.exe" "$place/bin/"
 cp "$CARGO_TARGET_DIR/$triple/debug/claude.exe" "$place/bin/shim/stand-in.exe"
 # As npm installs it.
 printf '@ECHO off\r\n"%%~dp0\\stand-in.exe" %%*\r\n' > "$place/bin/shim/claude.cmd"
-# Wine 8.0 lacks the library that Rust's programs take random numbers from.
+# Wine 8.0 lacks the library from which Rust programs get random numbers.
 cat > "$place/prng.c" <<'C'
 #include <windows.h>
 #include <ntsecapi.h>
@@ -56,7 +56,7 @@ C
 x86_64-w64-mingw32-gcc -shared -O1 -s -o "$place/bin/bcryptprimitives.dll" "$place/prng.c" -ladvapi32
 cp "$place/bin/bcryptprimitives.dll" "$place/bin/shim/"
 
-# --- a Windows of its own
+# --- a Wine prefix of its own
 
 export WINEPREFIX=$place/prefix WINEDEBUG=-all WINEDLLOVERRIDES='mscoree=;mshtml='
 unset DISPLAY
@@ -65,7 +65,7 @@ wine wineboot -i >/dev/null 2>&1 || true
 wine winecfg /v win10 >/dev/null 2>&1 || { echo "Wine does not start; WINEDEBUG= says more" >&2; exit 2; }
 work=$place/work
 rm -rf "$work"
-# Waits for the last program, so that nothing of an earlier check is seen by the next.
+# Waits for the last program, so that no check sees processes of an earlier one.
 finish() { wineserver -k >/dev/null 2>&1 || true; }
 trap finish EXIT
 
@@ -85,7 +85,7 @@ state() {
     sed 's/$/\r/' > "wf/$1"
 }
 
-# Runs raymond; what it said is in $out and $err, how it ended in $exit.
+# Runs raymond; its output is in $out and $err, its exit code in $exit.
 raymond() {
     exit=0
     timeout 120 wine "$place/bin/raymond.exe" "$@" > "$out" 2> "$err" < /dev/null || exit=$?
@@ -105,7 +105,7 @@ if child == 0:
 waiting = [*zip(script[::2], script[1::2])]
 shown = b""
 while True:
-    # Typed in a pause, when the other side has begun to read.
+    # Typed after a pause, when the other side has begun to read.
     is_quiet = not select.select([terminal], [], [], 0.5)[0]
     if is_quiet and waiting and waiting[0][0].encode() in shown:
         os.write(terminal, waiting.pop(0)[1].encode().decode("unicode_escape").encode())
@@ -132,7 +132,7 @@ prints() { [ "$(tr -d '\r' < "$out")" = "$1" ] || fail "not the result: $1"; }
 says() { grep -qF -- "$1" "$err" || fail "not on stderr: $1"; }
 shows() { grep -qF -- "$1" "$out" || fail "not on stdout: $1"; }
 
-# Programs that do nothing for long are told apart by how long; no check uses another's number.
+# Programs that only sleep are told apart by how long they sleep; each check uses a number of its own.
 sleepers() { pgrep -f -- "-n $1" || true; }
 none_left() {
     for _ in $(seq 100); do
@@ -146,7 +146,7 @@ wait_for() {
         if eval "$1"; then return; fi
         sleep 0.05
     done
-    fail "waited in vain for: $1"
+    fail "timed out waiting for: $1"
 }
 
 # Each check is a function; it runs in a folder of its own.
@@ -187,7 +187,7 @@ for %%i in (a b c d) do echo ^<fork item="%%i" next="WAIT"^>WORK^</fork^>
 B
     echo '@echo ^<result^>done %item%^</result^>' | state WORK.bat
     echo '@echo ^<join^>END^</join^>' | state WAIT.bat
-    # Quotes and all else in what was joined would be read as commands if the line were put together from it.
+    # Quotes and other special characters in the joined text would be read as commands if they became part of the line.
     printf '@echo off\necho ^<result^>\ntype "%%RAYMOND_INPUT_FILE%%"\necho ^</result^>\n' | state END.bat
     raymond wf
     ends 0
@@ -241,7 +241,8 @@ B
     kill -9 $(sleepers 7104)
 }
 
-# A workflow that runs on once there is a file `go`, for the checks that stop it. $1 is its sleepers' number.
+# A workflow that continues once there is a file `go`, for the checks that stop it. $1 is how long
+# its programs sleep, by which they are found.
 waiting_workflow() {
     state START.bat <<B
 @echo off
@@ -256,7 +257,7 @@ B
     echo '@echo ^<result^>finished^</result^>' | state END.bat
 }
 start_in_background() {
-    # Not through a function or `timeout`: the number has to be the program's own.
+    # Not through a function or `timeout`: the process id has to be the program's own.
     wine "$place/bin/raymond.exe" wf --id r > background.out 2> background.err < /dev/null &
     background=$!
     wait_for '[ -e started ]'
@@ -331,7 +332,7 @@ a_second_raymond_is_refused_and_told_who_is_first() {
     background_ends 143; none_left 7107
 }
 
-# Which of several files is taken, one line a case: the files, and what is said about it.
+# Which of several files is chosen, one line per case: the files, and the expected message.
 names_resolve_as_on_windows() {
     local files expected number=0
     echo '@echo ^<goto^>A^</goto^>' | state START.bat
@@ -501,7 +502,7 @@ for check in $checks; do
 done
 
 # --- the unit tests
-# Left out: one that bounds a time, which Wine takes too long for.
+# Left out: one with a time limit, for which Wine is too slow.
 
 if [ -z "$only" ]; then
     export INSTA_WORKSPACE_ROOT=$root

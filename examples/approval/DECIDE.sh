@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a person answered. Only a plain yes is a yes; everything else is a wish, and the agent still remembers its line.
+# Reads the person's answer. Only "yes" counts as yes; everything else is a wish for the agent, which still remembers its line.
 set -euo pipefail
 
 answer="${RAYMOND_INPUT:-}"

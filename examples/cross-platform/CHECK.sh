@@ -1,6 +1,6 @@
 #!/bin/bash
 # raymond: timeout=1m max_visits=3
-# Sends an agent back that handed nothing on. Its text is a value here, and never becomes a command.
+# Sends the agent back if it passed nothing on. Its text is a value here, and never becomes a command.
 if [ -n "$RAYMOND_INPUT" ]; then
     printf '<result>%s</result>\n' "$RAYMOND_INPUT"
 else

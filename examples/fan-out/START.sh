@@ -1,6 +1,6 @@
-# One worker for each file. Its variable `file` is known to its prompts and scripts for its whole life.
+# One worker for each file. Its variable `file` is set in all its prompts and scripts.
 for file in parser.c writer.c reader.c; do
   echo "<fork file='$file'>REVIEW</fork>"
 done
-# The dispatcher itself goes on, and waits until all of them have ended.
+# This agent itself continues, and waits until all of them have ended.
 echo "<goto>GATHER</goto>"

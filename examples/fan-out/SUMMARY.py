@@ -1,4 +1,4 @@
-"""What came of each worker lies in the input file as a JSON array, in the order they were forked."""
+"""Reads the workers' results from the input file: a JSON array, in the order of the forks."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A worker's first state: calls RANK as a subroutine and goes on at REPORT with its result.
+# A worker's first state: calls RANK as a subroutine and continues at REPORT with its result.
 set -euo pipefail
 
 if [[ ! -r "$text" ]]; then

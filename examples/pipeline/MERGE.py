@@ -1,4 +1,4 @@
-"""Puts the workers' results together: a join hands them over as JSON, in the order of the forks."""
+"""Puts the workers' results together: a join gives them as JSON, in the order of the forks."""
 
 import json
 import os

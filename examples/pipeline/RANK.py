@@ -1,5 +1,5 @@
 # raymond: timeout=30s
-"""The most frequent words of the worker's text, as a result for whoever called."""
+"""Returns the most frequent words of the worker's text to its caller."""
 
 import collections
 import os

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The call has returned: RAYMOND_RESULT is what RANK handed back, and the variables of the fork are still there. The
-# worker was not called by anyone, so its result is its end.
+# The call has returned: RAYMOND_RESULT is the result of RANK, and the variables of the fork are still set. The worker
+# itself was not called, so its own result ends it.
 set -euo pipefail
 
 echo "<result>$(basename "$text" .txt): $RAYMOND_RESULT</result>"

@@ -7,5 +7,5 @@ for text in "$RAYMOND_STATE_DIR"/texts/*.txt; do
   printf '<fork text="%s" input="%s">COUNT</fork>\n' "$text" "${RAYMOND_INPUT:-3}"
 done
 
-# Where this agent itself goes on.
+# Where this agent itself continues.
 echo "<goto>WAIT</goto>"

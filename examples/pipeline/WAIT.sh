@@ -1,3 +1,3 @@
 #!/bin/bash
-# Nothing runs while a join waits; Raymond goes on at MERGE once every worker has ended.
+# Nothing runs while a join waits; Raymond continues at MERGE once every worker has ended.
 echo "<join>MERGE</join>"

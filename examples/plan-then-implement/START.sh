@@ -1,3 +1,3 @@
 #!/bin/bash
-# The plan is made in a conversation of its own: what was read on the way to it is not carried along later.
+# The plan is made in a conversation of its own: everything that was read for it is forgotten afterwards.
 echo "<function return='WRITE'>PLAN</function>"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # raymond: timeout=30s
-# Tests what was written. A test costs nothing, so it is not a model that says whether the code works.
+# Tests the code. A test costs nothing, so no model has to say whether the code works.
 set -euo pipefail
 
 code="$RAYMOND_TASK_FOLDER/slug.sh"
@@ -23,7 +23,7 @@ if [[ -z "$failures" ]]; then
 fi
 
 echo "<print>$failures</print>"
-# An attribute is text between quotes: what would end it early is written as an entity.
+# An attribute is text between quotes, so special characters are written as entities.
 failures=$(sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g' <<< "$failures")
-# A call branches off the conversation that called, which has not seen the code: so say where it is.
+# A call continues the caller's conversation, which has not seen the code: so say where it is.
 printf '<call return="TEST" input="The last version, in %s, fails: %s">CODE</call>\n' "$code" "$failures"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Keeps the plan and hands it to the agent that writes. A file needs no escaping, whatever the plan holds.
+# Keeps the plan and hands it to the agent that writes. A file needs no escaping.
 set -euo pipefail
 
 printf '%s\n' "$RAYMOND_RESULT" > "$RAYMOND_TASK_FOLDER/plan.txt"

@@ -1,6 +1,6 @@
 # raymond: max_visits=100
-# A real one would ask a tracker or look into a folder; this one finds something at its third look.
-# The agent's own folder keeps what one look has to tell the next.
+# A real workflow would ask a tracker or look into a folder; this one finds something at the third visit.
+# The agent's own folder keeps data from one visit to the next.
 looks=$(( $(cat "$RAYMOND_TASK_FOLDER/looks" 2>/dev/null || echo 0) + 1 ))
 echo "$looks" > "$RAYMOND_TASK_FOLDER/looks"
 

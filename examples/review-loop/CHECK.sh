@@ -1,6 +1,6 @@
 #!/bin/bash
 # raymond: max_visits=4
-# Checks what can be checked without judgement, and says what is wrong with it.
+# Checks everything that needs no judgement, and says what is wrong.
 set -euo pipefail
 
 draft="${RAYMOND_INPUT:-}"

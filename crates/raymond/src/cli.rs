@@ -32,14 +32,14 @@ use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::view::text::clean;
 
 /// Runs the program that the command line asks for.
 pub fn main() -> ExitCode {
     end_on_panic();
     if completions::answer_the_shell() {
-        return Exit::Completed.into();
+        return ExitKind::Completed.into();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -54,8 +54,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Help and version are no errors, but come the same way.
-fn report_usage(error: &clap::Error) -> Exit {
+/// Prints what the parser says. It reports help and version as errors, too; those exit with 0.
+fn report_usage(error: &clap::Error) -> ExitKind {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::ArgumentConflict, Some(ContextValue::String(word))) => {
             report(&meant::one_too_many(word, std::env::args_os().skip(1)));
@@ -64,10 +64,10 @@ fn report_usage(error: &clap::Error) -> Exit {
             let _ = error.print();
         }
     }
-    if error.use_stderr() { Exit::Usage } else { Exit::Completed }
+    if error.use_stderr() { ExitKind::Usage } else { ExitKind::Completed }
 }
 
-fn dispatch(cli: Cli) -> Result<Exit, UserError> {
+fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
     match cli.into_command()? {
         Command::Run(args) => run::run(args),
         Command::Resume(args) => resume::resume(args),
@@ -86,7 +86,7 @@ fn dispatch(cli: Cli) -> Result<Exit, UserError> {
     }
 }
 
-/// Prints an error for people: what is wrong, then what to do.
+/// Prints an error: what is wrong, then what to do.
 fn report(error: &UserError) {
     const BAD: Style = AnsiColor::Red.on_default().bold();
     const DIM: Style = Style::new().dimmed();
@@ -97,8 +97,8 @@ fn report(error: &UserError) {
     }
 }
 
-/// A part of the program that is gone, a thread or a task, would be waited for in vain. What is on disk is
-/// enough to go on from, as after any crash.
+/// A panic ends the whole program. If only one thread or task ended, the others would wait for it forever. A resume
+/// continues from what is on disk, as after any crash.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,4 +1,4 @@
-//! `.raymond/config.toml`: what is chosen for all runs of a project.
+//! `.raymond/config.toml`: the settings for all runs of a project.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ pub struct Config {
     pub backend: BTreeMap<String, BackendSettings>,
 }
 
-/// The file as it is read: mistakes in the names of its tables are told with their place.
+/// The file as it is read. The names of its tables have positions, for error messages.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ConfigFile {
@@ -67,7 +67,7 @@ pub struct BackendSettings {
     pub replies: Option<String>,
 }
 
-/// A sum of money as written.
+/// An amount of money as written.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "f64")]
 pub struct Dollars(pub f64);
@@ -102,7 +102,7 @@ fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Strin
 pub enum OnAsk {
     /// Ask on this terminal
     Prompt,
-    /// Stay until somebody answers
+    /// Keep running until a person answers
     Wait,
     /// Stop once nothing else is left to do
     Pause,
@@ -176,7 +176,7 @@ pub fn load(file: &Path) -> Result<Config, UserError> {
     Ok(Config { raymond: config.raymond, backend: backend.collect() })
 }
 
-/// A backend that is not named like its kind has to say which that is.
+/// A backend whose name is not a kind must set `kind`.
 fn check_kind(
     file: &Path,
     text: &str,
@@ -206,10 +206,10 @@ fn describe(file: &Path, text: &str, error: &toml::de::Error) -> UserError {
         line.and_then(|line| text.lines().nth(line - 1)).map(|line| format!(", in `{}`", line.trim()));
     let message = in_plain_words(error.message().lines().next().unwrap_or("not valid TOML"));
     UserError::usage(format!("{}{place}: {message}{}", file.display(), quoted.unwrap_or_default()))
-        .hint("mend the file, or move it away to use the defaults")
+        .hint("fix the file, or move it away to use the defaults")
 }
 
-/// The reader speaks of types of the program; people know tables, lists and numbers.
+/// The TOML reader names Rust types; users know tables, lists and numbers.
 fn in_plain_words(message: &str) -> String {
     const WORDS: [(&str, &str); 10] = [
         ("expected a nonzero usize", "expected a whole number from 1 on"),
@@ -277,7 +277,7 @@ mod tests {
         ];
         for (text, line, quoted) in cases {
             let error = load_text(text).unwrap_err();
-            assert_eq!(error.exit, crate::error::Exit::Usage);
+            assert_eq!(error.exit, crate::error::ExitKind::Usage);
             assert!(
                 error.message.contains(line) && error.message.contains(quoted),
                 "{text}: {}",

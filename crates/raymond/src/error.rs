@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// How the program ends.
+/// How Raymond itself ends: its exit code, by meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Exit {
+pub enum ExitKind {
     Completed = 0,
     Failed = 1,
     Usage = 2,
@@ -16,8 +16,8 @@ pub enum Exit {
     Terminated = 143,
 }
 
-impl From<Exit> for std::process::ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitKind> for std::process::ExitCode {
+    fn from(exit: ExitKind) -> Self {
         Self::from(exit as u8)
     }
 }
@@ -25,21 +25,21 @@ impl From<Exit> for std::process::ExitCode {
 /// A message for the user. The text is a lower-case fragment without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserError {
-    pub exit: Exit,
+    pub exit: ExitKind,
     pub message: String,
-    /// What to do next, a line each.
+    /// What to do next, one line each.
     pub hints: Vec<String>,
 }
 
 impl UserError {
     /// Wrong usage, or something that cannot be loaded.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, message: message.into(), hints: Vec::new() }
+        Self { exit: ExitKind::Usage, message: message.into(), hints: Vec::new() }
     }
 
-    /// Something that went wrong on the way.
+    /// Something that went wrong while running.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, message: message.into(), hints: Vec::new() }
+        Self { exit: ExitKind::Failed, message: message.into(), hints: Vec::new() }
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

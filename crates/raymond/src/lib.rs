@@ -1,14 +1,14 @@
-//! Raymond's shell around the pure core. Each room of the tree does one thing:
+//! The part of Raymond that does I/O, around the pure core in `raymond-core`. Each folder does one thing:
 //!
-//! | room | what happens there |
+//! | folder | what happens there |
 //! |---|---|
-//! | [`cli`] | the command line, one file a command |
-//! | [`run`] | a run on its way: the loop, the engine, steps, recovery |
-//! | [`agent`] | agent programs: how a turn is asked for and understood |
+//! | [`cli`] | the command line, one file for each command |
+//! | [`run`] | running a workflow: the main loop, the engine, steps, recovery |
+//! | [`agent`] | agent programs: how a turn is started and its output is read |
 //! | [`workflow`] | where states come from: scopes, manifests, state files |
-//! | [`store`] | where runs live: one seam, a form in files and one in memory |
+//! | [`store`] | where runs are kept: one interface, implemented with files and in memory |
 //! | [`process`] | starting, reading and ending programs |
-//! | [`view`] | what people and other programs see of a run |
+//! | [`view`] | how a run is shown to people and to other programs |
 //! | [`author`] | lint, diagrams, conversion, templates, schemas |
 
 pub mod agent;

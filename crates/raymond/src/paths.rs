@@ -1,8 +1,8 @@
-//! Paths as text: absolute and without `.` and `..`; names that some systems cannot have.
+//! Making paths absolute and plain, and names that some systems do not allow.
 
 use std::path::{Component, Path, PathBuf, Prefix};
 
-/// `path` seen from `base`, without `.`, and with `..` taken back by name, not by following links.
+/// `path` relative to `base`, without `.` and `..`. `..` removes the name before it; links are not followed.
 pub fn normalise(base: &Path, path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in base.join(path).components() {
@@ -17,13 +17,13 @@ pub fn normalise(base: &Path, path: &Path) -> PathBuf {
     normal
 }
 
-/// Whether a path leads to another machine or to a device, and `base` is not there already. On Windows a mere look at
-/// such a path can hand a person's credentials over.
+/// Whether a path leads to another machine or to a device that `base` is not on. On Windows, just opening such a path
+/// can send the user's credentials to the other machine.
 pub fn leads_away(path: &Path, base: &Path) -> bool {
     share_of(path).is_some_and(|share| share_of(base) != Some(share))
 }
 
-/// The machine and what it shares, or a device; none for what lies on a disk. Only Windows has such paths.
+/// The machine and its share, or the device; `None` for a path on a disk. Only Windows has such paths.
 fn share_of(path: &Path) -> Option<String> {
     let Some(Component::Prefix(prefix)) = path.components().next() else { return None };
     let name = match prefix.kind() {
@@ -36,8 +36,8 @@ fn share_of(path: &Path) -> Option<String> {
     Some(name.to_lowercase())
 }
 
-/// Whether a plain name means something else to Windows than a file of this name: a device, a part of another file,
-/// another spelling.
+/// Whether a name has a special meaning on Windows: a device, a stream of another file, or characters that Windows
+/// removes or forbids.
 pub fn is_special_on_windows(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
     let is_numbered = |device: &str| {

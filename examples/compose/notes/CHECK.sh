@@ -1,5 +1,5 @@
 #!/bin/bash
-# Called back with what the other workflow made of it. A third workflow judges that, and is told nothing else.
+# The other workflow has returned its sentence. A third workflow judges it, and gets nothing else.
 set -euo pipefail
 
 printf '%s' "$RAYMOND_INPUT" > "$RAYMOND_TASK_FOLDER/summary"

@@ -12,11 +12,11 @@ use raymond_core::workflow::source::Position;
 use super::load::{Fault, FaultKind, Inside, Loaded, load};
 use crate::workflow::scope::{Form, parse_leniently, read_one_file};
 
-/// The codes of what is found while reading.
+/// The rules for what is found while reading.
 const CANNOT_BE_LOADED: &str = "R015";
 const UNREADABLE_SETTINGS: &str = "R001";
 const UNKNOWN_KEY: &str = "R016";
-/// Repairing one mistake may show another; a workflow that needs more rounds is left as it is then.
+/// Repairing one mistake may reveal another. After this many rounds the rest is left for the next call.
 const MAX_FIX_ROUNDS: usize = 5;
 
 /// A finding with everything that is needed to show it.
@@ -30,7 +30,7 @@ pub struct Found {
     pub file: PathBuf,
     pub start: Position,
     pub end: Position,
-    /// The lines it stands in, if it stands in any.
+    /// The lines it is in, if it has a place.
     pub lines: Option<Excerpt>,
     pub can_be_fixed: bool,
 }
@@ -42,10 +42,10 @@ pub struct Excerpt {
     pub range: std::ops::Range<usize>,
 }
 
-/// What came of mending.
+/// The result of repairing.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Mended {
-    /// So many places.
+pub enum Fixed {
+    /// In this many places.
     Places(usize),
     /// The form of the workflow cannot be changed in place; this says what to do.
     Not(&'static str),
@@ -59,20 +59,20 @@ pub fn check(given: &str, cwd: &Path, platform: Platform) -> Vec<Found> {
     }
 }
 
-/// Repairs what can be repaired without doubt, and says how many places that were.
-pub fn fix(given: &str, cwd: &Path, platform: Platform) -> Result<Mended, String> {
+/// Makes the repairs that are certain to be right, and returns how many.
+pub fn fix(given: &str, cwd: &Path, platform: Platform) -> Result<Fixed, String> {
     let mut fixed = 0;
     for _ in 0..MAX_FIX_ROUNDS {
         let Ok(checked) = Checked::new(given, cwd, platform) else { break };
         if Form::of(&checked.loaded.path) == Some(Form::Archive) {
-            return Ok(Mended::Not("an archive is left as it is; convert it to a folder to mend it"));
+            return Ok(Fixed::Not("an archive is left as it is; convert it to a folder to fix it"));
         }
         match checked.write_fixes()? {
             0 => break,
             some => fixed += some,
         }
     }
-    Ok(Mended::Places(fixed))
+    Ok(Fixed::Places(fixed))
 }
 
 struct Checked {
@@ -108,7 +108,7 @@ impl Checked {
 
     fn find_in_files(&self, found: &mut Vec<Found>) {
         let shown = &self.loaded.shown;
-        // Finding the lines of a text takes as long as the text, so it is done once for each state.
+        // Finding the lines takes time in proportion to the text, so it is done once for each state.
         let mut lines: Option<(usize, Lines<'_>)> = None;
         for diagnostic in &self.diagnostics {
             let Some((number, state)) = self.state_of(diagnostic) else {
@@ -127,7 +127,7 @@ impl Checked {
         }
     }
 
-    /// All states stand in one file, and so do the findings, in its order.
+    /// All states are in one file, so the findings are sorted by their place in it.
     fn find_inside(&self, inside: &Inside, found: &mut Vec<Found>) {
         let lines = Lines::new(&inside.yaml);
         for diagnostic in &self.diagnostics {
@@ -157,7 +157,7 @@ impl Checked {
         let mut written = 0;
         for (number, state) in self.graph.states.iter().enumerate() {
             let edits = self.edits_of(number);
-            // What was no UTF-8 was replaced on reading and must not be written back.
+            // Bytes that are not UTF-8 were replaced on reading, and must not be written back.
             if edits.is_empty() || state.text.contains('\u{fffd}') {
                 continue;
             }
@@ -169,15 +169,15 @@ impl Checked {
         Ok(written)
     }
 
-    /// Makes the edits in the one file, each only if the states that come of it are the wanted ones.
+    /// Makes the edits in the one file: those whose place in it is exact and whose text needs no quotes.
     fn write_one_file(&self, inside: &Inside) -> Result<usize, String> {
         let mut edits: Vec<Edit> = Vec::new();
         for (number, state) in self.graph.states.iter().enumerate() {
             let in_file = |edit: Edit| {
                 let range = inside.exact_place(&state.file, edit.range)?;
-                let mended = Edit { range, replacement: edit.replacement };
+                let fixed = Edit { range, replacement: edit.replacement };
                 let is_plain = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
-                is_plain(&mended.replacement).then_some(mended)
+                is_plain(&fixed.replacement).then_some(fixed)
             };
             edits.extend(self.edits_of(number).into_iter().filter_map(in_file));
         }
@@ -187,13 +187,13 @@ impl Checked {
         if edits.is_empty() {
             return Ok(0);
         }
-        let mended = apply(&inside.yaml, &edits);
+        let fixed = apply(&inside.yaml, &edits);
         let file = &self.loaded.path;
-        if let Err(fault) = parse_leniently(&mended) {
-            return Err(format!("mending {} would break it: {}", file.display(), fault.message));
+        if let Err(fault) = parse_leniently(&fixed) {
+            return Err(format!("fixing {} would break it: {}", file.display(), fault.message));
         }
         let mark = if self.has_mark() { "\u{feff}" } else { "" };
-        fs::write(file, format!("{mark}{mended}"))
+        fs::write(file, format!("{mark}{fixed}"))
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         Ok(edits.len())
     }
@@ -271,7 +271,7 @@ fn placed(diagnostic: &Diagnostic, file: PathBuf, place: Option<Place<'_>>) -> F
     }
 }
 
-/// The whole lines around a place; a secret is blotted out, and of a place with many lines the first is enough.
+/// The whole line of a place, or the first line of a longer one. A secret is replaced by stars.
 fn excerpt(text: &str, range: std::ops::Range<usize>, is_secret: bool) -> Excerpt {
     let start = text.get(..range.start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
     let first_end =
@@ -279,7 +279,7 @@ fn excerpt(text: &str, range: std::ops::Range<usize>, is_secret: bool) -> Excerp
     let end = range.end.min(first_end);
     let line = text.get(start..first_end).unwrap_or_default().trim_end_matches('\r');
     let place = range.start - start..(end - start).min(line.len()).max(range.start - start);
-    let blotted = match is_secret {
+    let shown = match is_secret {
         true => {
             let (before, after) = (line.get(..place.start), line.get(place.end..));
             format!(
@@ -291,5 +291,5 @@ fn excerpt(text: &str, range: std::ops::Range<usize>, is_secret: bool) -> Excerp
         }
         false => line.to_owned(),
     };
-    Excerpt { text: blotted, range: place }
+    Excerpt { text: shown, range: place }
 }

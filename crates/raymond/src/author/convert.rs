@@ -1,5 +1,5 @@
-//! Between the forms of a workflow, without loss: each is read as the files it would be in a folder, and whatever is
-//! written is read back and compared before anybody sees it.
+//! Converting between the forms of a workflow, without loss. Each is read as the files it would be in a folder, and the
+//! output is read back and compared before it replaces anything.
 
 mod disk;
 mod from_yaml;
@@ -16,7 +16,7 @@ pub use from_yaml::{files_of, header_start};
 use crate::error::UserError;
 use crate::workflow::scope::{Form, Scope};
 
-/// A workflow's files by name, as they lie in a folder.
+/// A workflow's files by name, as they are in a folder.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// Writes the workflow at `from` to `to`, in the form that the name of `to` asks for.

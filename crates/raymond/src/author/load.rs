@@ -24,7 +24,7 @@ use crate::workflow::scope::{Archive, Form, list_folder, locate, parse_leniently
 /// A workflow as it is on disk.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Where its states are, as the user would write it.
+    /// The path of its states, as the user would write it.
     pub shown: PathBuf,
     /// The same, absolute.
     pub path: PathBuf,
@@ -35,19 +35,19 @@ pub struct Loaded {
     pub backend: Option<String>,
     /// What could not be read, and why.
     pub faults: Vec<Fault>,
-    /// The one file that all states stand in.
+    /// The file that contains all states, for a one-file workflow.
     pub inside: Option<Inside>,
-    /// Which other workflows were looked for, and what came of it.
+    /// Other workflows that were looked for, with the result.
     found_scopes: RefCell<HashMap<String, Result<(), String>>>,
 }
 
-/// Something that could not be read, or means nothing.
+/// Something that could not be read, or that has no meaning.
 #[derive(Debug)]
 pub struct Fault {
     pub kind: FaultKind,
     pub shown: PathBuf,
     pub message: String,
-    /// Where in the file, and the line that stands there.
+    /// The position in the file, and the line there.
     pub place: Option<(Position, String)>,
 }
 
@@ -148,7 +148,7 @@ pub fn load(given: &str, cwd: &Path, platform: Platform) -> Result<Loaded, Fault
             loaded.entry = Some(located.entry);
             Ok(loaded)
         }
-        // Whoever runs it would be told the same; where the mistake stands is better still.
+        // Running it gives this error, too. If the workflow itself has mistakes, their places say more.
         Err(error) => match path.parent().filter(|parent| Form::of(parent).is_some()) {
             Some(parent) => read_scope(shown, parent).and_then(|loaded| match loaded.has_errors() {
                 true => Ok(loaded),

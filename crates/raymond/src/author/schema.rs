@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema};
 use crate::config::Config;
 pub use shapes::{Frontmatter, Manifest, OneFile, OneScript};
 
-/// What there are schemas of.
+/// The formats that have a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Subject {
     /// The settings at the top of a prompt

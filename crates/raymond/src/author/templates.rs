@@ -1,4 +1,4 @@
-//! Workflows to start from. Each runs at once, with answers from a file.
+//! Workflows to start from. Each runs without an agent program, with answers from a file.
 
 /// A workflow that `init` can write.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ macro_rules! files {
     };
 }
 
-/// All templates; the first is the one for those who name none.
+/// All templates; the first is the default.
 pub static TEMPLATES: [Template; 3] = [
     Template {
         name: "hello",

@@ -9,16 +9,16 @@ use raymond_core::run::Run;
 use super::args::AnswerArgs;
 use super::find::{find_run, store};
 use super::print::say;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::run::driver::{ANSWER_MESSAGE, Answer};
 use crate::store::{Posted, RunHandle, Start, StoreError};
 
 /// The longest answer.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-/// How long a live run may take to pick an answer up before it is called recorded all the same.
+/// How long to wait until a running process has taken the answer. After that it is only reported as recorded.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) fn answer(args: AnswerArgs) -> Result<Exit, UserError> {
+pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
     let stored = find_run(&*store(&args.place)?, Some(&args.run))?;
     let (ask, text) = match args.words.as_slice() {
         [ask, text] => (Some(ask.as_str()), text.as_str()),
@@ -28,9 +28,9 @@ pub(super) fn answer(args: AnswerArgs) -> Result<Exit, UserError> {
     give(&*stored, ask, read_text(text)?)
 }
 
-/// Gives the answer to the run, and says what became of it.
-fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<Exit, UserError> {
-    // While no process drives the run, holding its lease keeps everything as it is.
+/// Gives the answer to the run, and reports whether it was taken.
+fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<ExitKind, UserError> {
+    // If no process drives the run, holding its lease keeps another one from starting meanwhile.
     let lease = match stored.lease() {
         Ok(lease) => Some(lease),
         Err(StoreError::Held { .. }) => None,
@@ -51,18 +51,18 @@ fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<Exit,
         Some(_) => say(&format!("{ask} is answered; continue with: raymond resume {}", run.id)),
         None => wait_until_taken(stored, &answer)?,
     }
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
 fn read_text(given: &str) -> Result<String, UserError> {
     let mut bytes = Vec::new();
     if given == "-" {
         std::io::stdin()
-            // One more for a last line break, and one that shows that there is more.
+            // One byte more for the last line break, and one more to notice that the answer is too long.
             .take(MAX_ANSWER_BYTES as u64 + 2)
             .read_to_end(&mut bytes)
             .map_err(|error| UserError::usage(format!("cannot read the answer from stdin: {error}")))?;
-        // A line typed or piped in ends with a line break that is not part of the answer.
+        // The line break at the end of typed or piped text is not part of the answer.
         if bytes.ends_with(b"\n") {
             bytes.pop();
         }
@@ -76,7 +76,7 @@ fn read_text(given: &str) -> Result<String, UserError> {
     Ok(String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}"))
 }
 
-/// The first message of this name keeps other answers out.
+/// All answers to a question have the same name, so that only the first can be posted.
 fn message_name(ask: &str) -> String {
     format!("{ANSWER_MESSAGE}{ask}")
 }
@@ -109,7 +109,7 @@ fn too_late(ask: &str) -> UserError {
     UserError::failed(format!("{ask} is closed already; this answer was not taken"))
 }
 
-/// A live run takes an answer within moments; then its journal tells which answer it was.
+/// Waits until the running process has taken the answer out of the inbox. Then the journal shows which answer counted.
 fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserError> {
     let deadline = Instant::now() + PATIENCE;
     let inbox = stored.inbox();
@@ -128,7 +128,7 @@ fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserE
     Ok(())
 }
 
-/// The run ended before it took the answer: it counts, unless another one was taken before.
+/// The process ended before it took this answer. The answer counts at the next resume, unless another was taken before.
 fn recorded_or_lost(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserError> {
     if taken(stored, answer)? == Some(false) {
         let _ = stored.inbox().remove(&message_name(&answer.ask));
@@ -138,7 +138,7 @@ fn recorded_or_lost(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserE
     Ok(())
 }
 
-/// Whether the question was closed with this answer or without it; nothing if it is still open.
+/// Whether the question was closed with this answer; `None` if it is still open.
 fn taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Option<bool>, UserError> {
     let mut events = stored.events(Start::LATEST_SNAPSHOT)?;
     let mut taken = None;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn closed_by(answer_id: &str) -> Event {
-        let rest = r#""event":"ask_closed","by":"answer","answer":"yes","answer_id":"#;
+        let rest = r#""event":"ask_closed","by":"answer","target":"B.md","answer":"yes","answer_id":"#;
         event(4, &format!("{rest}\"{answer_id}\""))
     }
 
@@ -199,7 +199,7 @@ mod tests {
     fn the_first_answer_to_a_stopped_run_is_recorded() {
         let store = waiting();
         let run = store.run("r").unwrap();
-        assert!(matches!(give(&*run, None, "yes".to_owned()), Ok(Exit::Completed)));
+        assert!(matches!(give(&*run, None, "yes".to_owned()), Ok(ExitKind::Completed)));
         assert!(run.inbox().contains("answer-ask1"));
         let late = give(&*run, Some("ask1"), "no".to_owned()).unwrap_err();
         assert_eq!(late.message, "ask1 is closed already; this answer was not taken");

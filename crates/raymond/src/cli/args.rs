@@ -14,10 +14,11 @@ use crate::config::{OnAsk, Timeout};
 use crate::error::UserError;
 use crate::view::Detail;
 
-/// Commands of later versions: a workflow of such a name is written `./lint`, so that it keeps its meaning.
+/// Commands of later versions. A workflow with such a name must already be written as a path (`./serve`), so that its
+/// command line keeps its meaning when the command exists.
 const RESERVED: [&str; 7] = ["branch", "doctor", "record", "rewind", "serve", "test", "watch"];
 
-/// Whether a workflow of this name has to be written as a path although there is no such command yet.
+/// Whether a workflow with this name has to be written as a path although the command does not exist yet.
 pub(super) fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
@@ -75,15 +76,15 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Continue a run where it was
     Resume(ResumeArgs),
-    /// List all runs, the one that was last at work first
+    /// List all runs, the most recently active one first
     List(ListArgs),
-    /// Show how a run stands
+    /// Show the status of a run
     Status(StatusArgs),
     /// Show everything that happened in a run
     Log(LogArgs),
-    /// Answer a question of a run, live or not
+    /// Answer a question of a run, whether it is running or not
     Answer(AnswerArgs),
-    /// Ask a live run to stop; it can be resumed
+    /// Ask a run to stop; it can be resumed
     Stop(StopArgs),
     /// Write a workflow in another form: a folder, a .zip archive or one .yaml file
     Convert(ConvertArgs),
@@ -109,22 +110,22 @@ pub(super) struct Place {
     pub(super) state_dir: Option<PathBuf>,
 }
 
-/// What both a new and a resumed run take.
+/// Options that new and resumed runs have in common.
 #[derive(Debug, Default, Args)]
 pub(super) struct RunOptions {
     /// Dollars the run may spend, over all agents and resumes; 0 is unlimited [default: 10]
     #[arg(long, value_name = "USD", value_parser = parse_budget, allow_negative_numbers = true)]
     pub(super) budget: Option<f64>,
-    /// The model for prompts that choose none
+    /// The model for prompts that do not choose one
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
-    /// The effort for prompts that choose none
+    /// The effort for prompts that do not choose one
     #[arg(long, value_name = "LEVEL")]
     pub(super) effort: Option<String>,
-    /// The backend for prompts that choose none [default: claude]
+    /// The backend for prompts that do not choose one [default: claude]
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<String>,
-    /// How long a step that sets no limit may be silent; 0 is for ever [default: 30m for prompts, none for scripts]
+    /// How long a step that sets no limit may be silent; 0 is no limit [default: 30m for prompts, none for scripts]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(super) timeout: Option<Timeout>,
     /// How many agent programs run at the same time [default: 8]
@@ -142,7 +143,7 @@ pub(super) struct RunOptions {
     /// Write no debug files
     #[arg(long)]
     pub(super) no_debug: bool,
-    /// Stop, resumable, once this many steps have been started
+    /// Stop once this many steps have been started; the run can be resumed
     #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroU64>, allow_negative_numbers = true)]
     pub(super) max_steps: Option<NonZeroU64>,
     /// Print events as JSON lines on stdout instead of the result
@@ -169,16 +170,16 @@ impl RunOptions {
 #[derive(Debug, Args)]
 #[command(after_help = examples::RUN)]
 pub(super) struct RunArgs {
-    /// A folder with a START state, a .zip archive or .yaml file of such, or one state of them
+    /// A folder with a START state, the same as a .zip archive or .yaml file, or a single state of one
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(super) workflow: Option<String>,
-    /// What the first state is handed; `-` reads it from stdin
+    /// The input of the first state; `-` reads it from stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) input: Option<String>,
     /// Name the run
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(super) id: Option<String>,
-    /// Attach something to the run, shown by status; may be given several times
+    /// A label for the run, which status shows; can be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub(super) labels: Vec<(String, String)>,
     #[command(flatten)]

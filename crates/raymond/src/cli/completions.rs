@@ -1,7 +1,7 @@
-//! `raymond completions`, and what the printed script asks of the program afterwards.
+//! `raymond completions`, and the answers to the script that it prints.
 //!
-//! The script only says that this program completes its own command line, so ids of runs can be offered and the
-//! script never goes stale.
+//! The script only calls this program for every completion. So ids of runs can be offered, and the script need not
+//! change with the program.
 
 use std::ffi::OsStr;
 
@@ -11,15 +11,15 @@ use clap_complete::env::{CompleteEnv, Shells};
 use super::args::{CompletionsArgs, Place};
 use super::find;
 use super::print::print_stdout;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 
-/// The script sets this when it asks. A name of our own: `COMPLETE` may mean something else to someone.
+/// The script sets this variable when it calls us. The library's default name, `COMPLETE`, may be in use by others.
 const ASKED: &str = "RAYMOND_COMPLETE";
 
-/// Offered at most, the latest first.
+/// How many ids are offered at most, the latest first.
 const MAX_RUNS: usize = 200;
 
-pub(super) fn completions(args: CompletionsArgs) -> Result<Exit, UserError> {
+pub(super) fn completions(args: CompletionsArgs) -> Result<ExitKind, UserError> {
     let shell = args.shell.to_string();
     let shells = Shells::builtins();
     let completer = shells
@@ -31,11 +31,11 @@ pub(super) fn completions(args: CompletionsArgs) -> Result<Exit, UserError> {
         .write_registration(ASKED, "raymond", "raymond", &program, &mut script)
         .map_err(|error| UserError::failed(format!("cannot write the script: {error}")))?;
     print_stdout(&script)?;
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
-/// How the script calls this program: by its name if it was found by that, or else by its path. A path that the
-/// library would not quote well is left to be found as well.
+/// How the script calls this program: by its name if it was started from `PATH`, or else by its path. A path that the
+/// library would not quote correctly is replaced by the name, too.
 fn program() -> String {
     let was_found = std::env::args().next().is_none_or(|name| !name.contains(std::path::is_separator));
     let path = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned));
@@ -43,7 +43,7 @@ fn program() -> String {
     path.filter(|path| !was_found && is_plain(path)).unwrap_or_else(|| "raymond".to_owned())
 }
 
-/// Answers the shell and says true, if it is the shell that asks.
+/// If the shell's script started this process, prints the completions and returns true.
 pub(super) fn answer_the_shell() -> bool {
     if std::env::var_os(ASKED).is_none() {
         return false;
@@ -58,7 +58,7 @@ pub(super) fn answer_the_shell() -> bool {
     })
 }
 
-/// The runs whose ids begin with what is there. Where none can be found, none is offered.
+/// Ids of runs that begin with `start`. Errors give an empty list: the shell has no place to show them.
 pub(super) fn run_ids(start: &OsStr) -> Vec<CompletionCandidate> {
     let start = start.to_string_lossy();
     let store = find::store(&Place::default()).ok();

@@ -1,6 +1,6 @@
-//! `RAYMOND_LOG`: what Raymond itself does, for a person who looks for a fault in it.
+//! `RAYMOND_LOG`: messages about what Raymond itself does, for people who debug it.
 //!
-//! Off, it costs a look at one variable at the start and one atomic load for each message that is not written.
+//! Switched off, it costs reading one variable at the start and one atomic load for each message that is not written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
@@ -13,14 +13,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::error::UserError;
 
-/// What is told: a level, or `module=level` pairs with commas between them.
+/// Which messages are written: a level, or `module=level` pairs with commas between them.
 const FILTER: &str = "RAYMOND_LOG";
-/// The file it is appended to, instead of stderr.
+/// The file that they are appended to, instead of stderr.
 const FILE: &str = "RAYMOND_LOG_FILE";
 
 static ON_STDERR: AtomicBool = AtomicBool::new(false);
 
-/// Begins to tell, if the environment asks for it.
+/// Starts to write messages, if the environment asks for it.
 pub(super) fn start() -> Result<(), UserError> {
     let Some(filter) = std::env::var_os(FILTER).filter(|filter| !filter.is_empty()) else { return Ok(()) };
     let filter: Targets = filter.to_string_lossy().parse().map_err(|error| {
@@ -44,12 +44,12 @@ pub(super) fn start() -> Result<(), UserError> {
     Ok(())
 }
 
-/// Whether messages go to stderr, where a live view would be torn by them.
+/// Whether messages go to stderr, where they would break a live view.
 pub(super) fn writes_to_stderr() -> bool {
     ON_STDERR.load(Ordering::Relaxed)
 }
 
-/// For the owner alone: messages name files, programs and their arguments.
+/// Only the owner can read the file: messages contain files' names, programs and their arguments.
 fn open(path: &std::ffi::OsStr) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);

@@ -10,9 +10,9 @@ use super::args::author::{DiagramArgs, DiagramFormat};
 use super::find::working_folder;
 use super::print::{print_stdout, say};
 use crate::author::load::{FaultKind, Loaded, load};
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 
-pub(super) fn diagram(args: DiagramArgs) -> Result<Exit, UserError> {
+pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
     let cwd = working_folder()?;
     let platform = args.platform();
     let mut loaded = load(&args.path, &cwd, platform).map_err(|fault| UserError::usage(fault.to_string()))?;
@@ -33,15 +33,15 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<Exit, UserError> {
     };
     let Some(file) = &args.output else {
         print_stdout(picture.as_bytes())?;
-        return Ok(Exit::Completed);
+        return Ok(ExitKind::Completed);
     };
     std::fs::write(file, picture)
         .map_err(|error| UserError::usage(format!("cannot write {}: {error}", file.display())))?;
     say(&format!("wrote {}", file.display()));
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
-/// The states of one file are shown as they would be written in a folder.
+/// Shows the states of a one-file workflow as they would be written in a folder.
 fn make_readable(graph: &mut Graph, loaded: &Loaded) {
     let Some(inside) = &loaded.inside else { return };
     let files = inside.readable();

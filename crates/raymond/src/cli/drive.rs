@@ -1,4 +1,4 @@
-//! What running and resuming share: everything is put together, driven to the end, and the result printed.
+//! What `run` and `resume` share: put all parts together, drive the run to its end, print the result.
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
@@ -16,7 +16,7 @@ use super::find::working_folder;
 use super::print::{cannot_write, print_result, say};
 use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::process::Reaper;
 use crate::process::secrets::Secrets;
 use crate::run::driver::{Driver, Parts, Terminal};
@@ -32,7 +32,7 @@ use crate::view::{Console, Detail, JsonLines, LiveView, View};
 use crate::view::{draw_again_after_a_pause, is_live_view_wanted};
 use crate::workflow::scopes::Scopes;
 
-/// How a run is watched, whatever it is.
+/// How a run is shown and where its debug files go.
 pub(super) struct Manner {
     detail: Detail,
     json: bool,
@@ -73,12 +73,12 @@ fn debug_folder(args: &RunOptions, settings: &Settings, run: &str) -> DebugFolde
 /// A run that is ready to be driven.
 pub(super) struct Ready {
     pub(super) engine: Engine<Box<dyn RunWriter>>,
-    /// Events that are committed and that nobody has seen.
+    /// Events that are committed but not yet shown.
     pub(super) unseen: Vec<Event>,
     pub(super) opening: Vec<Input>,
     pub(super) scopes: Scopes,
     pub(super) run: Arc<dyn RunHandle>,
-    /// Where its steps leave files.
+    /// The folder for the files of its steps.
     pub(super) scratch: PathBuf,
     pub(super) reaper: Reaper,
     pub(super) backends: Backends,
@@ -88,7 +88,7 @@ pub(super) struct Ready {
 }
 
 /// Drives a run to its end and prints its result.
-pub(super) fn drive(mut ready: Ready) -> Result<Exit, UserError> {
+pub(super) fn drive(mut ready: Ready) -> Result<ExitKind, UserError> {
     crate::process::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -179,7 +179,7 @@ fn prepare(
     })
 }
 
-/// Stderr, with a live view on it where there is a terminal that can show one.
+/// Stderr, with a live view if it is a terminal that can show one.
 fn stderr_for(run: &Run, manner: &Manner) -> (Option<LiveView>, Output) {
     let logs_here = super::diagnostics::writes_to_stderr();
     if manner.json || manner.detail == Detail::Quiet || logs_here || !is_live_view_wanted() {
@@ -190,14 +190,14 @@ fn stderr_for(run: &Run, manner: &Manner) -> (Option<LiveView>, Output) {
     (Some(view), stderr)
 }
 
-/// Colours only where a terminal shows them and nobody said no.
+/// Keeps colours only if stderr is a terminal and the environment does not forbid them (`NO_COLOR`).
 fn coloured(stderr: Output) -> Box<dyn Write> {
     match anstream::AutoStream::choice(&std::io::stderr()) {
         anstream::ColorChoice::Never => {
             Box::new(anstream::StripStream::new(Box::new(stderr) as Box<dyn Write>))
         }
         _ => {
-            // A Windows terminal shows colours once it is told to, which this does.
+            // This switches on escape sequences in a Windows terminal.
             let _ = anstream::AutoStream::always_ansi(std::io::stderr());
             Box::new(stderr)
         }

@@ -12,7 +12,7 @@ use crate::store::{FolderStore, JournalOptions, RunHandle, RunStore, StateDir, S
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
 
-/// Where the user is.
+/// The current directory of this process.
 pub(super) fn working_folder() -> Result<PathBuf, UserError> {
     std::env::current_dir()
         .map_err(|error| UserError::usage(format!("cannot tell the working directory: {error}")))
@@ -38,7 +38,7 @@ pub(super) fn scratch_folder(place: &Place, run: &str) -> Result<PathBuf, UserEr
     state_dir(place)?.scratch(run).map_err(|error| StoreError::BadId(error).into())
 }
 
-/// The config file lies in `.raymond`, wherever the journals are.
+/// The config file is in `.raymond`, even if `--state-dir` puts the journals elsewhere.
 pub(super) fn load_config() -> Result<Config, UserError> {
     let home = StateDir::find(&working_folder()?).ok().and_then(|dir| dir.home().map(Path::to_owned));
     home.map_or_else(|| Ok(Config::default()), |home| config::load(&home.join("config.toml")))
@@ -60,7 +60,7 @@ pub(super) fn journal_options(settings: &Settings) -> JournalOptions {
     }
 }
 
-/// The latest run. One that died before anything was recorded does not count.
+/// The latest run. A run that died before it recorded anything does not count.
 fn latest(store: &dyn RunStore) -> Result<Arc<dyn RunHandle>, UserError> {
     let is_empty = |run: &Arc<dyn RunHandle>| matches!(run.load(), Err(StoreError::Empty { .. }));
     store.list()?.into_iter().map(|entry| entry.run).find(|run| !is_empty(run)).ok_or_else(|| {

@@ -8,9 +8,9 @@ use super::args::author::InitArgs;
 use super::find::working_folder;
 use super::print::say;
 use crate::author::templates::{TEMPLATES, Template, template};
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 
-pub(super) fn init(args: InitArgs) -> Result<Exit, UserError> {
+pub(super) fn init(args: InitArgs) -> Result<ExitKind, UserError> {
     let template = match args.template.as_deref() {
         None => TEMPLATES.first(),
         Some(name) => template(name),
@@ -27,10 +27,10 @@ pub(super) fn init(args: InitArgs) -> Result<Exit, UserError> {
     say(&format!("wrote {name}: {}", template.about));
     say(&format!("run it:       raymond {}", runnable(name)));
     say(&format!("look at it:   raymond diagram {}", runnable(name)));
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
-/// A folder that is there may only be used if nothing in it could be lost.
+/// An existing folder is used only if it is empty, so that no file is overwritten.
 fn make_folder(folder: &Path, name: &str) -> Result<(), UserError> {
     let failed = |error: std::io::Error| UserError::usage(format!("cannot make {name}: {error}"));
     match fs::create_dir_all(folder) {
@@ -50,7 +50,7 @@ fn make_folder(folder: &Path, name: &str) -> Result<(), UserError> {
     Ok(())
 }
 
-/// A name that is also a command's has to be written as a path.
+/// A workflow with the name of a command has to be written as a path.
 fn runnable(name: &str) -> String {
     let is_command = super::command().get_subcommands().any(|command| command.get_name() == name);
     if is_command || super::args::is_reserved(name) { format!("./{name}") } else { name.to_owned() }

@@ -5,10 +5,10 @@ use std::io::{ErrorKind, Write};
 use super::find::working_folder;
 use super::print::say;
 use crate::config::TEMPLATE;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::store::StateDir;
 
-pub(super) fn init_config() -> Result<Exit, UserError> {
+pub(super) fn init_config() -> Result<ExitKind, UserError> {
     let failed = |error: std::io::Error| UserError::usage(format!("cannot write the config file: {error}"));
     let dir = StateDir::find(&working_folder()?).map_err(failed)?;
     dir.create_home().map_err(failed)?;
@@ -22,5 +22,5 @@ pub(super) fn init_config() -> Result<Exit, UserError> {
         Err(error) => return Err(failed(error)),
     }
     say(&format!("wrote {}", file.display()));
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }

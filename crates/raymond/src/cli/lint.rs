@@ -8,11 +8,11 @@ use raymond_core::lint::{RULES, Rule, rule};
 use super::args::author::{LintArgs, LintFormat};
 use super::find::working_folder;
 use super::print::{cannot_write, print_stdout, say};
-use crate::author::check::{Found, Mended, check, fix};
+use crate::author::check::{Fixed, Found, check, fix};
 use crate::author::report;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 
-pub(super) fn lint(args: LintArgs) -> Result<Exit, UserError> {
+pub(super) fn lint(args: LintArgs) -> Result<ExitKind, UserError> {
     if let Some(code) = &args.explain {
         return explain(code);
     }
@@ -22,8 +22,8 @@ pub(super) fn lint(args: LintArgs) -> Result<Exit, UserError> {
     for path in &args.paths {
         if args.fix {
             match fix(path, &cwd, platform).map_err(UserError::failed)? {
-                Mended::Places(number) => say(&format!("{path}: {number} mended")),
-                Mended::Not(why) => say(&format!("{path}: {why}")),
+                Fixed::Places(number) => say(&format!("{path}: {number} fixed")),
+                Fixed::Not(why) => say(&format!("{path}: {why}")),
             }
         }
         found.extend(check(path, &cwd, platform));
@@ -36,7 +36,7 @@ pub(super) fn lint(args: LintArgs) -> Result<Exit, UserError> {
         LintFormat::Sarif => print_stdout(report::sarif(&found).as_bytes())?,
         LintFormat::Github => print_stdout(report::github(&found).as_bytes())?,
     }
-    Ok(if has_error { Exit::Failed } else { Exit::Completed })
+    Ok(if has_error { ExitKind::Failed } else { ExitKind::Completed })
 }
 
 fn print_text(found: &[Found]) -> Result<(), UserError> {
@@ -49,12 +49,12 @@ fn print_text(found: &[Found]) -> Result<(), UserError> {
     Ok(())
 }
 
-fn explain(code: &str) -> Result<Exit, UserError> {
+fn explain(code: &str) -> Result<ExitKind, UserError> {
     let Some(Rule { code, name, severity, summary, explanation, .. }) = rule(code) else {
         let codes: Vec<&str> = RULES.iter().map(|rule| rule.code).collect();
         return Err(UserError::usage(format!("there is no rule `{}`", code.escape_debug()))
             .hint(format!("there are {}", codes.join(", "))));
     };
     print_stdout(format!("{code} {name} ({severity})\n\n{summary}\n\n{explanation}\n").as_bytes())?;
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }

@@ -6,11 +6,11 @@ use super::args::ListArgs;
 use super::find::store;
 use super::print::{print_stdout, say};
 use super::status::load_view;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::view::status::RunView;
 use crate::view::text::clean;
 
-pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
+pub(super) fn list(args: ListArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
     let runs = store.list()?;
     let mut views = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
         // The reader of stdout may have exited.
         let _ = write_table(&mut io::stdout().lock(), &views);
     }
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
 fn write_table(out: &mut impl Write, runs: &[RunView]) -> io::Result<()> {

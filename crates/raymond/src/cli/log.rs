@@ -6,12 +6,12 @@ use raymond_core::event::{Body, Event};
 
 use super::args::LogArgs;
 use super::find::{find_run, store};
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::store::{Payloads, Start};
 use crate::view::json::event_line;
 use crate::view::{Console, Detail};
 
-pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
+pub(super) fn log(args: LogArgs) -> Result<ExitKind, UserError> {
     let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
     let payloads = run.payloads();
     let mut out = BufWriter::new(anstream::AutoStream::auto(io::stdout()));
@@ -29,21 +29,21 @@ pub(super) fn log(args: LogArgs) -> Result<Exit, UserError> {
                 true => writeln!(out, "{}", event_line(&event, &payloads).unwrap_or_default()),
                 false => write_for_people(&mut out, &event, &payloads),
             };
-            // The reader of stdout may have seen enough.
+            // The reader of stdout may have exited.
             if written.is_err() {
-                return Ok(Exit::Completed);
+                return Ok(ExitKind::Completed);
             }
         }
     }
     let _ = out.flush();
     if last_seq == 0 {
-        // Says why there is nothing.
+        // Gives the error that explains why there are no events.
         run.load()?;
     }
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
-/// A log with a hole must not look like a whole one.
+/// A log that lacks events must not look complete.
 fn tell_what_is_gone(last_seen: u64, reached: u64) {
     anstream::eprintln!(
         "warning: the events {} to {reached} are in segments that were deleted",
@@ -51,7 +51,7 @@ fn tell_what_is_gone(last_seen: u64, reached: u64) {
     );
 }
 
-/// The lines a person saw, with the time before them.
+/// The lines that the console shows for an event, each with the time before it.
 fn write_for_people(out: &mut impl Write, event: &Event, payloads: &Payloads) -> io::Result<()> {
     let mut text = Vec::new();
     Console::new(&mut text, Detail::Verbose, payloads.clone()).show(event);

@@ -1,4 +1,4 @@
-//! What was probably meant by a workflow that is not there: a command, or a workflow of almost that name.
+//! Hints for a workflow that does not exist: perhaps a command was meant, or a workflow with a similar name.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -23,8 +23,8 @@ pub(super) fn hint_at_what_was_meant(error: UserError, given: &str, cwd: &Path) 
     hints.into_iter().flatten().fold(error, UserError::hint)
 }
 
-/// A second word after what was taken for a workflow: a text for it, a command that came too late, or what belongs to a
-/// command whose options came too early.
+/// The error for a second word after the workflow. It may be meant as the workflow's input, be a command that should
+/// come first, or belong to a command whose options were written before it.
 pub(super) fn one_too_many(word: &str, mut given: impl Iterator<Item = OsString>) -> UserError {
     let error = UserError::usage(format!("{} is one word too many: a run has one workflow", quoted(word)));
     let commands = command();
@@ -51,7 +51,7 @@ fn about_commands(given: &str) -> Option<String> {
     }
 }
 
-/// Workflows in the same folder with almost the same name.
+/// Workflows in the same folder with similar names.
 fn about_workflows(path: &Path) -> Option<String> {
     let (parent, name) = (path.parent()?, path.file_name()?.to_string_lossy());
     let entries = std::fs::read_dir(parent).ok()?.flatten().take(MOST_ENTRIES);

@@ -11,7 +11,7 @@ use crate::workflow::manifest::Manifest;
 pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Settings) -> Options {
     let default = Options::default();
     let configured = Options {
-        // A manifest comes with the workflow and may be a stranger's: it cannot raise what the user set.
+        // A manifest may come from a stranger, so it cannot raise the budget that the user set.
         budget_usd: settings
             .budget
             .map(|budget| budget.0)
@@ -22,7 +22,7 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
         no_wait: settings.no_wait.unwrap_or(default.no_wait),
         model: settings.model.clone(),
         effort: settings.effort.clone(),
-        // The workflow knows best which backend it was written for.
+        // A workflow is written for a backend, so its manifest comes before the config file.
         backend: manifest.backend.clone().or_else(|| settings.backend.clone()),
         backend_is_given: false,
         timeout_ms: settings.timeout.map(|timeout| timeout.milliseconds),

@@ -1,4 +1,4 @@
-//! Panics that are dealt with where they happen, and all others.
+//! Tells panics that are caught from panics that must end the program.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,7 @@ thread_local! {
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls a part that the rest can do without. Nothing if it panics.
+/// Calls `part`, without which the program can go on. Returns `None` if it panics.
 pub fn catch<T>(part: impl FnOnce() -> T) -> Option<T> {
     let before = IS_CAUGHT.replace(true);
     let result = catch_unwind(AssertUnwindSafe(part));
@@ -15,7 +15,7 @@ pub fn catch<T>(part: impl FnOnce() -> T) -> Option<T> {
     result.ok()
 }
 
-/// Whether somebody deals with a panic of this thread, so that the program need not end.
+/// Whether a panic of this thread is caught, so that the program need not end.
 pub fn is_caught() -> bool {
     IS_CAUGHT.get()
 }

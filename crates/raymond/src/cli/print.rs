@@ -1,4 +1,4 @@
-//! Words of commands, on stdout and stderr.
+//! What commands print on stdout and stderr.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -8,7 +8,7 @@ use crate::error::UserError;
 use crate::store::Payloads;
 use crate::view::text::clean;
 
-/// Stdout carries nothing but this, so that it can be piped on.
+/// Prints the result. Nothing else goes to stdout, so that it can be piped.
 pub(super) fn print_result(run: &Run, payloads: &Payloads) -> Result<(), UserError> {
     let Some(result) = &run.result else { return Ok(()) };
     let text = payloads.text_of(result)?;
@@ -20,7 +20,7 @@ pub(super) fn print_result(run: &Run, payloads: &Payloads) -> Result<(), UserErr
     print_stdout(&bytes)
 }
 
-/// Whoever reads stdout may have left; anything else that goes wrong is an error, for what was said is lost.
+/// A broken pipe is no error: the reader has read as much as it wanted. Any other failure loses output.
 pub(super) fn print_stdout(bytes: &[u8]) -> Result<(), UserError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
@@ -33,7 +33,7 @@ pub(super) fn cannot_write(error: &io::Error) -> UserError {
     UserError::failed(format!("cannot write to stdout: {error}"))
 }
 
-/// A word to the user; if stderr is gone, nobody is left to hear it.
+/// Prints a message on stderr. If that fails, there is no place to report it.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

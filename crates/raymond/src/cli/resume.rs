@@ -13,7 +13,7 @@ use super::find::{all_scopes, find_run, journal_options, load_config, scratch_fo
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
 use crate::agent::registry::Backends;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::process::Reaper;
 use crate::run::engine::Engine;
 use crate::run::recovery::take_over;
@@ -21,7 +21,7 @@ use crate::store::{Opened, RunHandle, Start};
 use crate::view::json::event_line;
 use crate::workflow::scope::Scope;
 
-pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
+pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let config = load_config()?;
     let settings = &config.raymond;
     let backends = Backends::new(&config.backend)?;
@@ -55,13 +55,15 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     })
 }
 
-/// What the last process was writing when it died was never acted on.
+/// A warning about the end of the journal that the last process was still writing when it died. Nothing had been done
+/// because of it.
 fn torn(bytes: u64) -> Input {
     let message = format!("the journal ended in {bytes} bytes of an unfinished write, which were cut off");
     Input::Warning { agent: None, message }
 }
 
-/// The run's workflow. An archive must be the one that the run began with: its parts cannot be told apart.
+/// The run's workflow. An archive must be the same as when the run began: it has one hash, so it is not known which of
+/// its states changed.
 fn open_scope(run: &Run) -> Result<Scope, UserError> {
     let scope = Scope::open(Path::new(&run.scope), Platform::current())
         .map_err(|error| error.hint(format!("the run {} needs its workflow; put it back", run.id)))?;
@@ -69,7 +71,7 @@ fn open_scope(run: &Run) -> Result<Scope, UserError> {
         return Err(changed(&run.scope, run, "began"));
     }
     for (path, hash) in run.entered_archives() {
-        // One that is gone is missed when it is needed, and by whom.
+        // A missing archive is reported by the step that needs it.
         let other = Scope::open(Path::new(path), Platform::current());
         if other.is_ok_and(|other| other.hash() != Some(hash)) {
             return Err(changed(path, run, "entered it"));
@@ -83,15 +85,15 @@ fn changed(archive: &str, run: &Run, since: &str) -> UserError {
         .hint("put the archive back as it was, or start a new run")
 }
 
-/// A run that is over has nothing left to do but to say its result again.
-fn show_completed(args: &ResumeArgs, run: &Run, stored: &dyn RunHandle) -> Result<Exit, UserError> {
+/// Prints the result of a completed run again.
+fn show_completed(args: &ResumeArgs, run: &Run, stored: &dyn RunHandle) -> Result<ExitKind, UserError> {
     let payloads = stored.payloads();
     if !args.options.json {
         if !args.options.quiet {
             say(&format!("{} is completed already; this is its result", run.id));
         }
         print_result(run, &payloads)?;
-        return Ok(Exit::Completed);
+        return Ok(ExitKind::Completed);
     }
     let mut events = stored.events(Start::LATEST_SNAPSHOT)?;
     let mut last = None;
@@ -102,5 +104,5 @@ fn show_completed(args: &ResumeArgs, run: &Run, stored: &dyn RunHandle) -> Resul
         let line = event_line(&event, &payloads).unwrap_or_default();
         print_stdout(format!("{line}\n").as_bytes())?;
     }
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }

@@ -17,7 +17,7 @@ use super::find::{
 use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
 use crate::agent::registry::Backends;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::process::Reaper;
 use crate::run::driver::now;
 use crate::run::engine::Engine;
@@ -28,10 +28,10 @@ use crate::workflow::states::check_all;
 
 /// How much of a workflow's name goes into a run's id.
 const MAX_NAME_CHARS: usize = 40;
-/// How often another id is chosen when it is taken.
+/// How many ids are tried if they are taken.
 const ID_TRIES: usize = 5;
 
-pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
+pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let Some(workflow) = &args.workflow else {
         return Err(UserError::usage("no workflow given")
             .hint("raymond WORKFLOW, where it is a folder or a state file"));
@@ -93,7 +93,7 @@ fn run_started(
     })
 }
 
-/// What the workflow says about its input decides whether it can be started so.
+/// Checks the given input, or its absence, against the workflow's rule.
 fn check_input(rule: &InputRule, is_given: bool, workflow: &str) -> Result<(), UserError> {
     let error = match (rule.mode, is_given) {
         (InputMode::Required, false) => {
@@ -109,7 +109,7 @@ fn check_input(rule: &InputRule, is_given: bool, workflow: &str) -> Result<(), U
     Err(rule.description.iter().fold(error, |error, description| error.hint(description.trim())))
 }
 
-/// Where the first agent works: where the user is, unless the workflow says otherwise.
+/// Where the first agent works: the manifest's `working_directory`, or else the user's current directory.
 fn first_folder(scope: &Scope, cwd: PathBuf) -> Result<PathBuf, UserError> {
     scope.working_directory().unwrap_or(Ok(cwd))
 }
@@ -124,15 +124,15 @@ fn manifest_warnings(scope: &Scope) -> impl Iterator<Item = Body> {
     })
 }
 
-/// Paths are recorded as text, so they have to be text.
+/// Paths are recorded as text, so they have to be valid UTF-8.
 fn as_text(path: &Path) -> Result<String, UserError> {
     path.to_str().map(str::to_owned).ok_or_else(|| {
         UserError::usage(format!("the path {} is not valid UTF-8", path.display())).hint("use another folder")
     })
 }
 
-/// Ids for a new run: the one that was given, or some of which another run may have the first, because it was started
-/// in the same second.
+/// Ids to try for a new run: the given one, or several made from the time and a random part, in case another run has
+/// the same.
 fn ids<'a>(given: Option<&'a str>, scope: &'a Scope) -> impl Iterator<Item = String> + 'a {
     let tries = if given.is_some() { 1 } else { ID_TRIES };
     (0..tries).map(move |_| given.map_or_else(|| new_id(scope), str::to_owned))
@@ -161,7 +161,7 @@ fn new_id(scope: &Scope) -> String {
     format!("{name}-{}-{}", now().strftime("%Y%m%d-%H%M%S"), &random[..4])
 }
 
-/// A scope's name as an id can hold it.
+/// A scope's name with only the characters that an id can have.
 fn name_of(scope: &Path) -> String {
     let name = if scope.is_dir() { scope.file_name() } else { scope.file_stem() };
     let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -174,7 +174,7 @@ fn name_of(scope: &Path) -> String {
     }
 }
 
-/// The first state's input: the text, or what comes on stdin.
+/// The first state's input: the given text, or all of stdin for `-`.
 fn read_input(given: &str) -> Result<String, UserError> {
     let mut bytes = Vec::new();
     if given == "-" {

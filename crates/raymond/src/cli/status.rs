@@ -8,7 +8,7 @@ use anstyle::Style;
 use super::args::StatusArgs;
 use super::find::{find_run, store, working_folder};
 use super::print::print_stdout;
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StateDir, StoreError};
 use crate::view::status::{AgentView, RunView, view};
@@ -18,7 +18,7 @@ const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const SHOWN_CHARS: usize = 100;
 
-pub(super) fn status(args: StatusArgs) -> Result<Exit, UserError> {
+pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
     let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
     let run = load_view(&*stored)?;
     if args.json {
@@ -29,12 +29,12 @@ pub(super) fn status(args: StatusArgs) -> Result<Exit, UserError> {
         // The reader of stdout may have exited.
         let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), &run, &*stored.inbox());
     }
-    Ok(Exit::Completed)
+    Ok(ExitKind::Completed)
 }
 
-/// Reads a run without disturbing it, live or not.
+/// Reads a run without changing it, whether it is running or not.
 pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
-    // The lease is looked at first: a run that ends in between shows as ended, not as interrupted.
+    // The lease is read first: a run that ends between the two reads shows as ended, not as interrupted.
     let is_live = stored.holder()?.is_some();
     let run = stored.load().map_err(|error| match error {
         StoreError::Empty { .. } if is_live => {
@@ -75,7 +75,7 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox) -> i
     })
 }
 
-/// What the run's steps were asked and printed, seen from here.
+/// The folder of the run's debug files, relative to the current directory if it is inside.
 fn shown_debug_folder(run: &str) -> Option<PathBuf> {
     let cwd = working_folder().ok()?;
     let folder = StateDir::find(&cwd).ok()?.home()?.join("debug").join(run);

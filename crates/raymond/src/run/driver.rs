@@ -16,7 +16,7 @@ use raymond_core::run::{Run, RunStatus};
 pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 pub use terminal::{Question, Terminal};
 
-use crate::error::{Exit, UserError};
+use crate::error::{ExitKind, UserError};
 use crate::run::engine::{Command, Engine, Round};
 use crate::run::executor::{Executor, RecordedEnd};
 use crate::run::job::{StepJob, StepNeeds};
@@ -53,7 +53,7 @@ pub struct Driver<S, E> {
     /// Set when the store failed a step.
     trouble: Option<String>,
     /// What the program exits with if a stop ends it.
-    stop_exit: Exit,
+    stop_exit: ExitKind,
 }
 
 /// Everything a driver needs.
@@ -86,7 +86,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
             looked_at: now(),
             stopping: None,
             trouble: None,
-            stop_exit: Exit::Interrupted,
+            stop_exit: ExitKind::Interrupted,
         })
     }
 
@@ -105,7 +105,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
     }
 
     /// Drives the run until it is over, or as far as this process can take it.
-    pub async fn drive(&mut self, opening: Vec<Input>) -> Result<Exit, UserError> {
+    pub async fn drive(&mut self, opening: Vec<Input>) -> Result<ExitKind, UserError> {
         let mut inputs = opening;
         let mut asks_again = true;
         let found = self.inbox.look();
@@ -152,7 +152,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         }
     }
 
-    async fn carry_out(&mut self, round: Round<StepNeeds>) -> Option<Exit> {
+    async fn carry_out(&mut self, round: Round<StepNeeds>) -> Option<ExitKind> {
         for event in &round.events {
             if let Some(agent) = event.body.ended_attempt_of() {
                 let failed = matches!(event.body, Body::StepFailed(_));
@@ -259,7 +259,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
             inputs.push(Input::Answer { ask: answer.ask, text: answer.text, answer_id });
         }
         if let Some(stop) = found.stop {
-            self.stop(stop, if stop == Stop::Now { Exit::Terminated } else { Exit::Interrupted });
+            self.stop(stop, if stop == Stop::Now { ExitKind::Terminated } else { ExitKind::Interrupted });
         }
     }
 
@@ -304,12 +304,12 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
     }
 
     /// A second Ctrl-C means it.
-    fn stop_by_signal(&mut self, stop: Stop, exit: Exit) {
+    fn stop_by_signal(&mut self, stop: Stop, exit: ExitKind) {
         let stop = if self.stopping.is_some() { Stop::Now } else { stop };
         self.stop(stop, exit);
     }
 
-    fn stop(&mut self, stop: Stop, exit: Exit) {
+    fn stop(&mut self, stop: Stop, exit: ExitKind) {
         if self.stopping >= Some(stop) {
             return;
         }
@@ -357,13 +357,13 @@ async fn nobody_left(terminal: Option<&Terminal>) {
 }
 
 /// What the program exits with when a run stands like this.
-pub fn exit_of(status: RunStatus, interrupted: Exit) -> Exit {
+pub fn exit_of(status: RunStatus, interrupted: ExitKind) -> ExitKind {
     match status {
-        RunStatus::Completed => Exit::Completed,
-        RunStatus::Failed | RunStatus::Running => Exit::Failed,
-        RunStatus::Waiting => Exit::Waiting,
-        RunStatus::OverBudget => Exit::OverBudget,
-        RunStatus::Limited => Exit::Limited,
+        RunStatus::Completed => ExitKind::Completed,
+        RunStatus::Failed | RunStatus::Running => ExitKind::Failed,
+        RunStatus::Waiting => ExitKind::Waiting,
+        RunStatus::OverBudget => ExitKind::OverBudget,
+        RunStatus::Limited => ExitKind::Limited,
         RunStatus::Interrupted => interrupted,
     }
 }

@@ -14,10 +14,10 @@ use crate::workflow::place::{in_text, line_of};
 /// The file's name.
 pub const FILE: &str = "workflow.yaml";
 
-/// A run's id begins with the workflow's, and file names are made of both.
+/// A run's id begins with the workflow's, and is part of file names.
 const MAX_ID_CHARS: usize = 40;
 
-/// What a workflow says about itself; what it leaves out is decided elsewhere.
+/// What a workflow says about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifest {
     /// What the ids of its runs begin with.
@@ -26,17 +26,17 @@ pub struct Manifest {
     pub description: Option<String>,
     pub input: InputRule,
     pub default_budget: Option<f64>,
-    /// As written: seen from the folder of the workflow.
+    /// As written: relative to the folder of the workflow.
     pub working_directory: Option<String>,
     /// Added to the environment of every script and agent program.
     pub environment: BTreeMap<String, String>,
     pub backend: Option<String>,
-    /// When `serve` starts it, in cron's words.
+    /// When `serve` starts it, in cron's notation.
     pub schedule: Option<String>,
     pub warnings: Vec<SourceWarning>,
 }
 
-/// What a run has to be handed.
+/// Which input a run needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputRule {
     pub mode: InputMode,
@@ -55,7 +55,7 @@ pub enum InputMode {
 /// How a field is read into its place.
 type Setter = fn(&mut Reader<'_>, &Field) -> Result<(), Fault>;
 
-/// The table of keys, in the order the documentation gives them.
+/// The table of keys, in the order of the documentation.
 const KEYS: [(&str, Setter); 9] = [
     ("id", |reader, field| id(field).map(|id| reader.manifest.id = Some(id))),
     ("name", |reader, field| text(field).map(|text| reader.manifest.name = Some(text))),
@@ -102,7 +102,7 @@ pub fn parse(text: &str) -> Result<Manifest, SourceError> {
     }
 }
 
-/// Reads the manifest's keys out of `fields`, which stand in `text`.
+/// Reads the manifest from `fields`, which were read from `text`.
 pub fn read<'f>(text: &str, fields: impl IntoIterator<Item = &'f Field>) -> Result<Manifest, Fault> {
     let mut reader = Reader { text, manifest: Manifest::default() };
     for field in fields {
@@ -151,7 +151,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whole numbers are taken as they are written, so that `8080` needs no quotes and `007` does not become `7`.
+    /// A whole number needs no quotes if it is written the way it is printed: `8080` does not, `007` does.
     fn variable_value(&self, variable: &Field) -> Result<String, Fault> {
         match &variable.node.value {
             Value::Text(text) if text.contains('\0') => {

@@ -1,4 +1,4 @@
-//! Faults of a YAML tree, shown with the line they stand in.
+//! Faults in YAML, shown with their line.
 
 use raymond_core::frontmatter::yaml::Fault;
 use raymond_core::workflow::source::SourceError;

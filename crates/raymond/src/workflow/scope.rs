@@ -31,7 +31,7 @@ const REPLIES_FILE: &str = "replies.yaml";
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// How many files it may hold.
 const MAX_FILES: usize = 10_000;
-/// File systems take no longer names.
+/// The longest name that file systems allow.
 const MAX_NAME_BYTES: usize = 255;
 
 /// A workflow's states and files. A name from a model is looked up in the listing, never joined to a path.
@@ -43,7 +43,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Opens what lies at a path, by what it is and how its name ends.
+    /// Opens the workflow at a path. What is there and how its name ends say which form it has.
     pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
         match Form::of(path) {
             Some(Form::Archive) => Archive::open(path, platform).map(Self::Archive),
@@ -52,8 +52,8 @@ impl Scope {
         }
     }
 
-    /// Opens a workflow that is named by another one, whose path is `base`: an archive counts as a folder of its own
-    /// name, so that `../other` is beside it.
+    /// Opens a workflow that is named by another one, whose path is `base`. An archive counts as a folder with its own
+    /// name, so `../other` is beside it.
     pub fn open_relative(base: &Path, given: &str, platform: Platform) -> Result<Located, UserError> {
         locate(given, base, platform)
     }
@@ -67,7 +67,7 @@ impl Scope {
         }
     }
 
-    /// The folder from which the workflow sees other files: itself, or the one it lies in.
+    /// The folder that the workflow's relative paths start from: itself, or the folder that its file is in.
     pub fn home(&self) -> &Path {
         match self {
             Self::Folder(folder) => folder.path(),
@@ -83,7 +83,7 @@ impl Scope {
         }
     }
 
-    /// The file that the manifest stands in, for messages.
+    /// The file that contains the manifest, for messages.
     pub fn manifest_file(&self) -> PathBuf {
         match self {
             Self::Folder(_) | Self::Archive(_) => self.path().join(crate::workflow::manifest::FILE),
@@ -91,7 +91,7 @@ impl Scope {
         }
     }
 
-    /// Where the manifest wants the workflow to work, if it says so.
+    /// The manifest's `working_directory`, if it has one.
     pub fn working_directory(&self) -> Option<Result<PathBuf, UserError>> {
         let given = self.manifest().working_directory.as_ref()?;
         let folder = normalise(self.home(), Path::new(given));
@@ -106,7 +106,7 @@ impl Scope {
         ))))
     }
 
-    /// What the scope holds, where it may not change while a run lasts.
+    /// A hash of everything in the scope, for forms that may not change during a run.
     pub fn hash(&self) -> Option<&str> {
         match self {
             Self::Archive(archive) => Some(archive.hash()),
@@ -114,7 +114,7 @@ impl Scope {
         }
     }
 
-    /// What tells the states of a scope's files apart, where those do not lie on disk by themselves.
+    /// Changes when the files change, for forms whose files are not on disk one by one.
     pub fn version(&self) -> String {
         match self {
             Self::Folder(_) => String::new(),
@@ -123,7 +123,7 @@ impl Scope {
         }
     }
 
-    /// All files of a scope as they would lie in a folder; of a folder none, because there they lie already.
+    /// All files of a scope as they would be in a folder. None for a folder, whose files are on disk already.
     pub fn files(&self) -> Rc<BTreeMap<String, Vec<u8>>> {
         match self {
             Self::Folder(_) => Rc::default(),
@@ -142,7 +142,7 @@ impl Scope {
         matches!(self, Self::Archive(_) | Self::OneFile(_))
     }
 
-    /// The same as the file is now, where that can have changed.
+    /// The same, after reading a one-file workflow again if it has changed.
     pub fn current_entry(&mut self) -> Result<StateFile, String> {
         if let Self::OneFile(file) = self {
             file.refresh()?;
@@ -163,7 +163,8 @@ impl Scope {
         self.resolve_in_listing(target)
     }
 
-    /// Resolves names in the order given. A step that names thousands of missing states is told of the first ones.
+    /// Resolves names in the given order. After the first missing states, the rest is not looked up: a step may name
+    /// thousands.
     pub fn resolve_all(&mut self, targets: &[&str]) -> BTreeMap<String, Result<StateFile, String>> {
         const MOST_FAULTS: usize = 10;
         let mut resolved = BTreeMap::new();
@@ -186,7 +187,7 @@ impl Scope {
         resolved
     }
 
-    /// A state as it is now.
+    /// The current text and settings of a state.
     pub fn read(&mut self, state: &StateFile) -> Result<Source, String> {
         match self {
             Self::Folder(folder) => folder.read(state),

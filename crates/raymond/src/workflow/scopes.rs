@@ -18,38 +18,38 @@ pub struct Scopes {
     others: BTreeMap<String, Scope>,
     platform: Platform,
     allowed: Allowed,
-    /// The files of workflows that are one file themselves.
+    /// The files of archives and one-file workflows.
     packed: BTreeMap<PathBuf, Rc<PackedFiles>>,
 }
 
-/// All files of a workflow that is one file itself.
+/// All files of an archive or a one-file workflow.
 #[derive(Debug)]
 pub struct PackedFiles {
     /// The archive or file that they come from.
     pub origin: PathBuf,
-    /// Changes with what they hold.
+    /// Changes when their contents change.
     pub version: String,
     pub by_name: Rc<BTreeMap<String, Vec<u8>>>,
 }
 
-/// Folders that workflows may be entered in: the project's, the run's own, and those that config lists.
+/// Folders whose workflows may be entered: the project's, the run's own, and those that the config file lists.
 #[derive(Clone, Debug)]
 pub struct Allowed(Vec<PathBuf>);
 
 impl Allowed {
-    /// `project` is the folder that holds `.raymond`; `listed` is what config allows besides, as written there.
+    /// `project` is the folder that contains `.raymond`; `listed` are the config file's `workflow_paths`, as written.
     pub fn new(own: &Scope, project: &Path, listed: &[String]) -> Self {
         let listed = listed.iter().map(|path| normalise(project, Path::new(path)));
         let allowed = [project.to_owned(), own.home().to_owned()].into_iter().chain(listed);
         Self(allowed.map(|path| real(&path)).collect())
     }
 
-    /// Whether a path is on this machine, or on one where workflows may be.
+    /// Whether a path is on this machine, or on a share that one of the folders is on.
     fn is_near(&self, path: &Path) -> bool {
         self.0.iter().any(|folder| !leads_away(path, folder))
     }
 
-    /// Links are followed before a path is judged.
+    /// Whether a path is in one of the folders, after following links.
     pub fn permits(&self, path: &Path) -> bool {
         let path = real(path);
         self.0.iter().any(|folder| path.starts_with(folder))
@@ -84,7 +84,7 @@ impl Scopes {
         Ok(files)
     }
 
-    /// Finds the workflow that an agent names, seen from the one it is in.
+    /// Finds the workflow that an agent names, relative to the one it is in.
     pub fn enter(&mut self, agent: &Agent, written: &str) -> Result<ScopeEntry, String> {
         let base = self.of(agent)?.path().to_owned();
         let (scope, entry) = match self.known(&base, written) {
@@ -96,7 +96,7 @@ impl Scopes {
         Ok(entry_into(known, scope, entry))
     }
 
-    /// An archive or a one-file workflow that is open already: reading it again would cost as much as it holds.
+    /// An archive or a one-file workflow that is already open, so that it need not be read again.
     fn known(&mut self, base: &Path, written: &str) -> Option<(String, StateFile)> {
         let path = normalise(base, Path::new(written));
         if let Some(scope) = path.to_str().and_then(|path| self.others.get_mut(path)) {
@@ -118,12 +118,12 @@ impl Scopes {
             .to_str()
             .ok_or_else(|| format!("the path {} is not valid UTF-8", path.display()))?
             .to_owned();
-        // One that is known already stays as it is: an archive may have been replaced since.
+        // A known archive is kept: the file may have been replaced since it was read.
         self.others.entry(scope.clone()).or_insert(located.scope);
         Ok((scope, located.entry))
     }
 
-    /// Before anything is looked at, because a look can be too much.
+    /// Comes before any access to the path, because on Windows the access itself can do harm (see `leads_away`).
     fn check_near(&self, written: &str, base: &Path) -> Result<(), String> {
         if self.allowed.is_near(&normalise(base, Path::new(written))) {
             return Ok(());
@@ -131,7 +131,7 @@ impl Scopes {
         Err(format!("`{}` leads to another machine or a device", written.escape_debug()))
     }
 
-    /// A name from a model must not lead just anywhere.
+    /// A name from a model must not lead out of the allowed folders.
     fn check_allowed(&self, written: &str, path: &Path) -> Result<(), String> {
         if self.allowed.permits(path) {
             return Ok(());
@@ -144,7 +144,7 @@ impl Scopes {
     }
 }
 
-/// What whoever enters a workflow has to know of it.
+/// What the core needs to know about a workflow that an agent enters.
 pub fn entry_into(scope: &Scope, path: String, entry: StateFile) -> ScopeEntry {
     ScopeEntry {
         scope: path,

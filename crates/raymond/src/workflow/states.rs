@@ -29,9 +29,9 @@ pub struct StateText {
     pub plan: Plan,
     /// What a prompt's turn needs.
     pub turn: Option<TurnSettings>,
-    /// The text of a prompt below its frontmatter, placeholders and all.
+    /// The text of a prompt below its frontmatter, with placeholders.
     pub body: String,
-    /// What is odd about the file.
+    /// Warnings about the file.
     pub warnings: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ impl StateText {
     }
 }
 
-/// What is chosen for a turn: by the state's frontmatter, the command line or the config file.
+/// The settings of a turn, from the state's frontmatter, the command line or the config file.
 #[derive(Clone, Debug, Default)]
 pub struct TurnSettings {
     /// How long the agent program may be silent.
@@ -61,14 +61,14 @@ pub struct TurnSettings {
     pub mcp_config: Vec<String>,
 }
 
-/// The options of a run as they are in another workflow: that was written for a backend of its own. The command line
-/// comes before it.
+/// The options of a run inside another workflow: that workflow's backend replaces the run's own, unless the command line
+/// gave one.
 pub fn options_in(scope: &Scope, options: &Options) -> Options {
     let own = scope.manifest().backend.clone().filter(|_| !options.backend_is_given);
     Options { backend: own.or(options.backend.clone()), ..options.clone() }
 }
 
-/// What a state's file says about its execution, with everything that it leaves open chosen.
+/// Reads what a state's file says about its execution, and fills in the options of the run for what it leaves open.
 pub fn read_state(state: &StateFile, source: &Source, options: &Options) -> Result<StateText, String> {
     let name = &source.name;
     let text = String::from_utf8_lossy(&source.bytes);
@@ -114,7 +114,7 @@ fn script(mut header: Header, options: &Options) -> Parts {
     (Plan::Script(header), None, String::new())
 }
 
-/// The frontmatter comes before the run's options, which hold what the command line and the config file say.
+/// The frontmatter overrides the run's options, which come from the command line and the config file.
 fn prompt(settings: Settings, body: &str, options: &Options) -> Parts {
     let chosen = options.timeout_ms.map(Duration::from_millis).unwrap_or(DEFAULT_TIMEOUT);
     let timeout = match settings.timeout {

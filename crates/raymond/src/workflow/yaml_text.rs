@@ -7,7 +7,7 @@ pub fn keys_and_values(fields: &[Field]) -> String {
     fields.iter().map(|field| format!("{}: {}\n", key(&field.key), one_line(&field.node))).collect()
 }
 
-/// A key as it stands before the colon.
+/// A key as it is written before the colon.
 pub fn key(name: &str) -> String {
     if is_plain(name) { name.to_owned() } else { quoted(name) }
 }
@@ -36,7 +36,7 @@ pub fn one_line(node: &Node) -> String {
     }
 }
 
-/// A text as a block below its key, whose own indentation is `indent`; nothing if a block cannot hold it.
+/// A text as a block below its key, which is indented by `indent`; `None` if a block cannot hold it.
 pub fn block(text: &str, indent: usize) -> Option<String> {
     if text.is_empty() || !text.chars().all(fits_in_block) {
         return None;
@@ -47,7 +47,7 @@ pub fn block(text: &str, indent: usize) -> Option<String> {
         (_, 1) => "",
         (_, 0) => "-",
     };
-    // What begins with a blank hides how far the block is indented.
+    // If the text begins with white space, the reader cannot find out the indentation from it.
     let indicator = if text.starts_with([' ', '\n', '\t']) { "2" } else { "" };
     let mut block = format!("|{indicator}{ending}\n");
     for line in text.lines() {
@@ -79,7 +79,7 @@ pub fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether a character stays itself in a block; others are line breaks to YAML, or forbidden.
+/// Whether a block can hold a character as it is; to YAML the others are line breaks, or forbidden.
 fn fits_in_block(character: char) -> bool {
     match character {
         '\n' | '\t' => true,
@@ -88,7 +88,7 @@ fn fits_in_block(character: char) -> bool {
     }
 }
 
-/// Whether a word means itself without quotes.
+/// Whether a word needs no quotes.
 fn is_plain(word: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let starts = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use raymond::author::check::{Mended, check};
+use raymond::author::check::{Fixed, check};
 use raymond::author::report;
 use raymond_core::diagnostic::Severity;
 use raymond_core::lint::RULES;
@@ -93,7 +93,7 @@ fn fixing_leaves_nothing_that_can_be_fixed() {
         };
         assert!(fixable(check(code, work.path(), Platform::Unix)) > 0, "{code}");
         let fixed = raymond::author::check::fix(code, work.path(), Platform::Unix).unwrap();
-        assert!(fixed != Mended::Places(0), "{code}");
+        assert!(fixed != Fixed::Places(0), "{code}");
         assert_eq!(fixable(check(code, work.path(), Platform::Unix)), 0, "{code}");
     }
 }
@@ -231,7 +231,7 @@ fn one_file_is_mended_in_place_and_an_archive_is_not() {
     let file = work.path().join("wf.yaml");
     fs::write(&file, format!("\u{feff}{MISTAKES}")).unwrap();
     let fixed = raymond::author::check::fix("wf.yaml", work.path(), Platform::Unix).unwrap();
-    assert_eq!(fixed, Mended::Places(5));
+    assert_eq!(fixed, Fixed::Places(5));
     let text = fs::read_to_string(&file).unwrap();
     let expected = MISTAKES
         .replace("REVEIW", "REVIEW")
@@ -244,7 +244,7 @@ fn one_file_is_mended_in_place_and_an_archive_is_not() {
     fs::create_dir(&copy).unwrap();
     forms_of(&folder().join("R005").join("bad"), &copy);
     let before = fs::read(copy.join("wf.zip")).unwrap();
-    let mended = raymond::author::check::fix("wf.zip", &copy, Platform::Unix).unwrap();
-    assert!(matches!(mended, Mended::Not(_)), "{mended:?}");
+    let fixed = raymond::author::check::fix("wf.zip", &copy, Platform::Unix).unwrap();
+    assert!(matches!(fixed, Fixed::Not(_)), "{fixed:?}");
     assert_eq!(fs::read(copy.join("wf.zip")).unwrap(), before);
 }

@@ -1,4 +1,4 @@
-//! Reading folders, and writing what was converted: all of it, or nothing.
+//! Reading folders, and writing converted workflows completely or not at all.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,13 +21,15 @@ pub fn read_folder(folder: &Path) -> Result<Files, String> {
             .into_string()
             .map_err(|name| format!("the name of {} is not text", name.display()))?;
         let path = entry.path();
-        // What a link leads to is kept, not the link.
+        // A link is replaced by the file that it leads to.
         let data = fs::metadata(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
         if data.is_dir() && NOT_OURS.contains(&name.as_str()) {
             continue;
         }
         if !data.is_file() {
-            return Err(format!("{name} is no plain file; the other forms of a workflow hold files alone"));
+            return Err(format!(
+                "{name} is not a plain file; the other forms of a workflow can only hold files"
+            ));
         }
         let bytes = fs::read(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
         files.insert(name, bytes);
@@ -35,7 +37,7 @@ pub fn read_folder(folder: &Path) -> Result<Files, String> {
     Ok(files)
 }
 
-/// Refuses to replace anything unless told to, and a folder that is more than a workflow even then.
+/// Refuses to replace anything without `--force`, and even with it a folder that contains folders.
 pub fn check_free(to: &Path, force: bool) -> Result<(), UserError> {
     if fs::symlink_metadata(to).is_err() {
         return Ok(());
@@ -84,7 +86,7 @@ pub fn write_folder(to: &Path, files: &Files) -> Result<(), UserError> {
     filled.map_err(cannot)
 }
 
-/// Puts the new folder in the place of the old one, which is kept until that is done.
+/// Replaces the old folder by the new one. The old one is kept until that has worked.
 fn swap(new: &Path, to: &Path) -> io::Result<()> {
     if fs::symlink_metadata(to).is_err() {
         return fs::rename(new, to);
@@ -98,7 +100,7 @@ fn swap(new: &Path, to: &Path) -> io::Result<()> {
     if old.is_dir() && !old.is_symlink() { fs::remove_dir_all(&old) } else { fs::remove_file(&old) }
 }
 
-/// A name beside `to` that nobody else uses.
+/// A name beside `to` that no other process uses.
 fn beside(to: &Path, what: &str) -> PathBuf {
     let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     to.with_file_name(format!(".{name}.{what}-{}", std::process::id()))

@@ -1,7 +1,7 @@
 //! A one-file workflow as the files it would be in a folder.
 //!
-//! Where settings stand in lines of their own above the text, those lines are taken as they are, with their comments;
-//! otherwise they are written anew.
+//! If the settings of a state are on lines of their own above its text, those lines are copied with their comments;
+//! otherwise the settings are formatted again.
 
 use raymond_core::frontmatter::yaml::{self, Field, Value};
 use raymond_core::header;
@@ -30,7 +30,7 @@ pub fn to_files(text: &str) -> Result<Files, String> {
     Ok(files)
 }
 
-/// The same for a workflow that is being run: scripts are as they stand there, because their settings are known.
+/// The same for a workflow that is being run. Scripts have no settings added, because the run knows them already.
 pub fn files_of(yaml: &str, contents: &Contents) -> Files {
     let lines: Vec<&str> = yaml.split_inclusive('\n').collect();
     let mut files = contents.files.clone();
@@ -51,14 +51,14 @@ fn manifest_file(lines: &[&str], contents: &Contents) -> Option<(String, Vec<u8>
         false if holds_exactly(&above, fields) => above,
         false => keys_and_values(fields),
     };
-    // A comment above the states needs no file of its own where the manifest is one already.
+    // If the manifest is already a file of its own, a comment above the states does not become another.
     let is_free = !contents.files.contains_key(manifest::FILE);
     is_free.then(|| (manifest::FILE.to_owned(), text.into_bytes()))
 }
 
 fn prompt_file(lines: &[&str], one: &OneState) -> String {
     if one.fields.is_empty() {
-        // A body that looks like it begins with settings needs some before it.
+        // A text that looks as if it began with settings needs an empty block of settings before it.
         let first_line = one.text.lines().next().unwrap_or_default();
         let looks_like_settings = first_line.trim_start_matches('\u{feff}').trim_end() == FENCE.trim_end();
         let is_plain = !looks_like_settings && !one.text.starts_with('\u{feff}');
@@ -72,7 +72,7 @@ fn prompt_file(lines: &[&str], one: &OneState) -> String {
     format!("{FENCE}{block}{FENCE}{}", one.text)
 }
 
-/// The script, with what its keys say in a comment where its own header would be.
+/// The script, with its settings in a comment at the place of its header.
 fn script_file(state: &StateFile, one: &OneState) -> Result<String, String> {
     let Given::Beside { plan: Beside::Script(wanted), .. } = &one.given else {
         return Ok(one.text.clone());
@@ -102,7 +102,7 @@ fn with_line(kind: Kind, text: &str, line: &str) -> String {
     format!("{above}{line}{below}")
 }
 
-/// Where a script's header may begin: below what only counts at the very top, the interpreter and Python's encoding.
+/// Where a script's header may begin: below the lines that must be at the very top, `#!` and Python's encoding.
 pub fn header_start(kind: Kind, text: &str) -> usize {
     let mut start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let counts_at_top = |line: &str, index: usize| {
@@ -127,7 +127,7 @@ fn holds_exactly(text: &str, fields: &[Field]) -> bool {
     }
 }
 
-/// Lines without the indentation that they share, or nothing if they do not.
+/// Lines without their common indentation, or `None` if they have none.
 fn dedented(lines: &[&str]) -> Option<String> {
     let first = lines.iter().find(|line| !line.trim().is_empty())?;
     let indent = first.len() - first.trim_start_matches(' ').len();

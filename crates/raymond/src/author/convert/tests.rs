@@ -110,7 +110,7 @@ fn all_forms_on_disk() {
     assert!(refused("wf", "wf", true).contains("holds folders"));
     assert!(refused("none", "x", false).contains("is not a workflow"));
     fs::create_dir(at("back/sub")).unwrap();
-    assert!(refused("back", "x.zip", false).contains("sub is no plain file"));
+    assert!(refused("back", "x.zip", false).contains("sub is not a plain file"));
     fs::remove_dir(at("back/sub")).unwrap();
     fs::write(at("back/stale.sh"), "old").unwrap();
     convert(&at("wf.zip"), &at("back"), true).unwrap();
@@ -176,7 +176,7 @@ proptest! {
         prop_assert_eq!(&to_files(&yaml.unwrap()).unwrap(), &files);
     }
 
-    /// What a one-file workflow means is the same after it was a folder, though it may be written otherwise.
+    /// A one-file workflow means the same after it was converted to a folder and back, though it may look different.
     #[test]
     fn one_files_keep_their_meaning(
         prompt in "(?s)(---\n)?.{0,30}", script in "(#!/bin/bash\n|#.*\n)?.{0,20}", retry in 0..5, model in "[a-z]{1,4}"

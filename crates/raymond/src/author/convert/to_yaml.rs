@@ -1,7 +1,7 @@
 //! The files of a workflow as one file.
 //!
-//! A state is written under `states` where that gives back its file byte by byte; one that does not (a prompt whose
-//! settings are written unusually, foreign line ends, bytes that are no text) is kept whole under `files`.
+//! A state is written under `states` if reading that gives its file back byte by byte. Otherwise (unusually written
+//! settings, other line ends, bytes that are not UTF-8) the whole file goes under `files`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::workflow::manifest;
 use crate::workflow::yaml_text::{block, key, quoted};
 
 const FENCE: &str = "---\n";
-/// How long the lines of bytes that are no text are.
+/// How long lines of base64 are.
 const BASE64_COLUMNS: usize = 76;
 
 pub fn to_yaml(files: &Files) -> Result<String, String> {
@@ -42,7 +42,7 @@ pub fn to_yaml(files: &Files) -> Result<String, String> {
     Ok(text)
 }
 
-/// Nothing is given out that does not come back as it was.
+/// Makes sure that reading the text gives the same files back.
 fn check(text: &str, files: &Files) -> Result<(), String> {
     let back = to_files(text)?;
     let differs = |name: &&String| back.get(*name) != files.get(*name);
@@ -52,14 +52,14 @@ fn check(text: &str, files: &Files) -> Result<(), String> {
     }
 }
 
-/// States by name; the scripts of one state for several platforms stand together.
+/// States by name; the scripts of one state for several platforms are together.
 #[derive(Default)]
 struct States {
     by_name: BTreeMap<String, (bool, String)>,
 }
 
 impl States {
-    /// Takes a state, unless one of that name is there that it cannot share a mapping with.
+    /// Adds a state. Returns false if there is already a prompt of that name, or a script where this is a prompt.
     fn take(&mut self, state: &StateFile, entry: &str) -> bool {
         let is_prompt = state.kind().is_prompt();
         match self.by_name.get_mut(state.name()) {
@@ -77,7 +77,7 @@ impl States {
     }
 }
 
-/// The manifest as the top of the file, if that gives it back.
+/// The manifest as the top of the file, if reading that gives it back.
 fn as_manifest(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     let document = format!("{text}states:\n  A:\n    sh: a\n");
@@ -85,7 +85,7 @@ fn as_manifest(bytes: &[u8]) -> Option<String> {
     (back.get(manifest::FILE).map(Vec::as_slice) == Some(bytes)).then(|| text.to_owned())
 }
 
-/// A state's lines below its name, if they give its file back.
+/// A state's lines below its name, if reading them gives its file back.
 fn as_state(name: &str, bytes: &[u8]) -> Option<(StateFile, String)> {
     let state = StateFile::new(name)?;
     let text = std::str::from_utf8(bytes).ok()?;
@@ -103,7 +103,7 @@ fn as_state(name: &str, bytes: &[u8]) -> Option<(StateFile, String)> {
 
 fn prompt_entries(text: &str) -> Vec<String> {
     let Some(rest) = text.strip_prefix(FENCE) else { return text_entries("prompt", "", text) };
-    // The block ends with the first fence after it; what comes back is compared, so nothing else can slip through.
+    // The block ends at the first fence after it. If that is wrong, the comparison afterwards notices it.
     let Some((settings, body)) = rest.split_once("\n---\n") else { return Vec::new() };
     let settings: String = settings.lines().map(|line| indented(line, 4)).collect();
     text_entries("prompt", &settings, body)

@@ -1,4 +1,4 @@
-//! Files into an archive.
+//! Writing files into an archive.
 
 use std::io::{Cursor, Write};
 
@@ -9,10 +9,10 @@ use zip::write::SimpleFileOptions;
 use super::Files;
 use crate::workflow::scope::unpack;
 
-/// A flat archive of the files. The same files make the same bytes, so that archives can be compared.
+/// A flat archive of the files. The same files give the same bytes, so that archives can be compared.
 pub fn zip(files: &Files) -> Result<Vec<u8>, String> {
     let bytes = write(files).map_err(|error| error.to_string())?;
-    // Whatever an archive may not hold is found here, in the words that loading it would use.
+    // Reading it back finds everything that an archive may not contain, with the same errors as loading it.
     match unpack(&bytes)? == *files {
         true => Ok(bytes),
         false => Err("the archive would not hold the same files".to_owned()),

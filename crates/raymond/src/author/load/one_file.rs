@@ -1,4 +1,4 @@
-//! The states of a one-file workflow as texts of their own, with where each piece stands in the file.
+//! The states of a one-file workflow as separate texts, with the place of each piece in the file.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,13 +14,13 @@ use crate::workflow::yaml_text::{key, one_line};
 
 const FENCE: &str = "---\n";
 
-/// The file that states were read from, and where in it they stand.
+/// The file that states were read from, and their places in it.
 #[derive(Debug)]
 pub struct Inside {
     /// The whole file, without a byte-order mark.
     pub yaml: String,
     origins: HashMap<StateFile, Origin>,
-    /// Where the names of the states stand.
+    /// The places of the states' names.
     names: HashMap<StateFile, Range<usize>>,
 }
 
@@ -33,19 +33,19 @@ impl Inside {
     /// The place in the file of a piece of a state's text.
     pub fn place(&self, state: &StateFile, range: Range<usize>) -> Range<usize> {
         match self.names.get(state) {
-            // What is about the whole state is about its name.
+            // A finding about the whole state is shown at its name.
             Some(name) if range == (0..0) => name.clone(),
             _ => self.origins.get(state).map_or(0..0, |origin| origin.place(range)),
         }
     }
 
-    /// The same, where the file holds exactly that piece.
+    /// The same, if the file contains exactly that piece.
     pub fn exact_place(&self, state: &StateFile, range: Range<usize>) -> Option<Range<usize>> {
         self.origins.get(state)?.exact_place(range)
     }
 }
 
-/// Takes a file apart.
+/// Splits a file into its states.
 pub fn states(yaml: String, contents: Contents) -> (Vec<SourceFile>, Inside) {
     let mut files = Vec::new();
     let (mut origins, mut names) = (HashMap::new(), HashMap::new());
@@ -69,7 +69,7 @@ pub fn states(yaml: String, contents: Contents) -> (Vec<SourceFile>, Inside) {
     (files, Inside { yaml, origins, names })
 }
 
-/// Settings of a script that no comment can hold.
+/// Warnings about settings of scripts that cannot be written as a comment.
 pub fn notices(contents: &Contents) -> Vec<SourceWarning> {
     let mut notices: Vec<SourceWarning> = Vec::new();
     for one in contents.states.values() {
@@ -175,7 +175,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A piece that the file holds, as it stands there or otherwise.
+    /// A piece that comes from the file, written as it is there or in another way.
     fn piece(&mut self, piece: &str, place: Range<usize>) {
         self.origin.add(self.text.len(), piece.len(), place.start, place.len());
         self.text.push_str(piece);

@@ -1,4 +1,4 @@
-//! Findings as SARIF 2.1.0, which code hosts take.
+//! Findings as SARIF 2.1.0, which code hosts can show.
 
 use raymond_core::diagnostic::Severity;
 use raymond_core::lint::{RULES, Rule};

@@ -1,4 +1,4 @@
-//! Findings for people: the file, the line, and what is wrong in it underlined.
+//! Findings for people: the file, the line, and the wrong part underlined.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use raymond_core::diagnostic::Severity;
@@ -6,7 +6,7 @@ use raymond_core::diagnostic::Severity;
 use crate::author::check::Found;
 use crate::view::text::clean;
 
-/// All findings, with colours; whoever prints them takes the colours out where nobody sees them.
+/// All findings, with colours. The stream they are printed to removes the colours if it is not a terminal.
 pub fn text(found: &[Found]) -> String {
     let renderer = Renderer::styled();
     let mut text = String::new();
@@ -43,7 +43,7 @@ fn render(renderer: &Renderer, found: &Found) -> String {
     }
 }
 
-/// How much was found, in a line.
+/// The number of findings, in one line.
 pub fn summary(found: &[Found]) -> String {
     let count = |severity| found.iter().filter(|found| found.severity == severity).count();
     let words = |number: usize, what: &str| match number {
@@ -58,9 +58,9 @@ pub fn summary(found: &[Found]) -> String {
     ];
     let counts: Vec<String> = counts.into_iter().flatten().collect();
     if counts.is_empty() {
-        return "nothing to complain of".to_owned();
+        return "no problems found".to_owned();
     }
     let fixable = found.iter().filter(|found| found.can_be_fixed).count();
-    let fix = words(fixable, "place").map(|places| format!("; --fix would mend {places}"));
+    let fix = words(fixable, "place").map(|places| format!("; --fix would fix {places}"));
     format!("{}{}", counts.join(", "), fix.unwrap_or_default())
 }

@@ -1,4 +1,5 @@
-//! The forms of what is read as YAML node by node, so that mistakes have places; tests hold them to the readers.
+//! Schemas of the formats that are read node by node, so that mistakes have positions. Tests check that these types
+//! and the readers agree.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub struct Frontmatter {
     model: Option<String>,
     /// `low`, `medium`, `high`, or what the backend accepts.
     effort: Option<String>,
-    /// How long there may be no output; 0 is for ever.
+    /// How long there may be no output; 0 is no limit.
     timeout: Option<Limit>,
     /// How long it may take in all.
     max_time: Option<Limit>,
@@ -108,13 +109,13 @@ enum InputMode {
 pub struct OneFile {
     /// States by their names.
     states: BTreeMap<String, OneState>,
-    /// Other files by their names, as they would lie in a folder.
+    /// Other files by their names, as they would be in a folder.
     files: Option<BTreeMap<String, File>>,
     #[serde(flatten)]
     manifest: Manifest,
 }
 
-/// A text, or bytes that are none.
+/// Text, or other bytes.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -164,7 +165,7 @@ pub struct OneScript {
     ps1: Option<String>,
     py: Option<String>,
     js: Option<String>,
-    /// How long there may be no output; 0 is for ever.
+    /// How long there may be no output; 0 is no limit.
     timeout: Option<Limit>,
     /// How long it may take in all.
     max_time: Option<Limit>,

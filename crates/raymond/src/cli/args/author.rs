@@ -1,4 +1,4 @@
-//! What the commands for authors take.
+//! Arguments of the commands for authors.
 
 use std::path::PathBuf;
 
@@ -47,13 +47,13 @@ pub struct LintArgs {
     /// How findings are written
     #[arg(long, value_enum, default_value = "text")]
     pub format: LintFormat,
-    /// Show nothing milder than this
+    /// Show only findings that are at least this severe
     #[arg(long, value_enum, default_value = "info")]
     level: LevelName,
     /// The platform the workflow is to run on [default: this one]
     #[arg(long, value_enum)]
     platform: Option<PlatformName>,
-    /// Repair what can be repaired without doubt
+    /// Make the repairs that are certain to be right
     #[arg(long)]
     pub fix: bool,
     /// Say what a rule is about
@@ -101,7 +101,7 @@ pub struct DiagramArgs {
 }
 
 impl DiagramArgs {
-    /// What was asked for, or else what the name of the file promises.
+    /// The given format, or else the one that the file's extension stands for.
     pub fn format(&self) -> DiagramFormat {
         let extension = || self.output.as_ref()?.extension()?.to_str();
         self.format.unwrap_or_else(|| match extension().map(str::to_ascii_lowercase).as_deref() {

@@ -1,11 +1,11 @@
-//! What each command's help ends with: the command as people really use it.
+//! The examples at the end of each command's help.
 
 pub(super) const RAYMOND: &str = "\
 Examples:
   raymond init hello               write a first workflow
   raymond hello                    run it
   raymond resume                   continue the latest run
-  raymond status --json | jq .     see how it stands
+  raymond status --json | jq .     see its status
 
 A workflow whose path is also a command's name is written ./name.";
 
@@ -15,7 +15,7 @@ Examples:
   git diff | raymond review --input -         the same, from a pipe
   raymond review --budget 5 --max-parallel 2  at most $5, two agents at a time
   raymond review/CHECK.sh                     begin at another state
-  raymond nightly --on-ask pause --no-wait    wait for no person or limit
+  raymond nightly --on-ask pause --no-wait    never wait for a person or limit
 
 Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 waits for a person, 4 over budget, 5 usage limit, \
 130 and 143 interrupted. Everything but 0 and 2 can be resumed.";
@@ -23,11 +23,11 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 waits for a person, 4 over b
 pub(super) const RESUME: &str = "\
 Examples:
   raymond resume                     the latest run
-  raymond resume review-2026         the run whose id begins so
+  raymond resume review-2026         the run whose id begins with this
   raymond resume r --budget 20       with more money than before
 
 A step that was finished is never run or paid for again. Budget, model, backend and the like stay as they \
-were unless they are given anew. A completed run prints its result once more.";
+were unless you give new values. A completed run prints its result once more.";
 
 pub(super) const LIST: &str = "\
 Examples:
@@ -55,22 +55,23 @@ Examples:
   raymond stop r                       let running steps finish, start none
   raymond stop r --now                 end running steps, too
 
-Either way `raymond resume r` goes on from there.";
+In both cases `raymond resume r` continues the run.";
 
 pub(super) const CONVERT: &str = "\
 Examples:
-  raymond convert review -o review.zip     an archive to hand around
+  raymond convert review -o review.zip     an archive to pass on
   raymond convert review -o review.yaml    everything in one file
   raymond convert review.zip -o review     a folder again
 
-Nothing is lost: what is written is read back and compared first. In one file, what is no state goes under \
-`files:`, by name: a text, or `{ base64: … }` for other bytes. So does a state that cannot be written otherwise.";
+Nothing is lost: the output is read back and compared first. In the one-file form, files that are not states \
+go under `files:`, by name: as text, or as `{ base64: … }` for other bytes. So does a state that cannot be \
+written in another way.";
 
 pub(super) const LINT: &str = "\
 Examples:
   raymond lint review                      one workflow
-  raymond lint flows/* --level warning     many, without the mere remarks
-  raymond lint review --fix                repair what is beyond doubt
+  raymond lint flows/* --level warning     many; no findings of level info
+  raymond lint review --fix                make the repairs that are certain
   raymond lint --explain R007              what a rule is about
   raymond lint . --format sarif > lint.sarif";
 

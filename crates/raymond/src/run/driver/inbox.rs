@@ -1,6 +1,6 @@
-//! What other processes ask of a run, through its inbox.
+//! Requests from other processes, through the run's inbox.
 //!
-//! A message stays there until what follows from it is recorded, so nothing is lost if the engine dies in between.
+//! A message stays there until its consequences are recorded, so nothing is lost if this process dies before that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,19 @@ use serde::{Deserialize, Serialize};
 use super::Stop;
 use crate::store::{self, Content, Message, Watch};
 
-/// How often the inbox is looked at. A look is one `stat`.
+/// How often the inbox is checked. A check is one `stat`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Names of messages that ask for a stop begin like this.
+/// Names of messages that ask for a stop begin with this.
 pub const STOP_MESSAGE: &str = "stop";
-/// Names of messages that answer a question begin like this, so that the first answer keeps others out.
+/// Names of messages that answer a question: this, then the question's id. A name can be posted once, so only the
+/// first answer gets in.
 pub const ANSWER_MESSAGE: &str = "answer-";
 
 /// The content of a stop message.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StopRequest {
-    /// The process that is to stop; a request for an earlier one means nothing any more.
+    /// The process that is to stop. A request for an earlier process of the run is ignored.
     pub incarnation: Option<String>,
     pub now: bool,
 }
@@ -35,12 +36,12 @@ pub struct Answer {
     pub answer_id: String,
 }
 
-/// What was found.
+/// The messages that were found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) stop: Option<Stop>,
     pub(super) answers: Vec<Answer>,
-    /// The messages to remove once what follows from them is recorded.
+    /// The messages to remove once their consequences are recorded.
     pub(super) names: Vec<String>,
 }
 
@@ -69,7 +70,7 @@ impl Inbox {
         }
     }
 
-    /// Everything that lies in the inbox now.
+    /// Everything that is in the inbox now.
     pub(super) fn look(&self) -> Found {
         let mut found = Found::default();
         for message in self.messages.messages().unwrap_or_default() {
@@ -79,7 +80,7 @@ impl Inbox {
         found
     }
 
-    /// What cannot be read is not a message of Raymond's and is removed.
+    /// A message that cannot be read is not from Raymond, and is removed.
     fn read(&self, message: &Message, found: &mut Found) {
         let Content::Text(text) = &message.content else { return };
         if message.name.starts_with(ANSWER_MESSAGE) {
@@ -94,7 +95,7 @@ impl Inbox {
 
     pub(super) fn remove(&self, names: &[String]) {
         for name in names {
-            // One that stays is taken again and then comes too late.
+            // If this fails, the message is read again, and then it is too late and has no effect.
             let _ = self.messages.remove(name);
         }
     }

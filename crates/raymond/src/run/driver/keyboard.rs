@@ -1,4 +1,4 @@
-//! Lines that a person types, waiting for which can be called off.
+//! Reads lines that a person types. The wait for a line can be cancelled.
 
 #[cfg(unix)]
 mod unix;
@@ -12,7 +12,7 @@ pub(super) use windows::{CallOff, CalledOff, call_off, read_line};
 
 pub(super) enum Line {
     Text(String),
-    /// Somebody answered elsewhere.
+    /// The wait was cancelled: the question was answered in another way.
     CalledOff,
     /// The input has ended.
     End,

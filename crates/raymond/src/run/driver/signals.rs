@@ -1,4 +1,4 @@
-//! What asks Raymond to stop, from outside its inbox.
+//! Signals that ask Raymond to stop.
 
 #[cfg(unix)]
 mod unix;

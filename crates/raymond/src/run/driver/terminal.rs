@@ -1,8 +1,8 @@
 //! Asking a person on the terminal that Raymond runs on.
 //!
-//! One question at a time, read by a thread of its own. The answer goes through the inbox like everybody else's, so
-//! exactly one is ever taken. Waiting for a line can be called off when somebody answers elsewhere. What is said goes
-//! through stderr's own writer, which keeps everything else off the screen meanwhile.
+//! One question at a time, read by a thread of its own. The answer goes through the inbox like one from `raymond answer`,
+//! so exactly one is taken. The wait for a line is cancelled if the question is answered in another way. Questions are
+//! written by stderr's own writer, which holds back all other output until the answer.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -28,12 +28,12 @@ pub struct Question {
 pub struct Terminal {
     inbox: Arc<dyn Inbox>,
     stderr: Output,
-    /// Told when nobody can type any more.
+    /// Notified when stdin has ended, so that no more questions can be asked here.
     ended: Arc<Notify>,
     waiting: VecDeque<Question>,
-    /// Whether nobody is asked here any more.
+    /// Whether no more questions are asked here.
     is_over: bool,
-    /// The question on the screen; dropping the second part calls it off.
+    /// The question on the screen; dropping the second part cancels the wait for its answer.
     asked: Option<(String, CallOff)>,
 }
 
@@ -42,7 +42,7 @@ impl Terminal {
         Self { inbox, stderr, ended: Arc::default(), waiting: VecDeque::new(), is_over: false, asked: None }
     }
 
-    /// Waits until there is nobody left to ask.
+    /// Waits until stdin has ended.
     pub(super) async fn ended(&self) {
         self.ended.notified().await;
     }
@@ -60,7 +60,7 @@ impl Terminal {
         self.ask_next();
     }
 
-    /// From now on nobody is asked here.
+    /// From now on no questions are asked here.
     pub(super) fn stop_asking(&mut self) {
         self.is_over = true;
         self.call_off();
@@ -77,15 +77,15 @@ impl Terminal {
             return;
         }
         let Some(question) = self.waiting.pop_front() else { return };
-        // What could not be called off is left to `raymond answer`.
+        // Without a way to cancel the wait, the question is left to `raymond answer`.
         let Ok((ended, end)) = call_off() else { return };
         self.asked = Some((question.ask.clone(), end));
         self.stderr.ask(&wording(&question));
         let (inbox, stderr) = (Arc::clone(&self.inbox), self.stderr.clone());
-        let nobody_left = Arc::clone(&self.ended);
+        let stdin_ended = Arc::clone(&self.ended);
         std::thread::spawn(move || {
             if !answer(&question, &*inbox, &ended, stderr) {
-                nobody_left.notify_one();
+                stdin_ended.notify_one();
             }
         });
     }
@@ -100,7 +100,7 @@ fn wording(question: &Question) -> String {
     )
 }
 
-/// Takes an answer, and says whether there is still somebody to ask.
+/// Reads an answer and posts it. Returns false if stdin has ended.
 fn answer(question: &Question, inbox: &dyn Inbox, called_off: &CalledOff, mut stderr: Output) -> bool {
     match read_answer(called_off) {
         Line::Text(text) => {
@@ -143,7 +143,7 @@ fn send(question: &Question, inbox: &dyn Inbox, text: String) -> Result<(), Stri
     let content = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
     match inbox.post(&format!("{ANSWER_MESSAGE}{}", question.ask), &content) {
         Ok(Posted::Posted) => Ok(()),
-        Ok(Posted::AlreadyThere) => Err("somebody else has answered first".to_owned()),
+        Ok(Posted::AlreadyThere) => Err("another answer came first".to_owned()),
         Err(error) => Err(format!("cannot record the answer: {error}")),
     }
 }

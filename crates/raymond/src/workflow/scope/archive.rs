@@ -1,7 +1,7 @@
 //! A workflow in a zip archive.
 //!
-//! Archives come from strangers, so everything about one is checked while it is read, and it is read once, whole and
-//! bounded. After that a run does not look at the file again.
+//! Archives may come from strangers, so everything is checked while reading. An archive is read once and completely,
+//! with a limit on its size. After that a run does not read the file again.
 
 mod unpack;
 
@@ -21,7 +21,7 @@ use super::{Given, MAX_BYTES, Source};
 use crate::error::UserError;
 use crate::workflow::manifest::{self, Manifest};
 
-/// A file that is longer holds more than an archive may, or something else beside it.
+/// A longer file contains more than an archive may, or data that does not belong to it.
 const MAX_FILE_BYTES: u64 = MAX_BYTES + 32 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Archive {
         &self.listing
     }
 
-    /// What the archive's own bytes come to.
+    /// The hash of the archive's own bytes.
     pub fn hash(&self) -> &str {
         &self.hash
     }
@@ -85,7 +85,7 @@ impl Archive {
         &self.files
     }
 
-    /// The files of an archive whose manifest may be wrong.
+    /// The files of an archive; its manifest is not read and may be invalid.
     pub fn read_files(path: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
         unpack(&read_file(path)?)
     }

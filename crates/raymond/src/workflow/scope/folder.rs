@@ -1,7 +1,7 @@
 //! A folder of state files.
 //!
-//! The listing is read again when the folder changed or a name is missing, so files that a step wrote are found by
-//! the next.
+//! The listing is read again when the folder has changed or a name is missing, so that a step finds the files that
+//! earlier steps wrote.
 
 use std::fs;
 use std::io;
@@ -55,7 +55,7 @@ impl Folder {
         if let Ok(state) = self.listing.resolve(target, self.platform) {
             return Ok(state);
         }
-        // The folder's time stamp is coarse: a file written a moment ago may not show in it.
+        // Time stamps are coarse: the folder's may not have changed although a file was written just now.
         self.refresh();
         self.listing.resolve(target, self.platform).map_err(|error| error.to_string())
     }
@@ -75,7 +75,7 @@ impl Folder {
 
     fn refresh(&mut self) {
         let modified = modified(&self.path);
-        // A folder that cannot be read keeps its last listing; reading the state will say what is wrong.
+        // If the folder cannot be read, the last listing stays; reading the state then gives the error.
         if let Ok(listing) = list(&self.path) {
             self.listing = listing;
             self.listed_at = modified;
@@ -107,7 +107,7 @@ pub fn list(path: &Path) -> io::Result<Listing> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        // A pipe or device would be read for ever. A name that is no text cannot be written in a tag.
+        // Reading a pipe or a device may never end. A name that is not valid UTF-8 cannot be written in a tag.
         if is_file(&entry)
             && let Ok(name) = entry.file_name().into_string()
         {
@@ -117,7 +117,7 @@ pub fn list(path: &Path) -> io::Result<Listing> {
     Ok(Listing::new(names))
 }
 
-/// Whether an entry is a file, or a link that leads to one or to nothing: reading it will say that it is gone.
+/// Whether an entry is a file or a link to one. A broken link counts, too: reading it then gives a clear error.
 fn is_file(entry: &fs::DirEntry) -> bool {
     match entry.file_type() {
         Ok(kind) if kind.is_symlink() => fs::metadata(entry.path()).map_or(true, |data| data.is_file()),

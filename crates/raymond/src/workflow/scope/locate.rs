@@ -17,7 +17,7 @@ pub struct Located {
     pub entry: StateFile,
 }
 
-/// The forms in which a workflow can lie on disk.
+/// The forms that a workflow can have on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Folder,
@@ -26,7 +26,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form of what lies at a path, if it can be a workflow.
+    /// The form of the workflow at a path, if there can be one.
     pub fn of(path: &Path) -> Option<Form> {
         if path.is_dir() {
             return Some(Form::Folder);
@@ -34,7 +34,7 @@ impl Form {
         Form::of_name(path).filter(|_| path.is_file())
     }
 
-    /// The form that a file's name promises.
+    /// The form that a file's extension stands for.
     pub fn of_name(path: &Path) -> Option<Form> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         match extension.as_str() {
@@ -63,14 +63,14 @@ pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, Us
             "states end in .md, .sh, .py, .js, .bat or .ps1, archives in .zip, one-file workflows in .yaml",
         ));
     }
-    // A name that promises a workflow is none of a state's, so looking it up would only confuse.
+    // A name such as `x.zip` is not a state's, so an error about a missing state would confuse.
     if Form::of(parent).is_none() || Form::of_name(&path).is_some() {
         return Err(not_found(given));
     }
     let mut scope = Scope::open(parent, platform)?;
     let entry = scope.resolve(&name).map_err(|error| match scope.listing().states().next() {
         Some(_) => not_found(given).hint(error),
-        // Nobody looked for a state in a folder that has none.
+        // The folder has no states, so the user did not mean one of them.
         None => not_found(given),
     })?;
     Ok(Located { given: given.to_owned(), scope, entry })

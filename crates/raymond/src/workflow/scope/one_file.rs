@@ -1,7 +1,7 @@
 //! A workflow that is one YAML file.
 //!
-//! The file is read again when it changed, so that an edit counts from the next step on, as it does in a folder.
-//! As long as it did not, a step costs a look at its time stamp, however many states there are.
+//! The file is read again when it has changed, so that an edit counts from the next step on, as it does in a folder.
+//! If it has not changed, a step only reads its time stamp, no matter how many states there are.
 
 mod origin;
 mod parse;
@@ -21,7 +21,7 @@ use super::{Given, MAX_BYTES, Source};
 use crate::error::UserError;
 use crate::workflow::manifest::{self, Manifest};
 
-/// Time stamps are coarse: of a file written just before it was read it is not known that it has not changed since.
+/// Time stamps are coarse: if a file was written just before it was read, a later change may leave the same stamp.
 const STAMP_GRAIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -29,12 +29,12 @@ pub struct OneFile {
     path: PathBuf,
     platform: Platform,
     contents: Contents,
-    /// Counts what was read from the file; what is the same is not counted again.
+    /// Counts the different contents that were read from the file.
     version: u64,
     stamp: Option<Stamp>,
 }
 
-/// By which it is seen that a file did not change.
+/// As long as this is the same, the file has not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: SystemTime,
@@ -165,7 +165,7 @@ fn with_hints(path: &Path, error: String) -> UserError {
             manifest::FILE,
             folder.display()
         )),
-        _ => error.hint("nothing was run; mend the file and start again"),
+        _ => error.hint("nothing was run; fix the file and start again"),
     }
 }
 

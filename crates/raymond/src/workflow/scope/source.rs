@@ -1,4 +1,4 @@
-//! A state as it is now.
+//! The current text and settings of a state.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub struct Source {
     /// What to call it in messages.
     pub name: String,
     pub bytes: Vec<u8>,
-    /// The file itself, where it lies on disk as it is; of anything else a private copy has to be run.
+    /// The state's own file on disk, if it has one; otherwise a private copy is written and run.
     pub file: Option<PathBuf>,
     pub given: Given,
 }
@@ -28,12 +28,12 @@ pub struct Source {
 pub enum Given {
     /// In its text: a block at its top, or comments.
     InText,
-    /// In its text, which itself stands in a larger file.
+    /// In its text, which is a part of a larger file.
     InPart { whole: Rc<str>, place: TextPlace },
     /// Beside its text, as in the one-file form.
     Beside {
         plan: Beside,
-        /// The settings as text, which belongs to what the state says.
+        /// The settings as text; a change in them is a change of the state.
         text: String,
         warnings: Vec<SourceWarning>,
     },
@@ -46,7 +46,7 @@ pub enum Beside {
 }
 
 impl Source {
-    /// The place in the file of a place in the state's text.
+    /// Turns a position in the state's text into a position in the file.
     pub fn in_file(&self, text: &str, position: Position) -> Position {
         match &self.given {
             Given::InPart { whole, place } => place.position_of(whole, text, position),
@@ -54,7 +54,7 @@ impl Source {
         }
     }
 
-    /// By which a change is noticed.
+    /// A hash of text and settings, to notice changes.
     pub fn hash(&self) -> String {
         let mut digest = Sha256::new();
         digest.update(&self.bytes);
@@ -65,7 +65,7 @@ impl Source {
     }
 }
 
-/// The start of a digest, as text.
+/// The first digits of a digest, in hexadecimal.
 pub fn hexadecimal(digest: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |half: u8| char::from(DIGITS[usize::from(half)]);

@@ -62,7 +62,7 @@ fn find_others(
                     to_enter.push(located);
                 }
             }
-            // A folder can still be filled; what is one file is as wrong when it is entered.
+            // A step may still write a folder's missing files; a broken archive or file stays broken.
             Err(error) if matches!(Form::of(&path), Some(Form::Archive | Form::OneFile)) => {
                 let needed = format!("{} names it as another workflow", scope.path().display());
                 return Err(error.hint(needed));
@@ -88,12 +88,11 @@ fn check_scope(
         let source = match scope.read(&state) {
             Ok(source) => source,
             Err(error) if state == *entry => return Err(UserError::usage(error)),
-            // It may never be needed, or be written by a step before it is.
+            // It may never be needed, or a step may write it before it is.
             Err(_) => continue,
         };
-        let prepared = read_state(&state, &source, options).map_err(|error| {
-            UserError::usage(error).hint("nothing was run; mend the file and start again")
-        })?;
+        let prepared = read_state(&state, &source, options)
+            .map_err(|error| UserError::usage(error).hint("nothing was run; fix the file and start again"))?;
         if let Plan::Prompt(prompt) = &prepared.plan {
             check_backend(scope, &state, &prompt.backend, backends)?;
             let entries = prompt.policy.iter().flat_map(|policy| &policy.entries);

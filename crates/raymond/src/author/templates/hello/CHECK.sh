@@ -1,6 +1,6 @@
 #!/bin/bash
 # raymond: timeout=1m
-# A script is a state, too: it costs nothing, and what it prints says what comes next.
+# A script is a state, too: it costs nothing, and its output says what comes next.
 if [ "${#RAYMOND_INPUT}" -gt 5 ]; then
   printf '<result>%s</result>\n' "$RAYMOND_INPUT"
 else

@@ -1,4 +1,4 @@
-//! Typed lines on Unix, where waiting for one thing or another is a system call.
+//! Typed lines on Unix, where `poll` can wait for a line or for a cancellation.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::Line;
 
-/// Dropping it calls off the wait: the two are the ends of a pipe.
+/// Dropping it cancels the wait: the two types are the ends of a pipe.
 pub(in crate::run::driver) type CallOff = io::PipeWriter;
 pub(in crate::run::driver) type CalledOff = io::PipeReader;
 
@@ -15,7 +15,7 @@ pub(in crate::run::driver) fn call_off() -> io::Result<(CalledOff, CallOff)> {
     io::pipe()
 }
 
-/// One line. The terminal edits it, so it comes whole; reading byte by byte leaves the next line for the next question.
+/// Reads one line. Reading byte by byte leaves the next line for the next question.
 pub(in crate::run::driver) fn read_line(called_off: &CalledOff) -> Line {
     let stdin = io::stdin();
     let mut bytes = Vec::new();
@@ -37,7 +37,7 @@ pub(in crate::run::driver) fn read_line(called_off: &CalledOff) -> Line {
     }
 }
 
-/// Stdin without std's buffer, which would swallow lines that `poll` then cannot see.
+/// Stdin without the standard library's buffer: `poll` cannot see lines that are already in a buffer.
 fn unbuffered_stdin() -> impl Read {
     struct Stdin;
     impl Read for Stdin {

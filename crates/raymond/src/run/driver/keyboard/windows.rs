@@ -1,5 +1,5 @@
-//! Typed lines on Windows, where a read cannot be called off: one thread reads for as long as Raymond lives, and
-//! whoever waits for a line waits for it or for the end of the question.
+//! Typed lines on Windows, where a blocking read cannot be cancelled. One thread reads as long as the process lives;
+//! `read_line` waits for a line from it or for the cancellation.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
 
 use super::Line;
 
-/// Dropping it calls off the wait.
+/// Dropping it cancels the wait.
 pub(in crate::run::driver) struct CallOff(Arc<AtomicBool>);
 pub(in crate::run::driver) struct CalledOff(Arc<AtomicBool>);
 
-/// What was typed and not taken. The reader waits until it is, so it is one line at most.
+/// The line that was typed and not yet taken. The reading thread waits until it is taken before it reads the next.
 struct Typed {
     line: Option<String>,
     has_ended: bool,
@@ -28,7 +28,7 @@ pub(in crate::run::driver) fn call_off() -> io::Result<(CalledOff, CallOff)> {
 
 impl Drop for CallOff {
     fn drop(&mut self) {
-        // Under the lock, so that it cannot come between a look at the switch and the wait that follows.
+        // Under the lock, so that it cannot happen between the check of the switch and the wait (a lost wake-up).
         let _typed = TYPED.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.store(true, Ordering::Release);
         CHANGED.notify_all();

@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::error::Exit;
+use crate::error::ExitKind;
 use crate::process::is_hangup_ignored;
 use crate::run::stop::Stop;
 
@@ -24,7 +24,7 @@ impl Signals {
         })
     }
 
-    pub(in crate::run::driver) async fn next(&mut self) -> (Stop, Exit) {
+    pub(in crate::run::driver) async fn next(&mut self) -> (Stop, ExitKind) {
         let hangup = async {
             match &mut self.hangup {
                 Some(hangup) => hangup.recv().await,
@@ -32,10 +32,10 @@ impl Signals {
             }
         };
         tokio::select! {
-            _ = self.interrupt.recv() => (Stop::Gently, Exit::Interrupted),
-            _ = self.terminate.recv() => (Stop::Now, Exit::Terminated),
-            // A terminal that went away cannot be asked twice.
-            _ = hangup => (Stop::Now, Exit::Terminated),
+            _ = self.interrupt.recv() => (Stop::Gently, ExitKind::Interrupted),
+            _ = self.terminate.recv() => (Stop::Now, ExitKind::Terminated),
+            // The terminal is gone, so there can be no second Ctrl-C.
+            _ = hangup => (Stop::Now, ExitKind::Terminated),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What asks Raymond to stop on Windows.
+//! Console events that ask Raymond to stop on Windows.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use tokio::signal::windows::{
     ctrl_shutdown,
 };
 
-use crate::error::Exit;
+use crate::error::ExitKind;
 use crate::run::stop::Stop;
 
 pub(in crate::run::driver) struct Signals {
     interrupt: CtrlC,
     terminate: CtrlBreak,
-    /// The window was closed, or the person or the machine leaves: the system allows a few seconds.
+    /// The window is closed, the user logs off, or the machine shuts down: the system allows a few seconds.
     close: CtrlClose,
     logoff: CtrlLogoff,
     shutdown: CtrlShutdown,
@@ -30,13 +30,13 @@ impl Signals {
         })
     }
 
-    pub(in crate::run::driver) async fn next(&mut self) -> (Stop, Exit) {
+    pub(in crate::run::driver) async fn next(&mut self) -> (Stop, ExitKind) {
         tokio::select! {
-            _ = self.interrupt.recv() => (Stop::Gently, Exit::Interrupted),
-            _ = self.terminate.recv() => (Stop::Now, Exit::Terminated),
-            _ = self.close.recv() => (Stop::Now, Exit::Terminated),
-            _ = self.logoff.recv() => (Stop::Now, Exit::Terminated),
-            _ = self.shutdown.recv() => (Stop::Now, Exit::Terminated),
+            _ = self.interrupt.recv() => (Stop::Gently, ExitKind::Interrupted),
+            _ = self.terminate.recv() => (Stop::Now, ExitKind::Terminated),
+            _ = self.close.recv() => (Stop::Now, ExitKind::Terminated),
+            _ = self.logoff.recv() => (Stop::Now, ExitKind::Terminated),
+            _ = self.shutdown.recv() => (Stop::Now, ExitKind::Terminated),
         }
     }
 }

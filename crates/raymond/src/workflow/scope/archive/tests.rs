@@ -33,7 +33,7 @@ fn add(writer: &mut ZipWriter<Cursor<Vec<u8>>>, name: &str, content: &[u8]) {
     writer.write_all(content).unwrap();
 }
 
-/// An archive whose writer would refuse the names: they are changed after it was written, to ones of the same length.
+/// An archive with names that the zip library refuses to write. They replace names of the same length afterwards.
 fn renamed(names: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = zip_of(&names.iter().map(|(before, _)| *before).collect::<Vec<_>>());
     for (before, after) in names {

@@ -12,18 +12,18 @@ use crate::workflow::scope::{MAX_BYTES, MAX_FILES, name_problem};
 
 /// What every entry of an archive's directory begins with.
 const ENTRY_MARK: &[u8] = b"PK\x01\x02";
-/// A file in an archive may hold such marks itself, so many more than there may be entries are needed to be sure.
+/// Files in an archive may contain such marks themselves, so only far more marks than entries are allowed are proof.
 const MOST_MARKS: usize = 10 * MAX_FILES;
 /// The bits of a Unix mode that tell files, folders and links apart.
 const FILE_TYPE: u32 = 0o170_000;
 const PLAIN_FILE: u32 = 0o100_000;
 const FOLDER: u32 = 0o040_000;
-/// The word sits in the upper half of an entry's attributes.
+/// The Unix mode is the upper half of an entry's attributes.
 const MODE_SHIFT: u32 = 16;
 
-/// Unpacks an archive: flat, or with one folder at its top, whose name is left out.
+/// Unpacks an archive that is flat or has one folder at its top; that folder's name is left out.
 pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
-    // Reading the directory takes memory for each entry, so that too many are refused before it is read.
+    // Reading the directory takes memory for each entry, so too many are refused before that.
     if memchr::memmem::find_iter(bytes, ENTRY_MARK).nth(MOST_MARKS).is_some() {
         return Err(too_many());
     }
@@ -46,7 +46,7 @@ pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
         let content = read_entry(&mut archive, index, name, left, &mut scratch)?;
         left -= content.len() as u64;
         let name = folder.as_deref().and_then(|folder| name.strip_prefix(folder)).unwrap_or(name);
-        // A name in another encoding may come out like one that is there.
+        // Two names in different encodings may be the same once they are decoded.
         if files.insert(name.trim_start_matches('/').to_owned(), content).is_some() {
             return Err(format!("two of its entries are called {}", quoted(name)));
         }
@@ -66,7 +66,7 @@ fn not_an_archive(error: ZipError) -> String {
     }
 }
 
-/// Every entry's name, in order, once it is known to be one that can be used.
+/// Every entry's name, in order, after checking that all can be used.
 fn entry_names(archive: &mut ZipArchive<Cursor<&[u8]>>) -> Result<Vec<String>, String> {
     let mut names = Vec::with_capacity(archive.len());
     for index in 0..archive.len() {
@@ -102,7 +102,7 @@ fn check_kind<R: Read>(entry: &ZipFile<'_, R>, name: &str) -> Result<(), String>
     }
 }
 
-/// The one folder that everything is in, or nothing if the archive is flat.
+/// The one folder that everything is in, or `None` if the archive is flat.
 fn common_folder<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Result<Option<&'n str>, String> {
     let mut folders: Vec<&str> = names.clone().filter_map(|name| Some(name.split_once('/')?.0)).collect();
     folders.sort_unstable();
@@ -126,7 +126,7 @@ fn common_folder<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Result<Opt
     }
 }
 
-/// Unpacks one entry and counts what really comes out, whatever its header says.
+/// Unpacks one entry. The limit counts the bytes that really come out, not the size that its header claims.
 fn read_entry(
     archive: &mut ZipArchive<Cursor<&[u8]>>,
     index: usize,
@@ -141,7 +141,7 @@ fn read_entry(
         }
         other => damaged(&other),
     })?;
-    // Reading to an end that is not known makes room for far more than most files need.
+    // `read_to_end` may reserve far more memory than a file needs, so one buffer serves all entries.
     scratch.clear();
     let result = entry.take(left + 1).read_to_end(scratch);
     if scratch.len() as u64 > left {

@@ -1,5 +1,5 @@
-//! Where in a one-file workflow the text of a state was read from, so that whoever finds something in the one can
-//! point at the other.
+//! Where in a one-file workflow the text of a state was read from, so that a finding in the text can be shown at its
+//! place in the file.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ struct Run {
     from_length: usize,
 }
 
-/// Where a text stands in the file.
+/// The place of a text in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextPlace {
     position: Position,
@@ -38,7 +38,7 @@ impl TextPlace {
         TextPlace { position: field.node.position, after_key: field.key_bytes.end, bytes }
     }
 
-    /// The place in the file of a place in the text, without counting the lines of the whole file.
+    /// Turns a position in the text into one in the file, without counting the lines of the whole file.
     pub fn position_of(&self, yaml: &str, text: &str, position: Position) -> Position {
         let offset = Lines::new(text).offset(position);
         let start = Origin::of_text(yaml, self, text).place(offset..offset).start;
@@ -68,7 +68,7 @@ enum Style {
 }
 
 impl Origin {
-    /// The places of a text, which is what the reader made of what stands there.
+    /// The places of `text`, which is the value that the YAML reader gave for `place`.
     pub fn of_text(yaml: &str, place: &TextPlace, text: &str) -> Origin {
         let mut origin = Origin::default();
         let (style, start) = style_and_start(yaml, place);
@@ -83,7 +83,7 @@ impl Origin {
         origin
     }
 
-    /// Says that the next piece of the text, which begins at `at`, comes from a piece of the file.
+    /// Records that the next piece of the text, which begins at `at`, comes from a piece of the file.
     pub fn add(&mut self, at: usize, length: usize, from: usize, from_length: usize) {
         match self.runs.last_mut() {
             Some(last)
@@ -99,7 +99,7 @@ impl Origin {
         }
     }
 
-    /// Puts another text behind this one.
+    /// Appends the places of another text, which begins at `at`.
     pub fn append(&mut self, at: usize, other: Origin) {
         for run in other.runs {
             self.add(at + run.at, run.length, run.from, run.from_length);
@@ -117,7 +117,7 @@ impl Origin {
         origin
     }
 
-    /// The places of the text from a byte on, which becomes its first.
+    /// The places of the text from the byte `start` on, counted from there.
     pub fn after(&self, start: usize) -> Origin {
         let mut origin = Origin::default();
         for run in self.runs.iter().filter(|run| run.at + run.length > start) {
@@ -131,7 +131,7 @@ impl Origin {
         origin
     }
 
-    /// The place in the file of a piece of the text; of what the file does not hold, the nearest before it.
+    /// The place in the file of a piece of the text. A piece that is not in the file has the nearest place before it.
     pub fn place(&self, range: Range<usize>) -> Range<usize> {
         let start = self.run_at(range.start).map_or(0, |run| run.place(range.start));
         if range.is_empty() {
@@ -142,7 +142,7 @@ impl Origin {
         start..end.max(start)
     }
 
-    /// The same, where the file holds exactly that piece.
+    /// The same, if the file contains exactly that piece.
     pub fn exact_place(&self, range: Range<usize>) -> Option<Range<usize>> {
         let run = self.run_at(range.start)?;
         let is_exact = run.length == run.from_length && range.end <= run.at + run.length;
@@ -154,7 +154,7 @@ impl Origin {
         self.runs.get(after.saturating_sub(1))
     }
 
-    /// A block: its lines are those of the file without their indentation.
+    /// For a literal block: its lines are the file's lines without their indentation.
     fn follow_lines(&mut self, raw: &str, start: usize, text: &str) {
         let lines = || text.split_inclusive('\n').zip(raw.split_inclusive('\n'));
         let indent = lines()
@@ -171,7 +171,7 @@ impl Origin {
         }
     }
 
-    /// Whatever else: blanks may have been folded and characters escaped.
+    /// For all other styles: white space may have been folded and characters escaped.
     fn follow(&mut self, raw: &str, start: usize, text: &str, style: Style) {
         let quotes = usize::from(matches!(style, Style::Double | Style::Single));
         let mut read = quotes;
@@ -237,7 +237,7 @@ fn style_and_start(yaml: &str, place: &TextPlace) -> (Style, usize) {
     (style, start)
 }
 
-/// How many bytes before the next visible character stand only for a line break or for nothing.
+/// How many bytes before the next visible character only stand for a line break, or for nothing.
 fn folded(raw: &str, style: Style) -> usize {
     let mut rest = raw;
     loop {

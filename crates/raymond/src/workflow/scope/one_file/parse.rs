@@ -1,17 +1,17 @@
-//! What stands in a one-file workflow.
+//! Reading a one-file workflow.
 //!
 //! ```yaml
 //! name: Demo                  # the manifest's keys
 //! states:
 //!   START:
-//!     prompt: |               # what stands below the block of a prompt file
+//!     prompt: |               # the text of a prompt file
 //!       …
-//!     model: haiku            # and what stands in it
+//!     model: haiku            # and the keys of its frontmatter
 //!   BUILD:
 //!     sh: make                # a script for each platform
 //!     bat: nmake
-//!     retry: 3                # what its header may say
-//! files:                      # other files of the workflow, as they would lie in a folder
+//!     retry: 3                # the settings of its header
+//! files:                      # other files of the workflow, as they would be in a folder
 //!   replies.yaml: |
 //!     …
 //!   logo.png: { base64: iVBORw0… }
@@ -50,16 +50,16 @@ pub struct Contents {
     pub manifest_fields: Vec<Field>,
     /// Where states and files begin.
     pub first_line_below_manifest: u32,
-    /// Where the files stand that are texts.
+    /// The places of the files that are text.
     pub file_places: BTreeMap<String, TextPlace>,
     /// The file itself, without a byte-order mark.
     pub yaml: Rc<str>,
 }
 
-/// What is wrong with a file that was read as far as it can be.
+/// The mistakes in a file that was read as far as possible.
 #[derive(Debug, Default)]
 pub struct Mistakes {
-    /// Of the settings of scripts; those of prompts are for whoever reads them.
+    /// In the settings of scripts. `Graph::read` checks those of prompts.
     pub in_settings: Vec<Fault>,
     pub others: Vec<Fault>,
 }
@@ -88,7 +88,7 @@ pub fn parse(text: &str) -> Result<Contents, SourceError> {
     Ok(reading.contents)
 }
 
-/// Reads as much as can be read, and says what was left out. The settings of prompts are not looked into. `text` has
+/// Reads as much as possible, and returns the mistakes in the rest. The settings of prompts are not checked. `text` has
 /// no byte-order mark.
 pub fn parse_leniently(text: &str) -> Result<(Contents, Mistakes), Fault> {
     let mut reading =
@@ -106,7 +106,7 @@ struct Reading<'y> {
 }
 
 impl Reading<'_> {
-    /// What was read, or its default if the mistake need not end everything.
+    /// The value that was read. A mistake ends the reading, or is recorded and replaced by the default value.
     fn settle<T: Default>(&mut self, read: Result<T, Fault>) -> Result<T, Fault> {
         match (read, &mut self.mistakes) {
             (Err(fault), Some(mistakes)) => {
@@ -263,7 +263,7 @@ impl Reading<'_> {
             return Err(Fault::new(state.key_position, format!("{} cannot be a state", quoted(&file))));
         };
         check_free(&self.contents, &file, state.key_position)?;
-        // Only a run asks whether a state has changed.
+        // This text only serves to notice changes of the state during a run.
         let said = if self.mistakes.is_none() { keys_and_values(&fields) } else { String::new() };
         let given = Given::Beside { plan, text: said, warnings };
         let (line, text_line) = (state.key_position.line, text_field.key_position.line);
@@ -369,7 +369,7 @@ fn check_state_name(state: &Field) -> Result<(), Fault> {
     Err(Fault::new(state.key_position, format!("{} {problem}", quoted(&state.key))))
 }
 
-/// What the keys say, and what the script's own comments do: they mean the same here as in a file.
+/// The settings from the keys and from the script's own comments, which mean the same here as in a file.
 fn read_header(
     yaml: &str,
     kind: Kind,
@@ -402,7 +402,8 @@ fn read_header(
     Ok((header, warnings))
 }
 
-/// A setting of a script as it would stand in its header; what no header can hold is no known key either.
+/// The value of a script's setting as it would be written in its header. A value that no header can hold is an error for
+/// known keys only; unknown ones are ignored anyway.
 pub fn header_value(field: &Field) -> Result<String, Fault> {
     let is_known = Header::default().set(&field.key, "").map_or(true, |known| known);
     match &field.node.value {

@@ -221,8 +221,8 @@ fn with_states(folder: &Path, count: usize) -> (Scope, Duration) {
     (scope, loading)
 }
 
-/// Times are compared with each other only, because machines differ, and are taken again, because other things run on
-/// them, too.
+/// Times are only compared with each other, because machines differ, and are measured again, because other programs
+/// run at the same time.
 #[test]
 fn the_time_to_read_states_grows_with_their_number_alone() {
     let folder = tempfile::tempdir().unwrap();
