@@ -9,7 +9,7 @@ use raymond::store::{Durability, FolderStore, JournalOptions, RunStore, StateDir
 use raymond_core::decide;
 use raymond_core::event::{FORMAT_VERSION, RunStarted};
 use raymond_core::header::Header;
-use raymond_core::input::{Ended, Exit, Input, Lookups, Outcome, Plan, Prepared, ScriptOutcome};
+use raymond_core::input::{Ended, Input, Lookups, Plan, Prepared, ProcessExit, ScriptOutcome, StepOutcome};
 use raymond_core::run::{Agent, Options, Run};
 use raymond_core::tag::TagCollector;
 use raymond_core::transition;
@@ -89,8 +89,8 @@ fn ended(
         attempt: 1,
         duration_ms: 1,
         plan,
-        outcome: Outcome::Script(ScriptOutcome::Exited {
-            exit: Exit::Code(0),
+        outcome: StepOutcome::Script(ScriptOutcome::Exited {
+            exit: ProcessExit::Code(0),
             reading: Ok(reading),
             stderr: String::new(),
         }),

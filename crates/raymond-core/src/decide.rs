@@ -17,7 +17,7 @@ mod turn;
 use jiff::Timestamp;
 
 use crate::event::{AgentStarted, Body, Interrupted, RunResumed, RunStarted};
-use crate::input::{Ended, Input, Outcome, Plan};
+use crate::input::{Ended, Input, Plan, StepOutcome};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
@@ -106,11 +106,11 @@ fn step_ended(run: &Run, now: Timestamp, ended: Ended) -> Vec<Body> {
         let Ended { duration_ms, plan, outcome, lookups, .. } = ended;
         let step = EndedStep { run, agent, work, now, duration_ms, lookups: &lookups };
         match (outcome, plan) {
-            (Outcome::Script(outcome), Plan::Script(header)) => script::ended(&step, &header, outcome),
-            (Outcome::Turn(outcome), Plan::Prompt(plan)) => turn::ended(&step, &plan, outcome),
+            (StepOutcome::Script(outcome), Plan::Script(header)) => script::ended(&step, &header, outcome),
+            (StepOutcome::Turn(outcome), Plan::Prompt(plan)) => turn::ended(&step, &plan, outcome),
             // Who stopped it has already changed the state; the event that ends the run will say so.
-            (Outcome::Interrupted { .. }, _) => Vec::new(),
-            (Outcome::Script(_), Plan::Prompt(_)) | (Outcome::Turn(_), Plan::Script(_)) => Vec::new(),
+            (StepOutcome::Interrupted { .. }, _) => Vec::new(),
+            (StepOutcome::Script(_), Plan::Prompt(_)) | (StepOutcome::Turn(_), Plan::Script(_)) => Vec::new(),
         }
     })
 }

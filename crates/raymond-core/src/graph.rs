@@ -13,7 +13,7 @@ mod source;
 
 use std::collections::HashMap;
 
-pub use exit::{Exit, Leads, Origin, Reference, Role};
+pub use exit::{Leads, Origin, Reference, Role, StateExit};
 pub use scan::scan;
 pub use source::{EntryPlaces, Notice, PromptSettings, Source, Told, Trouble};
 
@@ -34,7 +34,7 @@ pub struct Graph {
     pub platform: Platform,
     pub listing: Listing,
     /// Sorted by name.
-    pub states: Vec<State>,
+    pub states: Vec<StateNode>,
     /// Where a run begins.
     pub entry: Result<usize, ResolveError>,
     /// From each state to those at which the same agent goes on, with its stack as it was.
@@ -45,7 +45,7 @@ pub struct Graph {
 
 /// One state and what its text says.
 #[derive(Debug)]
-pub struct State {
+pub struct StateNode {
     pub file: StateFile,
     pub text: String,
     pub source: Source,
@@ -54,23 +54,23 @@ pub struct State {
     /// What looks like a tag there and is none.
     pub missed: Vec<Missed>,
     /// Where it may lead.
-    pub exits: Vec<Exit>,
+    pub exits: Vec<StateExit>,
     /// What its text shows and its policy forbids.
-    pub forbidden: Vec<Exit>,
+    pub forbidden: Vec<StateExit>,
     /// Whether it may lead to states that cannot be read from its text.
     pub is_opaque: bool,
     /// Whether it is a state on the graph's platform.
     pub runs_here: bool,
 }
 
-impl State {
+impl StateNode {
     pub fn body(&self) -> &str {
         self.text.get(self.source.body.clone()).unwrap_or_default()
     }
 
     /// Whether an agent, or a callee, may end here.
     pub fn may_end(&self) -> bool {
-        self.exits.iter().any(Exit::is_end)
+        self.exits.iter().any(StateExit::is_end)
     }
 }
 
@@ -80,7 +80,7 @@ impl Graph {
         build::build(files, entry, platform)
     }
 
-    pub fn state(&self, number: usize) -> Option<&State> {
+    pub fn state(&self, number: usize) -> Option<&StateNode> {
         self.states.get(number)
     }
 
@@ -89,7 +89,7 @@ impl Graph {
         let entry = *self.entry.as_ref().ok()?;
         let reached = reachable(&self.leading, [entry]);
         let leads_anywhere =
-            |(state, reached): (&State, &bool)| *reached && state.is_opaque && state.runs_here;
+            |(state, reached): (&StateNode, &bool)| *reached && state.is_opaque && state.runs_here;
         if self.states.iter().zip(&reached).any(leads_anywhere) {
             return Some(vec![true; self.states.len()]);
         }
@@ -97,7 +97,7 @@ impl Graph {
     }
 
     /// Which states lead on to one of those that `is_wanted` says, without leaving the agent's frame.
-    pub fn lead_on_to(&self, is_wanted: impl Fn(&State) -> bool) -> Vec<bool> {
+    pub fn lead_on_to(&self, is_wanted: impl Fn(&StateNode) -> bool) -> Vec<bool> {
         let wanted = self.states.iter().enumerate().filter(|(_, state)| is_wanted(state));
         reachable(&reversed(&self.continuing), wanted.map(|(number, _)| number))
     }

@@ -85,12 +85,12 @@ pub struct Ended {
     pub attempt: u32,
     pub duration_ms: u64,
     pub plan: Plan,
-    pub outcome: Outcome,
+    pub outcome: StepOutcome,
     pub lookups: Lookups,
 }
 
 #[derive(Debug)]
-pub enum Outcome {
+pub enum StepOutcome {
     Script(ScriptOutcome),
     Turn(TurnOutcome),
     /// Ended because the run stops; `cost` is an estimate.
@@ -99,17 +99,17 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl StepOutcome {
     /// What came of the attempt, in a word.
     pub fn name(&self) -> &'static str {
         match self {
-            Outcome::Script(ScriptOutcome::Exited { .. }) => "exited",
-            Outcome::Script(ScriptOutcome::BadOutput { .. }) => "bad_output",
-            Outcome::Script(ScriptOutcome::TimedOut { .. }) => "timed_out",
-            Outcome::Script(ScriptOutcome::NotStarted { .. }) => "not_started",
-            Outcome::Turn(TurnOutcome::Completed(_)) => "completed",
-            Outcome::Turn(TurnOutcome::Failed(_)) => "failed",
-            Outcome::Interrupted { .. } => "interrupted",
+            StepOutcome::Script(ScriptOutcome::Exited { .. }) => "exited",
+            StepOutcome::Script(ScriptOutcome::BadOutput { .. }) => "bad_output",
+            StepOutcome::Script(ScriptOutcome::TimedOut { .. }) => "timed_out",
+            StepOutcome::Script(ScriptOutcome::NotStarted { .. }) => "not_started",
+            StepOutcome::Turn(TurnOutcome::Completed(_)) => "completed",
+            StepOutcome::Turn(TurnOutcome::Failed(_)) => "failed",
+            StepOutcome::Interrupted { .. } => "interrupted",
         }
     }
 }
@@ -118,7 +118,7 @@ impl Outcome {
 pub enum ScriptOutcome {
     /// `reading` is what its output said comes next, or why that cannot be told.
     Exited {
-        exit: Exit,
+        exit: ProcessExit,
         reading: Result<Reading, String>,
         stderr: String,
     },
@@ -199,23 +199,23 @@ pub struct TurnCost {
 
 /// How a program left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum ProcessExit {
     Code(i32),
     Signal(i32),
 }
 
-impl std::fmt::Display for Exit {
+impl std::fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Exit::Code(code) => write!(f, "exited with code {code}"),
-            Exit::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            ProcessExit::Code(code) => write!(f, "exited with code {code}"),
+            ProcessExit::Signal(signal) => write!(f, "was ended by signal {signal}"),
         }
     }
 }
 
-impl Exit {
+impl ProcessExit {
     pub fn is_success(self) -> bool {
-        self == Exit::Code(0)
+        self == ProcessExit::Code(0)
     }
 }
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 pub use rules::RULES;
 
 use crate::diagnostic::{Diagnostic, Edit, Severity};
-use crate::graph::{Exit, Graph, Leads, Reference, Role};
+use crate::graph::{Graph, Leads, Reference, Role, StateExit};
 use crate::workflow::ResolveError;
 use tag_errors::TagErrors;
 
@@ -147,7 +147,7 @@ fn documents(graph: &Graph) -> Vec<bool> {
 /// A name that leads nowhere, and why.
 struct Unresolved<'g> {
     state: usize,
-    exit: &'g Exit,
+    exit: &'g StateExit,
     role: Role,
     reference: &'g Reference,
     error: &'g ResolveError,
@@ -169,7 +169,7 @@ fn unresolved(graph: &Graph) -> impl Iterator<Item = Unresolved<'_>> {
 }
 
 /// `` the `return` of `call` `` to begin a message with, or nothing for a plain target.
-fn role_words(exit: &Exit, role: Role) -> String {
+fn role_words(exit: &StateExit, role: Role) -> String {
     match role {
         Role::Target => String::new(),
         other => format!("`{}` of `{}`: ", other.as_str(), exit.tag),

@@ -8,7 +8,7 @@ use super::transition::{self, Turn};
 use crate::duration;
 use crate::event::{Body, NextTry, Retry};
 use crate::header::{Fatal, Header};
-use crate::input::{Exit, ScriptOutcome, TimeLimit};
+use crate::input::{ProcessExit, ScriptOutcome, TimeLimit};
 use crate::money::Usd;
 use crate::run::later;
 use crate::transition::Reading;
@@ -26,8 +26,8 @@ pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcom
         }
         ScriptOutcome::Exited { exit, stderr, .. } => {
             let exit_code = match exit {
-                Exit::Code(code) => Some(code),
-                Exit::Signal(_) => None,
+                ProcessExit::Code(code) => Some(code),
+                ProcessExit::Signal(_) => None,
             };
             retry_or_fail(step, header, Fault { exit_code, stderr, ..Fault::new(exit.to_string(), fatal) })
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Diagram, Edge, Node, Shape, Style};
 use crate::graph::reach::reachable;
-use crate::graph::{Exit, Graph, Leads, Reference, Role, State};
+use crate::graph::{Graph, Leads, Reference, Role, StateExit, StateNode};
 
 /// In larger workflows a return is drawn from the callee itself instead of from each state that ends it.
 const MAX_TRACED: usize = 300;
@@ -85,7 +85,7 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    fn draw_state(&mut self, number: usize, state: &State) {
+    fn draw_state(&mut self, number: usize, state: &StateNode) {
         let Some(from) = self.node(number) else { return };
         for exit in &state.exits {
             for (role, reference) in exit.references() {
@@ -100,7 +100,7 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    fn draw_reference(&mut self, from: usize, exit: &Exit, role: Role, reference: &Reference) {
+    fn draw_reference(&mut self, from: usize, exit: &StateExit, role: Role, reference: &Reference) {
         let to = match &reference.leads {
             Leads::To(state) => self.node(*state),
             Leads::Nowhere(_) => Some(self.other(Shape::Missing, &reference.name)),
@@ -121,7 +121,7 @@ impl<'g> Drawing<'g> {
     }
 
     /// A return comes from whatever ends the callee; what a state ends is drawn later.
-    fn draw_return(&mut self, from: usize, exit: &Exit, to: usize) {
+    fn draw_return(&mut self, from: usize, exit: &StateExit, to: usize) {
         match exit.target.as_ref().map(|target| (&target.leads, &target.name)) {
             Some((Leads::To(_), _)) => {}
             Some((Leads::Elsewhere, name)) => {
@@ -132,7 +132,7 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    fn note_return(&mut self, exit: &Exit) {
+    fn note_return(&mut self, exit: &StateExit) {
         let state = |reference: &Option<Reference>| match reference.as_ref()?.leads {
             Leads::To(state) => Some(state),
             _ => None,
@@ -197,6 +197,6 @@ impl<'g> Drawing<'g> {
     }
 }
 
-fn gives_result(state: &State) -> bool {
-    state.exits.iter().any(Exit::gives_result)
+fn gives_result(state: &StateNode) -> bool {
+    state.exits.iter().any(StateExit::gives_result)
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::scan::scan;
-use super::{EntryPlaces, Exit, Graph, Leads, Origin, Reference, Source, SourceFile, State, Told};
+use super::{EntryPlaces, Graph, Leads, Origin, Reference, Source, SourceFile, StateExit, StateNode, Told};
 use crate::tag::{Attribute, Found, Located, Waits};
 use crate::workflow::wording::clipped;
 use crate::workflow::{Kind, Listing, Platform, ResolveError, StateFile};
@@ -20,14 +20,17 @@ pub(super) fn build(mut files: Vec<SourceFile>, entry: Option<&StateFile>, platf
         Some(named) => resolver.number(named, listing.resolve(named.as_str(), platform)),
         None => listing.entry(platform).and_then(|state| resolver.number(&state, Ok(state.clone()))),
     };
-    let states: Vec<State> = files.into_iter().map(|file| read_state(file, &mut resolver)).collect();
+    let states: Vec<StateNode> = files.into_iter().map(|file| read_state(file, &mut resolver)).collect();
     let leading = edges(&states, |exit| exit.references().map(|(_, reference)| reference).collect());
     let continuing = edges(&states, |exit| exit.continuations().collect());
     Graph { platform, states, entry, continuing, leading, listing }
 }
 
-fn edges<'s>(states: &'s [State], follow: impl Fn(&'s Exit) -> Vec<&'s Reference>) -> Vec<Vec<usize>> {
-    let targets = |state: &'s State| {
+fn edges<'s>(
+    states: &'s [StateNode],
+    follow: impl Fn(&'s StateExit) -> Vec<&'s Reference>,
+) -> Vec<Vec<usize>> {
+    let targets = |state: &'s StateNode| {
         let mut targets: Vec<usize> = state
             .exits
             .iter()
@@ -44,7 +47,7 @@ fn edges<'s>(states: &'s [State], follow: impl Fn(&'s Exit) -> Vec<&'s Reference
     states.iter().map(targets).collect()
 }
 
-fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> State {
+fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> StateNode {
     let SourceFile { state, text } = file;
     let source = Source::read(&state, &text);
     let kind = state.kind();
@@ -53,7 +56,7 @@ fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> State {
     let mut exits = Vec::new();
     let mut forbidden = Vec::new();
     if runs_here && !matches!(source.settings, Told::Broken(_)) {
-        let shown: Vec<Exit> = tags
+        let shown: Vec<StateExit> = tags
             .iter()
             .enumerate()
             .map(|(number, located)| resolver.exit_of_tag(number, located, &text, kind))
@@ -62,7 +65,7 @@ fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> State {
         if entries.is_empty() {
             exits = shown;
         } else {
-            let allowed: Vec<Exit> = entries
+            let allowed: Vec<StateExit> = entries
                 .iter()
                 .enumerate()
                 .map(|(number, places)| resolver.exit_of_entry(number, places))
@@ -73,12 +76,12 @@ fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> State {
     // What a script puts together piece by piece may be any tag.
     let is_unread = matches!(source.settings, Told::Broken(_))
         || (kind.is_script() && (exits.is_empty() || !missed.is_empty()));
-    let is_opaque = is_unread || exits.iter().any(Exit::is_open);
-    State { file: state, text, source, tags, missed, exits, forbidden, is_opaque, runs_here }
+    let is_opaque = is_unread || exits.iter().any(StateExit::is_open);
+    StateNode { file: state, text, source, tags, missed, exits, forbidden, is_opaque, runs_here }
 }
 
 /// Which of the transitions that a prompt shows its policy permits; these fill in what its entries leave open.
-fn sort_shown(allowed: Vec<Exit>, shown: Vec<Exit>) -> (Vec<Exit>, Vec<Exit>) {
+fn sort_shown(allowed: Vec<StateExit>, shown: Vec<StateExit>) -> (Vec<StateExit>, Vec<StateExit>) {
     let has_forks = shown.iter().any(|exit| exit.tag.is_fork());
     let mut filled_in = vec![false; allowed.len()];
     let mut exits = Vec::new();
@@ -102,7 +105,7 @@ fn sort_shown(allowed: Vec<Exit>, shown: Vec<Exit>) -> (Vec<Exit>, Vec<Exit>) {
 }
 
 /// Whether a policy's entry permits a tag, as far as the text can tell.
-fn permits(entry: &Exit, shown: &Exit) -> bool {
+fn permits(entry: &StateExit, shown: &StateExit) -> bool {
     let same = |wanted: &Option<Reference>, given: &Option<Reference>| match (wanted, given) {
         (None, _) | (_, None) => true,
         (Some(wanted), Some(given)) => match (&wanted.leads, &given.leads) {
@@ -182,14 +185,14 @@ impl<'l> Resolver<'l> {
         self.listing.resolve(name, self.platform)
     }
 
-    fn exit_of_entry(&mut self, number: usize, places: &EntryPlaces) -> Exit {
+    fn exit_of_entry(&mut self, number: usize, places: &EntryPlaces) -> StateExit {
         let entry = &places.entry;
         let mut reference = |name: &Option<String>, range: &Range<usize>, is_scope: bool| {
             let name = name.as_deref()?.trim().to_owned();
             let leads = if is_scope { Leads::Elsewhere } else { self.leads(&name) };
             Some(Reference { name, range: range.clone(), leads })
         };
-        Exit {
+        StateExit {
             tag: entry.tag,
             origin: Origin::Policy(number),
             range: places.range.clone(),
@@ -201,7 +204,7 @@ impl<'l> Resolver<'l> {
         }
     }
 
-    fn exit_of_tag(&mut self, number: usize, located: &Located, text: &str, kind: Kind) -> Exit {
+    fn exit_of_tag(&mut self, number: usize, located: &Located, text: &str, kind: Kind) -> StateExit {
         let name = located.tag.name;
         let target = name.has_target().then(|| {
             let range = trimmed(text, located.content.clone());
@@ -217,7 +220,7 @@ impl<'l> Resolver<'l> {
             let range = trimmed(text, range.clone());
             (!value.trim().is_empty()).then(|| self.reference(value.trim(), range, kind, false))
         };
-        Exit {
+        StateExit {
             tag: name,
             origin: Origin::Tag(number),
             range: located.range.clone(),

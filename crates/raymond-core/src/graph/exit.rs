@@ -7,7 +7,7 @@ use crate::workflow::ResolveError;
 
 /// A transition that a state may take.
 #[derive(Clone, Debug)]
-pub struct Exit {
+pub struct StateExit {
     pub tag: TagName,
     pub origin: Origin,
     /// Where it stands in the state's text.
@@ -69,7 +69,7 @@ pub enum Leads {
     Unknown,
 }
 
-impl Exit {
+impl StateExit {
     /// All names, the target first.
     pub fn references(&self) -> impl Iterator<Item = (Role, &Reference)> {
         let roles = [

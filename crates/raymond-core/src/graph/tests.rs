@@ -20,7 +20,7 @@ fn shown(graph: &Graph) -> Vec<String> {
         Leads::Elsewhere => format!("@{}", reference.name),
         Leads::Unknown => "?".to_owned(),
     };
-    let exit = |state: &State, exit: &Exit| {
+    let exit = |state: &StateNode, exit: &StateExit| {
         let names: Vec<String> = exit
             .references()
             .map(|(role, reference)| format!(" {}={}", role.as_str(), name(reference)))
@@ -57,7 +57,7 @@ fn policies_and_tags_become_exits() {
     let names: Vec<&str> = start
         .exits
         .iter()
-        .flat_map(Exit::references)
+        .flat_map(StateExit::references)
         .map(|(_, reference)| &start.text[reference.range.clone()])
         .collect();
     assert_eq!(names, ["WORK", "ASK.md", "GONE"]);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::graph::{Exit, Graph, Origin};
+use crate::graph::{Graph, Origin, StateExit};
 use crate::tag::{Collected, Located};
 use crate::transition::{self, ProtocolError};
 use crate::workflow::Platform;
@@ -35,7 +35,7 @@ impl TagErrors {
     }
 }
 
-fn tag_of<'t>(exit: &Exit, tags: &'t [Located]) -> Option<&'t Located> {
+fn tag_of<'t>(exit: &StateExit, tags: &'t [Located]) -> Option<&'t Located> {
     match exit.origin {
         Origin::Tag(number) => tags.get(number),
         Origin::Policy(_) => None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use expect_test::expect;
-use raymond_core::input::{Exit, ScriptOutcome, TimeLimit};
+use raymond_core::input::{ProcessExit, ScriptOutcome, TimeLimit};
 
 use crate::rig::{Rig, success};
 use crate::show::{check, check_agents};
@@ -214,7 +214,7 @@ fn timeouts_and_signals_are_retried() {
         ),
         (
             ScriptOutcome::Exited {
-                exit: Exit::Signal(9),
+                exit: ProcessExit::Signal(9),
                 reading: Err("no tag".into()),
                 stderr: String::new(),
             },

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use raymond_core::event::{Body, Event};
-use raymond_core::input::{FaultClass, Input, Outcome};
+use raymond_core::input::{FaultClass, Input, StepOutcome};
 use raymond_core::money::Usd;
 use raymond_core::run::{Options, RunStatus};
 
@@ -233,7 +233,7 @@ fn a_step_costs_what_its_attempts_cost() {
     rig.die();
     rig.resume();
     rig.drain();
-    let ended = rig.ended("main", Outcome::Interrupted { cost: usd(0.5) });
+    let ended = rig.ended("main", StepOutcome::Interrupted { cost: usd(0.5) });
     rig.round([Input::Ended(Box::new(ended))]);
     rig.die();
     rig.resume();
@@ -260,7 +260,7 @@ fn a_step_costs_what_its_attempts_cost() {
 fn what_an_interrupted_turn_cost_is_counted_when_the_run_stops() {
     let mut rig = with_budget(1.0);
     rig.drain();
-    let ended = rig.ended("main", Outcome::Interrupted { cost: usd(1.5) });
+    let ended = rig.ended("main", StepOutcome::Interrupted { cost: usd(1.5) });
     check(
         &rig.round([Input::Ended(Box::new(ended))]),
         expect![[r#"

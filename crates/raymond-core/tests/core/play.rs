@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use raymond_core::event::{Body, Event, NextTry, StepFailed};
 use raymond_core::evolve::{apply, evolve};
-use raymond_core::input::{FaultClass, Input, Outcome};
+use raymond_core::input::{FaultClass, Input, StepOutcome};
 use raymond_core::join;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -310,7 +310,7 @@ impl<'p> Play<'p> {
         let outcome = if pick.is_multiple_of(2) { exited(1) } else { success(reading("<goto>B</goto>")) };
         let mut ended = match self.success(agent) {
             Input::Ended(ended) if self.is_prompt(agent) => *ended,
-            _ => self.rig.ended(agent, Outcome::Script(outcome)),
+            _ => self.rig.ended(agent, StepOutcome::Script(outcome)),
         };
         match pick % 3 {
             0 => ended.attempt += 1,

@@ -214,14 +214,14 @@ fn a_step_whose_file_went_away_keeps_its_number() {
 #[test]
 fn what_a_lost_attempt_cost_is_counted_once() {
     use raymond_core::event::Event;
-    use raymond_core::input::{Input, Outcome};
+    use raymond_core::input::{Input, StepOutcome};
     use raymond_core::money::Usd;
 
     let cost = Usd::from_dollars(0.25);
     let mut rig = Rig::new("START");
     rig.emits("main", "<fork next=\"N\">W</fork>");
     rig.drain();
-    let ended = rig.ended("main_w1", Outcome::Interrupted { cost });
+    let ended = rig.ended("main_w1", StepOutcome::Interrupted { cost });
     rig.round([Input::Ended(Box::new(ended))]);
     // A segment begins here, so the interruption is written down; then the process dies.
     let snapshot = Event {

@@ -12,8 +12,8 @@ use raymond_core::evolve::{apply, evolve};
 use raymond_core::frontmatter;
 use raymond_core::header::{self, Header};
 use raymond_core::input::{
-    BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, InputWanted, Lookups, Outcome,
-    Plan, Prepared, PromptPlan, ScopeEntry, ScriptOutcome, TurnCost, TurnOutcome,
+    BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, InputWanted, Lookups, Plan, Prepared,
+    ProcessExit, PromptPlan, ScopeEntry, ScriptOutcome, StepOutcome, TurnCost, TurnOutcome,
 };
 use raymond_core::join;
 use raymond_core::money::Usd;
@@ -273,7 +273,7 @@ impl Rig {
 
     fn accept(&mut self, input: Input, batch: &mut Vec<Event>) {
         if let Input::Ended(ended) = &input
-            && let Outcome::Interrupted { cost } = ended.outcome
+            && let StepOutcome::Interrupted { cost } = ended.outcome
         {
             self.run.interrupt(&ended.agent, ended.step, cost);
         }
@@ -327,12 +327,12 @@ impl Rig {
     }
 
     /// The report about an agent's running attempt.
-    pub fn ended(&self, name: &str, outcome: Outcome) -> Ended {
+    pub fn ended(&self, name: &str, outcome: StepOutcome) -> Ended {
         let work = self.work(name);
         let plan = self.files.plan(&self.agent(name).state);
         let transition = match &outcome {
-            Outcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. })
-            | Outcome::Turn(TurnOutcome::Completed(CompletedTurn { reading: Ok(reading), .. })) => {
+            StepOutcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. })
+            | StepOutcome::Turn(TurnOutcome::Completed(CompletedTurn { reading: Ok(reading), .. })) => {
                 Some(&reading.transition)
             }
             _ => None,
@@ -368,7 +368,7 @@ impl Rig {
             cost: TurnCost { usd: usd(cost), estimated: false },
             warnings: Vec::new(),
         };
-        Input::Ended(Box::new(self.ended(name, Outcome::Turn(TurnOutcome::Completed(turn)))))
+        Input::Ended(Box::new(self.ended(name, StepOutcome::Turn(TurnOutcome::Completed(turn)))))
     }
 
     /// An agent's turn breaks off. It can go on from there only after it used up its share.
@@ -381,7 +381,7 @@ impl Rig {
             exit_code: Some(1),
             message: Some("I broke".to_owned()),
         };
-        Input::Ended(Box::new(self.ended(name, Outcome::Turn(TurnOutcome::Failed(turn)))))
+        Input::Ended(Box::new(self.ended(name, StepOutcome::Turn(TurnOutcome::Failed(turn)))))
     }
 
     pub fn says(&mut self, name: &str, text: &str) -> Vec<Event> {
@@ -407,7 +407,7 @@ impl Rig {
     }
 
     pub fn report(&self, name: &str, outcome: ScriptOutcome) -> Input {
-        Input::Ended(Box::new(self.ended(name, Outcome::Script(outcome))))
+        Input::Ended(Box::new(self.ended(name, StepOutcome::Script(outcome))))
     }
 
     /// An agent's script ends with success, and this output.
@@ -430,7 +430,7 @@ impl Rig {
 
     /// An agent's script has been ended because the run stops.
     pub fn interrupted(&self, name: &str) -> Input {
-        Input::Ended(Box::new(self.ended(name, Outcome::Interrupted { cost: Usd::ZERO })))
+        Input::Ended(Box::new(self.ended(name, StepOutcome::Interrupted { cost: Usd::ZERO })))
     }
 
     pub fn passes(&mut self, seconds: i64) -> Vec<Event> {
@@ -496,11 +496,15 @@ impl Rig {
 }
 
 pub fn success(reading: Result<Reading, String>) -> ScriptOutcome {
-    ScriptOutcome::Exited { exit: Exit::Code(0), reading, stderr: String::new() }
+    ScriptOutcome::Exited { exit: ProcessExit::Code(0), reading, stderr: String::new() }
 }
 
 pub fn exited(code: i32) -> ScriptOutcome {
-    ScriptOutcome::Exited { exit: Exit::Code(code), reading: Err("no tag".into()), stderr: "oh no\n".into() }
+    ScriptOutcome::Exited {
+        exit: ProcessExit::Code(code),
+        reading: Err("no tag".into()),
+        stderr: "oh no\n".into(),
+    }
 }
 
 pub fn fold(events: &[Event]) -> Option<Run> {

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use raymond_core::decide::decide;
 use raymond_core::event::Body;
-use raymond_core::input::{Input, Outcome, Plan, Prepared};
+use raymond_core::input::{Input, Plan, Prepared, StepOutcome};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 
@@ -29,7 +29,7 @@ fn only_the_running_attempt_may_report() {
     let rig = second_attempt();
     for (step, attempt) in [(1, 1), (2, 1), (2, 3), (3, 1), (1, 2), (0, 0)] {
         for outcome in [success(reading("<goto>B</goto>")), exited(1)] {
-            let mut ended = rig.ended("main", Outcome::Script(outcome));
+            let mut ended = rig.ended("main", StepOutcome::Script(outcome));
             (ended.step, ended.attempt) = (step, attempt);
             nothing(&rig, Input::Ended(Box::new(ended)));
         }
@@ -83,7 +83,7 @@ fn nobody_speaks_for_an_agent_that_does_not_run() {
 fn unknown_agents_are_nobody() {
     let rig = Rig::new("START");
     let agent = AgentId::new("stranger");
-    let mut ended = rig.ended("main", Outcome::Script(exited(1)));
+    let mut ended = rig.ended("main", StepOutcome::Script(exited(1)));
     ended.agent = agent.clone();
     nothing(&rig, Input::Ended(Box::new(ended)));
     nothing(&rig, Input::End { agent: agent.clone() });
@@ -99,7 +99,7 @@ fn an_agent_ends_only_with_a_result() {
 #[test]
 fn a_stop_is_decided_on_by_the_end_of_the_run_alone() {
     let rig = Rig::new("START");
-    let ended = rig.ended("main", Outcome::Interrupted { cost: Usd::ZERO });
+    let ended = rig.ended("main", StepOutcome::Interrupted { cost: Usd::ZERO });
     nothing(&rig, Input::Ended(Box::new(ended)));
 }
 

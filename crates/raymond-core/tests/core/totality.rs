@@ -10,8 +10,8 @@ use raymond_core::event::Event;
 use raymond_core::evolve::apply;
 use raymond_core::header::{Fatal, Header};
 use raymond_core::input::{
-    BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, Lookups, Outcome, Plan, Prepared,
-    PromptPlan, ScriptOutcome, TimeLimit, TurnCost, TurnOutcome,
+    BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, Lookups, Plan, Prepared, ProcessExit,
+    PromptPlan, ScriptOutcome, StepOutcome, TimeLimit, TurnCost, TurnOutcome,
 };
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -103,21 +103,21 @@ fn header() -> impl Strategy<Value = Header> {
     })
 }
 
-fn outcome() -> BoxedStrategy<Outcome> {
+fn outcome() -> BoxedStrategy<StepOutcome> {
     let exited =
-        |exit, reading| Outcome::Script(ScriptOutcome::Exited { exit, reading, stderr: String::new() });
+        |exit, reading| StepOutcome::Script(ScriptOutcome::Exited { exit, reading, stderr: String::new() });
     let reading = transition().prop_map(|transition| Reading { transition, warnings: vec!["odd".into()] });
     prop_oneof![
-        12 => reading.prop_map(move |reading| exited(Exit::Code(0), Ok(reading))),
-        1 => Just(()).prop_map(move |()| exited(Exit::Code(0), Err("no tag".into()))),
-        2 => any::<i32>().prop_map(move |code| exited(Exit::Code(code), Err("no tag".into()))),
-        1 => any::<i32>().prop_map(move |signal| exited(Exit::Signal(signal), Err("no tag".into()))),
-        1 => Just(()).prop_map(|()| Outcome::Script(ScriptOutcome::TimedOut {
+        12 => reading.prop_map(move |reading| exited(ProcessExit::Code(0), Ok(reading))),
+        1 => Just(()).prop_map(move |()| exited(ProcessExit::Code(0), Err("no tag".into()))),
+        2 => any::<i32>().prop_map(move |code| exited(ProcessExit::Code(code), Err("no tag".into()))),
+        1 => any::<i32>().prop_map(move |signal| exited(ProcessExit::Signal(signal), Err("no tag".into()))),
+        1 => Just(()).prop_map(|()| StepOutcome::Script(ScriptOutcome::TimedOut {
             kind: TimeLimit::Idle,
             after: Duration::MAX,
             stderr: String::new(),
         })),
-        1 => any::<i64>().prop_map(|nanos| Outcome::Interrupted {
+        1 => any::<i64>().prop_map(|nanos| StepOutcome::Interrupted {
             cost: Usd::from_dollars(nanos as f64),
         }),
     ]
@@ -187,12 +187,12 @@ fn prompt_plan() -> BoxedStrategy<PromptPlan> {
 }
 
 /// A plan and an outcome, mostly of the same kind.
-fn plan_and_outcome() -> BoxedStrategy<(Plan, Outcome)> {
+fn plan_and_outcome() -> BoxedStrategy<(Plan, StepOutcome)> {
     let prompt = || prompt_plan().prop_map(|plan| Plan::Prompt(Box::new(plan)));
     prop_oneof![
         9 => (header().prop_map(Plan::Script), outcome()),
-        9 => (prompt(), turn().prop_map(Outcome::Turn)),
-        1 => (header().prop_map(Plan::Script), turn().prop_map(Outcome::Turn)),
+        9 => (prompt(), turn().prop_map(StepOutcome::Turn)),
+        1 => (header().prop_map(Plan::Script), turn().prop_map(StepOutcome::Turn)),
         1 => (prompt(), outcome()),
     ]
     .boxed()

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use jiff::SignedDuration;
 use raymond_core::event::{Body, Event, LedTo};
-use raymond_core::input::{CompletedTurn, FailedTurn, FaultClass, Input, Outcome, TurnCost, TurnOutcome};
+use raymond_core::input::{CompletedTurn, FailedTurn, FaultClass, Input, StepOutcome, TurnCost, TurnOutcome};
 use raymond_core::run::{Options, RunStatus};
 
 use crate::rig::{Rig, beginning, message, state, usd};
@@ -544,7 +544,7 @@ fn a_used_up_share_without_a_conversation_fails() {
         exit_code: None,
         message: None,
     };
-    let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Failed(turn)));
+    let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Failed(turn)));
     assert_eq!(kinds(&rig.round([Input::Ended(Box::new(ended))])), ["step_failed", "run_stopped"]);
 }
 
@@ -710,7 +710,7 @@ fn attempts_after_a_crash_go_on_from_the_same_conversation() {
     "#]],
     );
     rig.drain();
-    let ended = rig.ended("main", Outcome::Interrupted { cost: usd(0.25) });
+    let ended = rig.ended("main", StepOutcome::Interrupted { cost: usd(0.25) });
     check(
         &rig.round([Input::Ended(Box::new(ended))]),
         expect![[r#"
@@ -767,7 +767,7 @@ fn what_a_turn_warns_of_is_said() {
         cost: TurnCost { usd: usd(0.1), estimated: true },
         warnings: vec!["`Bash` was not permitted".into()],
     };
-    let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Completed(turn)));
+    let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Completed(turn)));
     check(
         &rig.round([Input::Ended(Box::new(ended))]),
         expect![[r#"
@@ -807,7 +807,7 @@ fn a_report_of_the_wrong_kind_is_nothing() {
         exit_code: None,
         message: None,
     };
-    let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Failed(turn)));
+    let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Failed(turn)));
     check(&rig.round([Input::Ended(Box::new(ended))]), expect![[""]]);
 }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use raymond_core::decide::decide;
 use raymond_core::event::{Body, Event, SnapshotLine, StepStarted};
 use raymond_core::evolve;
-use raymond_core::input::{Input, Outcome, Plan, Prepared};
+use raymond_core::input::{Input, Plan, Prepared, StepOutcome};
 use raymond_core::join;
 use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Due, Mode, Run};
@@ -142,7 +142,7 @@ impl<S: RunWriter> Engine<S> {
 
     fn accept(&mut self, now: Timestamp, input: Input, batch: &mut Vec<Event>) -> Result<(), StoreError> {
         if let Input::Ended(ended) = &input
-            && let Outcome::Interrupted { cost } = ended.outcome
+            && let StepOutcome::Interrupted { cost } = ended.outcome
         {
             self.run.interrupt(&ended.agent, ended.step, cost);
         }

@@ -1,7 +1,7 @@
 //! `R028` almost-a-tag
 
 use crate::diagnostic::Severity;
-use crate::graph::State;
+use crate::graph::StateNode;
 use crate::lint::{Finding, Report, Rule, Subject};
 use crate::tag::{Missed, NearMissReason};
 use crate::workflow::wording::quoted;
@@ -29,7 +29,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
 }
 
 /// A prompt may speak of `<goto>` without closing it, a script may put a tag together, and `Vec<Result>` is code.
-fn is_meant(state: &State, missed: &Missed) -> bool {
+fn is_meant(state: &StateNode, missed: &Missed) -> bool {
     let before = state.text.get(..missed.range.start).and_then(|before| before.chars().next_back());
     let is_generic = before.is_some_and(char::is_alphanumeric);
     match missed.why {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::diagnostic::Severity;
 use crate::graph::reach::{Edges, components};
-use crate::graph::{Exit, Graph, Leads, Reference, State};
+use crate::graph::{Graph, Leads, Reference, StateExit, StateNode};
 use crate::lint::{Finding, Report, Rule, Subject};
 use crate::workflow::wording::{quoted, quoted_list};
 
@@ -44,8 +44,9 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
 }
 
 /// Whether an agent may end or wait here, or nothing can be said about it.
-fn is_harmless(state: &State) -> bool {
-    let is_nowhere = |exit: &Exit| exit.continuations().any(|name| matches!(name.leads, Leads::Nowhere(_)));
+fn is_harmless(state: &StateNode) -> bool {
+    let is_nowhere =
+        |exit: &StateExit| exit.continuations().any(|name| matches!(name.leads, Leads::Nowhere(_)));
     state.may_end()
         || state.is_opaque
         || !state.runs_here
@@ -66,8 +67,8 @@ fn describe(graph: &Graph, members: &[usize]) -> String {
 }
 
 /// The name that leads into the loop.
-fn place(state: &State, members: &[usize]) -> Range<usize> {
-    let mut names = state.exits.iter().flat_map(Exit::continuations);
+fn place(state: &StateNode, members: &[usize]) -> Range<usize> {
+    let mut names = state.exits.iter().flat_map(StateExit::continuations);
     let into_loop = |name: &&Reference| matches!(name.leads, Leads::To(target) if members.contains(&target));
     names.find(into_loop).map(|name| name.range.clone()).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Severity;
 use crate::graph::reach::{Edges, reachable};
-use crate::graph::{Graph, Leads, Reference, State};
+use crate::graph::{Graph, Leads, Reference, StateNode};
 use crate::lint::{Finding, Report, Rule, Subject};
 use crate::tag::Waits;
 
@@ -30,7 +30,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn may_fork(state: &State) -> bool {
+fn may_fork(state: &StateNode) -> bool {
     state.is_opaque || state.exits.iter().any(|exit| exit.tag.is_fork())
 }
 
