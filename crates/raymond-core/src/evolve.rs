@@ -1,6 +1,7 @@
-//! Events → state. Total: an event that does not fit is ignored, so any prefix of a journal can be folded.
+//! Folds events into the state of a run. Total: an event that does not fit is ignored, so any prefix of a journal can
+//! be folded.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event must be handled here")]
 
 use jiff::Timestamp;
 
@@ -32,7 +33,7 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Option<Run> {
     }
 }
 
-/// The last lines of a text, as many as are remembered; at least the end of the last one.
+/// The last whole lines of a text that fit the limit, or the end of the last line if that alone is too long.
 fn end_of(text: &str) -> &str {
     let mut start = text.len().saturating_sub(MAX_REMEMBERED_STDERR_BYTES);
     while !text.is_char_boundary(start) {
@@ -44,7 +45,7 @@ fn end_of(text: &str) -> &str {
     }
 }
 
-/// A run as a snapshot holds it, taken after the event of that number.
+/// Restores a run from a snapshot that was taken after the event `seq`.
 pub fn restore(mut run: Run, seq: u64) -> Run {
     run.rebuild_queues();
     run.fill_in();
@@ -137,7 +138,7 @@ fn note_time(run: &mut Run, event: &Event) {
     }
 }
 
-/// Adds what an attempt cost to what its agent has cost.
+/// Adds the cost of an attempt to the cost of its agent.
 fn note_cost(run: &mut Run, event: &Event) {
     let mut add = |agent: &AgentId, cost: Usd| {
         if let Some(agent) = run.agents.get_mut(agent) {
@@ -191,7 +192,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
     run.add(agent);
 }
 
-/// Moves an agent into a state. What the state is handed is gone when it moves on.
+/// Moves an agent into a state. The state's input is dropped when the agent leaves the state.
 fn enter(agent: &mut Agent, seq: u64, state: &StateFile, payload: Option<&Payload>) {
     agent.state = state.clone();
     let visits = agent.visits.entry(agent.place()).or_default();
@@ -223,7 +224,7 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
     });
 }
 
-/// An archive is remembered as it was when it was last entered.
+/// Remembers the hash that an archive had when it was last entered.
 fn entered(run: &mut Run, workflow: Option<&OtherWorkflow>) {
     if let Some(OtherWorkflow { scope, scope_hash: Some(hash) }) = workflow {
         run.scope_hashes.insert(scope.clone(), hash.clone());
@@ -258,7 +259,7 @@ fn take_transition(agent: &mut Agent, seq: u64, led_to: &LedTo) {
             agent.session = None;
             enter(agent, seq, target, input.as_ref());
         }
-        // The target is its worker's.
+        // The target is the state of the worker, not of this agent.
         LedTo::Fork { next, input, .. } => enter(agent, seq, next, input.as_ref()),
         LedTo::Return { target, input } => {
             if let Some(frame) = agent.stack.pop() {
@@ -303,7 +304,7 @@ fn move_to(agent: &mut Agent, cwd: Option<&String>) {
     }
 }
 
-/// A frame remembers what its call left, so that the return finds it as it was.
+/// A frame saves the state of the caller, so that the return can restore it.
 fn push_frame(agent: &mut Agent, return_to: &StateFile) {
     agent.stack.push(Frame {
         return_to: return_to.clone(),
@@ -348,7 +349,7 @@ fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
 
 fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
     if run.options.no_wait {
-        // Being over budget is the graver reason to stop, a failure is not.
+        // Being over budget is a more serious reason to stop than a usage limit; a failure is not.
         if run.halt != Some(Halt::OverBudget) {
             run.halt = Some(Halt::Limited { error: limit.error.clone() });
         }
@@ -387,12 +388,13 @@ fn agent_finished(run: &mut Run, id: &AgentId, result: &Payload) {
     if let Some(parent) = run.agents.get(id).and_then(|agent| agent.parent.clone()) {
         forget_old_workers(run, &parent);
     }
-    // Nobody is left to join its workers.
+    // No agent can join its workers any more.
     run.workers.remove(id);
     run.remove(id);
 }
 
-/// A dispatcher that never joins must not grow for ever: beyond a bound, what its oldest workers left is forgotten.
+/// A dispatcher that never joins must not use more and more memory: above a limit, its oldest workers' results are
+/// dropped.
 fn forget_old_workers(run: &mut Run, parent: &AgentId) {
     let Some(workers) = run.workers.get_mut(parent) else { return };
     if workers.len() > MAX_UNJOINED_WORKERS
@@ -403,7 +405,7 @@ fn forget_old_workers(run: &mut Run, parent: &AgentId) {
     }
 }
 
-/// A failure that a join has taken is handled: its worker has ended.
+/// A worker whose failure was delivered by a join counts as ended.
 fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &Payload) {
     run.workers.remove(id);
     for worker in workers {
@@ -416,7 +418,7 @@ fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &P
     });
 }
 
-/// Questions are numbered as they are asked.
+/// The number of a question; questions are numbered in the order they are asked.
 fn ask_number(ask: &str) -> u64 {
     ask.strip_prefix("ask").and_then(|number| number.parse().ok()).unwrap_or(0)
 }
@@ -449,10 +451,10 @@ fn ask_closed(run: &mut Run, seq: u64, closed: &AskClosed) {
     });
 }
 
-/// A resume runs interrupted steps again and gives failed and limited ones another chance at once.
+/// A resume runs interrupted, failed and limited steps again at once.
 fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
     if run.status == RunStatus::Running {
-        // The last process died without a word; it worked at least until its last event.
+        // The last process died without a final event; it worked at least until its last event.
         run.spent_ms = run.duration_ms(run.last_time);
     }
     run.status = RunStatus::Running;
@@ -475,7 +477,7 @@ fn status_after_resume(agent: &Agent, event: &Event) -> Status {
             let work = Work { share_usd: None, ..work.clone() };
             Status::Ready { since: work.step, work: Some(work) }
         }
-        // A question that was not answered in time is opened again by an event of its own.
+        // A question that timed out is opened again by a separate event.
         Status::Failed { waited: Some(waited), .. } => (**waited).clone(),
         Status::Failed { waited: None, .. } => Status::Ready { since: event.seq, work: None },
         Status::Waiting { why: Wait::Limit, since, work, .. } => {
@@ -489,7 +491,7 @@ fn status_after_resume(agent: &Agent, event: &Event) -> Status {
     }
 }
 
-/// Counts what a lost attempt is thought to have cost, once.
+/// Counts the estimated cost of a lost attempt, once.
 fn charge(status: &mut Status, cost: Usd) {
     if let Status::Ready { work: Some(work), .. } | Status::Running { work, .. } = status {
         work.cost_usd += cost;

@@ -1,4 +1,4 @@
-//! Graph → what is drawn.
+//! Builds the diagram of a graph.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,7 +6,7 @@ use super::{Diagram, Edge, Node, Shape, Style};
 use crate::graph::reach::reachable;
 use crate::graph::{Graph, Leads, Reference, Role, StateExit, StateNode};
 
-/// In larger workflows a return is drawn from the callee itself instead of from each state that ends it.
+/// In larger workflows a return is drawn from the called state itself, not from each state that gives its result.
 const MAX_TRACED: usize = 300;
 
 impl Diagram {
@@ -25,11 +25,11 @@ struct Drawing<'g> {
     nodes: Vec<Node>,
     /// The node of each state that is drawn.
     node_of: Vec<Option<usize>>,
-    /// Other nodes by what they stand for.
+    /// Other nodes, by shape and label.
     others: HashMap<(&'static str, String), usize>,
-    /// What leads from one node to another, by style.
+    /// The labels of the edges between two nodes, by style.
     labels: BTreeMap<(usize, usize, Style), BTreeSet<String>>,
-    /// Calls whose returns are still to be drawn: callee and where it returns to, both as states.
+    /// Calls whose returns are still to be drawn: the called state and the return state.
     returns: BTreeSet<(usize, usize)>,
 }
 
@@ -51,7 +51,7 @@ impl<'g> Drawing<'g> {
         }
         let named = reachable(&graph.leading, graph.entry.iter().copied());
         for (number, state) in graph.states.iter().enumerate() {
-            // What neither leads anywhere nor is led to is data beside the states.
+            // A file without any transition to or from it is not a state but data.
             let is_data = named.get(number) != Some(&true) && state.exits.is_empty();
             let node = (state.runs_here && !is_data).then_some(drawing.nodes.len());
             drawing.node_of.push(node);
@@ -120,7 +120,7 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    /// A return comes from whatever ends the callee; what a state ends is drawn later.
+    /// Draws the return of a call to a workflow or an unknown target. The returns of called states are drawn later.
     fn draw_return(&mut self, from: usize, exit: &StateExit, to: usize) {
         match exit.target.as_ref().map(|target| (&target.leads, &target.name)) {
             Some((Leads::To(_), _)) => {}
@@ -163,7 +163,7 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    /// The states of a callee from which its result comes.
+    /// The states that give the result of a called state.
     fn endings(&self, callee: usize) -> Vec<usize> {
         if self.graph.states.len() > MAX_TRACED {
             return vec![callee];
@@ -176,7 +176,7 @@ impl<'g> Drawing<'g> {
             .collect()
     }
 
-    /// Where agents begin: their results end them.
+    /// The states in which agents begin: a result there ends the agent.
     fn outermost(&self) -> Vec<usize> {
         let mut starts: Vec<usize> = self.graph.entry.iter().copied().collect();
         for exit in self.graph.states.iter().flat_map(|state| &state.exits).filter(|exit| exit.tag.is_fork())

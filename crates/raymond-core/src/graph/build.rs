@@ -1,4 +1,4 @@
-//! Texts → graph.
+//! Builds the graph from the texts of the states.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::tag::{Attribute, Found, Located, Waits};
 use crate::workflow::wording::clipped;
 use crate::workflow::{Kind, Listing, Platform, ResolveError, StateFile};
 
-/// For how many missing names others are suggested; finding those takes time that grows with the workflow.
+/// How many missing names get suggestions; finding them takes time that grows with the workflow.
 const MAX_SUGGESTED: usize = 50;
 
 pub(super) fn build(mut files: Vec<SourceFile>, entry: Option<&StateFile>, platform: Platform) -> Graph {
@@ -73,14 +73,15 @@ fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> StateNode {
             (exits, forbidden) = sort_shown(allowed, shown);
         }
     }
-    // What a script puts together piece by piece may be any tag.
+    // A tag that a script builds from pieces may be any tag.
     let is_unread = matches!(source.settings, Told::Broken(_))
         || (kind.is_script() && (exits.is_empty() || !missed.is_empty()));
     let is_opaque = is_unread || exits.iter().any(StateExit::is_open);
     StateNode { file: state, text, source, tags, missed, exits, forbidden, is_opaque, runs_here }
 }
 
-/// Which of the transitions that a prompt shows its policy permits; these fill in what its entries leave open.
+/// Splits the tags in a prompt's text into those that its policy permits, which complete its open entries, and those
+/// that it forbids.
 fn sort_shown(allowed: Vec<StateExit>, shown: Vec<StateExit>) -> (Vec<StateExit>, Vec<StateExit>) {
     let has_forks = shown.iter().any(|exit| exit.tag.is_fork());
     let mut filled_in = vec![false; allowed.len()];
@@ -94,7 +95,7 @@ fn sort_shown(allowed: Vec<StateExit>, shown: Vec<StateExit>) -> (Vec<StateExit>
                 *filled |= entry.is_open() && !exit.is_open();
             }
         }
-        // Beside forks it only says where their agent goes on.
+        // Beside forks this tag only names the state in which their agent continues.
         match is_permitted || (has_forks && exit.tag.may_stand_beside_forks()) {
             true => exits.push(exit),
             false => forbidden.push(exit),
@@ -104,7 +105,7 @@ fn sort_shown(allowed: Vec<StateExit>, shown: Vec<StateExit>) -> (Vec<StateExit>
     (declared.chain(exits).collect(), forbidden)
 }
 
-/// Whether a policy's entry permits a tag, as far as the text can tell.
+/// Whether a policy's entry permits a tag, as far as the text shows.
 fn permits(entry: &StateExit, shown: &StateExit) -> bool {
     let same = |wanted: &Option<Reference>, given: &Option<Reference>| match (wanted, given) {
         (None, _) | (_, None) => true,
@@ -112,7 +113,7 @@ fn permits(entry: &StateExit, shown: &StateExit) -> bool {
             (_, Leads::Unknown) => true,
             (Leads::To(wanted), Leads::To(given)) => wanted == given,
             (Leads::Elsewhere, Leads::Elsewhere) => wanted.name == given.name,
-            // What resolves to nothing is another rule's business, if it is the same mistake twice.
+            // If both have the same unresolved name, another rule reports that mistake.
             (Leads::Nowhere(_), Leads::Nowhere(_)) => wanted.name == given.name,
             _ => false,
         },
@@ -252,7 +253,7 @@ impl<'l> Resolver<'l> {
     }
 }
 
-/// Whether a text between tags is meant as a name, not computed by a script or a placeholder for readers.
+/// Whether a text between tags is a literal name, not computed by a script and not a placeholder for readers.
 fn is_literal(name: &str, kind: Kind) -> bool {
     let is_part = |character: char| {
         character.is_alphanumeric()

@@ -12,7 +12,7 @@ fn graph_on(files: &[(&str, &str)], platform: Platform) -> Graph {
     Graph::read(files.collect(), None, platform)
 }
 
-/// Each exit as `FROM tag TO …`, with `?` for what is unknown and `!` for what is missing.
+/// Each exit as `FROM tag TO …`, with `?` for an unknown and `!` for a missing state.
 fn shown(graph: &Graph) -> Vec<String> {
     let name = |reference: &Reference| match &reference.leads {
         Leads::To(number) => graph.states[*number].file.to_string(),
@@ -64,7 +64,7 @@ fn policies_and_tags_become_exits() {
 }
 
 #[test]
-fn batch_files_escape_their_brackets() {
+fn escaped_brackets_in_batch_files_are_read() {
     let files =
         [("START.bat", "@echo off\necho ^<call return=\"B\"^>A^</call^>\n"), ("A.md", ""), ("B.md", "")];
     let graph = graph_on(&files, Platform::Windows);
@@ -74,7 +74,7 @@ fn batch_files_escape_their_brackets() {
 }
 
 #[test]
-fn open_entries_are_filled_in_by_the_text() {
+fn open_entries_are_completed_from_the_text() {
     let policy = "---\nallowed_transitions: [{ tag: goto }, { tag: result }]\n---\n";
     let start = format!("{policy}<goto>A</goto> <reset>A</reset>");
     let graph = graph(&[("START.md", &start), ("A.md", "<result>x</result>")]);

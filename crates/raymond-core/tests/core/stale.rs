@@ -66,7 +66,7 @@ fn a_report_counts_once() {
 }
 
 #[test]
-fn nobody_speaks_for_an_agent_that_does_not_run() {
+fn reports_for_an_agent_that_does_not_run_are_ignored() {
     let mut rig = Rig::new("START").header("A", "retry=1");
     let start = rig.report("main", exited(1));
     rig.drain();
@@ -80,7 +80,7 @@ fn nobody_speaks_for_an_agent_that_does_not_run() {
 }
 
 #[test]
-fn unknown_agents_are_nobody() {
+fn reports_for_unknown_agents_are_ignored() {
     let rig = Rig::new("START");
     let agent = AgentId::new("stranger");
     let mut ended = rig.ended("main", StepOutcome::Script(exited(1)));
@@ -97,7 +97,7 @@ fn an_agent_ends_only_with_a_result() {
 }
 
 #[test]
-fn a_stop_is_decided_on_by_the_end_of_the_run_alone() {
+fn an_interruption_is_recorded_only_by_the_end_of_the_run() {
     let rig = Rig::new("START");
     let ended = rig.ended("main", StepOutcome::Interrupted { cost: Usd::ZERO });
     nothing(&rig, Input::Ended(Box::new(ended)));
@@ -115,7 +115,7 @@ fn launch(agent: &str) -> Input {
 }
 
 #[test]
-fn only_an_agent_whose_turn_it_is_starts() {
+fn only_a_ready_agent_starts() {
     let rig = Rig::new("START");
     nothing(&rig, launch("main"));
     let mut rig = Rig::new("A").header("A", "retry=1");

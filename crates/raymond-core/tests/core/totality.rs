@@ -1,4 +1,4 @@
-//! Whatever comes in, in whatever order: nothing panics, and what does not fit changes nothing.
+//! For any inputs in any order: nothing panics, and inputs that do not fit change nothing.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use raymond_core::transition::{Ask, Fork, ForkTarget, Invoke, InvokeWorkflow, Ju
 use crate::play::{ask_everything, through_snapshot};
 use crate::rig::{Rig, beginning, fold, state, through_json};
 
-/// Agents that a run may come to have, and one that it never has.
+/// Agents that a run may have, and one that it never has.
 const AGENTS: [&str; 6] = ["main", "main_a1", "main_a2", "main_a1_a1", "main_b1", "stranger"];
 const STATES: [&str; 3] = ["A", "B", "P.md"];
 
@@ -31,7 +31,7 @@ fn agent() -> impl Strategy<Value = AgentId> {
     (0..AGENTS.len()).prop_map(|index| AgentId::new(AGENTS[index]))
 }
 
-/// A state, or a name that nobody has looked up.
+/// A state, or a name that was not looked up.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         9 => (0..STATES.len()).prop_map(|index| STATES[index].to_owned()),
@@ -186,7 +186,7 @@ fn prompt_plan() -> BoxedStrategy<PromptPlan> {
         .boxed()
 }
 
-/// A plan and an outcome, mostly of the same kind.
+/// A plan and an outcome, usually of the same kind.
 fn plan_and_outcome() -> BoxedStrategy<(Plan, StepOutcome)> {
     let prompt = || prompt_plan().prop_map(|plan| Plan::Prompt(Box::new(plan)));
     prop_oneof![
@@ -208,7 +208,7 @@ fn options() -> impl Strategy<Value = Options> {
     })
 }
 
-/// An input; the numbers of a report are made to fit unless they are meant to be stale.
+/// An input; the numbers of a report are corrected unless it is meant to be stale.
 #[derive(Debug)]
 enum Coming {
     As(Input),
@@ -275,7 +275,7 @@ fn coming() -> BoxedStrategy<Coming> {
     .boxed()
 }
 
-/// Whether an input speaks of an attempt that does not run, or of an agent that is not there.
+/// Whether an input is about an attempt that does not run, or an agent that does not exist.
 fn is_stale(run: &Run, input: &Input) -> bool {
     let running = |id: &AgentId, step, attempt| match run.agents.get(id).map(|agent| &agent.status) {
         Some(Status::Running { work, .. }) => (work.step, work.attempt) == (step, attempt),
@@ -337,7 +337,7 @@ proptest! {
                 rig.journal.push(event);
             }
             ask_everything(&rig.run);
-            prop_assert_eq!(&through_snapshot(&rig.run), &rig.run, "the queues are those of the agents");
+            prop_assert_eq!(&through_snapshot(&rig.run), &rig.run, "the queues match the agents");
         }
         let mut folded = fold(&through_json(&rig.journal)).unwrap();
         folded.wake(latest);

@@ -12,7 +12,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R025",
     name: "endless-loop",
     severity: Severity::Warning,
-    summary: "States lead to each other for ever.",
+    summary: "States lead to each other forever.",
     explanation: "From none of these states does a path lead to `<result>`, and nothing slows them down or stops \
                   them: no `delay`, no question to a person and no `max_visits`. Such a loop runs until the \
                   budget is spent.",
@@ -43,7 +43,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Whether an agent may end or wait here, or nothing can be said about it.
+/// Whether an agent may end or wait here, or the state's transitions are not known.
 fn is_harmless(state: &StateNode) -> bool {
     let is_nowhere =
         |exit: &StateExit| exit.continuations().any(|name| matches!(name.leads, Leads::Nowhere(_)));

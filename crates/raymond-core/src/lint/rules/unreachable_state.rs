@@ -32,7 +32,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The states that a mistaken name probably stands for; the mistake itself is reported elsewhere.
+/// The states that misspelt names probably mean; another rule reports the misspelt name itself.
 fn probably_meant(graph: &Graph) -> Vec<usize> {
     let mut names: HashSet<&str> = HashSet::new();
     for Unresolved { reference, error, .. } in unresolved(graph) {
