@@ -1,4 +1,4 @@
-//! Runs with a long past, made by the real engine and the real journal without starting a single program.
+//! Runs with a long history, made by the real engine and the real journal without starting any program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,8 +26,8 @@ impl raymond::run::engine::States for AnyState {
     }
 }
 
-/// Writes the journal of a run named `r` in which each state printed what `prints` says, until `steps` steps have
-/// been started. The steps that were under way then are what a resume begins with.
+/// Writes the journal of a run named `r` in which each state printed the result of `prints`, until `steps` steps have
+/// been started. A resume begins with the steps that were running then.
 pub fn write(
     project: &Path,
     workflow: &str,
