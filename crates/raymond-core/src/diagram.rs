@@ -29,7 +29,7 @@ pub struct Node {
     pub is_reached: bool,
 }
 
-/// What a node stands for.
+/// The meaning of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A state, by its number in the graph.

@@ -11,7 +11,7 @@ pub const MAX_TAG_ATTRIBUTES: usize = 1_000;
 /// How many transition tags one step may emit; only forks may be repeated.
 pub const MAX_TAGS_PER_STEP: usize = 10_000;
 
-/// How much text all transition tags of one step may hold together.
+/// How much text all transition tags of one step may contain in total.
 pub const MAX_TAG_BYTES_PER_STEP: usize = 32 * 1024 * 1024;
 
 /// How deep calls may nest in one agent.

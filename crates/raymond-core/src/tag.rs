@@ -1,10 +1,10 @@
 //! Reads tags from text, incrementally.
 //!
-//! [`TagReader`] is fed the bytes a program prints, in whatever pieces they arrive, and hands out each tag as soon as
-//! it is complete. Text between tags is skipped, never copied; it buffers at most one tag that may still become
-//! complete, so a program may print gigabytes. The work is linear in the bytes fed: a search continues where it stopped
-//! when more bytes arrive, and no byte is read more than a few times. The tags depend only on the bytes, not on how
-//! they were cut into pieces.
+//! [`TagReader`] is fed the bytes a program prints, in pieces of any size, and returns each tag as soon as it is
+//! complete. Text between tags is skipped, never copied; it buffers at most one tag that may still become complete, so
+//! a program may print gigabytes. The work is linear in the bytes fed: a search continues where it stopped when more
+//! bytes arrive, and no byte is read more than a few times. The tags depend only on the bytes, not on how they were cut
+//! into pieces.
 //!
 //! [`TagCollector`] uses it and keeps the transitions of one step, within the limits of a step. The meaning of each tag
 //! is in the table of [`TagName::facts`].
@@ -80,7 +80,7 @@ impl fmt::Display for Tag {
 const ENTITIES: [(&str, char); 5] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\'')];
 
-/// Writes a value so that it can stand between quotes of either kind.
+/// Escapes a value so that it can be put between quotes of either kind.
 #[must_use]
 pub fn escape_attribute(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());

@@ -28,7 +28,7 @@ pub fn render_after<'v>(text: &str, lookup: impl Fn(&str, &str) -> Option<Cow<'v
     rendered
 }
 
-/// The names of all placeholders in the order they stand in the text, repeated ones too.
+/// The names of all placeholders in the order of the text, with repetitions.
 pub fn names(text: &str) -> impl Iterator<Item = &str> {
     placeholders(text).map(|placeholder| placeholder.name)
 }
@@ -41,7 +41,7 @@ pub struct Placeholder<'t> {
     pub range: Range<usize>,
 }
 
-/// All placeholders in the order they stand in the text.
+/// All placeholders in the order of the text.
 pub fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {

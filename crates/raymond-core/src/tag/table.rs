@@ -72,9 +72,9 @@ pub enum Content {
 /// Whether a tag needs an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It cannot.
+    /// It must have it.
     Required,
-    /// It can if another tag beside it says the same.
+    /// One tag of the step must have it; others may leave it out.
     OncePerStep,
     Optional,
 }
