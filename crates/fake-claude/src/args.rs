@@ -1,4 +1,4 @@
-//! The arguments, read the way the real program reads them.
+//! The arguments, parsed as the real program parses them.
 
 /// Flags that take no value.
 const SWITCHES: [&str; 9] = [
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The error is what the real program would print.
+    /// The error is the text that the real program would print.
     pub(crate) fn parse(argv: &[String]) -> Result<Args, String> {
         let mut args = Args::default();
         let mut rest = argv.iter().map(String::as_str).peekable();
@@ -122,7 +122,7 @@ impl Args {
                 .to_owned());
         }
         if !self.print || self.output_format.as_deref() != Some("stream-json") {
-            return Err("fake-claude: only -p --output-format stream-json is spoken here".to_owned());
+            return Err("fake-claude: only -p --output-format stream-json is supported".to_owned());
         }
         if !self.verbose {
             return Err(
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_swallows_a_prompt_unless_it_is_joined() {
+    fn a_list_flag_takes_a_following_prompt_unless_written_with_an_equals_sign() {
         assert_eq!(parse("--allowedTools Bash hello").unwrap().prompt, None);
         assert_eq!(parse("--allowedTools=Bash hello").unwrap().prompt.as_deref(), Some("hello"));
     }
 
     #[test]
-    fn what_it_does_not_know_is_refused() {
+    fn unknown_options_and_invalid_values_are_refused() {
         assert_eq!(parse("--nope").unwrap_err(), "error: unknown option '--nope'");
         assert!(parse("--session-id 5").unwrap_err().contains("valid UUID"));
         assert!(parse("--max-budget-usd=0").unwrap_err().contains("positive number"));

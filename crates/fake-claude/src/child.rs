@@ -1,14 +1,14 @@
-//! A child that its starter's process group does not reach, like those of the real program's Bash tool.
+//! A child process outside of its parent's process group, like those of the real program's Bash tool.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// What tells this program that it is the child.
+/// The flag that makes this program the child.
 pub(crate) const FLAG: &str = "--fake-sleep";
 
-/// Starts the child and returns its pid once it is in a session of its own.
+/// Starts the child and returns its pid once it is in its own session.
 pub(crate) fn start(seconds: f64) -> Result<u32, Box<dyn Error>> {
     let mut child = Command::new(std::env::current_exe()?)
         .args([FLAG, &seconds.to_string()])

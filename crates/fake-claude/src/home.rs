@@ -1,4 +1,4 @@
-//! What outlives a process: sessions, the record of calls, how often each rule was used.
+//! Data that is kept between processes: sessions, the record of calls, how often each rule was used.
 
 use crate::args::Args;
 use crate::script::{self, Rule, Situation};
@@ -28,7 +28,7 @@ pub(crate) struct Session {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Said {
     pub(crate) prompt: String,
-    /// None while the turn runs, and for ever if it does not finish.
+    /// `None` while the turn runs, and also later if it does not finish.
     pub(crate) reply: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Home {
         self.folder.join(name)
     }
 
-    /// Takes the session, picks the rule and records the call, as one step that parallel starts cannot interleave.
+    /// Takes the session, chooses the rule and records the call, under a lock because of parallel starts.
     pub(crate) fn begin(
         &self,
         argv: &[String],
@@ -104,7 +104,7 @@ impl Home {
             return Ok(Ok((fresh_id, session)));
         };
         let id = if args.fork { fresh_id } else { parent.clone() };
-        // The id becomes part of a path, so that it must be one.
+        // The id becomes part of a path, so it must be a valid UUID.
         let known = uuid::Uuid::try_parse(parent).is_ok() && self.session_file(parent).exists();
         if !known {
             return Ok(Err(Refusal::NoConversation { parent: parent.clone(), session: id }));
@@ -116,7 +116,7 @@ impl Home {
         self.folder.join("sessions").join(format!("{id}.json"))
     }
 
-    /// Replaces the file whole, so that a process that is killed here leaves a readable one.
+    /// Replaces the file atomically, so that it stays readable if the process is killed here.
     pub(crate) fn save(&self, id: &str, session: &Session) -> Result<()> {
         let file = self.session_file(id);
         let temporary = file.with_extension(format!("{}.tmp", std::process::id()));
@@ -139,14 +139,14 @@ impl Home {
             rule.matches(situation) && rule.times.is_none_or(|times| used(*number) < times)
         });
         let Some((number, rule)) = chosen else {
-            return Ok((None, Rule::unforeseen()));
+            return Ok((None, Rule::no_match()));
         };
         *uses.entry(number).or_default() += 1;
         fs::write(self.file("uses.json"), serde_json::to_vec(&uses)?)?;
         Ok((Some(number), rule.clone()))
     }
 
-    /// One write a line, so that lines of parallel processes stay whole.
+    /// Writes each line with one call, so that lines of parallel processes are not mixed.
     pub(crate) fn append(&self, name: &str, record: &Value) -> Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(self.file(name))?;
         file.write_all(format!("{record}\n").as_bytes())?;
@@ -198,7 +198,7 @@ impl Call {
     }
 }
 
-/// The variables that a test may ask about. Whoever runs it may have real keys around, which are not written down.
+/// The variables that tests read. Others are not recorded, because the environment may contain real keys.
 fn telling_environment() -> BTreeMap<String, String> {
     let prefixes = ["RAYMOND_", "CLAUDE", "ANTHROPIC_", "AI_AGENT", "IS_SANDBOX"];
     let secret = |name: &str| ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word));

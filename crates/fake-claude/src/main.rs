@@ -1,9 +1,9 @@
-//! A stand-in for Claude Code that costs nothing and does what a script tells it, for tests. It is called `claude`,
-//! so that a test puts its folder in front of `PATH`.
+//! A fake Claude Code for tests: it costs nothing and follows a script. It is called `claude`, so a test puts its
+//! folder at the front of `PATH`.
 //!
-//! It takes the real program's arguments and speaks its `stream-json` dialect. Like the real one it refuses a session
-//! id that is taken and a conversation that does not exist, keeps what was said in a session, leaves a half turn
-//! behind when it is killed, and stops once a turn costs more than `--max-budget-usd`.
+//! It takes the real program's arguments and prints its `stream-json` format. Like the real one it refuses a session id
+//! that is in use and a conversation that does not exist, stores conversations in sessions, leaves an unfinished turn
+//! in the session when it is killed, and stops once a turn costs more than `--max-budget-usd`.
 //!
 //! # Environment
 //!
@@ -11,28 +11,28 @@
 //! |---|---|
 //! | `FAKE_CLAUDE_HOME` | the folder for everything below; required |
 //! | `FAKE_CLAUDE_SCRIPT` | the script; default `$FAKE_CLAUDE_HOME/script.json`. Without one it answers `echo: PROMPT` |
-//! | `FAKE_CLAUDE_STYLE` | `325` (default): `total_cost_usd` runs through the session; `197`: through the process |
+//! | `FAKE_CLAUDE_STYLE` | `325` (default): `total_cost_usd` is the total of the session; `197`: of the process |
 //! | `FAKE_CLAUDE_ROOT` | if set, it refuses `--dangerously-skip-permissions` without `IS_SANDBOX=1`, as for root |
 //!
 //! # Files in `FAKE_CLAUDE_HOME`
 //!
-//! | file | holds |
+//! | file | content |
 //! |---|---|
 //! | `sessions/ID.json` | `{"history": [{"prompt", "reply"}], "total_cost_usd", "model", "cwd"}`; the reply of a turn that did not finish is null |
 //! | `calls.jsonl` | a line for each start: `pid, at_ms, argv, cwd, prompt, session, parent, history (what the agent remembers), model, effort, permission_mode, budget_usd, rule, refused, env` |
-//! | `ends.jsonl` | a line for each orderly end: `pid, at_ms, session` |
+//! | `ends.jsonl` | a line for each normal end: `pid, at_ms, session` |
 //! | `children` | a line with the pid for each child started by `child_s` |
-//! | `uses.json`, `lock` | how often each rule was used; what keeps parallel starts apart |
+//! | `uses.json`, `lock` | how often each rule was used; the lock for parallel starts |
 //!
 //! # Script
 //!
-//! A JSON list of rules. The first that matches and is not used up is played; if none is, the turn fails with a 400.
+//! A JSON list of rules. The first that matches and is not used up is played; without one the turn fails with a 400.
 //!
 //! | field | meaning |
 //! |---|---|
 //! | `match` | text that the prompt must contain |
 //! | `model` | text that the model's name must contain |
-//! | `fresh` | true: only without, false: only with something remembered |
+//! | `fresh` | true: only in a new conversation, false: only in a continued one |
 //! | `times` | how often the rule may be used; default always |
 //! | `kind` | what happens, see below; default `reply` |
 //! | `reply` | the final message. `{{prompt}}`, `{{session}}`, `{{model}}`, `{{cwd}}` and `{{history}}` (number of earlier turns) are replaced |
@@ -43,15 +43,15 @@
 //! | `resets_at`, `resets_in` | for `limit`: seconds since 1970, or from now |
 //! | `message` | the text of an error, instead of the real program's |
 //! | `stderr` | written to stderr at the start |
-//! | `delay_ms`, `hold` | waits so long, or until a file of that name is in `FAKE_CLAUDE_HOME`, after `init` |
+//! | `delay_ms`, `hold` | after `init`, waits this long, or until a file of that name is in `FAKE_CLAUDE_HOME` |
 //! | `pace_ms` | the reply comes word by word with this pause |
 //! | `babble` | number of lines printed that are not JSON |
 //! | `run` | a shell command, run in the working directory as the agent's work |
 //! | `tools` | names of tools that are announced |
 //! | `denied` | names of tools that were refused |
 //! | `earlier` | final messages before the last one, as when background work wakes the agent |
-//! | `linger_ms` | stays alive after the end so long |
-//! | `child_s` | starts a child in a session of its own that sleeps so many seconds |
+//! | `linger_ms` | how long it stays alive after the end |
+//! | `child_s` | starts a child in its own session that sleeps this number of seconds |
 //! | `wrong_session` | reports another session than it was asked for |
 //!
 //! Kinds: `reply`, `crash`, `hang` (until it is killed), `silent_end` (exit 0 without a result), `limit`, `rate_limited`

@@ -1,4 +1,4 @@
-//! Playing a rule: the course of one turn.
+//! Plays a rule: one turn.
 
 use crate::args::Args;
 use crate::child;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What the real program says for an API error.
+/// The output of the real program for an API error.
 struct ApiError {
     status: Option<u16>,
     /// The kind of the message that reports it.
     kind: &'static str,
     text: &'static str,
     reason: &'static str,
-    /// What the retries before it were called, if there were any.
+    /// The error name in the retries before it, if there were any.
     retried: Option<&'static str>,
 }
 
@@ -54,7 +54,7 @@ fn fill_in(turn: &Turn) -> Result<String> {
     let cwd = std::env::current_dir()?;
     let earlier_turns = turn.session.history.len().saturating_sub(1);
     let prompt = turn.session.history.last().map_or("", |said| said.prompt.as_str());
-    // The prompt goes in last, so that what it contains is not filled in.
+    // The prompt is inserted last, so that placeholders in it are not replaced.
     Ok(turn
         .rule
         .reply
@@ -114,7 +114,7 @@ impl Player<'_> {
         }
     }
 
-    /// What the agent does besides talking.
+    /// The work of the agent besides its messages.
     fn work(&self) -> Result<()> {
         if let Some(seconds) = self.rule().child_s {
             let pid = child::start(seconds)?;
@@ -125,7 +125,7 @@ impl Player<'_> {
         }
         if let Some(command) = &self.rule().run {
             let shell = if cfg!(windows) { ["cmd", "/c"] } else { ["sh", "-c"] };
-            // Its output is no part of the dialect.
+            // Its output is not part of the stream.
             Command::new(shell[0]).args([shell[1], command]).stdout(Stdio::null()).status()?;
         }
         Ok(())
@@ -160,7 +160,7 @@ impl Player<'_> {
         if let Some(said) = self.turn.session.history.last_mut() {
             said.reply = Some(self.reply.clone());
         }
-        // What was said is kept before it is told, as the real program does.
+        // The reply is stored before it is printed, as the real program does.
         self.turn.session.total_cost_usd += cost;
         self.home.save(&self.turn.id, &self.turn.session)?;
         self.succeed(&self.reply.clone(), share)?;
@@ -223,7 +223,7 @@ impl Player<'_> {
         self.fail(&ending)
     }
 
-    /// Where a turn that is to crash or hang does so, if it has come to that point.
+    /// Crashes or hangs if the rule says so for this point of the turn.
     fn reach(&self, point: Point) -> Result<()> {
         let rule = self.rule();
         if rule.when != point {

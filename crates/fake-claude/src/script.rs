@@ -1,4 +1,4 @@
-//! The rules of a script. `main.rs` says what the fields mean.
+//! The rules of a script. `main.rs` explains the fields.
 
 use serde::Deserialize;
 use std::error::Error;
@@ -70,7 +70,7 @@ pub(crate) enum Point {
     Result,
 }
 
-/// What a rule is chosen by.
+/// The data by which a rule is chosen.
 pub(crate) struct Situation<'a> {
     pub(crate) prompt: &'a str,
     pub(crate) model: &'a str,
@@ -82,8 +82,8 @@ impl Rule {
         Rule { reply: "echo: {{prompt}}".to_owned(), ..Rule::default() }
     }
 
-    /// For a prompt that the script did not foresee: a failure that nobody retries.
-    pub(crate) fn unforeseen() -> Rule {
+    /// For a prompt that matches no rule: a failure that is not retried.
+    pub(crate) fn no_match() -> Rule {
         let message = "fake-claude: no rule of the script matches this prompt".to_owned();
         Rule { kind: Kind::BadRequest, message: Some(message), ..Rule::default() }
     }
@@ -102,12 +102,12 @@ impl Rule {
         self.cost.unwrap_or(if reaches_the_model { 0.01 } else { 0.0 })
     }
 
-    /// What is spent by the time the program notices that this is over the budget, which is after a whole call.
+    /// The cost at which the program stops for its budget; it checks the budget after each model call.
     pub(crate) fn stops_at(&self, budget_usd: Option<f64>) -> Option<f64> {
         let calls = f64::from(self.calls.unwrap_or(1).max(1));
         let one_call = self.cost() / calls;
         let budget = if self.kind == Kind::Budget { 0.0 } else { budget_usd? };
-        // A little tolerance, so that a cost equal to the budget is not over it by rounding.
+        // A small tolerance, so that rounding does not put a cost equal to the budget over it.
         if self.cost() <= budget + 1e-9 {
             return (self.kind == Kind::Budget).then_some(self.cost());
         }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_noticed_after_a_whole_call() {
+    fn a_budget_is_checked_after_each_model_call() {
         let rule = Rule { cost: Some(0.10), calls: Some(4), ..Rule::default() };
         let stop = |budget| rule.stops_at(budget).map(|usd| (usd * 1000.0).round());
         assert_eq!(stop(None), None);

@@ -1,4 +1,4 @@
-//! What is printed: the events of the `stream-json` dialect.
+//! Prints the events of the `stream-json` format.
 
 use serde_json::{Value, json};
 use std::error::Error;
@@ -6,12 +6,12 @@ use std::io::Write;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Which release's way of counting costs is spoken.
+/// The release whose way of reporting costs is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// 2.1.197: totals are of the process.
+    /// 2.1.197: totals of the process.
     ProcessTotals,
-    /// 2.1.325: totals are of the session, and each result says what is new.
+    /// 2.1.325: totals of the session, and the new cost in each result.
     SessionTotals,
 }
 
@@ -33,24 +33,24 @@ impl Style {
 
 pub(crate) struct Voice {
     pub(crate) style: Style,
-    /// The session it says that it runs in.
+    /// The session id that it reports.
     pub(crate) session: String,
     pub(crate) model: String,
     pub(crate) message: String,
-    /// What the session had cost before this process.
+    /// The cost of the session before this process.
     pub(crate) inherited_usd: f64,
     pub(crate) spent_usd: f64,
     pub(crate) results: u32,
 }
 
-/// How a turn ends, as its `result` event tells it.
+/// How a turn ends, as in its `result` event.
 #[derive(Default)]
 pub(crate) struct Ending<'a> {
     pub(crate) subtype: &'a str,
     pub(crate) is_error: bool,
     pub(crate) status: Option<u16>,
     pub(crate) reason: &'a str,
-    /// Whether the agent was about to go on.
+    /// Whether the agent was about to continue.
     pub(crate) mid_work: bool,
     pub(crate) text: Option<&'a str>,
     pub(crate) error: Option<String>,
@@ -65,7 +65,7 @@ impl Voice {
             "apiKeySource": "none", "claude_code_version": self.style.version()}))
     }
 
-    /// `cost` is what the message will be charged with; its token counts are chosen to come to that at list prices.
+    /// `cost` is the cost of the message; its token counts are chosen to give that cost at list prices.
     pub(crate) fn text(&self, text: &str, cost: f64) -> Result<()> {
         self.assistant(&json!({"type": "text", "text": text}), cost)
     }
@@ -92,7 +92,7 @@ impl Voice {
         families.into_iter().find(|(family, _)| self.model.contains(family)).map_or(5.0, |(_, price)| price)
     }
 
-    /// What the program itself says when the API refuses.
+    /// The program's own message when the API refuses.
     pub(crate) fn api_error(&self, kind: &str, text: &str) -> Result<()> {
         print(
             &json!({"type": "assistant", "session_id": self.session, "parent_tool_use_id": null, "error": kind,
@@ -115,7 +115,7 @@ impl Voice {
                 "isUsingOverage": false}}))
     }
 
-    /// Charges `cost` and tells the end of the turn, or one of its ends.
+    /// Adds `cost` and prints a result of the turn; a turn can have several.
     pub(crate) fn result(&mut self, ending: &Ending<'_>, cost: f64) -> Result<()> {
         self.spent_usd += cost;
         let inherited = if self.style == Style::SessionTotals { self.inherited_usd } else { 0.0 };
@@ -144,7 +144,7 @@ impl Voice {
     }
 }
 
-/// The whole of what is said when the conversation to continue does not exist.
+/// The whole output when the conversation to continue does not exist.
 pub(crate) fn no_conversation(style: Style, parent: &str, session: &str) -> Result<()> {
     let mut event = json!({"type": "result", "subtype": "error_during_execution", "is_error": true, "num_turns": 0,
         "session_id": session, "total_cost_usd": 0, "modelUsage": {}, "permission_denials": [],

@@ -1,7 +1,7 @@
-//! The stand-in is started the way Raymond starts the real program, and read by Raymond's own decoder.
+//! The fake is started as Raymond starts the real program, and its output is read by Raymond's own decoder.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails on the spot")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails here")]
 
 use raymond::agent::claude::{Decoder, invocation};
 use raymond::agent::{Exit, FailedTurn, Turn, TurnReport};
@@ -89,7 +89,7 @@ fn text(ended: Ended) -> String {
 }
 
 #[test]
-fn every_kind_of_failure_is_taken_for_what_it_is() {
+fn every_kind_of_failure_is_classified_correctly() {
     for style in ["197", "325"] {
         for (rule, name) in [
             (json!({"kind": "crash"}), "crashed"),
@@ -117,7 +117,7 @@ fn every_kind_of_failure_is_taken_for_what_it_is() {
 }
 
 #[test]
-fn a_branch_remembers_and_leaves_its_parent_alone() {
+fn a_branch_has_the_history_and_does_not_change_its_parent() {
     let fake = Fake::new(json!([{"reply": "{{history}} before {{prompt}}"}]));
     assert_eq!(text(fake.run(&turn("one", FIRST))), "0 before one");
     assert_eq!(text(fake.run(&branch("two", SECOND, FIRST))), "1 before two");
@@ -130,7 +130,7 @@ fn a_branch_remembers_and_leaves_its_parent_alone() {
 }
 
 #[test]
-fn a_taken_id_and_an_unknown_conversation_are_refused() {
+fn an_id_in_use_and_an_unknown_conversation_are_refused() {
     let fake = Fake::new(json!([{"reply": "x"}]));
     fake.run(&turn("one", FIRST)).unwrap();
     assert_eq!(fake.run(&turn("one", FIRST)).unwrap_err().fault.name(), "session_in_use");
@@ -161,14 +161,14 @@ fn a_share_stops_a_turn_which_can_then_be_continued() {
 }
 
 #[test]
-fn an_answer_that_goes_over_its_share_is_not_lost() {
+fn an_answer_that_exceeds_its_share_is_not_lost() {
     let fake = Fake::new(json!([{"cost": 0.1, "calls": 4, "reply": "said"}]));
     let failed = fake.run(&Turn { budget_usd: Some(0.09), ..turn("x", FIRST) }).unwrap_err();
     assert_eq!((failed.fault.name(), failed.final_text.as_deref()), ("over_budget_share", Some("said")));
 }
 
 #[test]
-fn a_crash_after_some_text_is_estimated_near_its_cost() {
+fn the_cost_of_a_crash_after_some_text_is_estimated_closely() {
     let fake = Fake::new(json!([{"kind": "crash", "signal": 9, "cost": 0.5, "reply": "half"}]));
     let failed = fake.run(&turn("x", FIRST)).unwrap_err();
     assert!(failed.cost.estimated && (failed.cost.usd - 0.5).abs() < 0.001, "{:?}", failed.cost);
@@ -190,7 +190,7 @@ fn rules_are_used_up_even_by_parallel_calls() {
 }
 
 #[test]
-fn odds_and_ends_do_not_spoil_a_reply() {
+fn all_options_of_a_rule_together_keep_the_reply_readable() {
     let rules = json!([{"reply": "a b c", "babble": 3, "pace_ms": 1, "denied": ["Write"], "tools": ["Bash"],
         "run": "echo made > made.txt", "linger_ms": 1, "delay_ms": 1, "stderr": "a warning"}]);
     let fake = Fake::new(rules);
@@ -201,7 +201,7 @@ fn odds_and_ends_do_not_spoil_a_reply() {
 }
 
 #[test]
-fn a_prompt_that_was_not_foreseen_fails_at_once() {
+fn a_prompt_without_a_matching_rule_fails_at_once() {
     let fake = Fake::new(json!([{"match": "expected", "model": "haiku", "fresh": true}]));
     assert_eq!(fake.run(&turn("another", FIRST)).unwrap_err().fault.name(), "bad_request");
     let with_model = Turn { model: Some("haiku".to_owned()), ..turn("expected", SECOND) };
@@ -209,7 +209,7 @@ fn a_prompt_that_was_not_foreseen_fails_at_once() {
 }
 
 #[test]
-fn a_held_turn_waits_for_its_gate() {
+fn a_held_turn_waits_for_its_file() {
     let fake = Fake::new(json!([{"reply": "through", "hold": "gate"}]));
     let mut child = fake.start(&turn("x", FIRST));
     let mut stdout = child.stdout.take().unwrap();
@@ -223,7 +223,7 @@ fn a_held_turn_waits_for_its_gate() {
 }
 
 #[test]
-fn a_child_lives_in_a_session_of_its_own() {
+fn a_child_runs_in_its_own_session() {
     let fake = Fake::new(json!([{"reply": "x", "child_s": 2.0}]));
     assert_eq!(text(fake.run(&turn("x", FIRST))), "x");
     let pid = std::fs::read_to_string(fake.home.path().join("children")).unwrap();

@@ -1,4 +1,4 @@
-//! What a run finds in its own folder.
+//! The files in the folder of a run.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::pieces::lengths;
 
-/// An event of no kind that there is.
+/// An event of an unknown kind.
 const NEXT_EVENT: &str = r#"{"event":"next"}"#;
 
 /// Any bytes as a journal, and any lines as its events.
@@ -21,8 +21,8 @@ pub fn journal(data: &[u8]) {
     as_events(&String::from_utf8_lossy(data));
 }
 
-/// Whole batches are read up to the first damage or the end; a shorter file gives a part of them; and a process that
-/// goes on with the run finds them again, with what it adds behind them.
+/// Complete batches are read up to the first damage or the end; a shorter file gives a prefix of them; and a process
+/// that continues the run finds them again, followed by its own events.
 fn as_file(data: &[u8]) {
     let (_folder, paths) = run_folder();
     let path = paths.segment(0);
@@ -30,12 +30,12 @@ fn as_file(data: &[u8]) {
     let (lines, damage) = read(&paths);
     check_lines(&lines);
     if damage.is_none() {
-        let tail = read_tail(&paths).expect("what is read as a whole has an end");
+        let tail = read_tail(&paths).expect("a readable journal has a readable tail");
         assert_eq!(tail.lines, lines);
-        // Whether it is a run is told by its first event; it must only not panic.
+        // The events may not form a run; the fold must only not panic.
         let _ = fold(&paths, &lines);
     } else {
-        assert!(read_tail(&paths).is_err(), "{damage:?} is not seen by a resume");
+        assert!(read_tail(&paths).is_err(), "a resume does not notice {damage:?}");
     }
     if let Ok(followed) = follow(&paths) {
         assert_eq!(followed, lines);
@@ -43,20 +43,20 @@ fn as_file(data: &[u8]) {
     for length in lengths(data) {
         fs::write(&path, &data[..length]).expect("cut the journal");
         let shorter = read(&paths).0;
-        assert!(lines.starts_with(&shorter), "cut to {length} bytes it holds something else: {shorter:?}");
+        assert!(lines.starts_with(&shorter), "cut to {length} bytes it has different lines: {shorter:?}");
         if let Ok(longer) = go_on(&paths) {
             assert_eq!(longer, [texts(&shorter), vec![NEXT_EVENT.to_owned()]].concat());
         }
     }
 }
 
-/// What is appended is read again, and adds up to a run or to an error.
+/// Appended lines are read back, and fold to a run or give an error.
 fn as_events(text: &str) {
     let (_folder, paths) = run_folder();
     let lock = RunLock::acquire(&paths.lock()).expect("lock a new run");
     let mut journal = Journal::create(&paths, options(), &lock).expect("begin a journal");
     let mut appended = Vec::new();
-    // Batches are what stands between empty lines.
+    // Batches are separated by empty lines.
     for batch in text.split("\n\n") {
         let lines: Vec<String> = batch.lines().map(str::to_owned).collect();
         match journal.append(&lines) {
@@ -99,11 +99,11 @@ fn follow(paths: &RunPaths) -> Result<Vec<Line>, StoreError> {
 
 /// Opens the journal as a resume does, adds an event, and reads everything again.
 fn go_on(paths: &RunPaths) -> Result<Vec<String>, StoreError> {
-    let lock = RunLock::acquire(&paths.lock()).expect("nobody else has it");
+    let lock = RunLock::acquire(&paths.lock()).expect("the lock is free");
     let (mut journal, _) = Journal::open(paths, options(), &lock)?;
     journal.append(&[NEXT_EVENT.to_owned()])?;
     let (lines, damage) = read(paths);
-    assert!(damage.is_none(), "damage behind a tail that was cut off: {damage:?}");
+    assert!(damage.is_none(), "damage after the tail was cut off: {damage:?}");
     Ok(texts(&lines))
 }
 
@@ -123,7 +123,7 @@ fn options() -> JournalOptions {
     JournalOptions { durability: Durability::Process, ..JournalOptions::default() }
 }
 
-/// Any bytes as a message: read as they are, told why not, and gone when removed.
+/// Any bytes as a message: they are read unchanged or refused with a reason, and gone after removal.
 pub fn inbox(data: &[u8]) {
     let (_folder, paths) = run_folder();
     let folder = paths.inbox();
@@ -132,7 +132,7 @@ pub fn inbox(data: &[u8]) {
     for name in &names {
         fs::write(folder.join(name), data).expect("leave a message");
     }
-    // Not a message: its name is that of an unfinished one.
+    // Not a message: it has the name of an unfinished one.
     fs::write(folder.join(".x.tmp"), data).expect("leave half a message");
     let inbox = InboxFolder::new(folder);
     let messages = inbox.messages().expect("read the inbox");
@@ -152,7 +152,7 @@ pub fn inbox(data: &[u8]) {
     assert_eq!(inbox.messages().expect("read the inbox"), []);
 }
 
-/// What a run makes of a message comes out the same when it is written again.
+/// A parsed message is the same after writing and parsing it again.
 fn check_message(text: &str) {
     if let Ok(answer) = serde_json::from_str::<Answer>(text) {
         let again = serde_json::to_string(&answer).expect("write an answer");
@@ -166,7 +166,7 @@ fn check_message(text: &str) {
     }
 }
 
-/// A folder with room for one run, in memory where there is such a place.
+/// A folder for one run, in memory if the system has such a place.
 fn run_folder() -> (TempDir, RunPaths) {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };

@@ -19,7 +19,10 @@ pub fn one_file(data: &[u8]) {
             check_listing(&contents.listing);
             assert!(contents.states.keys().all(|state| contents.listing.contains(state)));
             for state in contents.states.values() {
-                assert!(state.line >= 1 && state.text_line >= state.line, "a text above its state's name");
+                assert!(
+                    state.line >= 1 && state.text_line >= state.line,
+                    "the text begins before the name of its state"
+                );
             }
         }
         Err(error) => {
@@ -29,7 +32,7 @@ pub fn one_file(data: &[u8]) {
     }
 }
 
-/// An archive is unpacked or refused; nothing in it leads out of it, and its size is bounded.
+/// An archive is unpacked or refused; no path in it leads outside, and its size is limited.
 pub fn archive(data: &[u8]) {
     match unpack(data) {
         Ok(files) => {
@@ -44,7 +47,7 @@ pub fn archive(data: &[u8]) {
 /// Names are joined to the path of a folder when a workflow is unpacked.
 fn check_name(name: &str) {
     let leads_elsewhere = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\\', '\0']);
-    assert!(!leads_elsewhere && name.len() <= 255, "the name {name:?} leads elsewhere");
+    assert!(!leads_elsewhere && name.len() <= 255, "the name {name:?} leads outside of the folder");
 }
 
 fn check_listing(listing: &Listing) {
@@ -63,7 +66,7 @@ fn check_listing(listing: &Listing) {
     }
 }
 
-/// Replies are read or refused, and what is there is given in any turn.
+/// Replies are read or refused, and every turn gets a valid reply or none.
 pub fn replies(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match Replies::parse(&text) {
@@ -74,9 +77,13 @@ pub fn replies(data: &[u8]) {
                 assert_eq!(replies.get(&state, turn).is_some(), first.is_some());
             }
             if let Some(reply) = first {
-                assert!(reply.cost_usd.is_finite() && reply.cost_usd >= 0.0, "{} is no cost", reply.cost_usd);
+                assert!(
+                    reply.cost_usd.is_finite() && reply.cost_usd >= 0.0,
+                    "{} is not a valid cost",
+                    reply.cost_usd
+                );
             }
         }
-        Err(error) => assert!(error.starts_with("line "), "a mistake without a place: {error}"),
+        Err(error) => assert!(error.starts_with("line "), "an error without a position: {error}"),
     }
 }

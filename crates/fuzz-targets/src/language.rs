@@ -1,4 +1,4 @@
-//! What is written in states, and what a step prints.
+//! The text of states and the output of steps.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use raymond_core::{header as script_header, template as prompt_template};
 
 use crate::pieces::cuttings;
 
-/// The tags of an output depend on its bytes, not on the pieces that they come in, and a tag that is written out is
-/// read as the same tag again.
+/// The tags of an output depend on its bytes, not on how they are cut into pieces, and a tag that is written is read
+/// back as the same tag.
 pub fn tags(data: &[u8]) {
     let (whole, ending) = read_tags(&[data]);
     let collected = collect(&[data]);
@@ -47,7 +47,7 @@ fn collect(pieces: &[&[u8]]) -> (Result<Collected, TagError>, Vec<String>) {
     (collected, printed)
 }
 
-/// The tools of authors see the same tags as a run, each where it stands.
+/// The tools for authors find the same tags as a run, at their positions.
 fn check_places(text: &str, tags: &[Tag]) {
     let found = locate(text);
     assert!(found.tags.iter().map(|located| &located.tag).eq(tags), "located: {:?}", found.tags);
@@ -62,7 +62,7 @@ fn check_places(text: &str, tags: &[Tag]) {
     }
 }
 
-/// A prompt's settings are read or refused, with places that exist.
+/// A prompt's settings are read or refused, with positions that exist.
 pub fn frontmatter(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match split_and_parse(&text) {
@@ -73,7 +73,7 @@ pub fn frontmatter(data: &[u8]) {
             let entries = policies
                 .flat_map(|policy| &policy.entries)
                 .map(|entry| Position { line: entry.line, column: entry.column });
-            // The block is what stands between the first line and the one above the body.
+            // The block is between the first line and the line before the body.
             let end = text.strip_suffix(prompt.body).unwrap_or_default().lines().count();
             for place in prompt.warnings.iter().map(|warning| warning.position).chain(entries) {
                 check_place(&text, place);
@@ -87,13 +87,13 @@ pub fn frontmatter(data: &[u8]) {
     }
 }
 
-/// A script's settings are read or refused, with places that exist.
+/// A script's settings are read or refused, with positions that exist.
 pub fn header(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for kind in Kind::ALL {
         let in_first_lines = |position: Position| {
             check_place(&text, position);
-            assert!(position.line as usize <= MAX_HEADER_LINES, "{position} is no line of a header");
+            assert!(position.line as usize <= MAX_HEADER_LINES, "{position} is not in the header");
         };
         match script_header::parse(kind, &text) {
             Ok((_, warnings)) => {
@@ -103,27 +103,27 @@ pub fn header(data: &[u8]) {
                 let count = keys.len();
                 keys.sort_unstable();
                 keys.dedup();
-                assert_eq!(keys.len(), count, "a key was taken twice");
+                assert_eq!(keys.len(), count, "a key was accepted twice");
             }
             Err(error) => in_first_lines(error.position),
         }
     }
 }
 
-/// Places are shown to people, so there has to be something there, or the end of the file.
+/// Positions are shown to people, so there must be text at them, or the end of the file.
 pub fn check_place(text: &str, position: Position) {
     let lines = text.split(['\n', '\r']).count();
-    assert!(position.line >= 1 && position.column >= 1, "{position} is no place");
-    assert!(position.line as usize <= lines, "{position} is behind the last of {lines} lines");
+    assert!(position.line >= 1 && position.column >= 1, "{position} is not a valid position");
+    assert!(position.line as usize <= lines, "{position} is after the last of {lines} lines");
 }
 
-/// Placeholders are replaced once, and everything else stays as it is written.
+/// Placeholders are replaced once, and all other text is unchanged.
 pub fn template(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let unchanged = prompt_template::render(&text, |_| None);
-    assert_eq!(unchanged, text, "nothing is known, and still something changed");
+    assert_eq!(unchanged, text, "the text changed although no placeholder is known");
     let with_itself = prompt_template::render(&text, |name| Some(Cow::Owned(format!("{{{{{name}}}}}"))));
-    assert_eq!(with_itself, text, "a placeholder is not what stands at its place");
+    assert_eq!(with_itself, text, "a placeholder differs from the text at its position");
 
     let mut left = String::new();
     let mut end = 0;
@@ -137,5 +137,5 @@ pub fn template(data: &[u8]) {
     }
     left.push_str(text.get(end..).expect("a placeholder ends between characters"));
     let rendered = prompt_template::render(&text, |_| Some(Cow::Borrowed("{{value}}")));
-    assert_eq!(rendered, left, "a value was looked at again");
+    assert_eq!(rendered, left, "an inserted value was searched again");
 }

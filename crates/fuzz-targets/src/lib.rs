@@ -1,7 +1,7 @@
-//! What must hold for any bytes that Raymond reads: one function a reader, which panics where something does not.
+//! Properties that must hold for any bytes that Raymond reads: one function for each reader, which panics if one fails.
 //!
-//! `fuzz/` hands them to the fuzzer. The tests of this crate run the same functions on stable Rust, over the corpus in
-//! `fuzz/corpus` and over mutations of it.
+//! `fuzz/` passes them to the fuzzer. The tests of this crate run the same functions on stable Rust, on the corpus in
+//! `fuzz/corpus` and on mutations of it.
 
 mod disk;
 mod forms;
@@ -14,10 +14,10 @@ pub use forms::{archive, one_file, replies};
 pub use language::{frontmatter, header, tags, template};
 pub use stream::agent_stream;
 
-/// Panics if something does not hold for the bytes.
+/// Panics if a property does not hold for the bytes.
 pub type Target = fn(&[u8]);
 
-/// Every target by its name, which is also that of its corpus.
+/// All targets by name; the corpus has the same name.
 pub const TARGETS: [(&str, Target); 10] = [
     ("agent_stream", agent_stream),
     ("archive", archive),

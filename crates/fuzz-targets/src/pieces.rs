@@ -1,13 +1,13 @@
-//! Bytes cut into pieces in ways that follow from the bytes.
+//! Cuts bytes into pieces, in ways that depend only on the bytes.
 
-/// Some ways to cut the bytes up: whole, byte by byte, and a few in between. Empty pieces occur.
+/// Several ways to cut the bytes: whole, byte by byte, and a few in between. Pieces may be empty.
 pub fn cuttings(bytes: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
     const LARGEST_PIECES: [u64; 4] = [3, 17, 100, 5_000];
     let by_chance = LARGEST_PIECES.into_iter().map(|most| cut(bytes, most));
     [vec![bytes], bytes.chunks(1).collect()].into_iter().chain(by_chance)
 }
 
-/// A few lengths to cut the bytes off at, the whole length not among them.
+/// A few lengths at which to cut the bytes, all shorter than the whole.
 pub fn lengths(bytes: &[u8]) -> impl Iterator<Item = usize> {
     const COUNT: usize = 6;
     let mut chance = Chance::of(bytes);
@@ -28,7 +28,7 @@ fn cut(bytes: &[u8], largest: u64) -> Vec<&[u8]> {
     pieces
 }
 
-/// Numbers that look random and depend on the bytes alone.
+/// Pseudo-random numbers that depend only on the bytes.
 struct Chance(u64);
 
 impl Chance {

@@ -1,4 +1,4 @@
-//! What an agent program prints.
+//! The output of an agent program.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use raymond::agent::{Cost, Exit, Seen};
 
 use crate::pieces::cuttings;
 
-/// A program that is paid for may end in any of these ways after any output.
+/// A program may end in any of these ways after any output.
 const EXITS: [Exit; 6] = [
     Exit::Code(0),
     Exit::Code(1),
@@ -17,11 +17,11 @@ const EXITS: [Exit; 6] = [
     Exit::Stopped,
 ];
 
-/// Names of refused tools that are kept at most.
+/// How many names of refused tools are kept.
 const MOST_DENIALS: usize = 100;
 
-/// What a turn comes to depends on the bytes that were printed, not on the pieces that they came in. Its cost is an
-/// amount of money, and what is kept of it is no more than what was printed.
+/// The result of a turn depends on the printed bytes, not on how they are cut into pieces. Its cost is a valid amount
+/// of money, and the kept data is not longer than the output.
 pub fn agent_stream(data: &[u8]) {
     let exit = EXITS[data.len() % EXITS.len()];
     let whole = decode(&[data], exit, data.len());
@@ -30,18 +30,18 @@ pub fn agent_stream(data: &[u8]) {
     }
 }
 
-/// Everything that was seen and reported, as text, so that it can be compared whatever its numbers are.
+/// Everything that was seen and reported, as text, so that it can be compared even with NaN in it.
 fn decode(pieces: &[&[u8]], exit: Exit, length: usize) -> (String, String) {
     let mut decoder = Decoder::new("00000000-0000-4000-8000-000000000000", Some(0.25));
     let seen: Vec<Seen> = pieces.iter().flat_map(|piece| decoder.feed(piece)).collect();
-    // Every event is at least a line of its own, or a block within one.
+    // Every event is at least one line, or a block within one.
     assert!(seen.len() <= length, "{} events in {length} bytes", seen.len());
     let was_final = decoder.is_final();
     let ended = decoder.finish(exit, "some words on stderr");
     match &ended {
         Ok(report) => {
             check_cost(report.cost);
-            // Bytes that are no text are shown as a character of three.
+            // An invalid byte is replaced by a character of three bytes.
             assert!(report.text.len() <= 3 * length, "the message is longer than the output");
             assert!(report.permission_denials.len() <= MOST_DENIALS);
         }
@@ -54,5 +54,5 @@ fn decode(pieces: &[&[u8]], exit: Exit, length: usize) -> (String, String) {
 }
 
 fn check_cost(cost: Cost) {
-    assert!(cost.usd.is_finite() && cost.usd >= 0.0, "{} is no amount of money", cost.usd);
+    assert!(cost.usd.is_finite() && cost.usd >= 0.0, "{} is not a valid amount of money", cost.usd);
 }

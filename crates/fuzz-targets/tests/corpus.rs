@@ -1,4 +1,4 @@
-//! Every target over its corpus, and over mutations of it that are the same each time.
+//! Runs every target on its corpus, and on mutations of it that are the same each time.
 
 #[cfg(test)]
 mod tests {
@@ -11,7 +11,7 @@ mod tests {
     const MUTATIONS_ON_DISK: usize = 600;
     const LONGEST: usize = 8_192;
 
-    /// What texts that are nearly right are made of.
+    /// The parts of almost valid texts.
     const WORDS: [&[u8]; 40] = [
         b"<goto>",
         b"</goto>",
@@ -55,7 +55,7 @@ mod tests {
         b"# raymond: ",
     ];
 
-    /// The xorshift generator, which needs no more than this.
+    /// A xorshift generator.
     struct Chance(u64);
 
     impl Chance {
@@ -184,7 +184,7 @@ mod tests {
         run("template", MUTATIONS);
     }
 
-    /// A fuzzer that nobody has written a target for would never run.
+    /// Without a fuzzer in `fuzz/`, a target would never be fuzzed.
     #[test]
     fn every_target_has_a_fuzzer() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");

@@ -1,4 +1,4 @@
-//! Sending an answer, whole or in events.
+//! Sends an answer, as one body or as a stream of events.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -16,14 +16,14 @@ use crate::reply::{Block, Manner, Reply};
 pub(crate) struct Answer<'a> {
     pub(crate) writer: &'a mut TcpStream,
     pub(crate) shared: &'a Shared,
-    /// Of the request.
+    /// The number of the request.
     pub(crate) number: usize,
     pub(crate) model: String,
     pub(crate) reply: Reply,
 }
 
 impl Answer<'_> {
-    /// Sends it, and says whether the connection can be used again.
+    /// Sends it, and returns whether the connection can be used again.
     pub(crate) fn send(&mut self, is_streamed: bool) -> io::Result<bool> {
         match &self.reply.manner {
             Manner::Refused { status, kind, message } => {
@@ -77,7 +77,7 @@ impl Answer<'_> {
             }
             self.event(json!({ "type": "content_block_stop", "index": index }))?;
         }
-        // From here on the answer counts as given, whether or not the client hears the end of it.
+        // From here on the answer counts as given, even if the client disconnects before its end.
         self.shared.used(self.number, usage, true);
         self.event(json!({
             "type": "message_delta", "usage": { "output_tokens": usage.output },
@@ -88,7 +88,7 @@ impl Answer<'_> {
         Ok(true)
     }
 
-    /// What happens after a piece, and whether there is another.
+    /// Waits, fails or continues after a piece, and returns whether there is another piece.
     fn goes_on(&mut self) -> io::Result<bool> {
         match self.reply.manner.clone() {
             Manner::Whole | Manner::Silent | Manner::Refused { .. } => return Ok(true),
@@ -98,7 +98,7 @@ impl Answer<'_> {
             }
             Manner::Stuck => wait_for_hangup(self.writer, self.shared)?,
             Manner::Dropped => {
-                // What was sent is to be read before the connection is gone.
+                // The client must be able to read the sent part before the connection is closed.
                 thread::sleep(Duration::from_millis(200));
                 self.writer.shutdown(Shutdown::Both)?;
             }
@@ -125,7 +125,7 @@ fn content(block: &Block) -> Value {
     }
 }
 
-/// A block in pieces; what is left of it is how it begins.
+/// Splits a block into pieces; `empty` becomes the start of the block.
 fn deltas(block: &Block, empty: &mut Value) -> Vec<Value> {
     match block {
         Block::Text(text) => {
@@ -143,7 +143,7 @@ fn deltas(block: &Block, empty: &mut Value) -> Vec<Value> {
     }
 }
 
-/// The program takes two messages with one id for one message, over all conversations it ever had.
+/// The program treats two messages with the same id as one, even in different conversations.
 fn unique(kind: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();

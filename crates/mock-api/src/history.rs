@@ -1,4 +1,4 @@
-//! What a request asked.
+//! The content of a request.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,23 +11,23 @@ use crate::price::{Usage, nanos_for};
 #[derive(Clone)]
 pub struct Request {
     pub model: String,
-    /// The newest thing that the user said, as opposed to what tools and the program itself say.
+    /// The newest text of the user, not of tools or of the program itself.
     pub prompt: String,
-    /// The whole conversation: `user: …`, `agent: …`, `tool: NAME INPUT`, `got: …`. What the program itself puts
-    /// between them is left out.
+    /// The whole conversation: `user: …`, `agent: …`, `tool: NAME INPUT`, `got: …`. Text that the program itself adds
+    /// is left out.
     pub history: Vec<String>,
-    /// Everything in the messages, the program's own words included.
+    /// All text of the messages, with the text that the program adds.
     pub raw: String,
-    /// The session that the program says it is in.
+    /// The session id that the program reports.
     pub session: String,
     pub tools: Vec<String>,
-    /// Tells whether two requests had the same system prompt.
+    /// Equal if two requests had the same system prompt.
     pub system: u64,
     pub is_streamed: bool,
-    /// What was answered.
+    /// The answer.
     pub answer: String,
     pub used: Usage,
-    /// Whether the answer was sent to its end.
+    /// Whether the answer was sent completely.
     pub is_whole: bool,
 }
 
@@ -64,13 +64,13 @@ impl Request {
         }
     }
 
-    /// What the answer cost, in billionths of a dollar.
+    /// The cost of the answer, in billionths of a dollar.
     pub fn nanos(&self) -> u64 {
         nanos_for(&self.model, self.used)
     }
 }
 
-/// What a person wants to see of it when a test fails.
+/// The parts that help when a test fails.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short: Vec<String> = self.history.iter().map(|said| said.chars().take(300).collect()).collect();
@@ -94,7 +94,7 @@ fn add(history: &mut Vec<String>, role: Option<&str>, block: &Value) {
             let got = content.as_str().map(str::to_owned).unwrap_or_else(|| {
                 content.as_array().into_iter().flatten().map(|part| text(&part["text"])).collect()
             });
-            // The program adds its own words to what the tool said.
+            // The program adds its own text to the output of the tool.
             let got = got.split("<system-reminder>").next().unwrap_or_default();
             history.push(format!("got: {}", got.trim()));
         }
@@ -104,7 +104,7 @@ fn add(history: &mut Vec<String>, role: Option<&str>, block: &Value) {
 }
 
 fn speak(history: &mut Vec<String>, role: Option<&str>, text: &str) {
-    // The program's own words.
+    // Text that the program adds.
     if text.trim_start().starts_with("<system-reminder>") {
         return;
     }
@@ -112,7 +112,7 @@ fn speak(history: &mut Vec<String>, role: Option<&str>, text: &str) {
     history.push(format!("{who}: {text}"));
 }
 
-/// The program names its session inside a JSON text.
+/// The program puts its session id into a JSON text.
 fn session(user_id: &Value) -> String {
     let parsed: Option<Value> = user_id.as_str().and_then(|text| serde_json::from_str(text).ok());
     parsed.map(|user| text(&user["session_id"])).unwrap_or_default()

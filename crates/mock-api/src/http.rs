@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as an agent program needs.
+//! The part of HTTP/1.1 that an agent program needs.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::Shared;
 use crate::answer;
 use crate::history::Request;
 
-/// More than the longest conversation.
+/// Longer than any conversation.
 const LONGEST_BODY: u64 = 256 * 1024 * 1024;
 
 pub(crate) struct Asked {
@@ -19,7 +19,7 @@ pub(crate) struct Asked {
     body: Vec<u8>,
 }
 
-/// Answers one request after the other until the client goes away.
+/// Answers one request after the other until the client disconnects.
 pub(crate) fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -52,7 +52,7 @@ pub(crate) fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// The next request, unless the client has gone.
+/// The next request, unless the client has disconnected.
 fn read(reader: &mut impl BufRead) -> io::Result<Option<Asked>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
@@ -84,7 +84,7 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<Asked>> {
 fn read_bytes(reader: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     reader.take(length.min(LONGEST_BODY)).read_to_end(&mut body)?;
-    // A client that is killed in the middle of a request has asked nothing.
+    // If the client is killed in the middle of a request, there is no request.
     if (body.len() as u64) < length {
         return Err(ErrorKind::UnexpectedEof.into());
     }
@@ -132,7 +132,7 @@ fn send(
     writer.flush()
 }
 
-/// Opens an answer of unknown length.
+/// Starts an answer of unknown length.
 pub(crate) fn open_stream(writer: &mut impl Write, headers: &[(String, String)]) -> io::Result<()> {
     let mut head =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n".to_owned();
@@ -144,13 +144,13 @@ pub(crate) fn open_stream(writer: &mut impl Write, headers: &[(String, String)])
     writer.flush()
 }
 
-/// A piece of it; an empty one ends it.
+/// Sends a chunk of it; an empty chunk ends it.
 pub(crate) fn send_chunk(writer: &mut impl Write, text: &str) -> io::Result<()> {
     writer.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes())?;
     writer.flush()
 }
 
-/// Waits until the client goes away.
+/// Waits until the client disconnects.
 pub(crate) fn wait_for_hangup(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_millis(20)))?;
     let mut byte = [0];

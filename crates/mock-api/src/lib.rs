@@ -1,5 +1,5 @@
-//! A stand-in for the Messages API, so that a real agent program can be tested without a model: it answers by a
-//! script, and it remembers what it was asked and what that would have cost.
+//! A fake of the Messages API, so that a real agent program can be tested without a model: it answers from a script,
+//! and records the requests and what they would have cost.
 //!
 //! ```
 //! let api = mock_api::Api::start();
@@ -8,7 +8,7 @@
 //! assert_eq!(api.spent_nanos(), 0);
 //! ```
 //!
-//! It listens on the loopback address alone.
+//! It listens only on the loopback address.
 
 mod answer;
 mod history;
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     is_over: AtomicBool,
 }
 
-/// What is answered to one prompt.
+/// The answers to one prompt.
 struct Rule {
     prompt: String,
     replies: Vec<Reply>,
@@ -49,7 +49,7 @@ impl Api {
     ///
     /// # Panics
     ///
-    /// If the system has no port to give.
+    /// If the system has no free port.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap_or_else(|error| panic!("no port: {error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
@@ -67,8 +67,8 @@ impl Api {
         format!("http://{}", self.address)
     }
 
-    /// Answers the requests whose newest prompt holds this text: each takes the next reply, the last one repeats.
-    /// What was set for the same text before is forgotten. Of several rules the one with the longest text counts.
+    /// Answers the requests whose newest prompt contains this text: each gets the next reply, and the last is repeated.
+    /// Replaces an earlier rule for the same text. If several rules match, the one with the longest text is used.
     pub fn on(&self, prompt: &str, replies: impl IntoIterator<Item = Reply>) -> &Self {
         let rule = Rule { prompt: prompt.to_owned(), replies: replies.into_iter().collect(), used: 0 };
         let mut rules = lock(&self.shared.rules);
@@ -82,7 +82,7 @@ impl Api {
         lock(&self.shared.requests).clone()
     }
 
-    /// What all answers cost together, in billionths of a dollar.
+    /// The cost of all answers, in billionths of a dollar.
     pub fn spent_nanos(&self) -> u64 {
         lock(&self.shared.requests).iter().map(Request::nanos).sum()
     }
@@ -95,7 +95,7 @@ impl Api {
 impl Drop for Api {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        // The listener looks up once somebody knocks.
+        // The blocked listener notices the end only when a connection arrives, so make one.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -105,7 +105,7 @@ impl Shared {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Writes a request down and says what to answer.
+    /// Records a request and returns the reply.
     pub(crate) fn take(&self, mut request: Request) -> (usize, Reply) {
         let mut reply = self.next_reply(&request.prompt);
         let mut requests = lock(&self.requests);
@@ -130,7 +130,7 @@ impl Shared {
         reply
     }
 
-    /// Writes down what an answer has used so far.
+    /// Records the tokens that an answer has used so far.
     pub(crate) fn used(&self, request: usize, usage: Usage, is_whole: bool) {
         if let Some(request) = lock(&self.requests).get_mut(request) {
             request.used = usage;
@@ -146,13 +146,13 @@ fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let shared = Arc::clone(shared);
         thread::spawn(move || {
-            // A client that goes away has no further wishes.
+            // An error means that the client has disconnected.
             let _ = http::converse(stream, &shared);
         });
     }
 }
 
-/// A test that panicked while it held the lock has left nothing half done.
+/// Ignores poisoning: a test that panics while it holds the lock leaves no partial change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What an answer costs.
+//! The cost of an answer.
 
 use serde_json::{Value, json};
 
@@ -12,12 +12,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Different for every answer, so that one that is counted twice or not at all is noticed.
+    /// Different for every answer, so that tests notice an answer that is counted twice or not at all.
     pub(crate) fn of_answer(number: u64) -> Self {
         Self { input: 100 + number, output: 20 + 3 * number, cache_write: 1000 + 8 * number, cache_read: 500 }
     }
 
-    /// As an answer reports it, with the output counted so far.
+    /// As reported in an answer, with the output tokens so far.
     pub(crate) fn json(self, output: u64) -> Value {
         json!({
             "input_tokens": self.input,

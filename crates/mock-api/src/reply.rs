@@ -1,4 +1,4 @@
-//! What is answered, and how.
+//! The replies of the fake.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,11 +12,11 @@ pub struct Reply {
     /// For the records.
     pub(crate) name: String,
     pub(crate) blocks: Vec<Block>,
-    /// Where it is left open, no two answers use the same.
+    /// By default every answer has a different usage.
     pub(crate) usage: Option<Usage>,
     pub(crate) manner: Manner,
     pub(crate) headers: Vec<(String, String)>,
-    /// When a limit that it tells of is over, from when it is sent.
+    /// The time until the reported limit ends, counted from when the reply is sent.
     pub(crate) resets_in: Option<Duration>,
 }
 
@@ -91,7 +91,7 @@ pub fn refuse(status: u16) -> Reply {
 }
 
 impl Reply {
-    /// Another error than the usual one of its status, or an error in the stream.
+    /// Replaces the usual error of its status, or sends an error in the stream.
     #[must_use]
     pub fn because(self, kind: &str, message: &str) -> Self {
         match self.manner {
@@ -108,13 +108,13 @@ impl Reply {
         self
     }
 
-    /// The refusal of a subscription whose limit is reached, for so long from when it is sent.
+    /// Refuses because the usage limit of a subscription is reached, for this time after the reply is sent.
     #[must_use]
     pub fn for_seconds(self, seconds: u64) -> Self {
         Self { resets_in: Some(Duration::from_secs(seconds)), ..self }
     }
 
-    /// As it is sent now.
+    /// The reply with its times computed from now.
     pub(crate) fn sent(self) -> Self {
         let Some(wait) = self.resets_in else { return self };
         let time = (UNIX_EPOCH.elapsed().unwrap_or_default() + wait).as_secs().to_string();

@@ -1,4 +1,4 @@
-//! The stand-in, asked by hand.
+//! Requests to the fake, written by hand.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use mock_api::{Api, Usage, nanos_for, refuse, say, use_tool};
 use serde_json::{Value, json};
 
-/// Asks for an answer on a connection of its own and gives back all that comes.
+/// Sends a request on a new connection and returns the whole response.
 #[cfg(test)]
 fn ask(api: &Api, prompt: &str, is_streamed: bool) -> String {
     let body = json!({
@@ -32,7 +32,7 @@ fn ask(api: &Api, prompt: &str, is_streamed: bool) -> String {
 }
 
 #[test]
-fn replies_come_in_their_order_and_the_last_repeats() {
+fn replies_come_in_order_and_the_last_is_repeated() {
     let api = Api::start();
     api.on("tea", [say("first"), refuse(529), say("last")]).on("green tea", [use_tool("Bash", "boil")]);
     assert!(ask(&api, "make tea", true).ends_with("data: {\"type\":\"message_stop\"}\n\n\r\n0\r\n\r\n"));
@@ -52,7 +52,7 @@ fn replies_come_in_their_order_and_the_last_repeats() {
 }
 
 #[test]
-fn what_was_asked_and_used_is_written_down() {
+fn requests_and_usage_are_recorded() {
     let api = Api::start();
     let used = Usage { input: 10, output: 20, cache_write: 40, cache_read: 50 };
     api.on("tea", [say("whole").costing(used), say("half").costing(used).dropped(), refuse(500)]);
@@ -70,9 +70,9 @@ fn what_was_asked_and_used_is_written_down() {
     assert_eq!(nanos_for("claude-haiku-4-5", used), nanos[0]);
 }
 
-/// A client that is killed while it asks has asked nothing.
+/// If the client is killed while it sends a request, there is no request.
 #[test]
-fn half_a_request_is_none() {
+fn an_incomplete_request_is_ignored() {
     let api = Api::start();
     let body = json!({ "messages": [{ "role": "user", "content": "tea" }] }).to_string();
     let whole = format!("POST /v1/messages HTTP/1.1\r\ncontent-length: {}\r\n\r\n{body}", body.len());
@@ -80,7 +80,7 @@ fn half_a_request_is_none() {
         let mut stream = TcpStream::connect(api.url().trim_start_matches("http://")).unwrap();
         stream.write_all(&whole.as_bytes()[..length]).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
-        // It hangs up once it has understood.
+        // The server closes the connection once it notices.
         stream.read_to_end(&mut Vec::new()).unwrap();
         assert_eq!(api.requests().len(), 0, "{length} of {} bytes", whole.len());
     }

@@ -1,5 +1,5 @@
-//! This program as an agent: called `claude`, it answers at once and notes when it began and when it was done, so that
-//! what lies between two turns can be told to the microsecond.
+//! This program as an agent: called `claude`, it answers at once and records when it began and ended, so that the time
+//! between two turns can be measured to the microsecond.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where the notes go: a line `begin end` for each turn, in nanoseconds.
+/// The variable with the file for the notes: a line `begin end` for each turn, in nanoseconds.
 pub const NOTES: &str = "BENCH_TURNS";
 
 pub fn is_asked_for() -> bool {
@@ -44,7 +44,7 @@ pub fn notes(path: &Path) -> Result<Vec<(f64, f64)>, String> {
     let line = |line: &str| {
         let (begin, end) = line.split_once(' ').ok_or("half a note")?;
         let (begin, end) = (number(begin)?, number(end)?);
-        // Only differences count, and a float holds no more digits.
+        // Only differences matter, and the precision of a float is enough for them.
         Ok(((begin % 1_000_000_000_000_000) as f64 / 1e9, (end % 1_000_000_000_000_000) as f64 / 1e9))
     };
     text.lines().map(line).collect()

@@ -1,4 +1,4 @@
-//! Instructions instead of seconds: the same on a busy machine as on an idle one.
+//! Counts instructions instead of seconds: the result is the same on a busy and on an idle machine.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Runs with a long past, made by the real engine and the real journal without starting a single program.
+//! Runs with a long history, made by the real engine and the real journal without starting any program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use raymond::store::{Durability, FolderStore, JournalOptions, RunStore, StateDir
 use raymond_core::decide;
 use raymond_core::event::{FORMAT_VERSION, RunStarted};
 use raymond_core::header::Header;
-use raymond_core::input::{Ended, Exit, Input, Lookups, Outcome, Plan, Prepared, ScriptOutcome};
+use raymond_core::input::{Ended, Input, Lookups, Plan, Prepared, ProcessExit, ScriptOutcome, StepOutcome};
 use raymond_core::run::{Agent, Options, Run};
 use raymond_core::tag::TagCollector;
 use raymond_core::transition;
@@ -26,8 +26,8 @@ impl raymond::run::engine::States for AnyState {
     }
 }
 
-/// Writes the journal of a run named `r` in which each state printed what `prints` says, until `steps` steps have
-/// been started. The steps that were under way then are what a resume begins with.
+/// Writes the journal of a run named `r` in which each state printed the result of `prints`, until `steps` steps have
+/// been started. A resume begins with the steps that were running then.
 pub fn write(
     project: &Path,
     workflow: &str,
@@ -89,8 +89,8 @@ fn ended(
         attempt: 1,
         duration_ms: 1,
         plan,
-        outcome: Outcome::Script(ScriptOutcome::Exited {
-            exit: Exit::Code(0),
+        outcome: StepOutcome::Script(ScriptOutcome::Exited {
+            exit: ProcessExit::Code(0),
             reading: Ok(reading),
             stderr: String::new(),
         }),

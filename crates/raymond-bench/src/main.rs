@@ -1,13 +1,13 @@
-//! Measures what orchestration costs beside the work it starts, against baselines made here and now: the same
-//! programs started in a bare loop, by bash, or read by plain `read`.
+//! Measures the overhead of orchestration, against baselines measured in the same run: the same programs started in a
+//! plain loop, by bash, or read by plain `read`.
 //!
 //! ```text
-//! cargo run --release -p raymond-bench              everything; writes docs/benchmarks.md
-//! cargo run --release -p raymond-bench -- forks     only the works whose names contain this; writes nothing
-//! BENCH_PEER=/path/to/ray cargo run …               the same workflows with another program beside it
+//! cargo run --release -p raymond-bench              everything; updates docs/benchmarks.md cargo run --release -p
+//! raymond-bench -- forks     only benchmarks whose names contain this; writes no file BENCH_PEER=/path/to/ray cargo
+//! run …               also runs the same workflows with another program
 //! ```
 //!
-//! Repetitions of the things that are compared take turns, so that a noisy machine disturbs all of them alike, and
+//! The repetitions of compared programs alternate, so that noise on the machine affects all of them equally, and
 //! medians are compared.
 
 mod agent;
@@ -39,7 +39,7 @@ fn run() -> Result<bool, String> {
     let peer = rig::peer();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let mut rows = Vec::new();
-    // Their folders stay until the end: where much was just deleted, some file systems take long to create anything.
+    // The folders are kept until the end: after many deletions, some file systems are slow to create files.
     let mut rigs = Vec::new();
     for work in work::ALL.iter().filter(|work| is_wanted(work.name)) {
         eprintln!("{} …", work.name);

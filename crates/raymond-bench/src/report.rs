@@ -1,4 +1,4 @@
-//! The table: what was measured, beside what, and whether that is good enough.
+//! The table: the measurements, their baselines, and whether the targets are met.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ pub struct Row {
     pub work: String,
     pub ours: String,
     pub baseline: String,
-    /// What is compared with the limit.
+    /// The value that is compared with the limit.
     pub value: f64,
     pub shown: String,
     pub target: Option<Target>,
@@ -20,7 +20,7 @@ pub struct Row {
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     pub limit: f64,
-    /// As it is written behind the limit.
+    /// The unit, written after the limit.
     pub unit: &'static str,
     pub kind: Kind,
 }
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Row {
-    /// So many times the baseline.
+    /// A multiple of the baseline.
     pub fn ratio(work: &str, ours: impl fmt::Display, baseline: impl fmt::Display, ratio: f64) -> Self {
         Row {
             work: work.to_owned(),
@@ -45,7 +45,7 @@ impl Row {
         }
     }
 
-    /// An amount by itself.
+    /// An absolute amount.
     pub fn amount(work: &str, value: f64, shown: String) -> Self {
         Row {
             work: work.to_owned(),

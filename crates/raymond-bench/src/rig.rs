@@ -1,4 +1,4 @@
-//! A folder to work in, and programs started there with nothing inherited.
+//! A folder to work in, and programs started there with an empty environment.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A release build of the program, made if there is none.
+/// Builds the program in release mode and returns its path.
 pub fn build_raymond() -> Result<PathBuf, String> {
     if cfg!(debug_assertions) {
         return Err("measure release builds: cargo run --release -p raymond-bench".to_owned());
@@ -38,7 +38,7 @@ pub struct Rig {
     peer: Option<PathBuf>,
 }
 
-/// How a program did.
+/// The measurements of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     pub time: Duration,
@@ -46,7 +46,7 @@ pub struct Done {
 }
 
 impl Rig {
-    /// On the disk that the project is on: a folder in memory would sync in no time.
+    /// On the disk of the project: in a folder in memory, a sync would take no time.
     pub fn new(raymond: &Path, peer: Option<&Path>) -> Result<Self, String> {
         let beside = raymond.parent().unwrap_or(Path::new("."));
         let folder = tempfile::Builder::new()
@@ -54,7 +54,7 @@ impl Rig {
             .tempdir_in(beside)
             .map_err(|error| error.to_string())?;
         let rig = Rig { folder, raymond: raymond.to_owned(), peer: peer.map(Path::to_owned) };
-        // Nothing further up counts as the project.
+        // Makes this folder the project, so that no folder above it is used.
         rig.write(".git/HEAD", "")?;
         rig.durability("process")?;
         Ok(rig)
@@ -110,8 +110,8 @@ fn check(command: &Command, status: std::process::ExitStatus, codes: &[i32]) -> 
     }
 }
 
-/// The same, with an eye on its memory. What `wait4` tells would count this program's own, which the child had before
-/// it became another.
+/// Like [`finish`], and also measures the memory. `wait4` cannot be used: its value includes the memory of this
+/// program, which the child had before `exec`.
 pub fn finish_watched(mut command: Command, codes: &[i32]) -> Result<Done, String> {
     let started = Instant::now();
     let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
@@ -128,7 +128,7 @@ pub fn finish_watched(mut command: Command, codes: &[i32]) -> Result<Done, Strin
     Ok(Done { time, max_memory })
 }
 
-/// The most memory that a program that runs has used so far.
+/// The peak memory of a running program so far.
 fn memory_of(pid: u32) -> Result<u64, String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|error| error.to_string())?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;
@@ -136,7 +136,7 @@ fn memory_of(pid: u32) -> Result<u64, String> {
     Ok(kib * 1024)
 }
 
-/// A run whose events are watched as they come.
+/// A run whose events are read as they are written.
 pub struct Watched {
     child: Child,
     lines: io::Lines<BufReader<std::process::ChildStdout>>,
@@ -152,7 +152,7 @@ impl Watched {
         Ok(Watched { child, lines: BufReader::new(stdout).lines(), started })
     }
 
-    /// Reads on until so many events of that name have come, and says when the last did.
+    /// Reads until `number` events of that name have come, and returns the time of the last.
     pub fn wait_for(&mut self, event: &str, number: usize) -> Result<Instant, String> {
         let mark = format!("\"event\":\"{event}\"");
         let mut seen = 0;
@@ -167,7 +167,7 @@ impl Watched {
         Ok(Instant::now())
     }
 
-    /// The most memory it has used so far.
+    /// Its peak memory so far.
     pub fn max_memory(&self) -> Result<u64, String> {
         memory_of(self.child.id())
     }
@@ -180,7 +180,7 @@ impl Drop for Watched {
     }
 }
 
-/// A program's path. By its bare name, the standard library would not start it with `posix_spawn`.
+/// The path of a program. With only its name, the standard library would not start it with `posix_spawn`.
 fn on_path(program: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -189,7 +189,7 @@ fn on_path(program: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("there is no {program}"))
 }
 
-/// The bare loop: starts a program so many times, one after the other, and reads what each prints.
+/// The baseline loop: starts a program `times` times, one after the other, and reads the output of each.
 pub fn spawn_and_read(rig: &Rig, program: &str, args: &[&str], times: usize) -> Result<Duration, String> {
     let program = on_path(program)?;
     let started = Instant::now();

@@ -20,12 +20,12 @@ impl Sample {
         self.add(time.as_secs_f64());
     }
 
-    /// The median of what each measurement is beside the other's of the same turn: both met the same noise.
+    /// The median of the ratios to the other's measurement in the same repetition, because both had the same noise.
     pub fn beside(&self, other: &Sample) -> f64 {
         Sample(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()).median()
     }
 
-    /// Each measurement less the other's of the same turn.
+    /// Each measurement minus the other's in the same repetition.
     pub fn less(&self, other: &Sample) -> Sample {
         Sample(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours - theirs).collect())
     }
@@ -47,7 +47,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// A time as people read it.
+/// A time, formatted for people.
 pub fn seconds(time: f64) -> String {
     match time.abs() {
         t if t >= 1.0 => format!("{time:.2} s"),

@@ -1,4 +1,4 @@
-//! What is measured: a file for each.
+//! The benchmarks: one file for each.
 
 mod crowd;
 mod forks;
@@ -32,9 +32,9 @@ pub const ALL: [Work; 11] = [
     Work { name: "instructions", measure: instructions::measure },
 ];
 
-/// A script that counts down in a file, without starting anything, and goes on until it is at nought.
+/// A script that counts down in a file without starting any program, and ends at zero.
 pub const COUNTDOWN: &str = "read -r n < count; echo $((n - 1)) > count\n\
     if [ $n -gt 1 ]; then echo '<goto>START.sh</goto>'; else echo '<result>done</result>'; fi\n";
 
-/// The same without an end.
+/// A script that loops forever.
 pub const FOREVER: &str = "echo '<goto>START.sh</goto>'\n";

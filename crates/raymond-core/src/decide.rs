@@ -1,9 +1,6 @@
-//! Inputs → events: the main path. Total, pure, and the only place where a run's course is decided.
+//! Turns inputs into events. Pure and total, and the only place where the next steps of a run are decided.
 
-#![warn(
-    clippy::wildcard_enum_match_arm,
-    reason = "a new input, event or tag has to be answered here and below"
-)]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new input, event or tag must be handled here and below")]
 
 mod ask;
 mod close;
@@ -17,7 +14,7 @@ mod turn;
 use jiff::Timestamp;
 
 use crate::event::{AgentStarted, Body, Interrupted, RunResumed, RunStarted};
-use crate::input::{Ended, Input, Outcome, Plan};
+use crate::input::{Ended, Input, Plan, StepOutcome};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
@@ -36,7 +33,7 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
     vec![Body::RunStarted(Box::new(started)), Body::AgentStarted(Box::new(main))]
 }
 
-/// What follows from an input. An input that no longer fits the run gives nothing.
+/// The events that follow from an input. An input that no longer fits the run gives none.
 pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
     match input {
         Input::Resume { options, interrupted } => resume(run, now, options, interrupted),
@@ -73,14 +70,14 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
     }
 }
 
-/// A run that is over its budget stays so until it is resumed with a higher one.
+/// A run over its budget stays stopped until it is resumed with a higher budget.
 fn resume(run: &Run, now: Timestamp, options: Options, interrupted: Vec<Interrupted>) -> Vec<Body> {
     let resumed = Body::RunResumed(RunResumed { options: options.clone(), interrupted });
     let exceeded = exceeded(&options, run.cost_usd + resumed.cost());
     [resumed].into_iter().chain(ask::asked_again(run, now)).chain(exceeded).collect()
 }
 
-/// Once the total is over the budget, nothing new starts, whatever the state asked for.
+/// Once the total cost is over the budget, nothing new starts, even if the state asked for it.
 fn with_budget(run: &Run, mut events: Vec<Body>) -> Vec<Body> {
     if run.halt != Some(Halt::OverBudget) {
         let cost = run.cost_usd + events.iter().map(Body::cost).sum();
@@ -106,16 +103,16 @@ fn step_ended(run: &Run, now: Timestamp, ended: Ended) -> Vec<Body> {
         let Ended { duration_ms, plan, outcome, lookups, .. } = ended;
         let step = EndedStep { run, agent, work, now, duration_ms, lookups: &lookups };
         match (outcome, plan) {
-            (Outcome::Script(outcome), Plan::Script(header)) => script::ended(&step, &header, outcome),
-            (Outcome::Turn(outcome), Plan::Prompt(plan)) => turn::ended(&step, &plan, outcome),
+            (StepOutcome::Script(outcome), Plan::Script(header)) => script::ended(&step, &header, outcome),
+            (StepOutcome::Turn(outcome), Plan::Prompt(plan)) => turn::ended(&step, &plan, outcome),
             // The event that ends the run records it.
-            (Outcome::Interrupted { .. }, _) => Vec::new(),
-            (Outcome::Script(_), Plan::Prompt(_)) | (Outcome::Turn(_), Plan::Script(_)) => Vec::new(),
+            (StepOutcome::Interrupted { .. }, _) => Vec::new(),
+            (StepOutcome::Script(_), Plan::Prompt(_)) | (StepOutcome::Turn(_), Plan::Script(_)) => Vec::new(),
         }
     })
 }
 
-/// A step that ended, with what deciding about it needs.
+/// A step that ended, with all data needed to decide what follows.
 struct EndedStep<'a> {
     run: &'a Run,
     agent: &'a Agent,

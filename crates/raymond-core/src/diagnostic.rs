@@ -1,11 +1,11 @@
-//! What is wrong with a workflow, where, and what to do about it.
+//! A finding about a workflow: the problem, its place, and how to repair it.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::workflow::source::{Position, saturated};
 
-/// How bad it is; the worst comes last.
+/// How serious a finding is; the most serious comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Worth knowing.
@@ -39,25 +39,25 @@ pub struct Diagnostic {
     pub code: &'static str,
     pub severity: Severity,
     pub message: String,
-    /// Which of the workflow's states it is in; nothing when it is about the workflow as a whole.
+    /// The state it is in, by its number; `None` when it is about the whole workflow.
     pub state: Option<usize>,
     /// Where in the state's text, in bytes.
     pub range: Range<usize>,
     pub help: Option<String>,
-    /// What repairs it without doubt.
+    /// An edit that certainly repairs it.
     pub fix: Option<Edit>,
-    /// Whether the text it points at must not be shown.
+    /// Whether the text at `range` must not be shown.
     pub is_secret: bool,
 }
 
-/// A piece of a state's text and what to put there instead.
+/// A range of a state's text and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     pub range: Range<usize>,
     pub replacement: String,
 }
 
-/// Where the lines of a text begin, to turn bytes into lines and columns and back.
+/// The starts of the lines of a text, to convert between byte offsets and line and column.
 #[derive(Clone, Debug)]
 pub struct Lines<'t> {
     text: &'t str,
@@ -70,17 +70,17 @@ impl<'t> Lines<'t> {
         Lines { text, starts: [0].into_iter().chain(after_breaks).collect() }
     }
 
-    /// The line and the column of a byte, as editors count them.
+    /// The line and column of a byte offset, as editors count them.
     pub fn position(&self, offset: usize) -> Position {
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = line.checked_sub(1).and_then(|line| self.starts.get(line)).copied().unwrap_or(0);
         let before = self.text.get(start..offset.min(self.text.len())).unwrap_or_default();
-        // A byte-order mark is no character that anybody sees.
+        // A byte-order mark is not visible, so it is not counted as a column.
         let columns = before.chars().filter(|character| *character != '\u{feff}').count();
         Position { line: saturated(line.max(1)), column: saturated(columns + 1) }
     }
 
-    /// The byte at a line and a column; past the end of a line it is the line's end.
+    /// The byte offset of a line and column; a column after the end of the line gives the end of the line.
     pub fn offset(&self, position: Position) -> usize {
         let line = position.line.saturating_sub(1) as usize;
         let Some(&start) = self.starts.get(line) else { return self.text.len() };
@@ -93,7 +93,7 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// Makes all edits that do not overlap, the first of those that do.
+/// Applies the edits. Of edits that overlap, only the first is applied.
 pub fn apply(text: &str, edits: &[Edit]) -> String {
     let mut sorted: Vec<&Edit> = edits.iter().collect();
     sorted.sort_by_key(|edit| (edit.range.start, edit.range.end));
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_go_both_ways() {
+    fn offsets_and_positions_convert_both_ways() {
         let text = "\u{feff}ab\nüx\r\n\nend";
         let lines = Lines::new(text);
         for (offset, line, column) in
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_that_overlap_are_made_once() {
+    fn of_overlapping_edits_only_the_first_is_applied() {
         let edit = |range, replacement: &str| Edit { range, replacement: replacement.to_owned() };
         let edits = [edit(4..7, "three"), edit(0..3, "1"), edit(2..5, "x")];
         assert_eq!(apply("one two", &edits), "1 three");

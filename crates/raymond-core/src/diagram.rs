@@ -1,4 +1,4 @@
-//! A workflow as a picture: what to draw is decided here, once for all forms.
+//! A workflow as a diagram. What to draw is decided here, once for all output formats.
 
 pub mod dot;
 pub mod html;
@@ -25,11 +25,11 @@ pub struct Diagram {
 pub struct Node {
     pub label: String,
     pub shape: Shape,
-    /// Whether a run may come to it.
+    /// Whether a run may reach it.
     pub is_reached: bool,
 }
 
-/// What a node stands for.
+/// The meaning of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A state, by its number in the graph.
@@ -38,11 +38,11 @@ pub enum Shape {
     Start,
     /// Where an agent ends.
     End,
-    /// A state that is named and does not exist.
+    /// A state that is named but does not exist.
     Missing,
     /// Another workflow.
     Workflow,
-    /// Somewhere that only a run can tell.
+    /// A target that is only known when the workflow runs.
     Anywhere,
 }
 
@@ -57,11 +57,11 @@ pub struct Edge {
 /// How an edge is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Style {
-    /// The agent itself goes on.
+    /// The agent itself continues there.
     Plain,
-    /// A callee begins, which returns.
+    /// A called state begins, which will return.
     Call,
-    /// What a callee does in the end.
+    /// A called state returns.
     Return,
     /// A worker begins.
     Fork,
@@ -85,7 +85,7 @@ impl fmt::Display for Style {
 }
 
 impl Node {
-    /// What kind of thing it is, as the pictures' styles call it.
+    /// The name of the node's kind in the style sheets.
     pub const fn class(&self) -> &'static str {
         match self.shape {
             Shape::State(_, Kind::Prompt) => "prompt",

@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::limits::MAX_DURATION;
 use crate::workflow::wording::quoted;
 
-/// The table of units, each with its length in milliseconds; `ms` comes before `s`, which it ends with.
+/// The units, each with its length in milliseconds; `ms` comes before `s`, because `ms` also ends with `s`.
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", SECOND), ("m", 60 * SECOND), ("h", 3_600 * SECOND), ("d", 86_400 * SECOND)];
 
 const SECOND: u64 = 1_000;
 
-/// A limit that a state sets itself, which is also a way to have none where the default has one.
+/// A limit that a state sets itself; it may also switch off the default limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Unlimited,
@@ -20,7 +20,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Reads a duration, of which `0` means no limit at all.
+    /// Parses a duration; `0` means no limit.
     pub fn parse(text: &str) -> Result<Limit, DurationError> {
         parse(text).map(Limit::from)
     }
@@ -39,7 +39,7 @@ impl From<Duration> for Limit {
     }
 }
 
-/// Reads a whole number and its unit, with nothing around or between them; only `0` needs no unit.
+/// Parses a whole number and its unit, without spaces; only `0` needs no unit.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let fail = |problem| DurationError { text: quoted(text), problem };
     if text == "0" {
@@ -61,7 +61,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         .ok_or_else(|| fail(Problem::TooLong))
 }
 
-/// The two largest units that matter, for people to read.
+/// Writes the two largest units that are not zero, for people to read.
 pub fn format(duration: Duration) -> String {
     let milliseconds = duration.as_millis();
     let seconds = duration.as_secs();

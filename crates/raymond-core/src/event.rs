@@ -1,10 +1,10 @@
-//! What has happened: the lines of the journal, and of `--json`.
+//! Events: the lines of the journal, and of `--json`.
 //!
-//! Events hold resolved names and everything [`crate::evolve`] needs, so a journal can be folded without its
-//! workflow. Their names and fields are the public format: fields may be added, never renamed or reused. Fields that
-//! only make sense together are one value here, so that no event can be half right; the module `wire` writes them flat.
+//! Events hold resolved names and everything [`crate::evolve`] needs, so a journal can be folded without its workflow.
+//! Their names and fields are the public format: fields may be added, never renamed or reused. Fields that only make
+//! sense together are one value here, so that no event can have only some of them; the module `wire` writes them flat.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered everywhere")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event must be handled everywhere")]
 
 mod led_to;
 #[cfg(test)]
@@ -51,7 +51,7 @@ pub enum Body {
     Retry(Retry),
     /// The agent is reminded, in the same conversation, of what it may answer.
     Reminder(Reminder),
-    /// A usage limit is waited out.
+    /// The agent waits until a usage limit ends.
     LimitWaiting(LimitWaiting),
     /// The agent waits before its state starts.
     Delayed {
@@ -63,17 +63,17 @@ pub enum Body {
         agent: AgentId,
         result: Payload,
     },
-    /// All workers of the agent have ended, and it has what came of them.
+    /// All workers of the agent have ended, and it has received their results.
     Joined {
         agent: AgentId,
         state: StateFile,
-        /// Those that it has joined.
+        /// The workers that it has joined.
         workers: Vec<AgentId>,
         result: Payload,
     },
     AskOpened(AskOpened),
     AskClosed(#[schemars(with = "wire::AskClosedFields<'static>")] AskClosed),
-    /// Text for whoever watches; no part of the run's state.
+    /// Text to show to people; not part of the run's state.
     Print {
         agent: AgentId,
         step: u64,
@@ -108,20 +108,20 @@ pub enum Body {
         /// Questions that wait for a person.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         asks: Vec<OpenAsk>,
-        /// Steps that were ended before their time; a resume runs them again.
+        /// Steps that were interrupted; a resume runs them again.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         interrupted: Vec<Interrupted>,
         #[serde(flatten)]
         totals: Totals,
     },
-    /// The whole state, first line of every later segment of a long journal.
+    /// The whole state of the run: the first line of every segment of a long journal except its first segment.
     Snapshot {
         #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
         state: Box<Run>,
     },
 }
 
-/// The line of a [`Body::Snapshot`], written without a copy of the state: that can be as large as all else together.
+/// The line of a [`Body::Snapshot`], written without copying the state, which can be very large.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SnapshotLine<'a> {
     pub seq: u64,
@@ -144,13 +144,13 @@ pub struct RunStarted {
     pub workflow: String,
     /// Where its states are: an absolute path.
     pub scope: String,
-    /// What the scope held, where it may not change while the run lasts: an archive.
+    /// The hash of the scope if it is an archive, which must not change during the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope_hash: Option<String>,
     /// Its first state.
     pub entry: StateFile,
     pub cwd: String,
-    /// What makes this run's session ids and tokens its own.
+    /// Makes the session ids and tokens of this run different from those of other runs.
     pub nonce: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -163,20 +163,20 @@ pub struct AgentStarted {
     pub agent: AgentId,
     pub state: StateFile,
     pub cwd: String,
-    /// Its workflow, if that is another one than the run's.
+    /// Its workflow, if that is not the run's own.
     pub workflow: Option<OtherWorkflow>,
-    /// Where it comes from; only the first agent was not forked.
+    /// How it was forked; `None` only for the first agent.
     pub forked: Option<Forked>,
     pub input: Option<Payload>,
 }
 
-/// How a worker came to be.
+/// How a worker was forked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forked {
     pub parent: AgentId,
     /// The number in its name.
     pub number: u64,
-    /// Which of its parent's forks it is.
+    /// The number of this fork among all forks of its parent.
     pub fork: u64,
     pub attributes: BTreeMap<String, String>,
 }
@@ -187,12 +187,12 @@ impl AgentStarted {
     }
 }
 
-/// Another workflow than the run's.
+/// A workflow that is not the run's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherWorkflow {
     /// Where its states are: an absolute path.
     pub scope: String,
-    /// What it held when it was entered, if it is an archive.
+    /// The hash of the archive when it was entered, if it is one.
     pub scope_hash: Option<String>,
 }
 
@@ -204,9 +204,9 @@ pub struct StepStarted {
     pub attempt: u32,
     pub state: StateFile,
     pub visits: u64,
-    /// What the state's file held.
+    /// The hash of the state's file.
     pub hash: String,
-    /// What only prompts have.
+    /// Set only for prompts.
     pub turn: Option<TurnStarted>,
 }
 
@@ -215,13 +215,13 @@ pub struct StepStarted {
 pub struct TurnStarted {
     /// The session chosen for this attempt.
     pub session: String,
-    /// Which of the run's turns in this state it is.
+    /// The number of this turn among all turns of the run in this state.
     pub number: u64,
-    /// The session this attempt goes on from.
+    /// The session that this attempt continues.
     pub branch_of: Option<String>,
     /// How much of the budget this turn may use.
     pub share_usd: Option<Usd>,
-    /// The SHA-256, in hex, of the prompt as it is sent.
+    /// The SHA-256 of the prompt as sent, in hexadecimal digits.
     pub prompt_sha256: Option<String>,
 }
 
@@ -234,13 +234,13 @@ pub struct StepFinished {
     pub led_to: LedTo,
     /// The agent's final message.
     pub message: Option<Payload>,
-    /// The conversation as it is after this step.
+    /// The conversation after this step.
     pub session: Option<Session>,
     /// Whether the state's only permitted transition was taken without a tag.
     pub implicit: bool,
-    /// What the step cost in all, reminders and failed attempts included.
+    /// The total cost of the step, with reminders and failed attempts.
     pub cost_usd: Usd,
-    /// What its last attempt cost; earlier attempts are in their own events.
+    /// The cost of its last attempt; the costs of earlier attempts are in their own events.
     pub attempt_cost_usd: Usd,
     pub cost_estimated: bool,
     pub duration_ms: u64,
@@ -249,7 +249,7 @@ pub struct StepFinished {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepFailed {
     pub agent: AgentId,
-    /// Absent when the state could not even be started.
+    /// Absent when the state could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
     pub state: StateFile,
@@ -263,7 +263,7 @@ pub struct StepFailed {
     pub message: Option<Payload>,
     /// Whether the failure stops the whole run.
     pub fatal: bool,
-    /// What the step cost in all.
+    /// The total cost of the step.
     #[serde(default)]
     pub cost_usd: Usd,
     #[serde(default, skip_serializing_if = "Usd::is_zero")]
@@ -274,7 +274,7 @@ pub struct StepFailed {
     pub duration_ms: u64,
 }
 
-/// Why an attempt was not the step's last.
+/// An attempt failed, and the step is tried again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Retry {
     pub agent: AgentId,
@@ -284,7 +284,7 @@ pub struct Retry {
     pub attempt: u32,
     pub until: Timestamp,
     pub error: String,
-    /// The last lines that a script wrote there.
+    /// The last lines that a script wrote to stderr.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
     /// The agent's final message, if it gave one.
@@ -298,14 +298,14 @@ pub struct Retry {
     pub next_try: NextTry,
 }
 
-/// What the next attempt goes on from: on the wire the session, if it is one.
+/// Where the next attempt continues. On the wire this is the session, if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Option<Session>", untagged)]
 pub enum NextTry {
-    /// Where this one began. It counts as one of the retries.
+    /// Where this attempt began. It counts as one of the retries.
     #[default]
     FromTheStart,
-    /// Where this one stopped, at its share of the budget.
+    /// Where this attempt stopped, because it had used its share of the budget.
     GoOn(Session),
 }
 
@@ -328,16 +328,16 @@ pub struct Reminder {
     pub state: StateFile,
     /// The attempt that comes next.
     pub attempt: u32,
-    /// Which reminder of this step it is.
+    /// The number of this reminder within the step.
     pub number: u32,
-    /// What was wrong with the agent's message.
+    /// The problem with the agent's message.
     #[serde(default)]
     pub problem: String,
     /// The message itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Payload>,
     pub text: Payload,
-    /// The conversation that the reminder goes on.
+    /// The conversation that the reminder continues.
     pub session: Session,
     #[serde(default, skip_serializing_if = "Usd::is_zero")]
     pub attempt_cost_usd: Usd,
@@ -365,7 +365,7 @@ pub struct LimitWaiting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResumed {
     pub options: Options,
-    /// Steps that were running when the run was last left; they run again.
+    /// Steps that were running when the last process ended; they run again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<Interrupted>,
 }
@@ -398,23 +398,23 @@ pub struct AskClosed {
     pub how: Closed,
 }
 
-/// What came of a question.
+/// How a question was closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
     Answered {
         target: StateFile,
         answer: Payload,
-        /// Distinguishes answers that race.
+        /// Distinguishes answers that were given at the same time.
         answer_id: Option<String>,
     },
-    /// Nobody answered in time, and the agent goes on without an answer.
+    /// It timed out, and the agent continues without an answer.
     TimedOut { target: StateFile },
-    /// Nobody answered in time, and the agent fails.
+    /// It timed out, and the agent fails.
     Unanswered,
 }
 
 impl Closed {
-    /// Where the agent goes on, unless it fails.
+    /// The state in which the agent continues, unless it fails.
     pub fn target(&self) -> Option<&StateFile> {
         match self {
             Closed::Answered { target, .. } | Closed::TimedOut { target } => Some(target),
@@ -468,18 +468,18 @@ pub struct OpenAsk {
     pub question: Payload,
 }
 
-/// A step that was ended before its time.
+/// A step that was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interrupted {
     pub agent: AgentId,
     pub step: u64,
     pub state: StateFile,
-    /// What the lost attempt is thought to have cost.
+    /// The estimated cost of the lost attempt.
     #[serde(default, skip_serializing_if = "Usd::is_zero")]
     pub estimated_cost_usd: Usd,
 }
 
-/// What a run adds up to.
+/// The totals of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     pub steps: u64,
@@ -489,7 +489,7 @@ pub struct Totals {
 }
 
 impl Body {
-    /// All texts that may have to move into files of their own.
+    /// All texts that may have to be moved into separate files.
     pub fn payloads_mut(&mut self) -> Vec<&mut Payload> {
         match self {
             Body::AgentStarted(started) => started.input.iter_mut().collect(),
@@ -515,7 +515,7 @@ impl Body {
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
             | Body::RunResumed(_)
-            // What a state holds was moved when the event came that brought it there.
+            // The payloads in a run's state were already moved with the events that added them.
             | Body::Snapshot { .. } => Vec::new(),
         }
     }
@@ -573,7 +573,7 @@ impl Body {
         }
     }
 
-    /// Whether this event ends what one process does for a run.
+    /// Whether this is the last event that a process writes for a run.
     pub fn is_last(&self) -> bool {
         match self {
             Body::RunFinished { .. } | Body::RunStopped { .. } => true,

@@ -1,6 +1,7 @@
-//! Events → state. Total: an event that does not fit is ignored, so any prefix of a journal can be folded.
+//! Folds events into the state of a run. Total: an event that does not fit is ignored, so any prefix of a journal can
+//! be folded.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event must be handled here")]
 
 use jiff::Timestamp;
 
@@ -33,7 +34,7 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Option<Run> {
     }
 }
 
-/// The last lines of a text, as many as are remembered; at least the end of the last one.
+/// The last whole lines of a text that fit the limit, or the end of the last line if that alone is too long.
 fn end_of(text: &str) -> &str {
     let mut start = text.len().saturating_sub(MAX_REMEMBERED_STDERR_BYTES);
     while !text.is_char_boundary(start) {
@@ -45,7 +46,7 @@ fn end_of(text: &str) -> &str {
     }
 }
 
-/// A run as a snapshot holds it, taken after the event of that number.
+/// Restores a run from a snapshot that was taken after the event `seq`.
 pub fn restore(mut run: Run, seq: u64) -> Run {
     run.rebuild_queues();
     run.fill_in();
@@ -141,7 +142,7 @@ fn note_time(run: &mut Run, event: &Event) {
     }
 }
 
-/// Adds what an attempt cost to what its agent has cost.
+/// Adds the cost of an attempt to the cost of its agent.
 fn note_cost(run: &mut Run, event: &Event) {
     let mut add = |agent: &AgentId, cost: Usd| {
         if let Some(agent) = run.agents.get_mut(agent) {
@@ -195,7 +196,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
     run.add(agent);
 }
 
-/// Moves an agent into a state. What the state is handed is gone when it moves on.
+/// Moves an agent into a state. The state's input is dropped when the agent leaves the state.
 fn enter(agent: &mut Agent, seq: u64, state: &StateFile, payload: Option<&Payload>) {
     agent.state = state.clone();
     let visits = agent.visits.entry(agent.place()).or_default();
@@ -227,7 +228,7 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
     });
 }
 
-/// An archive is remembered as it was when it was last entered.
+/// Remembers the hash that an archive had when it was last entered.
 fn entered(run: &mut Run, workflow: Option<&OtherWorkflow>) {
     if let Some(OtherWorkflow { scope, scope_hash: Some(hash) }) = workflow {
         run.scope_hashes.insert(scope.clone(), hash.clone());
@@ -333,7 +334,7 @@ fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
 
 fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
     if run.options.no_wait {
-        // Being over budget is the graver reason to stop, a failure is not.
+        // Being over budget is a more serious reason to stop than a usage limit; a failure is not.
         if run.halt != Some(Halt::OverBudget) {
             run.halt = Some(Halt::Limited { error: limit.error.clone() });
         }
@@ -372,12 +373,13 @@ fn agent_finished(run: &mut Run, id: &AgentId, result: &Payload) {
     if let Some(parent) = run.agents.get(id).and_then(|agent| agent.parent.clone()) {
         forget_old_workers(run, &parent);
     }
-    // Nobody is left to join its workers.
+    // No agent can join its workers any more.
     run.workers.remove(id);
     run.remove(id);
 }
 
-/// A dispatcher that never joins must not grow for ever: beyond a bound, what its oldest workers left is forgotten.
+/// A dispatcher that never joins must not use more and more memory: above a limit, its oldest workers' results are
+/// dropped.
 fn forget_old_workers(run: &mut Run, parent: &AgentId) {
     let Some(workers) = run.workers.get_mut(parent) else { return };
     if workers.len() > MAX_UNJOINED_WORKERS
@@ -388,7 +390,7 @@ fn forget_old_workers(run: &mut Run, parent: &AgentId) {
     }
 }
 
-/// A failure that a join has taken is handled: its worker has ended.
+/// A worker whose failure was delivered by a join counts as ended.
 fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &Payload) {
     run.workers.remove(id);
     for worker in workers {
@@ -401,7 +403,7 @@ fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &P
     });
 }
 
-/// Questions are numbered as they are asked.
+/// The number of a question; questions are numbered in the order they are asked.
 fn ask_number(ask: &str) -> u64 {
     ask.strip_prefix("ask").and_then(|number| number.parse().ok()).unwrap_or(0)
 }
@@ -434,10 +436,10 @@ fn ask_closed(run: &mut Run, seq: u64, closed: &AskClosed) {
     });
 }
 
-/// A resume runs interrupted steps again and gives failed and limited ones another chance at once.
+/// A resume runs interrupted, failed and limited steps again at once.
 fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
     if run.status == RunStatus::Running {
-        // The last process died without a word; it worked at least until its last event.
+        // The last process died without a final event; it worked at least until its last event.
         run.spent_ms = run.duration_ms(run.last_time);
     }
     run.status = RunStatus::Running;
@@ -460,7 +462,7 @@ fn status_after_resume(agent: &Agent, event: &Event) -> Status {
             let work = Work { share_usd: None, ..work.clone() };
             Status::Ready { since: work.step, work: Some(work) }
         }
-        // A question that was not answered in time is opened again by an event of its own.
+        // A question that timed out is opened again by a separate event.
         Status::Failed { waited: Some(waited), .. } => (**waited).clone(),
         Status::Failed { waited: None, .. } => Status::Ready { since: event.seq, work: None },
         Status::Waiting { why: Wait::Limit, since, work, .. } => {

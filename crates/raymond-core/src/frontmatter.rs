@@ -1,6 +1,6 @@
 //! The settings of a prompt: YAML between `---` lines at its top.
 //!
-//! Everything is checked before anything is paid for, so every complaint has a line and a column of the file.
+//! Everything is checked before a turn is paid for, and every error has a line and a column of the file.
 
 use crate::duration::Limit;
 use crate::limits::{MAX_FRONTMATTER_BYTES, MAX_WARNINGS};
@@ -16,16 +16,16 @@ use yaml::{Fault, Field, Node, Value};
 /// Opens and closes the block, alone on its line.
 const FENCE: &str = "---";
 
-/// A prompt file, taken apart.
+/// The parts of a prompt file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt<'t> {
     pub settings: Settings,
-    /// What the agent is sent, before its placeholders are replaced.
+    /// The text for the agent, before its placeholders are replaced.
     pub body: &'t str,
     pub warnings: Vec<SourceWarning>,
 }
 
-/// What a prompt asks for; what it leaves out is decided elsewhere.
+/// The settings of a prompt; defaults are added elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Without a policy everything is permitted.
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Time in all.
     pub max_time: Option<Limit>,
     pub max_visits: Option<u64>,
-    /// Take the only transition without reading tags; there is one, if this is set.
+    /// Take the only transition without reading tags. If this is set, there is exactly one.
     pub force_implicit: bool,
     pub backend: Option<String>,
     pub allow_tools: Vec<String>,
@@ -49,7 +49,7 @@ pub struct Settings {
 /// Where and why the settings cannot be understood.
 pub type FrontmatterError = SourceError;
 
-/// How a node is read into its place among the settings.
+/// Reads a node into one of the settings.
 type Setter = fn(&mut Reader, &Field) -> Result<(), Fault>;
 
 /// The table of settings, in the order the documentation gives them.
@@ -78,7 +78,7 @@ pub fn setting_names() -> impl Iterator<Item = &'static str> {
     SETTINGS.into_iter().map(|(name, _)| name)
 }
 
-/// Takes a prompt file apart; one without a block is all body.
+/// Splits a prompt file into settings and body; a file without a block has only a body.
 pub fn split_and_parse(text: &str) -> Result<Prompt<'_>, FrontmatterError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let in_file = |fault: Fault| SourceError {
@@ -89,7 +89,7 @@ pub fn split_and_parse(text: &str) -> Result<Prompt<'_>, FrontmatterError> {
     let Some((block, body)) = split(text).map_err(in_file)? else {
         return Ok(Prompt { settings: Settings::default(), body: text, warnings: Vec::new() });
     };
-    // A node at the end of the block may be placed behind it, which is no line that a person looks at.
+    // The position of a node at the end of the block may be after the block; report the last line of the block then.
     let last_line = saturated(block.lines().count()).max(1);
     let below_fence = |position: Position| Position { line: position.line.min(last_line) + 1, ..position };
     let shifted = |fault: Fault| in_file(Fault { position: below_fence(fault.position), ..fault });
@@ -103,7 +103,7 @@ pub fn split_and_parse(text: &str) -> Result<Prompt<'_>, FrontmatterError> {
     Ok(Prompt { settings, body, warnings })
 }
 
-/// Reads the settings out of a mapping that has only such keys, as in the one-file form; places are as in its nodes.
+/// Reads settings from a mapping that has only such keys, as in the one-file form; positions are those of its nodes.
 pub fn read_settings<'n>(
     fields: impl IntoIterator<Item = &'n Field>,
 ) -> Result<(Settings, Vec<SourceWarning>), Fault> {
@@ -125,7 +125,7 @@ pub fn read_settings<'n>(
     Ok((reader.settings, reader.warnings))
 }
 
-/// The block between the fences and what follows it, or nothing if the text does not open with a fence.
+/// The block between the fences and the text after it, or `None` if the text does not begin with a fence.
 pub(crate) fn split(text: &str) -> Result<Option<(&str, &str)>, Fault> {
     let (first, rest) = cut_line(text);
     if !is_fence(first) {
@@ -266,7 +266,7 @@ fn transition(field: &Field) -> Result<TagName, Fault> {
     let name = text(field)?;
     let message = match TagName::from_name(&name) {
         Some(tag) if tag.is_transition() => return Ok(tag),
-        Some(tag) => format!("`{tag}` is no transition and always permitted; remove the entry"),
+        Some(tag) => format!("`{tag}` is not a transition and is always permitted; remove the entry"),
         None => {
             let meant = did_you_mean(&nearest(&name, TagName::transitions().map(TagName::as_str)));
             format!("unknown tag {}{meant}", quoted(&name))
@@ -287,7 +287,7 @@ fn text(field: &Field) -> Result<String, Fault> {
     }
 }
 
-/// Such texts become names or arguments of programs, which can hold no control characters.
+/// Such texts become names or arguments of programs, which must not contain control characters.
 fn checked_text(field: &Field, node: &Node, text: &str) -> Result<String, Fault> {
     let problem = if text.trim().is_empty() {
         "is empty"

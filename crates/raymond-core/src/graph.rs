@@ -1,8 +1,9 @@
-//! One picture of a workflow for everything that looks at it as a whole: its states, and which leads to which.
+//! The graph of a workflow, for everything that needs the workflow as a whole: its states and the transitions between
+//! them.
 //!
-//! Prompts say where they lead by their policy, and where that leaves something open by the tags in their text.
-//! Scripts are programs, so only tags with literal names in their text are believed; what cannot be read that way may
-//! lead anywhere. The platform is a value, so a workflow can be looked at as either platform sees it. Building the
+//! The transitions of a prompt come from its policy and, where the policy leaves something open, from the tags in its
+//! text. Scripts are programs, so only tags with literal names in their text are used; a script with other tags may
+//! lead to any state. The platform is a value, so a graph can be built for either platform on any machine. Building the
 //! graph takes time linear in the size of the workflow.
 
 mod build;
@@ -13,7 +14,7 @@ mod source;
 
 use std::collections::HashMap;
 
-pub use exit::{Exit, Leads, Origin, Reference, Role};
+pub use exit::{Leads, Origin, Reference, Role, StateExit};
 pub use scan::scan;
 pub use source::{EntryPlaces, Notice, PromptSettings, Source, Told, Trouble};
 
@@ -34,75 +35,75 @@ pub struct Graph {
     pub platform: Platform,
     pub listing: Listing,
     /// Sorted by name.
-    pub states: Vec<State>,
+    pub states: Vec<StateNode>,
     /// Where a run begins.
     pub entry: Result<usize, ResolveError>,
-    /// From each state to those at which the same agent goes on, with its stack as it was.
+    /// From each state to the states in which the same agent continues with an unchanged stack.
     pub continuing: Edges,
-    /// From each state to all that it names.
+    /// From each state to all states that it names.
     pub leading: Edges,
 }
 
-/// One state and what its text says.
+/// One state and the data read from its text.
 #[derive(Debug)]
-pub struct State {
+pub struct StateNode {
     pub file: StateFile,
     pub text: String,
     pub source: Source,
-    /// The transition tags that stand in its body.
+    /// The transition tags in its body.
     pub tags: Vec<Located>,
-    /// What looks like a tag there and is none.
+    /// Text in its body that looks like a tag but is not.
     pub missed: Vec<Missed>,
-    /// Where it may lead.
-    pub exits: Vec<Exit>,
-    /// What its text shows and its policy forbids.
-    pub forbidden: Vec<Exit>,
-    /// Whether it may lead to states that cannot be read from its text.
+    /// The transitions that it may take.
+    pub exits: Vec<StateExit>,
+    /// Transitions in its text that its policy forbids.
+    pub forbidden: Vec<StateExit>,
+    /// Whether it may lead to states that its text does not name.
     pub is_opaque: bool,
-    /// Whether it is a state on the graph's platform.
+    /// Whether it can run on the graph's platform.
     pub runs_here: bool,
 }
 
-impl State {
+impl StateNode {
     pub fn body(&self) -> &str {
         self.text.get(self.source.body.clone()).unwrap_or_default()
     }
 
-    /// Whether an agent, or a callee, may end here.
+    /// Whether an agent may end, or a called state may return, here.
     pub fn may_end(&self) -> bool {
-        self.exits.iter().any(Exit::is_end)
+        self.exits.iter().any(StateExit::is_end)
     }
 }
 
 impl Graph {
-    /// Reads a workflow; `entry` is the state to begin with where that is not the usual one.
+    /// Builds the graph of a workflow; `entry` is the first state if that is not the default one.
     pub fn read(files: Vec<SourceFile>, entry: Option<&StateFile>, platform: Platform) -> Graph {
         build::build(files, entry, platform)
     }
 
-    pub fn state(&self, number: usize) -> Option<&State> {
+    pub fn state(&self, number: usize) -> Option<&StateNode> {
         self.states.get(number)
     }
 
-    /// Which states a run may come to; nothing if it is not known where it begins.
+    /// Which states a run may reach; `None` if its first state is not known.
     pub fn reached(&self) -> Option<Vec<bool>> {
         let entry = *self.entry.as_ref().ok()?;
         let reached = reachable(&self.leading, [entry]);
         let leads_anywhere =
-            |(state, reached): (&State, &bool)| *reached && state.is_opaque && state.runs_here;
+            |(state, reached): (&StateNode, &bool)| *reached && state.is_opaque && state.runs_here;
         if self.states.iter().zip(&reached).any(leads_anywhere) {
             return Some(vec![true; self.states.len()]);
         }
         Some(reached)
     }
 
-    /// Which states lead on to one of those that `is_wanted` says, without leaving the agent's frame.
-    pub fn lead_on_to(&self, is_wanted: impl Fn(&State) -> bool) -> Vec<bool> {
+    /// Which states can reach a state for which `is_wanted` is true, without leaving the agent's frame.
+    pub fn lead_on_to(&self, is_wanted: impl Fn(&StateNode) -> bool) -> Vec<bool> {
         let wanted = self.states.iter().enumerate().filter(|(_, state)| is_wanted(state));
         reachable(&reversed(&self.continuing), wanted.map(|(number, _)| number))
     }
 
-    /// All states of one name, whatever they run on.
+    /// The states of each name, for all platforms.
     pub fn by_name(&self) -> HashMap<&str, Vec<usize>> {
         let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
         for (number, state) in self.states.iter().enumerate() {

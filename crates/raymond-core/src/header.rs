@@ -8,7 +8,7 @@ use crate::workflow::Kind;
 use crate::workflow::source::{Position, SourceError, SourceWarning, saturated};
 use crate::workflow::wording::{did_you_mean, nearest, quoted};
 
-/// What a script asks for; by default nothing.
+/// The settings of a script; all are optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Time without output.
@@ -23,7 +23,7 @@ pub struct Header {
     pub fatal: Fatal,
 }
 
-/// What a script's failure stops.
+/// What stops when a script fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fatal {
     #[default]
@@ -34,7 +34,7 @@ pub enum Fatal {
 /// Where and why a directive cannot be understood.
 pub type HeaderError = SourceError;
 
-/// How a value is read into its place in the header.
+/// Reads a value into one field of the header.
 type Setter = fn(&mut Header, &str) -> Result<(), String>;
 
 /// The table of settings, in the order the documentation gives them.
@@ -54,15 +54,15 @@ pub fn setting_names() -> impl Iterator<Item = &'static str> {
     SETTINGS.into_iter().map(|(name, _)| name)
 }
 
-/// What follows the comment marker of a directive.
+/// The word after the comment marker that makes a comment a directive.
 const DIRECTIVE: &str = "raymond:";
 
-/// Reads the directives of a script; of a prompt there are none.
+/// Reads the directives of a script; a prompt has none.
 pub fn parse(kind: Kind, text: &str) -> Result<(Header, Vec<SourceWarning>), HeaderError> {
     read(kind, text).map(|reader| (reader.header, reader.warnings))
 }
 
-/// The keys that a script's own directives set; none if they cannot be understood.
+/// The keys that a script's directives set; none if the directives are invalid.
 pub fn keys(kind: Kind, text: &str) -> Vec<&'static str> {
     read(kind, text).map(|reader| reader.seen).unwrap_or_default()
 }
@@ -78,10 +78,10 @@ fn read(kind: Kind, text: &str) -> Result<Reader, HeaderError> {
     Ok(reader)
 }
 
-/// What stands after `raymond:` in a comment, if the line is one.
+/// The text after `raymond:`, if the line is a directive.
 fn directive(kind: Kind, line: &str) -> Option<&str> {
     let line = line.trim_start();
-    // Batch files silence the echo of a single line so.
+    // In a batch file `@` switches off the echo of a single line.
     let line = if kind == Kind::Batch { line.strip_prefix('@').unwrap_or(line) } else { line };
     let comment = kind.comment_markers().iter().find_map(|marker| after_marker(line, marker))?;
     comment.trim_start().strip_prefix(DIRECTIVE)
@@ -103,7 +103,7 @@ struct Reader {
 
 impl Reader {
     fn read_line(&mut self, line_number: u32, line: &str, settings: &str) -> Result<(), HeaderError> {
-        // The settings are the end of the line, so what stands before them follows from the lengths.
+        // The settings are the end of the line, so the length of the text before them is the difference of the lengths.
         let before = line.get(..line.len().saturating_sub(settings.len())).unwrap_or_default();
         let mut column = before.chars().count() + 1;
         for word in settings.split([' ', '\t', ',']) {
@@ -144,7 +144,7 @@ impl Reader {
 }
 
 impl Header {
-    /// Sets one value by its key, as the one-file form gives them; says whether there is such a key.
+    /// Sets one value by its key, for the one-file form. Returns whether the key exists.
     pub fn set(&mut self, key: &str, value: &str) -> Result<bool, String> {
         match SETTINGS.into_iter().find(|(known, _)| *known == key) {
             Some((_, set)) => set(self, value).map(|()| true),
@@ -153,7 +153,7 @@ impl Header {
     }
 }
 
-/// A script has no limit unless it asks for one, so `0` is the same as saying nothing.
+/// A script has no limit by default, so `0` is the same as no setting.
 fn limit(value: &str) -> Result<Option<Duration>, String> {
     Limit::parse(value).map(Limit::duration).map_err(|error| error.to_string())
 }
@@ -176,7 +176,7 @@ fn max_visits(value: &str) -> Result<Option<u64>, String> {
     }
 }
 
-/// The parser of the standard library takes a sign too, which nobody means here.
+/// The standard library's parser also accepts a sign, which is not wanted here.
 fn whole_number(value: &str) -> Option<u64> {
     value.parse().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()))
 }

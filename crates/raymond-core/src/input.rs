@@ -1,4 +1,4 @@
-//! What reaches the core from outside. The shell looks everything up beforehand, so deciding needs no I/O.
+//! Inputs to the core. The shell looks everything up first, so deciding needs no I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::workflow::StateFile;
 /// Something happened that may change the run.
 #[derive(Debug)]
 pub enum Input {
-    /// A process takes the run up again. What was running when the last one died is known dead.
+    /// A process resumes the run. All programs of the last process are known to be dead.
     Resume { options: Options, interrupted: Vec<Interrupted> },
     /// It is this agent's turn; its state has been read.
     Launch { agent: AgentId, prepared: Result<Prepared, String> },
     /// A step's program has ended.
     Ended(Box<Ended>),
-    /// A step printed something for whoever watches.
+    /// A step printed text to show to people.
     Print { agent: AgentId, step: u64, attempt: u32, text: String },
     /// Something the user should know.
     Warning { agent: Option<AgentId>, message: String },
     /// This agent's result is final.
     End { agent: AgentId },
-    /// All workers of this agent have ended; `result` tells it what came of them.
+    /// All workers of this agent have ended; `result` holds their results.
     Join { agent: AgentId, result: Result<String, String> },
-    /// Somebody answered a question.
+    /// A question was answered.
     Answer { ask: String, text: String, answer_id: Option<String> },
-    /// Nobody answered this agent in time.
+    /// This agent's question was not answered in time.
     AskTimeout { agent: AgentId },
     /// Nothing is left to do, or a person asked to stop.
     Close {
@@ -43,16 +43,16 @@ pub enum Input {
     },
 }
 
-/// A state as its file stood when the step starts.
+/// A state as read from its file when the step starts.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub hash: String,
     pub plan: Plan,
-    /// What the file's header says that Raymond does not understand.
+    /// Problems in the file's header that do not stop the step.
     pub warnings: Vec<String>,
 }
 
-/// What a state asks of its execution.
+/// The settings of a state that deciding needs.
 #[derive(Clone, Debug)]
 pub enum Plan {
     Script(Header),
@@ -68,10 +68,10 @@ impl Plan {
     }
 }
 
-/// What deciding about a prompt's turn needs. What is sent, and how, is the executor's business.
+/// The settings of a prompt that deciding needs. The executor alone knows what is sent, and how.
 #[derive(Clone, Debug, Default)]
 pub struct PromptPlan {
-    /// Without one everything is permitted.
+    /// Without a policy everything is permitted.
     pub policy: Option<Policy>,
     /// Whether the only permitted transition is taken without reading tags.
     pub force_implicit: bool,
@@ -89,12 +89,12 @@ pub struct Ended {
     pub attempt: u32,
     pub duration_ms: u64,
     pub plan: Plan,
-    pub outcome: Outcome,
+    pub outcome: StepOutcome,
     pub lookups: Lookups,
 }
 
 #[derive(Debug)]
-pub enum Outcome {
+pub enum StepOutcome {
     Script(ScriptOutcome),
     Turn(TurnOutcome),
     /// Ended because the run stops; `cost` is an estimate.
@@ -103,30 +103,30 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
-    /// What came of the attempt, in a word.
+impl StepOutcome {
+    /// The outcome in one word.
     pub fn name(&self) -> &'static str {
         match self {
-            Outcome::Script(ScriptOutcome::Exited { .. }) => "exited",
-            Outcome::Script(ScriptOutcome::BadOutput { .. }) => "bad_output",
-            Outcome::Script(ScriptOutcome::TimedOut { .. }) => "timed_out",
-            Outcome::Script(ScriptOutcome::NotStarted { .. }) => "not_started",
-            Outcome::Turn(TurnOutcome::Completed(_)) => "completed",
-            Outcome::Turn(TurnOutcome::Failed(_)) => "failed",
-            Outcome::Interrupted { .. } => "interrupted",
+            StepOutcome::Script(ScriptOutcome::Exited { .. }) => "exited",
+            StepOutcome::Script(ScriptOutcome::BadOutput { .. }) => "bad_output",
+            StepOutcome::Script(ScriptOutcome::TimedOut { .. }) => "timed_out",
+            StepOutcome::Script(ScriptOutcome::NotStarted { .. }) => "not_started",
+            StepOutcome::Turn(TurnOutcome::Completed(_)) => "completed",
+            StepOutcome::Turn(TurnOutcome::Failed(_)) => "failed",
+            StepOutcome::Interrupted { .. } => "interrupted",
         }
     }
 }
 
 #[derive(Debug)]
 pub enum ScriptOutcome {
-    /// `reading` is what its output said comes next, or why that cannot be told.
+    /// `reading` is the transition in its output, or the reason why there is none.
     Exited {
-        exit: Exit,
+        exit: ProcessExit,
         reading: Result<Reading, String>,
         stderr: String,
     },
-    /// Ended because its output broke a bound.
+    /// Ended because its output exceeded a limit.
     BadOutput {
         error: String,
         stderr: String,
@@ -150,14 +150,14 @@ pub enum TurnOutcome {
 
 #[derive(Debug)]
 pub struct CompletedTurn {
-    /// What the final message says comes next, or why that cannot be told.
+    /// The transition in the final message, or the reason why there is none.
     pub reading: Result<Reading, BadMessage>,
-    /// The final message as it may be recorded: without secrets.
+    /// The final message, with secrets removed, so it may be recorded.
     pub message: String,
     /// The conversation as it is now.
     pub session: Session,
     pub cost: TurnCost,
-    /// What the user should know about the turn.
+    /// Warnings about the turn for the user.
     pub warnings: Vec<String>,
 }
 
@@ -174,52 +174,52 @@ pub struct FailedTurn {
     pub error: String,
     pub class: FaultClass,
     pub cost: TurnCost,
-    /// The conversation as far as it got, if it can go on from there.
+    /// The conversation up to the failure, if it can be continued.
     pub session: Option<Session>,
     pub exit_code: Option<i32>,
-    /// The final message, if there was one, as it may be recorded: without secrets.
+    /// The final message, if there was one, with secrets removed, so it may be recorded.
     pub message: Option<String>,
 }
 
 /// What to do about a turn that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultClass {
-    /// It may well work the next time.
+    /// It may work the next time.
     Retry,
     /// It will work once the usage limit is over.
     Limit { until: Option<Timestamp> },
     /// The program stopped at its share of the budget.
     ShareUsed,
-    /// Somebody has to do something about it.
+    /// A person has to act before it can work.
     Final,
 }
 
-/// What a turn was paid.
+/// The cost of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnCost {
     pub usd: Usd,
     pub estimated: bool,
 }
 
-/// How a program left.
+/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum ProcessExit {
     Code(i32),
     Signal(i32),
 }
 
-impl std::fmt::Display for Exit {
+impl std::fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Exit::Code(code) => write!(f, "exited with code {code}"),
-            Exit::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            ProcessExit::Code(code) => write!(f, "exited with code {code}"),
+            ProcessExit::Signal(signal) => write!(f, "was ended by signal {signal}"),
         }
     }
 }
 
-impl Exit {
+impl ProcessExit {
     pub fn is_success(self) -> bool {
-        self == Exit::Code(0)
+        self == ProcessExit::Code(0)
     }
 }
 
@@ -227,38 +227,38 @@ impl Exit {
 pub enum TimeLimit {
     /// No output for too long.
     Idle,
-    /// Too long in all.
+    /// Too long in total.
     Total,
 }
 
-/// What the names in a step's output stand for: asked of the scope and the disk by the shell.
+/// The meaning of the names in a step's output, looked up by the shell in the scope and on disk.
 #[derive(Clone, Debug, Default)]
 pub struct Lookups {
     pub states: BTreeMap<String, Result<StateFile, String>>,
     pub directories: BTreeMap<String, Result<String, String>>,
-    /// Other workflows, by how they were written.
+    /// Other workflows, by the text that named them.
     pub scopes: BTreeMap<String, Result<ScopeEntry, String>>,
 }
 
-/// Another workflow, and where it begins.
+/// Another workflow and its first state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopeEntry {
     /// Its path, absolute.
     pub scope: String,
     pub entry: StateFile,
-    /// What it holds, where that may not change while the run lasts: an archive.
+    /// The hash of an archive, which must not change during the run.
     pub hash: Option<String>,
-    /// Where its manifest wants it to work, if it says so and the folder is there.
+    /// The working directory that its manifest sets, or why that cannot be used.
     pub directory: Option<Result<String, String>>,
     pub input: InputWanted,
 }
 
-/// Whether a workflow has to be handed something.
+/// Whether a workflow needs an input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum InputWanted {
     #[default]
     Optional,
-    /// What it is called, if that has a name.
+    /// The label of the input, if it has one.
     Required {
         label: Option<String>,
     },
@@ -266,7 +266,7 @@ pub enum InputWanted {
 }
 
 impl ScopeEntry {
-    /// Whether a tag may enter the workflow as it is written.
+    /// Checks whether a tag that gives an input, or gives none, may enter the workflow.
     pub fn check_input(&self, written: &str, is_given: bool) -> Result<(), String> {
         match &self.input {
             InputWanted::Required { label } if !is_given => {

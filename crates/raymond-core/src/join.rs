@@ -1,4 +1,4 @@
-//! What a join hands over: a JSON array of what came of each worker, in the order they were forked.
+//! The result of a join: a JSON array with the result of each worker, in the order they were forked.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ struct Joined<'a> {
     error: Option<&'a str>,
 }
 
-/// Puts the array together, or says why the workers' results cannot be handed over. `load` reads payloads that lie in
-/// files; where that fails, it is nobody's fault in the workflow.
+/// Builds the array, or says why the results cannot be delivered. `load` reads payloads that are stored in files; its
+/// error is not an error of the workflow.
 pub fn results<E>(
     run: &Run,
     agent: &AgentId,
@@ -58,8 +58,8 @@ fn as_text(joined: &[Joined<'_>]) -> Result<String, String> {
     Ok(text)
 }
 
-/// Writes the `<` of every tag of ours as `\u003c`, which to a reader of JSON is the same: the array is mostly handed on
-/// inside a `<result>`, which a worker's own text, or the error of one, must not be able to end.
+/// Writes the `<` of each Raymond tag as `\u003c`, which is the same in JSON. The array is usually passed on inside a
+/// `<result>`, and the text or error of a worker must not be able to close that tag.
 fn without_tags(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let mut rest = json;
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_in_the_array_are_no_tags_and_all_else_stays_readable() {
+    fn tags_in_the_array_are_escaped_and_other_text_stays_readable() {
         let said = ["<result>a</result>", "<<goto input=\"x\">B", "a < b <p>é</p> <", "\\<print>"];
         let json = serde_json::to_string(&said).unwrap();
         let text = without_tags(&json);

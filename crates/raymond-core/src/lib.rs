@@ -1,4 +1,4 @@
-//! The pure core of Raymond: the workflow language, and the course of a run.
+//! The pure core of Raymond: the workflow language, and all decisions of a run.
 
 pub mod decide;
 pub mod diagnostic;

@@ -1,17 +1,17 @@
-//! Every bound of the language and of a run, in one place.
+//! All limits of the language and of a run, in one place.
 //!
-//! A queue, stack or buffer without a bound here is a defect.
+//! A queue, stack or buffer without a limit here is a defect.
 
-/// The longest content of one tag, its longest opening tag, and so the longest text that passes from state to state.
+/// The longest content of one tag and the longest opening tag, so also the longest text passed from state to state.
 pub const MAX_TAG_BYTES: usize = 8 * 1024 * 1024;
 
 /// How many attributes one tag may have.
 pub const MAX_TAG_ATTRIBUTES: usize = 1_000;
 
-/// How many transition tags one step may emit; only forks can be many.
+/// How many transition tags one step may emit; only forks may be repeated.
 pub const MAX_TAGS_PER_STEP: usize = 10_000;
 
-/// How much text all transition tags of one step may hold together.
+/// How much text all transition tags of one step may contain in total.
 pub const MAX_TAG_BYTES_PER_STEP: usize = 32 * 1024 * 1024;
 
 /// How deep calls may nest in one agent.
@@ -20,27 +20,27 @@ pub const MAX_STACK_DEPTH: usize = 64;
 /// How many scripts run at the same time.
 pub const MAX_PARALLEL_SCRIPTS: usize = 256;
 
-/// Payloads longer than this lie in files beside the journal.
+/// Payloads longer than this are stored in files next to the journal.
 pub const MAX_INLINE_PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// Payloads longer than this are not handed over in environment variables, because the system would refuse them.
+/// Payloads longer than this are not passed in environment variables, because the system would refuse them.
 pub const MAX_ENVIRONMENT_PAYLOAD_BYTES: usize = 96 * 1024;
 
 /// How much of a step's stderr is kept for its error message.
 pub const MAX_STDERR_TAIL_BYTES: usize = 8 * 1024;
-/// How much of that a run remembers of each failed agent: it is part of every snapshot.
+/// How much of it is kept in the run's state for each failed agent; small, because it is part of every snapshot.
 pub const MAX_REMEMBERED_STDERR_BYTES: usize = 1024;
 
-/// In how many of a script's first lines directives are looked for.
+/// How many of a script's first lines are searched for directives.
 pub const MAX_HEADER_LINES: usize = 20;
 
-/// The longest duration that can be asked for: ten years.
+/// The longest duration that can be set: ten years.
 pub const MAX_DURATION: std::time::Duration = std::time::Duration::from_secs(3650 * 86_400);
 
 /// How often a script may be run again after a failure.
 pub const MAX_RETRIES: u32 = 1_000;
 
-/// How many warnings one state file is given; more would not be read.
+/// How many warnings one state file can get; a user would not read more.
 pub const MAX_WARNINGS: usize = 100;
 
 /// How long the frontmatter of a prompt may be.
@@ -55,7 +55,7 @@ pub const MAX_YAML_NODES: usize = 500_000;
 /// How much text YAML may hold, aliases expanded.
 pub const MAX_YAML_TEXT_BYTES: usize = 64 * 1024 * 1024;
 
-/// How many workers of one agent are kept for a join; beyond that, what the oldest ones left is forgotten.
+/// How many workers of one agent are kept for a join; above that, the results of the oldest are dropped.
 pub const MAX_UNJOINED_WORKERS: usize = 10_000;
 
 /// How many agents may be alive at once.

@@ -1,7 +1,7 @@
-//! Finding mistakes in a workflow before a model does: a table of rules over its [`Graph`].
+//! Finds mistakes in a workflow before it is run: a table of rules over its [`Graph`].
 //!
-//! Each rule is a file that holds what it is called, why it is there, and its check. Codes are stable: a rule that goes
-//! leaves a gap. A workflow without errors whose agents keep to what it declares never meets an unresolved name.
+//! Each rule is a file with its name, its reason and its check. Codes are stable: the code of a removed rule is not
+//! used again. If a workflow has no errors and its agents use only the declared transitions, no name is unresolved.
 
 mod rules;
 mod tag_errors;
@@ -14,7 +14,7 @@ use std::ops::Range;
 pub use rules::RULES;
 
 use crate::diagnostic::{Diagnostic, Edit, Severity};
-use crate::graph::{Exit, Graph, Leads, Reference, Role};
+use crate::graph::{Graph, Leads, Reference, Role, StateExit};
 use crate::workflow::ResolveError;
 use tag_errors::TagErrors;
 
@@ -22,28 +22,28 @@ use tag_errors::TagErrors;
 #[derive(Debug)]
 pub struct Rule {
     pub code: &'static str,
-    /// What it is called, in a word or two with dashes.
+    /// Its name: a few words joined by dashes.
     pub name: &'static str,
     pub severity: Severity,
-    /// What it finds, in a sentence.
+    /// One sentence about what it finds.
     pub summary: &'static str,
     /// Why that matters and what to do about it.
     pub explanation: &'static str,
     check: fn(&Subject<'_>, &mut Report<'_>),
 }
 
-/// Whether another workflow can be found where a tag says it is; the error says why not.
+/// Checks whether another workflow exists at the path in a tag; the error says why not.
 pub type FindScope<'s> = &'s dyn Fn(&str) -> Result<(), String>;
 
-/// A workflow with what its states do not say.
+/// A workflow, with the data that its states do not contain.
 pub struct Workflow<'s> {
     pub graph: &'s Graph,
-    /// What its manifest or the config file chooses.
+    /// The settings of its manifest or the config file.
     pub backend: Option<&'s str>,
     pub find_scope: FindScope<'s>,
 }
 
-/// What rules look at.
+/// The input of the rules.
 struct Subject<'s> {
     graph: &'s Graph,
     backend: Option<&'s str>,
@@ -51,7 +51,7 @@ struct Subject<'s> {
     tag_errors: TagErrors,
 }
 
-/// What one rule has found.
+/// The findings of one rule.
 struct Report<'r> {
     rule: &'static Rule,
     found: &'r mut Vec<Diagnostic>,
@@ -97,17 +97,17 @@ impl Report<'_> {
     }
 }
 
-/// The rule of a code, however it is written.
+/// The rule with this code, in upper or lower case, or with this name.
 pub fn rule(code: &str) -> Option<&'static Rule> {
     RULES.into_iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
 }
 
-/// A message ends with what was probably meant, which reads better on a line of its own.
+/// Splits the advice after `; ` from a message, to show it on a separate line.
 pub fn split_help(message: &str) -> (&str, Option<&str>) {
     message.split_once("; ").map_or((message, None), |(message, help)| (message, Some(help)))
 }
 
-/// Everything that is wrong with a workflow, in the order it stands there.
+/// All findings in a workflow, in the order of their places.
 pub fn lint(workflow: &Workflow<'_>) -> Vec<Diagnostic> {
     let &Workflow { graph, backend, find_scope } = workflow;
     let subject = Subject { graph, backend, find_scope, tag_errors: TagErrors::collect(graph) };
@@ -128,11 +128,11 @@ pub fn lint(workflow: &Workflow<'_>) -> Vec<Diagnostic> {
     found
 }
 
-/// What stands beside the states of a workflow to be read by people.
+/// Names of documents for people that are often in the folder of a workflow.
 const DOCUMENTS: [&str; 8] =
     ["README", "CHANGELOG", "CONTRIBUTING", "LICENSE", "NOTES", "TODO", "AGENTS", "CLAUDE"];
 
-/// Which files are no states, because they are called like a document and nothing leads to them.
+/// Which files are not states, because they have the name of a document and no state leads to them.
 fn documents(graph: &Graph) -> Vec<bool> {
     let mut is_named = vec![false; graph.states.len()];
     for target in graph.leading.iter().flatten().chain(graph.entry.as_ref().ok()) {
@@ -144,16 +144,16 @@ fn documents(graph: &Graph) -> Vec<bool> {
     graph.states.iter().zip(is_named).map(|(state, named)| !named && is_document(state.file.name())).collect()
 }
 
-/// A name that leads nowhere, and why.
+/// A name that does not resolve to a state, and why.
 struct Unresolved<'g> {
     state: usize,
-    exit: &'g Exit,
+    exit: &'g StateExit,
     role: Role,
     reference: &'g Reference,
     error: &'g ResolveError,
 }
 
-/// All names that lead nowhere.
+/// All names that do not resolve to a state.
 fn unresolved(graph: &Graph) -> impl Iterator<Item = Unresolved<'_>> {
     let exits = graph
         .states
@@ -169,7 +169,7 @@ fn unresolved(graph: &Graph) -> impl Iterator<Item = Unresolved<'_>> {
 }
 
 /// `` the `return` of `call` `` to begin a message with, or nothing for a plain target.
-fn role_words(exit: &Exit, role: Role) -> String {
+fn role_words(exit: &StateExit, role: Role) -> String {
     match role {
         Role::Target => String::new(),
         other => format!("`{}` of `{}`: ", other.as_str(), exit.tag),

@@ -1,4 +1,4 @@
-//! Money as whole billionths of a dollar, so that sums are exact however many turns they add up.
+//! Money as whole billionths of a dollar, so that sums of many turns are exact.
 
 use std::fmt;
 use std::iter::Sum;
@@ -15,7 +15,7 @@ pub struct Usd(#[schemars(with = "f64")] i64);
 impl Usd {
     pub const ZERO: Usd = Usd(0);
 
-    /// What a program or a person wrote as dollars; what is no finite number is nothing.
+    /// Converts an amount in dollars; a value that is not finite becomes zero.
     pub fn from_dollars(dollars: f64) -> Self {
         if dollars.is_finite() { Self((dollars * NANOS_PER_DOLLAR).round() as i64) } else { Self::ZERO }
     }
@@ -36,7 +36,7 @@ impl Usd {
         *self == Self::ZERO
     }
 
-    /// An equal part of the amount, rounded down; a division by nothing gives all of it.
+    /// An equal part of the amount, rounded down; a division by zero gives the whole amount.
     pub fn divided_by(self, parts: usize) -> Self {
         Self(self.0 / i64::try_from(parts.max(1)).unwrap_or(i64::MAX))
     }
@@ -72,7 +72,7 @@ impl Sum for Usd {
     }
 }
 
-/// Cents for people, more places where cents would say zero.
+/// Shows cents, or more digits where cents would show zero.
 impl fmt::Display for Usd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dollars = self.dollars();
@@ -108,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn people_see_cents_or_more() {
+    fn amounts_are_shown_in_cents_or_with_more_digits() {
         let shown = [0.0, 0.00042, 0.01, 12.5].map(|dollars| Usd::from_dollars(dollars).to_string());
         assert_eq!(shown, ["$0.00", "$0.0004", "$0.01", "$12.50"]);
     }
 
     #[test]
-    fn nonsense_is_nothing() {
+    fn values_that_are_not_finite_become_zero() {
         assert_eq!(Usd::from_dollars(f64::NAN), Usd::ZERO);
         assert_eq!(Usd::from_dollars(f64::INFINITY), Usd::ZERO);
     }

@@ -1,4 +1,4 @@
-//! Identifiers, and how workers get theirs.
+//! The names of agents, and how workers get their names.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const STATE_PART_CHARS: usize = 6;
 /// How many separate ranges of numbers are kept for one prefix.
 const MAX_RANGES: usize = 64;
 
-/// The name of an agent, unique in its run for ever.
+/// The name of an agent. It is unique in its run and never used again.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -61,8 +61,8 @@ pub struct UsedNames {
 }
 
 impl UsedNames {
-    /// The name for `parent`'s `count`-th fork, into `state`: the number rises until the name is free,
-    /// here and among `new`, which names given in the same step.
+    /// The name of the worker that `parent`'s `count`-th fork starts in `state`. The number increases until the name is
+    /// free, here and in `new`, the names given in the same step.
     pub fn next(&self, new: &UsedNames, parent: &AgentId, state: &StateFile, count: u64) -> (AgentId, u64) {
         let prefix = worker_prefix(parent, state);
         let mut number = count;
@@ -75,14 +75,14 @@ impl UsedNames {
         }
     }
 
-    /// Remembers a name that [`UsedNames::next`] gave.
+    /// Adds a name that [`UsedNames::next`] returned.
     pub fn insert(&mut self, name: &AgentId, number: u64) {
         let digits = number.to_string();
         let prefix = name.0.strip_suffix(&digits).unwrap_or(&name.0);
         insert_number(self.ranges.entry(prefix.to_owned()).or_default(), number);
     }
 
-    /// Whether a name was used: `work11` may be the 11th `work` or the first `work1`, so every cut counts.
+    /// Whether a name was used. `work11` may be the 11th `work` or the first `work1`, so every split is checked.
     fn contains(&self, name: &str) -> bool {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         (name.len() - digits..name.len()).any(|cut| {
@@ -114,7 +114,7 @@ fn has_number(ranges: &[(u64, u64)], number: u64) -> bool {
         .is_ok()
 }
 
-/// Adds a number to sorted ranges; numbers mostly rise, so the last range mostly grows.
+/// Adds a number to sorted ranges. Numbers usually increase, so usually the last range is extended.
 fn insert_number(ranges: &mut Vec<(u64, u64)>, number: u64) {
     if has_number(ranges, number) {
         return;
@@ -125,7 +125,7 @@ fn insert_number(ranges: &mut Vec<(u64, u64)>, number: u64) {
         _ => ranges.insert(at, (number, number)),
     }
     if ranges.len() > MAX_RANGES {
-        // Calling a few free names used keeps memory bounded, and a name is still never given twice.
+        // Marking a few free names as used limits the memory, and still no name is given twice.
         let (first, _) = ranges.remove(0);
         if let Some(next) = ranges.first_mut() {
             next.0 = first;

@@ -1,15 +1,15 @@
-//! Text handed from state to state.
+//! Text passed from state to state.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_INLINE_PAYLOAD_BYTES;
 
-/// A text, or where it lies. The core hands payloads on and never looks inside.
+/// A text, or a reference to the file with it. The core passes payloads on and never reads them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum Payload {
     Inline(String),
-    /// A file beside the journal, named by what it holds.
+    /// A file next to the journal, named by the hash of its content.
     Stored {
         payload: String,
         bytes: u64,
@@ -17,7 +17,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// The text, if it must move into a file before an event may name it.
+    /// The text, if it is too long for an event and must be moved into a file first.
     pub fn oversized(&self) -> Option<&str> {
         match self {
             Payload::Inline(text) if text.len() > MAX_INLINE_PAYLOAD_BYTES => Some(text),

@@ -1,11 +1,11 @@
-//! Which transitions a prompt permits, which one it may leave unsaid, and how its agent is reminded of them.
+//! The policy of a prompt: which transitions it permits, which one is implicit, and the reminder about them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::tag::{Attribute, Content, Need, Tag, TagName, Value};
 use crate::workflow::StateFile;
 
-/// One permitted transition: what it names must match, what it leaves out is free.
+/// One permitted transition: the names in it must match, anything else is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub tag: TagName,
@@ -18,7 +18,7 @@ pub struct Entry {
     pub next: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_next: Option<String>,
-    /// Where the entry stands in its file, counted from 1; 0 when it stands in none.
+    /// The place of the entry in its file, counted from 1; 0 when it is not in a file.
     #[serde(default)]
     pub line: u32,
     #[serde(default)]
@@ -32,7 +32,7 @@ pub struct Policy {
     pub entries: Vec<Entry>,
 }
 
-/// A transition tag as an agent emitted it, with the file names its states were resolved to.
+/// A transition tag as an agent emitted it, with its state names resolved to file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emitted<'a> {
     pub tag: TagName,
@@ -43,16 +43,16 @@ pub struct Emitted<'a> {
     pub timeout_next: Option<&'a str>,
 }
 
-/// How a name becomes a state file of the prompt's own scope.
+/// Resolves a name to a state file of the prompt's own scope.
 pub type Resolve<'r> = &'r dyn Fn(&str) -> Option<StateFile>;
 
 impl Policy {
-    /// Whether some entry matches what was emitted.
+    /// Whether an entry matches the emitted tag.
     pub fn permits(&self, emitted: &Emitted<'_>, resolve: Resolve<'_>) -> bool {
         self.entries.iter().any(|entry| entry.matches(emitted, resolve))
     }
 
-    /// The transition to take when none is emitted: the only entry, if nothing about it is left open.
+    /// The transition to take when none is emitted: the only entry, if it is complete.
     pub fn implicit(&self) -> Option<&Entry> {
         match self.entries.as_slice() {
             [only] if only.is_complete() => Some(only),
@@ -60,7 +60,7 @@ impl Policy {
         }
     }
 
-    /// What to tell the agent, in the same conversation, when its output could not be used.
+    /// The text to send to the agent, in the same conversation, when its output could not be used.
     pub fn reminder(&self, problem: &str, resolve: Resolve<'_>) -> String {
         let problem = problem.trim().trim_end_matches('.');
         let tags: Vec<String> = self.entries.iter().map(|entry| entry.example(resolve).to_string()).collect();
@@ -83,13 +83,13 @@ pub fn constrained() -> impl Iterator<Item = Attribute> {
 }
 
 impl Entry {
-    /// An entry that permits a tag whatever it names.
+    /// An entry that permits a tag with any names.
     #[must_use]
     pub fn of(tag: TagName) -> Self {
         Self { tag, target: None, return_to: None, next: None, timeout_next: None, line: 0, column: 0 }
     }
 
-    /// The name that the entry gives to an attribute; nothing for attributes that entries cannot constrain.
+    /// The name that the entry requires for an attribute; `None` for attributes that entries cannot constrain.
     pub(crate) fn named(&self, attribute: Attribute) -> Option<&Option<String>> {
         match attribute {
             Attribute::Return => Some(&self.return_to),
@@ -99,7 +99,7 @@ impl Entry {
         }
     }
 
-    /// The same, to be filled in.
+    /// Like [`Entry::named`], to set the name.
     pub(crate) fn named_mut(&mut self, attribute: Attribute) -> Option<&mut Option<String>> {
         match attribute {
             Attribute::Return => Some(&mut self.return_to),
@@ -109,7 +109,7 @@ impl Entry {
         }
     }
 
-    /// The tag that says what this entry names and nothing else.
+    /// A tag with exactly the names of this entry.
     pub(crate) fn as_tag(&self) -> Tag {
         let attributes =
             self.attributes().filter_map(|(attribute, _, name)| Some((attribute, name.clone()?)));
@@ -165,7 +165,7 @@ impl Entry {
     }
 }
 
-/// The resolved name, because that is what leaves the agent nothing to guess.
+/// The resolved name, so that the agent does not have to guess.
 fn state_example(name: Option<&str>, resolve: Resolve<'_>) -> String {
     match name {
         Some(name) => resolve(name).map_or_else(|| name.to_owned(), String::from),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_entry_names_must_match() {
+    fn the_names_of_an_entry_must_match() {
         use TagName::{Ask, Call, CallWorkflow, Fork, Goto, Reset, Result};
         let cases = [
             (entry(Goto, "REVIEW", "", ""), emitted(Goto, "REVIEW.md", "", ""), true),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_survives_the_journal() {
+    fn a_policy_can_be_written_and_read_back() {
         let policy =
             Policy { entries: vec![Entry { line: 3, column: 5, ..entry(TagName::Call, "A", "B", "") }] };
         let json = serde_json::to_string(&policy).unwrap();

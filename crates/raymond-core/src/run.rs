@@ -1,4 +1,4 @@
-//! The state of a run: what its events add up to.
+//! The state of a run: the fold of its events.
 
 mod queues;
 mod workers;
@@ -17,12 +17,12 @@ use crate::payload::Payload;
 use crate::workflow::StateFile;
 use queues::Queues;
 
-/// A turn that found less than this unpromised would stop at once; it waits for others to end instead.
+/// A turn with a smaller share than this would stop at once, so it waits until other turns have ended.
 const SHARE_WORTH_STARTING: Usd = Usd::cent();
-/// What a turn is given when nothing at all is left: programs refuse a limit of zero.
+/// The share of a turn when nothing is left; not zero, because programs refuse a limit of zero.
 const SMALLEST_SHARE: Usd = Usd::millionth();
 
-/// What was chosen for a run: by its command line, its config file or by default.
+/// The options of a run: from its command line, its config file or the defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Options {
@@ -31,7 +31,7 @@ pub struct Options {
     pub max_parallel: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u64>,
-    /// Whether a usage limit stops the run instead of being waited out.
+    /// Whether a usage limit stops the run; otherwise the run waits until the limit ends.
     pub no_wait: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -39,10 +39,10 @@ pub struct Options {
     pub effort: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Whether the command line chose the backend: then no workflow does.
+    /// Whether the backend was set on the command line, which has priority over workflows.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub backend_is_given: bool,
-    /// How long a prompt that sets no limit may be silent; zero is no limit.
+    /// How long a prompt without its own limit may produce no output; zero is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// The same for scripts, which have no limit unless the command line gives one.
@@ -69,7 +69,7 @@ impl Default for Options {
     }
 }
 
-/// How a run stands, or ended.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
@@ -96,20 +96,20 @@ impl RunStatus {
     }
 }
 
-/// A conversation as it was after a completed turn; a later turn branches off it, so it never changes.
+/// A conversation after a completed turn. It never changes: a later turn makes a branch of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Session {
     pub id: String,
-    /// What the program last reported as the conversation's cost so far, where it reports sums.
+    /// The total cost of the conversation so far, for programs that report totals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_usd: Option<Usd>,
-    /// The backend that holds the conversation; another one knows nothing of it.
+    /// The backend that has the conversation; other backends cannot continue it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
 }
 
 impl Session {
-    /// Whether a backend can go on with the conversation.
+    /// Whether a backend can continue the conversation.
     pub fn is_of(&self, backend: &str) -> bool {
         self.backend.as_deref().is_none_or(|own| own == backend)
     }
@@ -131,7 +131,7 @@ pub struct Frame {
 pub struct Agent {
     pub id: AgentId,
     pub parent: Option<AgentId>,
-    /// Agents are shown in the order they were born.
+    /// The order in which agents were started, and in which they are shown.
     pub birth: u64,
     pub state: StateFile,
     pub payload: Option<Payload>,
@@ -145,14 +145,14 @@ pub struct Agent {
     pub visits: BTreeMap<String, u64>,
     /// How many workers it has forked.
     pub forks: u64,
-    /// Which of its parent's forks it is.
+    /// The number of its fork among all forks of its parent.
     pub fork: u64,
-    /// The question whose answer its state was handed.
+    /// The question whose answer is the input of its state.
     pub ask_id: Option<String>,
-    /// When it entered its state, or began to wait for something else than its state's program.
+    /// When it entered its state, or began to wait for something other than its state's program.
     #[serde(default = "unknown_time")]
     pub since: Timestamp,
-    /// What all its attempts have cost so far.
+    /// The cost of all its attempts so far.
     #[serde(default, skip_serializing_if = "Usd::is_zero")]
     pub cost_usd: Usd,
     pub status: Status,
@@ -164,7 +164,7 @@ fn unknown_time() -> Timestamp {
 }
 
 impl Agent {
-    /// The state it is in, told apart from states of that name in other workflows.
+    /// The key of its state, which also distinguishes states of the same name in other workflows.
     pub fn place(&self) -> String {
         place(self.scope.as_deref(), &self.state)
     }
@@ -174,7 +174,7 @@ impl Agent {
         self.visits.get(&self.place()).copied().unwrap_or(0)
     }
 
-    /// The step that was begun here and has not ended.
+    /// The step that has begun here and not ended.
     pub fn work(&self) -> Option<&Work> {
         match &self.status {
             Status::Ready { work, .. } | Status::Waiting { work, .. } => work.as_ref(),
@@ -186,7 +186,7 @@ impl Agent {
         }
     }
 
-    /// The conversation that its next turn goes on from.
+    /// The conversation that its next turn continues.
     pub fn conversation(&self) -> Option<&Session> {
         match self.work() {
             Some(work) => work.conversation(self),
@@ -194,17 +194,17 @@ impl Agent {
         }
     }
 
-    /// The parent that a join would still have to wait for this agent.
+    /// The parent, if a join of the parent would have to wait for this agent.
     fn live_worker_of(&self) -> Option<&AgentId> {
         self.parent.as_ref().filter(|_| !matches!(self.status, Status::Failed { .. }))
     }
 }
 
-/// What an agent is doing. Each variant carries what only it needs.
+/// The status of an agent. Each variant has only its own data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Status {
-    /// It could start now and waits for its turn, in the order of `since`.
+    /// It can start now and waits in the queue, in the order of `since`.
     Ready {
         since: u64,
         work: Option<Work>,
@@ -231,16 +231,16 @@ pub enum Status {
     Joining {
         since: u64,
     },
-    /// Its last step is done; it ends with this result as soon as the run may go on.
+    /// Its last step is done; it ends with this result, unless the run is over budget.
     Ending {
         result: Payload,
     },
     Failed {
         error: String,
-        /// The last lines that its script wrote there.
+        /// The last lines that its script wrote to stderr.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         stderr: String,
-        /// What it was waiting for when it failed, and waits for again after a resume.
+        /// The question or join it was waiting for when it failed; after a resume it waits for it again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waited: Option<Box<Status>>,
     },
@@ -261,7 +261,7 @@ pub struct Ask {
     pub timeout_next: Option<StateFile>,
 }
 
-/// A worker as its parent will find it when it joins.
+/// A worker, with the data that a join of its parent needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
     pub agent: AgentId,
@@ -281,7 +281,7 @@ pub enum Wait {
     Limit,
 }
 
-/// How far a step has come. It outlives a crash: an interrupted attempt is repeated, not the attempts before it.
+/// The progress of a step. It is kept after a crash: only the interrupted attempt is repeated, not earlier ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     pub step: u64,
@@ -289,15 +289,15 @@ pub struct Work {
     pub attempt: u32,
     pub retries: u32,
     pub reminders: u32,
-    /// What the next turn says, and from where it goes on.
+    /// The text of the next turn, and the conversation it continues.
     pub say: Say,
-    /// Which of the run's turns in this state it is; a turn that is repeated keeps its number.
+    /// The number of the turn among all turns of the run in this state; a repeated turn keeps its number.
     pub turn: Option<u64>,
     /// How much of the budget the running turn may use.
     pub share_usd: Option<Usd>,
-    /// What the attempts before the next one cost.
+    /// The cost of the attempts that have ended.
     pub cost_usd: Usd,
-    /// Set when the last attempt was ended before its time, with what it is thought to have cost.
+    /// Set when the last attempt was interrupted, with its estimated cost.
     pub interrupted: Option<Usd>,
 }
 
@@ -318,7 +318,7 @@ impl Work {
 }
 
 impl Work {
-    /// The conversation that the next turn goes on from.
+    /// The conversation that the next turn continues.
     pub fn conversation<'a>(&'a self, agent: &'a Agent) -> Option<&'a Session> {
         match &self.say {
             Say::Prompt => agent.session.as_ref(),
@@ -327,19 +327,19 @@ impl Work {
     }
 }
 
-/// What a prompt step's next turn is sent.
+/// The text that the next turn of a prompt step sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum Say {
     /// The state's rendered body, in the agent's conversation.
     Prompt,
-    /// A reminder, in the conversation of the turn it is about.
+    /// A reminder, in the conversation of the turn that was wrong.
     Reminder { text: Payload, session: Session },
-    /// To go on, after the program stopped at its share of the budget.
+    /// A request to continue, after the program stopped at its share of the budget.
     GoOn { session: Session },
 }
 
-/// Why nothing new starts although there is work left.
+/// The reason why nothing new starts although there is work left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "halt", rename_all = "snake_case")]
 pub enum Halt {
@@ -348,7 +348,7 @@ pub enum Halt {
     Limited { error: String },
 }
 
-/// Something that is to be done now.
+/// Something that must be done now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Start this agent's state, or its next attempt.
@@ -357,18 +357,18 @@ pub enum Due {
     End(AgentId),
     /// All workers of this agent have ended.
     Join(AgentId),
-    /// Nobody answered this agent in time.
+    /// This agent's question was not answered in time.
     AskTimeout(AgentId),
-    /// Nothing is left to do: the run, or this process's part in it, is over.
+    /// There is nothing more to do: the run is over, or this process has to stop.
     Close,
 }
 
-/// How the process that drives a run wants it.
+/// How the process that drives a run wants it to continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mode {
     /// Nothing new may start.
     pub draining: bool,
-    /// Open questions keep the run going; otherwise it ends when nothing else is left to do.
+    /// Whether to wait for answers to open questions; otherwise the run ends when nothing else is left to do.
     pub waits_for_answers: bool,
     /// How many of the running steps were ended because the run stops. The event that ends the run records them.
     pub interrupted: usize,
@@ -383,7 +383,7 @@ pub struct Run {
     pub scope: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope_hash: Option<String>,
-    /// What the archives held that were entered, by their paths.
+    /// The hashes of the archives that were entered, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scope_hashes: BTreeMap<String, String>,
     pub entry: StateFile,
@@ -397,7 +397,7 @@ pub struct Run {
     pub ended_at: Option<Timestamp>,
     /// When the last event happened.
     pub last_time: Timestamp,
-    /// Time spent by earlier processes, and when the present one began.
+    /// The time spent by earlier processes; the current one began at `resumed_at`.
     pub spent_ms: u64,
     pub resumed_at: Timestamp,
     pub steps_started: u64,
@@ -407,12 +407,12 @@ pub struct Run {
     pub result: Option<Payload>,
     pub agents: BTreeMap<AgentId, Agent>,
     pub used_names: UsedNames,
-    /// What each state's file held when it last ran, by [`place`].
+    /// The hash of each state's file when it last ran, by [`place`].
     pub hashes: BTreeMap<String, String>,
     /// How many turns each prompt state has begun.
     pub turns: BTreeMap<String, u64>,
     pub asks_opened: u64,
-    /// The workers of each agent that it has not joined, by the number of the fork.
+    /// The workers of each agent that are not joined yet, by the number of the fork.
     #[serde(with = "workers")]
     pub workers: BTreeMap<AgentId, BTreeMap<u64, Worker>>,
     #[serde(skip)]
@@ -420,7 +420,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The archives that agents are in or return to, with what they held when they were entered.
+    /// The archives that agents are in or will return to, with their hashes when they were entered.
     pub fn entered_archives(&self) -> impl Iterator<Item = (&str, &str)> {
         let scopes = |agent: &'_ Agent| {
             let frames = agent.stack.iter().filter_map(|frame| frame.scope.clone());
@@ -469,13 +469,13 @@ impl Run {
         }
     }
 
-    /// Which of the run's turns in its state an agent takes next; a turn that is repeated keeps its number.
+    /// The number of an agent's next turn among all turns of the run in its state; a repeated turn keeps its number.
     pub fn next_turn(&self, agent: &Agent) -> u64 {
         let begun = agent.work().and_then(|work| work.turn);
         begun.unwrap_or_else(|| self.turns.get(&agent.place()).copied().unwrap_or(0) + 1)
     }
 
-    /// Derives the queues again, after the run was read from a snapshot.
+    /// Builds the queues again after the run was read from a snapshot.
     pub(crate) fn rebuild_queues(&mut self) {
         let mut queues = Queues::default();
         for agent in self.agents.values() {
@@ -484,14 +484,14 @@ impl Run {
         self.queues = queues;
     }
 
-    /// Gives agents of a snapshot that an earlier version wrote what it did not record.
+    /// Fills in the fields of agents that are missing in the snapshot of an earlier version.
     pub(crate) fn fill_in(&mut self) {
         for agent in self.agents.values_mut().filter(|agent| agent.since == unknown_time()) {
             agent.since = self.last_time;
         }
     }
 
-    /// Changes an agent. Every change of status goes through here, so that the queues stay true.
+    /// Changes an agent. Every change of status goes through here, so that the queues stay correct.
     pub(crate) fn update(&mut self, id: &AgentId, change: impl FnOnce(&mut Agent)) {
         if let Some(agent) = self.agents.get_mut(id) {
             self.queues.remove(agent);
@@ -500,7 +500,7 @@ impl Run {
         }
     }
 
-    /// Adds an agent. A journal that is damaged may start the same agent twice; the first is replaced.
+    /// Adds an agent. A damaged journal may start the same agent twice; then the first is replaced.
     pub(crate) fn add(&mut self, agent: Agent) {
         self.remove(&agent.id);
         self.queues.insert(&agent);
@@ -513,7 +513,7 @@ impl Run {
         }
     }
 
-    /// Agents in the order they were born.
+    /// Agents in the order they were started.
     pub fn agents_by_birth(&self) -> Vec<&Agent> {
         let mut agents: Vec<_> = self.agents.values().collect();
         agents.sort_by_key(|agent| agent.birth);
@@ -549,22 +549,23 @@ impl Run {
             .collect()
     }
 
-    /// When there is something to do next, after a look at `now`.
+    /// The next time after `now` at which there is something to do.
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
-        // What is past has been dealt with, or is held up by something that will end.
+        // An agent whose time is past has been handled, or waits for something else that will end.
         let next = |queue: &BTreeSet<(Timestamp, AgentId)>| {
             queue.iter().map(|(time, _)| *time).find(|time| *time > now)
         };
         [next(&self.queues.waiting), next(&self.queues.deadlines)].into_iter().flatten().min()
     }
 
-    /// What is to be done now.
+    /// The next thing that must be done now.
     pub fn next_due(&self, now: Timestamp, mode: Mode) -> Option<Due> {
         if self.status != RunStatus::Running {
             return None;
         }
         let stopped = mode.draining || self.halt.is_some();
-        // What is done is done, whoever asked to stop. Only over budget even an end is put off: it was overridden.
+        // A finished agent ends even if a stop was requested. Only over budget its end waits for a resume: the budget
+        // has priority over the transition.
         if self.halt != Some(Halt::OverBudget)
             && let Some(agent) = self.queues.ending.first()
         {
@@ -585,15 +586,15 @@ impl Run {
         (idle && (stopped || !self.has_more_to_come(mode))).then_some(Due::Close)
     }
 
-    /// Whether waiting can lead to anything: to an answer, which is taken in any case, or to a step. When `max_steps` is
-    /// reached, only one that has begun can go on.
+    /// Whether it makes sense to wait: an answer, which is always accepted, or a step may come. When `max_steps` is
+    /// reached, only a step that has begun can continue.
     fn has_more_to_come(&self, mode: Mode) -> bool {
         let mut waiting = self.queues.waiting.iter().map(|(_, agent)| agent);
         let waits_for_a_person = mode.waits_for_answers && !self.queues.asking.is_empty();
         waits_for_a_person || waiting.any(|agent| self.may_begin(agent))
     }
 
-    /// Whether an agent is in the middle of a step: between two attempts at it, say.
+    /// Whether an agent is in the middle of a step, for example between two attempts.
     fn has_begun(&self, agent: &AgentId) -> bool {
         self.agents.get(agent).is_some_and(|agent| agent.work().is_some())
     }
@@ -653,12 +654,12 @@ impl Run {
         self.queues.failed.iter()
     }
 
-    /// Agents that wait for a person, those first that have waited longest.
+    /// Agents that wait for a person, the longest waiting first.
     pub fn asking_agents(&self) -> impl ExactSizeIterator<Item = &AgentId> {
         self.queues.asking.iter().map(|(_, id)| id)
     }
 
-    /// Agents that may not start before a time, those first whose time comes first.
+    /// Agents that may not start before a certain time, the earliest first.
     pub fn waiting_agents(&self) -> impl ExactSizeIterator<Item = &AgentId> {
         self.queues.waiting.iter().map(|(_, id)| id)
     }
@@ -677,7 +678,7 @@ impl Run {
         self.queues.ending.iter()
     }
 
-    /// Agents that could start now and do not: scripts, then prompts, in the order in which they will.
+    /// Agents that are ready but not started: scripts, then prompts, in the order in which they will start.
     pub fn ready_agents(&self) -> impl Iterator<Item = &AgentId> {
         self.queues.scripts.iter().chain(&self.queues.prompts).map(|(_, id)| id)
     }
@@ -710,23 +711,23 @@ impl Run {
         self.asks().into_iter().find(|(_, ask)| ask.id == ask_id).map(|(agent, _)| agent)
     }
 
-    /// Whether a join of this agent has nobody left to wait for.
+    /// Whether all workers that a join of this agent waits for have ended.
     pub fn is_joinable(&self, agent: &AgentId) -> bool {
         self.queues.joinable.contains(agent)
     }
 
-    /// How many agents could start now and do not.
+    /// How many agents are ready but not started.
     pub fn ready(&self) -> usize {
         self.queues.scripts.len() + self.queues.prompts.len()
     }
 
-    /// Time this run has been worked on.
+    /// The time that processes have worked on this run.
     pub fn duration_ms(&self, now: Timestamp) -> u64 {
         let present = now.duration_since(self.resumed_at).max(SignedDuration::ZERO);
         self.spent_ms.saturating_add(u64::try_from(present.as_millis()).unwrap_or(0))
     }
 
-    /// The part of the budget that a turn starting now may use, so that all running turns together keep to it.
+    /// The share of the budget that a turn starting now may use, so that all running turns together stay within it.
     pub fn budget_share(&self) -> Option<Usd> {
         let left = self.unreserved_budget()?;
         let free_slots = self.options.max_parallel.saturating_sub(self.queues.running_prompts.len());
@@ -734,14 +735,14 @@ impl Run {
         Some(left.divided_by(starters.min(free_slots)).max(SMALLEST_SHARE))
     }
 
-    /// Whether another turn may start. One that found everything promised to others would only stop at once, and eat
-    /// into what they were promised; it waits until one of them has ended.
+    /// Whether another turn may start. If the whole budget is reserved for other turns, a new turn would stop at once
+    /// and use part of their shares, so it waits until one of them has ended.
     fn has_money_to_share(&self) -> bool {
         self.queues.running_prompts.is_empty()
             || self.unreserved_budget().is_none_or(|left| left >= SHARE_WORTH_STARTING)
     }
 
-    /// What no running turn was promised; nothing if there is no budget.
+    /// The part of the budget that is not reserved for running turns; `None` without a budget.
     fn unreserved_budget(&self) -> Option<Usd> {
         if self.options.budget_usd.is_zero() {
             return None;
@@ -753,7 +754,7 @@ impl Run {
     }
 }
 
-/// A state's name, told apart from states of that name in other workflows.
+/// The key of a state, which also distinguishes states of the same name in other workflows.
 pub fn place(scope: Option<&str>, state: &StateFile) -> String {
     match scope {
         None => state.to_string(),
@@ -761,7 +762,7 @@ pub fn place(scope: Option<&str>, state: &StateFile) -> String {
     }
 }
 
-/// A time after now; what is too far off is never.
+/// A time after now; if that is too far away for a timestamp, the latest possible time.
 pub fn later(now: Timestamp, wait: Duration) -> Timestamp {
     let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
     now.saturating_add(wait).unwrap_or(Timestamp::MAX)

@@ -1,13 +1,13 @@
-//! Text → tags, incrementally.
+//! Reads tags from text, incrementally.
 //!
-//! [`TagReader`] is fed the bytes a program prints, in whatever pieces they arrive, and hands out each tag as soon as
-//! it is complete. Text between tags is only skipped over, never copied; what is held back is at most one tag that may
-//! still become complete, so a program may print gigabytes. The work is linear in the bytes fed: a search goes on
-//! where it stopped when more bytes arrive, and no byte is read more than a few times. What comes out depends on the
-//! bytes alone, never on how they were cut into pieces.
+//! [`TagReader`] is fed the bytes a program prints, in pieces of any size, and returns each tag as soon as it is
+//! complete. Text between tags is skipped, never copied; it buffers at most one tag that may still become complete, so
+//! a program may print gigabytes. The work is linear in the bytes fed: a search continues where it stopped when more
+//! bytes arrive, and no byte is read more than a few times. The tags depend only on the bytes, not on how they were cut
+//! into pieces.
 //!
-//! [`TagCollector`] sits on top and keeps the transitions of one step, within the bounds of a step. What each tag is and
-//! does stands in the table of [`TagName::facts`].
+//! [`TagCollector`] uses it and keeps the transitions of one step, within the limits of a step. The meaning of each tag
+//! is in the table of [`TagName::facts`].
 
 mod collector;
 mod located;
@@ -31,13 +31,13 @@ pub use table::{
 };
 pub use trouble::{NearMiss, NearMissReason, TagError};
 
-/// One complete tag as it stood in the text.
+/// One complete tag as read from the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
     pub name: TagName,
     /// In the order written, values decoded; a name written twice is here twice.
     pub attributes: Vec<(String, String)>,
-    /// What stands between the opening and the closing tag, untouched.
+    /// The text between the opening and the closing tag, unchanged.
     pub content: String,
 }
 
@@ -45,7 +45,7 @@ impl Tag {
     /// The tag as it would be written, clipped so that it fits into a message.
     #[must_use]
     pub fn brief(&self) -> String {
-        // Every part is clipped before it is put together, so that a tag of 8 MiB is not copied for a message.
+        // Each part is clipped first, so that a tag of 8 MiB is not copied for a message.
         let mut text = String::from(self.name.opening());
         for (name, value) in &self.attributes {
             if text.len() > 4 * MAX_BRIEF_CHARS {
@@ -76,11 +76,11 @@ impl fmt::Display for Tag {
     }
 }
 
-/// What an attribute's value may be written as, with what it stands for.
+/// The entities in attribute values and the characters they stand for.
 const ENTITIES: [(&str, char); 5] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\'')];
 
-/// Writes a value so that it can stand between quotes of either kind.
+/// Escapes a value so that it can be put between quotes of either kind.
 #[must_use]
 pub fn escape_attribute(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
@@ -111,13 +111,13 @@ fn unescape_attribute(value: &str) -> String {
     decoded
 }
 
-/// Bytes to text: what is no UTF-8, and NUL, becomes U+FFFD.
+/// Bytes to text: invalid UTF-8 and NUL become U+FFFD.
 fn decode(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text.into_owned() }
 }
 
-/// How much of a tag or a value a message quotes.
+/// How many characters of a tag or a value a message quotes.
 const MAX_BRIEF_CHARS: usize = 80;
 
 /// Shortens a text for a message and puts it on one line.

@@ -1,6 +1,6 @@
 //! `{{name}}` in the text of a prompt.
 //!
-//! One pass over the text: what is put in is never looked at again, so a value cannot smuggle in placeholders.
+//! One pass over the text: inserted values are not searched again, so a value cannot bring in placeholders.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub fn render_after<'v>(text: &str, lookup: impl Fn(&str, &str) -> Option<Cow<'v
     rendered
 }
 
-/// The names of all placeholders in the order they stand in the text, repeated ones too.
+/// The names of all placeholders in the order of the text, with repetitions.
 pub fn names(text: &str) -> impl Iterator<Item = &str> {
     placeholders(text).map(|placeholder| placeholder.name)
 }
@@ -41,7 +41,7 @@ pub struct Placeholder<'t> {
     pub range: Range<usize>,
 }
 
-/// All placeholders in the order they stand in the text.
+/// All placeholders in the order of the text.
 pub fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -57,7 +57,7 @@ pub fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     })
 }
 
-/// The placeholder whose braces open at this byte. A name holds no brace, so no byte is read twice in vain.
+/// The placeholder whose braces open at this byte. A name contains no brace, so the search takes linear time.
 fn placeholder_at(text: &str, opening: usize) -> Option<Placeholder<'_>> {
     let start = opening + 2;
     let rest = text.get(start..)?;

@@ -1,7 +1,7 @@
-//! Tags → one transition, before its names are looked up.
+//! Makes one transition of the tags of a step, before its names are looked up.
 //!
-//! A step's output means something only if its tags make exactly one transition. [`read`] says which, or why not in
-//! words that tell the author of a state what to write instead.
+//! A step's output is valid only if its tags make exactly one transition. [`read`] returns it, or an error that tells
+//! the author of the state what to write instead.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::tag::{Attribute, Collected, NearMiss, Need, Tag, TagName, clip};
 use crate::variable::{self, VariableError};
 use crate::workflow::StateFile;
 
-/// What a state asked for; state names, scopes and directories are as written, trimmed but not looked up.
+/// A transition; state names, scopes and directories are as written, trimmed but not looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transition {
     Goto(Jump),
@@ -28,7 +28,7 @@ pub enum Transition {
     ResetWorkflow { scope: String, input: Option<String>, cd: Option<String> },
 }
 
-/// Where the agent itself goes on.
+/// The state in which the agent itself continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jump {
     pub target: String,
@@ -36,7 +36,7 @@ pub struct Jump {
     pub delay: Option<Duration>,
 }
 
-/// A state that hands its result to another one.
+/// A called state, whose result goes to another state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invoke {
     pub target: String,
@@ -44,7 +44,7 @@ pub struct Invoke {
     pub input: Option<String>,
 }
 
-/// A workflow that hands its result to a state of this one.
+/// A called workflow, whose result goes to a state of this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvokeWorkflow {
     pub scope: String,
@@ -82,10 +82,10 @@ pub struct Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names<'t> {
     pub tag: TagName,
-    /// A state or another workflow, as the table of tags says; nothing where the content is text.
+    /// A state or another workflow, depending on the tag; `None` if the content is text.
     pub target: Option<&'t str>,
     pub return_to: Option<&'t str>,
-    /// Forks that stand together have the same one, whichever tag gave it.
+    /// Forks in one step all have the same one, no matter which of the tags has the attribute.
     pub next: Option<&'t str>,
     pub timeout_next: Option<&'t str>,
     pub cd: Option<&'t str>,
@@ -102,7 +102,7 @@ impl<'t> Names<'t> {
 }
 
 impl Transition {
-    /// The tags that make it; several only if they are forks.
+    /// The tags that make the transition; more than one only if they are forks.
     #[must_use]
     pub fn tags(&self) -> Vec<Names<'_>> {
         let one = match self {
@@ -140,30 +140,30 @@ impl Transition {
         vec![one]
     }
 
-    /// The tag that was written for it; for forks the first one's.
+    /// The name of its tag; with forks, of the first.
     #[must_use]
     pub fn tag_name(&self) -> TagName {
         self.tags().first().map_or(TagName::Fork, |names| names.tag)
     }
 
-    /// Every name of a state of this scope that is mentioned, targets first; one mentioned twice is here twice.
+    /// All names of states of this scope, targets first; a name that is used twice is listed twice.
     #[must_use]
     pub fn state_names(&self) -> Vec<&str> {
         let tags = self.tags();
         let targets = tags.iter().filter(|names| !names.tag.is_workflow()).filter_map(|names| names.target);
-        // Where there are several tags, they have the same ones.
+        // If there are several tags, these names are the same in all of them.
         let others = tags.first().map(|names| [names.return_to, names.next, names.timeout_next]);
         targets.chain(others.into_iter().flatten().flatten()).collect()
     }
 
-    /// Every other workflow that is mentioned.
+    /// All other workflows that it names.
     #[must_use]
     pub fn scopes(&self) -> Vec<&str> {
         let tags = self.tags().into_iter().filter(|names| names.tag.is_workflow());
         tags.filter_map(|names| names.target).collect()
     }
 
-    /// Every working directory that is asked for.
+    /// All working directories that it names.
     #[must_use]
     pub fn directories(&self) -> Vec<&str> {
         self.tags().into_iter().filter_map(|names| names.cd).collect()
@@ -180,14 +180,14 @@ impl Fork {
     }
 }
 
-/// A transition, and what is odd about how it was written.
+/// A transition, and warnings about how it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub transition: Transition,
     pub warnings: Vec<String>,
 }
 
-/// Why a step's tags make no transition. A `tag` is quoted as it would be written, clipped.
+/// The reason why a step's tags make no transition. A `tag` is quoted as it would be written, clipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     NoTag { near_miss: Option<NearMiss> },
@@ -267,7 +267,7 @@ fn write_several(f: &mut fmt::Formatter<'_>, tags: &[String], total: u64) -> fmt
     write!(f, "; keep exactly one (only forks may stand together, with at most one {beside} beside them)")
 }
 
-/// The tags that may stand beside forks, each as `shown`, in a list.
+/// A list of the tags that are allowed together with forks, each formatted by `shown`.
 pub(crate) fn beside_forks(shown: impl Fn(TagName) -> String) -> String {
     TagName::beside_forks().map(shown).collect::<Vec<_>>().join(" or ")
 }
@@ -289,16 +289,16 @@ impl fmt::Display for Takes {
     }
 }
 
-/// How many tags a message about several of them names.
+/// How many tags a message lists.
 const MAX_NAMED_TAGS: usize = 3;
 
-/// Says which transition the tags of one step make together.
+/// Returns the transition that the tags of one step make together.
 ///
 /// `case_insensitive` says whether the names of variables that differ only in case are the same, as on Windows.
 ///
 /// # Errors
 ///
-/// When there is no tag, when there are several that do not go together, or when one is not written as it must be.
+/// When there is no tag, when there are several that cannot be combined, or when one is not valid.
 pub fn read(collected: Collected, case_insensitive: bool) -> Result<Reading, ProtocolError> {
     let Collected { tags, total, near_miss } = collected;
     let mut reader = Reader { case_insensitive, warnings: Vec::new() };
@@ -320,7 +320,7 @@ fn several(tags: &[Tag], total: u64) -> ProtocolError {
     ProtocolError::Several { tags: tags.iter().take(MAX_NAMED_TAGS).map(Tag::brief).collect(), total }
 }
 
-/// Reads the tags of one step one after another and gathers what is odd about them.
+/// Reads the tags of one step in order and collects warnings.
 struct Reader {
     case_insensitive: bool,
     warnings: Vec<String>,
@@ -346,7 +346,7 @@ impl Reader {
                 input: fields.input(),
                 cd: fields.directory()?,
             },
-            // The caller deals with forks, and a collector keeps no prints.
+            // The caller handles forks, and a collector does not keep prints.
             TagName::Fork | TagName::ForkWorkflow | TagName::Print => {
                 return Err(ProtocolError::NoTag { near_miss: None });
             }
@@ -369,7 +369,7 @@ impl Reader {
 
     fn read_forks(&mut self, tags: &[&Tag], beside: Option<&Tag>) -> Result<Transition, ProtocolError> {
         let mut forks = Vec::with_capacity(tags.len());
-        // Where the agent itself goes on, with the first tag that says so.
+        // The state in which the agent itself continues, with the first tag that names it.
         let mut continuation: Option<(Jump, &Tag)> = None;
         if let Some(tag) = beside {
             continuation = Some((self.read_beside(tag)?, tag));
@@ -396,7 +396,7 @@ impl Reader {
         }
     }
 
-    /// Where a tag that stands beside forks sends their agent.
+    /// The state in which the agent continues, from a tag that is used together with forks.
     fn read_beside(&mut self, tag: &Tag) -> Result<Jump, ProtocolError> {
         match self.read_single(tag)? {
             Transition::Goto(jump) => Ok(jump),
@@ -413,7 +413,7 @@ impl Reader {
         }
     }
 
-    /// Sorts a tag's attributes, and checks that each may stand there and that none is missing.
+    /// Sorts a tag's attributes, and checks that each is allowed and that none is missing.
     fn check<'a>(&mut self, tag: &'a Tag) -> Result<Fields<'a>, ProtocolError> {
         let mut fields = Fields { tag, known: Vec::new(), variables: Vec::new() };
         let mut names = BTreeSet::new();
@@ -451,14 +451,14 @@ impl Reader {
         Ok(fields)
     }
 
-    /// What makes two attributes of a tag the same; some become variables, whose case may not matter.
+    /// The key by which attributes of a tag are compared; some become variables, whose case may not matter.
     fn compared(&self, tag: TagName, name: &str) -> String {
         let ignores_case = self.case_insensitive && tag.facts().takes_variables;
         if ignores_case { name.to_ascii_lowercase() } else { name.to_owned() }
     }
 }
 
-/// A tag whose attributes may all stand there.
+/// A tag whose attributes are all allowed.
 struct Fields<'a> {
     tag: &'a Tag,
     known: Vec<(Attribute, &'a str)>,
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_kept_as_it_is() {
+    fn the_text_of_a_question_is_not_changed() {
         let ask = |timeout: Option<u64>, timeout_next: Option<&str>| Ask {
             question: " why? ".into(),
             next: "N".into(),
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn forks_stand_together() {
+    fn forks_can_be_combined() {
         check("<fork next='N'>W</fork>", Transition::Fork { forks: vec![fork("W")], next: jump("N") });
         check(
             "<fork next='N'>A</fork><fork>B</fork>\n<fork next=' N '>C</fork>",
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tag_that_may_stand_beside_forks_can_be_read_there() {
+    fn every_tag_that_is_allowed_beside_forks_can_be_read_there() {
         for tag in TagName::ALL {
             let text = format!("<fork>W</fork><{tag} return='R' next='N'>N</{tag}>");
             let text = match tag.facts().attributes {
@@ -734,7 +734,7 @@ mod tests {
     }
 
     #[test]
-    fn known_attributes_stand_only_where_they_mean_something() {
+    fn known_attributes_are_refused_on_tags_that_do_not_take_them() {
         for name in TagName::transitions() {
             for attribute in Attribute::ALL {
                 let fits = name.takes(*attribute);
@@ -834,7 +834,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_looked_up_is_listed() {
+    fn names_to_look_up_are_listed() {
         let cases: [(&str, TagName, &str, &str, &str); 12] = [
             ("<goto>A</goto>", TagName::Goto, "A", "", ""),
             ("<reset cd='d'>A</reset>", TagName::Reset, "A", "", "d"),

@@ -1,26 +1,26 @@
 //! The names that a worker's variables may have.
 //!
-//! A fork's attributes become variables of the environment in which scripts and agents run, and the text they come
-//! from may be written by a model. So a name that changes which programs run, or how, is refused.
+//! A fork's attributes become environment variables of scripts and agents, and the text they come from may be written
+//! by a model. So a name that changes which programs run, or how, is refused.
 
 use std::fmt;
 
 use crate::tag::clip;
 
-/// Names that are reserved as they stand, in groups.
+/// Reserved names, in groups.
 const RESERVED_NAMES: &[&str] = &[
     // Which programs are found, and where they find their files.
     "PATH HOME SHELL USER LOGNAME PWD OLDPWD TMPDIR TMP TEMP MANPATH INFOPATH",
     // How a shell reads a script.
     "IFS ENV BASH BASHOPTS SHELLOPTS PS1 PS2 PS3 PS4 PROMPT_COMMAND CDPATH GLOBIGNORE EXECIGNORE FIGNORE FPATH",
     "FUNCNEST TIMEFORMAT TMOUT HISTFILE INPUTRC ZDOTDIR POSIXLY_CORRECT",
-    // What bash sets itself, so that a value handed to it would be lost.
+    // Set by bash itself, so that a value from outside would be lost.
     "_ UID EUID PPID SHLVL RANDOM SECONDS LINENO OPTARG OPTERR OPTIND DIRSTACK FUNCNAME GROUPS PIPESTATUS",
     "EPOCHSECONDS EPOCHREALTIME",
     // How the C library behaves.
     "GCONV_PATH GETCONF_DIR HOSTALIASES LOCALDOMAIN LOCPATH NLSPATH RES_OPTIONS RESOLV_HOST_CONF TZ TZDIR LANG",
     "LANGUAGE",
-    // What the terminal is, and which programs are started for a person.
+    // The terminal, and the programs that are started for a person.
     "TERM TERMCAP TERMINFO TERMINFO_DIRS COLUMNS LINES EDITOR VISUAL PAGER MANPAGER BROWSER LESS LESSOPEN",
     "LESSCLOSE DISPLAY WAYLAND_DISPLAY DBUS_SESSION_BUS_ADDRESS",
     // Compilers, interpreters and build tools.
@@ -28,14 +28,14 @@ const RESERVED_NAMES: &[&str] = &[
     "LDFLAGS MAKEFLAGS MAKEFILES MFLAGS RUSTFLAGS RUSTDOCFLAGS GOFLAGS GOPATH GOROOT GOPROXY GOENV CLASSPATH",
     "JAVA_HOME JAVA_OPTS JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS MAVEN_OPTS VIRTUAL_ENV PHPRC",
     "PHP_INI_SCAN_DIR LUA_PATH LUA_CPATH LUA_INIT",
-    // Whom programs trust and where they connect.
+    // Which certificates programs trust and where they connect.
     "OPENSSL_CONF OPENSSL_MODULES REQUESTS_CA_BUNDLE KUBECONFIG GH_TOKEN GITHUB_TOKEN NETRC KRB5_CONFIG",
     // Windows.
     "COMSPEC PATHEXT SYSTEMROOT SYSTEMDRIVE WINDIR PSMODULEPATH USERPROFILE USERNAME HOMEDRIVE HOMEPATH APPDATA",
     "LOCALAPPDATA PROGRAMDATA ALLUSERSPROFILE",
 ];
 
-/// Every name that begins like one of these is reserved.
+/// Every name with one of these prefixes is reserved.
 const RESERVED_PREFIXES: &[&str] = &[
     // Raymond and agent programs.
     "RAYMOND_ ANTHROPIC_ CLAUDE OPENAI_ CODEX_ GEMINI_ MCP_",
@@ -50,10 +50,10 @@ const RESERVED_PREFIXES: &[&str] = &[
     "PROGRAMFILES COMMONPROGRAMFILES POWERSHELL_",
 ];
 
-/// Every name that ends like one of these is reserved.
+/// Every name with one of these suffixes is reserved.
 const RESERVED_SUFFIXES: &[&str] = &["_PROXY _proxy"];
 
-/// Why a name cannot be that of a worker's variable.
+/// Why a name cannot be used for a worker's variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VariableError {
     Invalid { name: String },
@@ -95,7 +95,7 @@ impl std::error::Error for VariableError {}
 ///
 /// # Errors
 ///
-/// When the name is not that of a variable, or is reserved.
+/// When the name is not a valid variable name, or is reserved.
 pub fn check(name: &str, case_insensitive: bool) -> Result<(), VariableError> {
     if !is_valid(name) {
         return Err(VariableError::Invalid { name: name.to_owned() });

@@ -1,7 +1,7 @@
 //! States, their kinds, and how a name in a tag becomes a state file.
 //!
-//! The platform is a value here, so that every answer can be had for either platform on any machine.
-//! Names are looked up in a listing and never become part of a path.
+//! The platform is a value here, so that names can be resolved for either platform on any machine. Names are looked up
+//! in a listing and never become part of a path.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +41,7 @@ impl fmt::Display for Platform {
     }
 }
 
-/// What kind of state a file is, which its extension alone decides.
+/// The kind of a state, which depends only on the file's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a file, by its extension; anything else is no state.
+    /// The kind of a file, by its extension; `None` if the file is not a state.
     pub fn of(file_name: &str) -> Option<Kind> {
         let (_, extension) = file_name.rsplit_once('.')?;
         Kind::from_extension(extension)
@@ -104,7 +104,7 @@ impl Kind {
         self.facts().platforms.contains(&platform)
     }
 
-    /// What opens a comment in a script of this kind, up to the end of the line.
+    /// The markers of a line comment in a script of this kind.
     pub const fn comment_markers(self) -> &'static [&'static str] {
         self.facts().comment_markers
     }
@@ -118,17 +118,17 @@ impl Kind {
     }
 }
 
-/// The file name of a state, extension included: what every name is resolved to.
+/// The file name of a state, with extension. Every name is resolved to one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct StateFile {
     file_name: String,
-    /// Follows from the name; kept so that asking for it cannot fail.
+    /// Derived from the name; stored so that reading it cannot fail.
     kind: Kind,
 }
 
 impl StateFile {
-    /// `None` unless the name is that of a state: a plain name with a known extension.
+    /// `None` if this is not the name of a state: a plain name with a known extension.
     pub fn new(file_name: &str) -> Option<StateFile> {
         let kind = StateFile::kind_of(file_name)?;
         Some(StateFile { file_name: file_name.to_owned(), kind })
@@ -188,7 +188,7 @@ impl TryFrom<String> for StateFile {
     }
 }
 
-/// By hand, because every event has some, and what is derived would copy each.
+/// Written by hand, because every event has state files and the derived code would copy each of them.
 impl Serialize for StateFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.file_name)
@@ -203,7 +203,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Takes any file names; those that are no states are left out.
+    /// Takes any file names and ignores files that are not states.
     pub fn new(names: impl IntoIterator<Item = String>) -> Listing {
         let mut kinds_by_name: BTreeMap<String, Vec<Kind>> = BTreeMap::new();
         for state in names.into_iter().filter_map(|name| StateFile::new(&name)) {
@@ -215,7 +215,7 @@ impl Listing {
         Listing { kinds_by_name }
     }
 
-    /// Every state, whatever platform it runs on, sorted by name.
+    /// All states, for all platforms, sorted by name.
     pub fn states(&self) -> impl Iterator<Item = StateFile> {
         self.kinds_by_name
             .iter()
@@ -226,7 +226,7 @@ impl Listing {
         self.kinds(state.name()).contains(&state.kind())
     }
 
-    /// The one file that a target in a tag, a policy or on the command line names.
+    /// The file that a target in a tag, in a policy or on the command line stands for.
     pub fn resolve(&self, target: &str, platform: Platform) -> Result<StateFile, ResolveError> {
         check_name(target).map_err(|problem| ResolveError::BadName { target: clipped(target), problem })?;
         match target.rsplit_once('.') {
@@ -306,14 +306,14 @@ impl Listing {
         self.files(name).filter(|state| state.kind().runs_on(platform)).collect()
     }
 
-    /// Other names that could have been meant; a near miss that cannot run here would only mislead.
+    /// Similar names that could have been meant; names that cannot run on this platform are left out.
     fn near_names(&self, name: &str, platform: Platform) -> Vec<&str> {
         let runs_here = |kinds: &[Kind]| kinds.iter().any(|kind| kind.runs_on(platform));
         let others = self.kinds_by_name.iter().filter(|(other, kinds)| *other != name && runs_here(kinds));
         nearest(name, others.map(|(other, _)| other.as_str()))
     }
 
-    /// Files that could have been meant by a file that does not exist: its own name in another kind comes first.
+    /// Suggestions for a file that does not exist; the same name with another extension comes first.
     fn file_suggestions(&self, name: &str, platform: Platform) -> Vec<String> {
         let of_same_name = self.runnable(name, platform);
         if !of_same_name.is_empty() {
@@ -323,7 +323,7 @@ impl Listing {
         near.into_iter().flat_map(|near| self.runnable(near, platform)).map(String::from).collect()
     }
 
-    /// `REVIEW.v2` may stand for `REVIEW.v2.md`, whose dots are part of its name, or be a slip for `REVIEW.md`.
+    /// `REVIEW.v2` may mean `REVIEW.v2.md`, whose name contains a dot, or be a typing error for `REVIEW.md`.
     fn suggestions_with_unknown_extension(
         &self,
         target: &str,
@@ -338,7 +338,7 @@ impl Listing {
     }
 }
 
-/// The commonest reason why there is nothing to begin with.
+/// The most common reason why no first state is found.
 fn is_entry_in_other_case(state: &StateFile) -> bool {
     ENTRY_NAMES.iter().any(|name| *name != state.name() && name.eq_ignore_ascii_case(state.name()))
 }
@@ -354,7 +354,7 @@ fn check_name(name: &str) -> Result<(), NameProblem> {
     if name.contains(char::is_control) {
         return Err(NameProblem::ControlCharacter);
     }
-    // A name before the dot that is empty, as in `.md`, would make the file a hidden one.
+    // A file with an empty name before the dot, such as `.md`, is a hidden file.
     if name.starts_with('.') {
         return Err(NameProblem::LeadingDot);
     }

@@ -1,4 +1,4 @@
-//! A step among many agents that wait, and what the waiting costs.
+//! A step among many waiting agents, and the cost of the waiting agents.
 
 use std::fs;
 
@@ -11,10 +11,10 @@ use crate::sample::{Sample, mebibytes, seconds};
 
 const STEPS: usize = 300;
 const REPETITIONS: usize = 9;
-/// Without them a snapshot, of which there is one in thousands of steps, would fall into those that are measured.
+/// Steps before the measured ones, so that the next snapshot (one in thousands of steps) is not among those.
 const MORE_STEPS: u64 = 10_000;
 
-/// A run `r` with so many agents that wait for an hour; the first agent runs on.
+/// A run `r` with `waiting` agents that wait for an hour; the first agent keeps running.
 fn prepare(rig: &Rig, waiting: usize) -> Result<(), String> {
     rig.write("wf/START.sh", FOREVER)?;
     rig.write("wf/WAIT.sh", "echo '<result>late</result>'\n")?;
@@ -25,7 +25,7 @@ fn prepare(rig: &Rig, waiting: usize) -> Result<(), String> {
         ("FIRST", _) => "<goto delay=\"1h\">WAIT</goto>".to_owned(),
         _ => "<goto>START</goto>".to_owned(),
     };
-    // The first step forks, each worker takes one, and so many follow that the journal's segment begins with all that.
+    // The first step forks, each worker takes one step, and enough steps follow that a new segment begins after them.
     history::write(rig.path("").as_path(), "wf", waiting as u64 + MORE_STEPS, &prints)
 }
 
@@ -59,7 +59,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// The same in instructions, which no noise disturbs.
+/// The same in instructions, which have no noise.
 pub fn instructions(rig: &Rig) -> Result<Vec<Row>, String> {
     let mut counted = [0.0, 0.0];
     for (count, crowd) in counted.iter_mut().zip([0, 10_000]) {
@@ -98,7 +98,7 @@ pub fn restore(rig: &Rig, name: &str) -> Result<(), String> {
     copy().map_err(|error| error.to_string())
 }
 
-/// Ten thousand agents that wait: how much memory, and how long until they are back after a crash.
+/// Ten thousand waiting agents: the memory, and the time to resume after a crash.
 pub fn delayed(rig: &Rig) -> Result<Vec<Row>, String> {
     prepare(rig, 10_000)?;
     fs::rename(rig.path(".raymond/state"), rig.path("many")).map_err(|error| error.to_string())?;

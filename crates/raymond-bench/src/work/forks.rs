@@ -25,7 +25,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
         bash.add_time(finish(rig.command("bash", &["bare.sh"]), &[0])?);
         ours.add_time(finish(rig.raymond(&["wf", "--no-debug"]), &[0])?);
     }
-    // Apart from the others: with both processors busy, whoever looks takes time away.
+    // Measured separately: with both processors busy, reading the memory would take time from the run.
     let memory = finish_watched(rig.raymond(&["wf", "--no-debug"]), &[0])?.max_memory;
     let mib = memory as f64 / (1024.0 * 1024.0);
     Ok(vec![
@@ -45,7 +45,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// Each worker has a folder of its own. How long that takes depends on the file system, and on what it did lately.
+/// Each worker has its own folder. The time to create it depends on the file system and its recent work.
 fn create_folders(rig: &Rig, repetition: usize) -> Result<Duration, String> {
     let place = rig.path(&format!(".raymond/state/folders-{repetition}"));
     let create = || -> std::io::Result<()> {

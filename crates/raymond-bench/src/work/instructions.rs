@@ -1,4 +1,4 @@
-//! What Raymond itself does for a step, in instructions: what a noisy clock cannot show.
+//! The work of Raymond itself for a step, in instructions, which have no noise.
 
 use super::{COUNTDOWN, FOREVER};
 use crate::callgrind::{instructions, is_there};
@@ -36,7 +36,7 @@ fn millions(count: f64) -> String {
     format!("{:.2} M", count / 1e6)
 }
 
-/// The same for a run that is taken up again: `more` steps, less what taking it up costs.
+/// The same for a resumed run: the instructions of some more steps, minus those of the resume.
 pub fn of_a_resumed_step(rig: &Rig, name: &str, past: u64) -> Result<f64, String> {
     let mut counted = [0, 0];
     for (count, more) in counted.iter_mut().zip([10, 10 + STEPS as u64]) {

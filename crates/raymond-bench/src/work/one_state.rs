@@ -1,4 +1,4 @@
-//! The whole program, for the smallest workflow there is.
+//! The whole program, for the smallest possible workflow.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// What a run creates, and nothing else: a lock, a journal, two folders and a hint.
+/// Creates only the files of a run: a lock, a journal, two folders and a hint.
 fn create_files(rig: &Rig, repetition: usize) -> Result<Duration, String> {
     let path = |name: &str| rig.path(&format!(".raymond/state/bare-{repetition}{name}"));
     let create = || -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-//! A script that prints 200 MB, read for tags, beside `cat` that reads for nothing.
+//! A script that prints 200 MB, which are searched for tags, compared with `cat > /dev/null`.
 
 use std::fs::File;
 use std::io::Write;

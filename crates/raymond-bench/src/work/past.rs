@@ -1,4 +1,4 @@
-//! A run with a long past: a step costs what it cost at the beginning, and taking the run up again is quick.
+//! A run with a long history: a step costs the same as at the beginning, and a resume is fast.
 
 use std::fs;
 
@@ -39,7 +39,7 @@ pub fn step(rig: &Rig) -> Result<Vec<Row>, String> {
     ])
 }
 
-/// The same in instructions, which no noise disturbs.
+/// The same in instructions, which have no noise.
 pub fn instructions(rig: &Rig) -> Result<Vec<Row>, String> {
     prepare(rig, 100, "early")?;
     prepare(rig, 100_000, "late")?;

@@ -1,4 +1,4 @@
-//! What Raymond does between two turns of an agent.
+//! The time between two turns of an agent.
 
 use std::os::unix::fs::symlink;
 
@@ -31,7 +31,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
             Ok(())
         })?);
     }
-    // Ending a process and loading the next takes the system a while, whoever asks for it.
+    // The baseline loop includes the time of the system to end a process and load the next.
     let own = ours.median() - bare.median();
     let mut row = Row::amount(
         "between the end of a turn and the next program, beside a bare loop",
@@ -40,7 +40,7 @@ pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
     );
     row.ours = ours.to_string();
     row.baseline = bare.to_string();
-    // The one sync that is allowed beside it is small against this; it is not taken off.
+    // The time of the one permitted sync is not subtracted, because it is small.
     Ok(vec![row.within(5.0, " ms", Kind::AtMost)])
 }
 

@@ -1,4 +1,4 @@
-//! The reader of tags, by itself.
+//! The tag reader alone.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::rig::Rig;
 use crate::sample::Sample;
 
 const REPETITIONS: usize = 15;
-/// As much as a pipe hands over at a time.
+/// The size of one read from a pipe.
 const CHUNK: usize = 64 * 1024;
 
 pub fn measure(_rig: &Rig) -> Result<Vec<Row>, String> {

@@ -1,4 +1,4 @@
-//! From one script state to the next, beside a loop that does nothing but start the same script and read it.
+//! From one script state to the next, compared with a loop that only starts the same script and reads its output.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,7 +12,7 @@ use crate::sample::Sample;
 
 const STEPS: usize = 300;
 const REPETITIONS: usize = 15;
-/// As long as what a transition writes.
+/// As long as the batch of a transition.
 const BATCH: [u8; 700] = [b'x'; 700];
 
 #[derive(Default)]
@@ -77,7 +77,7 @@ fn step(rig: &Rig, durability: &str, args: &[&str]) -> Result<f64, String> {
     steps(rig, |rig| Ok(rig.raymond(args)))
 }
 
-/// Elsewhere the lines go nowhere, and are not even put into words.
+/// Writes the progress lines to a file. In other measurements they are not even formatted.
 fn told_to_a_file(rig: &Rig) -> Result<Command, String> {
     let file = File::create(rig.path("told")).map_err(|error| error.to_string())?;
     let mut command = rig.raymond(&["wf", "--no-debug"]);
@@ -85,7 +85,7 @@ fn told_to_a_file(rig: &Rig) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Seconds for a step, without what it takes to start and end.
+/// Seconds for a step, without the start and the end of the program.
 fn steps(rig: &Rig, command: impl Fn(&Rig) -> Result<Command, String>) -> Result<f64, String> {
     count(rig, 1)?;
     let one = finish(command(rig)?, &[0])?;
@@ -94,7 +94,7 @@ fn steps(rig: &Rig, command: impl Fn(&Rig) -> Result<Command, String>) -> Result
     Ok((all.as_secs_f64() - one.as_secs_f64()) / STEPS as f64)
 }
 
-/// Seconds for what a disk needs to keep a transition.
+/// Seconds that the disk needs to sync a transition.
 fn sync(rig: &Rig) -> Result<f64, String> {
     const TIMES: usize = 100;
     let path = rig.path("synced");

@@ -10,7 +10,7 @@ use crate::money::Usd;
 use crate::run::{Agent, Run, Status, later};
 use crate::transition;
 
-/// What an ask leads to, and the question.
+/// The transition of an ask, and the event that opens the question.
 pub(super) fn ask(step: &EndedStep<'_>, ask: transition::Ask) -> Result<(LedTo, Body), String> {
     let next = step.lookups.state(&ask.next)?;
     let led_to = LedTo::Ask { next: next.clone() };
@@ -28,7 +28,7 @@ pub(super) fn ask(step: &EndedStep<'_>, ask: transition::Ask) -> Result<(LedTo, 
     Ok((led_to, opened))
 }
 
-/// Questions that failed their agents because nobody answered in time; each gets its whole time again.
+/// Opens the questions again that timed out and failed their agents; each gets its full time.
 pub(super) fn asked_again(run: &Run, now: Timestamp) -> Vec<Body> {
     let failed = run.failed_agents().filter_map(|id| run.agents.get(id));
     failed.filter_map(|agent| ask_again(agent, now)).collect()
@@ -50,7 +50,7 @@ fn ask_again(agent: &Agent, now: Timestamp) -> Option<Body> {
     }))
 }
 
-/// The first answer to an open question is taken; any other comes too late.
+/// The first answer to an open question is taken; later answers are ignored.
 pub(super) fn answered(run: &Run, ask_id: &str, text: String, answer_id: Option<String>) -> Vec<Body> {
     let Some(agent) = run.asker(ask_id) else { return Vec::new() };
     let Status::Asking { ask } = &agent.status else { return Vec::new() };
@@ -62,7 +62,7 @@ pub(super) fn answered(run: &Run, ask_id: &str, text: String, answer_id: Option<
     })]
 }
 
-/// Past its time an unanswered question leads to `timeout_next` with an empty value, or fails its agent.
+/// A question that times out leads to `timeout_next` with an empty value, or fails its agent.
 pub(super) fn timed_out(agent: &Agent, now: Timestamp) -> Vec<Body> {
     let Status::Asking { ask } = &agent.status else { return Vec::new() };
     if ask.deadline.is_none_or(|deadline| deadline > now) {
@@ -83,7 +83,7 @@ pub(super) fn timed_out(agent: &Agent, now: Timestamp) -> Vec<Body> {
         agent: agent.id.clone(),
         step: None,
         state: agent.state.clone(),
-        error: format!("nobody answered {} in time, and it has no `timeout_next`", ask.id),
+        error: format!("{} was not answered in time, and it has no `timeout_next`", ask.id),
         exit_code: None,
         stderr: String::new(),
         message: None,

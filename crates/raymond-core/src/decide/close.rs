@@ -1,4 +1,4 @@
-//! The end of a run, or of what this process does for it.
+//! The end of a run, or of the work of this process on it.
 
 use jiff::Timestamp;
 
@@ -27,7 +27,7 @@ pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool, ended: Vec<
     Body::RunStopped { status, error, asks: asks.collect(), interrupted, totals }
 }
 
-/// Why a run with agents left goes no further, the gravest reason first.
+/// Why a run stops although it has agents left; the most serious reason first.
 fn stopped(run: &Run, stop_requested: bool) -> (StoppedStatus, Option<String>) {
     match &run.halt {
         Some(Halt::OverBudget) => {

@@ -1,11 +1,11 @@
-//! A step that went wrong.
+//! Failed steps.
 
 use super::EndedStep;
 use crate::event::{Body, StepFailed};
 use crate::input::TurnCost;
 use crate::payload::Payload;
 
-/// What is known of a failure.
+/// The data of a failure.
 pub(super) struct Fault {
     pub(super) error: String,
     pub(super) exit_code: Option<i32>,

@@ -4,7 +4,7 @@ use super::launch::cannot_start;
 use crate::event::Body;
 use crate::run::{Agent, Run};
 
-/// The join fires. `result` was put together by the shell, which can read long payloads.
+/// The workers have ended. `result` was built by the shell, which can read long payloads.
 pub(super) fn joined(run: &Run, agent: &Agent, result: Result<String, String>) -> Vec<Body> {
     if !run.is_joinable(&agent.id) {
         return Vec::new();

@@ -53,7 +53,7 @@ pub(super) fn launch(
         });
         if conversation.is_some() && goes_on.is_none() {
             let message = format!(
-                "the backend `{}` cannot go on with a conversation of another one; it begins afresh",
+                "the backend `{}` cannot continue a conversation of another backend; it starts a new one",
                 prompt.backend
             );
             events.push(warning(agent, message));
@@ -81,7 +81,7 @@ fn session_id(run: &Run, step: u64, attempt: u32) -> String {
     Uuid::new_v5(&namespace, format!("{step}/{attempt}").as_bytes()).to_string()
 }
 
-/// Says once, not at every visit, what is odd about a state's file, and that it changed under the run.
+/// Warns about problems in a state's file, and about changes of the file; once, not at every visit.
 fn warnings(run: &Run, agent: &Agent, prepared: &Prepared) -> Vec<Body> {
     let known = run.hashes.get(&agent.place());
     if known == Some(&prepared.hash) {
@@ -100,7 +100,7 @@ fn warning(agent: &Agent, message: String) -> Body {
     Body::Warning { agent: Some(agent.id.clone()), step: None, state: Some(agent.state.clone()), message }
 }
 
-/// A state that cannot be started is its agent's failure alone: other agents may well finish their work.
+/// A state that cannot be started fails only its agent: other agents can still finish their work.
 pub(super) fn cannot_start(agent: &Agent, error: String) -> Body {
     Body::StepFailed(StepFailed {
         agent: agent.id.clone(),

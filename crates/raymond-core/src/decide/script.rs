@@ -8,12 +8,12 @@ use super::transition::{self, Turn};
 use crate::duration;
 use crate::event::{Body, NextTry, Retry};
 use crate::header::{Fatal, Header};
-use crate::input::{Exit, ScriptOutcome, TimeLimit};
+use crate::input::{ProcessExit, ScriptOutcome, TimeLimit};
 use crate::money::Usd;
 use crate::run::later;
 use crate::transition::Reading;
 
-/// How long a script that asks for retries waits between them, unless it says otherwise.
+/// How long to wait between the retries of a script that sets no `backoff`.
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(1);
 
 pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcome) -> Vec<Body> {
@@ -26,8 +26,8 @@ pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcom
         }
         ScriptOutcome::Exited { exit, stderr, .. } => {
             let exit_code = match exit {
-                Exit::Code(code) => Some(code),
-                Exit::Signal(_) => None,
+                ProcessExit::Code(code) => Some(code),
+                ProcessExit::Signal(_) => None,
             };
             retry_or_fail(step, header, Fault { exit_code, stderr, ..Fault::new(exit.to_string(), fatal) })
         }
@@ -43,7 +43,7 @@ pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcom
     }
 }
 
-/// A script that succeeded still has to say, understandably, what comes next.
+/// A script that succeeded must still print a valid transition.
 fn succeeded(step: &EndedStep<'_>, reading: Result<Reading, String>) -> Result<Vec<Body>, String> {
     let reading = reading?;
     let mut events = transition::warnings(step, reading.warnings);

@@ -1,4 +1,4 @@
-//! What a transition does to its agent, and to those it forks.
+//! The effect of a transition on its agent, and on the workers that it forks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::run::{Session, later};
 use crate::transition::{Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Transition};
 use crate::workflow::StateFile;
 
-/// What a step said, cost and remembers, besides what it asked for.
+/// The message, cost and conversation of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
     pub(super) message: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// A script costs nothing and leaves the conversation alone.
+    /// A script costs nothing and does not change the conversation.
     pub(super) fn free() -> Self {
         Self::default()
     }
@@ -58,7 +58,7 @@ pub(super) fn take(step: &EndedStep<'_>, transition: Transition, turn: Turn) -> 
             others.push(opened);
             led_to
         }
-        // The callee goes on in the caller's conversation, which belongs to its folder.
+        // The called state continues the caller's conversation, which belongs to its folder.
         Transition::CallWorkflow(invoke) => {
             let (return_to, entered) = call_workflow(step, invoke, Folder::Kept)?;
             let Entered { workflow, target, input, cwd: _ } = entered;
@@ -80,7 +80,7 @@ pub(super) fn take(step: &EndedStep<'_>, transition: Transition, turn: Turn) -> 
     Ok(events)
 }
 
-/// What was odd about how the transition was written.
+/// Warnings about how the transition was written.
 pub(super) fn warnings(step: &EndedStep<'_>, messages: Vec<String>) -> Vec<Body> {
     messages
         .into_iter()
@@ -134,14 +134,13 @@ fn join(
 ) -> Result<LedTo, String> {
     let target = step.lookups.state(target)?;
     if has_input {
-        let message =
-            "`input` on `<join>` is ignored: the target is handed what came of the workers".to_owned();
+        let message = "`input` on `<join>` is ignored: the target gets the results of the workers".to_owned();
         others.extend(warnings(step, vec![message]));
     }
     Ok(LedTo::Join { target })
 }
 
-/// A state that returns, with its names resolved.
+/// A called state, with its names resolved.
 struct Called {
     target: StateFile,
     return_to: StateFile,
@@ -164,11 +163,11 @@ fn check_depth(step: &EndedStep<'_>) -> Result<(), String> {
     Err(format!("calls are nested {MAX_STACK_DEPTH} deep already; return with `<result>` first"))
 }
 
-/// Where an agent works in the workflow that it enters.
+/// The working directory of an agent in the workflow that it enters.
 enum Folder {
-    /// Where it is.
+    /// The current one.
     Kept,
-    /// Where the tag says, else where the workflow does, else where it is.
+    /// From the tag, else from the workflow, else the current one.
     Own { cd: Option<String> },
 }
 
@@ -182,7 +181,7 @@ impl Folder {
     }
 }
 
-/// Another workflow that the agent goes on in.
+/// Another workflow in which the agent continues.
 struct Entered {
     workflow: OtherWorkflow,
     target: StateFile,
@@ -196,7 +195,7 @@ fn call_workflow(
     folder: Folder,
 ) -> Result<(StateFile, Entered), String> {
     check_depth(step)?;
-    // The return state is one of the calling workflow.
+    // The return state belongs to the calling workflow.
     let return_to = step.lookups.state(&invoke.return_to)?;
     Ok((return_to, enter_workflow(step, &invoke.scope, invoke.input, folder)?))
 }
@@ -288,7 +287,7 @@ fn worker_place(step: &EndedStep<'_>, fork: &Fork) -> Result<WorkerPlace, String
     }
 }
 
-/// Variables go into the environment of every script of the worker, where the system bounds them.
+/// Variables become environment variables of the worker's scripts, and the system limits their size.
 fn check_variables(variables: &[(String, String)]) -> Result<(), String> {
     let mut bytes = 0;
     for (name, value) in variables {

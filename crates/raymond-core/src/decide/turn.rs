@@ -16,11 +16,11 @@ use crate::tag::Collected;
 use crate::transition::{Reading, Transition, read};
 use crate::workflow::StateFile;
 
-/// How often an agent is reminded of what it may answer.
+/// How often an agent is reminded of the permitted transitions.
 const MAX_REMINDERS: u32 = 3;
 /// How long to wait before each retry of a program that failed.
 const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
-/// How long to wait for a usage limit that should be over.
+/// How long to wait for a usage limit that should already have ended.
 const OVERDUE_LIMIT: Duration = Duration::from_secs(30);
 /// How long to wait for a usage limit that does not say when it ends.
 const UNKNOWN_LIMIT: Duration = Duration::from_secs(5 * 60);
@@ -59,7 +59,7 @@ fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Ve
     events
 }
 
-/// Why a turn leads nowhere. What the author of the state wrote, no reminder of the agent can mend.
+/// Why a turn made no transition. A reminder to the agent cannot repair a mistake of the state's author.
 struct Problem {
     text: String,
     is_authors: bool,
@@ -97,7 +97,7 @@ fn choose(
     }
 }
 
-/// The transition that a complete entry of a policy stands for, which no reminder of the agent can mend.
+/// The transition of a complete policy entry. If it is invalid, a reminder to the agent cannot repair it.
 fn implied_by(entry: &Entry) -> Result<Chosen, Problem> {
     match read(Collected::single(entry.as_tag()), false) {
         Ok(Reading { transition, warnings }) => Ok(Chosen { transition, warnings, implicit: true }),
@@ -105,7 +105,7 @@ fn implied_by(entry: &Entry) -> Result<Chosen, Problem> {
     }
 }
 
-/// Whether a policy permits a transition: every tag of it, by the names its states resolve to.
+/// Checks that a policy permits all tags of a transition, by the resolved names of their states.
 fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Result<(), String> {
     let resolve = |name: &str| step.lookups.state(name).ok();
     let state = |name: Option<&str>| name.map(|name| step.lookups.state(name)).transpose();
@@ -129,7 +129,7 @@ fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Resu
     Ok(())
 }
 
-/// A policy says what to remind the agent of; without one the output cannot be mended.
+/// The reminder lists the entries of the policy; without a policy there is no reminder.
 fn remind_or_fail(
     step: &EndedStep<'_>,
     plan: &PromptPlan,
@@ -187,7 +187,8 @@ fn turn_failed(step: &EndedStep<'_>, mut turn: FailedTurn) -> Body {
     }
 }
 
-/// When to try again. A limit that should be over and is not gets a moment, or it would be asked without end.
+/// When to try again. If the limit should already have ended, wait a little, so that retries do not run in a tight
+/// loop.
 fn limit_end(now: Timestamp, named: Option<Timestamp>) -> Timestamp {
     match named {
         Some(until) if until > now => until,
@@ -212,7 +213,7 @@ fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration, next_try: NextT
     })
 }
 
-/// A prompt that failed is its agent's failure alone.
+/// A prompt that failed fails only its agent.
 fn final_failure(step: &EndedStep<'_>, turn: FailedTurn) -> Body {
     let FailedTurn { error, cost, exit_code, message, .. } = turn;
     failed(step, Fault { cost, exit_code, message, ..Fault::new(error, false) })

@@ -1,4 +1,4 @@
-//! The picture as Graphviz reads it.
+//! The diagram in the language of Graphviz.
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
-//! The picture as a page that works without a network: pan, zoom, and read a state by clicking it.
+//! The diagram as a page that works without a network: pan, zoom, and click a state to read it.
 //!
-//! Names and texts of states are data here: the picture escapes them, the texts are JSON that no tag can end, and the
-//! page's own code only ever shows them as text.
+//! Names and texts of states are data here: the SVG escapes them, the texts are JSON in which `<` is escaped, and the
+//! page's own code shows them only as text.
 
 use serde_json::json;
 
@@ -31,7 +31,7 @@ pub fn html(diagram: &Diagram, graph: &Graph, title: &str) -> String {
     )
 }
 
-/// JSON that cannot end the element it stands in; inside of JSON a `<` is always part of a text.
+/// Escapes `<`, so that the JSON cannot close its element; in JSON a `<` is always part of a text.
 fn inside_script(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }

@@ -1,8 +1,8 @@
-//! Where everything goes: layers from top to bottom, as people draw state machines.
+//! The layout of a diagram: layers from top to bottom, as people draw state machines.
 //!
-//! Edges that lead back are turned round, nodes get ranks, long edges and labels get items of their own in the rows
-//! between, each row is sorted so that few edges cross, and places are found that keep edges short and straight.
-//! Every stage is linear in the items, and the sweeps are few.
+//! Edges that lead back are reversed, nodes get ranks, long edges and labels get their own items in the rows between,
+//! each row is sorted so that few edges cross, and positions are chosen that keep edges short and straight. Every stage
+//! is linear in the items, and the sweeps are few.
 
 mod order;
 mod place;
@@ -10,7 +10,7 @@ mod rank;
 
 use super::Diagram;
 
-/// Past so many rows an edge is drawn as one curve, so that a loop back to the start of a long chain stays cheap.
+/// An edge across more rows is drawn as one curve, so that a loop back to the start of a long chain stays cheap.
 const MAX_ROWS_CROSSED: usize = 60;
 const ROW_GAP: f64 = 18.0;
 const MARGIN: f64 = 24.0;
@@ -22,14 +22,14 @@ pub struct Size {
     pub height: f64,
 }
 
-/// A place in the picture.
+/// A position in the diagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     pub x: f64,
     pub y: f64,
 }
 
-/// The course of an edge, from its start to its end.
+/// The points of an edge, from its start to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
     pub points: Vec<Point>,
@@ -41,11 +41,11 @@ pub struct Layout {
     pub size: Size,
     /// The centre of each node.
     pub nodes: Vec<Point>,
-    /// The course of each edge; a loop has no points.
+    /// The points of each edge; a loop has no points.
     pub edges: Vec<Course>,
 }
 
-/// What has a place in a row: a node, a label, or a bend of an edge.
+/// An item in a row: a node, a label, or a bend of an edge.
 #[derive(Clone, Debug)]
 struct Item {
     size: Size,
@@ -55,7 +55,7 @@ struct Item {
     below: Vec<usize>,
 }
 
-/// An edge as the layers see it: from an upper item to a lower one, with what lies between.
+/// An edge in the layers: from an upper item to a lower one, with the items between.
 struct Chain {
     items: Vec<usize>,
     label: Option<usize>,
@@ -98,7 +98,7 @@ fn chain(items: &mut Vec<Item>, upper: usize, lower: usize, label: Size, is_turn
     let (top, bottom) = (row(items, upper), row(items, lower));
     let mut chain = Chain { items: vec![upper], label: None, is_turned };
     if bottom > top && bottom - top <= MAX_ROWS_CROSSED {
-        // The label stands in the odd row next to the middle; only nodes are in even ones.
+        // The label is in the odd row next to the middle; even rows contain only nodes.
         let middle = (top + bottom) / 2;
         let label_row = if middle % 2 == 1 { middle } else { middle.saturating_sub(1).max(top + 1) };
         for between in top + 1..bottom {

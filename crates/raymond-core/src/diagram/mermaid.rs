@@ -1,4 +1,4 @@
-//! The picture as Mermaid, which code hosts draw.
+//! The diagram in Mermaid, which code hosts display.
 
 use std::fmt::Write;
 
@@ -65,7 +65,7 @@ fn write_classes(text: &mut String, diagram: &Diagram) {
     }
 }
 
-/// Everything that could mean something to Mermaid or to HTML as the number of its character.
+/// Writes each character that could be special in Mermaid or HTML as its number.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

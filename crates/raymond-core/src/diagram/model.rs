@@ -1,12 +1,12 @@
-//! Graph → what is drawn.
+//! Builds the diagram of a graph.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Diagram, Edge, Node, Shape, Style};
 use crate::graph::reach::reachable;
-use crate::graph::{Exit, Graph, Leads, Reference, Role, State};
+use crate::graph::{Graph, Leads, Reference, Role, StateExit, StateNode};
 
-/// In larger workflows a return is drawn from the callee itself instead of from each state that ends it.
+/// In larger workflows a return is drawn from the called state itself, not from each state that gives its result.
 const MAX_TRACED: usize = 300;
 
 impl Diagram {
@@ -25,11 +25,11 @@ struct Drawing<'g> {
     nodes: Vec<Node>,
     /// The node of each state that is drawn.
     node_of: Vec<Option<usize>>,
-    /// Other nodes by what they stand for.
+    /// Other nodes, by shape and label.
     others: HashMap<(&'static str, String), usize>,
-    /// What leads from one node to another, by style.
+    /// The labels of the edges between two nodes, by style.
     labels: BTreeMap<(usize, usize, Style), BTreeSet<String>>,
-    /// Calls whose returns are still to be drawn: callee and where it returns to, both as states.
+    /// Calls whose returns are still to be drawn: the called state and the return state.
     returns: BTreeSet<(usize, usize)>,
 }
 
@@ -51,7 +51,7 @@ impl<'g> Drawing<'g> {
         }
         let named = reachable(&graph.leading, graph.entry.iter().copied());
         for (number, state) in graph.states.iter().enumerate() {
-            // What neither leads anywhere nor is led to is data beside the states.
+            // A file without any transition to or from it is not a state but data.
             let is_data = named.get(number) != Some(&true) && state.exits.is_empty();
             let node = (state.runs_here && !is_data).then_some(drawing.nodes.len());
             drawing.node_of.push(node);
@@ -85,7 +85,7 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    fn draw_state(&mut self, number: usize, state: &State) {
+    fn draw_state(&mut self, number: usize, state: &StateNode) {
         let Some(from) = self.node(number) else { return };
         for exit in &state.exits {
             for (role, reference) in exit.references() {
@@ -100,7 +100,7 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    fn draw_reference(&mut self, from: usize, exit: &Exit, role: Role, reference: &Reference) {
+    fn draw_reference(&mut self, from: usize, exit: &StateExit, role: Role, reference: &Reference) {
         let to = match &reference.leads {
             Leads::To(state) => self.node(*state),
             Leads::Nowhere(_) => Some(self.other(Shape::Missing, &reference.name)),
@@ -120,8 +120,8 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    /// A return comes from whatever ends the callee; what a state ends is drawn later.
-    fn draw_return(&mut self, from: usize, exit: &Exit, to: usize) {
+    /// Draws the return of a call to a workflow or an unknown target. The returns of called states are drawn later.
+    fn draw_return(&mut self, from: usize, exit: &StateExit, to: usize) {
         match exit.target.as_ref().map(|target| (&target.leads, &target.name)) {
             Some((Leads::To(_), _)) => {}
             Some((Leads::Elsewhere, name)) => {
@@ -132,7 +132,7 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    fn note_return(&mut self, exit: &Exit) {
+    fn note_return(&mut self, exit: &StateExit) {
         let state = |reference: &Option<Reference>| match reference.as_ref()?.leads {
             Leads::To(state) => Some(state),
             _ => None,
@@ -163,7 +163,7 @@ impl<'g> Drawing<'g> {
         }
     }
 
-    /// The states of a callee from which its result comes.
+    /// The states that give the result of a called state.
     fn endings(&self, callee: usize) -> Vec<usize> {
         if self.graph.states.len() > MAX_TRACED {
             return vec![callee];
@@ -176,7 +176,7 @@ impl<'g> Drawing<'g> {
             .collect()
     }
 
-    /// Where agents begin: their results end them.
+    /// The states in which agents begin: a result there ends the agent.
     fn outermost(&self) -> Vec<usize> {
         let mut starts: Vec<usize> = self.graph.entry.iter().copied().collect();
         for exit in self.graph.states.iter().flat_map(|state| &state.exits).filter(|exit| exit.tag.is_fork())
@@ -197,6 +197,6 @@ impl<'g> Drawing<'g> {
     }
 }
 
-fn gives_result(state: &State) -> bool {
-    state.exits.iter().any(Exit::gives_result)
+fn gives_result(state: &StateNode) -> bool {
+    state.exits.iter().any(StateExit::gives_result)
 }

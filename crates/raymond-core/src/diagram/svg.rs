@@ -1,4 +1,4 @@
-//! The picture as SVG: real text, and colours for light and dark pages.
+//! The diagram as SVG: real text, and colours for light and dark pages.
 
 use std::fmt::Write;
 
@@ -9,14 +9,14 @@ const CHARACTER: f64 = 7.6;
 const LABEL_CHARACTER: f64 = 6.3;
 const NODE_HEIGHT: f64 = 34.0;
 const LABEL_HEIGHT: f64 = 15.0;
-/// How far a loop reaches out of its node.
+/// The width of a loop beside its node.
 const LOOP_WIDTH: f64 = 26.0;
-/// Longer names are cut in the picture; whoever points at them is shown the whole.
+/// Longer names are cut in the diagram; the tooltip shows the whole name.
 const MAX_CHARACTERS: usize = 40;
 
 const STYLE: &str = include_str!("svg.css");
 
-/// A picture that stands alone.
+/// A complete SVG file.
 pub fn svg(diagram: &Diagram, title: &str) -> String {
     let nodes: Vec<Size> = diagram.nodes.iter().map(node_size).collect();
     let labels: Vec<Size> = diagram.edges.iter().map(label_size).collect();
@@ -72,7 +72,7 @@ fn write_label(text: &mut String, edge: &Edge, at: Point) {
     );
 }
 
-/// A smooth line through the points that leaves and arrives upright.
+/// A smooth line through the points that is vertical at both ends.
 fn curve(course: &Course) -> String {
     let points = &course.points;
     let Some(first) = points.first() else { return String::new() };
@@ -95,7 +95,7 @@ fn curve(course: &Course) -> String {
     path
 }
 
-/// How far a line moves sideways at a point for each step down; at its ends not at all.
+/// The horizontal movement of a line at a point for each unit down; zero at its ends.
 fn slope(points: &[Point], index: usize) -> f64 {
     let neighbours = (index.checked_sub(1).and_then(|before| points.get(before)), points.get(index + 1));
     match neighbours {
@@ -165,7 +165,7 @@ fn cut(label: &str) -> String {
     label.chars().take(MAX_CHARACTERS - 1).chain(['…']).collect()
 }
 
-/// What a reader is told who points at a node.
+/// The tooltip of a node.
 fn whole_name(node: &Node) -> Option<String> {
     match node.shape {
         Shape::Start => None,
@@ -183,7 +183,7 @@ fn node_size(node: &Node) -> Size {
     }
 }
 
-/// A loop and its label take room beside their node; so that the node stays in the middle, on both sides.
+/// Adds room for a loop and its label beside the node; on both sides, so that the node stays in the middle.
 fn with_loops(diagram: &Diagram, nodes: &[Size]) -> Vec<Size> {
     let mut sizes = nodes.to_vec();
     for edge in diagram.edges.iter().filter(|edge| edge.from == edge.to) {
@@ -201,12 +201,12 @@ fn label_size(edge: &Edge) -> Size {
     }
 }
 
-/// Characters from Hangul on are mostly twice as wide.
+/// Most characters from Hangul on are twice as wide.
 fn text_width(text: &str, character: f64) -> f64 {
     text.chars().map(|letter| if u32::from(letter) >= 0x1100 { 2.0 * character } else { character }).sum()
 }
 
-/// Text as XML and HTML take it.
+/// Escapes text for XML and HTML.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -216,7 +216,7 @@ pub(super) fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // XML cannot hold most control characters at all.
+            // XML does not allow most control characters, not even escaped.
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             control if control.is_control() && !matches!(control, '\n' | '\t') => escaped.push('\u{fffd}'),
             other => escaped.push(other),

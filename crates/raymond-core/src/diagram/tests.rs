@@ -25,7 +25,7 @@ fn edges(diagram: &Diagram) -> Vec<String> {
 }
 
 #[test]
-fn returns_are_traced_to_where_results_come_from() {
+fn returns_are_drawn_from_the_states_that_give_results() {
     let graph = graph(&[
         ("START.md", "<call return=\"AFTER\">LOOK</call>"),
         ("LOOK.md", "<goto>DEEP</goto> <goto>LOOK</goto>"),
@@ -51,7 +51,7 @@ fn returns_are_traced_to_where_results_come_from() {
     );
 }
 
-/// Enough of an XML reader to notice what is not closed or not escaped.
+/// A small XML reader that finds unclosed tags and unescaped text.
 fn check_xml(text: &str) {
     let mut open: Vec<String> = Vec::new();
     let mut rest = text;
@@ -81,7 +81,7 @@ fn check_xml(text: &str) {
 }
 
 #[test]
-fn texts_are_data_everywhere() {
+fn texts_are_escaped_in_every_format() {
     let evil = "</script><script>alert(1)</script>]]>&\"'";
     let graph = graph(&[
         (

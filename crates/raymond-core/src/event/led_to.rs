@@ -1,17 +1,17 @@
-//! What a step led to: one value for each way to go on, with exactly the fields of that way.
+//! The transition that a finished step made: one variant for each kind, with exactly its fields.
 //!
-//! On the wire it is flat, beside the other fields of `step_finished`: `tag`, and of `target`, `return`, `next`, `input`,
-//! `result`, `cwd`, `scope` and `scope_hash` those that the tag has. [`LedTo::parts`] lays them out, and
-//! [`OwnedParts::into_led_to`] refuses what lacks one of them or has one too many.
+//! On the wire it is flat, next to the other fields of `step_finished`: `tag`, and of `target`, `return`, `next`,
+//! `input`, `result`, `cwd`, `scope` and `scope_hash` those that the tag has. [`LedTo::parts`] returns them, and
+//! [`OwnedParts::into_led_to`] refuses missing and surplus fields.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new way to go on has to be answered everywhere")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new kind of transition must be handled everywhere")]
 
 use super::OtherWorkflow;
 use crate::payload::Payload;
 use crate::tag::TagName;
 use crate::workflow::StateFile;
 
-/// Where a finished step sends its agent.
+/// The transition of a finished step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LedTo {
     Goto {
@@ -33,33 +33,33 @@ pub enum LedTo {
         return_to: StateFile,
         input: Option<Payload>,
     },
-    /// Each worker has an `agent_started` of its own.
+    /// Each worker has its own `agent_started`.
     Fork {
         tag: ForkTag,
         /// The first worker's state.
         target: StateFile,
-        /// Where the agent itself goes on.
+        /// The state in which the agent itself continues.
         next: StateFile,
-        /// What the agent itself is handed there.
+        /// The input of that state.
         input: Option<Payload>,
     },
-    /// A `result` with a caller to go back to.
+    /// A `result` that returns to a caller.
     Return {
         target: StateFile,
         input: Payload,
     },
-    /// A `result` without one: the agent ends.
+    /// A `result` without a caller: the agent ends.
     End {
         result: Payload,
     },
-    /// The question has an `ask_opened` of its own.
+    /// The question has its own `ask_opened`.
     Ask {
         next: StateFile,
     },
     Join {
         target: StateFile,
     },
-    /// The callee goes on in the caller's conversation, and so in its folder.
+    /// The called state continues the caller's conversation, and so works in the same folder.
     CallWorkflow {
         workflow: OtherWorkflow,
         target: StateFile,
@@ -81,18 +81,18 @@ pub enum LedTo {
     },
 }
 
-/// Which tag started the first worker of a fork.
+/// The tag that started the first worker of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkTag {
     Fork,
     ForkWorkflow,
 }
 
-/// What a step led to, field by field as on the wire.
+/// The fields of a transition, as on the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     pub tag: TagName,
-    /// Where the tag leads: for a fork the worker's state, for a result the caller's.
+    /// The target state: for a fork the state of the worker, for a result the return state of the caller.
     pub target: Option<&'a StateFile>,
     pub return_to: Option<&'a StateFile>,
     pub next: Option<&'a StateFile>,
@@ -166,13 +166,13 @@ impl LedTo {
         }
     }
 
-    /// The tag that was written; for forks the first one's.
+    /// The tag; with forks, the first.
     pub fn tag(&self) -> TagName {
         self.parts().tag
     }
 
-    /// The state that the agent itself enters now. One that ends enters none, and one that asks only once it is
-    /// answered.
+    /// The state that the agent itself enters now. An agent that ends enters none, and an agent that asks enters one
+    /// only after the answer.
     pub fn enters(&self) -> Option<&StateFile> {
         match self {
             LedTo::Goto { target, .. }
@@ -189,7 +189,7 @@ impl LedTo {
         }
     }
 
-    /// The text that is handed on, if there is one.
+    /// The text that is passed on, if there is one.
     pub fn payload_mut(&mut self) -> Option<&mut Payload> {
         match self {
             LedTo::Goto { input, .. }
@@ -207,7 +207,7 @@ impl LedTo {
     }
 }
 
-/// The fields as they were read, before it is known that they belong together.
+/// The fields as they were read, not checked yet.
 #[derive(Debug)]
 pub(super) struct OwnedParts {
     pub(super) tag: TagName,
@@ -221,7 +221,7 @@ pub(super) struct OwnedParts {
 }
 
 impl OwnedParts {
-    /// The one way to go on that has these fields, or which of them is missing or too many.
+    /// The transition that has these fields, or an error that names a missing or surplus field.
     pub(super) fn into_led_to(mut self) -> Result<LedTo, String> {
         let led_to = match self.tag {
             TagName::Goto => LedTo::Goto { target: self.target()?, input: self.input.take() },

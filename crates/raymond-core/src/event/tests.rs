@@ -1,4 +1,4 @@
-//! The wire format: what is written stays as it is, and what does not belong together is not read.
+//! The wire format: events are written back unchanged, and wrong combinations of fields are refused.
 
 use super::*;
 use crate::tag::TagName;
@@ -60,8 +60,8 @@ fn every_tag_that_ends_a_step_is_among_them() {
     }
 }
 
-/// What a step led to, and why it cannot have.
-const HALF_RIGHT: &[(&str, &str)] = &[
+/// Wrong combinations of the fields of a transition, and the errors.
+const WRONG_COMBINATIONS: &[(&str, &str)] = &[
     (r#""tag":"goto""#, "a step that ended with `goto` needs a `target`"),
     (r#""tag":"goto","target":"A.sh","return":"B.sh""#, "a step that ended with `goto` has no `return`"),
     (r#""tag":"goto","target":"A.sh","cwd":"/""#, "a step that ended with `goto` has no `cwd`"),
@@ -84,8 +84,8 @@ const HALF_RIGHT: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_step_that_led_to_something_half_right_is_refused() {
-    for (fields, expected) in HALF_RIGHT {
+fn wrong_combinations_of_transition_fields_are_refused() {
+    for (fields, expected) in WRONG_COMBINATIONS {
         let line = format!(
             r#""event":"step_finished","agent":"main","step":1,"state":"A.sh",{fields},"cost_usd":0.0,"duration_ms":9}}"#
         );
@@ -95,7 +95,7 @@ fn a_step_that_led_to_something_half_right_is_refused() {
 }
 
 #[test]
-fn other_events_cannot_be_half_right_either() {
+fn wrong_combinations_of_other_fields_are_refused() {
     let started = |fields: &str| {
         format!(r#""event":"agent_started","agent":"main_w1","state":"W.sh","cwd":"/",{fields}}}"#)
     };
@@ -128,9 +128,9 @@ fn other_events_cannot_be_half_right_either() {
     }
 }
 
-/// Whatever may be long can move into a file: all texts of an event are found, and can be replaced.
+/// All texts of an event that may be long are found and can be replaced, so that they can be moved into files.
 #[test]
-fn every_text_of_an_event_may_move() {
+fn every_long_text_of_an_event_can_be_moved_to_a_file() {
     for line in LINES {
         let mut event = read(line).unwrap();
         for payload in event.body.payloads_mut() {
@@ -139,7 +139,7 @@ fn every_text_of_an_event_may_move() {
         let written = serde_json::to_value(&event).unwrap();
         for field in ["input", "result", "message", "answer", "text"] {
             let Some(value) = written.get(field) else { continue };
-            // An answer that never came has nothing to move.
+            // A question without an answer has no text to move.
             let is_no_answer = field == "answer" && written["by"] == "timeout";
             assert!(value["payload"] == "moved" || is_no_answer, "{field} of {line}");
         }

@@ -1,8 +1,8 @@
-//! How the events are written whose fields belong together.
+//! The wire format of events whose fields depend on each other.
 //!
-//! In Rust such an event cannot hold a wrong combination; on the wire all its fields are flat. For each of them there is
-//! a struct here that has the fields as they are written, in their order. It borrows to write and owns what it reads, so
-//! that neither copies, and reading is where a wrong combination is refused.
+//! In Rust such an event cannot have a wrong combination; on the wire all its fields are flat. For each of them there
+//! is a struct here with the fields as they are written, in their order. It borrows when writing and owns when reading,
+//! so that neither copies. Wrong combinations are refused when reading.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,18 +26,18 @@ pub(super) struct StepFinishedFields<'a> {
     step: u64,
     state: Cow<'a, StateFile>,
     tag: TagName,
-    /// Where the tag leads: for a fork the worker's state, for a result the caller's.
+    /// The target state: for a fork the state of the worker, for a result the return state of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<Cow<'a, StateFile>>,
     #[serde(default, rename = "return", skip_serializing_if = "Option::is_none")]
     return_to: Option<Cow<'a, StateFile>>,
-    /// Where a forking parent, or one that asks, goes on.
+    /// The state in which an agent that forks or asks continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<Cow<'a, StateFile>>,
-    /// What the agent's next state is handed.
+    /// The input of the agent's next state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<Cow<'a, Payload>>,
-    /// What an agent that ends leaves behind.
+    /// The result of an agent that ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     result: Option<Cow<'a, Payload>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,21 +45,21 @@ pub(super) struct StepFinishedFields<'a> {
     /// The workflow that the agent enters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope: Option<Cow<'a, str>>,
-    /// What that held then, if it is an archive.
+    /// The hash of that workflow when it was entered, if it is an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope_hash: Option<Cow<'a, str>>,
     /// The agent's final message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message: Option<Cow<'a, Payload>>,
-    /// The conversation as it is after this step.
+    /// The conversation after this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<Cow<'a, Session>>,
     /// Whether the state's only permitted transition was taken without a tag.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     implicit: bool,
-    /// What the step cost in all, reminders and failed attempts included.
+    /// The total cost of the step, with reminders and failed attempts.
     cost_usd: Usd,
-    /// What its last attempt cost; earlier attempts are in their own events.
+    /// The cost of its last attempt; the costs of earlier attempts are in their own events.
     #[serde(default, skip_serializing_if = "Usd::is_zero")]
     attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -131,10 +131,10 @@ pub(super) struct AgentStartedFields<'a> {
     agent: Cow<'a, AgentId>,
     state: Cow<'a, StateFile>,
     cwd: Cow<'a, str>,
-    /// Its workflow, if that is another one than the run's.
+    /// Its workflow, if that is not the run's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope: Option<Cow<'a, str>>,
-    /// What that held when it was entered, if it is an archive.
+    /// The hash of that workflow when it was entered, if it is an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope_hash: Option<Cow<'a, str>>,
     /// The agent that forked it.
@@ -143,7 +143,7 @@ pub(super) struct AgentStartedFields<'a> {
     /// The number in a worker's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     number: Option<u64>,
-    /// Which of its parent's forks it is.
+    /// The number of this fork among all forks of its parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fork: Option<u64>,
     #[serde(default, skip_serializing_if = "is_empty")]
@@ -210,21 +210,21 @@ pub(super) struct StepStartedFields<'a> {
     attempt: u32,
     state: Cow<'a, StateFile>,
     visits: u64,
-    /// What the state's file held.
+    /// The hash of the state's file.
     hash: Cow<'a, str>,
     /// The session chosen for this attempt of a prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<Cow<'a, str>>,
-    /// Which of the run's turns in this state it is.
+    /// The number of this turn among all turns of the run in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     turn: Option<u64>,
-    /// The session this attempt goes on from.
+    /// The session that this attempt continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     branch_of: Option<Cow<'a, str>>,
     /// How much of the budget this turn may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     share_usd: Option<Usd>,
-    /// The SHA-256, in hex, of the prompt as it is sent.
+    /// The SHA-256 of the prompt as sent, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     prompt_sha256: Option<Cow<'a, str>>,
 }
@@ -286,11 +286,11 @@ pub(super) struct AskClosedFields<'a> {
     /// The state that asked.
     state: Cow<'a, StateFile>,
     by: ClosedBy,
-    /// Where the agent goes on, unless it fails.
+    /// The state in which the agent continues, unless it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<Cow<'a, StateFile>>,
     answer: Cow<'a, Payload>,
-    /// Distinguishes answers that race.
+    /// Distinguishes answers that were given at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     answer_id: Option<Cow<'a, str>>,
 }

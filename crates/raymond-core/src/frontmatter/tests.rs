@@ -128,7 +128,7 @@ fn mistakes_have_a_place_and_say_what_to_do() {
             "allowed_transitions:\n- { tag: print }",
             3,
             10,
-            "`print` is no transition and always permitted; remove the entry",
+            "`print` is not a transition and is always permitted; remove the entry",
         ),
         (
             "allowed_transitions:\n- { tag: goto, return: A }",
@@ -204,7 +204,7 @@ fn forcing_the_implicit_transition_needs_one() {
 }
 
 #[test]
-fn bombs_and_giants_are_errors() {
+fn alias_bombs_and_too_long_blocks_are_errors() {
     let deep = format!("---\na: {}\n---\n", "[".repeat(100_000));
     let long = format!("---\na: {}\n---\n", "x".repeat(MAX_FRONTMATTER_BYTES));
     let endless = "---\n".to_owned() + &"a\n".repeat(1_000_000);

@@ -1,6 +1,6 @@
-//! YAML as a tree whose every node knows its place, so that whoever reads it can point at what is wrong.
+//! YAML as a tree in which every node has its position, so that errors can point at it.
 //!
-//! Depth, nodes and text are bounded after aliases are expanded, so an alias bomb is an error like any other.
+//! Depth, nodes and text are limited after aliases are expanded, so an alias bomb is an ordinary error.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,14 +13,14 @@ use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
 use crate::workflow::source::Position;
 use crate::workflow::wording::clipped_to;
 
-/// The parser's messages quote the file, which may hold anything at any length.
+/// The parser's messages quote the file, which may contain any text of any length.
 const MAX_MESSAGE_CHARS: usize = 300;
 
-/// One value and where it stands.
+/// One value and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub position: Position,
-    /// The bytes that it was read from, with quotes and all; of a list or mapping only how it begins.
+    /// The bytes that it was read from, with quotes; for a list or mapping only its beginning.
     pub bytes: Range<usize>,
     pub value: Value,
 }
@@ -36,7 +36,7 @@ pub enum Value {
     Map(Vec<Field>),
 }
 
-/// One `key: value` of a map; no key is there twice.
+/// One `key: value` of a map; keys are unique.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     pub key: String,
@@ -45,7 +45,7 @@ pub struct Field {
     pub node: Node,
 }
 
-/// What is wrong, and where.
+/// An error and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub position: Position,
@@ -59,7 +59,7 @@ impl Fault {
 }
 
 impl Value {
-    /// What to call such a value in a message.
+    /// The type of the value, for messages.
     pub fn description(&self) -> &'static str {
         match self {
             Value::Null => "empty",
@@ -73,7 +73,7 @@ impl Value {
     }
 }
 
-/// Reads one document; positions count from the text's own first line, and no document at all is `Null`.
+/// Parses one document. Positions count from the first line of the text, and an empty text is `Null`.
 pub fn parse(text: &str) -> Result<Node, Fault> {
     let root: Option<Node> =
         serde_saphyr::from_str_with_options(text, options()).map_err(|error| fault(&error))?;
@@ -92,11 +92,11 @@ fn options() -> Options {
             max_total_replayed_events: MAX_YAML_NODES,
         },
         duplicate_keys: DuplicateKeyPolicy::Error,
-        // A number that is none is for the reader of its key to refuse.
+        // NaN and infinity are accepted here; the code that reads the key refuses them.
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
-        // `no` and `off` are words here.
+        // `no` and `off` are texts here, not booleans.
         strict_booleans: true,
-        // Errors are shown with the line they stand in by whoever knows the whole file.
+        // The caller, which has the whole file, adds the line to the error.
         with_snippet: false,
         emit_comments: false,
     }
@@ -113,7 +113,7 @@ fn position(location: Location) -> Position {
     Position { line: at_least_one(location.line()), column: at_least_one(location.column()) }
 }
 
-/// Nothing, where the reader does not know.
+/// Empty where the parser does not know the position.
 fn bytes(location: Location) -> Range<usize> {
     let number = |count: Option<u64>| count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
     let start = number(location.span().byte_offset());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_node_knows_its_place() {
+    fn every_node_has_its_position() {
         let Value::Map(fields) = parse("a: no\nb:\n  - 1\n  - {c: .nan}\n").unwrap().value else {
             panic!("not a map");
         };
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_know_the_bytes_they_were_read_from() {
+    fn texts_have_the_range_they_were_read_from() {
         let text = "ä: plain\nb: |\n  ü\n  two\n'c': \"x\\ty\"\nd: >-\n  a\n  b\ne: &x [ f ]\ng: *x\n";
         let Value::Map(fields) = parse(text).unwrap().value else { panic!("not a map") };
         let shown: Vec<(&str, &str)> = fields
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_null() {
+    fn an_empty_text_is_null() {
         for text in ["", "\n", "# a comment\n", "~"] {
             assert_eq!(parse(text).unwrap().value, Value::Null, "{text}");
         }

@@ -1,15 +1,15 @@
-//! Texts → graph.
+//! Builds the graph from the texts of the states.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::scan::scan;
-use super::{EntryPlaces, Exit, Graph, Leads, Origin, Reference, Source, SourceFile, State, Told};
+use super::{EntryPlaces, Graph, Leads, Origin, Reference, Source, SourceFile, StateExit, StateNode, Told};
 use crate::tag::{Attribute, Found, Located, Waits};
 use crate::workflow::wording::clipped;
 use crate::workflow::{Kind, Listing, Platform, ResolveError, StateFile};
 
-/// For how many missing names others are suggested; finding those takes time that grows with the workflow.
+/// How many missing names get suggestions; finding them takes time that grows with the workflow.
 const MAX_SUGGESTED: usize = 50;
 
 pub(super) fn build(mut files: Vec<SourceFile>, entry: Option<&StateFile>, platform: Platform) -> Graph {
@@ -20,14 +20,17 @@ pub(super) fn build(mut files: Vec<SourceFile>, entry: Option<&StateFile>, platf
         Some(named) => resolver.number(named, listing.resolve(named.as_str(), platform)),
         None => listing.entry(platform).and_then(|state| resolver.number(&state, Ok(state.clone()))),
     };
-    let states: Vec<State> = files.into_iter().map(|file| read_state(file, &mut resolver)).collect();
+    let states: Vec<StateNode> = files.into_iter().map(|file| read_state(file, &mut resolver)).collect();
     let leading = edges(&states, |exit| exit.references().map(|(_, reference)| reference).collect());
     let continuing = edges(&states, |exit| exit.continuations().collect());
     Graph { platform, states, entry, continuing, leading, listing }
 }
 
-fn edges<'s>(states: &'s [State], follow: impl Fn(&'s Exit) -> Vec<&'s Reference>) -> Vec<Vec<usize>> {
-    let targets = |state: &'s State| {
+fn edges<'s>(
+    states: &'s [StateNode],
+    follow: impl Fn(&'s StateExit) -> Vec<&'s Reference>,
+) -> Vec<Vec<usize>> {
+    let targets = |state: &'s StateNode| {
         let mut targets: Vec<usize> = state
             .exits
             .iter()
@@ -44,7 +47,7 @@ fn edges<'s>(states: &'s [State], follow: impl Fn(&'s Exit) -> Vec<&'s Reference
     states.iter().map(targets).collect()
 }
 
-fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> State {
+fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> StateNode {
     let SourceFile { state, text } = file;
     let source = Source::read(&state, &text);
     let kind = state.kind();
@@ -53,7 +56,7 @@ fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> State {
     let mut exits = Vec::new();
     let mut forbidden = Vec::new();
     if runs_here && !matches!(source.settings, Told::Broken(_)) {
-        let shown: Vec<Exit> = tags
+        let shown: Vec<StateExit> = tags
             .iter()
             .enumerate()
             .map(|(number, located)| resolver.exit_of_tag(number, located, &text, kind))
@@ -62,7 +65,7 @@ fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> State {
         if entries.is_empty() {
             exits = shown;
         } else {
-            let allowed: Vec<Exit> = entries
+            let allowed: Vec<StateExit> = entries
                 .iter()
                 .enumerate()
                 .map(|(number, places)| resolver.exit_of_entry(number, places))
@@ -70,15 +73,16 @@ fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> State {
             (exits, forbidden) = sort_shown(allowed, shown);
         }
     }
-    // What a script puts together piece by piece may be any tag.
+    // A tag that a script builds from pieces may be any tag.
     let is_unread = matches!(source.settings, Told::Broken(_))
         || (kind.is_script() && (exits.is_empty() || !missed.is_empty()));
-    let is_opaque = is_unread || exits.iter().any(Exit::is_open);
-    State { file: state, text, source, tags, missed, exits, forbidden, is_opaque, runs_here }
+    let is_opaque = is_unread || exits.iter().any(StateExit::is_open);
+    StateNode { file: state, text, source, tags, missed, exits, forbidden, is_opaque, runs_here }
 }
 
-/// Which of the transitions that a prompt shows its policy permits; these fill in what its entries leave open.
-fn sort_shown(allowed: Vec<Exit>, shown: Vec<Exit>) -> (Vec<Exit>, Vec<Exit>) {
+/// Splits the tags in a prompt's text into those that its policy permits, which complete its open entries, and those
+/// that it forbids.
+fn sort_shown(allowed: Vec<StateExit>, shown: Vec<StateExit>) -> (Vec<StateExit>, Vec<StateExit>) {
     let has_forks = shown.iter().any(|exit| exit.tag.is_fork());
     let mut filled_in = vec![false; allowed.len()];
     let mut exits = Vec::new();
@@ -91,7 +95,7 @@ fn sort_shown(allowed: Vec<Exit>, shown: Vec<Exit>) -> (Vec<Exit>, Vec<Exit>) {
                 *filled |= entry.is_open() && !exit.is_open();
             }
         }
-        // Beside forks it only says where their agent goes on.
+        // Beside forks this tag only names the state in which their agent continues.
         match is_permitted || (has_forks && exit.tag.may_stand_beside_forks()) {
             true => exits.push(exit),
             false => forbidden.push(exit),
@@ -101,15 +105,15 @@ fn sort_shown(allowed: Vec<Exit>, shown: Vec<Exit>) -> (Vec<Exit>, Vec<Exit>) {
     (declared.chain(exits).collect(), forbidden)
 }
 
-/// Whether a policy's entry permits a tag, as far as the text can tell.
-fn permits(entry: &Exit, shown: &Exit) -> bool {
+/// Whether a policy's entry permits a tag, as far as the text shows.
+fn permits(entry: &StateExit, shown: &StateExit) -> bool {
     let same = |wanted: &Option<Reference>, given: &Option<Reference>| match (wanted, given) {
         (None, _) | (_, None) => true,
         (Some(wanted), Some(given)) => match (&wanted.leads, &given.leads) {
             (_, Leads::Unknown) => true,
             (Leads::To(wanted), Leads::To(given)) => wanted == given,
             (Leads::Elsewhere, Leads::Elsewhere) => wanted.name == given.name,
-            // What resolves to nothing is another rule's business, if it is the same mistake twice.
+            // If both have the same unresolved name, another rule reports that mistake.
             (Leads::Nowhere(_), Leads::Nowhere(_)) => wanted.name == given.name,
             _ => false,
         },
@@ -182,14 +186,14 @@ impl<'l> Resolver<'l> {
         self.listing.resolve(name, self.platform)
     }
 
-    fn exit_of_entry(&mut self, number: usize, places: &EntryPlaces) -> Exit {
+    fn exit_of_entry(&mut self, number: usize, places: &EntryPlaces) -> StateExit {
         let entry = &places.entry;
         let mut reference = |name: &Option<String>, range: &Range<usize>, is_scope: bool| {
             let name = name.as_deref()?.trim().to_owned();
             let leads = if is_scope { Leads::Elsewhere } else { self.leads(&name) };
             Some(Reference { name, range: range.clone(), leads })
         };
-        Exit {
+        StateExit {
             tag: entry.tag,
             origin: Origin::Policy(number),
             range: places.range.clone(),
@@ -201,7 +205,7 @@ impl<'l> Resolver<'l> {
         }
     }
 
-    fn exit_of_tag(&mut self, number: usize, located: &Located, text: &str, kind: Kind) -> Exit {
+    fn exit_of_tag(&mut self, number: usize, located: &Located, text: &str, kind: Kind) -> StateExit {
         let name = located.tag.name;
         let target = name.has_target().then(|| {
             let range = trimmed(text, located.content.clone());
@@ -217,7 +221,7 @@ impl<'l> Resolver<'l> {
             let range = trimmed(text, range.clone());
             (!value.trim().is_empty()).then(|| self.reference(value.trim(), range, kind, false))
         };
-        Exit {
+        StateExit {
             tag: name,
             origin: Origin::Tag(number),
             range: located.range.clone(),
@@ -249,7 +253,7 @@ impl<'l> Resolver<'l> {
     }
 }
 
-/// Whether a text between tags is meant as a name, not computed by a script or a placeholder for readers.
+/// Whether a text between tags is a literal name, not computed by a script and not a placeholder for readers.
 fn is_literal(name: &str, kind: Kind) -> bool {
     let is_part = |character: char| {
         character.is_alphanumeric()

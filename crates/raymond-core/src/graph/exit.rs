@@ -1,4 +1,4 @@
-//! One way out of a state: a tag with the states that it names.
+//! An edge out of a state: a tag with the states that it names.
 
 use std::ops::Range;
 
@@ -7,20 +7,20 @@ use crate::workflow::ResolveError;
 
 /// A transition that a state may take.
 #[derive(Clone, Debug)]
-pub struct Exit {
+pub struct StateExit {
     pub tag: TagName,
     pub origin: Origin,
-    /// Where it stands in the state's text.
+    /// Its place in the state's text.
     pub range: Range<usize>,
     pub target: Option<Reference>,
     pub return_to: Option<Reference>,
     pub next: Option<Reference>,
     pub timeout_next: Option<Reference>,
-    /// Whether the agent waits before it goes on.
+    /// Whether the agent waits before it continues.
     pub pauses: bool,
 }
 
-/// Who says so.
+/// Where a possible transition was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// An entry of `allowed_transitions`, by its number.
@@ -29,7 +29,7 @@ pub enum Origin {
     Tag(usize),
 }
 
-/// What a name is there for.
+/// The role of a name in a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     Target,
@@ -39,7 +39,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As it is called in policies.
+    /// The key that policies use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Role::Target => "target",
@@ -50,7 +50,7 @@ impl Role {
     }
 }
 
-/// A name and where it leads.
+/// A name and the state it stands for.
 #[derive(Clone, Debug)]
 pub struct Reference {
     pub name: String,
@@ -60,16 +60,16 @@ pub struct Reference {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leads {
-    /// To a state, by its number in the graph.
+    /// A state, by its number in the graph.
     To(usize),
     Nowhere(ResolveError),
-    /// To another workflow.
+    /// Another workflow.
     Elsewhere,
-    /// Where only a run can tell, as with `$TARGET` in a script.
+    /// Only known when the workflow runs, as with `$TARGET` in a script.
     Unknown,
 }
 
-impl Exit {
+impl StateExit {
     /// All names, the target first.
     pub fn references(&self) -> impl Iterator<Item = (Role, &Reference)> {
         let roles = [
@@ -81,22 +81,22 @@ impl Exit {
         roles.into_iter().filter_map(|(role, reference)| Some((role, reference.as_ref()?)))
     }
 
-    /// The names at which the same agent goes on, with its stack as it was.
+    /// The names of the states in which the same agent continues with an unchanged stack.
     pub fn continuations(&self) -> impl Iterator<Item = &Reference> {
         self.references().filter(|(role, _)| !self.starts_another(*role)).map(|(_, reference)| reference)
     }
 
-    /// Whether a name is where a callee or a worker begins instead of where the agent goes on.
+    /// Whether a called state or a worker begins at this name, rather than the agent continuing there.
     pub fn starts_another(&self, role: Role) -> bool {
         role == Role::Target && (self.tag.is_call() || self.tag.is_fork() || self.tag.is_workflow())
     }
 
-    /// Whether the agent, or its callee, ends there.
+    /// Whether the agent ends, or a called state returns, with it.
     pub fn is_end(&self) -> bool {
         matches!(self.tag.facts().stack, StackEffect::Popped | StackEffect::Cleared)
     }
 
-    /// Whether it hands a result to the caller, or leaves it when the agent ends.
+    /// Whether it gives a result, to the caller or as the result of the agent.
     pub fn gives_result(&self) -> bool {
         self.tag.facts().stack == StackEffect::Popped
     }

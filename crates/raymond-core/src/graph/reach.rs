@@ -1,9 +1,9 @@
-//! What can be reached from where, in time linear in states and edges.
+//! Reachability, in time linear in states and edges.
 
-/// For each number the numbers it leads to.
+/// For each node the nodes it leads to, as numbers.
 pub type Edges = Vec<Vec<usize>>;
 
-/// Which numbers can be reached from the starts, themselves included.
+/// Which nodes can be reached from the starts; the starts are included.
 pub fn reachable(edges: &Edges, starts: impl IntoIterator<Item = usize>) -> Vec<bool> {
     let mut reached = vec![false; edges.len()];
     let mut to_visit: Vec<usize> = starts.into_iter().collect();
@@ -17,7 +17,7 @@ pub fn reachable(edges: &Edges, starts: impl IntoIterator<Item = usize>) -> Vec<
     reached
 }
 
-/// The same edges the other way round.
+/// The same edges in the opposite direction.
 pub fn reversed(edges: &Edges) -> Edges {
     let mut reversed: Edges = vec![Vec::new(); edges.len()];
     for (from, targets) in edges.iter().enumerate() {
@@ -30,7 +30,7 @@ pub fn reversed(edges: &Edges) -> Edges {
     reversed
 }
 
-/// The groups of numbers that all lead to each other, by Tarjan's method without recursion.
+/// The strongly connected components, by Tarjan's algorithm without recursion.
 pub fn components(edges: &Edges) -> Vec<Vec<usize>> {
     let mut search = Search {
         edges,
@@ -61,7 +61,7 @@ struct Search<'e> {
 
 impl Search<'_> {
     fn visit(&mut self, start: usize) {
-        // Each entry is a number and how many of its edges have been followed.
+        // Each entry is a node and how many of its edges have been followed.
         let mut path = vec![(start, 0)];
         self.open(start);
         while let Some((at, followed)) = path.pop() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::tag::{Found, Located, Missed, locate};
 use crate::workflow::Kind;
 
-/// The transition tags in a part of a state's text; those in a script's comments mean nothing.
+/// The transition tags in a part of a state's text; those in a script's comments are ignored.
 pub fn scan(kind: Kind, text: &str, body: Range<usize>) -> Found {
     let start = body.start;
     let part = text.get(body).unwrap_or_default();
@@ -37,7 +37,7 @@ fn is_comment(kind: Kind, text: &str, at: usize) -> bool {
     kind.comment_markers().iter().any(opens)
 }
 
-/// What stands in front of a quote or a bracket that a script wants to print.
+/// The escape character before a quote or a bracket that a script wants to print.
 fn escape_of(kind: Kind) -> Option<char> {
     match kind {
         Kind::Prompt => None,
@@ -47,7 +47,7 @@ fn escape_of(kind: Kind) -> Option<char> {
     }
 }
 
-/// Finds tags in a text without its escapes; places are those of the text as it is.
+/// Finds tags in a text after removing its escapes; positions are those in the original text.
 fn locate_escaped(text: &str, escape: char) -> Found {
     let mut plain = String::with_capacity(text.len());
     let mut places = Vec::with_capacity(text.len() + 1);
@@ -82,7 +82,7 @@ fn shift(located: &mut Located, place: &dyn Fn(usize) -> usize) {
 }
 
 fn shift_range(range: &mut Range<usize>, place: &dyn Fn(usize) -> usize) {
-    // The end is that of the last byte, behind which more may have been taken out.
+    // Use the end of the last byte, because escapes after it may have been removed.
     let end = if range.start == range.end { place(range.start) } else { place(range.end - 1) + 1 };
     *range = place(range.start)..end;
 }

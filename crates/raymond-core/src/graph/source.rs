@@ -1,4 +1,4 @@
-//! What a state's file says about itself, with where it says so.
+//! The settings of a state's file, with their positions.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use crate::policy::Entry;
 use crate::workflow::StateFile;
 use crate::workflow::source::Position;
 
-/// A state's text, taken apart.
+/// The parts of a state's text.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What is sent or run; of a prompt all but its settings.
+    /// The part that is sent or run: without the settings of a prompt.
     pub body: Range<usize>,
     pub settings: Told,
-    /// Settings that mean nothing.
+    /// Settings that are ignored.
     pub notices: Vec<Notice>,
 }
 
-/// What the settings are, if they can be understood.
+/// The settings, or why they are invalid.
 #[derive(Clone, Debug)]
 pub enum Told {
     Prompt(Box<PromptSettings>),
@@ -28,7 +28,7 @@ pub enum Told {
     Broken(Trouble),
 }
 
-/// A prompt's settings with the places of those that rules point at.
+/// A prompt's settings, with the positions that lint rules need.
 #[derive(Clone, Debug, Default)]
 pub struct PromptSettings {
     pub settings: Settings,
@@ -38,7 +38,7 @@ pub struct PromptSettings {
     pub effort: Range<usize>,
 }
 
-/// Where a policy's entry and the names in it stand.
+/// The positions of a policy's entry and of the names in it.
 #[derive(Clone, Debug)]
 pub struct EntryPlaces {
     pub entry: Entry,
@@ -49,19 +49,19 @@ pub struct EntryPlaces {
     pub timeout_next: Range<usize>,
 }
 
-/// Why settings cannot be understood.
+/// Why settings are invalid.
 #[derive(Clone, Debug)]
 pub struct Trouble {
     pub range: Range<usize>,
     pub message: String,
-    /// Everything but `force_implicit` is in order.
+    /// Whether only `force_implicit` is wrong.
     pub is_force_implicit: bool,
 }
 
 /// A setting that is ignored.
 #[derive(Clone, Debug)]
 pub struct Notice {
-    /// Of its name.
+    /// The position of its name.
     pub range: Range<usize>,
     pub message: String,
     /// Whether it is a key of a policy's entry.
@@ -130,7 +130,7 @@ fn read_prompt(text: &str) -> Source {
             );
         }
     };
-    // The block stands below its fence, and the body below the fence that ends it.
+    // The block is after the first fence, and the body after the second.
     let start = text.find('\n').map_or(text.len(), |at| at + 1);
     let fence = text.get(start + block.len()..).unwrap_or_default();
     let body = start + block.len() + fence.find('\n').map_or(fence.len(), |at| at + 1)..text.len();
@@ -205,7 +205,7 @@ fn entry_places(fields: &[Field], settings: &Settings, places: &Places<'_>) -> V
     policy.entries.iter().zip(items).map(places_of).collect()
 }
 
-/// Places in a part of a text, as bytes of the whole.
+/// Positions in a part of a text, as byte offsets in the whole text.
 struct Places<'t> {
     part: &'t str,
     lines: Lines<'t>,
@@ -227,7 +227,7 @@ impl<'t> Places<'t> {
         (self.start + offset, rest.lines().next().unwrap_or_default())
     }
 
-    /// The name at a place.
+    /// The name at a position.
     fn word(&self, position: Position) -> Range<usize> {
         let (start, rest) = self.rest(position);
         let is_part = |character: &char| character.is_alphanumeric() || matches!(character, '_' | '-');
@@ -235,7 +235,7 @@ impl<'t> Places<'t> {
         start..start + length.max(rest.chars().next().map_or(0, char::len_utf8))
     }
 
-    /// The rest of the line at a place, or the next blank in front of a comment.
+    /// From a position to the end of the line, or to the space before a comment.
     fn setting(&self, position: Position) -> Range<usize> {
         let (start, rest) = self.rest(position);
         start..start + rest.trim_end().len()

@@ -12,7 +12,7 @@ fn graph_on(files: &[(&str, &str)], platform: Platform) -> Graph {
     Graph::read(files.collect(), None, platform)
 }
 
-/// Each exit as `FROM tag TO …`, with `?` for what is unknown and `!` for what is missing.
+/// Each exit as `FROM tag TO …`, with `?` for an unknown and `!` for a missing state.
 fn shown(graph: &Graph) -> Vec<String> {
     let name = |reference: &Reference| match &reference.leads {
         Leads::To(number) => graph.states[*number].file.to_string(),
@@ -20,7 +20,7 @@ fn shown(graph: &Graph) -> Vec<String> {
         Leads::Elsewhere => format!("@{}", reference.name),
         Leads::Unknown => "?".to_owned(),
     };
-    let exit = |state: &State, exit: &Exit| {
+    let exit = |state: &StateNode, exit: &StateExit| {
         let names: Vec<String> = exit
             .references()
             .map(|(role, reference)| format!(" {}={}", role.as_str(), name(reference)))
@@ -57,14 +57,14 @@ fn policies_and_tags_become_exits() {
     let names: Vec<&str> = start
         .exits
         .iter()
-        .flat_map(Exit::references)
+        .flat_map(StateExit::references)
         .map(|(_, reference)| &start.text[reference.range.clone()])
         .collect();
     assert_eq!(names, ["WORK", "ASK.md", "GONE"]);
 }
 
 #[test]
-fn batch_files_escape_their_brackets() {
+fn escaped_brackets_in_batch_files_are_read() {
     let files =
         [("START.bat", "@echo off\necho ^<call return=\"B\"^>A^</call^>\n"), ("A.md", ""), ("B.md", "")];
     let graph = graph_on(&files, Platform::Windows);
@@ -74,7 +74,7 @@ fn batch_files_escape_their_brackets() {
 }
 
 #[test]
-fn open_entries_are_filled_in_by_the_text() {
+fn open_entries_are_completed_from_the_text() {
     let policy = "---\nallowed_transitions: [{ tag: goto }, { tag: result }]\n---\n";
     let start = format!("{policy}<goto>A</goto> <reset>A</reset>");
     let graph = graph(&[("START.md", &start), ("A.md", "<result>x</result>")]);

@@ -33,7 +33,7 @@ mod wrong_platform;
 
 use super::Rule;
 
-/// All rules, sorted by code: what fails when it is run, then what is probably a mistake, then what is worth knowing.
+/// All rules, sorted by code: first errors, then warnings, then notes.
 pub static RULES: [&Rule; 30] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,

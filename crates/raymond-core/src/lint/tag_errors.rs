@@ -1,8 +1,8 @@
-//! What is wrong with each tag on its own, told by the code that reads tags at run time.
+//! The errors of each single tag, found by the same code that reads tags at run time.
 
 use std::ops::Range;
 
-use crate::graph::{Exit, Graph, Origin};
+use crate::graph::{Graph, Origin, StateExit};
 use crate::tag::{Collected, Located};
 use crate::transition::{self, ProtocolError};
 use crate::workflow::Platform;
@@ -11,7 +11,7 @@ use crate::workflow::Platform;
 pub(super) struct TagError {
     pub(super) state: usize,
     pub(super) error: ProtocolError,
-    /// The attribute that is to blame, or the opening tag.
+    /// The place of the wrong attribute, or of the opening tag.
     pub(super) range: Range<usize>,
 }
 
@@ -35,14 +35,14 @@ impl TagErrors {
     }
 }
 
-fn tag_of<'t>(exit: &Exit, tags: &'t [Located]) -> Option<&'t Located> {
+fn tag_of<'t>(exit: &StateExit, tags: &'t [Located]) -> Option<&'t Located> {
     match exit.origin {
         Origin::Tag(number) => tags.get(number),
         Origin::Policy(_) => None,
     }
 }
 
-/// Which attribute an error is about, as it is written.
+/// The attribute that an error is about, as written.
 fn attribute_of(error: &ProtocolError) -> Option<&str> {
     match error {
         ProtocolError::UnexpectedAttribute { attribute, .. }
@@ -59,7 +59,7 @@ fn attribute_of(error: &ProtocolError) -> Option<&str> {
     }
 }
 
-/// A duration that a script or a template fills in cannot be judged.
+/// A duration that a script or a template fills in cannot be checked.
 fn is_computed(error: &ProtocolError, located: &Located) -> bool {
     let ProtocolError::BadDuration { attribute, .. } = error else { return false };
     let named = |(name, value): &(String, String)| {
@@ -73,7 +73,7 @@ fn range_of(error: &ProtocolError, located: &Located) -> Range<usize> {
     let Some(name) = attribute_of(error) else { return opening };
     let last = located.tag.attributes.iter().rposition(|(written, _)| written == name);
     match last.and_then(|last| located.attributes.get(last)) {
-        // The value's closing quote belongs to it.
+        // Include the closing quote of the value.
         Some((name, value)) => name.start..value.end + 1,
         None => opening,
     }

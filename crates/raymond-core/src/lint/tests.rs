@@ -1,4 +1,4 @@
-//! A workflow without errors never meets an unresolved name, as long as its agents keep to what it declares.
+//! In a workflow without errors, no name is unresolved as long as its agents use only the declared transitions.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::tag::{Need, TagCollector, TagName};
 use crate::transition;
 use crate::workflow::{Kind, Listing, Platform, StateFile};
 
-/// Names that mostly exist, in several spellings.
+/// Names, most of which exist, in several spellings.
 fn name() -> impl Strategy<Value = &'static str> {
     let odd = vec!["a", "GONE", "B.bat", "../A", "A.txt", "$X", "{{input}}", "the next state", ""];
     prop_oneof![
@@ -89,7 +89,7 @@ fn script() -> impl Strategy<Value = String> {
 fn workflow() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     (prompt(), prompt(), script(), script(), script(), 0..8_u8).prop_map(|(start, a, b, c, bat, left_out)| {
         let files = [("START.md", start), ("A.md", a), ("B.sh", b), ("C.py", c), ("B.bat", bat)];
-        // `START` is there most of the time, or hardly anything would be clean.
+        // `START` usually exists; otherwise almost every workflow would have an error.
         let is_kept = |index: usize| left_out != 7 - u8::try_from(index).unwrap();
         files.into_iter().enumerate().filter(|(index, _)| is_kept(*index)).map(|(_, file)| file).collect()
     })
@@ -130,7 +130,7 @@ fn declared(state: &StateFile, text: &str) -> Vec<String> {
     entries.chain(tags).collect()
 }
 
-/// What the run would say about an output: a name that cannot be resolved, or nothing.
+/// The unresolved name that a run would report for an output, if any.
 fn unresolved_name(output: &str, listing: &Listing, platform: Platform) -> Option<String> {
     let mut collector = TagCollector::new();
     collector.feed(output.as_bytes(), &mut |_| {}).ok()?;
@@ -139,7 +139,7 @@ fn unresolved_name(output: &str, listing: &Listing, platform: Platform) -> Optio
     names.into_iter().find(|name| listing.resolve(name, platform).is_err())
 }
 
-/// Placeholders that an agent or a script fills in declare nothing.
+/// Placeholders that an agent or a script fills in are not declared names.
 fn is_open(output: &str) -> bool {
     ["$X", "{{input}}", "the next state"].iter().any(|open| output.contains(open))
 }
@@ -182,7 +182,7 @@ proptest! {
 }
 
 #[test]
-fn codes_are_in_order_and_rules_explain_themselves() {
+fn codes_are_in_order_and_rules_have_explanations() {
     for (index, rule) in RULES.iter().enumerate() {
         assert_eq!(rule.code, format!("R{:03}", index + 1));
         assert!(rule.summary.ends_with('.') && rule.explanation.ends_with('.'), "{}", rule.code);

@@ -1,8 +1,8 @@
-//! Looking for words in texts.
+//! Searching for words in texts.
 
 use memchr::memmem;
 
-/// Whether a text holds a word on its own, not as a part of a longer one.
+/// Whether a text contains a word, not only as a part of a longer word.
 pub(super) fn mentions(text: &str, word: &str) -> bool {
     let bytes = text.as_bytes();
     let is_part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
@@ -13,7 +13,7 @@ pub(super) fn mentions(text: &str, word: &str) -> bool {
         })
 }
 
-/// The text in lower case; only ASCII matters here.
+/// Like [`mentions`], ignoring ASCII case.
 pub(super) fn mentions_in_any_case(text: &str, word: &str) -> bool {
     mentions(&text.to_ascii_lowercase(), &word.to_ascii_lowercase())
 }
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stand_alone() {
+    fn parts_of_longer_words_do_not_count() {
         assert!(mentions("go to REVIEW.", "REVIEW"));
         assert!(mentions("`REVIEW.md`", "REVIEW"));
         assert!(!mentions("PREVIEW REVIEWS 1_REVIEW", "REVIEW"));

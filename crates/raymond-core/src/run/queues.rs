@@ -1,4 +1,4 @@
-//! What can be derived from the agents, kept up to date so that no step has to look at every agent.
+//! Queues derived from the agents and kept up to date, so that no step has to visit every agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use crate::name::AgentId;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Queues {
-    /// Agents that could start, in the order they became ready.
+    /// Agents that can start, in the order they became ready.
     pub(super) scripts: BTreeSet<(u64, AgentId)>,
     pub(super) prompts: BTreeSet<(u64, AgentId)>,
     pub(super) running_scripts: BTreeSet<AgentId>,
     pub(super) running_prompts: BTreeSet<AgentId>,
-    /// Agents that may not start before a time.
+    /// Agents that may not start before a certain time.
     pub(super) waiting: BTreeSet<(Timestamp, AgentId)>,
     /// How many of them wait for the end of a usage limit.
     pub(super) limited: usize,
@@ -22,7 +22,7 @@ pub(super) struct Queues {
     pub(super) failed: BTreeSet<AgentId>,
     /// Agents that ask, with the time of their questions.
     pub(super) asking: BTreeSet<(Timestamp, AgentId)>,
-    /// When open questions close unanswered.
+    /// The deadlines of open questions.
     pub(super) deadlines: BTreeSet<(Timestamp, AgentId)>,
     pub(super) joining: BTreeSet<AgentId>,
     /// Agents that join and whose workers have all ended.
@@ -55,7 +55,7 @@ impl Queues {
         self.check_join(&agent.id);
     }
 
-    /// Puts an agent into, or takes it out of, the queues its status belongs to.
+    /// Adds an agent to the queues of its status, or removes it.
     fn place(&mut self, agent: &Agent, present: bool) {
         let id = agent.id.clone();
         let is_prompt = agent.state.kind().is_prompt();

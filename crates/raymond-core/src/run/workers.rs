@@ -1,4 +1,4 @@
-//! Workers are written as lists: a line of the journal cannot be read back if it has numbers for keys.
+//! Workers are written as lists, because a journal line with numbers as keys cannot be read back.
 
 use std::collections::BTreeMap;
 

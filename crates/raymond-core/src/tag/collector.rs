@@ -1,4 +1,4 @@
-//! The transition tags of one step, within the bounds of a step.
+//! Collects the transition tags of one step, within the limits of a step.
 
 use super::{NearMiss, Tag, TagError, TagReader};
 use crate::limits::{MAX_TAG_BYTES_PER_STEP, MAX_TAGS_PER_STEP};
@@ -6,16 +6,16 @@ use crate::limits::{MAX_TAG_BYTES_PER_STEP, MAX_TAGS_PER_STEP};
 /// The transition tags of one step's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// In the order written, without `print`; the first few only, once there are too many for a transition.
+    /// In the order written, without `print`; only the first few if there are too many for a transition.
     pub tags: Vec<Tag>,
     /// How many there were.
     pub total: u64,
-    /// The first thing that looks like a tag and is none.
+    /// The first text that looks like a tag but is not one.
     pub near_miss: Option<NearMiss>,
 }
 
 impl Collected {
-    /// Of an output that holds nothing but this tag.
+    /// The result for an output with only this tag.
     #[must_use]
     pub fn single(tag: Tag) -> Self {
         Self { tags: vec![tag], total: 1, near_miss: None }
@@ -25,7 +25,7 @@ impl Collected {
 /// How many tags are kept to show in the message when they cannot be a transition together.
 pub(super) const MAX_SURPLUS_TAGS: usize = 10;
 
-/// Collects the transition tags of one step, and passes on what it prints.
+/// Collects the transition tags of one step, and passes on the text of `<print>` tags.
 #[derive(Debug, Default)]
 pub struct TagCollector {
     reader: TagReader,
@@ -42,7 +42,7 @@ impl TagCollector {
     ///
     /// # Errors
     ///
-    /// When a bound is exceeded; every later call then fails in the same way.
+    /// When a limit is exceeded; every later call then fails in the same way.
     pub fn feed(&mut self, bytes: &[u8], on_print: &mut dyn FnMut(String)) -> Result<(), TagError> {
         self.kept.check()?;
         let kept = &mut self.kept;
@@ -50,11 +50,11 @@ impl TagCollector {
         self.kept.check()
     }
 
-    /// Says that the output is complete.
+    /// Ends the output.
     ///
     /// # Errors
     ///
-    /// When a bound is exceeded, now or earlier.
+    /// When a limit is exceeded, now or earlier.
     pub fn finish(mut self, on_print: &mut dyn FnMut(String)) -> Result<Collected, TagError> {
         self.kept.check()?;
         let kept = &mut self.kept;
@@ -70,7 +70,7 @@ struct Kept {
     tags: Vec<Tag>,
     bytes: usize,
     total: u64,
-    /// How many were no forks; two of them never make a transition.
+    /// How many tags are not forks; two of them never make a transition.
     singles: u64,
     failed: Option<TagError>,
 }

@@ -1,6 +1,6 @@
-//! The tags of a whole text with where they stand, for tools that point at them.
+//! The tags of a whole text with their positions, for tools that point at them.
 //!
-//! What counts as a tag is decided by the same parts as in [`super::TagReader`]; a test holds the two together.
+//! It uses the same parts as [`super::TagReader`] to recognize a tag; a test checks that both find the same tags.
 
 use std::ops::Range;
 
@@ -11,33 +11,33 @@ use super::reader::{Beginning, beginning, complete};
 use super::{NearMissReason, Tag};
 use crate::limits::MAX_TAG_BYTES;
 
-/// A tag and its places in the text, in bytes.
+/// A tag and its positions in the text, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     pub tag: Tag,
     /// From the opening to the end of the closing tag.
     pub range: Range<usize>,
-    /// What stands between the two.
+    /// The content between the two.
     pub content: Range<usize>,
     /// The name and the value of each attribute, the value without its quotes.
     pub attributes: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// Something that looks like a tag and is none.
+/// Text that looks like a tag but is not one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     pub why: NearMissReason,
     pub range: Range<usize>,
 }
 
-/// Everything in a text that is a tag or looks like one, in the order it stands there.
+/// All tags of a text, and all text that only looks like tags, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub tags: Vec<Located>,
     pub missed: Vec<Missed>,
 }
 
-/// Finds all tags of a text; past a tag that is too long for any step nothing is found.
+/// Finds all tags of a text; the search ends at a tag that is too long for any step.
 #[must_use]
 pub fn locate(text: &str) -> Found {
     let bytes = text.as_bytes();
@@ -56,12 +56,12 @@ pub fn locate(text: &str) -> Found {
 #[derive(Default)]
 struct Locator {
     found: Found,
-    /// The names (as bits) whose closing tag is known not to come any more.
+    /// The names (as bits) whose closing tag does not occur in the rest of the text.
     unclosable: u16,
 }
 
 impl Locator {
-    /// Deals with what begins at the `<` of `rest`: how many bytes it was, or nothing if the rest is hopeless.
+    /// Handles the text at the `<` of `rest` and returns its length, or `None` if the search ends here.
     fn advance(&mut self, rest: &[u8], offset: usize) -> Option<usize> {
         match beginning(rest) {
             Beginning::Tag(name) => self.read_tag(rest, offset, Opener::new(name)),
@@ -130,7 +130,7 @@ mod tests {
     use crate::tag::TagReader;
 
     #[test]
-    fn places_are_those_of_the_text() {
+    fn positions_are_those_of_the_text() {
         let text = "ä <call return=\"BACK\"> PLAN </call> and <goto> alone, <Goto>X</Goto>";
         let found = locate(text);
         let [call] = found.tags.as_slice() else { panic!("not one tag: {found:?}") };

@@ -5,7 +5,7 @@ use memchr::memchr;
 use super::{NearMissReason, TagName};
 use crate::limits::MAX_TAG_ATTRIBUTES;
 
-/// A stretch of the bytes of one tag, counted from its `<`.
+/// A range of the bytes of one tag, counted from its `<`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: usize,
@@ -18,22 +18,23 @@ impl Span {
     }
 }
 
-/// An opening tag being read, one byte after another and each of them once.
+/// Reads an opening tag byte by byte, each byte once.
 ///
-/// When it turns out to be none, the bytes after its name are read again as text, and may begin another one. That is no
-/// way to make the reader slow: of all readings that reach a given byte, one is outside of quotes, one inside of `"…"`
-/// and one inside of `'…'`. For each begins outside, at a `<` where the earlier ones must be inside of quotes, and from
-/// there every quote moves them all without ever bringing two together. So no byte is read more than three times.
+/// If it is not an opening tag after all, the bytes after its name are read again as text, and another opening tag may
+/// begin there. This cannot make the reader slow: of all readings that reach a given byte, at most one is outside of
+/// quotes, one inside `"…"` and one inside `'…'`. Each reading begins outside of quotes, at a `<` where all earlier
+/// readings must be inside quotes, and from there every quote changes the position of all of them, so that two are
+/// never in the same one. So no byte is read more than three times.
 #[derive(Debug)]
 pub(super) struct Opener {
     pub(super) name: TagName,
-    /// The next byte to look at.
+    /// The next byte to read.
     pub(super) at: usize,
     expects: Expects,
     pub(super) attributes: Vec<(Span, Span)>,
 }
 
-/// What an opening tag may go on with.
+/// What may come next in an opening tag.
 #[derive(Clone, Copy, Debug)]
 enum Expects {
     /// Right after the name or after white space.

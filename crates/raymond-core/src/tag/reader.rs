@@ -8,17 +8,17 @@ use super::{
 };
 use crate::limits::{MAX_TAG_ATTRIBUTES, MAX_TAG_BYTES};
 
-/// What the reader is in the middle of; everything but `Text` begins at a `<`.
+/// The state of the reader; every stage except `Text` begins at a `<`.
 #[derive(Debug)]
 enum Stage {
     Text,
     Opener(Opener),
-    /// The closing tag is looked for; it does not begin before `searched`.
+    /// Searching for the closing tag; it does not begin before `searched`.
     Content {
         opener: Opener,
         searched: usize,
     },
-    /// What looked like a tag is text; scanning goes on at `resume`.
+    /// The text looked like a tag but is not one; scanning continues at `resume`.
     Missed {
         why: NearMissReason,
         seen: usize,
@@ -26,17 +26,17 @@ enum Stage {
     },
 }
 
-/// What follows from looking at a stage with the bytes there are.
+/// What to do after a stage was tried with the available bytes.
 enum Flow {
-    /// Go on with this stage right away.
+    /// Continue with this stage now.
     Become(Stage),
-    /// Come back with this stage when there are more bytes.
+    /// Continue with this stage when there are more bytes.
     Wait(Stage),
-    /// These many bytes are dealt with.
+    /// This number of bytes is done.
     Done(usize),
 }
 
-/// What stands after a `<`.
+/// The kind of text after a `<`.
 pub(super) enum Beginning {
     Tag(TagName),
     WrongCase(TagName),
@@ -44,24 +44,25 @@ pub(super) enum Beginning {
     Text,
 }
 
-/// How many bytes the longest name has, and one more that shows that it ended.
+/// The length of the longest name, plus one byte that shows where it ends.
 const NAME_WINDOW: usize = TagName::MAX_NAME_BYTES + 1;
 
-/// How many bytes are looked at for the text of a near miss: 80 characters of any length.
+/// How many bytes are used for the text of a near miss: 80 characters of up to four bytes.
 const NEAR_MISS_WINDOW: usize = 4 * MAX_BRIEF_CHARS;
 
-/// In which portions bytes are added to those held back, so that holding a few does not mean copying the rest.
+/// The size of the portions in which bytes are added to the buffer, so that a short incomplete tag does not cause a
+/// copy of all the rest.
 const PORTION: usize = 64 * 1024;
 
-/// Reads tags out of bytes that arrive in pieces.
+/// Reads tags from bytes that arrive in pieces.
 #[derive(Debug)]
 pub struct TagReader {
     /// The bytes of a tag that is not complete yet; they begin with its `<`.
     pub(super) held: Vec<u8>,
     stage: Stage,
-    /// Whether no more bytes can come.
+    /// Whether the input has ended.
     finishing: bool,
-    /// The names (as bits) whose closing tag is known not to come any more.
+    /// The names (as bits) whose closing tag does not occur in the rest of the input.
     unclosable: u16,
     pub(super) near_miss: Option<NearMiss>,
     failed: Option<TagError>,
@@ -90,11 +91,11 @@ impl TagReader {
         }
     }
 
-    /// Takes the next bytes and hands every tag that they complete to `sink`.
+    /// Takes the next bytes and passes every tag that they complete to `sink`.
     ///
     /// # Errors
     ///
-    /// When a bound is exceeded; every later call then fails in the same way.
+    /// When a limit is exceeded; every later call then fails in the same way.
     pub fn feed(&mut self, bytes: &[u8], sink: &mut dyn FnMut(Tag)) -> Result<(), TagError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -107,11 +108,11 @@ impl TagReader {
         fed
     }
 
-    /// Says that no more bytes come: what is still open is text, and is scanned for tags as such.
+    /// Ends the input: an incomplete tag is text, and is searched for other tags.
     ///
     /// # Errors
     ///
-    /// When a bound is exceeded, now or earlier.
+    /// When a limit is exceeded, now or earlier.
     pub fn finish(mut self, sink: &mut dyn FnMut(Tag)) -> Result<Option<NearMiss>, TagError> {
         self.finish_in_place(sink)?;
         Ok(self.near_miss)
@@ -131,8 +132,8 @@ impl TagReader {
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.held.is_empty() {
-                // The usual case: nothing is open, so the bytes are scanned where they are. What is left over is
-                // bounded, because a tag that gets too long is an error.
+                // The usual case: no tag is incomplete, so the bytes are scanned without a copy. The rest that is kept
+                // is limited, because a tag that is too long is an error.
                 let done = self.scan(rest, sink)?;
                 self.held.extend_from_slice(rest.get(done..).unwrap_or_default());
                 return Ok(());
@@ -150,7 +151,7 @@ impl TagReader {
         Ok(())
     }
 
-    /// Scans as far as can be told by now, and says how many bytes are dealt with.
+    /// Scans as far as the available bytes allow, and returns how many bytes are done.
     fn scan(&mut self, text: &[u8], sink: &mut dyn FnMut(Tag)) -> Result<usize, TagError> {
         let mut start = 0;
         loop {
@@ -171,7 +172,7 @@ impl TagReader {
         }
     }
 
-    /// Deals with what begins at the `<` of `tag`: how many bytes it was, or nothing if that needs more bytes.
+    /// Handles the text at the `<` of `tag` and returns its length, or `None` if it needs more bytes.
     fn advance(&mut self, tag: &[u8], sink: &mut dyn FnMut(Tag)) -> Result<Option<usize>, TagError> {
         let mut stage = std::mem::replace(&mut self.stage, Stage::Text);
         loop {
@@ -266,7 +267,7 @@ impl TagReader {
         Ok(Flow::Become(Stage::Missed { why: NearMissReason::NeverClosed(name), seen: start, resume: start }))
     }
 
-    /// Passes over what is no tag after all, and remembers the first one.
+    /// Skips text that is not a tag after all, and keeps the first such text.
     fn miss(&mut self, tag: &[u8], why: NearMissReason, seen: usize, resume: usize) -> Flow {
         if self.near_miss.is_some() {
             return Flow::Done(resume);
@@ -278,7 +279,7 @@ impl TagReader {
             _ => memchr2(b'>', b'\n', unseen),
         };
         if end.is_none() && window.len() < NEAR_MISS_WINDOW && !self.finishing {
-            // A few more bytes make the message readable, and the same however the text arrives.
+            // Wait for a few more bytes, so that the message does not depend on how the text was cut into pieces.
             return Flow::Wait(Stage::Missed { why, seen, resume });
         }
         let with_end = end.map_or(window.len(), |end| seen + end + 1);
@@ -287,7 +288,7 @@ impl TagReader {
         Flow::Done(resume)
     }
 
-    /// Counts the bytes looked at, for the tests that show that the work is linear.
+    /// Counts the bytes that were read, for the tests of linear work.
     #[cfg(test)]
     fn note_work(&mut self, bytes: usize) {
         self.work += bytes as u64;
@@ -298,7 +299,7 @@ impl TagReader {
     fn note_work(&mut self, _bytes: usize) {}
 }
 
-/// Tells what the text at a `<` begins with.
+/// Returns what begins at a `<`.
 pub(super) fn beginning(text: &[u8]) -> Beginning {
     let after = text.get(1..).unwrap_or_default();
     let window = after.get(..NAME_WINDOW).unwrap_or(after);
@@ -332,7 +333,7 @@ pub(super) fn complete(bytes: &[u8], opener: &Opener, content: Span) -> Result<T
         attributes: opener.attributes.iter().map(decode_attribute).collect(),
         content: decode(content.of(bytes)),
     };
-    // A replaced byte takes three, so text that was short enough may have become too long to be passed on.
+    // A replaced byte becomes three bytes, so a text that was short enough may now be too long.
     let is_too_long = |text: &String| text.len() > MAX_TAG_BYTES;
     if is_too_long(&tag.content) || tag.attributes.iter().any(|(_, value)| is_too_long(value)) {
         return Err(TagError::TooLong { name: tag.name, limit: MAX_TAG_BYTES });

@@ -1,4 +1,4 @@
-//! The schema of a tag's name, with what each tag does.
+//! The schema of a tag's name, with a description of each tag.
 
 use std::borrow::Cow;
 

@@ -55,26 +55,26 @@ pub struct Spelling {
     pub closing: &'static str,
 }
 
-/// What stands between a tag's opening and closing.
+/// The content between a tag's opening and closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The name of a state of the same workflow.
     State,
-    /// Where another workflow is.
+    /// The path of another workflow.
     Scope,
-    /// Text, kept as it is.
+    /// Text, not changed.
     Text {
-        /// What an example shows in its place.
+        /// The text that an example shows in its place.
         placeholder: &'static str,
     },
 }
 
-/// Whether a tag can do without an attribute.
+/// Whether a tag needs an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It cannot.
+    /// It must have it.
     Required,
-    /// It can if another tag beside it says the same.
+    /// One tag of the step must have it; others may leave it out.
     OncePerStep,
     Optional,
 }
@@ -84,7 +84,8 @@ pub enum Need {
 pub enum Together {
     /// No other transition.
     Alone,
-    /// No other transition, or only forks: then it says where the forking agent goes on, and there is one of it.
+    /// No other transition, or only forks: then it names the state in which the forking agent continues, and there may
+    /// be only one such tag.
     AloneOrBesideForks,
     /// Any number of forks, each of which starts a new agent.
     Forks,
@@ -92,7 +93,7 @@ pub enum Together {
     Anything,
 }
 
-/// What must happen before the agent goes on.
+/// What must happen before the agent continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// Nothing.
@@ -103,7 +104,7 @@ pub enum Waits {
     ForWorkers,
 }
 
-/// What becomes of the agent's conversation. An agent that a fork starts has none yet.
+/// The effect on the agent's conversation. An agent that a fork starts has none yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEffect {
     Kept,
@@ -111,16 +112,16 @@ pub enum SessionEffect {
     Fresh,
     /// The next prompt continues a branch of it; the stack keeps the original.
     Branched,
-    /// It is the caller's again.
+    /// The caller's conversation is restored.
     Restored,
 }
 
-/// What becomes of the agent's stack of callers. An agent that a fork starts has an empty one.
+/// The effect on the agent's stack of callers. An agent that a fork starts has an empty stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackEffect {
     Kept,
     Pushed,
-    /// The top frame is taken off; if there is none, the agent ends.
+    /// The top frame is removed; if there is none, the agent ends.
     Popped,
     Cleared,
 }
@@ -137,7 +138,7 @@ pub enum Attribute {
     TimeoutNext,
 }
 
-/// What an attribute is called and holds.
+/// The name and the meaning of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributeFacts {
     pub name: &'static str,
@@ -146,7 +147,7 @@ pub struct AttributeFacts {
     pub about: &'static str,
 }
 
-/// What the value of an attribute is.
+/// The kind of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// The name of a state of the same workflow.
@@ -154,7 +155,7 @@ pub enum Value {
     Directory,
     /// Such as `90s`.
     Duration,
-    /// Text, kept as it is.
+    /// Text, not changed.
     Text,
 }
 
@@ -327,12 +328,12 @@ impl TagName {
         Self::ALL.iter().copied().filter(|tag| tag.is_transition())
     }
 
-    /// The tags that may say, beside forks, where the forking agent goes on.
+    /// The tags that are allowed beside forks, to name the state in which the forking agent continues.
     pub fn beside_forks() -> impl Iterator<Item = TagName> {
         Self::ALL.iter().copied().filter(|tag| tag.may_stand_beside_forks())
     }
 
-    /// The tag of this name, which is lower case and exact.
+    /// The tag of this name; case matters.
     #[must_use]
     pub fn from_name(name: &str) -> Option<TagName> {
         Self::ALL.iter().copied().find(|tag| tag.as_str() == name)
@@ -372,7 +373,7 @@ impl TagName {
         self.facts().content == Content::Scope
     }
 
-    /// Whether the content names a state or a workflow, instead of being text for someone.
+    /// Whether the content is the name of a state or a workflow, not text.
     #[must_use]
     pub fn has_target(self) -> bool {
         match self.facts().content {
@@ -381,13 +382,14 @@ impl TagName {
         }
     }
 
-    /// Whether a policy that permits nothing else can take this tag without its being written. Text cannot be guessed.
+    /// Whether this tag can be implicit, when a policy permits nothing else. Tags with text cannot: the text is
+    /// unknown.
     #[must_use]
     pub fn can_be_implicit(self) -> bool {
         self.is_transition() && self.has_target()
     }
 
-    /// How much this tag needs an attribute; nothing if it does not take it.
+    /// Whether this tag needs an attribute; `None` if it does not take it.
     #[must_use]
     pub fn need(self, attribute: Attribute) -> Option<Need> {
         self.facts().attributes.iter().find(|(taken, _)| *taken == attribute).map(|(_, need)| *need)
@@ -406,7 +408,7 @@ impl TagName {
         self.facts().spelling.closing
     }
 
-    /// How long the longest name is.
+    /// The length of the longest name.
     pub(super) const MAX_NAME_BYTES: usize = {
         let mut longest = 0;
         let mut index = 0;
@@ -418,7 +420,7 @@ impl TagName {
         longest
     };
 
-    /// This tag in a set of tags that is kept as bits.
+    /// The bit of this tag in a set of tags.
     pub(super) fn bit(self) -> u16 {
         const { assert!(TagName::ALL.len() <= u16::BITS as usize, "a set of tags needs more bits") };
         1 << (self as u16)
@@ -442,7 +444,7 @@ impl Attribute {
             Attribute::Input => &AttributeFacts {
                 name: "input",
                 value: Value::Text,
-                about: "The text that the target is handed as `{{input}}`.",
+                about: "The text that the target gets as `{{input}}`.",
             },
             Attribute::Delay => &AttributeFacts {
                 name: "delay",

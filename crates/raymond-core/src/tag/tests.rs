@@ -8,7 +8,7 @@ use crate::limits::{MAX_TAG_ATTRIBUTES, MAX_TAG_BYTES, MAX_TAGS_PER_STEP};
 
 const MIB: usize = 1024 * 1024;
 
-/// What came out of a reader, for comparing.
+/// The result of a reader, for comparing.
 type Outcome = (Vec<Tag>, Result<Option<NearMiss>, TagError>);
 
 fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Outcome, u64) {
@@ -116,13 +116,13 @@ fn content_runs_to_its_own_closing_tag() {
 }
 
 #[test]
-fn what_never_closes_is_text() {
+fn tags_that_are_never_closed_are_text() {
     let cases: &[(&str, &[&str])] = &[
         ("<result>abc <goto>X</goto>", &["goto|X"]),
         ("<result>abc <goto>X <call return='R'>Y</call>", &["call return=R|Y"]),
         ("<goto a=\"<goto>X</goto>", &["goto|X"]),
         ("<goto a='<result>\"</result>", &["result|\""]),
-        // A complete opening tag stays one piece of text: what it quotes was not meant as a transition.
+        // A complete opening tag without a closing tag is text as a whole: tags in its attribute values are not read.
         ("<goto a='<result>x</result>'>X", &[]),
         ("<result><result><result><goto>X</goto><result>", &["goto|X"]),
         ("<result><goto>A</goto><goto>", &["goto|A"]),
@@ -180,13 +180,13 @@ fn the_first_near_miss_is_explained() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_replaced() {
+fn bytes_that_are_not_utf8_are_replaced() {
     assert_eq!(short(b"\xff\0<goto a='\xff\0'>A\xff\0\xc3</goto>"), ["goto a=��|A���"]);
     let text = "<result>grün</result>".as_bytes();
     let bytewise = read_pieces(text.chunks(1)).0;
     assert_eq!(bytewise, read(text));
     assert_eq!(short(text), ["result|grün"]);
-    // Replacing makes text longer; it must not become longer than what may be passed on.
+    // Replacing makes text longer; it must not exceed the limit.
     let bad = [b"<result>".as_slice(), &vec![0xff; 3 * MIB], b"</result>"].concat();
     assert_eq!(read(bad).1, Err(too_long(TagName::Result)));
 }
@@ -219,7 +219,7 @@ fn content_may_be_exactly_as_long_as_the_limit() {
 }
 
 #[test]
-fn opening_tags_have_bounds_too() {
+fn opening_tags_have_limits_too() {
     let value = [b"<goto a='".as_slice(), &vec![b'x'; MAX_TAG_BYTES - 11], b"'>A</goto>"].concat();
     assert_eq!(read(&value).0.len(), 1);
     let longer = [b"<goto a='".as_slice(), &vec![b'x'; MAX_TAG_BYTES - 10], b"'>A</goto>"].concat();
@@ -233,7 +233,7 @@ fn opening_tags_have_bounds_too() {
 }
 
 #[test]
-fn only_a_possible_tag_is_held() {
+fn only_a_possible_tag_is_buffered() {
     let mut reader = TagReader::new();
     let text = [vec![b'x'; MIB], b"a <b> < c <goto".to_vec(), vec![b'<'; MIB]].concat();
     reader.feed(&text, &mut |_| {}).unwrap();
@@ -245,7 +245,7 @@ fn only_a_possible_tag_is_held() {
     assert_eq!(reader.held.capacity(), 0);
 }
 
-/// The work per byte that a text may cost, in the whole and in pieces.
+/// Checks the work per byte, for the whole text at once and in pieces.
 fn assert_linear(text: &[u8], factor: u64) {
     let (whole, work) = read_pieces([text]);
     assert!(work <= factor * text.len() as u64, "{work} for {}", text.len());
@@ -274,8 +274,8 @@ fn work_is_linear_in_malformed_openers() {
 }
 
 #[test]
-fn work_is_linear_in_tangled_quotes() {
-    // Two readings that both go on to the end, one outside of quotes where the other is inside.
+fn work_is_linear_in_mixed_quotes() {
+    // Two readings that both continue to the end, one outside of quotes where the other is inside.
     let text = format!("<goto a=\"<goto b='\" c='{}", " n=' n='".repeat(MIB));
     assert_linear(text.as_bytes(), 8);
     let text = format!("<goto a=\"<goto b='\" c='{}", " d=\"' e=\" f='\" g='".repeat(MIB / 4));
@@ -311,7 +311,7 @@ fn surplus_tags_are_only_counted() {
 }
 
 #[test]
-fn forks_have_bounds() {
+fn forks_have_limits() {
     let fork = "<fork next='N'>W</fork>";
     assert_eq!(collect(fork, MAX_TAGS_PER_STEP).unwrap().tags.len(), MAX_TAGS_PER_STEP);
     let error = collect(fork, MAX_TAGS_PER_STEP + 1).unwrap_err();
@@ -329,7 +329,7 @@ fn messages_quote_tags_briefly() {
     assert_eq!((long.chars().count(), long.ends_with("yy…")), (80, true));
 }
 
-/// Pieces of which text is made that is likely to hold tags and to break them.
+/// Text made of pieces that often form tags or broken tags.
 fn tag_like_text() -> impl Strategy<Value = Vec<u8>> {
     let words = prop::sample::select(vec![
         "<",
@@ -379,7 +379,7 @@ fn tag_like_text() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn it_does_not_matter_how_text_is_cut(text in tag_like_text(), size in 1_usize..20) {
+    fn the_result_does_not_depend_on_how_text_is_cut(text in tag_like_text(), size in 1_usize..20) {
         let whole = read(&text);
         for at in 0..=text.len() {
             let (before, after) = text.split_at(at);
@@ -389,7 +389,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(
+    fn a_written_tag_is_read_back(
         name in prop::sample::select(TagName::ALL.to_vec()),
         attributes in prop::collection::vec(("[A-Za-z_][A-Za-z0-9_.-]{0,5}", "[^\0]{0,12}"), 0..4),
         content in "[^<\0]{0,20}",
@@ -409,13 +409,13 @@ proptest! {
     }
 
     #[test]
-    fn quotes_cannot_be_tangled(text in "(<goto| a=|\"|'| |=){0,60}") {
+    fn mixed_quotes_do_not_make_reading_slow(text in "(<goto| a=|\"|'| |=){0,60}") {
         let (_, work) = read_pieces([text.as_bytes()]);
         prop_assert!(work <= 5 * text.len() as u64, "{} for {}", work, text.len());
     }
 
     #[test]
-    fn any_value_survives_quoting(value in any::<String>()) {
+    fn any_value_is_the_same_after_quoting(value in any::<String>()) {
         prop_assert_eq!(unescape_attribute(&escape_attribute(&value)), value);
     }
 }

@@ -1,13 +1,13 @@
-//! What is no tag but looks like one, and what makes reading stop.
+//! Text that looks like a tag but is not one, and errors that stop the reader.
 
 use std::fmt;
 
 use super::TagName;
 
-/// Something that looks like a tag and is none, kept to explain why no tag was found.
+/// Text that looks like a tag but is not one, kept to explain why no tag was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearMiss {
-    /// How it begins, on one line and at most 80 characters.
+    /// Its beginning, on one line and at most 80 characters.
     pub text: String,
     pub why: NearMissReason,
 }
@@ -18,7 +18,7 @@ impl fmt::Display for NearMiss {
     }
 }
 
-/// Why something that looks like a tag is none.
+/// Why a text that looks like a tag is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NearMissReason {
     WrongCase(TagName),
@@ -66,7 +66,7 @@ pub enum TagError {
     TooMany {
         limit: usize,
     },
-    /// The transition tags of one step hold too much text together.
+    /// The transition tags of one step contain too much text in total.
     TooMuch {
         limit: usize,
     },
@@ -93,7 +93,7 @@ impl fmt::Display for TagError {
 
 impl std::error::Error for TagError {}
 
-/// A number of bytes as a person would write it.
+/// A number of bytes, formatted for people.
 struct Size(usize);
 
 impl fmt::Display for Size {

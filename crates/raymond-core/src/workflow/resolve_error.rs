@@ -1,4 +1,4 @@
-//! Why a name is no state, in words that say what to do about it.
+//! Why a name is not a state, with advice on what to do.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ impl fmt::Display for NameProblem {
     }
 }
 
-/// Why a name could not be resolved. Texts are clipped, so that an error stays small whatever was asked for.
+/// Why a name could not be resolved. Texts are clipped, so that an error stays small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolveError {
     BadName {
@@ -44,7 +44,7 @@ pub enum ResolveError {
         kind: Kind,
         platform: Platform,
     },
-    /// `elsewhere` are files of that very name that run on the other platform only.
+    /// `elsewhere` are files of the same name that run only on the other platform.
     NotFound {
         target: String,
         suggestions: Vec<String>,
@@ -116,7 +116,7 @@ impl fmt::Display for ResolveError {
     }
 }
 
-/// Names the files that would have served on the other platform.
+/// Adds the files that run only on the other platform.
 fn write_elsewhere(formatter: &mut fmt::Formatter<'_>, elsewhere: &[StateFile]) -> fmt::Result {
     for state in elsewhere {
         let platforms = platform_names(state.kind().facts().platforms);

@@ -1,4 +1,4 @@
-//! What is wrong in a state file, and where.
+//! Errors and warnings in a state file, with their positions.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ impl fmt::Display for Position {
     }
 }
 
-/// Something in a state file that stops the run before anything is paid for.
+/// An error in a state file; it stops the run before a turn is paid for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceError {
     pub position: Position,
     pub message: String,
-    /// The line itself, as it stands in the file.
+    /// The line of the file.
     pub source_line: String,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for SourceError {
     }
 }
 
-/// Something in a state file that is probably a mistake but never stops a run.
+/// A probable mistake in a state file; it never stops a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceWarning {
     pub position: Position,
@@ -55,7 +55,7 @@ impl fmt::Display for SourceWarning {
     }
 }
 
-/// A number of lines or characters as a position holds it; no real file reaches the cap.
+/// A number of lines or characters as stored in a position; no real file reaches the maximum.
 pub(crate) fn saturated(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

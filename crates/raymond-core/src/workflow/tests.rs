@@ -6,7 +6,7 @@ fn listing(files: &str) -> Listing {
     Listing::new(files.split_whitespace().map(str::to_owned))
 }
 
-/// The state, or the first telling word of the error.
+/// The state, or a word for the error.
 fn outcome(result: Result<StateFile, ResolveError>) -> String {
     match result {
         Ok(state) => state.to_string(),
@@ -42,7 +42,7 @@ fn resolution_on_both_platforms() {
         ("POLL.js POLL.md", "POLL", "ambiguous", "ambiguous"),
         ("POLL.py POLL.js", "POLL", "ambiguous", "ambiguous"),
         ("POLL.txt POLL.MD POLL", "POLL", "not found", "not found"),
-        // An extension bypasses all that.
+        // With an extension none of these rules apply.
         ("POLL.md POLL.sh POLL.bat", "POLL.md", "POLL.md", "POLL.md"),
         ("POLL.md POLL.sh POLL.bat", "POLL.sh", "POLL.sh", "wrong platform"),
         ("POLL.md POLL.sh POLL.bat", "POLL.bat", "wrong platform", "POLL.bat"),

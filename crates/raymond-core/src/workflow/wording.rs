@@ -1,15 +1,15 @@
-//! How error messages quote what they complain of, and find what was probably meant.
+//! How error messages quote names, and suggest what was probably meant.
 //!
-//! Names may come from a model, so whatever is quoted is clipped and cannot steer a terminal,
-//! and looking for near misses costs a bounded amount per candidate.
+//! Names may come from a model, so quoted text is clipped and cannot control a terminal, and the search for similar
+//! names has a limited cost per candidate.
 
-/// How many characters of an offending text a message shows.
+/// How many characters of a wrong text a message shows.
 const MAX_QUOTED_CHARS: usize = 80;
 
-/// Names longer than this are garbage rather than slips of the finger; nothing is suggested for them.
+/// Names longer than this are not typing errors; nothing is suggested for them.
 const MAX_COMPARED_CHARS: usize = 80;
 
-/// More suggestions than this help nobody.
+/// More suggestions than this do not help.
 const MAX_SUGGESTIONS: usize = 3;
 
 /// The text in backticks, clipped, with control characters escaped.
@@ -27,7 +27,7 @@ pub(crate) fn clipped_to(length: usize, text: &str) -> String {
     let mut characters = text.chars();
     let mut shown = String::new();
     for character in characters.by_ref().take(length) {
-        if steers_a_terminal(character) {
+        if controls_a_terminal(character) {
             shown.extend(character.escape_default());
         } else {
             shown.push(character);
@@ -39,8 +39,8 @@ pub(crate) fn clipped_to(length: usize, text: &str) -> String {
     shown
 }
 
-/// Control characters move the cursor; the bidirectional marks make a name look like another one.
-fn steers_a_terminal(character: char) -> bool {
+/// Control characters move the cursor; bidirectional marks can make a name look like another one.
+fn controls_a_terminal(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -77,16 +77,16 @@ pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) 
         .filter_map(|candidate| Some((distance_within(limit, &wanted, &folded(candidate)?)?, candidate)))
         .collect();
     found.sort();
-    // Anything farther away than the best would only distract from it.
+    // Names that are less similar than the best are left out.
     let best = found.first().map(|(distance, _)| *distance);
     found.retain(|(distance, _)| Some(*distance) == best);
     found.truncate(MAX_SUGGESTIONS);
     found.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// Names compare without regard to case, because a wrong case is the commonest slip.
+/// Names are compared without case, because wrong case is the most common mistake.
 fn folded(name: &str) -> Option<String> {
-    // Four bytes are the longest character, so this bound needs no look at the text.
+    // A character has at most four bytes, so this check does not have to read the text.
     if name.is_empty() || name.len() > MAX_COMPARED_CHARS * 4 {
         return None;
     }
@@ -94,14 +94,14 @@ fn folded(name: &str) -> Option<String> {
     (folded.chars().count() <= MAX_COMPARED_CHARS).then_some(folded)
 }
 
-/// The edit distance, in which two swapped neighbours count as one edit, unless it exceeds the limit.
+/// The edit distance, where two swapped neighbours count as one edit; `None` if it exceeds the limit.
 fn distance_within(limit: usize, left: &str, right: &str) -> Option<usize> {
     let (left, right) = without_common_ends(left, right);
     let lengths = left.chars().count().abs_diff(right.chars().count());
     (lengths <= limit).then(|| strsim::osa_distance(left, right)).filter(|distance| *distance <= limit)
 }
 
-/// What differs between the two, so that thousands of long names with one prefix stay cheap to compare.
+/// Removes the common prefix and suffix, so that thousands of long names with one prefix are cheap to compare.
 fn without_common_ends<'a>(left: &'a str, right: &'a str) -> (&'a str, &'a str) {
     let common = |pairs: &mut dyn Iterator<Item = (char, char)>| -> usize {
         pairs.take_while(|(a, b)| a == b).map(|(letter, _)| letter.len_utf8()).sum()

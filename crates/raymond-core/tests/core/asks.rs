@@ -57,7 +57,7 @@ fn a_question_suspends_its_agent_until_it_is_answered() {
 }
 
 #[test]
-fn one_answer_is_taken() {
+fn only_the_first_answer_is_taken() {
     let mut rig = asking(ASK);
     let answer = |text: &str, id: &str| Input::Answer {
         ask: "ask1".into(),
@@ -72,12 +72,12 @@ fn one_answer_is_taken() {
     "#]],
     );
     check(&rig.round([answer("third", "c")]), expect![[""]]);
-    check(&rig.answers("ask2", "nobody asked"), expect![[""]]);
+    check(&rig.answers("ask2", "no such question"), expect![[""]]);
     check(&rig.answers("", ""), expect![[""]]);
 }
 
 #[test]
-fn several_may_ask_at_once() {
+fn several_agents_can_ask_at_the_same_time() {
     let mut rig = Rig::new("START").waiting();
     rig.emits("main", "<fork>W</fork><fork>W</fork><goto>A</goto>");
     rig.emits("main_w2", "<ask next=\"N\">two?</ask>");
@@ -112,7 +112,7 @@ fn several_may_ask_at_once() {
 }
 
 #[test]
-fn past_its_time_a_question_goes_on_elsewhere() {
+fn a_question_that_times_out_leads_to_timeout_next() {
     let mut rig = asking("<ask next=\"N\" timeout=\"24h\" timeout_next=\"T\">?</ask>");
     check(
         &rig.journal[rig.journal.len() - 1..],
@@ -152,14 +152,14 @@ fn an_answer_at_the_last_moment_counts() {
 }
 
 #[test]
-fn past_its_time_a_question_without_a_way_out_fails_and_is_asked_again() {
+fn a_question_that_times_out_without_timeout_next_fails_and_is_asked_again() {
     let mut rig = asking("<ask next=\"N\" timeout=\"1h\">?</ask>");
     check(
         &rig.passes(3600),
         expect![[r#"
         ask_closed main START.sh answer="" ask=ask1 by=timeout
-        step_failed main START.sh error="nobody answered ask1 in time, and it has no `timeout_next`" fatal=false
-        run_stopped agents=1 error="main failed in START.sh: nobody answered ask1 in time, and it has no `timeout_next`" status=failed steps=1
+        step_failed main START.sh error="ask1 was not answered in time, and it has no `timeout_next`" fatal=false
+        run_stopped agents=1 error="main failed in START.sh: ask1 was not answered in time, and it has no `timeout_next`" status=failed steps=1
     "#]],
     );
     check_agents(
@@ -170,7 +170,7 @@ fn past_its_time_a_question_without_a_way_out_fails_and_is_asked_again() {
     );
     rig.die();
     rig.now += SignedDuration::from_hours(10);
-    // It has its whole time again.
+    // It gets its full time again.
     check(
         &rig.resume(),
         expect![[r#"
@@ -208,7 +208,7 @@ fn a_question_that_is_asked_again_is_opened_again() {
 }
 
 #[test]
-fn a_deadline_that_passed_while_nobody_looked_counts_on_resume() {
+fn a_deadline_that_passed_while_no_process_ran_counts_on_resume() {
     let mut rig = Rig::new("START");
     check(
         &rig.emits("main", "<ask next=\"N\" timeout=\"1h\" timeout_next=\"T\">?</ask>"),
@@ -231,7 +231,7 @@ fn a_deadline_that_passed_while_nobody_looked_counts_on_resume() {
 }
 
 #[test]
-fn without_waiting_the_others_finish_first() {
+fn without_waiting_the_other_agents_finish_first() {
     let mut rig = Rig::new("START");
     rig.emits("main", "<fork next=\"N\">W</fork>");
     check(
@@ -257,7 +257,7 @@ fn without_waiting_the_others_finish_first() {
         run_stopped agents=2 asks=[{agent=main ask=ask1 question=ready?}] status=waiting steps=4
     "#]],
     );
-    // Nobody answered: it waits on.
+    // There is no answer: it keeps waiting.
     check(
         &rig.resume(),
         expect![[r#"
@@ -265,7 +265,7 @@ fn without_waiting_the_others_finish_first() {
         run_stopped agents=2 asks=[{agent=main ask=ask1 question=ready?}] status=waiting steps=4
     "#]],
     );
-    // Somebody answered meanwhile.
+    // An answer came in the meantime.
     rig.die();
     let options = rig.run.options.clone();
     let resume = Input::Resume { options, interrupted: Vec::new() };
@@ -317,9 +317,9 @@ fn an_answer_is_taken_while_the_run_stops() {
     );
 }
 
-/// Why a run stops: an agent asks, and one more thing happens.
+/// The reason why a run stops: an agent asks, and one more thing happens.
 #[test]
-fn of_several_reasons_the_gravest_is_given() {
+fn of_several_reasons_to_stop_the_most_serious_is_given() {
     let cases: [(&str, bool, RunStatus); 6] = [
         ("fatal", false, RunStatus::Waiting),
         ("fatal", true, RunStatus::Failed),
@@ -377,7 +377,7 @@ fn every_pair_of_reasons_is_in_order() {
 }
 
 #[test]
-fn a_limit_outweighs_a_fatal_failure_whichever_comes_first() {
+fn a_limit_outweighs_a_fatal_failure_in_either_order() {
     for limit_first in [true, false] {
         let options = Options { no_wait: true, ..Options::default() };
         let mut rig = Rig::with("START", options).prompt("W", "model: x");
@@ -395,18 +395,21 @@ fn a_limit_outweighs_a_fatal_failure_whichever_comes_first() {
 }
 
 #[test]
-fn a_deadline_wakes_nobody_while_the_run_stops() {
+fn a_deadline_wakes_no_agent_while_the_run_stops() {
     let mut rig = Rig::new("START").waiting();
     rig.emits("main", "<fork next=\"N\">W</fork>");
     rig.emits("main", "<ask next=\"N\" timeout=\"1s\">?</ask>");
     rig.drain();
     rig.passes(100);
     assert_eq!(rig.running(), ["main_w1"]);
-    assert!(rig.run.next_wake(rig.now).is_none_or(|time| time > rig.now), "the driver would turn in circles");
+    assert!(
+        rig.run.next_wake(rig.now).is_none_or(|time| time > rig.now),
+        "the driver would loop without waiting"
+    );
 }
 
 #[test]
-fn only_who_asks_times_out() {
+fn only_an_agent_that_asks_times_out() {
     let rig = Rig::new("START");
     for agent in [AgentId::main(), AgentId::new("stranger")] {
         assert_eq!(decide(&rig.run, rig.now, Input::AskTimeout { agent }), []);
@@ -414,7 +417,7 @@ fn only_who_asks_times_out() {
 }
 
 #[test]
-fn a_question_does_not_time_out_before_its_time() {
+fn a_question_does_not_time_out_early() {
     let rig = asking("<ask next=\"N\" timeout=\"1h\">?</ask>");
     assert_eq!(decide(&rig.run, rig.now, Input::AskTimeout { agent: AgentId::main() }), []);
     let rig = asking(ASK);
@@ -422,7 +425,7 @@ fn a_question_does_not_time_out_before_its_time() {
 }
 
 #[test]
-fn a_target_that_is_gone_fails_the_step_that_asks() {
+fn a_missing_target_fails_the_step_that_asks() {
     for tag in ["<ask next=\"GONE\">?</ask>", "<ask next=\"N\" timeout=\"1h\" timeout_next=\"GONE\">?</ask>"]
     {
         let mut rig = Rig::new("START");
@@ -434,7 +437,7 @@ fn a_target_that_is_gone_fails_the_step_that_asks() {
 }
 
 #[test]
-fn a_question_costs_what_its_turn_costs() {
+fn the_cost_of_a_turn_that_asks_is_recorded() {
     let mut rig = Rig::new("P.md").prompt("P", "model: x").waiting();
     check(
         &rig.says_for("main", 0.5, "<ask next=\"P\">?</ask>"),

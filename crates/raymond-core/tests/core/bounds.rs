@@ -1,4 +1,4 @@
-//! How much runs at once, and how far.
+//! Limits on the number of parallel programs and of steps.
 
 use expect_test::expect;
 use raymond_core::limits::MAX_PARALLEL_SCRIPTS;
@@ -12,12 +12,12 @@ fn at_most(max_steps: u64) -> Options {
 }
 
 #[test]
-fn so_many_scripts_run_at_once_and_the_rest_wait_in_order() {
+fn a_limited_number_of_scripts_run_at_once_and_the_rest_wait_in_order() {
     let mut rig = Rig::new("START");
     rig.emits("main", &"<fork next=\"N\">W</fork>".repeat(300));
     assert_eq!(rig.run.running(), MAX_PARALLEL_SCRIPTS);
     assert_eq!(rig.run.ready(), 301 - MAX_PARALLEL_SCRIPTS);
-    // Main runs too, so the first to wait is worker 256. What ends and wants to go on waits behind it.
+    // Main runs too, so the first to wait is worker 256. A worker whose step ends waits behind it for its next step.
     for (ended, waiting) in [(7, 256), (200, 257), (1, 258), (100, 259)] {
         let batch = rig.emits(&format!("main_w{ended}"), "<goto>X</goto>");
         assert_eq!(batch.len(), 2);
@@ -26,7 +26,7 @@ fn so_many_scripts_run_at_once_and_the_rest_wait_in_order() {
         assert!(running.contains(&format!("main_w{waiting}")), "{waiting}");
         assert!(!running.contains(&format!("main_w{ended}")), "{ended}");
     }
-    // Everybody who waited from the start has its turn before those who went on.
+    // All agents that have waited from the start run before those with a second step.
     let mut turns = Vec::new();
     while turns.len() < 45 {
         let first = rig.running()[0].clone();
@@ -40,7 +40,7 @@ fn so_many_scripts_run_at_once_and_the_rest_wait_in_order() {
 }
 
 #[test]
-fn a_run_stops_at_its_most_steps() {
+fn a_run_stops_at_max_steps() {
     let mut rig = Rig::with("LOOP", at_most(3));
     rig.round([]);
     rig.emits("main", "<goto>LOOP</goto>");
@@ -79,7 +79,7 @@ fn a_run_stops_at_its_most_steps() {
 }
 
 #[test]
-fn with_no_step_left_the_running_ones_finish_first() {
+fn with_no_step_left_the_running_steps_finish_first() {
     let mut rig = Rig::with("START", at_most(2));
     rig.round([]);
     rig.emits("main", "<fork next=\"N\">W</fork>");
@@ -102,7 +102,7 @@ fn with_no_step_left_the_running_ones_finish_first() {
 }
 
 #[test]
-fn a_step_that_has_begun_may_be_retried_with_none_left() {
+fn a_step_that_has_begun_may_be_retried_with_no_step_left() {
     let mut rig = Rig::with("START", at_most(1)).header("START", "retry=1");
     rig.round([]);
     rig.exits("main", 1);
@@ -124,7 +124,7 @@ fn a_step_that_has_begun_may_be_retried_with_none_left() {
 }
 
 #[test]
-fn a_step_that_has_begun_is_not_held_up_by_one_that_may_not_begin() {
+fn a_step_that_has_begun_is_not_delayed_by_one_that_may_not_begin() {
     let mut rig = Rig::with("START", at_most(2)).header("N", "retry=1");
     rig.round([]);
     rig.emits("main", "<fork next=\"N\">W</fork>");

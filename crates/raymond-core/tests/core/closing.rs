@@ -1,4 +1,4 @@
-//! How a run ends, and when it is left.
+//! How a run ends or stops.
 
 use expect_test::expect;
 use raymond_core::event::{Body, LimitWaiting};
@@ -75,7 +75,7 @@ fn a_stop_leaves_a_retry_to_the_resume() {
 }
 
 #[test]
-fn a_stop_at_once_interrupts_what_runs() {
+fn an_immediate_stop_interrupts_running_steps() {
     let mut rig = Rig::new("START");
     rig.emits("main", "<fork next=\"N\">W</fork>");
     rig.drain();
@@ -207,7 +207,7 @@ fn a_usage_limit_stops_a_run_that_does_not_wait() {
         rig.round([]);
         assert_eq!(rig.run.status, status);
         rig.resume();
-        assert_eq!(rig.work("main").attempt, 2, "a resume tries at once");
+        assert_eq!(rig.work("main").attempt, 2, "a resume tries again at once");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::rig::Rig;
 use crate::show::{check, check_agents};
 
 #[test]
-fn a_delay_holds_the_next_state_back() {
+fn a_delay_postpones_the_next_state() {
     let mut rig = Rig::new("START");
     check(
         &rig.emits("main", "<goto delay=\"90s\" input=\"i\">A</goto>"),
@@ -65,7 +65,7 @@ fn a_reset_and_a_forking_parent_can_be_delayed_too() {
 }
 
 #[test]
-fn no_delay_is_none() {
+fn a_delay_of_zero_is_no_delay() {
     let mut rig = Rig::new("START");
     check(
         &rig.emits("main", "<goto delay=\"0s\">A</goto>"),
@@ -77,7 +77,7 @@ fn no_delay_is_none() {
 }
 
 #[test]
-fn a_time_that_came_while_nobody_looked_is_due_at_once() {
+fn a_delay_that_ended_while_no_process_ran_is_due_at_once() {
     let mut rig = Rig::new("START");
     rig.emits("main", "<goto delay=\"1h\">A</goto>");
     rig.die();
@@ -126,7 +126,7 @@ fn delays_end_in_the_order_of_their_times() {
         step_started main_w2 4 C.sh attempt=1 visits=1
     "#]],
     );
-    // All that are due start in the order in which they began to wait.
+    // All agents that are due start in the order in which they began to wait.
     check(
         &rig.passes(5),
         expect![[r#"
@@ -137,10 +137,10 @@ fn delays_end_in_the_order_of_their_times() {
 }
 
 #[test]
-fn the_clock_may_jump() {
+fn the_clock_may_jump_forward_and_back() {
     let mut rig = Rig::new("START");
     rig.emits("main", "<goto delay=\"10s\">A</goto>");
-    // Back: the time named stands.
+    // Back: the recorded time still counts.
     check(&rig.passes(-3600), expect![[""]]);
     assert_eq!(rig.run.duration_ms(rig.now), 0);
     check(&rig.passes(3609), expect![[""]]);
@@ -150,7 +150,7 @@ fn the_clock_may_jump() {
         step_started main 2 A.sh attempt=1 visits=1
     "#]],
     );
-    // What has started is not taken back.
+    // A started step is not undone.
     check(&rig.passes(-100), expect![[""]]);
     check(
         &rig.emits("main", "<goto delay=\"10s\">B</goto>"),
@@ -159,7 +159,7 @@ fn the_clock_may_jump() {
         delayed main B.sh until=+-80s
     "#]],
     );
-    // Forth: it is due.
+    // Forward: it is due.
     check(
         &rig.passes(1_000_000),
         expect![[r#"
@@ -194,7 +194,7 @@ fn an_agent_is_awake_from_the_first_event_after_its_delay() {
 }
 
 #[test]
-fn a_delay_for_ever_is_no_panic() {
+fn the_longest_delay_does_not_panic() {
     let mut rig = Rig::new("START");
     rig.emits("main", "<goto delay=\"3650d\">A</goto>");
     rig.passes(3650 * 86_400 - 1);

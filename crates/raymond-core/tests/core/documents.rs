@@ -1,4 +1,4 @@
-//! The documentation describes the tags as the table of tags has them.
+//! The documentation describes the tags as the table of tags does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use raymond_core::tag::{Attribute, Need, SessionEffect, StackEffect, Tag, TagNam
 const PROTOCOL: &str = include_str!("../../../../docs/protocol.md");
 const README: &str = include_str!("../../../../README.md");
 
-/// The rows below the header that begins like `header`, each cell trimmed.
+/// The rows of the table whose header begins with `header`, each cell trimmed.
 fn table(page: &str, header: &str) -> Vec<Vec<String>> {
     let mut lines = page.lines().skip_while(|line| !line.starts_with(header)).skip(2).peekable();
     assert!(lines.peek().is_some(), "no table begins with {header}");
@@ -41,23 +41,23 @@ fn check_attributes(tag: &Tag) {
     assert_eq!(shown, needed, "{tag}");
 }
 
-/// What a cell says about the tag's own target; `` as `call` `` means what the row of `call` says.
+/// The text of a cell about the tag's own target; `` as `call` `` refers to the row of `call`.
 fn about_target<'c>(cell: &'c str, rows: &'c BTreeMap<TagName, Vec<String>>, column: usize) -> &'c str {
     if let Some(other) = cell.strip_prefix("as ") {
         let other = tags_named_in(other).first().copied().unwrap();
         return about_target(&rows[&other][column], rows, column);
     }
-    // `S: fresh; R: the caller's` is about two states, of which the tag's own comes first.
+    // `S: fresh; R: the caller's` is about two states; the tag's own target comes first.
     cell.split_once(": ").filter(|(state, _)| state.len() == 1).map_or(cell, |(_, said)| said)
 }
 
 #[test]
-fn the_protocol_lists_every_tag_with_what_it_does() {
+fn the_protocol_lists_every_tag_with_its_effects() {
     let mut rows = BTreeMap::new();
     for row in table(PROTOCOL, "| tag | next |") {
         let tag = tag_in(&row[0]);
         check_attributes(&tag);
-        assert!(rows.insert(tag.name, row).is_none(), "{tag} is there twice");
+        assert!(rows.insert(tag.name, row).is_none(), "{tag} is listed twice");
     }
     assert_eq!(rows.keys().copied().collect::<Vec<_>>(), TagName::ALL);
     for (tag, row) in rows.iter().filter(|(tag, _)| tag.is_transition()) {
@@ -112,7 +112,7 @@ fn the_protocol_lists_every_attribute_with_its_tags() {
 }
 
 #[test]
-fn the_protocol_says_what_entries_of_a_policy_may_name() {
+fn the_protocol_lists_the_keys_of_policy_entries() {
     let mut documented = BTreeMap::new();
     for row in table(PROTOCOL, "| tag of an entry |") {
         let keys: Vec<String> = code_in(&row[1]).into_iter().map(str::to_owned).collect();

@@ -1,11 +1,11 @@
-//! A run does to conversations and stacks what the table of tags says.
+//! The effects of tags on conversations and stacks are those in the table of tags.
 
 use raymond_core::run::Options;
 use raymond_core::tag::{Content, Need, SessionEffect, StackEffect, TagName};
 
 use crate::rig::Rig;
 
-/// The tag with everything that it needs.
+/// The tag with all its required parts.
 fn written(tag: TagName) -> String {
     let needed = tag.facts().attributes.iter().filter(|(_, need)| *need != Need::Optional);
     let attributes: String = needed.map(|(attribute, _)| format!(" {attribute}=\"A\"")).collect();
@@ -27,7 +27,7 @@ fn called() -> Rig {
 }
 
 #[test]
-fn every_tag_does_what_the_table_says() {
+fn every_tag_has_the_effects_in_the_table() {
     for tag in TagName::transitions() {
         let mut rig = called();
         let [caller] = rig.agent("main").stack.as_slice() else { panic!("not one frame") };

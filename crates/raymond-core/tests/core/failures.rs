@@ -1,9 +1,9 @@
-//! Steps that go wrong.
+//! Steps that fail.
 
 use std::time::Duration;
 
 use expect_test::expect;
-use raymond_core::input::{Exit, ScriptOutcome, TimeLimit};
+use raymond_core::input::{ProcessExit, ScriptOutcome, TimeLimit};
 
 use crate::rig::{Rig, success};
 use crate::show::{check, check_agents};
@@ -43,7 +43,7 @@ fn a_failed_script_stops_the_run_once_nothing_runs() {
 }
 
 #[test]
-fn scripts_ended_by_anothers_failure_are_interrupted() {
+fn scripts_ended_by_the_failure_of_another_are_interrupted() {
     let mut rig = two_agents();
     rig.exits("main_w1", 1);
     let input = rig.interrupted("main");
@@ -66,7 +66,7 @@ fn scripts_ended_by_anothers_failure_are_interrupted() {
 }
 
 #[test]
-fn the_first_fatal_failure_is_the_runs() {
+fn the_first_fatal_failure_is_the_failure_of_the_run() {
     let mut rig = two_agents();
     rig.exits("main", 1);
     let batch = rig.exits("main_w1", 2);
@@ -168,7 +168,7 @@ fn a_script_is_retried_and_then_fails() {
 }
 
 #[test]
-fn a_retry_that_works_goes_on() {
+fn a_successful_retry_continues_the_run() {
     let mut rig = Rig::new("START").header("START", "retry=1");
     check(
         &rig.exits("main", 1),
@@ -214,7 +214,7 @@ fn timeouts_and_signals_are_retried() {
         ),
         (
             ScriptOutcome::Exited {
-                exit: Exit::Signal(9),
+                exit: ProcessExit::Signal(9),
                 reading: Err("no tag".into()),
                 stderr: String::new(),
             },
@@ -232,7 +232,7 @@ fn timeouts_and_signals_are_retried() {
 }
 
 #[test]
-fn what_the_output_says_wrong_is_never_retried() {
+fn wrong_output_is_never_retried() {
     let mut rig = Rig::new("START").header("START", "retry=3 fatal=agent");
     let broken = [
         success(Err("the output holds no transition tag".into())),
@@ -261,7 +261,7 @@ fn what_the_output_says_wrong_is_never_retried() {
 }
 
 #[test]
-fn tags_that_do_not_go_together_fail() {
+fn tags_that_cannot_be_combined_fail() {
     let mut rig = Rig::new("START");
     let batch = rig.emits("main", "<goto>A</goto><goto>B</goto>");
     check(
@@ -274,7 +274,7 @@ fn tags_that_do_not_go_together_fail() {
 }
 
 #[test]
-fn a_state_may_be_entered_so_often() {
+fn a_state_is_entered_at_most_max_visits_times() {
     let mut rig = Rig::new("LOOP").header("LOOP", "max_visits=2");
     rig.emits("main", "<goto>LOOP</goto>");
     let batch = rig.emits("main", "<goto>LOOP</goto>");
@@ -312,7 +312,7 @@ fn visits_are_counted_for_each_agent() {
 }
 
 #[test]
-fn a_state_that_is_gone_fails_its_agent_alone() {
+fn a_missing_state_fails_only_its_agent() {
     let mut rig = two_agents();
     rig.drain();
     rig.emits("main", "<goto>NEXT</goto>");
@@ -337,7 +337,7 @@ fn a_state_that_is_gone_fails_its_agent_alone() {
 }
 
 #[test]
-fn a_changed_file_is_said_once() {
+fn a_changed_file_is_reported_once() {
     let mut rig = Rig::new("LOOP");
     check(
         &rig.emits("main", "<goto>LOOP</goto>"),

@@ -1,4 +1,4 @@
-//! The journal is the whole state: any part of it can be folded, and a run goes on from there.
+//! The journal is the whole state: any part of it can be folded, and the run can continue from there.
 
 use proptest::prelude::*;
 use raymond_core::run::RunStatus;
@@ -10,7 +10,7 @@ use crate::rig::{Rig, fold, through_json};
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Killed after any batch, a run that is resumed does the rest, and nothing twice.
+    /// A run that is killed after any batch and resumed does the rest, and nothing twice.
     #[test]
     fn a_run_can_be_cut_after_any_batch(main in first_agent(), moves in moves()) {
         let mut play = Play::new(&main);
@@ -30,7 +30,7 @@ proptest! {
         }
     }
 
-    /// Cut anywhere, even inside a batch, a journal still folds and says what is to be done.
+    /// A journal that is cut anywhere, even inside a batch, can be folded, and no query of the run panics.
     #[test]
     fn any_prefix_folds(main in first_agent(), moves in moves()) {
         let mut play = Play::new(&main);
@@ -43,7 +43,7 @@ proptest! {
         }
     }
 
-    /// Whatever is missing from the front or the middle, folding ignores what does not fit.
+    /// If events are missing at the front or in the middle, folding ignores the events that do not fit.
     #[test]
     fn a_journal_with_holes_folds(main in first_agent(), moves in moves(), holes in any::<u64>()) {
         let mut play = Play::new(&main);
@@ -64,7 +64,7 @@ proptest! {
         }
     }
 
-    /// A run that goes on from a snapshot decides every later event alike.
+    /// A run that continues from a snapshot decides the same later events.
     #[test]
     fn a_snapshot_changes_nothing(main in first_agent(), moves in moves(), at in 0..60_usize) {
         let at = at.min(moves.len());

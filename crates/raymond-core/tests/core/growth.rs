@@ -1,4 +1,4 @@
-//! A step costs the same however long the run is and however many agents wait.
+//! The cost of a step does not depend on the length of the run or the number of waiting agents.
 
 use raymond_core::event::Body;
 use raymond_core::run::{Options, Run};
@@ -18,7 +18,7 @@ fn jump(target: &str) -> Jump {
     Jump { target: target.into(), input: None, delay: None }
 }
 
-/// The run as a snapshot holds it, with every number cut to one digit.
+/// The run as in a snapshot, with every number cut to one digit.
 fn shape(run: &Run) -> String {
     let mut shape = String::new();
     let mut after_digit = false;
@@ -35,7 +35,7 @@ fn shape(run: &Run) -> String {
 }
 
 #[test]
-fn a_long_loop_leaves_nothing_behind() {
+fn a_long_loop_does_not_grow_the_state() {
     let mut rig = Rig::with("A", Options::default()).without_journal();
     rig.round([]);
     let mut early = None;
@@ -57,7 +57,7 @@ fn a_long_loop_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_dispatcher_that_joins_leaves_nothing_of_its_workers_behind() {
+fn a_dispatcher_that_joins_does_not_grow_the_state() {
     let mut rig = Rig::with("A", Options::default()).without_journal();
     rig.round([]);
     let mut early = None;
@@ -74,7 +74,7 @@ fn a_dispatcher_that_joins_leaves_nothing_of_its_workers_behind() {
 }
 
 #[test]
-fn a_dispatcher_of_two_kinds_of_workers_leaves_little_behind() {
+fn a_dispatcher_of_two_kinds_of_workers_grows_the_state_little() {
     let mut rig = Rig::with("A", Options::default()).without_journal();
     rig.round([]);
     let mut early = None;
@@ -121,7 +121,7 @@ fn fork(target: &str) -> Fork {
     Fork { target: ForkTarget::State(target.into()), input: None, cd: None, variables: Vec::new() }
 }
 
-/// Memory is counted because it can be: work that looks at every agent mostly makes a list of them.
+/// Memory is measured instead of time: code that visits every agent usually builds a list of them.
 #[test]
 fn a_step_takes_no_more_memory_beside_many_waiting_agents() {
     let [few, many] = [300, WAITING].map(|waiting| {
@@ -139,5 +139,5 @@ fn a_step_takes_no_more_memory_beside_many_waiting_agents() {
         };
         allocated(work).1
     });
-    assert!(many < few + few / 4, "{few} bytes beside few, {many} beside many");
+    assert!(many < few + few / 4, "{few} bytes with few waiting agents, {many} with many");
 }

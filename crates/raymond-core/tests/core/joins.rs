@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::rig::{Rig, fold, load, through_json};
 use crate::show::{check, check_agents};
 
-/// Main in N and so many workers in W, all running.
+/// Main in N and `count` workers in W, all running.
 fn with_workers(count: usize) -> Rig {
     let mut rig = Rig::new("START").header("W", "fatal=agent").header("V", "fatal=agent");
     rig.emits("main", &"<fork next=\"N\">W</fork>".repeat(count));
@@ -21,7 +21,9 @@ fn with_workers(count: usize) -> Rig {
 }
 
 fn handed(rig: &Rig, agent: &str) -> Value {
-    let Some(Payload::Inline(text)) = &rig.agent(agent).payload else { panic!("nothing was handed over") };
+    let Some(Payload::Inline(text)) = &rig.agent(agent).payload else {
+        panic!("the agent has no inline payload")
+    };
     serde_json::from_str(text).unwrap()
 }
 
@@ -39,7 +41,7 @@ fn joined(rig: &Rig, agent: &str) -> Vec<String> {
 }
 
 #[test]
-fn with_none_outstanding_it_goes_on_at_once() {
+fn a_join_without_workers_continues_at_once() {
     let mut rig = Rig::new("START");
     check(
         &rig.emits("main", "<join>A</join>"),
@@ -65,7 +67,7 @@ fn an_agent_that_joins_waits_for_its_workers() {
         &rig.emits("main", "<join input=\"lost\">A</join>"),
         expect![[r#"
         step_finished main 2 N.sh tag=join target=A.sh
-        warning main 2 N.sh message="`input` on `<join>` is ignored: the target is handed what came of the workers"
+        warning main 2 N.sh message="`input` on `<join>` is ignored: the target gets the results of the workers"
     "#]],
     );
     check_agents(
@@ -76,7 +78,7 @@ fn an_agent_that_joins_waits_for_its_workers() {
         main_v2 running 4.1 in V.sh item=b k=v
     "#]],
     );
-    // It waits for the last state of each, and does not care in which order they end.
+    // It waits for the last state of each worker; the order in which they end does not matter.
     check(
         &rig.emits("main_v2", "<goto>X</goto>"),
         expect![[r#"
@@ -182,7 +184,7 @@ fn a_failure_completes_a_join() {
 }
 
 #[test]
-fn until_the_join_a_resume_retries_the_failed_workers() {
+fn before_the_join_a_resume_retries_the_failed_workers() {
     let mut rig = with_workers(2);
     rig.exits("main_w1", 1);
     rig.emits("main", "<join>A</join>");
@@ -231,7 +233,7 @@ fn a_failure_that_stops_the_run_is_not_joined() {
 }
 
 #[test]
-fn a_join_takes_only_what_none_has_taken() {
+fn a_join_takes_only_workers_that_are_not_joined_yet() {
     let mut rig = with_workers(1);
     rig.emits("main_w1", "<result>1</result>");
     rig.emits("main", "<join>A</join>");
@@ -244,7 +246,7 @@ fn a_join_takes_only_what_none_has_taken() {
 }
 
 #[test]
-fn a_join_in_a_call_waits_for_what_the_caller_forked() {
+fn a_join_in_a_call_waits_for_workers_of_the_caller() {
     let mut rig = with_workers(1);
     rig.emits("main", "<call return=\"R\">SUB</call>");
     rig.emits("main", "<fork next=\"N\">V</fork>");
@@ -263,7 +265,7 @@ fn a_join_in_a_call_waits_for_what_the_caller_forked() {
 }
 
 #[test]
-fn workers_of_workers_are_their_parents_to_join() {
+fn workers_of_workers_are_joined_by_their_parents() {
     let mut rig = with_workers(1);
     rig.emits("main", "<join>A</join>");
     rig.emits("main_w1", "<fork next=\"N\">V</fork>");
@@ -299,11 +301,11 @@ fn workers_of_workers_are_their_parents_to_join() {
 }
 
 #[test]
-fn a_worker_that_ends_leaves_its_own_workers_to_themselves() {
+fn workers_of_a_worker_that_ended_are_not_joined() {
     let mut rig = with_workers(1);
     rig.emits("main", "<join>A</join>");
     rig.emits("main_w1", "<fork next=\"N\">V</fork>");
-    // Its own worker still runs, and nobody waits for that one.
+    // Its own worker still runs, and no agent waits for that worker.
     check(
         &rig.emits("main_w1", "<result>1</result>"),
         expect![[r#"
@@ -331,7 +333,7 @@ fn a_worker_that_ends_leaves_its_own_workers_to_themselves() {
 }
 
 #[test]
-fn a_failed_worker_that_is_joined_leaves_its_own_workers_to_themselves() {
+fn workers_of_a_joined_failed_worker_are_not_joined() {
     let mut rig = with_workers(1);
     rig.emits("main_w1", "<fork next=\"V\">V</fork>");
     rig.exits("main_w1", 1);
@@ -344,7 +346,7 @@ fn a_failed_worker_that_is_joined_leaves_its_own_workers_to_themselves() {
     "#]],
     );
     rig.emits("main", "<result>r</result>");
-    // Nobody is left to take its failure.
+    // No agent can join it, so its failure fails the run.
     check(
         &rig.exits("main_w1_v1", 1),
         expect![[r#"
@@ -359,11 +361,11 @@ fn a_failed_worker_that_is_joined_leaves_its_own_workers_to_themselves() {
 }
 
 #[test]
-fn a_failed_worker_that_joins_is_taken_by_its_parents_join() {
+fn a_worker_whose_join_failed_is_taken_by_its_parents_join() {
     let mut rig = with_workers(1);
     rig.emits("main_w1", "<fork next=\"V\">V</fork>");
     rig.emits("main", "<join>A</join>");
-    // The result of the worker's worker went into a file, and the file is not there.
+    // The result of the worker's worker was stored in a file, and the file is missing.
     let result = Payload::Stored { payload: "abc".into(), bytes: 100_000 };
     rig.emits("main_w1", "<join>B</join>");
     rig.record(Body::AgentFinished { agent: AgentId::new("main_w1_v1"), result });
@@ -400,7 +402,7 @@ fn a_parent_may_end_without_joining() {
 fn a_join_whose_results_cannot_be_read_fails_and_is_tried_again() {
     let mut rig = with_workers(1);
     rig.emits("main", "<join>A</join>");
-    // The result went into a file, and the file is not there.
+    // The result was stored in a file, and the file is missing.
     let result = Payload::Stored { payload: "abc".into(), bytes: 100_000 };
     rig.record(Body::AgentFinished { agent: AgentId::new("main_w1"), result });
     check(
@@ -437,8 +439,8 @@ fn a_join_whose_results_cannot_be_read_fails_and_is_tried_again() {
 }
 
 #[test]
-fn what_cannot_be_joined_yet_is_left_out_of_nothing() {
-    // Asked too early, a worker that still runs has neither result nor error.
+fn results_of_running_workers_are_empty() {
+    // A worker that still runs has neither result nor error.
     let rig = with_workers(1);
     expect![[
         r#"[{"agent":"main_w1","state":"W.sh","attributes":{},"status":"done","result":null,"error":null}]"#
@@ -447,7 +449,7 @@ fn what_cannot_be_joined_yet_is_left_out_of_nothing() {
 }
 
 #[test]
-fn only_who_joins_can_be_joined() {
+fn only_an_agent_that_waits_in_a_join_accepts_its_result() {
     let rig = with_workers(1);
     for agent in ["main", "main_w1", "stranger"] {
         let agent = AgentId::new(agent);
@@ -456,7 +458,7 @@ fn only_who_joins_can_be_joined() {
 }
 
 #[test]
-fn a_join_does_not_fire_while_workers_run() {
+fn a_join_does_not_end_while_workers_run() {
     let mut rig = with_workers(1);
     rig.emits("main", "<join>A</join>");
     let input = Input::Join { agent: AgentId::main(), result: Ok("[]".into()) };
@@ -488,7 +490,7 @@ fn a_stop_leaves_a_join_to_the_resume() {
 }
 
 #[test]
-fn a_worker_that_asks_holds_up_the_join() {
+fn a_join_waits_for_a_worker_that_asks() {
     let mut rig = with_workers(1);
     rig.emits("main", "<join>A</join>");
     check(
@@ -514,7 +516,7 @@ fn a_worker_that_asks_holds_up_the_join() {
 }
 
 #[test]
-fn with_no_step_left_a_join_still_fires() {
+fn with_no_step_left_a_join_still_ends() {
     let mut rig = with_workers(1);
     rig.emits("main", "<join>A</join>");
     rig.drain();
@@ -531,7 +533,7 @@ fn with_no_step_left_a_join_still_fires() {
 }
 
 #[test]
-fn a_snapshot_keeps_workers_that_nobody_has_joined() {
+fn a_snapshot_keeps_workers_that_are_not_joined() {
     let mut rig = with_workers(12);
     rig.emits("main_w2", "<fork next=\"N\">V</fork>");
     rig.emits("main_w1", "<result>1</result>");

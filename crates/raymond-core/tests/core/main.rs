@@ -1,4 +1,4 @@
-//! The course of a run, tested without any process, disk or clock.
+//! Runs, tested without any process, disk or clock.
 
 #[cfg(test)]
 mod allocations;

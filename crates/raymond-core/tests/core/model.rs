@@ -1,4 +1,4 @@
-//! The core against a model of agents and stacks, on random programs with random trouble.
+//! Compares the core with a model of agents and stacks, on random programs with random faults.
 
 use proptest::prelude::*;
 use raymond_core::payload::Payload;

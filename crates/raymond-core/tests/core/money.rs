@@ -1,8 +1,8 @@
-//! Budgets: what turns cost, what they may use, and what happens when it is gone.
+//! Budgets: the cost of turns, their shares, and what happens when the budget is spent.
 
 use expect_test::expect;
 use raymond_core::event::{Body, Event};
-use raymond_core::input::{FaultClass, Input, Outcome};
+use raymond_core::input::{FaultClass, Input, StepOutcome};
 use raymond_core::money::Usd;
 use raymond_core::run::{Options, RunStatus};
 
@@ -29,7 +29,7 @@ fn is_exceeded(body: &Body) -> bool {
 }
 
 #[test]
-fn over_budget_a_transition_is_recorded_and_not_taken() {
+fn over_budget_a_transition_is_recorded_but_not_taken() {
     let mut rig = with_budget(1.0);
     check(
         &rig.says_for("main", 1.5, "<goto input=\"i\">Q</goto>"),
@@ -73,7 +73,7 @@ fn over_budget_a_transition_is_recorded_and_not_taken() {
 }
 
 #[test]
-fn over_budget_even_a_final_result_waits_for_more() {
+fn over_budget_even_a_final_result_waits_for_a_higher_budget() {
     let mut rig = with_budget(1.0);
     check(
         &rig.says_for("main", 1.5, "<result>r</result>"),
@@ -102,10 +102,10 @@ fn over_budget_even_a_final_result_waits_for_more() {
 }
 
 #[test]
-fn a_budget_may_be_spent_to_the_last() {
+fn a_budget_may_be_spent_completely() {
     let mut rig = with_budget(1.0);
     rig.says_for("main", 1.0, "<goto>Q</goto>");
-    assert_eq!(rig.work("main").share_usd, Some(Usd::millionth()), "a turn is given some limit");
+    assert_eq!(rig.work("main").share_usd, Some(Usd::millionth()), "a turn has a limit greater than zero");
     check(
         &rig.says_for("main", 0.000_000_001, "<result>r</result>"),
         expect![[r#"
@@ -117,7 +117,7 @@ fn a_budget_may_be_spent_to_the_last() {
 }
 
 #[test]
-fn no_budget_is_no_bound() {
+fn a_budget_of_zero_is_no_limit() {
     let mut rig = with_budget(0.0);
     assert_eq!(rig.work("main").share_usd, None);
     rig.says_for("main", 1e6, "<goto>Q</goto>");
@@ -125,7 +125,7 @@ fn no_budget_is_no_bound() {
 }
 
 #[test]
-fn running_turns_finish_and_the_excess_is_said_once() {
+fn running_turns_finish_and_budget_exceeded_is_recorded_once() {
     let mut rig = with_budget(1.0);
     rig.says("main", "<fork>Q</fork><fork>Q</fork><fork>A</fork><goto>P</goto>");
     check(
@@ -180,7 +180,7 @@ fn running_turns_finish_and_the_excess_is_said_once() {
 }
 
 #[test]
-fn everything_that_a_step_costs_counts_at_once() {
+fn the_cost_of_every_attempt_counts_at_once() {
     // Each of these is over the budget by itself.
     for class in
         [FaultClass::Retry, FaultClass::Limit { until: None }, FaultClass::ShareUsed, FaultClass::Final]
@@ -221,7 +221,7 @@ fn everything_that_a_step_costs_counts_at_once() {
 }
 
 #[test]
-fn a_step_costs_what_its_attempts_cost() {
+fn the_cost_of_a_step_is_the_sum_of_its_attempts() {
     let mut rig = with_budget(10.0);
     rig.says("main", "<goto>R</goto>");
     rig.breaks_for("main", 0.1, FaultClass::Retry);
@@ -233,7 +233,7 @@ fn a_step_costs_what_its_attempts_cost() {
     rig.die();
     rig.resume();
     rig.drain();
-    let ended = rig.ended("main", Outcome::Interrupted { cost: usd(0.5) });
+    let ended = rig.ended("main", StepOutcome::Interrupted { cost: usd(0.5) });
     rig.round([Input::Ended(Box::new(ended))]);
     rig.die();
     rig.resume();
@@ -245,7 +245,7 @@ fn a_step_costs_what_its_attempts_cost() {
         "#]],
     );
     assert_eq!(rig.run.cost_usd, usd(2.1));
-    // The next step begins at nothing.
+    // The next step begins at zero.
     check(
         &rig.says_for("main", 0.1, "<result>r</result>"),
         expect![[r#"
@@ -257,10 +257,10 @@ fn a_step_costs_what_its_attempts_cost() {
 }
 
 #[test]
-fn what_an_interrupted_turn_cost_is_counted_when_the_run_stops() {
+fn the_cost_of_an_interrupted_turn_is_counted_when_the_run_stops() {
     let mut rig = with_budget(1.0);
     rig.drain();
-    let ended = rig.ended("main", Outcome::Interrupted { cost: usd(1.5) });
+    let ended = rig.ended("main", StepOutcome::Interrupted { cost: usd(1.5) });
     check(
         &rig.round([Input::Ended(Box::new(ended))]),
         expect![[r#"
@@ -288,7 +288,7 @@ fn what_an_interrupted_turn_cost_is_counted_when_the_run_stops() {
 }
 
 #[test]
-fn over_budget_a_question_and_a_join_wait_for_more() {
+fn over_budget_a_question_and_a_join_wait_for_a_higher_budget() {
     let mut rig = with_budget(1.0).waiting();
     rig.says("main", "<fork next=\"P\">Q</fork>");
     rig.says("main", "<join>Q</join>");
@@ -313,7 +313,7 @@ fn over_budget_a_question_and_a_join_wait_for_more() {
     );
 }
 
-/// What the running turns may use together.
+/// The sum of the shares of the running turns.
 fn shares(rig: &Rig) -> Usd {
     let share = |name: &String| rig.work(name).share_usd;
     rig.running().iter().filter_map(share).sum()
@@ -327,7 +327,7 @@ fn fan_out(budget: f64, max_parallel: usize, used: fn(Usd) -> Usd, check: fn(&Ri
     let batch = rig.emits("main", &"<fork next=\"N\">Q</fork>".repeat(12));
     check(&rig, &batch);
     for turn in 0..60 {
-        // The one with the smallest share, so that others keep theirs for long.
+        // End the turn with the smallest share, so that the others keep theirs for a long time.
         let running = rig.running();
         let share = |name: &String| rig.work(name).share_usd.map(|share| (share, name.clone()));
         let Some((share, agent)) = running.iter().filter_map(share).min() else { return };
@@ -344,7 +344,7 @@ fn left(rig: &Rig) -> Usd {
     rig.run.options.budget_usd.saturating_sub(rig.run.cost_usd)
 }
 
-/// Every turn that starts is given a part of what nobody has, or a cent.
+/// Every turn that starts gets a part of the unreserved budget, or a cent.
 fn check_starts(rig: &Rig, batch: &[Event]) {
     let started: Vec<Usd> = batch
         .iter()
@@ -362,7 +362,7 @@ fn check_starts(rig: &Rig, batch: &[Event]) {
 }
 
 #[test]
-fn a_share_is_a_part_of_what_nobody_has() {
+fn a_share_is_a_part_of_the_unreserved_budget() {
     for budget in [0.05, 1.0, 7.0] {
         for max_parallel in [1, 3, 8] {
             fan_out(budget, max_parallel, |share| share.divided_by(2), check_starts);
@@ -386,12 +386,12 @@ fn shares_never_add_up_to_more_than_is_left() {
 }
 
 #[test]
-fn a_lone_turn_may_use_all_that_is_left() {
+fn a_single_turn_may_use_all_that_is_left() {
     let mut rig = with_budget(4.0);
     assert_eq!(rig.work("main").share_usd, Some(usd(4.0)));
     rig.says_for("main", 1.0, "<goto>Q</goto>");
     assert_eq!(rig.work("main").share_usd, Some(usd(3.0)));
-    // Two agents, two shares; the first to start cannot take it all.
+    // Two agents get two shares; the first to start does not get everything.
     rig.says_for("main", 1.0, "<fork next=\"P\">Q</fork>");
     assert_eq!(rig.work("main").share_usd, Some(usd(1.0)));
     assert_eq!(rig.work("main_q1").share_usd, Some(usd(1.0)));

@@ -1,4 +1,4 @@
-//! Plays a program on the real core, with trouble on the way, and looks at all of it afterwards.
+//! Plays a program on the real core with random faults, and checks the whole journal afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use raymond_core::event::{Body, Event, NextTry, StepFailed};
 use raymond_core::evolve::{apply, evolve};
-use raymond_core::input::{FaultClass, Input, Outcome};
+use raymond_core::input::{FaultClass, Input, StepOutcome};
 use raymond_core::join;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -18,10 +18,10 @@ use serde_json::Value;
 use crate::program::{LAST, Life, NAMES, Op, Seen, Worker, joined};
 use crate::rig::{Rig, exited, fold, load, reading, success, through_json};
 
-/// So much that some runs go over their budget.
+/// High enough that some runs exceed their budget.
 const TURN_COST: f64 = 0.75;
 
-/// A policy that permits any tag, so that only messages without one are reminded of.
+/// A policy that permits any tag, so that only messages without a tag cause reminders.
 const EVERYTHING: &str = "allowed_transitions: [ { tag: goto }, { tag: reset }, { tag: call }, { tag: function }, \
                           { tag: fork }, { tag: join }, { tag: ask }, { tag: result } ]";
 
@@ -37,17 +37,17 @@ pub enum Move {
     Crash,
     /// Nothing new starts.
     Stop,
-    /// What runs is ended.
+    /// Running steps are interrupted.
     StopNow,
-    /// A new segment of the journal begins, and the run is read back from it.
+    /// A new segment of the journal begins, and the run is read back from its snapshot.
     Snapshot,
     /// A report from another attempt arrives.
     Stale,
     /// Two scripts end in the same round.
     Both,
-    /// Somebody answers, or not.
+    /// A question is answered, or not.
     Answer,
-    /// From now on questions keep the run going, or no longer do.
+    /// From now on the run waits for answers, or no longer does.
     TurnMode,
 }
 
@@ -68,11 +68,11 @@ pub fn moves() -> impl Strategy<Value = Vec<(usize, Move)>> {
     vec((any::<usize>(), one), 0..60)
 }
 
-/// Which agent plays which part, and how far it has come; told by the journal alone.
+/// The part of each agent and its progress, derived only from the journal.
 #[derive(Clone, Debug, Default)]
 struct Cast<'p> {
     roles: BTreeMap<AgentId, (&'p Worker, usize)>,
-    /// Who is about to be born, by parent.
+    /// The workers that are about to be started, by parent.
     expected: BTreeMap<AgentId, VecDeque<&'p Worker>>,
 }
 
@@ -96,7 +96,7 @@ impl<'p> Cast<'p> {
         }
     }
 
-    /// The answer to the question that an agent has asked, unless nobody answers.
+    /// The answer to the question that an agent has asked, if there is one.
     fn answer(&self, agent: &AgentId) -> Option<u8> {
         let (worker, at) = self.roles[agent];
         match worker.program.get(at.checked_sub(1)?) {
@@ -116,7 +116,7 @@ pub struct Play<'p> {
     pub rig: Rig,
     main: &'p Worker,
     cast: Cast<'p>,
-    /// The run as the journal gives it back, batch by batch.
+    /// The run read back from the journal, batch by batch.
     folded: Run,
     seen: usize,
 }
@@ -131,10 +131,10 @@ impl<'p> Play<'p> {
         play
     }
 
-    /// Goes on with a run that some journal has left.
+    /// Continues a run from a journal.
     pub fn go_on(main: &'p Worker, rig: Rig) -> Self {
-        // Some scripts may fail and be retried, some fail the run, some only their agent; but a worker that failed
-        // would be taken by a join.
+        // Some scripts fail and are retried, some fail the run, some only their agent. But the failure of a worker
+        // would become part of a join's result.
         let fatal = if main.joins() { "run" } else { "agent" };
         let rig = rig
             .header("A", &format!("retry=1 backoff=1s fatal={fatal}"))
@@ -147,7 +147,7 @@ impl<'p> Play<'p> {
         Self { folded: rig.run.clone(), seen: rig.journal.len(), rig, main, cast }
     }
 
-    /// Takes in what the last round committed; reading it back must give the same run.
+    /// Reads the events of the last round; reading them back must give the same run.
     fn look(&mut self) {
         for event in through_json(&self.rig.journal[self.seen..]) {
             self.cast.follow(self.main, &event);
@@ -157,7 +157,7 @@ impl<'p> Play<'p> {
         assert_eq!(self.folded, self.rig.run);
     }
 
-    /// Plays until the run is completed, which it is once no more trouble comes.
+    /// Plays until the run is completed; without further faults it must complete.
     pub fn play_out(&mut self, moves: &[(usize, Move)]) {
         let moves = moves.iter().copied().chain(std::iter::repeat((0, Move::Succeed)));
         for (pick, next) in moves.take(MOST_MOVES) {
@@ -173,7 +173,7 @@ impl<'p> Play<'p> {
         self.rig.run.status == RunStatus::Completed
     }
 
-    /// Makes a move, once something runs.
+    /// Waits until something runs, then makes a move.
     pub fn step(&mut self, pick: usize, next: Move) {
         let mut waits = 0;
         while self.rig.running().is_empty() && !self.is_over() {
@@ -224,7 +224,7 @@ impl<'p> Play<'p> {
         self.rig.agent(agent).state.kind().is_prompt()
     }
 
-    /// A turn goes wrong in one way or another; where workers are joined, in none that ends in a failure.
+    /// A turn fails in one of several ways; if workers are joined, only in ways that do not fail the step.
     fn trouble(&self, agent: &str, pick: usize) -> Input {
         let classes = [
             FaultClass::ShareUsed,
@@ -244,7 +244,7 @@ impl<'p> Play<'p> {
         self.rig.broken(agent, TURN_COST, classes[pick % choices])
     }
 
-    /// Somebody answers one of the questions that are answered at all.
+    /// Answers one of the questions that have an answer.
     fn answer(&self, pick: usize) -> Option<Input> {
         let asks = self.rig.run.asks();
         let answer = |(agent, ask): &(&Agent, &Ask)| Some((ask.id.clone(), self.cast.answer(&agent.id)?));
@@ -307,7 +307,7 @@ impl<'p> Play<'p> {
         let outcome = if pick.is_multiple_of(2) { exited(1) } else { success(reading("<goto>B</goto>")) };
         let mut ended = match self.success(agent) {
             Input::Ended(ended) if self.is_prompt(agent) => *ended,
-            _ => self.rig.ended(agent, Outcome::Script(outcome)),
+            _ => self.rig.ended(agent, StepOutcome::Script(outcome)),
         };
         match pick % 3 {
             0 => ended.attempt += 1,
@@ -319,7 +319,7 @@ impl<'p> Play<'p> {
     }
 }
 
-/// The run as a segment of the journal that opens with it gives it back.
+/// The run, written to a snapshot and read back.
 pub fn through_snapshot(run: &Run) -> Run {
     let event = Event {
         seq: run.seq,
@@ -331,7 +331,7 @@ pub fn through_snapshot(run: &Run) -> Run {
     evolve(None, &read[0]).unwrap()
 }
 
-/// Nothing that a run can be asked makes it panic.
+/// No query of a run panics.
 pub fn ask_everything(run: &Run) {
     for (draining, waits_for_answers) in [(false, false), (true, false), (false, true), (true, true)] {
         for now in [run.started_at, run.last_time, Timestamp::MAX] {
@@ -344,7 +344,7 @@ pub fn ask_everything(run: &Run) {
     }
 }
 
-/// What the journal says each agent saw and did.
+/// What each agent saw and did, according to the journal.
 pub fn told(journal: &[Event]) -> Life {
     let mut lives: BTreeMap<AgentId, Life> = BTreeMap::new();
     let mut births = Vec::new();
@@ -373,7 +373,7 @@ pub fn told(journal: &[Event]) -> Life {
         }
         run = evolve(run, event);
     }
-    // The last born have no workers of their own left to be put in.
+    // The youngest agents come first; all their workers have been added already.
     for (parent, agent) in births.into_iter().rev() {
         let life = lives.remove(&agent).unwrap();
         match parent {
@@ -396,7 +396,7 @@ fn seen(agent: &Agent, conversation: Option<usize>) -> Seen {
     }
 }
 
-/// What a join hands over in the words of the model; anything else is as it is.
+/// The result of a join in the format of the model; other text is unchanged.
 fn told_by_join(text: String) -> String {
     let Ok(Value::Array(workers)) = serde_json::from_str(&text) else { return text };
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -416,7 +416,7 @@ fn text(payload: Option<&Payload>) -> Option<String> {
     }
 }
 
-/// What holds of every journal, whatever the program.
+/// Checks that hold for every journal.
 pub fn check_journal(journal: &[Event]) {
     for (event, seq) in journal.iter().zip(1..) {
         assert_eq!(event.seq, seq);
@@ -431,7 +431,7 @@ pub fn check_journal(journal: &[Event]) {
     assert_eq!(run.steps_completed, finished.count() as u64);
 }
 
-/// Steps are numbered as they start, attempts rise by one, and what has ended is never begun again.
+/// Steps are numbered as they start, attempts increase by one, and a step that has ended never starts again.
 fn check_steps(journal: &[Event]) {
     let mut attempts: BTreeMap<u64, u32> = BTreeMap::new();
     let mut over = BTreeSet::new();
@@ -476,7 +476,8 @@ fn check_steps(journal: &[Event]) {
     }
 }
 
-/// A step costs what its attempts cost, and the run what its steps cost; the excess is said once.
+/// The cost of a step is the sum of its attempts, the cost of the run is the sum of its steps, and `budget_exceeded` is
+/// recorded once.
 fn check_money(journal: &[Event]) {
     let mut steps: BTreeMap<u64, Usd> = BTreeMap::new();
     let mut total = Usd::ZERO;
@@ -498,7 +499,7 @@ fn check_money(journal: &[Event]) {
                 assert_eq!(*cost_usd, before + *attempt_cost_usd);
             }
             Body::BudgetExceeded { cost_usd, budget_usd } => {
-                assert!(!is_exceeded, "said twice");
+                assert!(!is_exceeded, "recorded twice");
                 assert_eq!(*cost_usd, total);
                 assert!(cost_usd > budget_usd);
                 is_exceeded = true;
@@ -534,7 +535,7 @@ fn check_asks(journal: &[Event]) {
     }
 }
 
-/// No session is chosen twice, and an attempt goes on only from a turn that was completed, or cut at its share.
+/// No session is chosen twice, and an attempt continues only a turn that was completed or stopped at its share.
 fn check_sessions(journal: &[Event]) {
     let mut chosen = BTreeSet::new();
     let mut kept = BTreeSet::new();
@@ -558,7 +559,7 @@ fn check_sessions(journal: &[Event]) {
     }
 }
 
-/// Workers are called as the rule says: the parent's count, raised until nobody was ever called so.
+/// The number in a worker's name is the parent's count of forks, increased until the name was never used before.
 fn check_names(journal: &[Event]) {
     let mut used = BTreeSet::new();
     let mut forks: BTreeMap<&AgentId, u64> = BTreeMap::new();

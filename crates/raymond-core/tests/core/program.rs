@@ -1,4 +1,4 @@
-//! Random programs of transitions, and what they should do: a model in which a call is a call.
+//! Random programs of transitions, and a model of what they should do, in which a call is a function call.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// States' names; cut to six characters and followed by a number, some of them get into each other's way.
+/// Names of states; cut to six characters and followed by a number, some of them give the same worker name.
 pub const NAMES: [&str; 10] = ["A", "A1", "A11", "B", "A1_B", "WORKER", "WORKERS", "X.py", "P.md", "Q.md"];
 
 /// What one script emits.
@@ -27,7 +27,7 @@ pub enum Op {
         next: Jump,
     },
     Join(usize),
-    /// A question, with its answer; without one nobody answers in time.
+    /// A question with its answer; without an answer it times out.
     Ask {
         to: usize,
         answer: Option<u8>,
@@ -41,7 +41,7 @@ pub struct Jump {
     pub input: Option<u8>,
 }
 
-/// An agent: where it starts and what its scripts emit, one after the other. When there is no more it returns.
+/// An agent: where it starts and what its scripts emit, one after the other. At the end of the list it returns.
 #[derive(Clone, Debug)]
 pub struct Worker {
     pub start: Jump,
@@ -100,7 +100,7 @@ fn attribute(name: &str, value: Option<u8>) -> String {
 }
 
 impl Worker {
-    /// Whether it, or one of its workers, waits for workers; then a failure is more than a delay.
+    /// Whether it or one of its workers joins. Then the failure of a worker changes the result.
     pub fn joins(&self) -> bool {
         self.program.iter().any(|op| match op {
             Op::Join(_) => true,
@@ -110,7 +110,7 @@ impl Worker {
     }
 }
 
-/// What a state sees of its agent when it runs.
+/// The data of its agent that a state sees when it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub state: String,
@@ -119,11 +119,11 @@ pub struct Seen {
     pub cwd: String,
     pub visits: u64,
     pub item: Option<String>,
-    /// Which of the agent's steps left the conversation that it is in.
+    /// The step of the agent whose conversation it continues.
     pub conversation: Option<usize>,
 }
 
-/// All that an agent does.
+/// Everything that an agent does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Life {
     pub seen: Vec<Seen>,
@@ -157,7 +157,7 @@ struct Walk<'a> {
     life: Life,
     returns: Vec<String>,
     visits: BTreeMap<usize, u64>,
-    /// What a join would be handed.
+    /// The results that a join would get.
     unjoined: Vec<String>,
 }
 
@@ -219,7 +219,7 @@ impl Walk<'_> {
     }
 }
 
-/// One worker as a join tells of it.
+/// One worker in the result of a join.
 pub fn joined(state: &str, item: &str, status: &str, result: &str) -> String {
     format!("({state} {item} {status} {result})")
 }
@@ -257,7 +257,7 @@ fn op(workers: BoxedStrategy<Vec<Worker>>) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// An agent whose workers have workers, so many generations long.
+/// An agent whose workers have workers, with this number of generations.
 pub fn worker(generations: usize) -> BoxedStrategy<Worker> {
     let workers = match generations.checked_sub(1) {
         Some(fewer) => vec(worker(fewer), 0..4).boxed(),
@@ -268,7 +268,7 @@ pub fn worker(generations: usize) -> BoxedStrategy<Worker> {
         .boxed()
 }
 
-/// The first agent, which is handed nothing but its state.
+/// The first agent, which gets no input.
 pub fn first_agent() -> impl Strategy<Value = Worker> {
     worker(2).prop_map(|worker| Worker {
         start: Jump { input: None, ..worker.start },

@@ -1,4 +1,4 @@
-//! Taking a run up again.
+//! Resuming a run.
 
 use expect_test::expect;
 use raymond_core::event::Body;
@@ -45,7 +45,7 @@ fn after_a_crash_the_running_step_is_run_again() {
 }
 
 #[test]
-fn every_crash_is_a_new_attempt_and_no_retry() {
+fn every_crash_gives_a_new_attempt_and_uses_no_retry() {
     let mut rig = Rig::new("START").header("START", "retry=1 backoff=0");
     for attempt in 1..5 {
         assert_eq!((rig.work("main").step, rig.work("main").attempt), (1, attempt));
@@ -69,7 +69,7 @@ fn every_crash_is_a_new_attempt_and_no_retry() {
 }
 
 #[test]
-fn a_crash_while_waiting_loses_no_retry() {
+fn a_crash_while_waiting_uses_no_retry() {
     let mut rig = Rig::new("START").header("START", "retry=1 backoff=10s");
     rig.exits("main", 1);
     rig.die();
@@ -99,7 +99,7 @@ fn a_crash_between_steps_starts_the_next_one() {
     let mut rig = Rig::new("START");
     rig.drain();
     rig.emits("main", "<goto input=\"x\">NEXT</goto>");
-    // The last batch, which ends the run, has not reached the disk whole.
+    // The last batch, which ends the run, was not written completely.
     rig.journal.retain(|event| !matches!(event.body, Body::RunStopped { .. }));
     rig.die();
     assert_eq!(rig.run.status, RunStatus::Running);
@@ -196,7 +196,7 @@ fn a_resume_retries_every_failed_agent() {
 }
 
 #[test]
-fn a_step_whose_file_went_away_keeps_its_number() {
+fn a_step_whose_file_was_deleted_keeps_its_number() {
     let mut rig = Rig::new("START");
     rig.die();
     rig.delete("START");
@@ -213,7 +213,7 @@ fn a_step_whose_file_went_away_keeps_its_number() {
 
 #[test]
 fn what_a_lost_attempt_cost_is_counted_once() {
-    use raymond_core::input::{Input, Outcome};
+    use raymond_core::input::{Input, StepOutcome};
     use raymond_core::money::Usd;
 
     let cost = Usd::from_dollars(0.25);
@@ -222,7 +222,7 @@ fn what_a_lost_attempt_cost_is_counted_once() {
     rig.drain();
     let [worker, main] = ["main_w1", "main"].map(|agent| {
         let cost = if agent == "main" { Usd::ZERO } else { cost };
-        Input::Ended(Box::new(rig.ended(agent, Outcome::Interrupted { cost })))
+        Input::Ended(Box::new(rig.ended(agent, StepOutcome::Interrupted { cost })))
     });
     rig.round([worker]);
     assert_eq!(rig.run.status, RunStatus::Running, "another step runs");

@@ -1,7 +1,7 @@
-//! A run on a table: it is fed what programs would report, and goes on as the engine would.
+//! A run for tests: it gets the reports that programs would give, and continues as the engine would.
 //!
-//! Every name stands for a script `NAME.sh`, or for the prompt `NAME.md` that was written before; every directory for
-//! one below `/dir`, unless the test says otherwise.
+//! Every name stands for a script `NAME.sh`, or for the prompt `NAME.md` if it was added before. Every directory is
+//! below `/dir`, unless the test sets another one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use raymond_core::evolve::{apply, evolve};
 use raymond_core::frontmatter;
 use raymond_core::header::{self, Header};
 use raymond_core::input::{
-    BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, InputWanted, Lookups, Outcome,
-    Plan, Prepared, PromptPlan, ScopeEntry, ScriptOutcome, TurnCost, TurnOutcome,
+    BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, InputWanted, Lookups, Plan, Prepared,
+    ProcessExit, PromptPlan, ScopeEntry, ScriptOutcome, StepOutcome, TurnCost, TurnOutcome,
 };
 use raymond_core::join;
 use raymond_core::money::Usd;
@@ -24,7 +24,7 @@ use raymond_core::tag::TagCollector;
 use raymond_core::transition::{self, ProtocolError, Reading, Transition};
 use raymond_core::workflow::{Kind, StateFile};
 
-/// More decisions than any round of these tests needs: beyond it the core turns in circles.
+/// More decisions than any round of these tests needs: with more than this the core is in an endless loop.
 const MOST_DUE_IN_A_ROUND: usize = 100_000;
 
 pub const RUN_ID: &str = "run";
@@ -51,7 +51,7 @@ pub fn started(entry: &str, options: Options) -> RunStarted {
     }
 }
 
-/// What the files of a workflow hold.
+/// The files of a workflow.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     headers: BTreeMap<StateFile, Header>,
@@ -127,7 +127,7 @@ fn other_workflow(written: &str) -> ScopeEntry {
     }
 }
 
-/// What comes next, as a program writes it.
+/// The transition in the output of a program.
 pub fn reading(output: &str) -> Result<Reading, String> {
     let mut collector = TagCollector::new();
     let mut no_print = |_| ();
@@ -136,7 +136,7 @@ pub fn reading(output: &str) -> Result<Reading, String> {
     transition::read(collected, false).map_err(|error| error.to_string())
 }
 
-/// What comes next, as the final message of an agent says it.
+/// The transition in the final message of an agent.
 pub fn message(text: &str) -> Result<Reading, BadMessage> {
     let mut collector = TagCollector::new();
     let mut no_print = |_| ();
@@ -159,7 +159,7 @@ pub struct Rig {
     pub now: Timestamp,
     /// Every event so far.
     pub journal: Vec<Event>,
-    /// How long the journal was after each batch.
+    /// The length of the journal after each batch.
     pub batches: Vec<usize>,
     pub mode: Mode,
     /// Running attempts that were ended because the run stops.
@@ -175,7 +175,7 @@ impl Rig {
         rig
     }
 
-    /// A run that has been opened and no more.
+    /// A run that has been started but has not done anything yet.
     pub fn with(entry: &str, options: Options) -> Self {
         let now = beginning();
         let journal: Vec<Event> = start(started(entry, options), None)
@@ -186,7 +186,7 @@ impl Rig {
         Self::take_up(journal, now)
     }
 
-    /// A run as its journal left it.
+    /// A run restored from its journal.
     pub fn take_up(journal: Vec<Event>, now: Timestamp) -> Self {
         Self {
             run: fold(&journal).unwrap(),
@@ -200,7 +200,7 @@ impl Rig {
         }
     }
 
-    /// Forgets events at once, for long runs.
+    /// Does not keep events, for long runs.
     pub fn without_journal(mut self) -> Self {
         self.journal.clear();
         self.keeps_journal = false;
@@ -230,7 +230,7 @@ impl Rig {
         self
     }
 
-    /// Open questions keep the run going.
+    /// The run waits for answers to open questions.
     pub fn waiting(mut self) -> Self {
         self.mode.waits_for_answers = true;
         self
@@ -253,7 +253,7 @@ impl Rig {
         self.files.gone.remove(&state(name));
     }
 
-    /// Does what the engine does with inputs, and returns the batch.
+    /// Handles inputs as the engine does, and returns the batch of events.
     pub fn round(&mut self, inputs: impl IntoIterator<Item = Input>) -> Vec<Event> {
         let mut batch = Vec::new();
         for input in inputs {
@@ -280,7 +280,7 @@ impl Rig {
             self.mode.interrupted = 0;
         }
         if let Input::Ended(ended) = &input
-            && let Outcome::Interrupted { cost } = ended.outcome
+            && let StepOutcome::Interrupted { cost } = ended.outcome
             && let Some(agent) = self.run.agents.get(&ended.agent)
             && let Status::Running { work, .. } = &agent.status
             && (work.step, work.attempt) == (ended.step, ended.attempt)
@@ -318,7 +318,7 @@ impl Rig {
         }
     }
 
-    /// Records an event that nothing in the present core decides on.
+    /// Records an event that the current core never decides.
     pub fn record(&mut self, body: Body) {
         let event = self.apply(body);
         self.journal.push(event);
@@ -341,12 +341,12 @@ impl Rig {
     }
 
     /// The report about an agent's running attempt.
-    pub fn ended(&self, name: &str, outcome: Outcome) -> Ended {
+    pub fn ended(&self, name: &str, outcome: StepOutcome) -> Ended {
         let work = self.work(name);
         let plan = self.files.plan(&self.agent(name).state);
         let transition = match &outcome {
-            Outcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. })
-            | Outcome::Turn(TurnOutcome::Completed(CompletedTurn { reading: Ok(reading), .. })) => {
+            StepOutcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. })
+            | StepOutcome::Turn(TurnOutcome::Completed(CompletedTurn { reading: Ok(reading), .. })) => {
                 Some(&reading.transition)
             }
             _ => None,
@@ -373,7 +373,7 @@ impl Rig {
         Session { id: id.expect("a turn runs"), total_usd: None, backend: None }
     }
 
-    /// An agent's turn comes to an end with this message.
+    /// An agent's turn ends with this message.
     pub fn turn(&self, name: &str, cost: f64, text: &str) -> Input {
         let turn = CompletedTurn {
             reading: message(text),
@@ -382,10 +382,10 @@ impl Rig {
             cost: TurnCost { usd: usd(cost), estimated: false },
             warnings: Vec::new(),
         };
-        Input::Ended(Box::new(self.ended(name, Outcome::Turn(TurnOutcome::Completed(turn)))))
+        Input::Ended(Box::new(self.ended(name, StepOutcome::Turn(TurnOutcome::Completed(turn)))))
     }
 
-    /// An agent's turn breaks off. It can go on from there only after it used up its share.
+    /// An agent's turn fails. It can be continued only if it stopped at its share of the budget.
     pub fn broken(&self, name: &str, cost: f64, class: FaultClass) -> Input {
         let turn = FailedTurn {
             error: "broke".into(),
@@ -395,7 +395,7 @@ impl Rig {
             exit_code: Some(1),
             message: Some("I broke".to_owned()),
         };
-        Input::Ended(Box::new(self.ended(name, Outcome::Turn(TurnOutcome::Failed(turn)))))
+        Input::Ended(Box::new(self.ended(name, StepOutcome::Turn(TurnOutcome::Failed(turn)))))
     }
 
     pub fn says(&mut self, name: &str, text: &str) -> Vec<Event> {
@@ -421,16 +421,16 @@ impl Rig {
     }
 
     pub fn report(&self, name: &str, outcome: ScriptOutcome) -> Input {
-        Input::Ended(Box::new(self.ended(name, Outcome::Script(outcome))))
+        Input::Ended(Box::new(self.ended(name, StepOutcome::Script(outcome))))
     }
 
-    /// An agent's script ends with success, and this output.
+    /// An agent's script ends with success and this output.
     pub fn emits(&mut self, name: &str, output: &str) -> Vec<Event> {
         let input = self.report(name, success(reading(output)));
         self.round([input])
     }
 
-    /// An agent's script ends with success, and what its output would have been read as.
+    /// An agent's script ends with success and an output that makes this transition.
     pub fn takes(&mut self, name: &str, transition: Transition) -> Vec<Event> {
         let reading = Reading { transition, warnings: Vec::new() };
         let input = self.report(name, success(Ok(reading)));
@@ -442,9 +442,9 @@ impl Rig {
         self.round([input])
     }
 
-    /// An agent's script has been ended because the run stops.
+    /// An agent's script was ended because the run stops.
     pub fn interrupted(&self, name: &str) -> Input {
-        Input::Ended(Box::new(self.ended(name, Outcome::Interrupted { cost: Usd::ZERO })))
+        Input::Ended(Box::new(self.ended(name, StepOutcome::Interrupted { cost: Usd::ZERO })))
     }
 
     pub fn passes(&mut self, seconds: i64) -> Vec<Event> {
@@ -458,7 +458,7 @@ impl Rig {
         self.round([])
     }
 
-    /// The process dies, and another one takes the run up from what is written.
+    /// The process dies, and another one restores the run from the journal.
     pub fn die(&mut self) {
         assert!(self.keeps_journal);
         let files = std::mem::take(&mut self.files);
@@ -470,7 +470,7 @@ impl Rig {
         self.mode = mode;
     }
 
-    /// Options that differ from the present ones in the budget alone.
+    /// The current options with another budget.
     pub fn budget(&self, dollars: f64) -> Options {
         Options { budget_usd: usd(dollars), ..self.run.options.clone() }
     }
@@ -480,13 +480,13 @@ impl Rig {
         self.resume_with(options)
     }
 
-    /// Resumes as the program does: with everything that was cut off.
+    /// Resumes as the program does: with all interrupted steps.
     pub fn resume_with(&mut self, options: Options) -> Vec<Event> {
         let resume = self.resume_input(options);
         self.round([resume])
     }
 
-    /// Resumes and takes in what came while nobody looked.
+    /// Resumes and handles the inputs that came while no process ran.
     pub fn resume_and(&mut self, inputs: impl IntoIterator<Item = Input>) -> Vec<Event> {
         let resume = self.resume_input(self.run.options.clone());
         self.round([resume].into_iter().chain(inputs))
@@ -510,18 +510,22 @@ impl Rig {
 }
 
 pub fn success(reading: Result<Reading, String>) -> ScriptOutcome {
-    ScriptOutcome::Exited { exit: Exit::Code(0), reading, stderr: String::new() }
+    ScriptOutcome::Exited { exit: ProcessExit::Code(0), reading, stderr: String::new() }
 }
 
 pub fn exited(code: i32) -> ScriptOutcome {
-    ScriptOutcome::Exited { exit: Exit::Code(code), reading: Err("no tag".into()), stderr: "oh no\n".into() }
+    ScriptOutcome::Exited {
+        exit: ProcessExit::Code(code),
+        reading: Err("no tag".into()),
+        stderr: "oh no\n".into(),
+    }
 }
 
 pub fn fold(events: &[Event]) -> Option<Run> {
     events.iter().fold(None, evolve)
 }
 
-/// What a journal gives back of what was written into it.
+/// The events after writing them to a journal and reading them back.
 pub fn through_json(events: &[Event]) -> Vec<Event> {
     events.iter().map(|event| serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap()).collect()
 }

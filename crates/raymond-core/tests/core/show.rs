@@ -1,4 +1,4 @@
-//! Events and agents as lines of text, without what every test would have to repeat.
+//! Events and agents as lines of text, without fields that do not matter to tests.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use crate::rig::{Rig, beginning};
 
 const UUID_LENGTH: usize = 36;
 
-/// What comes first in a line, if an event has it.
+/// The fields that come first in a line, if an event has them.
 const LEADING: [&str; 3] = ["agent", "step", "state"];
 
 pub fn check(events: &[Event], expected: Expect) {
@@ -22,7 +22,7 @@ pub fn check(events: &[Event], expected: Expect) {
     expected.assert_eq(&lines);
 }
 
-/// The agents of a run, in the order of their birth.
+/// The agents of a run, in the order they were started.
 pub fn check_agents(rig: &Rig, expected: Expect) {
     let lines: String = rig.run.agents_by_birth().into_iter().map(|agent| agent_line(agent) + "\n").collect();
     expected.assert_eq(&lines);

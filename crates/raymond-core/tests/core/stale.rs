@@ -3,7 +3,7 @@
 use expect_test::expect;
 use raymond_core::decide::decide;
 use raymond_core::event::Body;
-use raymond_core::input::{Input, Outcome, Plan, Prepared};
+use raymond_core::input::{Input, Plan, Prepared, StepOutcome};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 
@@ -29,7 +29,7 @@ fn only_the_running_attempt_may_report() {
     let rig = second_attempt();
     for (step, attempt) in [(1, 1), (2, 1), (2, 3), (3, 1), (1, 2), (0, 0)] {
         for outcome in [success(reading("<goto>B</goto>")), exited(1)] {
-            let mut ended = rig.ended("main", Outcome::Script(outcome));
+            let mut ended = rig.ended("main", StepOutcome::Script(outcome));
             (ended.step, ended.attempt) = (step, attempt);
             nothing(&rig, Input::Ended(Box::new(ended)));
         }
@@ -66,7 +66,7 @@ fn a_report_counts_once() {
 }
 
 #[test]
-fn nobody_speaks_for_an_agent_that_does_not_run() {
+fn reports_for_an_agent_that_does_not_run_are_ignored() {
     let mut rig = Rig::new("START").header("A", "retry=1");
     let start = rig.report("main", exited(1));
     rig.drain();
@@ -80,10 +80,10 @@ fn nobody_speaks_for_an_agent_that_does_not_run() {
 }
 
 #[test]
-fn unknown_agents_are_nobody() {
+fn reports_for_unknown_agents_are_ignored() {
     let rig = Rig::new("START");
     let agent = AgentId::new("stranger");
-    let mut ended = rig.ended("main", Outcome::Script(exited(1)));
+    let mut ended = rig.ended("main", StepOutcome::Script(exited(1)));
     ended.agent = agent.clone();
     nothing(&rig, Input::Ended(Box::new(ended)));
     nothing(&rig, Input::End { agent: agent.clone() });
@@ -97,9 +97,9 @@ fn an_agent_ends_only_with_a_result() {
 }
 
 #[test]
-fn a_stop_is_decided_on_by_the_end_of_the_run_alone() {
+fn an_interruption_is_recorded_only_by_the_end_of_the_run() {
     let rig = Rig::new("START");
-    let ended = rig.ended("main", Outcome::Interrupted { cost: Usd::ZERO });
+    let ended = rig.ended("main", StepOutcome::Interrupted { cost: Usd::ZERO });
     nothing(&rig, Input::Ended(Box::new(ended)));
 }
 
@@ -115,7 +115,7 @@ fn launch(agent: &str) -> Input {
 }
 
 #[test]
-fn only_an_agent_whose_turn_it_is_starts() {
+fn only_a_ready_agent_starts() {
     let rig = Rig::new("START");
     nothing(&rig, launch("main"));
     let mut rig = Rig::new("A").header("A", "retry=1");

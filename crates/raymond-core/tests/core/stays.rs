@@ -1,4 +1,4 @@
-//! Since when agents are in their states, why they wait there, and what they have cost.
+//! How long agents have been in their states, why they wait there, and their costs.
 
 use raymond_core::evolve::restore;
 use raymond_core::input::FaultClass;
@@ -6,7 +6,7 @@ use raymond_core::run::{Run, Status};
 
 use crate::rig::{Rig, beginning, fold, usd};
 
-/// The seconds from the beginning of the run to the time since when an agent is where it is.
+/// The time `since` of an agent, in seconds from the beginning of the run.
 fn since(rig: &Rig, agent: &str) -> i64 {
     rig.agent(agent).since.duration_since(beginning()).as_secs()
 }
@@ -19,7 +19,7 @@ fn error(rig: &Rig) -> Option<&str> {
 }
 
 #[test]
-fn an_attempt_that_is_repeated_is_the_same_stay() {
+fn repeating_an_attempt_does_not_change_since() {
     let mut rig = Rig::new("P.md").prompt("P", "model: x").prompt("Q", "model: x");
     rig.passes(10);
     rig.breaks_for("main", 0.5, FaultClass::Retry);
@@ -33,7 +33,7 @@ fn an_attempt_that_is_repeated_is_the_same_stay() {
 }
 
 #[test]
-fn waiting_is_a_stay_of_its_own() {
+fn the_start_of_a_wait_changes_since() {
     let mut rig = Rig::new("A").waiting();
     rig.passes(5);
     rig.emits("main", "<goto delay=\"10s\">B</goto>");
@@ -49,7 +49,7 @@ fn waiting_is_a_stay_of_its_own() {
 }
 
 #[test]
-fn a_resume_begins_a_stay_and_keeps_the_cost() {
+fn a_resume_changes_since_and_keeps_the_cost() {
     let mut rig = Rig::new("P.md").prompt("P", "model: x").prompt("Q", "model: x");
     rig.says_for("main", 0.5, "<goto>Q</goto>");
     rig.passes(5);

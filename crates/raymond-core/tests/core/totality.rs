@@ -1,4 +1,4 @@
-//! Whatever comes in, in whatever order: nothing panics, and what does not fit changes nothing.
+//! For any inputs in any order: nothing panics, and inputs that do not fit change nothing.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use raymond_core::event::Event;
 use raymond_core::evolve::apply;
 use raymond_core::header::{Fatal, Header};
 use raymond_core::input::{
-    BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, Lookups, Outcome, Plan, Prepared,
-    PromptPlan, ScriptOutcome, TimeLimit, TurnCost, TurnOutcome,
+    BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, Lookups, Plan, Prepared, ProcessExit,
+    PromptPlan, ScriptOutcome, StepOutcome, TimeLimit, TurnCost, TurnOutcome,
 };
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -23,7 +23,7 @@ use raymond_core::transition::{Ask, Fork, ForkTarget, Invoke, InvokeWorkflow, Ju
 use crate::play::{ask_everything, through_snapshot};
 use crate::rig::{Rig, beginning, fold, state, through_json};
 
-/// Agents that a run may come to have, and one that it never has.
+/// Agents that a run may have, and one that it never has.
 const AGENTS: [&str; 6] = ["main", "main_a1", "main_a2", "main_a1_a1", "main_b1", "stranger"];
 const STATES: [&str; 3] = ["A", "B", "P.md"];
 
@@ -31,7 +31,7 @@ fn agent() -> impl Strategy<Value = AgentId> {
     (0..AGENTS.len()).prop_map(|index| AgentId::new(AGENTS[index]))
 }
 
-/// A state, or a name that nobody has looked up.
+/// A state, or a name that was not looked up.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         9 => (0..STATES.len()).prop_map(|index| STATES[index].to_owned()),
@@ -103,21 +103,21 @@ fn header() -> impl Strategy<Value = Header> {
     })
 }
 
-fn outcome() -> BoxedStrategy<Outcome> {
+fn outcome() -> BoxedStrategy<StepOutcome> {
     let exited =
-        |exit, reading| Outcome::Script(ScriptOutcome::Exited { exit, reading, stderr: String::new() });
+        |exit, reading| StepOutcome::Script(ScriptOutcome::Exited { exit, reading, stderr: String::new() });
     let reading = transition().prop_map(|transition| Reading { transition, warnings: vec!["odd".into()] });
     prop_oneof![
-        12 => reading.prop_map(move |reading| exited(Exit::Code(0), Ok(reading))),
-        1 => Just(()).prop_map(move |()| exited(Exit::Code(0), Err("no tag".into()))),
-        2 => any::<i32>().prop_map(move |code| exited(Exit::Code(code), Err("no tag".into()))),
-        1 => any::<i32>().prop_map(move |signal| exited(Exit::Signal(signal), Err("no tag".into()))),
-        1 => Just(()).prop_map(|()| Outcome::Script(ScriptOutcome::TimedOut {
+        12 => reading.prop_map(move |reading| exited(ProcessExit::Code(0), Ok(reading))),
+        1 => Just(()).prop_map(move |()| exited(ProcessExit::Code(0), Err("no tag".into()))),
+        2 => any::<i32>().prop_map(move |code| exited(ProcessExit::Code(code), Err("no tag".into()))),
+        1 => any::<i32>().prop_map(move |signal| exited(ProcessExit::Signal(signal), Err("no tag".into()))),
+        1 => Just(()).prop_map(|()| StepOutcome::Script(ScriptOutcome::TimedOut {
             kind: TimeLimit::Idle,
             after: Duration::MAX,
             stderr: String::new(),
         })),
-        1 => any::<i64>().prop_map(|nanos| Outcome::Interrupted {
+        1 => any::<i64>().prop_map(|nanos| StepOutcome::Interrupted {
             cost: Usd::from_dollars(nanos as f64),
         }),
     ]
@@ -186,13 +186,13 @@ fn prompt_plan() -> BoxedStrategy<PromptPlan> {
         .boxed()
 }
 
-/// A plan and an outcome, mostly of the same kind.
-fn plan_and_outcome() -> BoxedStrategy<(Plan, Outcome)> {
+/// A plan and an outcome, usually of the same kind.
+fn plan_and_outcome() -> BoxedStrategy<(Plan, StepOutcome)> {
     let prompt = || prompt_plan().prop_map(|plan| Plan::Prompt(Box::new(plan)));
     prop_oneof![
         9 => (header().prop_map(Plan::Script), outcome()),
-        9 => (prompt(), turn().prop_map(Outcome::Turn)),
-        1 => (header().prop_map(Plan::Script), turn().prop_map(Outcome::Turn)),
+        9 => (prompt(), turn().prop_map(StepOutcome::Turn)),
+        1 => (header().prop_map(Plan::Script), turn().prop_map(StepOutcome::Turn)),
         1 => (prompt(), outcome()),
     ]
     .boxed()
@@ -208,7 +208,7 @@ fn options() -> impl Strategy<Value = Options> {
     })
 }
 
-/// An input; the numbers of a report are made to fit unless they are meant to be stale.
+/// An input; the numbers of a report are corrected unless it is meant to be stale.
 #[derive(Debug)]
 enum Coming {
     As(Input),
@@ -275,7 +275,7 @@ fn coming() -> BoxedStrategy<Coming> {
     .boxed()
 }
 
-/// Whether an input speaks of an attempt that does not run, or of an agent that is not there.
+/// Whether an input is about an attempt that does not run, or an agent that does not exist.
 fn is_stale(run: &Run, input: &Input) -> bool {
     let running = |id: &AgentId, step, attempt| match run.agents.get(id).map(|agent| &agent.status) {
         Some(Status::Running { work, .. }) => (work.step, work.attempt) == (step, attempt),
@@ -334,7 +334,7 @@ proptest! {
                 rig.journal.push(event);
             }
             ask_everything(&rig.run);
-            prop_assert_eq!(&through_snapshot(&rig.run), &rig.run, "the queues are those of the agents");
+            prop_assert_eq!(&through_snapshot(&rig.run), &rig.run, "the queues match the agents");
         }
         let folded = fold(&through_json(&rig.journal)).unwrap();
         prop_assert_eq!(folded, rig.run);

@@ -1,4 +1,4 @@
-//! What each tag does to its agent, and to those it forks.
+//! The effect of each tag on its agent, and on the workers that it forks.
 
 use expect_test::expect;
 use raymond_core::event::{Body, LedTo, StepFinished};
@@ -32,7 +32,7 @@ fn a_run_opens_with_its_first_agent() {
 }
 
 #[test]
-fn goto_moves_on_and_hands_over_its_input() {
+fn goto_enters_a_state_and_passes_its_input() {
     let mut rig = Rig::new("START");
     let batch = rig.emits("main", "so: <goto input=\"a b\">NEXT</goto>");
     check(
@@ -153,7 +153,7 @@ fn reset_keeps_the_stack() {
     );
 }
 
-/// A turn of an agent program that leaves this conversation behind; then the step's state starts.
+/// A turn of an agent program that ends with this conversation; then the next state starts.
 fn turn(rig: &mut Rig, session: &str, led_to: LedTo) {
     let agent = rig.agent("main");
     let finished = StepFinished {
@@ -221,7 +221,7 @@ fn sessions_follow_the_table_of_tags() {
 }
 
 #[test]
-fn a_script_leaves_the_session_alone() {
+fn a_script_does_not_change_the_session() {
     let mut rig = Rig::new("START");
     turn(&mut rig, "s1", LedTo::Goto { target: state("A"), input: None });
     rig.emits("main", "<goto>B</goto>");
@@ -349,7 +349,7 @@ fn a_name_is_never_used_twice() {
 }
 
 #[test]
-fn workers_results_go_nowhere_and_the_run_ends_with_mains() {
+fn results_of_workers_are_dropped_and_the_run_ends_with_mains_result() {
     let mut rig = Rig::new("START");
     rig.emits("main", "<fork next=\"N\">W</fork>");
     let batch = rig.emits("main", "<result>mine</result>");
@@ -393,7 +393,7 @@ fn calls_nest_sixty_four_deep() {
 }
 
 #[test]
-fn what_cannot_be_found_fails_the_step() {
+fn a_name_that_cannot_be_resolved_fails_the_step() {
     for output in [
         "<goto>GONE</goto>",
         "<call return=\"GONE\">A</call>",
@@ -407,13 +407,13 @@ fn what_cannot_be_found_fails_the_step() {
         let batch = rig.emits("main", output);
         let kinds: Vec<_> = batch.iter().map(|event| &event.body).collect();
         assert!(matches!(kinds[..], [Body::StepFailed(_), Body::RunStopped { .. }]), "{output}: {kinds:?}");
-        assert_eq!(rig.run.agents.len(), 1, "a step that fails forks nobody");
+        assert_eq!(rig.run.agents.len(), 1, "a step that fails starts no workers");
         assert_eq!(rig.run.steps_completed, 0);
     }
 }
 
 #[test]
-fn no_step_makes_more_agents_than_may_live() {
+fn no_step_exceeds_the_maximum_number_of_agents() {
     let fork = Fork { target: ForkTarget::State("W".into()), input: None, cd: None, variables: Vec::new() };
     let mut rig = Rig::new("START");
     let next = Jump { target: "N".into(), input: None, delay: None };
@@ -429,7 +429,7 @@ fn no_step_makes_more_agents_than_may_live() {
 }
 
 #[test]
-fn odd_tags_are_warned_of() {
+fn unusual_tags_cause_warnings() {
     let mut rig = Rig::new("START");
     let batch = rig.emits("main", "<goto colour=\"red\">A</goto>");
     check(

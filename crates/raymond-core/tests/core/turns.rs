@@ -1,9 +1,9 @@
-//! Turns of agent programs: what a prompt permits, and what happens when the program does not do it.
+//! Turns of agent programs: permitted transitions, reminders, retries, limits and conversations.
 
 use expect_test::expect;
 use jiff::SignedDuration;
 use raymond_core::event::{Body, Event, LedTo};
-use raymond_core::input::{CompletedTurn, FailedTurn, FaultClass, Input, Outcome, TurnCost, TurnOutcome};
+use raymond_core::input::{CompletedTurn, FailedTurn, FaultClass, Input, StepOutcome, TurnCost, TurnOutcome};
 use raymond_core::run::{Options, RunStatus};
 
 use crate::rig::{Rig, beginning, message, state, usd};
@@ -30,7 +30,7 @@ fn kinds(events: &[Event]) -> Vec<String> {
 }
 
 #[test]
-fn what_a_policy_names_must_match_after_resolution() {
+fn the_names_of_a_policy_must_match_after_resolution() {
     let cases = [
         ("<goto>REVIEW</goto>", true),
         ("<goto>REVIEW.sh</goto>", true),
@@ -61,7 +61,7 @@ fn what_a_policy_names_must_match_after_resolution() {
 }
 
 #[test]
-fn without_a_policy_everything_is_permitted_and_nothing_reminded() {
+fn without_a_policy_everything_is_permitted_and_there_are_no_reminders() {
     for text in
         ["<goto>A</goto>", "<function return=\"B\">A</function>", "<join>A</join>", "<result></result>"]
     {
@@ -126,7 +126,7 @@ fn a_failed_prompt_lets_the_other_agents_finish() {
 }
 
 #[test]
-fn a_policy_is_reminded_of_three_times() {
+fn an_agent_is_reminded_of_its_policy_three_times() {
     let mut rig = prompt(POLICY);
     check(
         &rig.says_for("main", 0.1, "no tag"),
@@ -166,7 +166,7 @@ fn a_policy_is_reminded_of_three_times() {
     );
     assert_eq!(rig.run.cost_usd, usd(0.4));
     assert_eq!(other.run.cost_usd, usd(0.4));
-    // The failed step is a new one after a resume, with reminders of its own and the conversation from before.
+    // After a resume the failed state is a new step, with new reminders and the conversation from before the failure.
     check(
         &rig.resume(),
         expect![[r#"
@@ -178,7 +178,7 @@ fn a_policy_is_reminded_of_three_times() {
 }
 
 #[test]
-fn a_single_complete_entry_may_be_left_unsaid() {
+fn a_single_complete_entry_is_implicit() {
     let cases = [
         (
             ONLY_GOTO,
@@ -263,7 +263,7 @@ fn a_single_complete_entry_may_be_left_unsaid() {
 }
 
 #[test]
-fn a_forced_transition_is_taken_whatever_is_said() {
+fn a_forced_transition_is_taken_with_any_message() {
     let forced = format!("{ONLY_GOTO}\nforce_implicit: true");
     for text in ["no tag", "<goto input=\"x\">Q</goto>", "<result>r</result>", "<goto>A</goto><goto>B</goto>"]
     {
@@ -275,7 +275,7 @@ fn a_forced_transition_is_taken_whatever_is_said() {
 }
 
 #[test]
-fn an_implied_state_that_is_gone_fails_at_once() {
+fn a_missing_implicit_state_fails_at_once() {
     let mut rig = prompt(ONLY_GOTO);
     rig.delete("REVIEW");
     check(
@@ -288,7 +288,7 @@ fn an_implied_state_that_is_gone_fails_at_once() {
 }
 
 #[test]
-fn trouble_is_retried_after_one_five_and_twenty_seconds() {
+fn failed_turns_are_retried_after_one_five_and_twenty_seconds() {
     let mut rig = prompt(POLICY);
     check(
         &rig.breaks_for("main", 0.1, FaultClass::Retry),
@@ -341,7 +341,7 @@ fn trouble_is_retried_after_one_five_and_twenty_seconds() {
 }
 
 #[test]
-fn a_reminder_begins_new_retries_and_keeps_its_place() {
+fn a_reminder_resets_the_retries_and_is_sent_again_by_a_retry() {
     let mut rig = prompt(POLICY);
     rig.breaks("main", FaultClass::Retry);
     rig.passes(1);
@@ -368,7 +368,7 @@ fn a_reminder_begins_new_retries_and_keeps_its_place() {
 }
 
 #[test]
-fn what_somebody_must_mend_fails_at_once() {
+fn a_final_fault_fails_at_once() {
     let mut rig = prompt(POLICY);
     check(
         &rig.breaks_for("main", 0.1, FaultClass::Final),
@@ -380,7 +380,7 @@ fn what_somebody_must_mend_fails_at_once() {
 }
 
 #[test]
-fn a_usage_limit_is_waited_out() {
+fn the_agent_waits_until_a_usage_limit_ends() {
     let until = Some(beginning() + SignedDuration::from_hours(1));
     for (until, seconds) in [(until, 3600), (None, 300)] {
         let mut rig = prompt(POLICY);
@@ -401,7 +401,7 @@ fn a_usage_limit_is_waited_out() {
         }
         check(&rig.passes(seconds - 1), expect![[""]]);
         assert_eq!(kinds(&rig.passes(1)), ["step_started"]);
-        // A limit is no retry: all of them are left.
+        // Waiting for a limit does not use a retry.
         assert_eq!(rig.work("main").retries, 0);
         rig.breaks("main", FaultClass::Retry);
         assert_eq!(rig.agent("main").work().unwrap().retries, 1);
@@ -409,7 +409,7 @@ fn a_usage_limit_is_waited_out() {
 }
 
 #[test]
-fn a_usage_limit_holds_up_only_its_agent() {
+fn a_usage_limit_delays_only_its_agent() {
     let mut rig = prompt("model: x");
     rig.says("main", "<fork next=\"P\">Q</fork>");
     rig.breaks("main_q1", FaultClass::Limit { until: None });
@@ -443,7 +443,7 @@ fn without_waiting_a_usage_limit_stops_the_run() {
             limit_waiting main 4 Q.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke message="I broke" until=+300s
         "#]],
     );
-    // What runs finishes; nothing else starts.
+    // Running steps finish; nothing else starts.
     check(
         &rig.emits("main_work1", "<goto>A</goto>"),
         expect![[r#"
@@ -451,7 +451,7 @@ fn without_waiting_a_usage_limit_stops_the_run() {
         run_stopped agents=2 cost_usd=0.1 error=broke status=limited steps=3
     "#]],
     );
-    // A resume tries at once.
+    // A resume tries again at once.
     check(
         &rig.resume(),
         expect![[r#"
@@ -463,7 +463,7 @@ fn without_waiting_a_usage_limit_stops_the_run() {
 }
 
 #[test]
-fn a_resume_tries_at_once_what_a_limit_holds_up() {
+fn a_resume_retries_a_limited_step_at_once() {
     let mut rig = prompt("model: x");
     rig.breaks("main", FaultClass::Limit { until: None });
     rig.drain();
@@ -478,7 +478,7 @@ fn a_resume_tries_at_once_what_a_limit_holds_up() {
 }
 
 #[test]
-fn a_limit_that_is_over_and_still_there_is_not_tried_at_once() {
+fn a_limit_that_should_have_ended_is_not_retried_at_once() {
     let mut rig = prompt("model: x");
     let until = Some(beginning() - SignedDuration::from_secs(1));
     let batch = rig.breaks("main", FaultClass::Limit { until });
@@ -486,7 +486,7 @@ fn a_limit_that_is_over_and_still_there_is_not_tried_at_once() {
 }
 
 #[test]
-fn a_turn_that_used_up_its_share_goes_on_in_the_same_conversation() {
+fn a_turn_that_used_its_share_continues_in_the_same_conversation() {
     let mut rig = prompt(POLICY);
     check(
         &rig.breaks_for("main", 0.5, FaultClass::ShareUsed),
@@ -502,7 +502,7 @@ fn a_turn_that_used_up_its_share_goes_on_in_the_same_conversation() {
             step_started main 1 P.md attempt=3 branch_of=s1.2 session=s1.3 turn=3 visits=1
         "#]],
     );
-    // Trouble on the way goes on from there too.
+    // A retry continues from there too.
     check(
         &rig.breaks("main", FaultClass::Retry),
         expect![[r#"
@@ -534,7 +534,7 @@ fn a_turn_that_used_up_its_share_goes_on_in_the_same_conversation() {
 }
 
 #[test]
-fn a_used_up_share_without_a_conversation_fails() {
+fn a_used_share_without_a_conversation_fails() {
     let mut rig = prompt(POLICY);
     let turn = FailedTurn {
         error: "share used".into(),
@@ -544,11 +544,11 @@ fn a_used_up_share_without_a_conversation_fails() {
         exit_code: None,
         message: None,
     };
-    let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Failed(turn)));
+    let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Failed(turn)));
     assert_eq!(kinds(&rig.round([Input::Ended(Box::new(ended))])), ["step_failed", "run_stopped"]);
 }
 
-/// Which conversation each started turn goes on from, in order.
+/// The conversation that each started turn continues, in order.
 fn branches(rig: &Rig) -> Vec<(String, Option<String>)> {
     rig.journal
         .iter()
@@ -579,7 +579,7 @@ fn conversations_follow_the_table_of_tags() {
             step_started main 3 Q.md attempt=1 branch_of=s2.1 session=s3.1 turn=2 visits=2
         "#]],
     );
-    // The child branches off its caller's conversation and has its own.
+    // The called state gets a branch of its caller's conversation.
     check(
         &rig.says("main", "<goto>Q</goto>"),
         expect![[r#"
@@ -652,7 +652,7 @@ fn conversations_follow_the_table_of_tags() {
 }
 
 #[test]
-fn scripts_joins_and_answers_leave_the_conversation_alone() {
+fn scripts_joins_and_answers_do_not_change_the_conversation() {
     let mut rig = prompt("model: x").waiting();
     rig.says("main", "<goto>A</goto>");
     rig.emits("main", "<call return=\"B\">C</call>");
@@ -684,7 +684,7 @@ fn scripts_joins_and_answers_leave_the_conversation_alone() {
 }
 
 #[test]
-fn attempts_after_a_crash_go_on_from_the_same_conversation() {
+fn attempts_after_a_crash_continue_the_same_conversation() {
     let mut rig = prompt("model: x").prompt("R", POLICY);
     rig.says("main", "<goto>R</goto>");
     for _ in 0..2 {
@@ -710,7 +710,7 @@ fn attempts_after_a_crash_go_on_from_the_same_conversation() {
     "#]],
     );
     rig.drain();
-    let ended = rig.ended("main", Outcome::Interrupted { cost: usd(0.25) });
+    let ended = rig.ended("main", StepOutcome::Interrupted { cost: usd(0.25) });
     check(
         &rig.round([Input::Ended(Box::new(ended))]),
         expect![[r#"
@@ -758,7 +758,7 @@ fn turns_are_counted_by_state_and_a_repeated_one_keeps_its_number() {
 }
 
 #[test]
-fn what_a_turn_warns_of_is_said() {
+fn warnings_of_a_turn_are_recorded() {
     let mut rig = prompt(POLICY);
     let turn = CompletedTurn {
         reading: message("<goto colour=\"red\">REVIEW</goto>"),
@@ -767,7 +767,7 @@ fn what_a_turn_warns_of_is_said() {
         cost: TurnCost { usd: usd(0.1), estimated: true },
         warnings: vec!["`Bash` was not permitted".into()],
     };
-    let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Completed(turn)));
+    let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Completed(turn)));
     check(
         &rig.round([Input::Ended(Box::new(ended))]),
         expect![[r#"
@@ -780,7 +780,7 @@ fn what_a_turn_warns_of_is_said() {
 }
 
 #[test]
-fn visits_of_a_prompt_are_bounded_too() {
+fn visits_of_a_prompt_are_limited_too() {
     let mut rig = prompt("max_visits: 2");
     rig.says("main", "<goto>P</goto>");
     check(
@@ -794,7 +794,7 @@ fn visits_of_a_prompt_are_bounded_too() {
 }
 
 #[test]
-fn a_report_of_the_wrong_kind_is_nothing() {
+fn a_report_of_the_wrong_kind_is_ignored() {
     let mut rig = prompt(POLICY);
     let script = rig.report("main", crate::rig::exited(1));
     check(&rig.round([script]), expect![[""]]);
@@ -807,12 +807,12 @@ fn a_report_of_the_wrong_kind_is_nothing() {
         exit_code: None,
         message: None,
     };
-    let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Failed(turn)));
+    let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Failed(turn)));
     check(&rig.round([Input::Ended(Box::new(ended))]), expect![[""]]);
 }
 
 #[test]
-fn at_most_so_many_turns_run_at_once() {
+fn at_most_max_parallel_turns_run_at_once() {
     for (max_parallel, running) in [(2, 2), (1, 1), (0, 1)] {
         let options = Options { max_parallel, ..Options::default() };
         let mut rig = Rig::with("START", options).prompt("Q", "model: x");

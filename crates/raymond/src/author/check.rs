@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use raymond_core::diagnostic::{Diagnostic, Edit, Lines, Severity, apply};
-use raymond_core::graph::{Graph, State};
+use raymond_core::graph::{Graph, StateNode};
 use raymond_core::lint::{Workflow, lint, rule, split_help};
 use raymond_core::workflow::Platform;
 use raymond_core::workflow::source::Position;
@@ -102,7 +102,7 @@ impl Checked {
     }
 
     /// The state that a finding is in.
-    fn state_of(&self, diagnostic: &Diagnostic) -> Option<(usize, &State)> {
+    fn state_of(&self, diagnostic: &Diagnostic) -> Option<(usize, &StateNode)> {
         diagnostic.state.and_then(|number| Some((number, self.graph.state(number)?)))
     }
 

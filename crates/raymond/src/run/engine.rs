@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use raymond_core::decide::decide;
 use raymond_core::event::{Body, Event, Interrupted, SnapshotLine, StepStarted};
 use raymond_core::evolve;
-use raymond_core::input::{Ended, Input, Outcome, Plan, Prepared};
+use raymond_core::input::{Ended, Input, Plan, Prepared, StepOutcome};
 use raymond_core::join;
 use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Due, Mode, Run, Status};
@@ -156,7 +156,7 @@ impl<S: RunWriter> Engine<S> {
 
     /// An attempt that was ended because the run stops. The event that ends the run records it.
     fn note_interruption(&mut self, ended: &Ended) {
-        let Outcome::Interrupted { cost } = ended.outcome else { return };
+        let StepOutcome::Interrupted { cost } = ended.outcome else { return };
         let Some(agent) = self.run.agents.get(&ended.agent) else { return };
         let is_current = matches!(&agent.status, Status::Running { work, .. }
             if (work.step, work.attempt) == (ended.step, ended.attempt));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use raymond_core::input::{Ended, Lookups, Outcome, Plan, PromptPlan, ScriptOutcome, TurnOutcome};
+use raymond_core::input::{Ended, Lookups, Plan, PromptPlan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::policy::Policy;
 use raymond_core::run::Agent;
 use raymond_core::transition::Transition;
@@ -15,19 +15,21 @@ use crate::workflow::scopes::Scopes;
 /// Looks up every name in what an attempt ended with.
 pub fn of_ended(scopes: &mut Scopes, agent: &Agent, ended: &Ended) -> Lookups {
     match (&ended.outcome, &ended.plan) {
-        (Outcome::Script(ScriptOutcome::Exited { exit, reading: Ok(reading), .. }), _)
+        (StepOutcome::Script(ScriptOutcome::Exited { exit, reading: Ok(reading), .. }), _)
             if exit.is_success() =>
         {
             of_transition(scopes, agent, &reading.transition)
         }
-        (Outcome::Turn(turn), Plan::Prompt(plan)) => {
+        (StepOutcome::Turn(turn), Plan::Prompt(plan)) => {
             let reading = match turn {
                 TurnOutcome::Completed(completed) => completed.reading.as_ref().ok(),
                 TurnOutcome::Failed(_) => None,
             };
             of_turn(scopes, agent, plan, reading.map(|reading| &reading.transition))
         }
-        (Outcome::Script(_) | Outcome::Turn(_) | Outcome::Interrupted { .. }, _) => Lookups::default(),
+        (StepOutcome::Script(_) | StepOutcome::Turn(_) | StepOutcome::Interrupted { .. }, _) => {
+            Lookups::default()
+        }
     }
 }
 

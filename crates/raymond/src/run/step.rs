@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use raymond_core::input::{Ended, Input, Lookups, Outcome, Plan, ScriptOutcome, TurnOutcome};
+use raymond_core::input::{Ended, Input, Lookups, Plan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::workflow::Platform;
@@ -163,9 +163,9 @@ impl LocalExecutor {
     }
 
     /// The run ends, and this step is left to a resume.
-    fn give_up(&self, error: String) -> Outcome {
+    fn give_up(&self, error: String) -> StepOutcome {
         self.send(Message::Trouble(error));
-        Outcome::Interrupted { cost: Usd::ZERO }
+        StepOutcome::Interrupted { cost: Usd::ZERO }
     }
 
     /// Leaves a hint by which a successor finds what is left of this attempt, should this process be killed.
@@ -205,24 +205,24 @@ fn create_private_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// What became of an attempt, as far as it can be told before it is decided about.
-fn verdict(outcome: &Outcome) -> Verdict {
+fn verdict(outcome: &StepOutcome) -> Verdict {
     let failed =
         |error: &str, cost_usd| Verdict { status: Status::Failed, error: Some(error.to_owned()), cost_usd };
     match outcome {
-        Outcome::Interrupted { cost } => {
+        StepOutcome::Interrupted { cost } => {
             Verdict { status: Status::Interrupted, error: None, cost_usd: *cost }
         }
-        Outcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => match reading {
+        StepOutcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => match reading {
             _ if !exit.is_success() => failed(&exit.to_string(), Usd::ZERO),
             Ok(_) => Verdict { status: Status::Succeeded, error: None, cost_usd: Usd::ZERO },
             Err(error) => failed(error, Usd::ZERO),
         },
-        Outcome::Script(ScriptOutcome::TimedOut { .. }) => failed("timed out", Usd::ZERO),
-        Outcome::Script(ScriptOutcome::BadOutput { error, .. } | ScriptOutcome::NotStarted { error }) => {
+        StepOutcome::Script(ScriptOutcome::TimedOut { .. }) => failed("timed out", Usd::ZERO),
+        StepOutcome::Script(ScriptOutcome::BadOutput { error, .. } | ScriptOutcome::NotStarted { error }) => {
             failed(error, Usd::ZERO)
         }
-        Outcome::Turn(TurnOutcome::Failed(turn)) => failed(&turn.error, turn.cost.usd),
-        Outcome::Turn(TurnOutcome::Completed(turn)) => match &turn.reading {
+        StepOutcome::Turn(TurnOutcome::Failed(turn)) => failed(&turn.error, turn.cost.usd),
+        StepOutcome::Turn(TurnOutcome::Completed(turn)) => match &turn.reading {
             Err(message) if !message.has_no_tag => failed(&message.problem, turn.cost.usd),
             _ => Verdict { status: Status::Succeeded, error: None, cost_usd: turn.cost.usd },
         },

@@ -1,4 +1,4 @@
-//! Asking a person: answers from everywhere, racing, late, long and from a terminal.
+//! Questions to a person: answers at the same time, late, long and from a terminal.
 
 use std::fs::File;
 
@@ -15,7 +15,7 @@ fn asking() -> Rig {
     rig
 }
 
-/// Runs until it asks, and stays.
+/// A run that has asked a question and waits for the answer.
 fn live_ask(rig: &Rig) -> Live {
     let live = rig.start(&["workflow", "--id", "r", "--on-ask", "wait"]);
     live.wait_for_stderr("asks (ask1)");
@@ -35,7 +35,7 @@ fn a_live_run_takes_an_answer_at_once() {
 }
 
 #[test]
-fn a_question_is_kept_over_a_kill_and_can_be_answered_meanwhile() {
+fn a_question_survives_a_kill_and_can_be_answered_before_the_resume() {
     let rig = asking();
     live_ask(&rig).kill();
     let status = rig.status();
@@ -49,7 +49,7 @@ fn a_question_is_kept_over_a_kill_and_can_be_answered_meanwhile() {
 }
 
 #[test]
-fn a_question_is_kept_over_a_kill_and_asked_again() {
+fn a_question_survives_a_kill_and_is_asked_again() {
     let rig = asking();
     live_ask(&rig).kill();
     let live = rig.start(&["resume", "r", "--on-ask", "wait"]);
@@ -59,7 +59,7 @@ fn a_question_is_kept_over_a_kill_and_asked_again() {
     assert_eq!(rig.read("trace"), "x\n");
 }
 
-/// Many answers at the same moment; those that were told to be the one.
+/// Gives many answers at the same time; returns those that were accepted.
 fn race(rig: &Rig) -> Vec<String> {
     let racers: Vec<(String, Live)> = (0..12)
         .map(|number| {
@@ -78,7 +78,7 @@ fn race(rig: &Rig) -> Vec<String> {
     winners
 }
 
-/// Exactly one was taken, and it was told so.
+/// Exactly one answer was taken, and its command reported success.
 fn assert_one_was_taken(rig: &Rig, winners: &[String], done: &Done) {
     let taken = closed(rig);
     assert_eq!(taken.len(), 1, "{taken:?}");
@@ -104,13 +104,13 @@ fn one_of_many_racing_answers_is_taken_while_the_run_is_stopped() {
 }
 
 #[test]
-fn one_of_many_racing_answers_is_taken_while_the_run_is_taken_up() {
+fn one_of_many_racing_answers_is_taken_while_the_run_is_resumed() {
     let rig = asking();
     rig.run().assert(3, "");
     let live = rig.start(&["resume", "r", "--on-ask", "wait"]);
     let winners = race(&rig);
     let mut done = live.wait();
-    // Whoever answers holds the run's lock for a moment, on a very busy machine for longer than a resume is patient.
+    // An answer holds the run's lock for a moment; on a very busy machine that may be longer than a resume waits.
     if done.exit == 2 {
         done.says("another Raymond is running");
         done = rig.resume();
@@ -119,7 +119,7 @@ fn one_of_many_racing_answers_is_taken_while_the_run_is_taken_up() {
 }
 
 #[test]
-fn the_losers_of_a_race_know_it() {
+fn answers_that_lose_the_race_are_refused() {
     for _ in 0..20 {
         let rig = asking();
         let live = live_ask(&rig);
@@ -154,7 +154,7 @@ fn an_answer_may_be_a_mebibyte_long_and_no_longer() {
     rig.resume().assert(0, &format!("got {text}\n"));
 }
 
-/// What is too long is refused, wherever its line breaks are.
+/// An answer that is too long is refused, wherever its line breaks are.
 #[test]
 fn a_long_answer_is_never_cut() {
     let rig = asking();
@@ -164,7 +164,7 @@ fn a_long_answer_is_never_cut() {
 }
 
 #[test]
-fn an_answer_of_odd_bytes_arrives() {
+fn nul_and_invalid_bytes_in_an_answer_are_replaced() {
     let rig = asking();
     rig.run().assert(3, "");
     rig.write("odd", b"a\0b\xff\xc3\xa4\r\n\n");
@@ -199,7 +199,7 @@ fn terminate_during_a_question_keeps_it() {
     rig.resume().assert(0, "got after all\n");
 }
 
-/// A question whose time ran out while nobody drove the run. An answer after that is too late, and is told so.
+/// A question that timed out while no process ran. A later answer is too late and is refused.
 fn overdue() -> Option<Rig> {
     let rig = Rig::new();
     rig.state("START.sh", "echo '<ask next=\"GOT\" timeout=\"2s\" timeout_next=\"LATE\">why?</ask>'");
@@ -208,18 +208,18 @@ fn overdue() -> Option<Rig> {
     let done = rig.run();
     let asked = std::time::Instant::now();
     wait_until("the end of the time", || asked.elapsed().as_millis() > 2000);
-    // On a very busy machine the time may have run out before the run could pause.
+    // On a very busy machine the question may have timed out before the run could pause.
     (done.exit == 3).then_some(rig)
 }
 
 #[test]
-fn a_time_that_ran_out_while_the_run_was_stopped_is_noticed_on_resume() {
+fn a_timeout_while_the_run_was_stopped_is_noticed_on_resume() {
     let Some(rig) = overdue() else { return };
     rig.resume().assert(0, "late \n");
 }
 
 #[test]
-fn an_answer_after_the_time_is_told_the_truth() {
+fn an_answer_after_the_timeout_is_reported_correctly() {
     let Some(rig) = overdue() else { return };
     let answered = rig.raymond(&["answer", "r", "ask1", "too late"]);
     let resumed = rig.resume();
@@ -227,7 +227,7 @@ fn an_answer_after_the_time_is_told_the_truth() {
     resumed.assert(0, expected);
 }
 
-/// An answer given in time counts, even if the run is taken up only after it.
+/// An answer given in time counts, even if the run is resumed after the deadline.
 #[test]
 fn an_answer_in_time_counts_though_the_resume_is_late() {
     // A slow machine needs more time for that.
@@ -248,10 +248,10 @@ fn an_answer_in_time_counts_though_the_resume_is_late() {
         rig.resume().assert(0, "got in time\n");
         true
     });
-    assert!(was_in_time, "it takes too long to answer");
+    assert!(was_in_time, "answering takes too long");
 }
 
-/// Runs a command on a terminal of its own, types `answer` when `question` shows, and passes everything on.
+/// Runs a command on its own terminal, types `answer` when `question` appears, and prints all output.
 const TERMINAL: &str = r#"
 import os, pty, sys
 question, answer, command = sys.argv[1].encode(), sys.argv[2].encode(), sys.argv[3:]
@@ -281,7 +281,7 @@ fn on_a_terminal(rig: &Rig, question: &str, answer: &str, args: &[&str]) -> Done
 }
 
 #[test]
-fn a_terminal_asks_and_takes_what_is_typed() {
+fn a_question_is_asked_and_answered_on_a_terminal() {
     if is_missing("python3", "a_terminal_asks_and_takes_what_is_typed") {
         return;
     }
@@ -293,7 +293,7 @@ fn a_terminal_asks_and_takes_what_is_typed() {
 }
 
 #[test]
-fn a_terminal_that_is_told_to_pause_does_not_ask() {
+fn with_pause_no_question_is_asked_on_a_terminal() {
     if is_missing("python3", "a_terminal_that_is_told_to_pause_does_not_ask") {
         return;
     }
@@ -303,7 +303,7 @@ fn a_terminal_that_is_told_to_pause_does_not_ask() {
 }
 
 #[test]
-fn a_terminal_asks_one_question_after_the_other() {
+fn several_questions_are_asked_one_after_the_other_on_a_terminal() {
     if is_missing("python3", "a_terminal_asks_one_question_after_the_other") {
         return;
     }
@@ -317,7 +317,7 @@ fn a_terminal_asks_one_question_after_the_other() {
 }
 
 #[test]
-fn an_interrupt_typed_at_a_question_stops_and_keeps_it() {
+fn ctrl_c_at_a_question_stops_the_run_and_keeps_the_question() {
     if is_missing("python3", "an_interrupt_typed_at_a_question_stops_and_keeps_it") {
         return;
     }
@@ -329,7 +329,7 @@ fn an_interrupt_typed_at_a_question_stops_and_keeps_it() {
 }
 
 #[test]
-fn a_resume_says_that_the_run_goes_on_before_it_asks_again() {
+fn a_resume_prints_its_first_line_before_it_asks_again() {
     if is_missing("python3", "a_resume_says_that_the_run_goes_on_before_it_asks_again") {
         return;
     }
@@ -341,7 +341,7 @@ fn a_resume_says_that_the_run_goes_on_before_it_asks_again() {
 }
 
 #[test]
-fn what_is_answered_already_is_not_asked_again() {
+fn an_answered_question_is_not_asked_again() {
     if is_missing("python3", "what_is_answered_already_is_not_asked_again") {
         return;
     }
@@ -352,9 +352,9 @@ fn what_is_answered_already_is_not_asked_again() {
     assert!(!done.stdout.contains("why?"), "{}", done.stdout);
 }
 
-/// Whoever is faster; here the command, and the terminal is told.
+/// The command answers before the person at the terminal, and the terminal shows it.
 #[test]
-fn an_answer_from_elsewhere_ends_the_question_on_the_terminal() {
+fn an_answer_from_the_command_ends_the_question_on_the_terminal() {
     if is_missing("python3", "an_answer_from_elsewhere_ends_the_question_on_the_terminal") {
         return;
     }
@@ -370,7 +370,7 @@ fn an_answer_from_elsewhere_ends_the_question_on_the_terminal() {
 }
 
 #[test]
-fn without_a_terminal_there_is_nobody_to_prompt() {
+fn without_a_terminal_prompting_is_refused_or_the_run_pauses() {
     let rig = asking();
     let done = rig.raymond(&["workflow", "--id", "r", "--on-ask", "prompt"]);
     assert!([2, 3].contains(&done.exit), "{done:?}");

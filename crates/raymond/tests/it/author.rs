@@ -1,4 +1,4 @@
-//! `init`: what is written lints clean and runs. `diagram`: what is asked for is drawn.
+//! `init`: its files have no lint findings and run. `diagram`: the requested format is written.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -35,12 +35,12 @@ fn every_template_lints_clean_and_runs_at_once() {
             assert_eq!(problem(Subject::Events, &event), None, "{line}");
         }
         let again = raymond(work.path(), &["init", "mine"]);
-        assert_eq!(again.status.code(), Some(2), "what is there is not overwritten");
+        assert_eq!(again.status.code(), Some(2), "existing files are not overwritten");
     }
 }
 
 #[test]
-fn the_name_of_the_file_says_how_a_diagram_is_drawn() {
+fn the_extension_of_the_file_sets_the_format_of_a_diagram() {
     let work = tempfile::tempdir().unwrap();
     raymond(work.path(), &["init", "mine"]);
     let cases: [(&[&str], &str); 6] = [

@@ -1,4 +1,4 @@
-//! What a step leaves behind: left alone after a success, ended after anything else.
+//! Background processes of a step: they keep running after a success, and are ended after a failure.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn lives(rig: &Rig, command: &str) -> bool {
 }
 
 #[test]
-fn a_child_that_holds_stdout_delays_by_two_seconds_and_lives_on() {
+fn a_child_that_holds_stdout_delays_by_two_seconds_and_keeps_running() {
     let (rig, done, took) = run("sleep 310 & echo '<result>ok</result>'");
     done.assert(0, "ok\n");
     assert!(took > Duration::from_millis(1500), "{took:?}");
@@ -27,7 +27,7 @@ fn a_child_that_holds_stdout_delays_by_two_seconds_and_lives_on() {
 
 #[test]
 fn a_child_with_its_own_output_delays_nothing() {
-    // So often that two seconds each would be more than any machine needs.
+    // So many steps that a delay of two seconds each would be noticed even on a slow machine.
     let (rig, done, took) = run("sleep 311 >/dev/null 2>&1 &
         [ $RAYMOND_VISITS = 30 ] && echo '<result>ok</result>' || echo '<reset>START</reset>'");
     done.assert(0, "ok\n");
@@ -35,22 +35,22 @@ fn a_child_with_its_own_output_delays_nothing() {
     assert!(lives(&rig, "sleep 311"));
 }
 
-/// Everything here is printed by the program itself, so all of it counts, however long others hold the pipe.
+/// All output here is from the program itself, so all of it counts, even if children keep the pipe open.
 #[test]
-fn nothing_the_program_said_is_lost_behind_a_child() {
+fn no_output_of_the_program_is_lost_when_a_child_keeps_the_pipe_open() {
     let (_rig, done, _) =
         run("sleep 312 & head -c 300000 /dev/zero | tr '\\0' x; echo '<result>at the end</result>'");
     done.assert(0, "at the end\n");
 }
 
 #[test]
-fn a_child_that_talks_on_does_not_keep_the_step() {
+fn a_child_that_keeps_printing_does_not_delay_the_end_of_the_step() {
     let (_rig, done, _) = run("(while :; do echo noise; sleep 0.05; done) & echo '<result>ok</result>'");
     done.assert(0, "ok\n");
 }
 
 #[test]
-fn a_failed_step_leaves_nothing() {
+fn a_failed_step_leaves_no_process() {
     for state in [
         "sleep 313 & exit 1",
         "setsid sleep 313 >/dev/null 2>&1 & exit 1",
@@ -66,9 +66,9 @@ fn a_failed_step_leaves_nothing() {
     }
 }
 
-/// Whether a transition can be taken is known only when the step has ended well; it has failed all the same.
+/// Only after the script has succeeded it is known that its transition cannot be taken; the step still fails.
 #[test]
-fn a_step_whose_transition_is_refused_leaves_nothing() {
+fn a_step_whose_transition_is_refused_leaves_no_process() {
     let rig = Rig::new();
     rig.state(
         "START.sh",
@@ -79,7 +79,7 @@ fn a_step_whose_transition_is_refused_leaves_nothing() {
 }
 
 #[test]
-fn a_failed_attempt_leaves_nothing_beside_the_next() {
+fn a_failed_attempt_leaves_no_process_beside_the_next() {
     let rig = Rig::new();
     rig.state(
         "START.sh",
@@ -90,9 +90,9 @@ fn a_failed_attempt_leaves_nothing_beside_the_next() {
     rig.run().assert(0, "alone\n");
 }
 
-/// In a container the session is often begun by a program outside, and then has no number here.
+/// In a container the session leader is often outside of the pid namespace, and then the session id is 0 here.
 #[test]
-fn a_failed_step_leaves_nothing_in_a_container_either() {
+fn a_failed_step_leaves_no_process_in_a_container_either() {
     let container = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
     if !std::process::Command::new("unshare")
         .args(container)
@@ -105,7 +105,7 @@ fn a_failed_step_leaves_nothing_in_a_container_either() {
     }
     let rig = Rig::new();
     rig.state("START.sh", "setsid sleep 314 >/dev/null 2>&1 & sleep 314 >/dev/null 2>&1 & exit 1");
-    // What a namespace's first program leaves behind dies with it, so a shell waits there and then looks.
+    // When the first process of a namespace ends, all others are killed, so a shell waits there and checks first.
     let script = format!(
         "{} workflow --id r; echo exit $?; for it in /proc/[0-9]*; do tr '\\0' ' ' <$it/cmdline; done | grep -c 'sleep 314 $'",
         crate::rig::RAYMOND

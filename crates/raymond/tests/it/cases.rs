@@ -1,4 +1,4 @@
-//! The folders in `tests/cases`: each is a workflow, what to do with it, and what must come of it.
+//! The folders in `tests/cases`: each has a workflow, the commands to run, and the expected results.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::schemas::problem;
 /// How many cases run at the same time.
 const AT_ONCE: usize = 4;
 
-/// What a case came to, under the artefacts' names.
+/// The results of a case, by the names of the artefacts.
 type Artefacts = Vec<(&'static str, String)>;
 
 #[test]
@@ -44,7 +44,7 @@ fn cases() {
     failures.sort();
     assert!(
         failures.is_empty(),
-        "{} of {} cases failed (- expected, + got; UPDATE=1 takes what was got)\n\n{}",
+        "{} of {} cases failed (- expected, + got; UPDATE=1 accepts the new results)\n\n{}",
         failures.len(),
         cases.len(),
         failures.join("\n")
@@ -72,7 +72,7 @@ impl Case {
         self.compare(&got)
     }
 
-    /// Artefacts that are not there are not compared; how it ended and what it printed always are.
+    /// Artefacts without a file are not compared, except `exit` and `stdout`.
     fn compare(&self, got: &Artefacts) -> Result<(), String> {
         let mut report = String::new();
         for (name, got) in got {
@@ -88,10 +88,10 @@ impl Case {
         if report.is_empty() { Ok(()) } else { Err(report) }
     }
 
-    /// A new case is given every artefact; its author removes what does not matter.
+    /// A new case gets every artefact; its author removes those that do not matter.
     fn update(&self, got: &Artefacts) {
         let is_new = ARTEFACTS.iter().all(|name| !self.folder.join(name).exists());
-        // Progress lines come as they come when agents run side by side.
+        // With parallel agents the order of progress lines is not fixed.
         let has_order = self.setting("parallel").is_none();
         for (name, got) in got {
             let path = self.folder.join(name);
@@ -140,7 +140,7 @@ impl Case {
     }
 }
 
-/// Pretty JSON is one document, everything else goes line by line.
+/// Pretty-printed JSON is one document, everything else is handled line by line.
 fn document(stdout: &str, work: &Path) -> String {
     if stdout.starts_with("{\n") || stdout.starts_with("[\n") {
         redact::json(stdout, work)

@@ -1,11 +1,11 @@
-//! Raymond is killed, and taken up again.
+//! Raymond is killed, and the run is resumed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::rig::{Rig, wait_for_file, wait_until};
 
-/// A chain of 100 steps that forks a worker of three steps at every tenth. Each step writes its name when it starts
-/// and again when it has done its work.
+/// A chain of 100 steps that forks a worker of three steps at every tenth. Each step writes its name when it begins and
+/// again when its work is done.
 fn chain() -> Rig {
     let rig = Rig::new();
     let begin = r#"me="$RAYMOND_AGENT_ID-$(basename "$RAYMOND_STATE_FILE" .sh)-$RAYMOND_VISITS"; echo "$me" >> trace"#;
@@ -38,13 +38,13 @@ fn counts(trace: &str) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn a_killed_run_goes_on_and_repeats_nothing_that_was_done() {
+fn a_killed_run_continues_and_repeats_no_finished_step() {
     let rig = chain();
     let mut live = rig.start(&["workflow", "--id", "r", "--quiet"]);
     for steps in [7, 23, 52, 53, 88, 120] {
         wait_until(&format!("{steps} steps"), || rig.read("trace").lines().count() >= steps);
         live.kill();
-        // A step that was about to start holds what Raymond held for a moment longer.
+        // A child process that was just started keeps Raymond's file descriptors for a moment longer.
         wait_until("the run to be let go", || rig.status()["status"] != "running");
         live = rig.start(&["resume", "r", "--quiet"]);
     }
@@ -83,7 +83,7 @@ fn a_killed_run_goes_on_and_repeats_nothing_that_was_done() {
 }
 
 #[test]
-fn what_a_dead_raymond_left_running_is_ended_before_its_successor_starts() {
+fn processes_of_a_killed_raymond_are_ended_before_the_resume_starts_steps() {
     let rig = Rig::new();
     rig.state(
         "START.sh",
@@ -103,7 +103,7 @@ fn what_a_dead_raymond_left_running_is_ended_before_its_successor_starts() {
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
     live.kill();
-    assert!(!rig.survivors().is_empty(), "the child in the other session outlives Raymond");
+    assert!(!rig.survivors().is_empty(), "the child in the other session is still running");
     rig.resume().assert(0, "alone\n").says("was interrupted and runs again");
     rig.assert_nothing_lives();
 }
@@ -135,7 +135,7 @@ fn a_killed_retry_keeps_its_count() {
     assert_eq!(
         rig.read("trace").lines().count(),
         4,
-        "the first, the interrupted one, that one again, and the second retry"
+        "the first attempt, the interrupted retry, its repetition, and the second retry"
     );
 }
 
@@ -164,14 +164,14 @@ fn a_crash_before_anything_ran_can_be_resumed() {
     rig.state("START.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
     rig.raymond(&["workflow", "--id", "r", "--input", "first"]).assert(0, "first\n");
     let journal = std::fs::read_to_string(rig.journal()).unwrap();
-    // The first batch opens the run; nothing of a step is in it.
+    // The first batch opens the run and has no event of a step.
     let opening: String = journal.lines().take(2).map(|line| format!("{line}\n")).collect();
     assert!(opening.contains("\"commit\"") && !opening.contains("step_started"), "{opening}");
     std::fs::write(rig.journal(), opening).unwrap();
     rig.resume().assert(0, "first\n");
 }
 
-/// A short run of every kind of batch: forks, a call in another workflow, a join, a delay, a retry.
+/// A short run with every kind of batch: forks, a call of another workflow, a join, a delay, a retry.
 fn of_all_kinds() -> Rig {
     let rig = Rig::new();
     let begin = r#"echo "$RAYMOND_AGENT_ID $(basename "$RAYMOND_STATE_FILE")" >> trace"#;
@@ -193,8 +193,8 @@ fn of_all_kinds() -> Rig {
     rig
 }
 
-/// A run that enters workflows of all forms in all four ways, from scripts and prompts, in several folders. Whoever
-/// returns tells where it is.
+/// A run that enters workflows of all forms with all four tags, from scripts and prompts, in several folders. Each
+/// state that returns prints its place.
 fn of_mixed_workflows() -> Rig {
     let rig = Rig::new();
     rig.agent(
@@ -247,7 +247,7 @@ fn is_over(rig: &Rig) -> bool {
     std::fs::read_to_string(rig.journal()).unwrap_or_default().contains("\"event\":\"run_finished\"")
 }
 
-/// The run is killed right after each of its batches, and again right after each of its resume's.
+/// Kills the run after each of its batches, and again after each batch of the resume.
 fn survives_a_kill_at_every_batch(make: impl Fn() -> Rig, fewest: usize) {
     let whole = make();
     let result = whole.run().stdout.clone();

@@ -1,4 +1,4 @@
-//! Journals that were cut, scratched or replaced.
+//! Journals that were truncated, changed or replaced.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::rig::{Done, Rig, wait_for_file};
 
-/// A workflow with all that a journal can hold, whose result does not depend on how often its steps run.
+/// A workflow that writes every kind of event; its result does not depend on how often its steps run.
 fn workflow() -> Rig {
     let rig = Rig::new();
     rig.state("START.sh", "echo '<call return=\"BACK\" input=\"in\">CALLED</call><print>hello</print>'");
@@ -25,7 +25,7 @@ fn workflow() -> Rig {
 
 const RESULT: &str = "called with in, back\n";
 
-/// Where to cut: around every line's end, and in between.
+/// Where to cut: near the end of every line, and in between.
 fn places(journal: &[u8]) -> Vec<usize> {
     let ends = journal.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
     let mut places: Vec<usize> = ends.flat_map(|end| [end - 1, end, end + 1]).collect();
@@ -41,7 +41,7 @@ fn cut_everywhere(rig: &Rig) {
     for place in places(&journal) {
         fs::write(rig.journal(), &journal[..place]).unwrap();
         let done = rig.raymond(&["resume", "r", "--quiet"]);
-        // Before the first batch is whole there is no run, and the message says what to do.
+        // Without a complete first batch there is no run, and the message says what to do.
         if done.exit == 2 && done.stderr.contains("holds no complete event") {
             empty += 1;
             assert!(place < 1000, "cut at {place} of {}: {}", journal.len(), done.stderr);
@@ -55,14 +55,14 @@ fn cut_everywhere(rig: &Rig) {
 }
 
 #[test]
-fn a_finished_run_cut_anywhere_comes_to_the_same_end() {
+fn a_finished_run_cut_anywhere_has_the_same_result() {
     let rig = workflow();
     rig.run().assert(0, RESULT);
     cut_everywhere(&rig);
 }
 
 #[test]
-fn an_unfinished_run_cut_anywhere_comes_to_the_same_end() {
+fn an_unfinished_run_cut_anywhere_has_the_same_result() {
     let rig = workflow();
     rig.write("hold", "");
     let live = rig.start(&["workflow", "--id", "r"]);
@@ -83,9 +83,9 @@ fn assert_damaged(done: &Done, line: usize) {
         .nth(1)
         .and_then(|rest| rest.split(|byte: char| !byte.is_ascii_digit()).next())
         .and_then(|number| number.parse().ok())
-        .unwrap_or_else(|| panic!("no line is named: {}", done.stderr));
-    // A batch of lines has one checksum, so its damage may be told of any of them.
-    assert!(told.abs_diff(line) <= 8, "line {line} is damaged, told of {told}");
+        .unwrap_or_else(|| panic!("the message names no line: {}", done.stderr));
+    // A batch of lines has one checksum, so the damage may be reported for any of its lines.
+    assert!(told.abs_diff(line) <= 8, "line {line} is damaged, but line {told} was reported");
 }
 
 #[test]
@@ -102,11 +102,11 @@ fn a_flipped_byte_is_reported_with_its_line() {
             fs::write(rig.journal(), &scratched).unwrap();
             assert_damaged(&rig.raymond(&["resume", "r"]), index + 1);
             assert_damaged(&rig.raymond(&["status", "r"]), index + 1);
-            // The log may show what came before.
+            // The log may show the events before the damage.
             let mut log = rig.raymond(&["log", "r"]);
             log.stdout.clear();
             assert_damaged(&log, index + 1);
-            assert_eq!(fs::read(rig.journal()).unwrap(), scratched, "it is left as it is");
+            assert_eq!(fs::read(rig.journal()).unwrap(), scratched, "the journal is not changed");
         }
         start += line.len();
     }
@@ -127,7 +127,7 @@ fn a_lost_line_in_the_middle_is_reported() {
     assert_damaged(&rig.resume(), 5);
 }
 
-/// Whole batches have right checksums wherever they stand; that one is missing shows in the numbers alone.
+/// A complete batch has a correct checksum at any place; only the sequence numbers show that one is missing.
 #[test]
 fn lost_doubled_and_swapped_batches_are_reported() {
     let rig = workflow();
@@ -174,7 +174,7 @@ fn garbage_is_not_a_journal() {
             done.says("r.jsonl");
         }
         rig.run().assert(2, "");
-        assert_eq!(fs::read(rig.journal()).unwrap(), garbage, "it is left as it is");
+        assert_eq!(fs::read(rig.journal()).unwrap(), garbage, "the journal is not changed");
     }
 }
 
@@ -191,7 +191,7 @@ fn a_damaged_run_does_not_hide_the_others() {
 }
 
 #[test]
-fn a_lost_or_changed_payload_is_told() {
+fn a_missing_or_changed_payload_is_reported() {
     let rig = Rig::new();
     rig.state("START.sh", "printf '<goto input=\"%s\">NEXT</goto>' $(head -c 70000 /dev/zero | tr '\\0' x)");
     rig.state("NEXT.sh", "[ -e go ] && echo \"<result>${#RAYMOND_INPUT}</result>\" || exit 1");
@@ -213,9 +213,9 @@ fn a_lost_or_changed_payload_is_told() {
     rig.resume().assert(0, "70000\n");
 }
 
-/// What Raymond cannot read of its own is no failure that a workflow could take for a worker's and go on with.
+/// If Raymond cannot read its own files, that must not look like the failure of a worker to the workflow.
 #[test]
-fn a_payload_that_cannot_be_read_is_no_failure_of_a_worker() {
+fn a_payload_that_cannot_be_read_does_not_fail_the_worker() {
     let rig = Rig::new();
     rig.state("START.sh", "echo '<fork next=\"WAIT\">WORK</fork>'");
     rig.state("WORK.sh", "printf '<goto input=\"%s\">NEXT</goto>' $(head -c 70000 /dev/zero | tr '\\0' x)");
@@ -240,9 +240,9 @@ fn a_payload_that_cannot_be_read_is_no_failure_of_a_worker() {
     );
 }
 
-/// The same where a worker joins workers of its own.
+/// The same for a worker that joins its own workers.
 #[test]
-fn a_result_that_cannot_be_read_is_no_failure_of_who_joins_it() {
+fn a_result_that_cannot_be_read_does_not_fail_the_agent_that_joins_it() {
     let rig = Rig::new();
     rig.state("START.sh", "echo '<fork next=\"WAIT\">MIDDLE</fork>'");
     rig.state("WAIT.sh", "echo '<join>END</join>'");
@@ -261,7 +261,7 @@ fn a_result_that_cannot_be_read_is_no_failure_of_who_joins_it() {
     assert_eq!(done.exit, 1, "{done:?}");
     let name = payload("moved").file_name().unwrap().to_str().unwrap().to_owned();
     done.says(&name).says("raymond resume r");
-    // What was done before is recorded.
+    // Earlier steps are recorded.
     let finished = rig.events().iter().filter(|event| event["event"] == "step_finished").count();
     assert_eq!(finished, 5);
     fs::rename(payload("moved"), rig.path(".raymond/state/r.d").join(name)).unwrap();
@@ -271,10 +271,10 @@ fn a_result_that_cannot_be_read_is_no_failure_of_who_joins_it() {
 }
 
 #[test]
-fn a_log_says_where_segments_were_deleted() {
+fn a_log_shows_where_segments_were_deleted() {
     let rig = Rig::new();
     rig.write(".raymond/config.toml", "[raymond]\nkeep_segments = 1\ndurability = \"process\"\n");
-    // A good 8 MiB a step, so that each begins another segment.
+    // More than 8 MiB for each step, so that each begins a new segment.
     rig.state(
         "START.sh",
         r#"long=$(printf '%060000d' 1); for i in {1..150}; do echo "<print>$long</print>"; done

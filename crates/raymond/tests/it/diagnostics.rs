@@ -1,4 +1,4 @@
-//! `RAYMOND_LOG`: what Raymond says about itself.
+//! `RAYMOND_LOG`: Raymond's own diagnostics.
 
 use crate::rig::Rig;
 
@@ -9,7 +9,7 @@ fn rig() -> Rig {
 }
 
 #[test]
-fn it_tells_on_stderr_what_it_does_and_nothing_else_changes() {
+fn diagnostics_go_to_stderr_and_nothing_else_changes() {
     let rig = rig();
     let quiet = rig.raymond(&["workflow", "--quiet"]);
     assert_eq!(quiet.stderr, "");
@@ -22,11 +22,11 @@ fn it_tells_on_stderr_what_it_does_and_nothing_else_changes() {
     for word in ["commit", "start", "main START.sh step 1 attempt 1", "outcome=\"exited\""] {
         assert!(told.stderr.contains(word), "`{word}` is missing in: {}", told.stderr);
     }
-    assert!(!told.stderr.contains('\u{1b}'), "no colours where there is no terminal");
+    assert!(!told.stderr.contains('\u{1b}'), "no colours without a terminal");
 }
 
 #[test]
-fn it_tells_in_a_file() {
+fn diagnostics_can_go_to_a_file() {
     let rig = rig();
     let mut command = rig.command(&["workflow", "--quiet"]);
     command.env("RAYMOND_LOG", "raymond::run=debug").env("RAYMOND_LOG_FILE", rig.path("raymond.log"));
@@ -36,7 +36,7 @@ fn it_tells_in_a_file() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused() {
+fn invalid_settings_are_refused() {
     let rig = rig();
     let mut command = rig.command(&["workflow"]);
     let done = {

@@ -1,6 +1,6 @@
-//! A readable difference of two texts, line by line.
+//! A readable diff of two texts, line by line.
 
-/// Lines that only one text has, marked `-` (expected) or `+` (got), with a little around them.
+/// Lines that only one text has, marked `-` (expected) or `+` (got), with a few lines around them.
 pub(crate) fn diff(expected: &str, got: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), got.lines().collect());
     let mut lines = edits(&old, &new);
@@ -24,7 +24,7 @@ pub(crate) fn diff(expected: &str, got: &str) -> String {
 
 const AROUND: usize = 2;
 
-/// The shortest way from one list of lines to the other. Expectations are small, so a table will do.
+/// The shortest edit script between two lists of lines. The texts are small, so a simple table is fast enough.
 fn edits<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(char, &'t str)> {
     let mut common = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {

@@ -1,4 +1,4 @@
-//! A disk that is full, read-only or in the way.
+//! A disk that is full or read-only, and files that cannot be read or created.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use crate::rig::{Rig, wait_until};
 const OK: &str = "echo '<result>ok</result>'";
 
 #[test]
-fn everything_is_for_the_owner_alone_and_ignored_by_git() {
+fn state_files_are_private_to_the_owner_and_ignored_by_git() {
     let rig = Rig::new();
     rig.state("START.sh", OK);
     rig.raymond(&["workflow", "--id", "r", "--input", "secret"]).assert(0, "ok\n");
@@ -48,7 +48,7 @@ fn a_read_only_disk_is_named() {
 }
 
 #[test]
-fn a_full_disk_stops_the_run_and_an_emptier_one_lets_it_go_on() {
+fn a_full_disk_stops_the_run_and_with_free_space_it_can_be_resumed() {
     let Some(disk) = Disk::mount("size=64k") else {
         return;
     };
@@ -70,7 +70,7 @@ fn a_full_disk_stops_the_run_and_an_emptier_one_lets_it_go_on() {
     assert_eq!(
         trace.lines().filter(|line| **line != last).count(),
         399,
-        "no step but the one that could not be recorded was run twice"
+        "only the step that could not be recorded was run twice"
     );
 }
 
@@ -83,7 +83,7 @@ fn a_state_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_working_folder_whose_name_is_odd() {
+fn a_working_folder_may_have_a_name_with_special_characters() {
     let rig = Rig::new();
     rig.write("odd 'n\"ame $x/wörk flow/START.sh", "echo '<goto>NEXT</goto>'");
     rig.write("odd 'n\"ame $x/wörk flow/NEXT.sh", OK);
@@ -92,13 +92,13 @@ fn a_working_folder_whose_name_is_odd() {
     rig.launch(command).wait().assert(0, "ok\n");
 }
 
-/// A small file system in memory; only root can have one.
+/// A small file system in memory; only root can mount it.
 struct Disk {
     folder: tempfile::TempDir,
 }
 
 impl Disk {
-    /// None, and a word about it, where that is not permitted.
+    /// `None`, with a printed note, where mounting is not permitted.
     fn mount(options: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let done =

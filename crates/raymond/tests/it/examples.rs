@@ -1,4 +1,4 @@
-//! The examples run as they are, and lint without a complaint.
+//! The examples run as they are, and have no lint findings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use raymond_core::workflow::Platform;
 use crate::lint::expect;
 use crate::needs::lacks_an_interpreter;
 
-/// Each example, how it ends, and something that its result says.
+/// Each example, its exit code, and a part of its result.
 const EXAMPLES: [(&str, i32, &str); 12] = [
     ("approval", 3, ""),
     ("compose/notes", 0, ""),
@@ -42,7 +42,7 @@ fn raymond(args: &[&str]) -> Output {
 }
 
 #[test]
-fn every_example_ends_as_it_says() {
+fn every_example_has_its_documented_result() {
     for (name, exit, result) in EXAMPLES {
         if lacks_an_interpreter(&root().join("examples").join(name), name) {
             continue;
@@ -54,7 +54,7 @@ fn every_example_ends_as_it_says() {
     }
 }
 
-/// Twins of scripts, so that nothing is missing on either platform.
+/// Each script has a file for both platforms, so nothing is missing on either.
 #[test]
 fn the_example_for_all_platforms_lints_on_each() {
     for platform in ["unix", "windows"] {
@@ -65,7 +65,7 @@ fn the_example_for_all_platforms_lints_on_each() {
 }
 
 #[test]
-fn no_example_has_a_mistake() {
+fn no_example_has_lint_findings() {
     for (name, ..) in EXAMPLES {
         let done = raymond(&["lint", "--level", "warning", &format!("examples/{name}")]);
         assert_eq!(done.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&done.stdout));

@@ -31,7 +31,7 @@ fn many_agents_that_cannot_start_fail_cleanly() {
     rig.raymond(&["resume", "r", "--quiet"]).assert(0, "ok\n");
 }
 
-/// What a worker has it keeps for life, so a value that no program can be started with would be its end.
+/// A worker keeps its variables until it ends, so with a value that is too long it could never start a program.
 #[test]
 fn a_variable_too_long_for_the_environment_is_refused_at_the_fork() {
     let rig = Rig::new();

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::rig::Rig;
 
-/// A script that says where its own file is.
+/// A script that prints the path of its own file.
 const WHERE: &str = "test -f \"$0\" && echo \"<result>$RAYMOND_STATE_FILE</result>\"";
 
 #[test]
@@ -35,7 +35,7 @@ fn a_failed_step_leaves_no_copy_either() {
 }
 
 #[test]
-fn after_a_kill_an_archive_goes_on_where_it_was() {
+fn after_a_kill_a_run_of_an_archive_can_be_resumed() {
     let rig = Rig::new();
     rig.state("START.sh", "echo \"<goto>SLOW</goto>\"");
     rig.state(
@@ -52,7 +52,7 @@ fn after_a_kill_an_archive_goes_on_where_it_was() {
 }
 
 #[test]
-fn an_id_of_the_manifest_begins_the_ids_of_runs() {
+fn the_id_in_the_manifest_is_the_prefix_of_run_ids() {
     let rig = Rig::new();
     rig.write(
         "some file.yaml",
@@ -66,7 +66,7 @@ fn an_id_of_the_manifest_begins_the_ids_of_runs() {
 }
 
 #[test]
-fn mistakes_in_one_file_have_its_own_lines_before_anything_is_run() {
+fn errors_in_a_one_file_workflow_have_its_lines_and_are_found_before_anything_runs() {
     let rig = Rig::new();
     let start = "states:\n  START:\n    prompt: Go to NEXT.\nfiles:\n";
     rig.write("a.yaml", format!("{start}  NEXT.md: |\n    ---\n    timeout: soon\n    ---\n    x\n"));
@@ -78,7 +78,7 @@ fn mistakes_in_one_file_have_its_own_lines_before_anything_is_run() {
     }
 }
 
-/// A workflow whose scripts use the files beside them, as a folder and in its other forms.
+/// A workflow whose scripts use files next to them, as a folder and in its other forms.
 fn with_data(rig: &Rig) -> [&'static str; 3] {
     rig.state("START.sh", "source \"$(dirname \"$0\")/lib.sh\"\nsay_goto NEXT");
     rig.state("NEXT.py", "import os\nhere = os.path.dirname(os.path.abspath(__file__))\nprint('<goto input=\"' + open(here + '/data.txt').read().strip() + '\">LAST</goto>')");
@@ -95,7 +95,7 @@ fn with_data(rig: &Rig) -> [&'static str; 3] {
 }
 
 #[test]
-fn files_beside_a_script_are_there_in_every_form() {
+fn files_next_to_a_script_exist_in_every_form() {
     let rig = Rig::new();
     let results = with_data(&rig).map(|form| {
         let done = rig.raymond(&[form]);
@@ -125,7 +125,7 @@ fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn an_edit_of_one_file_reaches_the_files_beside_its_scripts() {
+fn an_edit_of_a_one_file_workflow_changes_the_files_next_to_its_scripts() {
     let rig = Rig::new();
     let workflow = |data: &str| {
         format!(
@@ -141,7 +141,7 @@ fn an_edit_of_one_file_reaches_the_files_beside_its_scripts() {
 }
 
 #[test]
-fn every_command_says_the_same_of_every_form() {
+fn every_command_prints_the_same_for_every_form() {
     let rig = Rig::new();
     rig.state("START.md", "---\nallowed_transitions:\n  - { tag: goto, target: CHECK }\n---\nGo on.\n");
     rig.state("CHECK.sh", "# raymond: retry=1\ntest -f ready && echo '<result>ok</result>'");
@@ -163,7 +163,7 @@ fn every_command_says_the_same_of_every_form() {
         for format in ["mermaid", "svg", "dot", "html"] {
             tell(&["diagram", form, "--format", format]);
         }
-        // A place in an archive or a file is another one than in a folder, so only what is found is compared.
+        // Positions in an archive or a single file differ from those in a folder, so only the findings are compared.
         tell(&["lint", form]);
         tell(&[form, "--id", &id]);
         fs::write(rig.path("ready"), "").unwrap();

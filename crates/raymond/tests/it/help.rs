@@ -1,4 +1,4 @@
-//! Help, manual pages, completions and `--version`: what a person meets first.
+//! Help, manual pages, completions and `--version`.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -6,7 +6,7 @@ use std::{env, fs};
 use crate::needs::is_missing;
 use crate::rig::{RAYMOND, Rig};
 
-/// Every command, by the words that lead to it.
+/// Every command, with its words on the command line.
 fn commands() -> Vec<(Vec<String>, clap::Command)> {
     let mut root = raymond::cli::command();
     root.build();
@@ -24,7 +24,7 @@ fn every_command_has_help_with_examples_that_name_it() {
         assert_eq!(done.exit, 0, "{args:?}");
         let call = [vec!["raymond".to_owned()], words.clone()].concat().join(" ");
         let examples = done.stdout.rsplit_once("Usage:").unwrap().1.split_once('\n').unwrap().1;
-        // `raymond run WORKFLOW` is seldom written out.
+        // `raymond run WORKFLOW` is usually written without `run`.
         let call = call.strip_suffix(" run").unwrap_or(&call);
         assert!(
             examples.contains(&format!("  {call} ")) || examples.contains(&format!("({call} ")),
@@ -39,9 +39,9 @@ fn every_command_has_help_with_examples_that_name_it() {
     }
 }
 
-/// `raymond 1.2.3 (abcdef0 2026-01-31)`, or without history the number alone.
+/// `raymond 1.2.3 (abcdef0 2026-01-31)`, or only the number without git history.
 #[test]
-fn the_version_tells_commit_and_date() {
+fn the_version_has_commit_and_date() {
     let shown = Rig::new().raymond(&["--version"]).stdout;
     let rest = shown.trim_end().strip_prefix(concat!("raymond ", env!("CARGO_PKG_VERSION"))).unwrap();
     if !rest.is_empty() {
@@ -74,7 +74,7 @@ fn the_manual_pages_are_up_to_date() {
     let mut expected: Vec<PathBuf> = pages.into_iter().map(|(path, _)| path).collect();
     found.sort();
     expected.sort();
-    assert_eq!(found, expected, "a page of a command that is gone");
+    assert_eq!(found, expected, "there is a page for a command that does not exist");
 }
 
 fn page_name(words: &[String]) -> String {
@@ -83,7 +83,7 @@ fn page_name(words: &[String]) -> String {
 
 fn page(words: &[String], command: clap::Command) -> Vec<u8> {
     let name: &'static str = Box::leak(page_name(words).trim_end_matches(".1").to_owned().into_boxed_str());
-    // The commit changes too often to stand here.
+    // The commit changes too often to be in the page.
     let command = command.name(name).version(env!("CARGO_PKG_VERSION"));
     let mut text = Vec::new();
     clap_mangen::Man::new(command).date("").render(&mut text).unwrap();
@@ -91,7 +91,7 @@ fn page(words: &[String], command: clap::Command) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Examples stand in columns, which `man` would fill like prose.
+/// Examples have columns, which `man` would join like normal text.
 fn with_lines_kept(page: String) -> String {
     let is_example = |line: &str| line.starts_with("  ");
     let mut was_example = false;
@@ -108,7 +108,7 @@ fn with_lines_kept(page: String) -> String {
     kept
 }
 
-/// The script is read by a real bash, and asked what a person would ask by pressing tab.
+/// A real bash loads the script and completes words, as if a person had pressed tab.
 #[test]
 fn completions_know_commands_options_and_runs() {
     if is_missing("bash", "completions") {

@@ -1,4 +1,5 @@
-//! Each rule's folder `lint/CODE/`: `bad` must be found, `good` must not, and what is said is in `expected`.
+//! Each rule's folder `lint/CODE/`: the rule finds something in `bad` and nothing in `good`, and `expected` has the
+//! report.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,17 +18,17 @@ fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-/// Compares, or with `UPDATE=1` takes what was got as what is expected.
+/// Compares the text with the file, or with `UPDATE=1` writes it there.
 pub fn expect(file: &Path, got: &str) {
     if std::env::var_os("UPDATE").is_some() {
         fs::write(file, got).unwrap();
     }
     let expected = fs::read_to_string(file).unwrap_or_default();
-    assert_eq!(got, expected, "{} differs; UPDATE=1 takes the new text", file.display());
+    assert_eq!(got, expected, "{} differs; UPDATE=1 writes the new text", file.display());
 }
 
 #[test]
-fn every_rule_finds_what_it_must_and_nothing_else() {
+fn every_rule_has_findings_in_its_bad_workflow_only() {
     for rule in RULES {
         let case = folder().join(rule.code);
         let bad = check("bad", &case, Platform::Unix);
@@ -37,7 +38,7 @@ fn every_rule_finds_what_it_must_and_nothing_else() {
         expect(&case.join("expected"), &plain(&report::text(&bad)));
         let good = check("good", &case, Platform::Unix);
         let wrong: Vec<_> = good.iter().filter(|found| found.code == rule.code).collect();
-        assert!(wrong.is_empty(), "{} complains of its good workflow: {wrong:?}", rule.code);
+        assert!(wrong.is_empty(), "{} has findings in its good workflow: {wrong:?}", rule.code);
         let errors: Vec<_> = good.iter().filter(|found| found.severity == Severity::Error).collect();
         assert!(errors.is_empty(), "{}: the good workflow has errors: {errors:?}", rule.code);
     }
@@ -48,12 +49,12 @@ fn every_folder_has_its_rule() {
     let folders = fs::read_dir(folder()).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_dir());
     for entry in folders {
         let name = entry.file_name().into_string().unwrap();
-        assert!(RULES.iter().any(|rule| rule.code == name), "{name} is the code of no rule");
+        assert!(RULES.iter().any(|rule| rule.code == name), "there is no rule with the code {name}");
     }
 }
 
 #[test]
-fn programs_get_places_and_help() {
+fn json_and_sarif_reports_have_positions_and_help() {
     let found = check("bad", &folder().join("R005"), Platform::Unix);
     let json: serde_json::Value = serde_json::from_str(&report::json(&found)).unwrap();
     let first = json
@@ -129,7 +130,7 @@ fn forms_of(folder: &Path, work: &Path) -> [String; 3] {
         fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
     }
     for form in ["wf.zip", "wf.yaml"] {
-        // What cannot be loaded cannot be converted either; those have tests of their own.
+        // A workflow that cannot be loaded cannot be converted either; such workflows have their own tests.
         let _ = raymond::author::convert::convert(&copy, &work.join(form), false);
     }
     ["wf", "wf.zip", "wf.yaml"].map(str::to_owned)
@@ -158,7 +159,7 @@ fn every_rule_finds_the_same_in_every_form() {
     }
 }
 
-/// What a finding underlines stands at its line and column of the file.
+/// The underlined text of a finding is at its line and column of the file.
 fn assert_is_underlined(file: &Path, found: &raymond::author::check::Found) {
     let text = fs::read_to_string(file).unwrap();
     let line = text.lines().nth(found.start.line as usize - 1).unwrap();
@@ -170,7 +171,7 @@ fn assert_is_underlined(file: &Path, found: &raymond::author::check::Found) {
     assert_eq!(before.len(), lines.range.start, "{found:?}");
 }
 
-/// A one-file workflow with a mistake in every place that can have one.
+/// A one-file workflow with a mistake in every possible place.
 const MISTAKES: &str = r#"nmae: Places
 states:
   START:
@@ -208,7 +209,7 @@ files:
 "#;
 
 #[test]
-fn findings_in_one_file_have_its_own_lines_and_columns() {
+fn findings_in_a_one_file_workflow_have_its_lines_and_columns() {
     let work = tempfile::tempdir().unwrap();
     fs::write(work.path().join("wf.yaml"), MISTAKES).unwrap();
     let found = check("wf.yaml", work.path(), Platform::Unix);
@@ -226,7 +227,7 @@ fn findings_in_one_file_have_its_own_lines_and_columns() {
 }
 
 #[test]
-fn one_file_is_mended_in_place_and_an_archive_is_not() {
+fn a_one_file_workflow_is_fixed_in_place_and_an_archive_is_not() {
     let work = tempfile::tempdir().unwrap();
     let file = work.path().join("wf.yaml");
     fs::write(&file, format!("\u{feff}{MISTAKES}")).unwrap();

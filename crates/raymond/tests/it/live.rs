@@ -1,4 +1,4 @@
-//! The live view, on a terminal that shows what it is sent.
+//! The live view, on an emulated terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::rig::{RAYMOND, Rig, wait_for_file, wait_until};
 const SAVE_TITLE: &str = "\x1b[22;0t";
 const RESTORE_TITLE: &str = "\x1b[23;0t";
 
-/// A program on a terminal of its own.
+/// A program on its own terminal.
 struct Terminal {
     master: File,
     slave: OwnedFd,
@@ -25,14 +25,14 @@ struct Terminal {
     child: Child,
 }
 
-/// What the terminal shows, and all it was sent.
+/// The screen of the terminal, and everything that was sent to it.
 struct Seen {
     parser: vt100::Parser,
     bytes: Vec<u8>,
 }
 
 impl Terminal {
-    /// Runs Raymond with the terminal as its own, so that Ctrl-C reaches it.
+    /// Runs Raymond with the terminal as its controlling terminal, so that Ctrl-C reaches it.
     fn run(rig: &Rig, (columns, rows): (u16, u16), variables: &[(&str, &str)], args: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -82,7 +82,7 @@ impl Terminal {
         self.wait_until(text, |screen| screen.contains(text))
     }
 
-    /// Gives the screen for which it held: a moment later something else may be half drawn.
+    /// Returns the screen for which the condition held, because a moment later the screen may be partly drawn.
     #[track_caller]
     fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
         let mut screen = String::new();
@@ -93,20 +93,20 @@ impl Terminal {
         screen
     }
 
-    /// Waits for its end; the terminal must be as it was before.
+    /// Waits for the end; the terminal must have its initial settings again.
     #[track_caller]
     fn ends_with(mut self, exit: i32) -> String {
         wait_until("the end", || self.child.try_wait().unwrap().is_some());
         let status = self.child.wait().unwrap();
-        assert!(self.shows_typing(), "typing stays hidden");
-        // Everything that was sent before is there once this is.
+        assert!(self.shows_typing(), "echo is still off");
+        // Once this arrives, everything that was sent before has arrived.
         File::from(self.slave.try_clone().unwrap()).write_all(b"<the end>").unwrap();
         self.wait_for("<the end>");
         assert_eq!(status.code(), Some(exit), "{}", self.screen());
         let sent = self.sent();
         assert_eq!(sent.matches(SAVE_TITLE).count(), sent.matches(RESTORE_TITLE).count(), "{sent:?}");
         let shows_cursor = sent.rfind("\x1b[?25h") >= sent.rfind("\x1b[?25l");
-        assert!(shows_cursor, "the cursor stays hidden");
+        assert!(shows_cursor, "the cursor is still hidden");
         self.screen()
     }
 }
@@ -138,7 +138,7 @@ fn read_along(mut master: File, seen: Arc<Mutex<Seen>>) {
     });
 }
 
-/// A worker that says something and waits for a file; `main` joins it.
+/// A worker that prints something and waits for a file; `main` joins it.
 fn working() -> Rig {
     let rig = Rig::new();
     rig.state("START.sh", "echo '<fork next=\"JOIN\">WORK</fork>'");
@@ -151,7 +151,7 @@ fn working() -> Rig {
     rig
 }
 
-/// Whether a test has to be left out because it cannot have a terminal of its own.
+/// Whether a test must be skipped because it cannot have its own terminal.
 fn lacks_a_terminal(test: &str) -> bool {
     if is_missing("setsid", test) {
         return true;
@@ -164,7 +164,7 @@ fn lacks_a_terminal(test: &str) -> bool {
 }
 
 #[test]
-fn it_shows_what_agents_do_and_leaves_only_what_has_happened() {
+fn the_view_shows_running_agents_and_at_the_end_only_past_events_remain() {
     if lacks_a_terminal("it_shows_what_agents_do_and_leaves_only_what_has_happened") {
         return;
     }
@@ -182,7 +182,7 @@ fn it_shows_what_agents_do_and_leaves_only_what_has_happened() {
     assert!(main.starts_with("main ") && main.ends_with("waits for 1 worker"), "{main}");
     assert!(worker.starts_with("main_work1 WORK.sh running"), "{worker}");
     assert!(screen.contains("[main] JOIN.sh → join END.sh"), "{screen}");
-    assert!(!terminal.shows_typing(), "what is typed would end up in the view");
+    assert!(!terminal.shows_typing(), "typed text would appear in the view");
     assert!(terminal.sent().contains("\x1b]0;raymond r · 2 agents\x1b\\"), "{:?}", terminal.sent());
     rig.write("go", "");
     let screen = terminal.ends_with(0);
@@ -193,7 +193,7 @@ fn it_shows_what_agents_do_and_leaves_only_what_has_happened() {
 }
 
 #[test]
-fn it_follows_a_terminal_that_changes_its_size() {
+fn the_view_follows_changes_of_the_terminal_size() {
     if lacks_a_terminal("it_follows_a_terminal_that_changes_its_size") {
         return;
     }
@@ -214,9 +214,9 @@ fn it_follows_a_terminal_that_changes_its_size() {
     assert_eq!(headings(&terminal.ends_with(0)), 0);
 }
 
-/// A real terminal breaks lines that have become too long. They have to be taken away as well.
+/// A real terminal wraps lines that are now too long. The wrapped parts must be removed too.
 #[test]
-fn it_leaves_nothing_behind_when_the_terminal_gets_narrow() {
+fn no_old_lines_remain_when_the_terminal_becomes_narrow() {
     let name = "it_leaves_nothing_behind_when_the_terminal_gets_narrow";
     if is_missing("tmux", name) {
         return;
@@ -235,7 +235,7 @@ fn it_leaves_nothing_behind_when_the_terminal_gets_narrow() {
     wait_until("the view", || shown().contains("half way through"));
     assert_eq!(tmux(&["resize-window", "-x", "36", "-y", "24"]).exit, 0);
     let is_narrow = |line: &str| line.starts_with("main_work1 WORK.sh running") && line.ends_with('s');
-    // At some moment, because the view may be half drawn at any other; what is left behind stays.
+    // Wait until the screen is right at some moment, because the view may be partly drawn; old lines would remain.
     wait_until("a narrow view and nothing else", || {
         let screen = shown();
         let count = |start: &str| screen.lines().filter(|line| line.starts_with(start)).count();
@@ -248,7 +248,7 @@ fn it_leaves_nothing_behind_when_the_terminal_gets_narrow() {
     wait_until("the end", || rig.status()["status"] == "completed");
 }
 
-/// The worker goes on meanwhile, and what it prints is shown afterwards.
+/// The worker continues in the meantime, and its output is shown afterwards.
 #[test]
 fn typing_an_answer_is_not_disturbed() {
     if lacks_a_terminal("typing_an_answer_is_not_disturbed") {
@@ -275,9 +275,9 @@ fn typing_an_answer_is_not_disturbed() {
     terminal.write("beca");
     terminal.wait_for("> beca");
     rig.write("speak", "");
-    // Long enough for several drawings, if there were any.
+    // Long enough for several drawings, if the view were drawn.
     wait_for_file(&rig.path("spoken"));
-    wait_until("what it says", || rig.read(".raymond/state/r.jsonl").contains("meanwhile"));
+    wait_until("the print in the journal", || rig.read(".raymond/state/r.jsonl").contains("meanwhile"));
     terminal.write("use");
     terminal.wait_for("> because");
     assert!(!terminal.screen().contains("meanwhile"), "{}", terminal.screen());
@@ -290,7 +290,7 @@ fn typing_an_answer_is_not_disturbed() {
 }
 
 #[test]
-fn a_question_that_is_answered_elsewhere_gives_the_screen_back() {
+fn the_view_returns_when_a_question_is_answered_by_the_command() {
     if lacks_a_terminal("a_question_that_is_answered_elsewhere_gives_the_screen_back") {
         return;
     }
@@ -312,7 +312,7 @@ fn a_question_that_is_answered_elsewhere_gives_the_screen_back() {
 }
 
 #[test]
-fn ctrl_c_leaves_the_terminal_in_order() {
+fn ctrl_c_restores_the_terminal() {
     if lacks_a_terminal("ctrl_c_leaves_the_terminal_in_order") {
         return;
     }
@@ -331,9 +331,9 @@ fn ctrl_c_leaves_the_terminal_in_order() {
     assert!(!screen.contains("─") && !screen.contains("running   "), "{screen}");
 }
 
-/// A stop while somebody could answer is told at once, and the question stays open.
+/// A stop during a question is reported at once, and the question stays open.
 #[test]
-fn ctrl_c_at_a_question_leaves_the_terminal_in_order() {
+fn ctrl_c_at_a_question_restores_the_terminal() {
     if lacks_a_terminal("ctrl_c_at_a_question_leaves_the_terminal_in_order") {
         return;
     }
@@ -350,7 +350,7 @@ fn ctrl_c_at_a_question_leaves_the_terminal_in_order() {
 }
 
 #[test]
-fn a_failure_leaves_the_terminal_in_order() {
+fn a_failure_restores_the_terminal() {
     if lacks_a_terminal("a_failure_leaves_the_terminal_in_order") {
         return;
     }
@@ -364,9 +364,9 @@ fn a_failure_leaves_the_terminal_in_order() {
     assert!(!screen.contains("─"), "{screen}");
 }
 
-/// The journal of a run that has gone on tells the view where everybody is.
+/// After a resume the view shows all agents of the journal.
 #[test]
-fn a_resumed_run_is_shown_whole() {
+fn the_view_shows_all_agents_of_a_resumed_run() {
     if lacks_a_terminal("a_resumed_run_is_shown_whole") {
         return;
     }
@@ -402,9 +402,9 @@ fn of_many_agents_the_busiest_are_shown() {
     terminal.ends_with(0);
 }
 
-/// Where it is not wanted, there are plain lines and nothing that a terminal obeys but colours.
+/// Where the view is off, there are plain lines without escape sequences other than colours.
 #[test]
-fn it_can_be_done_without() {
+fn the_view_can_be_switched_off() {
     if lacks_a_terminal("it_can_be_done_without") {
         return;
     }
@@ -429,7 +429,7 @@ fn it_can_be_done_without() {
 }
 
 #[test]
-fn it_is_drawn_ten_times_a_second_however_much_is_printed() {
+fn the_view_is_drawn_at_most_ten_times_a_second() {
     if lacks_a_terminal("it_is_drawn_ten_times_a_second_however_much_is_printed") {
         return;
     }
@@ -451,9 +451,9 @@ fn seconds_of(time: &str) -> f64 {
     time.parse::<jiff::Timestamp>().unwrap().as_millisecond() as f64 / 1000.0
 }
 
-/// Ctrl-S, or a connection that hangs.
+/// As with Ctrl-S, or a connection that hangs.
 #[test]
-fn a_terminal_that_takes_nothing_does_not_hold_up_the_run() {
+fn a_blocked_terminal_does_not_delay_the_run() {
     if lacks_a_terminal("a_terminal_that_takes_nothing_does_not_hold_up_the_run") {
         return;
     }

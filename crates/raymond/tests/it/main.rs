@@ -1,6 +1,6 @@
-//! The program as a whole, driven from outside: see `tests/README.md`.
+//! Tests of the whole program from outside: see `tests/README.md`.
 
-// The workflows are shell scripts, and what they start is looked up in `/proc`; `scripts/windows.sh` has what is tested on
+// The workflows are shell scripts, and their processes are looked up in `/proc`; `scripts/windows.sh` has the tests for
 // Windows.
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! However much a script says, Raymond stays small.
+//! The memory of Raymond stays small, even with very long output of a script.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::rig::{Done, Rig};
 
 const MOST_KIB: u64 = 64 * 1024;
 
-/// Runs a state and gives the most memory Raymond ever had, in KiB.
+/// Runs a state and returns the peak memory of Raymond, in KiB.
 fn peak(state: &str, more: &[&str]) -> (Done, u64, Rig) {
     let rig = Rig::new();
     rig.state("START.sh", state).state("NEXT.sh", "echo '<result>ok</result>'");
@@ -16,7 +16,7 @@ fn peak(state: &str, more: &[&str]) -> (Done, u64, Rig) {
     (done, peak, rig)
 }
 
-/// The kernel keeps the mark, so no moment between two looks is missed but the last.
+/// The kernel keeps the peak, so only the time after the last read can be missed.
 fn high_water(pid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -50,16 +50,16 @@ fn a_line_without_end() {
 }
 
 #[test]
-fn nothing_but_opening_brackets() {
+fn only_opening_brackets() {
     assert_small("head -c 5000000 /dev/zero | tr '\\0' '<'; echo '<goto>NEXT</goto>'", 0);
 }
 
 #[test]
-fn nothing_but_openings() {
+fn only_opening_tags() {
     assert_small("yes '<goto a=\"' | head -c 5000000; echo '\"><goto>NEXT</goto>'; exit 1", 1);
 }
 
-/// The text after an opening tag that never closes is text, or it is too much; either way it is said at once.
+/// Text after an opening tag that is never closed is an error as soon as it is too long.
 #[test]
 fn a_print_that_is_never_closed() {
     let (done, _rig) = assert_small("printf '<print>'; yes | head -c 20000000; echo '<goto>NEXT</goto>'", 1);
@@ -81,7 +81,7 @@ fn many_prints() {
 }
 
 #[test]
-fn verbose_output_is_not_piled_up() {
+fn verbose_output_is_not_collected_in_memory() {
     let rig = Rig::new();
     rig.state("START.sh", "yes $(seq 500 | xargs) | head -c 40000000; echo '<result>ok</result>'");
     let mut peak = 0;

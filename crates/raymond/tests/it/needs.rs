@@ -1,15 +1,15 @@
-//! Interpreters that a machine may lack. What needs one is then left out, and says so.
+//! Interpreters that may not be installed. Tests that need one are then skipped, with a message.
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-/// Said past the harness, which would hide it.
+/// Writes directly to stderr, because the test harness would hide the message.
 pub(crate) fn say_skipped(test: &str, need: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test} needs {need}");
 }
 
-/// Whether a test has to be left out because a program is not installed.
+/// Whether a test must be skipped because a program is not installed.
 pub(crate) fn is_missing(program: &str, test: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_missing = !std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -19,7 +19,7 @@ pub(crate) fn is_missing(program: &str, test: &str) -> bool {
     is_missing
 }
 
-/// Whether a folder of states, or anything that holds states, needs an interpreter that is not installed.
+/// Whether the states in a folder or file need an interpreter that is not installed.
 pub(crate) fn lacks_an_interpreter(states: &Path, test: &str) -> bool {
     let needs = |extension: &str, key: &str| holds(states, extension, key);
     (needs("py", "py:") && is_missing("python3", test)) || (needs("js", "js:") && is_missing("node", test))

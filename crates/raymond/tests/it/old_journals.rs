@@ -1,15 +1,15 @@
-//! Journals that the version 0.1 has written: they show the same, and go on to the same end.
+//! Journals written by version 0.1: their status and log are the same, and a resume has the same result.
 //!
-//! Each folder under `data/journals-0.1` is a working folder with a run in `state`, and beside it what that version printed:
-//! `status` and `log` of the run as it stands, and `exit` and `stdout` of the last of the commands in `then`. The journals
-//! name their folder `$WORK`; putting in another one changes the bytes, so that the commit marks are computed anew.
+//! Each folder under `data/journals-0.1` is a working folder with a run in `state`, and the output of that version:
+//! `status` and `log` of the unchanged run, and `exit` and `stdout` of the last of the commands in `then`. The journals
+//! name their folder `$WORK`; replacing it changes the bytes, so the commit marks are computed again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::rig::Rig;
 
-/// What is not part of the working folder.
+/// The files that are not part of the working folder.
 const KEPT_BESIDE: [&str; 6] = ["state", "status", "log", "then", "exit", "stdout"];
 const PLACE: &str = "$WORK";
 
@@ -52,7 +52,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A segment with right commit marks: each ends the last line of a batch, with the CRC-32 of the batch before it.
+/// A segment with correct commit marks: each ends the last line of a batch, with the CRC-32 of the batch before it.
 fn marked(segment: &str) -> String {
     let (mut marked, mut batch) = (String::new(), String::new());
     for line in segment.lines() {
@@ -91,7 +91,7 @@ fn old_journals_show_the_same() {
     }
 }
 
-/// What is read from an old journal and written again is what was there.
+/// Events that are read from an old journal and written again are unchanged.
 fn assert_same_events(rig: &Rig, log: &str) {
     let mut segments: Vec<PathBuf> =
         fs::read_dir(rig.path(".raymond/state")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -113,7 +113,7 @@ fn assert_same_events(rig: &Rig, log: &str) {
 }
 
 #[test]
-fn old_journals_go_on_to_the_same_end() {
+fn old_journals_resume_with_the_same_result() {
     for journal in journals() {
         let rig = laid_out(&journal);
         let expected = |name: &str| fs::read_to_string(journal.join(name)).unwrap();

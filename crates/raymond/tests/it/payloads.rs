@@ -1,4 +1,4 @@
-//! Long texts, from state to state.
+//! Long texts passed from state to state.
 
 use std::fs;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use crate::rig::{Done, Rig};
 
 const REPORT: &str = r#"echo "<result>$(wc -c < "$RAYMOND_INPUT_FILE") ${#RAYMOND_INPUT} ${#RAYMOND_RESULT} ${RAYMOND_INPUT+set}</result>""#;
 
-/// Hands a text of this many bytes to REPORT, by every way there is.
+/// Passes a text of this many bytes to REPORT, in every possible way.
 fn hand_over(bytes: usize) -> Vec<(&'static str, Rig, Done)> {
     let make = format!("text=$(head -c {bytes} /dev/zero | tr '\\0' x)");
     let ways = [
@@ -68,7 +68,7 @@ fn short_texts_are_in_variables_and_in_the_journal() {
 }
 
 #[test]
-fn texts_over_64_kib_lie_beside_the_journal() {
+fn texts_over_64_kib_are_stored_next_to_the_journal() {
     for (name, rig, done) in hand_over(65 * 1024) {
         assert_eq!(done.stdout, "66560 66560 66560 set\n", "{name}: {done:?}");
         assert_eq!(payload_files(&rig), 1, "{name}: the same text is stored once");
@@ -77,7 +77,7 @@ fn texts_over_64_kib_lie_beside_the_journal() {
 }
 
 #[test]
-fn texts_over_96_kib_are_handed_over_by_file_alone() {
+fn texts_over_96_kib_are_passed_only_by_file() {
     for (name, _, done) in hand_over(200_000) {
         assert_eq!(done.stdout, "200000 0 0 \n", "{name}: {done:?}");
     }
@@ -97,7 +97,7 @@ fn the_limit_of_the_environment_is_exact() {
 }
 
 #[test]
-fn a_long_result_is_printed_whole_and_again() {
+fn a_long_result_is_printed_completely_and_again_on_resume() {
     let rig = Rig::new();
     rig.state("START.sh", "echo \"<result>$(seq 40000)</result>\"");
     let expected: String = (1..=40_000).map(|number| format!("{number}\n")).collect();
@@ -137,11 +137,11 @@ fn an_input_over_eight_mebibytes_is_refused() {
     let mut command = rig.command(&["workflow", "--id", "r", "--input", "-"]);
     command.stdin(Stdio::from(fs::File::open(input).unwrap()));
     rig.launch(command).wait().assert(2, "").says("8 MiB");
-    assert!(!rig.journal().exists(), "nothing was begun");
+    assert!(!rig.journal().exists(), "no run was created");
 }
 
 #[test]
-fn a_long_message_lies_in_a_file_and_is_shown_whole() {
+fn a_long_message_is_stored_in_a_file_and_shown_completely() {
     let rig = Rig::new();
     let said = format!("{} <result>done</result>", "word ".repeat(20_000));
     rig.state("START.md", "Talk.").state("workflow.yaml", "backend: scripted\n");

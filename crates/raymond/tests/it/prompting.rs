@@ -1,4 +1,4 @@
-//! Prompts and the agent program: what happens when somebody stops, kills or overtakes a turn.
+//! Prompts and the agent program: stops, kills and limits during a turn.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fake::{self, memory};
 use crate::rig::{Rig, wait_until};
 
-/// A first prompt, and a second that waits for a gate, with a child where its process group does not reach.
+/// A first prompt, and a second that waits for a file, with a child outside of its process group.
 fn two_turns() -> Rig {
     let rig = Rig::new();
     rig.state("START.md", "Start.").state("WORK.md", "Work.");
@@ -32,7 +32,7 @@ fn is_alive(call: &Value) -> bool {
 }
 
 #[test]
-fn a_turn_that_raymond_did_not_survive_is_repeated_alone() {
+fn after_a_kill_only_the_interrupted_turn_is_repeated() {
     let rig = two_turns();
     let live = rig.start(&["workflow", "--id", "r"]);
     rig.wait_for_calls(2);
@@ -41,7 +41,7 @@ fn a_turn_that_raymond_did_not_survive_is_repeated_alone() {
     let live = rig.start(&["resume", "r"]);
     rig.wait_for_calls(3);
     let calls = rig.calls();
-    assert!(!is_alive(&calls[1]), "the first Raymond's agent program runs beside the second's");
+    assert!(!is_alive(&calls[1]), "the agent program of the killed Raymond still runs");
     rig.open_gate("go");
     live.wait().assert(0, "worked\n").says("was interrupted and runs again");
     rig.assert_nothing_lives();
@@ -49,7 +49,7 @@ fn a_turn_that_raymond_did_not_survive_is_repeated_alone() {
     let calls = rig.calls();
     assert_eq!(calls.len(), 3, "only the interrupted turn is repeated");
     assert_eq!(memory(&calls[2]), ["Start. → <goto>WORK</goto>"]);
-    assert_eq!(memory(&calls[2]), memory(&calls[1]), "the half turn is not remembered");
+    assert_eq!(memory(&calls[2]), memory(&calls[1]), "the interrupted turn is not in the conversation");
     assert_eq!(calls[2]["parent"], calls[1]["parent"]);
     assert_ne!(calls[2]["session"], calls[1]["session"]);
     let status = rig.status();
@@ -57,9 +57,9 @@ fn a_turn_that_raymond_did_not_survive_is_repeated_alone() {
     assert_cost(&status, 0.03);
 }
 
-/// The same again and again, at any moment of a turn.
+/// The same many times, at any moment of a turn.
 #[test]
-fn kills_in_a_row_lose_no_finished_turn_and_repeat_none() {
+fn many_kills_lose_and_repeat_no_finished_turn() {
     let rig = Rig::new();
     rig.state("START.md", "Round {{visits}}.").state("END.md", "End.");
     rig.agent(
@@ -88,7 +88,7 @@ fn kills_in_a_row_lose_no_finished_turn_and_repeat_none() {
 }
 
 #[test]
-fn a_kill_between_reminders_goes_on_in_the_same_conversation() {
+fn after_a_kill_between_reminders_the_conversation_continues() {
     let rig = Rig::new();
     rig.state("START.md", "---\nallowed_transitions: [ { tag: result } ]\n---\nStart.");
     rig.agent(
@@ -111,7 +111,7 @@ fn a_kill_between_reminders_goes_on_in_the_same_conversation() {
 }
 
 #[test]
-fn terminate_ends_a_turn_and_estimates_what_it_cost() {
+fn terminate_ends_a_turn_and_estimates_its_cost() {
     let rig = Rig::new();
     rig.state("START.md", "Start.").state("WORK.md", "Work.");
     rig.agent(
@@ -171,7 +171,7 @@ fn the_second_interrupt_ends_a_turn() {
     assert_cost(&rig.status(), 0.03);
 }
 
-/// Turns are paid for, so a script that fails does not end them.
+/// Turns cost money, so a script that fails does not end them.
 #[test]
 fn a_fatal_script_lets_running_turns_finish() {
     let rig = Rig::new();
@@ -194,12 +194,12 @@ fn a_fatal_script_lets_running_turns_finish() {
     assert_cost(&status, 0.01);
     rig.write("mended", "");
     rig.resume().assert(0, "main\n");
-    assert_eq!(rig.calls().len(), 2, "what was paid for is not paid again");
+    assert_eq!(rig.calls().len(), 2, "the finished turn is not paid for again");
 }
 
-/// The time that a try may take longer is kept when Raymond is killed while it waits.
+/// Raymond is killed while it waits for a retry; the resume makes that retry.
 #[test]
-fn a_kill_while_a_retry_waits_goes_on_with_it() {
+fn after_a_kill_while_a_retry_waits_the_retry_is_made() {
     let came_in_time = (0..10).any(|_| {
         let rig = Rig::new();
         rig.state("START.md", "Start.");
@@ -207,7 +207,7 @@ fn a_kill_while_a_retry_waits_goes_on_with_it() {
         let live = rig.start(&["workflow", "--id", "r"]);
         live.wait_for_stderr("retry in 1s");
         live.kill();
-        // On a slow machine that second may have been over before.
+        // On a slow machine the wait of one second may already have ended.
         let came_in_time = rig.calls().len() == 1;
         rig.resume().assert(0, "ok\n");
         if came_in_time {
@@ -216,11 +216,11 @@ fn a_kill_while_a_retry_waits_goes_on_with_it() {
         }
         came_in_time
     });
-    assert!(came_in_time, "no kill comes while it waits");
+    assert!(came_in_time, "the kill always came after the wait");
 }
 
 #[test]
-fn a_resume_does_not_wait_for_a_limit_that_was_met_before() {
+fn a_resume_does_not_wait_for_an_earlier_limit() {
     let rig = Rig::new();
     rig.state("START.md", "Start.");
     rig.agent(
@@ -235,7 +235,7 @@ fn a_resume_does_not_wait_for_a_limit_that_was_met_before() {
     rig.resume().assert(0, "ok\n");
 }
 
-/// The pid and the times of each call, from its start to its orderly end.
+/// The start and the normal end of each call.
 fn spans(rig: &Rig) -> Vec<(u64, u64)> {
     let ends = fake::lines(&rig.fake().join("ends.jsonl"));
     let at = |record: &Value| record["at_ms"].as_u64().unwrap();
@@ -247,7 +247,7 @@ fn spans(rig: &Rig) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn no_more_agent_programs_run_at_once_than_are_allowed() {
+fn at_most_max_parallel_agent_programs_run_at_once() {
     let rig = Rig::new();
     rig.state("START.sh", "for i in 1 2 3 4 5 6; do echo '<fork next=\"END\">W</fork>'; done");
     rig.state("END.sh", "echo '<join>LAST</join>'")
@@ -266,7 +266,7 @@ fn no_more_agent_programs_run_at_once_than_are_allowed() {
     assert_eq!((spans.len(), most), (6, Some(2)));
 }
 
-/// Six workers at once that spend more than there is; what they spent before the run stopped.
+/// Six parallel workers that exceed the budget; returns the cost when the run stopped.
 fn wide_fan_out() -> (Rig, f64) {
     let rig = Rig::new();
     rig.state("START.sh", "for i in 1 2 3 4 5 6; do echo '<fork next=\"END\">W</fork>'; done");
@@ -283,14 +283,14 @@ fn wide_fan_out() -> (Rig, f64) {
 }
 
 #[test]
-fn many_turns_at_once_stop_at_the_budget_and_go_on_with_more() {
+fn parallel_turns_stop_at_the_budget_and_continue_with_a_higher_one() {
     let (rig, cost) = wide_fan_out();
     assert!(cost > 1.0 && cost < 2.21, "{cost}");
     rig.raymond(&["resume", "r", "--budget", "50"]).assert(0, "ok\n");
 }
 
 #[test]
-fn many_turns_at_once_overshoot_by_a_call_each() {
+fn parallel_turns_exceed_the_budget_by_at_most_one_call_each() {
     for _ in 0..5 {
         let (_, cost) = wide_fan_out();
         assert!(cost <= 1.0 + 6.0 * 0.1 + 1e-9, "{cost}");
@@ -298,7 +298,7 @@ fn many_turns_at_once_overshoot_by_a_call_each() {
 }
 
 #[test]
-fn a_program_that_stays_after_its_last_word_is_ended() {
+fn a_program_that_keeps_running_after_its_result_is_ended() {
     let rig = Rig::new();
     rig.state("START.md", "Start.");
     rig.agent(r#"[{"reply": "<result>ok</result>", "linger_ms": 400000, "child_s": 400}]"#);
@@ -319,9 +319,9 @@ fn children_of_a_finished_turn_are_ended_with_it() {
     assert_eq!(fake::lines(&rig.fake().join("children")).len(), 1);
 }
 
-/// Raymond may itself run inside an agent's session; its agents must not take themselves for a part of that.
+/// Raymond may itself run inside an agent's session; its agents must not believe that they belong to that session.
 #[test]
-fn marks_of_a_surrounding_session_are_not_passed_on() {
+fn variables_of_a_surrounding_session_are_not_passed_on() {
     let rig = Rig::new();
     rig.state("START.md", "Start.");
     rig.agent(r#"[{"reply": "<result>ok</result>"}]"#);
@@ -348,7 +348,7 @@ fn marks_of_a_surrounding_session_are_not_passed_on() {
 }
 
 #[test]
-fn a_long_prompt_reaches_the_agent_whole() {
+fn a_long_prompt_reaches_the_agent_completely() {
     let rig = Rig::new();
     let long = "x".repeat(1_500_000);
     rig.state("START.md", "in: {{input}}").agent(r#"[{"reply": "<result>ok</result>"}]"#);
@@ -359,9 +359,9 @@ fn a_long_prompt_reaches_the_agent_whole() {
     assert_eq!(rig.calls()[0]["prompt"], format!("in: {long}"));
 }
 
-/// A fork's fresh workers, each with a long conversation, killed in the middle of it.
+/// Workers of a fork, killed in the middle of their conversations.
 #[test]
-fn workers_that_were_killed_keep_their_own_memories() {
+fn killed_workers_keep_their_own_conversations() {
     let rig = Rig::new();
     rig.state("START.sh", "for i in 1 2 3; do echo \"<fork next='END' i='$i'>ONE</fork>\"; done");
     rig.state("END.sh", "echo '<join>LAST</join>'").state("LAST.sh", "echo '<result>ok</result>'");
@@ -385,9 +385,9 @@ fn workers_that_were_killed_keep_their_own_memories() {
     rig.assert_nothing_lives();
 }
 
-/// What a dead Raymond's turn went on to say after all is nobody's.
+/// If a turn ends after its Raymond has died, its result is ignored.
 #[test]
-fn a_turn_that_ends_after_raymond_died_counts_for_nothing() {
+fn a_turn_that_ends_after_raymond_died_is_ignored() {
     let rig = two_turns();
     let live = rig.start(&["workflow", "--id", "r"]);
     rig.wait_for_calls(2);

@@ -1,13 +1,13 @@
-//! Takes out of an artefact what differs from one run to the next.
+//! Removes the parts of an artefact that differ between runs.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// Texts longer than this are named by their length, so that expectations can be read.
+/// Longer texts are replaced by their length, so that expected files stay readable.
 const MOST_CHARS: usize = 400;
 
-/// Text for people, or JSON a line, with the working folder, times and identities taken out.
+/// Redacts text for people, or JSON lines: the working folder, times and ids.
 pub(crate) fn text(text: &str, work: &Path) -> String {
     let mut redacted = String::new();
     for line in text.split_inclusive('\n') {
@@ -35,8 +35,8 @@ pub(crate) fn json(text: &str, work: &Path) -> String {
     }
 }
 
-/// Events in an order that does not depend on which agent was faster: by agent, and for each as they happened.
-/// What depends on all agents together is left out.
+/// Sorts events so that their order does not depend on which agent was faster: by agent, and then by time. Fields that
+/// depend on all agents are left out.
 pub(crate) fn by_agent(events: &str) -> String {
     let mut lines: Vec<Map<String, Value>> =
         events.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -66,7 +66,7 @@ fn object(object: &mut Map<String, Value>, work: &Path) {
             "duration_ms" => "MS",
             "nonce" => "NONCE",
             "hash" | "scope_hash" => "HASH",
-            // Which options there are is not what a case is about; what they do shows elsewhere.
+            // Cases do not test which options exist; other artefacts show their effects.
             "options" => "OPTIONS",
             _ => {
                 self::value(value, work);
@@ -96,7 +96,7 @@ fn plain(text: &str, work: &Path) -> String {
     text
 }
 
-/// Times as people and programs read them, and the ids of sessions; `0` is any hexadecimal digit.
+/// The formats of times and session ids; `0` is any hexadecimal digit.
 const SHAPES: [(&str, &str); 3] = [
     ("0000-00-00 00:00:00", "TIME"),
     ("0000-00-00T00:00:00Z", "TIME"),
@@ -121,10 +121,10 @@ fn clip(text: &str) -> String {
     }
 }
 
-/// Progress lines and summaries close with how long something took.
+/// Progress lines and summaries end with a duration.
 fn time_at_end(line: &str) -> String {
     let (body, end) = line.strip_suffix(')').map_or((line, ""), |body| (body, ")"));
-    // A prompt's line says after that what it cost.
+    // The line of a prompt has its cost after that.
     let (body, end) = match body.rsplit_once(" $") {
         Some((body, dollars)) if end.is_empty() && dollars.parse::<f64>().is_ok() => {
             (body, format!(" ${dollars}"))
@@ -135,7 +135,7 @@ fn time_at_end(line: &str) -> String {
         return line.to_owned();
     };
     let number = last.strip_suffix("ms").or_else(|| last.strip_suffix('s'));
-    // How long is waited for something is told, not measured.
+    // The length of a wait is a setting, not a measurement.
     let is_measured = !before.ends_with(" in") && number.is_some_and(|number| number.parse::<f64>().is_ok());
     match is_measured {
         true => format!("{before} TOOK{end}"),
@@ -144,7 +144,7 @@ fn time_at_end(line: &str) -> String {
 }
 
 #[test]
-fn what_changes_is_taken_out() {
+fn values_that_differ_between_runs_are_replaced() {
     let work = Path::new("/tmp/x/work");
     let event = r#"{"seq":3,"time":"2026-01-01T00:00:00Z","event":"warning","message":"/tmp/x/work/a: odd"}"#;
     let redacted = r#"{"event":"warning","message":"$WORK/a: odd","seq":3,"time":"TIME"}"#;

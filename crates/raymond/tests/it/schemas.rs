@@ -1,5 +1,5 @@
-//! The schemas describe what there is: they take every example in the docs and everything that the program writes, and
-//! refuse what the program refuses.
+//! The schemas are correct: they accept every example in the docs and everything that the program writes, and refuse
+//! the values that the program refuses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const SUBJECTS: [Subject; 5] =
     [Subject::Frontmatter, Subject::Workflow, Subject::Manifest, Subject::Config, Subject::Events];
 
-/// Why a value does not fit a schema, if it does not.
+/// The first error if a value does not match a schema.
 pub fn problem(subject: Subject, value: &Value) -> Option<String> {
     static VALIDATORS: OnceLock<Vec<Validator>> = OnceLock::new();
     let validators = VALIDATORS.get_or_init(|| {
@@ -26,7 +26,7 @@ pub fn problem(subject: Subject, value: &Value) -> Option<String> {
     validators[index].validate(value).err().map(|error| format!("{error} at {}", error.instance_path()))
 }
 
-/// An example and where it stands.
+/// An example and its place.
 struct Example {
     place: String,
     subject: Subject,
@@ -71,7 +71,7 @@ fn frontmatter_of(text: &str) -> Option<Value> {
     yaml_value(block)
 }
 
-/// Which of the things written in YAML a document is, by its keys; replies are none of them.
+/// The schema for a YAML document, found by its keys; replies have none.
 fn subject_of(value: &Value) -> Option<Subject> {
     let keys = value.as_object()?;
     if keys.contains_key("states") {
@@ -83,7 +83,7 @@ fn subject_of(value: &Value) -> Option<Subject> {
     })
 }
 
-/// What a file of a workflow says about itself.
+/// The settings in a file of a workflow.
 fn example_of_file(place: String, name: &str, text: &str) -> Option<Example> {
     let (subject, value) = match name.rsplit_once('.')?.1 {
         "md" => (Subject::Frontmatter, frontmatter_of(text)?),
@@ -117,7 +117,7 @@ fn examples_of_page(file: &Path) -> Vec<Example> {
             }
             "toml" => examples.push(example(Subject::Config, toml::from_str(&body).unwrap())),
             "yaml" => {
-                let value = yaml_value(&body).unwrap_or_else(|| panic!("{place}: this is no YAML"));
+                let value = yaml_value(&body).unwrap_or_else(|| panic!("{place}: this is not YAML"));
                 examples.extend(subject_of(&value).map(|subject| example(subject, value)));
             }
             "json" if body.contains("\"event\":") => {
@@ -163,14 +163,14 @@ fn every_documented_example_fits_its_schema() {
 }
 
 #[test]
-fn every_documented_example_is_refused_once_it_is_broken() {
+fn every_documented_example_is_refused_with_an_invalid_value() {
     let nonsense = json!([{ "no": ["such"] }, [1.5]]);
     for Example { place, subject, value } in all_examples() {
         let keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
         for key in keys {
             let mut broken = value.clone();
             broken[&key] = nonsense.clone();
-            assert!(problem(subject, &broken).is_some(), "{place}: `{key}` may be nonsense in {subject:?}");
+            assert!(problem(subject, &broken).is_some(), "{place}: {subject:?} accepts an invalid `{key}`");
         }
     }
 }
@@ -198,7 +198,7 @@ fn schemas_and_readers_know_the_same_keys() {
 }
 
 #[test]
-fn the_schema_takes_the_same_entries_as_the_reader() {
+fn the_schema_accepts_the_same_entries_as_the_reader() {
     for tag in TagName::ALL {
         for key in ["target", "return", "next", "timeout_next"] {
             let text = format!("---\nallowed_transitions: [{{ tag: {tag}, {key}: A }}]\n---\nbody\n");
@@ -224,7 +224,7 @@ fn every_tag_is_described() {
 }
 
 #[test]
-fn schemas_take_what_is_right_and_refuse_what_is_wrong() {
+fn schemas_accept_valid_and_refuse_invalid_values() {
     let entry = json!({ "tag": "call", "target": "A", "return": "B" });
     let right = [
         (Subject::Frontmatter, json!({ "allowed_transitions": [entry], "timeout": "10m", "max_time": 0 })),

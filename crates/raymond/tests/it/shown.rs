@@ -1,4 +1,4 @@
-//! What people and programs get to see.
+//! Output for people and for programs.
 
 use std::process::Stdio;
 
@@ -38,7 +38,7 @@ fn every_event_has_what_all_events_have() {
     }
     assert_eq!(events[0]["event"], "run_started");
     assert_eq!(events.last().unwrap()["event"], "run_finished");
-    assert_eq!(events, rig.events(), "the log tells the same");
+    assert_eq!(events, rig.events(), "the log has the same events");
 }
 
 /// Prints are shown when they are complete, not when the step ends.
@@ -64,7 +64,7 @@ fn a_long_print_is_shown() {
 }
 
 #[test]
-fn verbose_shows_long_lines_whole() {
+fn verbose_shows_long_lines_completely() {
     let rig = Rig::new();
     rig.state(
         "START.sh",
@@ -77,7 +77,7 @@ fn verbose_shows_long_lines_whole() {
 }
 
 #[test]
-fn verbose_shows_a_last_line_without_its_break() {
+fn verbose_shows_a_last_line_without_a_line_break() {
     let rig = Rig::new();
     rig.state("START.sh", "printf 'no break here' >&2; echo '<result>ok</result>'");
     let done = rig.raymond(&["workflow", "--verbose"]);
@@ -85,7 +85,7 @@ fn verbose_shows_a_last_line_without_its_break() {
 }
 
 #[test]
-fn whoever_reads_may_leave() {
+fn a_closed_stdout_does_not_stop_the_run() {
     let rig = Rig::new();
     rig.state("START.sh", "[ $RAYMOND_VISITS = 20 ] && { touch ended; echo '<result>ok</result>'; } || echo '<goto>START</goto>'");
     let mut command = rig.command(&["workflow", "--id", "r", "--json"]);

@@ -1,11 +1,11 @@
-//! A step costs the same however many came before it.
+//! The cost of a step does not depend on the number of steps before it.
 
 use std::fs;
 
 use crate::rig::Rig;
 
 #[test]
-fn three_hundred_steps_cost_three_hundred_times_one() {
+fn the_journal_grows_by_the_same_amount_with_every_step() {
     const STEPS: usize = 300;
     let rig = Rig::new();
     rig.state(
@@ -17,7 +17,7 @@ fn three_hundred_steps_cost_three_hundred_times_one() {
     let journal = fs::read_to_string(rig.journal()).unwrap();
     let finished = journal.lines().filter(|line| line.contains("\"event\":\"step_finished\"")).count();
     assert_eq!(finished, STEPS);
-    // Bytes from one finished step to the next; numbers grow by a digit, nothing else may.
+    // Bytes from one finished step to the next; only numbers may become longer.
     let mut sizes = Vec::new();
     let mut size = 0;
     for line in journal.lines() {
@@ -32,9 +32,9 @@ fn three_hundred_steps_cost_three_hundred_times_one() {
     assert!((late / early - 1.0).abs() < 0.05, "{early} bytes a step at first, {late} in the end");
 }
 
-/// The folders beside the journal do not fill up with the steps either.
+/// The number of files next to the journal does not grow with the steps.
 #[test]
-fn files_beside_the_journal_do_not_add_up() {
+fn files_next_to_the_journal_do_not_accumulate() {
     let rig = Rig::new();
     rig.state(
         "START.sh",

@@ -1,4 +1,4 @@
-//! Stopping a run: by signal, by `raymond stop`, gently and at once.
+//! Stopping a run: by signal and by `raymond stop`, after running steps or at once.
 
 use std::fs;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::needs::say_skipped;
 use crate::rig::{RAYMOND, Rig, send, wait_for_file, wait_until};
 
-/// A first state that says when it runs and goes on when it is told to, and a second one.
+/// A first state that creates a file when it runs and waits for another file, and a second state.
 const WAITS: &str = r#"
 echo START >> trace
 touch started
@@ -21,7 +21,7 @@ echo NEXT >> trace
 echo "<result>$(xargs < trace)</result>"
 "#;
 
-/// A state that ends on its own only in its second life; until then it leaves processes everywhere.
+/// A state that starts processes in several sessions and hangs; only its second attempt ends.
 const SPREADS: &str = r#"
 echo START >> trace
 [ -e go ] && { echo '<result>done</result>'; exit; }
@@ -99,7 +99,7 @@ fn terminate_ends_everything_even_in_other_sessions() {
     }
 }
 
-/// Whether these tests were started by `nohup` or the like, whose wish every program inherits.
+/// Whether SIGHUP is ignored, because these tests were started by `nohup`; every child inherits that.
 fn is_hangup_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -108,7 +108,7 @@ fn is_hangup_ignored() -> bool {
 
 /// The last line of `--json`, and the summary for people.
 #[test]
-fn a_run_that_is_ended_tells_its_end() {
+fn a_run_that_is_terminated_reports_its_end() {
     for _ in 0..20 {
         let rig = Rig::new();
         rig.state("START.sh", "touch started; sleep 308");
@@ -123,7 +123,7 @@ fn a_run_that_is_ended_tells_its_end() {
 }
 
 #[test]
-fn a_step_that_ignores_the_request_is_killed() {
+fn a_step_that_ignores_sigterm_is_killed() {
     let rig = Rig::new();
     rig.state("START.sh", "trap 'touch asked' TERM\ntouch started\nwhile :; do sleep 0.1; done");
     let live = rig.start(&["workflow", "--id", "r"]);
@@ -131,7 +131,7 @@ fn a_step_that_ignores_the_request_is_killed() {
     let begin = Instant::now();
     live.send(Signal::TERM);
     live.wait().assert(143, "");
-    assert!(rig.path("asked").exists(), "it was asked first");
+    assert!(rig.path("asked").exists(), "it got SIGTERM first");
     let took = begin.elapsed();
     assert!(took >= Duration::from_secs(4), "{took:?}");
     rig.assert_nothing_lives();
@@ -183,9 +183,9 @@ fn stop_now_ends_running_steps() {
     rig.resume().assert(0, "done\n");
 }
 
-/// A request that nobody heard must not stop the next process that takes the run up.
+/// A stop request that no process has read must not stop the process that resumes the run.
 #[test]
-fn a_stop_for_a_dead_process_means_nothing() {
+fn a_stop_request_for_a_dead_process_is_ignored() {
     let rig = waiting();
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
@@ -219,7 +219,7 @@ fn a_step_with_its_own_timeout_and_another_session_ends() {
     rig.assert_nothing_lives();
 }
 
-/// The end of an agent is no step, so nothing is left to wait for.
+/// The end of an agent is not a step, so there is nothing left to wait for.
 #[test]
 fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
     let rig = Rig::new();
@@ -233,9 +233,9 @@ fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
     assert_eq!(rig.status()["status"], "completed");
 }
 
-/// Whoever reads stderr may have stopped for good, with more waiting for it than is kept.
+/// The reader of stderr may have stopped reading for good, with the pipe and Raymond's buffer full.
 #[test]
-fn a_stop_is_heard_although_nobody_reads() {
+fn a_stop_works_although_stderr_is_not_read() {
     let rig = Rig::new();
     rig.state("START.sh", "yes");
     let mut command = rig.command(&["workflow", "--id", "r", "--verbose"]);
@@ -247,7 +247,7 @@ fn a_stop_is_heard_although_nobody_reads() {
         count.and_then(|count| count.parse::<u64>().ok()).unwrap_or_default()
     };
     let (mut last, mut looks) = (0, 0);
-    wait_until("as much output as is kept", || {
+    wait_until("a full output buffer", || {
         let now = bytes_read();
         looks = if now == last { looks + 1 } else { 0 };
         last = now;
@@ -263,9 +263,9 @@ fn a_stop_is_heard_although_nobody_reads() {
     rig.assert_nothing_lives();
 }
 
-/// Programs that close every descriptor there may be would take for ever with Raymond's own limit.
+/// Programs that close all possible file descriptors would take very long with Raymond's own raised limit.
 #[test]
-fn steps_may_open_as_many_files_as_raymond_could_at_first() {
+fn steps_have_the_file_limit_that_raymond_was_started_with() {
     let rig = Rig::new();
     rig.state("START.sh", "echo \"<result>$(ulimit -Sn)</result>\"");
     let mut command = rig.program("bash");
@@ -273,11 +273,11 @@ fn steps_may_open_as_many_files_as_raymond_could_at_first() {
     rig.launch(command).wait().assert(0, "321\n");
 }
 
-/// Where hundreds run, a program is started in another way, and must get the same: what was left open for it, and
-/// nothing of Raymond's.
+/// With hundreds of running programs, a program is started in another way. It must still inherit the same file
+/// descriptors: those left open for it, and none of Raymond's own.
 #[cfg(target_os = "linux")]
 #[test]
-fn steps_inherit_the_same_descriptors_however_many_run() {
+fn steps_inherit_the_same_descriptors_with_any_number_of_programs() {
     let rig = Rig::new();
     let forks = "echo '<fork next=\"JOIN\">WORK</fork>';".repeat(60);
     rig.state("START.sh", &forks)

@@ -1,4 +1,4 @@
-//! Agents that wait with nothing running: delayed and joining, over kills and stops.
+//! Agents that wait while nothing runs (delayed or joining), with kills and stops.
 
 use rustix::process::Signal;
 
@@ -9,7 +9,7 @@ fn agent_status(rig: &Rig) -> String {
 }
 
 #[test]
-fn a_delay_is_kept_over_a_kill() {
+fn a_delay_survives_a_kill() {
     let rig = Rig::new();
     rig.state("START.sh", "echo '<goto delay=\"1h\" input=\"kept\">NEXT</goto>'");
     rig.state("NEXT.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
@@ -30,8 +30,8 @@ fn a_delay_is_kept_over_a_kill() {
 }
 
 #[test]
-fn a_delay_that_is_over_by_the_resume_is_not_waited_for_again() {
-    // Whether a machine is slow or Raymond waits shows with a longer delay.
+fn a_delay_that_ended_before_the_resume_is_not_repeated() {
+    // A longer delay shows whether the machine is slow or Raymond waits again.
     let is_short = [1500, 6000, 24000].into_iter().any(|delay| {
         let rig = Rig::new();
         rig.state("START.sh", format!("echo '<goto delay=\"{delay}ms\" input=\"kept\">NEXT</goto>'"));
@@ -45,7 +45,7 @@ fn a_delay_that_is_over_by_the_resume_is_not_waited_for_again() {
         rig.resume().assert(0, "kept\n");
         begin.elapsed().as_millis() < delay - 100
     });
-    assert!(is_short, "the delay was waited for again");
+    assert!(is_short, "Raymond waited for the delay again");
 }
 
 #[test]
@@ -88,7 +88,7 @@ const JOINED: &str = concat!(
 );
 
 #[test]
-fn a_join_is_kept_over_kills() {
+fn a_join_survives_kills() {
     let rig = joining();
     let mut live = rig.start(&["workflow", "--id", "r"]);
     for _ in 0..3 {
@@ -115,7 +115,7 @@ fn a_join_is_kept_over_kills() {
 }
 
 #[test]
-fn the_last_worker_that_finishes_while_the_run_stops_does_not_start_what_joins() {
+fn a_worker_that_finishes_while_the_run_stops_does_not_start_the_join_target() {
     let rig = joining();
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
@@ -129,9 +129,9 @@ fn the_last_worker_that_finishes_while_the_run_stops_does_not_start_what_joins()
     assert_eq!(rig.read("joined"), "x\n");
 }
 
-/// Until the join fires, a failed worker is still the run's failure, and a resume tries it again.
+/// Before the join ends, a failed worker fails the run, and a resume tries it again.
 #[test]
-fn a_worker_that_failed_before_the_join_fired_is_tried_again() {
+fn a_worker_that_failed_before_the_join_ended_is_tried_again() {
     let rig = Rig::new();
     rig.state("START.sh", "for i in 1 2; do echo \"<fork next='JOIN' i='$i'>W</fork>\"; done");
     rig.state("JOIN.sh", "echo '<join>END</join>'")

@@ -1,4 +1,4 @@
-//! A working folder, a stand-in for the model and one version of Claude Code.
+//! A working folder, a fake of the model's service and one version of Claude Code.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::rig::{Done, Live, Rig, wait_until};
 
-/// The model of every prompt: its prices are known to both versions and to the stand-in.
+/// The model of every prompt: both versions and the fake know its prices.
 pub(crate) const MODEL: &str = "claude-haiku-4-5";
 
 /// One installed version of Claude Code.
@@ -20,7 +20,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The versions that Raymond is proven with, as `scripts/install-claude.sh` installs them.
+    /// The versions that Raymond is tested with, as installed by `scripts/install-claude.sh`.
     pub(crate) fn all() -> Vec<Self> {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let cache = std::env::var_os("RAYMOND_CLAUDE_CACHE")
@@ -38,11 +38,11 @@ impl Program {
     }
 }
 
-/// Time limits, in seconds, to try a case with. A program that has to get somewhere before its time is over does so with
-/// the first of them; on a slow machine it may need another.
+/// Time limits for a case, in seconds. Usually a program gets far enough before the first limit; on a slow machine it
+/// may need a longer one.
 pub(crate) const TIMES: [u64; 3] = [5, 20, 80];
 
-/// How the program comes to the model.
+/// How the program connects to the model's service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Account {
     Key,
@@ -66,7 +66,7 @@ impl Bench {
             program.path.canonicalize().unwrap()
         );
         rig.write(".raymond/config.toml", config);
-        // Once is enough to see that it retries by itself.
+        // One retry is enough to see that the program retries by itself.
         let variables = vec![("CLAUDE_CODE_MAX_RETRIES", "1".to_owned())];
         Self { rig, api: Api::start(), account: Account::Key, variables }
     }
@@ -99,7 +99,7 @@ impl Bench {
         self.start(&[&["resume", "r"], options].concat()).wait()
     }
 
-    /// Waits until Raymond has heard a tool's use announced, and so knows what that has cost.
+    /// Waits until Raymond has read the event of a tool use, and so knows its cost.
     pub(crate) fn wait_for_tool_use(&self) {
         let folder = self.path(".raymond/debug/r");
         wait_until("a tool's use", || {
@@ -109,7 +109,7 @@ impl Bench {
         });
     }
 
-    /// All conversations that were asked to go on with a prompt that holds this text.
+    /// All requests whose newest prompt contains this text.
     pub(crate) fn asked(&self, prompt: &str) -> Vec<Request> {
         self.api.requests().into_iter().filter(|request| request.prompt.contains(prompt)).collect()
     }
@@ -119,12 +119,12 @@ impl Bench {
         self.rig.events().into_iter().filter(|event| event["event"] == kind).collect()
     }
 
-    /// What the run cost according to Raymond, in billionths of a dollar.
+    /// The cost of the run according to Raymond, in billionths of a dollar.
     pub(crate) fn cost_nanos(&self) -> u64 {
         nanos(&self.rig.status()["cost_usd"])
     }
 
-    /// Raymond has counted what the stand-in has given, to the billionth.
+    /// Raymond's cost equals the cost that the fake has counted, to the billionth.
     #[track_caller]
     pub(crate) fn assert_paid(&self) {
         assert_eq!(self.cost_nanos(), self.api.spent_nanos(), "{:#?}", self.api.requests());
@@ -144,7 +144,7 @@ pub(crate) fn nanos(dollars: &Value) -> u64 {
     (dollars.as_f64().unwrap() * 1e9).round() as u64
 }
 
-/// Fails unless the histories are the same; shows them one line each.
+/// Fails unless the histories are equal; shows one line for each entry.
 #[track_caller]
 pub(crate) fn assert_history(got: &Request, expected: &[&str]) {
     let same = got.history.iter().map(String::as_str).eq(expected.iter().copied());

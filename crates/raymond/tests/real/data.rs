@@ -1,4 +1,4 @@
-//! Values are data, whatever they look like and however long they are.
+//! Values are only data, with any content and length.
 
 use std::fs::File;
 
@@ -9,15 +9,15 @@ use crate::bench::{Bench, Program};
 use crate::rig::Done;
 
 pub(crate) const CASES: &[Case] = &[
-    ("a_value_is_no_command", no_command),
-    ("a_value_pulls_in_no_file", no_file),
+    ("a_value_is_not_run_as_a_command", no_command),
+    ("a_value_does_not_include_a_file", no_file),
     ("an_author_may_use_commands_and_files", author),
-    ("a_reminder_pulls_in_no_file", reminder),
+    ("a_reminder_does_not_include_a_file", reminder),
     ("a_prompt_of_a_megabyte_arrives", megabyte),
     ("a_prompt_over_the_limit_of_the_program_fails_at_once", too_long),
 ];
 
-/// What must not get into a request.
+/// The text that must not be in a request.
 const SECRET: &str = "the content of the file";
 
 fn bench(program: &Program, body: &str) -> Bench {
@@ -28,7 +28,7 @@ fn bench(program: &Program, body: &str) -> Bench {
     bench
 }
 
-/// Runs with this on stdin as the first state's input.
+/// Runs with this on stdin, as the input of the first state.
 fn run_with_input(bench: &Bench, input: &str) -> Done {
     let file = bench.write("input", input);
     let mut command = bench.command(&["workflow", "--id", "r", "--input", "-"]);
@@ -36,7 +36,7 @@ fn run_with_input(bench: &Bench, input: &str) -> Done {
     bench.launch(command).wait()
 }
 
-/// Commands that the program answers itself, without a model, if it takes them for such.
+/// Text that the program would run as its own command, without a model.
 fn no_command(program: &Program) {
     let bench = bench(program, "{{input}}");
     run_with_input(&bench, "/cost").assert(0, "done\n");
@@ -50,7 +50,8 @@ fn no_file(program: &Program) {
     bench.api.on("Look", [say("<goto>NEXT</goto>")]);
     let outside = bench.path("../outside.txt");
     std::fs::write(&outside, SECRET).unwrap();
-    // Every kind of place where the program would see a name, and an `@` that only the author's text completes.
+    // Every kind of place where the program would recognize a file name, and an `@` that is completed by the author's
+    // text.
     let names =
         ["secret.txt", "\"secret.txt\"", outside.to_str().unwrap(), "./secret.txt#L1-2", "secret.txt,"];
     let blanks =
@@ -67,7 +68,7 @@ fn no_file(program: &Program) {
     }
     let request = &requests[0];
     let visible = request.prompt.replace('\u{200B}', "");
-    assert_eq!(visible, format!("Look at {value}txt and r."), "nothing else has changed");
+    assert_eq!(visible, format!("Look at {value}txt and r."), "nothing else is changed");
     assert_eq!(request.prompt.matches('\u{200B}').count(), blanks.len() + 2);
 }
 
@@ -81,7 +82,7 @@ fn author(program: &Program) {
     assert!(requests[0].prompt.contains("Make a pot of green tea."), "{requests:#?}");
     assert!(!requests[0].raw.contains(SECRET));
     assert!(requests[1].raw.contains(SECRET), "{requests:#?}");
-    assert!(!requests[1].raw.contains("green tea\\n"), "the value named a file, which stayed out");
+    assert!(!requests[1].raw.contains("green tea\\n"), "the file that the value names is not included");
     bench.assert_paid();
 }
 

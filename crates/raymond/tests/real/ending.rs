@@ -1,4 +1,4 @@
-//! Stops and time limits: nothing is left running, least of all what the program's tools started.
+//! Stops and time limits: no process is left running, also none that the program's tools started.
 
 use mock_api::{say, use_tool};
 use rustix::process::Signal;
@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("silence_ends_tools", silent),
 ];
 
-/// A command with children in sessions of their own, one of which nobody waits for.
+/// A command with children in their own sessions; one of them is orphaned.
 const HANGS: &str =
     "setsid sleep 3333 & (setsid sleep 3335 >/dev/null 2>&1 &); touch started; echo up; sleep 3334";
 
@@ -29,9 +29,9 @@ fn stopped(program: &Program) {
     live.send(Signal::TERM);
     live.wait().assert(143, "").says("raymond resume r");
     bench.assert_nothing_lives();
-    // No figure was reported for the turn that was ended, so that it is estimated.
+    // The ended turn reported no cost, so its cost is estimated.
     let (lost, estimate) = (bench.api.spent_nanos(), bench.cost_nanos());
-    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is no estimate of {lost}");
+    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is not a good estimate of {lost}");
     bench.resume(&[]).assert(0, "done\n");
     let requests = bench.api.requests();
     assert_eq!(requests.len(), 2);
@@ -55,7 +55,7 @@ fn interrupted(program: &Program) {
     bench.assert_paid();
     bench.assert_nothing_lives();
     bench.resume(&[]).assert(0, "done\n");
-    assert_eq!(bench.asked("begin").len(), 2, "no turn is taken twice");
+    assert_eq!(bench.asked("begin").len(), 2, "no turn is repeated");
     assert_eq!(bench.asked("next")[0].history.len(), 5);
     bench.assert_paid();
 }
@@ -68,13 +68,13 @@ fn over_time(program: &Program) {
         bench.run(&[]).assert(1, "").says(&format!("longer than {seconds} s"));
         bench.assert_nothing_lives();
         let got_there = bench.path("started").exists();
-        assert!(!got_there || bench.cost_nanos() > 0, "what was streamed is estimated");
+        assert!(!got_there || bench.cost_nanos() > 0, "the streamed part is estimated");
         got_there
     });
-    assert!(got_there, "no tool is ever started");
+    assert!(got_there, "the tool was never started in time");
 }
 
-/// One of the versions breaks the silence of a tool every half a minute, so that a very slow machine cannot be given more
+/// One of the versions prints something every half minute while a tool runs, so a very slow machine cannot get more
 /// time than this.
 const SILENCES: [u64; 3] = [5, 12, 25];
 
@@ -86,7 +86,7 @@ fn silent(program: &Program) {
         let done = bench.run(&[]);
         bench.assert_nothing_lives();
         done.says(&format!("printed nothing for {seconds} s"));
-        // Else it was silent for another reason as well: it could not begin in time.
+        // Otherwise it was silent for another reason: it did not begin in time.
         let got_there = bench.path("started").exists() && bench.events_of("retry").len() == 1;
         if got_there {
             done.assert(0, "done\n");

@@ -1,5 +1,5 @@
-//! Raymond with the real Claude Code, which talks to a stand-in for its model: see `tests/README.md`.
-#![expect(clippy::unwrap_used, reason = "these are tests, though without the usual harness")]
+//! Raymond with the real Claude Code, which talks to a fake of its model's service: see `tests/README.md`.
+#![expect(clippy::unwrap_used, reason = "these are tests, but without the usual harness")]
 
 mod bench;
 #[expect(dead_code, reason = "only for what `rig` shares with the other tests of the whole program")]
@@ -37,7 +37,7 @@ const CASES: &[&[Case]] = &[
     money::CASES,
 ];
 
-/// Most of the time the programs wait for each other.
+/// More than the cores, because the programs mostly wait for each other.
 const THREADS: usize = 4;
 
 fn main() -> ExitCode {

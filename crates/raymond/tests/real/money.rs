@@ -7,10 +7,10 @@ use crate::bench::{Bench, Program, assert_history, nanos};
 use crate::tools::with_bash;
 
 pub(crate) const CASES: &[Case] = &[
-    ("agents_side_by_side_are_counted_once", side_by_side),
-    ("a_failed_turn_that_was_paid_for_counts", failed_turn),
-    ("a_turn_goes_on_when_its_share_is_used", share),
-    ("last_words_over_the_share_count", last_words),
+    ("parallel_agents_are_counted_once", side_by_side),
+    ("the_cost_of_a_failed_turn_counts", failed_turn),
+    ("a_turn_continues_after_its_share_is_used", share),
+    ("a_final_message_that_exceeds_the_share_counts", last_words),
     ("over_budget_stops_and_resumes", over_budget),
 ];
 
@@ -42,7 +42,7 @@ fn side_by_side(program: &Program) {
     assert_eq!(bench.api.requests().len(), 11, "{:#?}", bench.api.requests());
     bench.assert_paid();
     let steps: u64 = bench.events_of("step_finished").iter().map(|event| nanos(&event["cost_usd"])).sum();
-    assert_eq!(steps, bench.api.spent_nanos(), "the steps add up to the run");
+    assert_eq!(steps, bench.api.spent_nanos(), "the cost of the run is the sum of its steps");
 }
 
 fn failed_turn(program: &Program) {
@@ -67,7 +67,7 @@ fn share(program: &Program) {
     bench.state("START.md", "begin").state("WORKER.md", with_bash("worker")).state("PARENT.md", "parent");
     bench.api.on("begin", [say("<fork next=\"PARENT\">WORKER</fork>").costing(costing(10))]);
     bench.api.on("parent", [say("<result>done</result>").costing(costing(10))]);
-    // Each of the two may use a half of the 0.19 that are left.
+    // Each of the two may use half of the remaining 0.19.
     let (first, second) = (use_tool("Bash", "echo first"), use_tool("Bash", "echo second >> second"));
     bench.api.on("worker", [first.costing(costing(10)), second.costing(costing(120))]);
     bench.api.on("go on", [say("<result>worked</result>").costing(costing(20))]);
@@ -80,11 +80,11 @@ fn share(program: &Program) {
         .collect();
     assert_eq!(shares, [95_000_000; 2]);
     let more = &bench.asked("go on")[0];
-    assert_eq!(more.history[2], "got: first", "what it did is remembered: {more:#?}");
+    assert_eq!(more.history[2], "got: first", "the conversation has the earlier tool use: {more:#?}");
     assert_eq!(more.history.last().unwrap(), "user: Please go on from where you stopped.");
     assert!(
         !bench.path("second").exists(),
-        "the last tool call is asked for again, so it must not have been made"
+        "the last tool call is requested again, so it must not have been executed"
     );
     assert_eq!(bench.api.requests().len(), 5);
     bench.assert_paid();
@@ -101,7 +101,7 @@ fn last_words(program: &Program) {
     assert_eq!(
         (&status["status"], &status["steps"]),
         (&"over_budget".into(), &1.into()),
-        "the turn was taken"
+        "the turn is accepted"
     );
     bench.resume(&["--budget", "0.1"]).assert(0, "done\n");
     let last = &bench.asked("next")[0];

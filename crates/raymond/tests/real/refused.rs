@@ -1,4 +1,4 @@
-//! What no retry can mend: it fails at once and says what to do.
+//! Failures that a retry cannot repair: the step fails at once, with advice.
 
 use mock_api::{refuse, say};
 
@@ -6,7 +6,7 @@ use crate::Case;
 use crate::bench::{Account, Bench, MODEL, Program, assert_history};
 
 pub(crate) const CASES: &[Case] = &[
-    ("nobody_is_logged_in", not_logged_in),
+    ("there_is_no_login", not_logged_in),
     ("the_key_is_refused", bad_key),
     ("the_model_is_unknown", unknown_model),
     ("the_conversation_is_too_long", too_long),
@@ -20,9 +20,9 @@ fn bench(program: &Program) -> Bench {
     bench
 }
 
-/// Fails at once, asks no more than this often, and goes on once the trouble is over.
+/// Checks that the run fails at once with at most this number of requests, and completes after `repair`.
 #[track_caller]
-fn assert_mendable(bench: &mut Bench, words: &[&str], most_requests: usize, mend: impl Fn(&mut Bench)) {
+fn assert_repairable(bench: &mut Bench, words: &[&str], most_requests: usize, repair: impl Fn(&mut Bench)) {
     let done = bench.run(&[]);
     done.assert(1, "").says("raymond resume r");
     for word in words {
@@ -31,7 +31,7 @@ fn assert_mendable(bench: &mut Bench, words: &[&str], most_requests: usize, mend
     assert_eq!(bench.events_of("retry").len(), 0, "{}", done.stderr);
     assert!(bench.api.requests().len() <= most_requests, "{:#?}", bench.api.requests());
     assert_eq!(bench.cost_nanos(), 0);
-    mend(bench);
+    repair(bench);
     bench.api.on("begin", [say("<result>done</result>")]);
     bench.resume(&[]).assert(0, "done\n");
     assert_history(&bench.api.requests().pop().unwrap(), &["user: begin"]);
@@ -41,26 +41,26 @@ fn assert_mendable(bench: &mut Bench, words: &[&str], most_requests: usize, mend
 fn not_logged_in(program: &Program) {
     let mut bench = bench(program);
     bench.account = Account::None;
-    assert_mendable(&mut bench, &["not logged in", "log in by"], 0, |bench| bench.account = Account::Key);
+    assert_repairable(&mut bench, &["not logged in", "log in by"], 0, |bench| bench.account = Account::Key);
 }
 
 fn bad_key(program: &Program) {
     let mut bench = bench(program);
     bench.api.on("begin", [refuse(401).because("authentication_error", "invalid x-api-key")]);
-    assert_mendable(&mut bench, &["not logged in"], 3, |_| {});
+    assert_repairable(&mut bench, &["not logged in"], 3, |_| {});
 }
 
 fn unknown_model(program: &Program) {
     let mut bench = bench(program);
     bench.api.on("begin", [refuse(404).because("not_found_error", "model: claude-haiku-4-5")]);
-    assert_mendable(&mut bench, &["the model is not available", "correct `model`"], 3, |_| {});
+    assert_repairable(&mut bench, &["the model is not available", "correct `model`"], 3, |_| {});
 }
 
 fn too_long(program: &Program) {
     let mut bench = bench(program);
     let why = "prompt is too long: 250000 tokens > 200000 maximum";
     bench.api.on("begin", [refuse(400).because("invalid_request_error", why)]);
-    assert_mendable(&mut bench, &["too long", "<reset>"], 3, |_| {});
+    assert_repairable(&mut bench, &["too long", "<reset>"], 3, |_| {});
 }
 
 fn root(program: &Program) {
@@ -84,7 +84,7 @@ fn missing_program(program: &Program) {
         ".raymond/config.toml",
         format!("[raymond]\nmodel = {MODEL:?}\n[backend.claude]\ncommand = \"no-such-claude\"\n"),
     );
-    assert_mendable(&mut bench, &["`no-such-claude` was not found", "install it"], 0, move |bench| {
+    assert_repairable(&mut bench, &["`no-such-claude` was not found", "install it"], 0, move |bench| {
         bench.write(".raymond/config.toml", &config);
     });
 }

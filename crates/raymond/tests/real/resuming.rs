@@ -1,4 +1,4 @@
-//! Kills in the middle of everything: what is paid for is kept, and nothing is remembered that did not happen.
+//! Kills at any time: finished turns are kept, and conversations contain only finished turns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,13 +16,13 @@ pub(crate) const CASES: &[Case] = &[
     ("a_killed_raymond_resumes_a_tool_call_with_a_perfect_history", mid_tool_call),
     ("raymond_and_the_program_are_killed_together", both),
     ("a_killed_program_is_started_again", program_killed),
-    ("a_killed_raymond_takes_its_program_with_it", no_orphan),
-    ("kills_at_any_moment_change_no_memory_and_no_result", anywhere),
+    ("the_agent_program_ends_when_raymond_is_killed", no_orphan),
+    ("kills_at_any_moment_change_no_conversation_and_no_result", anywhere),
 ];
 
-/// A command that says when it runs, and then takes longer than anybody waits, in a session of its own besides.
+/// A command that records its pids, creates a file, and then hangs, also with a child in its own session.
 const HANGS: &str = "setsid sleep 3333 & echo $! > pids; echo $$ >> pids; touch started; sleep 3334";
-/// Says whether one of those still runs; a zombie does not.
+/// Prints whether one of those processes still runs; a zombie does not.
 const LOOKS: &str = "for pid in $(cat pids 2>/dev/null); do grep -q '^State:.[^ZX]' /proc/$pid/status 2>/dev/null && echo twin; done; echo looked";
 
 /// Three states in one conversation, the second of which uses a tool.
@@ -39,10 +39,10 @@ fn perfect() -> Vec<Reply> {
     vec![use_tool("Bash", LOOKS), say("<goto>THIRD</goto>")]
 }
 
-/// What was asked, in order, by those requests that a perfect run has, too.
+/// The histories of the requests, in order, without those of lost turns.
 fn histories(bench: &Bench, lost: usize) -> Vec<Vec<String>> {
     let mut requests = bench.api.requests();
-    // After `begin`, which is kept, comes what was lost.
+    // The lost requests come after `begin`, which is kept.
     requests.drain(1..=lost);
     requests.into_iter().map(|request| request.history).collect()
 }
@@ -64,7 +64,7 @@ fn assert_perfect(bench: &Bench, lost: usize) {
     bench.assert_nothing_lives();
 }
 
-/// What the turns that were not lost cost, exactly; and what Raymond thinks the lost one did.
+/// Checks that the cost of the finished turns is exact; returns the real cost and Raymond's estimate of the lost turn.
 fn paid_and_lost(bench: &Bench, lost: usize) -> (u64, u64) {
     let requests = bench.api.requests();
     let lost_nanos: u64 = requests[1..=lost].iter().map(|request| request.nanos()).sum();
@@ -90,7 +90,7 @@ fn mid_turn(program: &Program) {
     live.kill();
     bench.resume(&[]).assert(0, "done\n").says("was interrupted and runs again");
     assert_perfect(&bench, 1);
-    // The program had printed nothing of that answer yet, so that nobody knows of it.
+    // The program had not printed anything of that answer yet, so its cost is not known.
     assert_eq!(paid_and_lost(&bench, 1).1, 0);
 }
 
@@ -105,10 +105,10 @@ fn mid_tool_call(program: &Program) {
     bench.resume(&[]).assert(0, "done\n");
     assert_perfect(&bench, 1);
     let (lost, estimate) = paid_and_lost(&bench, 1);
-    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is no estimate of {lost}");
+    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is not a good estimate of {lost}");
 }
 
-/// Nobody is left who could end the program's tools, except for the successor.
+/// Only the resumed Raymond can end the tools of the program.
 fn both(program: &Program) {
     let mut replies = perfect();
     replies.insert(0, use_tool("Bash", HANGS));
@@ -120,7 +120,7 @@ fn both(program: &Program) {
     live.kill();
     send(agent, Signal::KILL);
     wait_until("the orphans", || bench.survivors().iter().all(|(pid, _)| *pid != agent));
-    assert!(!bench.survivors().is_empty(), "the tool outlives them");
+    assert!(!bench.survivors().is_empty(), "the tool still runs");
     bench.resume(&[]).assert(0, "done\n");
     assert_perfect(&bench, 1);
 }
@@ -138,11 +138,11 @@ fn program_killed(program: &Program) {
     assert_eq!(retry["cost_estimated"], true, "{retry}");
     let requests = bench.api.requests();
     let (lost, estimate) = (requests[1].nanos(), nanos(&retry["attempt_cost_usd"]));
-    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is no estimate of {lost}");
+    assert!(estimate > lost / 2 && estimate < lost * 2, "{estimate} is not a good estimate of {lost}");
     assert_eq!(bench.cost_nanos() - estimate, bench.api.spent_nanos() - lost);
 }
 
-/// A program whose Raymond was killed goes on spending money, unless it is ended with it.
+/// If Raymond is killed, its agent program must end too, because it would continue to spend money.
 fn no_orphan(program: &Program) {
     let bench = bench(program, vec![use_tool("Bash", HANGS)]);
     let live = start(&bench);
@@ -150,12 +150,12 @@ fn no_orphan(program: &Program) {
     let agent = program_of(&bench);
     live.kill();
     wait_until("the end of the program", || bench.survivors().iter().all(|(pid, _)| *pid != agent));
-    assert_eq!(bench.asked("go on").len(), 1, "nothing more was asked");
+    assert_eq!(bench.asked("go on").len(), 1, "there are no more requests");
     assert_history(&bench.asked("go on")[0], &["user: begin", "agent: <goto>SECOND</goto>", "user: go on"]);
 }
 
-/// Two kills for each question, wherever Raymond is by then: nobody answers it until there was a kill, and there is
-/// another one soon after the first answer, from which the run has got on by more or by less.
+/// Two kills for each question, at any place in Raymond: it is answered only after a kill, and there is another kill
+/// soon after the first answer.
 fn anywhere(program: &Program) {
     let bench = Bench::new(program);
     bench
@@ -181,7 +181,7 @@ fn anywhere(program: &Program) {
         if !is_deadly(&bench, seen) {
             break;
         }
-        // Which moments are tried depends on this, and nothing else does.
+        // The seed; only the moments of the kills depend on it.
         std::thread::sleep(Duration::from_millis(70 * kills as u64));
         live.kill();
         kills += 1;
@@ -192,7 +192,7 @@ fn anywhere(program: &Program) {
         live = bench.start(&["resume", "r"]);
     }
     live.wait().assert(0, "done\n");
-    // None of these is asked before the one before it was answered: begin, child, back, parent, last.
+    // Each of these is asked only after the answer to the one before: begin, child, back, parent, last.
     assert!(kills >= 5, "only {kills} kills");
     let main = [
         "user: begin",
@@ -214,10 +214,10 @@ fn anywhere(program: &Program) {
             "worker" => assert_history(&request, &["user: worker"]),
             "parent" => assert_history(&request, &main[..5]),
             "last" => assert_history(&request, &main),
-            other => panic!("nobody said {other}"),
+            other => panic!("unexpected prompt {other}"),
         }
     }
-    // A kill loses one turn of each agent at most, and never one that was completed.
+    // A kill loses at most one turn of each agent, and never a completed one.
     let requests = bench.api.requests().len();
     assert!(requests <= 6 + 2 * kills, "{requests} requests, {kills} kills");
     let counted: u64 = finished.iter().map(|event| nanos(&event["attempt_cost_usd"])).sum();
@@ -230,11 +230,11 @@ fn anywhere(program: &Program) {
         .filter(|request| sessions.contains(request.session.as_str()))
         .map(|request| request.nanos())
         .sum();
-    assert_eq!(counted, given, "the turns that count cost what they cost");
+    assert_eq!(counted, given, "the cost of the finished turns is exact");
     bench.assert_nothing_lives();
 }
 
-/// Whether a question has come up since `seen` that was asked at most once before: no question is killed for ever.
+/// Whether there is a new request since `seen` that was made at most once before, so that kills end at some time.
 fn is_deadly(bench: &Bench, seen: usize) -> bool {
     let requests = bench.api.requests();
     let times =
@@ -242,7 +242,7 @@ fn is_deadly(bench: &Bench, seen: usize) -> bool {
     (seen..requests.len()).any(|new| times(new) <= 2)
 }
 
-/// Nobody has waited for it yet, so that it is a zombie when it has ended.
+/// Its parent process has not waited for it yet, so after its end it is a zombie.
 fn is_alive(live: &Live) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", live.pid())).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
@@ -253,5 +253,5 @@ pub(crate) fn program_of(bench: &Bench) -> i32 {
     let survivors = bench.survivors();
     let found =
         survivors.iter().find(|(_, line)| line.contains("--session-id") && line.contains("--output-format"));
-    found.unwrap_or_else(|| panic!("no program: {survivors:?}")).0
+    found.unwrap_or_else(|| panic!("no agent program runs: {survivors:?}")).0
 }

@@ -1,4 +1,4 @@
-//! Tools, and what they leave running.
+//! Tools and their background processes.
 
 use mock_api::{say, use_tool};
 
@@ -6,12 +6,12 @@ use crate::Case;
 use crate::bench::{Bench, MODEL, Program, assert_history};
 
 pub(crate) const CASES: &[Case] = &[
-    ("tools_run_where_the_state_permits_them", permitted),
+    ("permitted_tools_run", permitted),
     ("a_refused_tool_is_a_warning", denied),
     ("every_option_of_a_state_is_understood", options),
     ("the_last_of_several_final_messages_counts", several_results),
-    ("background_work_does_not_keep_the_step", lingering),
-    ("what_subagents_cost_is_counted", subagent),
+    ("a_background_task_does_not_delay_the_end_of_the_step", lingering),
+    ("the_cost_of_subagents_is_counted", subagent),
 ];
 
 /// A state that may use any command.
@@ -55,7 +55,7 @@ fn options(program: &Program) {
     assert_eq!(requests[1].history[2], "got: hello");
     assert!(requests[2].history[4].contains("a note"), "{requests:#?}");
     assert_eq!(requests[0].model, "claude-sonnet-4-5");
-    assert_eq!(requests[3].model, MODEL, "the next state has its own");
+    assert_eq!(requests[3].model, MODEL, "the next state has its own model");
     assert!(
         !requests[0].tools.contains(&"WebFetch".to_owned()) && !requests[0].raw.contains("\\nWebFetch\\n")
     );
@@ -72,7 +72,7 @@ fn denied(program: &Program) {
     bench.assert_paid();
 }
 
-/// Work in the background that ends wakes the agent again, in the same process.
+/// When a background task ends, the agent continues in the same process.
 fn several_results(program: &Program) {
     let bench = Bench::new(program);
     bench.state("START.md", with_bash("begin"));

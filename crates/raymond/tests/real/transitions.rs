@@ -1,4 +1,4 @@
-//! What each transition makes the agent remember.
+//! The conversation after each transition.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use crate::Case;
 use crate::bench::{Bench, MODEL, Program, assert_history};
 
 pub(crate) const CASES: &[Case] = &[
-    ("every_transition_carries_the_history_it_should", every_transition),
-    ("reminders_go_on_in_the_same_conversation", reminders),
-    ("a_folder_of_its_own_and_back", other_folder),
+    ("every_transition_has_the_right_conversation", every_transition),
+    ("reminders_continue_the_same_conversation", reminders),
+    ("a_function_in_another_folder_returns_to_the_callers_folder", other_folder),
 ];
 
-/// State, its prompt, its answer, and what the agent remembers when it is asked, by the prompts of the states.
+/// A state, its prompt, its answer, and the states whose prompts are in its conversation.
 const TABLE: &[(&str, &str, &str, &[&str])] = &[
     ("START", "begin", "<goto>PLAN</goto>", &[]),
     ("PLAN", "plan", "<call return=\"BACK\">CHILD</call>", &["START"]),
@@ -89,14 +89,11 @@ fn every_transition(program: &Program) {
         expected.push(format!("user: {}", prompt(state)));
         assert_history(request, &expected.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(request.model, MODEL);
-        // The session is the one that was written down beforehand, and a branch of the last state's that it remembers.
+        // The session is the recorded one, and a branch of the last state in its conversation.
         assert_eq!(started_in(state)["session"], request.session.as_str(), "{state}");
         let parent = remembered.last().map_or(Value::Null, |parent| started_in(parent)["session"].clone());
         assert_eq!(started_in(state)["branch_of"], parent, "{state}");
-        assert!(
-            sessions.insert(request.session.clone(), state).is_none(),
-            "{state} has a session of its own"
-        );
+        assert!(sessions.insert(request.session.clone(), state).is_none(), "{state} has its own session");
     }
     bench.assert_paid();
     bench.assert_nothing_lives();
@@ -129,7 +126,7 @@ fn reminders(program: &Program) {
     bench.assert_paid();
 }
 
-/// A session belongs to a folder; the caller's is taken up again in the caller's, whatever its callee did.
+/// A session belongs to a folder; after a call the caller's session continues in the caller's folder.
 fn other_folder(program: &Program) {
     let bench = Bench::new(program);
     std::fs::create_dir_all(bench.path("../elsewhere")).unwrap();

@@ -1,4 +1,4 @@
-//! A model's service in trouble: retried, or waited out, and never remembered.
+//! Failures of the model's service: retried or waited for, and never part of the conversation.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,16 +8,16 @@ use crate::Case;
 use crate::bench::{Account, Bench, Program, TIMES, assert_history};
 
 pub(crate) const CASES: &[Case] = &[
-    ("failures_of_the_service_are_retried_without_a_trace", retries),
+    ("failures_of_the_service_are_retried_and_not_in_the_conversation", retries),
     ("a_refused_connection_is_retried", no_connection),
     ("a_usage_limit_stops_the_run_with_no_wait", limit_no_wait),
-    ("a_usage_limit_is_waited_out", limit_waited_out),
+    ("the_run_waits_until_a_usage_limit_ends", limit_waited_out),
     ("a_long_retry_after_is_a_limit_without_a_time", long_retry_after),
     ("a_slow_answer_is_waited_for", slow),
     ("silence_is_retried", silence),
 ];
 
-/// Each state fails once as a whole, which takes two refusals, since the program retries once by itself.
+/// Each state fails once. That takes two refusals, because the program retries once by itself.
 fn retries(program: &Program) {
     let bench = Bench::new(program);
     let broken = || say("half an answer").because("overloaded_error", "Overloaded");
@@ -54,8 +54,8 @@ fn retries(program: &Program) {
             "user: the end",
         ],
     );
-    // What a half answer cost only the service knows. A program may count what had been announced of a dropped one, by its
-    // version and by whether it heard of it before the connection was gone; it counts every whole one.
+    // Only the service knows the cost of an incomplete answer. Depending on its version and on timing, the program may
+    // count the reported tokens of a dropped answer; it counts every complete one.
     let requests = bench.api.requests();
     let nanos =
         |of: &dyn Fn(&Request) -> bool| requests.iter().filter(|it| of(it)).map(Request::nanos).sum::<u64>();
@@ -68,7 +68,7 @@ fn retries(program: &Program) {
 
 fn no_connection(program: &Program) {
     let mut bench = Bench::new(program);
-    // Nobody listens here.
+    // No server listens here.
     bench.variables.push(("ANTHROPIC_BASE_URL", "http://127.0.0.1:1".to_owned()));
     bench.state("START.md", "begin");
     let live = bench.start(&["workflow", "--id", "r"]);
@@ -103,8 +103,8 @@ fn limit_no_wait(program: &Program) {
     let until: jiff::Timestamp =
         bench.events_of("limit_waiting")[0]["until"].as_str().unwrap().parse().unwrap();
     let wait = until.as_second() - begin;
-    assert!((3 * 3600..=3 * 3600 + 600).contains(&wait), "the time that the service named: {wait} s");
-    // A resume tries at once.
+    assert!((3 * 3600..=3 * 3600 + 600).contains(&wait), "the time from the service: {wait} s");
+    // A resume tries again at once.
     bench.resume(&["--no-wait"]).assert(0, "done\n");
     let last = bench.asked("next").pop().unwrap();
     assert_history(&last, &["user: begin", "agent: <goto>NEXT</goto>", "user: next"]);
@@ -116,7 +116,7 @@ fn limit_waited_out(program: &Program) {
     let begin = Instant::now();
     bench.run(&[]).assert(0, "done\n");
     assert!(begin.elapsed() > Duration::from_secs(6), "{:?}", begin.elapsed());
-    assert_eq!(bench.asked("next").len(), 2, "it is not asked in vain");
+    assert_eq!(bench.asked("next").len(), 2, "there is no request during the wait");
     assert_eq!(bench.events_of("limit_waiting").len(), 1);
     bench.assert_paid();
 }
@@ -149,7 +149,7 @@ fn silence(program: &Program) {
         bench.api.on("begin", [say("never").silent(), say("<result>done</result>")]);
         let done = bench.run(&[]);
         bench.assert_nothing_lives();
-        // Else it was silent for another reason: it could not ask in time.
+        // Otherwise it was silent for another reason: it did not make its request in time.
         let got_there = bench.asked("begin").len() == 2 && bench.events_of("retry").len() == 1;
         if got_there {
             done.assert(0, "done\n").says(&format!("printed nothing for {seconds} s"));
@@ -158,5 +158,5 @@ fn silence(program: &Program) {
         }
         got_there
     });
-    assert!(got_there, "it never asks");
+    assert!(got_there, "the request was never made in time");
 }

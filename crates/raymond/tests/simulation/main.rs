@@ -12,7 +12,7 @@ mod tests {
     use super::sim::program::Program;
     use super::sim::programs;
 
-    /// Every `of`th program by hand, so that the tests share the work.
+    /// Every `of`th hand-written program, so that the tests share the work.
     fn some(which: usize, of: usize) -> impl Iterator<Item = Program> {
         programs::all().into_iter().skip(which).step_by(of)
     }
@@ -45,7 +45,7 @@ mod tests {
         single_faults(3);
     }
 
-    /// The same where only the store as a whole fails, so that all kinds can be tried at every point.
+    /// The same with the store in memory, where all kinds of faults can be tried at every point.
     #[test]
     fn every_single_fault_is_survived_in_memory() {
         for mut program in programs::all() {
@@ -56,7 +56,7 @@ mod tests {
         }
     }
 
-    /// At how many points of a run of a case folder it is crashed; `simulate --every` tries all.
+    /// The number of points at which the run of a case folder is crashed; `simulate --every` tries all.
     const POINTS: usize = 8;
 
     #[test]
@@ -65,7 +65,7 @@ mod tests {
         println!("{told}");
         assert!(told.failures.is_empty(), "{}", told.failures.join("\n\n"));
         let played = told.played as f64 / (told.played + told.left_out.len()) as f64;
-        assert!(played > 0.95, "only {played} of the runs can be played: {told}");
+        assert!(played > 0.95, "only {played} of the runs can be replayed: {told}");
     }
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_by_chance_survive_faults_by_chance() {
+    fn random_programs_survive_random_faults() {
         for number in 0..30 {
             let mut program = generate(number);
             program.lives_in_memory = number % 2 == 1;

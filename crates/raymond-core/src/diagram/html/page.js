@@ -12,12 +12,12 @@ function show() {
   picture.setAttribute("viewBox", `${box.x} ${box.y} ${box.width} ${box.height}`);
 }
 
-/* How much of the picture one pixel of the page is. */
+/* Diagram units per pixel of the page. */
 function scale() {
   return Math.max(box.width / view.clientWidth, box.height / view.clientHeight);
 }
 
-/* Small workflows are not blown up. */
+/* Do not enlarge small workflows. */
 function fit() {
   const factor = Math.max(1, whole.width / view.clientWidth, whole.height / view.clientHeight);
   const width = view.clientWidth * factor, height = view.clientHeight * factor;

@@ -1,4 +1,4 @@
-//! Who stands beside whom, so that few edges cross.
+//! The order of the items in each row, so that few edges cross.
 
 use super::Item;
 
@@ -31,7 +31,7 @@ pub(super) fn order(items: &[Item]) -> Vec<Vec<usize>> {
     rows
 }
 
-/// What belongs together comes together, which is a good start.
+/// A depth-first order places connected items next to each other, which is a good start.
 fn depth_first(items: &[Item]) -> Vec<usize> {
     let mut order = Vec::with_capacity(items.len());
     let mut is_seen = vec![false; items.len()];
@@ -49,7 +49,7 @@ fn depth_first(items: &[Item]) -> Vec<usize> {
     order
 }
 
-/// Places are fractions of the row, so that rows of different lengths compare.
+/// Places are fractions of the row, so that rows of different lengths can be compared.
 fn note_places(row: &[usize], places: &mut [f64]) {
     for (index, item) in row.iter().enumerate() {
         if let Some(place) = places.get_mut(*item) {

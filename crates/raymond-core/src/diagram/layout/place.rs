@@ -1,4 +1,4 @@
-//! Rows of items → places.
+//! Computes the positions of the items in their rows.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ const SWEEPS: usize = 14;
 const NODE_GAP: f64 = 30.0;
 const BEND_GAP: f64 = 14.0;
 
-/// Places from left to right: as near to their neighbours above and below as the order in the row permits.
+/// Positions from left to right: as near to the neighbours above and below as the order in the row permits.
 pub(super) fn across(items: &[Item], rows: &[Vec<usize>]) -> Vec<Point> {
     let mut points = vec![Point::default(); items.len()];
     for row in rows {
@@ -21,7 +21,7 @@ pub(super) fn across(items: &[Item], rows: &[Vec<usize>]) -> Vec<Point> {
         }
     }
     for sweep in 0..SWEEPS {
-        // The last sweep looks both ways.
+        // The last sweep uses the neighbours on both sides.
         let side = if sweep + 2 >= SWEEPS {
             Side::Both
         } else if sweep % 2 == 0 {
@@ -45,7 +45,7 @@ enum Side {
     Both,
 }
 
-/// How far each item of a row is at least from the first.
+/// The minimum distance of each item of a row from the first.
 fn offsets(items: &[Item], row: &[usize]) -> Vec<f64> {
     let mut offsets: Vec<f64> = Vec::with_capacity(row.len());
     let mut previous: Option<&Item> = None;
@@ -80,7 +80,7 @@ fn place_row(items: &[Item], row: &[usize], side: Side, points: &mut [Point]) {
     }
 }
 
-/// Where an item would like to be, and how much; straight long edges matter most.
+/// The best position of an item, and its weight; straight long edges have the highest weight.
 fn wish(items: &[Item], number: usize, side: Side, points: &[Point]) -> (f64, f64) {
     let own = points.get(number).map_or(0.0, |point| point.x);
     let Some(item) = items.get(number) else { return (own, 1.0) };
@@ -102,9 +102,9 @@ fn wish(items: &[Item], number: usize, side: Side, points: &[Point]) -> (f64, f6
     (mean, if item.is_node { 1.0 } else { 3.0 })
 }
 
-/// The rising values nearest to the wishes, by putting together neighbours that are out of order.
+/// The increasing values nearest to the wishes, found by merging neighbours that are out of order.
 fn in_order(wishes: &[(f64, f64)]) -> Vec<f64> {
-    // Each block: the sum of weighted wishes, the sum of weights, how many.
+    // Each block: the sum of weighted wishes, the sum of weights, the number of items.
     let mut blocks: Vec<(f64, f64, usize)> = Vec::new();
     for (wish, weight) in wishes {
         let mut block = (wish * weight, *weight, 1);
@@ -116,7 +116,7 @@ fn in_order(wishes: &[(f64, f64)]) -> Vec<f64> {
     blocks.iter().flat_map(|(sum, weight, count)| std::iter::repeat_n(sum / weight, *count)).collect()
 }
 
-/// Places from top to bottom; gives the height of it all.
+/// Positions from top to bottom; returns the total height.
 pub(super) fn down(items: &[Item], rows: &[Vec<usize>], points: &mut [Point]) -> f64 {
     let mut top = MARGIN;
     for row in rows {
@@ -142,9 +142,9 @@ pub(super) fn rightmost(items: &[Item], points: &[Point]) -> f64 {
     edges.reduce(f64::max).unwrap_or_default()
 }
 
-/// Where edges touch their nodes: side by side, in the order of what they come from.
+/// The points where edges touch their nodes: side by side, in the order of their other ends.
 pub(super) struct Ports {
-    /// By node and neighbour, which of how many.
+    /// By node and neighbour: the index of the port and the number of ports.
     above: HashMap<(usize, usize), (usize, usize)>,
     below: HashMap<(usize, usize), (usize, usize)>,
 }
@@ -180,7 +180,7 @@ fn touched(items: &[Item], points: &[Point], node: usize, port: Option<(usize, u
     let centre = points.get(node).copied().unwrap_or_default();
     let size = items.get(node).map(|item| item.size).unwrap_or_default();
     let (index, count) = port.unwrap_or((0, 1));
-    // Edges stay near the middle and off the corners.
+    // Edges stay near the middle and away from the corners.
     let step = (size.width * 0.7 / count as f64).min(26.0);
     let x = centre.x + (index as f64 - (count as f64 - 1.0) / 2.0) * step;
     Point { x, y: centre.y + size.height * side }

@@ -1,8 +1,8 @@
-//! Which node is above which.
+//! The rank of each node, from top to bottom.
 
 use super::super::Diagram;
 
-/// The rank of each node from the top, and which edges were turned round for that.
+/// The rank of each node from the top, and which edges were reversed for it.
 pub(super) struct Ranking {
     pub(super) ranks: Vec<usize>,
     pub(super) turned: Vec<bool>,
@@ -29,7 +29,7 @@ enum Visit {
     Done,
 }
 
-/// The edges that lead back to a node that is on the way to them.
+/// The edges that lead back to a node on the path to them, and so close a cycle.
 fn turned(diagram: &Diagram, leaving: &[Vec<usize>]) -> Vec<bool> {
     let mut turned = vec![false; diagram.edges.len()];
     let mut visits = vec![Visit::Never; diagram.nodes.len()];
@@ -101,7 +101,7 @@ fn longest_paths(diagram: &Diagram, turned: &[bool]) -> Vec<usize> {
     ranks
 }
 
-/// Nodes that nothing leads to stand just above what they lead to, not all in the first row.
+/// Nodes without incoming edges are placed just above the nodes they lead to, not all in the first row.
 fn pull_down(diagram: &Diagram, turned: &[bool], ranks: &mut [usize]) {
     let mut has_above = vec![false; ranks.len()];
     let mut nearest: Vec<Option<usize>> = vec![None; ranks.len()];

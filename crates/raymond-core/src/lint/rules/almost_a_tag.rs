@@ -1,7 +1,7 @@
 //! `R028` almost-a-tag
 
 use crate::diagnostic::Severity;
-use crate::graph::State;
+use crate::graph::StateNode;
 use crate::lint::{Finding, Report, Rule, Subject};
 use crate::tag::{Missed, NearMissReason};
 use crate::workflow::wording::quoted;
@@ -10,7 +10,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R028",
     name: "almost-a-tag",
     severity: Severity::Warning,
-    summary: "Something looks like a tag and is none.",
+    summary: "Something looks like a tag but is not one.",
     explanation: "Tag names are lower case, attribute values stand in quotes, and every tag has a closing tag of \
                   its own. What is written otherwise is text: an agent that copies it emits no transition.",
     check,
@@ -28,8 +28,9 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A prompt may speak of `<goto>` without closing it, a script may put a tag together, and `Vec<Result>` is code.
-fn is_meant(state: &State, missed: &Missed) -> bool {
+/// Excludes text that is probably not meant as a tag: a prompt may mention `<goto>` without closing it, a script may
+/// build a tag from pieces, and `Vec<Result>` is code.
+fn is_meant(state: &StateNode, missed: &Missed) -> bool {
     let before = state.text.get(..missed.range.start).and_then(|before| before.chars().next_back());
     let is_generic = before.is_some_and(char::is_alphanumeric);
     match missed.why {

@@ -1,7 +1,7 @@
 //! `R019` call-without-result
 
 use crate::diagnostic::Severity;
-use crate::graph::{Exit, Leads, Reference};
+use crate::graph::{Leads, Reference, StateExit};
 use crate::lint::{Finding, Report, Rule, Subject};
 use crate::workflow::wording::quoted;
 
@@ -18,9 +18,9 @@ pub(super) static RULE: Rule = Rule {
 fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     let graph = subject.graph;
     let returns = graph.lead_on_to(|state| {
-        let emits_result = state.exits.iter().any(Exit::gives_result);
+        let emits_result = state.exits.iter().any(StateExit::gives_result);
         let is_unclear = state.is_opaque || state.exits.is_empty() || !state.runs_here;
-        let is_broken = state.exits.iter().flat_map(Exit::references).any(|(_, name)| is_nowhere(name));
+        let is_broken = state.exits.iter().flat_map(StateExit::references).any(|(_, name)| is_nowhere(name));
         emits_result || is_unclear || is_broken
     });
     for (number, state) in graph.states.iter().enumerate() {

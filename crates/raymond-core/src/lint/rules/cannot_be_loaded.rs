@@ -14,5 +14,5 @@ pub(super) static RULE: Rule = Rule {
     check,
 };
 
-/// Whoever reads the files reports it.
+/// The code that reads the files reports this.
 fn check(_: &Subject<'_>, _: &mut Report<'_>) {}

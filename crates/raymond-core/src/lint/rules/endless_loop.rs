@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::diagnostic::Severity;
 use crate::graph::reach::{Edges, components};
-use crate::graph::{Exit, Graph, Leads, Reference, State};
+use crate::graph::{Graph, Leads, Reference, StateExit, StateNode};
 use crate::lint::{Finding, Report, Rule, Subject};
 use crate::workflow::wording::{quoted, quoted_list};
 
@@ -12,7 +12,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R025",
     name: "endless-loop",
     severity: Severity::Warning,
-    summary: "States lead to each other for ever.",
+    summary: "States lead to each other forever.",
     explanation: "From none of these states does a path lead to `<result>`, and nothing slows them down or stops \
                   them: no `delay`, no question to a person and no `max_visits`. Such a loop runs until the \
                   budget is spent.",
@@ -43,9 +43,10 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Whether an agent may end or wait here, or nothing can be said about it.
-fn is_harmless(state: &State) -> bool {
-    let is_nowhere = |exit: &Exit| exit.continuations().any(|name| matches!(name.leads, Leads::Nowhere(_)));
+/// Whether an agent may end or wait here, or the state's transitions are not known.
+fn is_harmless(state: &StateNode) -> bool {
+    let is_nowhere =
+        |exit: &StateExit| exit.continuations().any(|name| matches!(name.leads, Leads::Nowhere(_)));
     state.may_end()
         || state.is_opaque
         || !state.runs_here
@@ -66,8 +67,8 @@ fn describe(graph: &Graph, members: &[usize]) -> String {
 }
 
 /// The name that leads into the loop.
-fn place(state: &State, members: &[usize]) -> Range<usize> {
-    let mut names = state.exits.iter().flat_map(Exit::continuations);
+fn place(state: &StateNode, members: &[usize]) -> Range<usize> {
+    let mut names = state.exits.iter().flat_map(StateExit::continuations);
     let into_loop = |name: &&Reference| matches!(name.leads, Leads::To(target) if members.contains(&target));
     names.find(into_loop).map(|name| name.range.clone()).unwrap_or_default()
 }

@@ -9,8 +9,8 @@ pub(super) static RULE: Rule = Rule {
     name: "forbidden-tag",
     severity: Severity::Warning,
     summary: "A prompt shows a tag that its own policy forbids.",
-    explanation: "An agent that does as its prompt says is answered with a reminder, up to three times and each \
-                  paid for. Permit the tag in `allowed_transitions`, or take it out of the text.",
+    explanation: "An agent that follows this prompt gets a reminder, up to three times, and each reminder costs \
+                  money. Permit the tag in `allowed_transitions`, or take it out of the text.",
     check,
 };
 

@@ -9,8 +9,8 @@ pub(super) static RULE: Rule = Rule {
     name: "force-implicit",
     severity: Severity::Error,
     summary: "`force_implicit` is set where no transition is implied.",
-    explanation: "With `force_implicit` a prompt's only transition is taken whatever its agent says. So there \
-                  must be exactly one entry in `allowed_transitions`, it must say everything (target, and \
+    explanation: "With `force_implicit` a prompt's only transition is taken, no matter what its agent says. So \
+                  there must be exactly one entry in `allowed_transitions`, it must be complete (target, and \
                   `return` or `next` where its tag needs them), and it cannot be `result` or `ask`.",
     check,
 };

@@ -11,8 +11,8 @@ pub(super) static RULE: Rule = Rule {
     severity: Severity::Info,
     summary: "A prompt's only transition is taken when its agent says nothing.",
     explanation: "With exactly one complete entry in `allowed_transitions`, output without a tag takes that \
-                  transition. That is often what is meant; `force_implicit: true` says so and spares reading tags \
-                  at all.",
+                  transition. That is often intended; with `force_implicit: true` it is explicit, and tags are \
+                  not read at all.",
     check,
 };
 

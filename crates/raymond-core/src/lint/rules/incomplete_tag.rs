@@ -9,7 +9,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R006",
     name: "incomplete-tag",
     severity: Severity::Error,
-    summary: "A tag lacks what it needs, or holds something twice or in a wrong form.",
+    summary: "A required part of a tag is missing, or an attribute is repeated or invalid.",
     explanation: "A call needs `return`, an ask needs `next`, every tag but `result` and `ask` needs a target, \
                   durations are written like `90s`, and no attribute may be given twice or be empty. A step that \
                   emits such a tag fails.",
@@ -26,7 +26,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             | ProtocolError::DuplicateAttribute { .. } => {
                 report.add(Finding::at(*state, range.clone(), error.to_string()));
             }
-            // Other rules report these, and one tag alone is neither none nor several.
+            // Other rules report these. The last two cannot happen, because each tag is checked alone.
             ProtocolError::UnexpectedAttribute { .. }
             | ProtocolError::BadVariable { .. }
             | ProtocolError::ForkWithoutNext { .. }

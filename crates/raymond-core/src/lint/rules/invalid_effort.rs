@@ -27,7 +27,8 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
         if backend != CLAUDE || EFFORTS.contains(&effort.as_str()) {
             continue;
         }
-        let message = format!("{} is no effort; known are {}", quoted(effort), quoted_list(&EFFORTS, "and"));
+        let message =
+            format!("{} is not a known effort; known are {}", quoted(effort), quoted_list(&EFFORTS, "and"));
         let near = nearest(effort, EFFORTS);
         let finding = Finding::at(number, prompt.effort.clone(), message);
         report.add(match near.as_slice() {

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Severity;
 use crate::graph::reach::{Edges, reachable};
-use crate::graph::{Graph, Leads, Reference, State};
+use crate::graph::{Graph, Leads, Reference, StateNode};
 use crate::lint::{Finding, Report, Rule, Subject};
 use crate::tag::Waits;
 
@@ -10,7 +10,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R020",
     name: "join-without-fork",
     severity: Severity::Warning,
-    summary: "A join waits for workers that nothing has started.",
+    summary: "A join waits for workers, but no state before it forks.",
     explanation: "`<join>` waits for the agents that this agent forked. Where no state before it forks, it goes \
                   on at once with an empty list.",
     check,
@@ -30,11 +30,11 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn may_fork(state: &State) -> bool {
+fn may_fork(state: &StateNode) -> bool {
     state.is_opaque || state.exits.iter().any(|exit| exit.tag.is_fork())
 }
 
-/// Which states the same agent may come to from each, through calls and back.
+/// The states that the same agent may reach from each state, through calls and returns.
 fn same_agent(graph: &Graph) -> Edges {
     let mut edges = graph.continuing.clone();
     for (from, exit) in graph.states.iter().enumerate().flat_map(|(from, state)| {

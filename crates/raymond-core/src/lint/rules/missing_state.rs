@@ -23,7 +23,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             ResolveError::UnknownExtension { suggestions, .. } => (suggestions, [].as_slice()),
             _ => continue,
         };
-        // A file of that name that runs elsewhere is another rule's business.
+        // Another rule reports files of that name that run only on the other platform.
         if !elsewhere.is_empty() {
             continue;
         }

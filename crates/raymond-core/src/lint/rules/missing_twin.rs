@@ -40,7 +40,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             false => (Platform::Unix, Kind::Bash.extension()),
         };
         let message =
-            format!("{} has no twin for {lacking}, while other states do", quoted(state.file.as_str()));
+            format!("{} has no file for {lacking}, while other states do", quoted(state.file.as_str()));
         let help = format!("add `{}.{extension}`", clipped(state.file.name()));
         report.add(Finding::at(number, 0..0, message).help(help));
     }

@@ -17,7 +17,7 @@ pub(super) static RULE: Rule = Rule {
     check,
 };
 
-/// How well-known secrets begin, what they are, and how many more characters make one.
+/// The prefixes of well-known secrets, their descriptions, and how many characters follow at least.
 const KINDS: [(&str, &str, usize); 12] = [
     ("sk-ant-", "an Anthropic key", 16),
     ("sk-proj-", "an OpenAI key", 16),
@@ -54,7 +54,7 @@ fn finding(state: usize, range: Range<usize>, what: &str) -> Finding {
     Finding { is_secret: true, ..Finding::at(state, range, format!("this looks like {what}")).help(help) }
 }
 
-/// How long the secret that begins here is, if it is one.
+/// The length of the secret that begins here, if there is one.
 fn length_at(text: &str, start: usize, prefix: &str, more: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');

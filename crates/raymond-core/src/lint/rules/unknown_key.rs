@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Severity;
 use crate::frontmatter::{self, entry_keys};
-use crate::graph::{Notice, State};
+use crate::graph::{Notice, StateNode};
 use crate::header;
 use crate::lint::{Finding, Report, Rule, Subject, split_help};
 use crate::tag::Attribute;
@@ -40,7 +40,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn meant(state: &State, notice: &Notice, key: &str) -> Option<String> {
+fn meant(state: &StateNode, notice: &Notice, key: &str) -> Option<String> {
     let known: Vec<&str> = match (state.file.kind().is_script(), notice.is_in_entry) {
         (true, _) => header::setting_names().collect(),
         (false, true) => entry_keys().collect(),

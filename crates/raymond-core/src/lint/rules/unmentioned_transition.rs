@@ -35,7 +35,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A state's name is enough, for the words around it may be anything.
+/// It is enough to mention the name of the state, in any words.
 fn is_mentioned(body: &str, entry: &Entry) -> bool {
     let tag = entry.tag.as_str();
     match &entry.target {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::diagnostic::Severity;
 use crate::graph::reach::reachable;
-use crate::graph::{Graph, State};
+use crate::graph::{Graph, StateNode};
 use crate::lint::{Finding, Report, Rule, Subject, Unresolved, unresolved};
 use crate::workflow::wording::quoted;
 use crate::workflow::{Kind, ResolveError};
@@ -32,7 +32,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// The states that a mistaken name probably stands for; the mistake itself is reported elsewhere.
+/// The states that misspelt names probably mean; another rule reports the misspelt name itself.
 fn probably_meant(graph: &Graph) -> Vec<usize> {
     let mut names: HashSet<&str> = HashSet::new();
     for Unresolved { reference, error, .. } in unresolved(graph) {
@@ -46,7 +46,7 @@ fn probably_meant(graph: &Graph) -> Vec<usize> {
             }
         }
     }
-    let is_meant = |state: &State| names.contains(state.file.name());
+    let is_meant = |state: &StateNode| names.contains(state.file.name());
     graph.states.iter().enumerate().filter(|(_, state)| is_meant(state)).map(|(number, _)| number).collect()
 }
 

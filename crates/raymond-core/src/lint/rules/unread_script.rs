@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::diagnostic::Severity;
-use crate::graph::{State, Told};
+use crate::graph::{StateNode, Told};
 use crate::lint::{Finding, Report, Rule, Subject};
 
 pub(super) static RULE: Rule = Rule {
@@ -37,6 +37,6 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn place_of_missed(state: &State) -> Range<usize> {
+fn place_of_missed(state: &StateNode) -> Range<usize> {
     state.missed.first().map(|missed| missed.range.clone()).unwrap_or_default()
 }

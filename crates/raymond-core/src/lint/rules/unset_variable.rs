@@ -19,11 +19,11 @@ pub(super) static RULE: Rule = Rule {
     check,
 };
 
-/// What every prompt may use.
+/// The variables that every prompt may use.
 const BUILT_IN: [&str; 9] =
     ["result", "input", "run_id", "workflow_id", "agent_id", "state", "visits", "task_folder", "ask_id"];
 
-/// For how many variables others are suggested; finding those takes time that grows with the workflow.
+/// How many variables get suggestions; finding them takes time that grows with the workflow.
 const MAX_SUGGESTED: usize = 50;
 
 fn check(subject: &Subject<'_>, report: &mut Report<'_>) {

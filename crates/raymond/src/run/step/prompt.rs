@@ -3,7 +3,7 @@
 mod claude;
 
 use raymond_core::input::FaultClass;
-use raymond_core::input::{BadMessage, CompletedTurn, FailedTurn, Outcome, TurnCost, TurnOutcome};
+use raymond_core::input::{BadMessage, CompletedTurn, FailedTurn, StepOutcome, TurnCost, TurnOutcome};
 use raymond_core::money::Usd;
 use raymond_core::run::Session;
 use raymond_core::tag::{Tag, TagCollector, TagReader};
@@ -30,14 +30,14 @@ pub(super) async fn run(
     job: &StepJob,
     stop: StopSignal,
     files: &mut StepFiles,
-) -> Outcome {
+) -> StepOutcome {
     let turned = match turn(executor, job, stop, files).await {
         Ok(turned) => turned,
         Err(NotReady::Store(error)) => return executor.give_up(error),
         Err(NotReady::Step(error)) => Turned::Failed(final_fault(error)),
     };
-    Outcome::Turn(match turned {
-        Turned::Interrupted { cost } => return Outcome::Interrupted { cost },
+    StepOutcome::Turn(match turned {
+        Turned::Interrupted { cost } => return StepOutcome::Interrupted { cost },
         Turned::Failed(failed) => {
             let message = failed.message.map(|message| executor.without_secrets(job, message));
             TurnOutcome::Failed(FailedTurn { message, ..failed })

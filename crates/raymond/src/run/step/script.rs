@@ -2,7 +2,7 @@
 
 use raymond_core::duration::Limit;
 use raymond_core::header::Header;
-use raymond_core::input::{Exit, Input, Outcome, ScriptOutcome, TimeLimit};
+use raymond_core::input::{Input, ProcessExit, ScriptOutcome, StepOutcome, TimeLimit};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::tag::{TagCollector, TagError};
@@ -29,12 +29,12 @@ pub(super) async fn run(
     header: &Header,
     stop: StopSignal,
     files: &mut StepFiles,
-) -> Outcome {
+) -> StepOutcome {
     // The copy, if there is one, lasts as long as the step.
     let (program, _runnable) = match prepare(executor, job) {
         Ok(prepared) => prepared,
         Err(NotReady::Store(error)) => return executor.give_up(error),
-        Err(NotReady::Step(error)) => return Outcome::Script(ScriptOutcome::NotStarted { error }),
+        Err(NotReady::Step(error)) => return StepOutcome::Script(ScriptOutcome::NotStarted { error }),
     };
     let group_of = Target::by_token(program.token.clone());
     files.program(&program);
@@ -60,17 +60,17 @@ pub(super) async fn run(
     if exit == process::ProcessExit::Code(0) && reading.is_err() {
         executor.reaper.end(vec![Target { group: done.group, ..group_of }]).await;
     }
-    Outcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, stderr })
+    StepOutcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, stderr })
 }
 
-fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr: String) -> Outcome {
+fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr: String) -> StepOutcome {
     let timed_out = |kind, after: Option<std::time::Duration>, stderr| ScriptOutcome::TimedOut {
         kind,
         after: after.unwrap_or_default(),
         stderr,
     };
-    Outcome::Script(match ending {
-        Ending::Stopped => return Outcome::Interrupted { cost: Usd::ZERO },
+    StepOutcome::Script(match ending {
+        Ending::Stopped => return StepOutcome::Interrupted { cost: Usd::ZERO },
         Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout.and_then(Limit::duration), stderr),
         Ending::TotalTimeout => timed_out(TimeLimit::Total, header.max_time, stderr),
         Ending::SpawnFailed(error) => ScriptOutcome::NotStarted { error: error.to_string() },
@@ -82,11 +82,11 @@ fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr:
     })
 }
 
-fn core_exit(exit: process::ProcessExit) -> Exit {
+fn core_exit(exit: process::ProcessExit) -> ProcessExit {
     match exit {
-        process::ProcessExit::Code(code) => Exit::Code(code),
-        process::ProcessExit::Signal(signal) => Exit::Signal(signal),
-        process::ProcessExit::Unknown => Exit::Code(-1),
+        process::ProcessExit::Code(code) => ProcessExit::Code(code),
+        process::ProcessExit::Signal(signal) => ProcessExit::Signal(signal),
+        process::ProcessExit::Unknown => ProcessExit::Code(-1),
     }
 }
 

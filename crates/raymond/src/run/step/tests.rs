@@ -10,7 +10,7 @@ use std::rc::Rc;
 use raymond_core::decide;
 use raymond_core::event::{Body, Event, FORMAT_VERSION, RunStarted};
 use raymond_core::evolve::evolve;
-use raymond_core::input::{Ended, Input, Outcome, ScriptOutcome};
+use raymond_core::input::{Ended, Input, ScriptOutcome, StepOutcome};
 use raymond_core::name::AgentId;
 use raymond_core::run::{Options, Run};
 use raymond_core::workflow::{Platform, StateFile};
@@ -130,7 +130,7 @@ fn a_job_needs_neither_the_project_nor_the_state_folder() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     let ended = local.block_on(&runtime, carry_out(job, elsewhere.path()));
-    let Outcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. }) = &ended.outcome else {
+    let StepOutcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. }) = &ended.outcome else {
         panic!("{ended:?}");
     };
     assert_eq!(

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use raymond_core::duration::Limit;
 use raymond_core::header::Header;
 use raymond_core::input::{
-    BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, Lookups, Outcome, Plan,
-    ScriptOutcome, TimeLimit, TurnCost, TurnOutcome,
+    BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, Lookups, Plan, ProcessExit,
+    ScriptOutcome, StepOutcome, TimeLimit, TurnCost, TurnOutcome,
 };
 use raymond_core::money::Usd;
 use raymond_core::run::{Session, later};
@@ -131,9 +131,9 @@ impl Process {
         library: &Library,
         collected: Result<Collected, String>,
         now: Timestamp,
-    ) -> (Outcome, Lookups) {
+    ) -> (StepOutcome, Lookups) {
         if self.was_ended {
-            return (Outcome::Interrupted { cost: self.estimate() }, Lookups::default());
+            return (StepOutcome::Interrupted { cost: self.estimate() }, Lookups::default());
         }
         match &self.launch.plan {
             Plan::Script(header) => {
@@ -141,13 +141,13 @@ impl Process {
                     .and_then(|tags| transition::read(tags, false).map_err(|error| error.to_string()));
                 let transition = reading.as_ref().ok().map(|reading| &reading.transition);
                 let lookups = library.of_script(&self.launch.agent, transition);
-                (Outcome::Script(self.script_outcome(reading, header)), lookups)
+                (StepOutcome::Script(self.script_outcome(reading, header)), lookups)
             }
             Plan::Prompt(plan) => {
                 let reading = read_message(collected);
                 let transition = reading.as_ref().ok().map(|reading| &reading.transition);
                 let lookups = library.of_turn(&self.launch.agent, plan, transition);
-                (Outcome::Turn(self.turn_outcome(reading, now)), lookups)
+                (StepOutcome::Turn(self.turn_outcome(reading, now)), lookups)
             }
         }
     }
@@ -159,10 +159,10 @@ impl Process {
             return ScriptOutcome::NotStarted { error: "the system refuses".to_owned() };
         }
         match &self.act.does {
-            Does::Says(_) => exited(Exit::Code(0), reading, stderr),
-            Does::Babbles(problem) => exited(Exit::Code(0), Err(problem.clone()), stderr),
-            Does::Exits(code) => exited(Exit::Code(*code), reading, stderr),
-            Does::DiesBySignal(signal) => exited(Exit::Signal(*signal), reading, stderr),
+            Does::Says(_) => exited(ProcessExit::Code(0), reading, stderr),
+            Does::Babbles(problem) => exited(ProcessExit::Code(0), Err(problem.clone()), stderr),
+            Does::Exits(code) => exited(ProcessExit::Code(*code), reading, stderr),
+            Does::DiesBySignal(signal) => exited(ProcessExit::Signal(*signal), reading, stderr),
             Does::Overruns => {
                 let after = header.max_time.unwrap_or_default();
                 ScriptOutcome::TimedOut { kind: TimeLimit::Total, after, stderr }
