@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use test_kit::fake::{self, memory};
+use test_kit::rig::{Rig, wait_until};
 
-use crate::fake::{self, memory};
-use crate::rig::{Rig, wait_until};
+use crate::RAYMOND;
 
 /// A first prompt, and a second that waits for a gate, with a child where its process group does not reach.
 fn two_turns() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.").state("WORK.md", "Work.");
     rig.agent(
         r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01},
@@ -60,7 +61,7 @@ fn a_turn_that_raymond_did_not_survive_is_repeated_alone() {
 /// The same again and again, at any moment of a turn.
 #[test]
 fn kills_in_a_row_lose_no_finished_turn_and_repeat_none() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Round {{visits}}.").state("END.md", "End.");
     rig.agent(
         r#"[{"match": "Round 12.", "reply": "<goto>END</goto>", "cost": 0.01},
@@ -89,7 +90,7 @@ fn kills_in_a_row_lose_no_finished_turn_and_repeat_none() {
 
 #[test]
 fn a_kill_between_reminders_goes_on_in_the_same_conversation() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "---\nallowed_transitions: [ { tag: result } ]\n---\nStart.");
     rig.agent(
         r#"[{"match": "Start", "reply": "none", "cost": 0.01},
@@ -112,7 +113,7 @@ fn a_kill_between_reminders_goes_on_in_the_same_conversation() {
 
 #[test]
 fn terminate_ends_a_turn_and_estimates_what_it_cost() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.").state("WORK.md", "Work.");
     rig.agent(
         r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01},
@@ -137,7 +138,7 @@ fn terminate_ends_a_turn_and_estimates_what_it_cost() {
 
 #[test]
 fn the_first_interrupt_lets_a_turn_finish_and_keeps_it() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.").state("WORK.md", "Work.");
     rig.agent(
         r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01, "hold": "go"},
@@ -174,7 +175,7 @@ fn the_second_interrupt_ends_a_turn() {
 /// Turns are paid for, so a script that fails does not end them.
 #[test]
 fn a_fatal_script_lets_running_turns_finish() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<fork next=\"BAD\">W</fork>'");
     rig.state("BAD.sh", "[ -e mended ] && { echo '<result>main</result>'; exit; }; until [ -e bad ]; do sleep 0.01; done; exit 1");
     rig.state("W.md", "Work.").state("LATER.md", "Later.");
@@ -201,7 +202,7 @@ fn a_fatal_script_lets_running_turns_finish() {
 #[test]
 fn a_kill_while_a_retry_waits_goes_on_with_it() {
     let came_in_time = (0..10).any(|_| {
-        let rig = Rig::new();
+        let rig = Rig::new(RAYMOND);
         rig.state("START.md", "Start.");
         rig.agent(r#"[{"kind": "overloaded", "times": 1}, {"reply": "<result>ok</result>", "cost": 0.01}]"#);
         let live = rig.start(&["workflow", "--id", "r"]);
@@ -221,7 +222,7 @@ fn a_kill_while_a_retry_waits_goes_on_with_it() {
 
 #[test]
 fn a_resume_does_not_wait_for_a_limit_that_was_met_before() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.");
     rig.agent(
         r#"[{"kind": "limit", "resets_in": 3600, "times": 1}, {"reply": "<result>ok</result>", "cost": 0.01}]"#,
@@ -248,7 +249,7 @@ fn spans(rig: &Rig) -> Vec<(u64, u64)> {
 
 #[test]
 fn no_more_agent_programs_run_at_once_than_are_allowed() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2 3 4 5 6; do echo '<fork next=\"END\">W</fork>'; done");
     rig.state("END.sh", "echo '<join>LAST</join>'")
         .state("LAST.sh", "echo '<result>ok</result>'")
@@ -268,7 +269,7 @@ fn no_more_agent_programs_run_at_once_than_are_allowed() {
 
 /// Six workers at once that spend more than there is; what they spent before the run stopped.
 fn wide_fan_out() -> (Rig, f64) {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2 3 4 5 6; do echo '<fork next=\"END\">W</fork>'; done");
     rig.state("END.sh", "echo '<join>LAST</join>'").state("LAST.sh", "echo '<result>ok</result>'");
     rig.state("W.md", "Work.");
@@ -299,7 +300,7 @@ fn many_turns_at_once_overshoot_by_a_call_each() {
 
 #[test]
 fn a_program_that_stays_after_its_last_word_is_ended() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.");
     rig.agent(r#"[{"reply": "<result>ok</result>", "linger_ms": 400000, "child_s": 400}]"#);
     let begin = Instant::now();
@@ -311,7 +312,7 @@ fn a_program_that_stays_after_its_last_word_is_ended() {
 
 #[test]
 fn children_of_a_finished_turn_are_ended_with_it() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.").state("NEXT.sh", "echo '<result>ok</result>'");
     rig.agent(r#"[{"reply": "<goto>NEXT</goto>", "child_s": 300}]"#);
     rig.run().assert(0, "ok\n");
@@ -322,7 +323,7 @@ fn children_of_a_finished_turn_are_ended_with_it() {
 /// Raymond may itself run inside an agent's session; its agents must not take themselves for a part of that.
 #[test]
 fn marks_of_a_surrounding_session_are_not_passed_on() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.");
     rig.agent(r#"[{"reply": "<result>ok</result>"}]"#);
     let mut command = rig.command(&["workflow", "--id", "r", "--input", "in"]);
@@ -349,7 +350,7 @@ fn marks_of_a_surrounding_session_are_not_passed_on() {
 
 #[test]
 fn a_long_prompt_reaches_the_agent_whole() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let long = "x".repeat(1_500_000);
     rig.state("START.md", "in: {{input}}").agent(r#"[{"reply": "<result>ok</result>"}]"#);
     rig.write("input", &long);
@@ -362,7 +363,7 @@ fn a_long_prompt_reaches_the_agent_whole() {
 /// A fork's fresh workers, each with a long conversation, killed in the middle of it.
 #[test]
 fn workers_that_were_killed_keep_their_own_memories() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2 3; do echo \"<fork next='END' i='$i'>ONE</fork>\"; done");
     rig.state("END.sh", "echo '<join>LAST</join>'").state("LAST.sh", "echo '<result>ok</result>'");
     rig.state("ONE.md", "One {{i}}.").state("TWO.md", "Two {{i}}.");

@@ -2,12 +2,14 @@
 
 use std::fs;
 
-use crate::rig::Rig;
+use test_kit::rig::Rig;
+
+use crate::RAYMOND;
 
 #[test]
 fn three_hundred_steps_cost_three_hundred_times_one() {
     const STEPS: usize = 300;
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         format!("[ $RAYMOND_VISITS = {STEPS} ] && echo '<result>ok</result>' || echo '<goto input=\"x\">START</goto>'"),
@@ -35,7 +37,7 @@ fn three_hundred_steps_cost_three_hundred_times_one() {
 /// The folders beside the journal do not fill up with the steps either.
 #[test]
 fn files_beside_the_journal_do_not_add_up() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "[ $RAYMOND_VISITS = 30 ] && echo '<result>ok</result>' || echo \"<goto input='$RAYMOND_VISITS'>START</goto>\"",

@@ -5,9 +5,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use test_kit::needs::say_skipped;
+use test_kit::rig::{Rig, send, wait_for_file, wait_until};
 
-use crate::needs::say_skipped;
-use crate::rig::{RAYMOND, Rig, send, wait_for_file, wait_until};
+use crate::RAYMOND;
 
 /// A first state that says when it runs and goes on when it is told to, and a second one.
 const WAITS: &str = r#"
@@ -35,13 +36,13 @@ wait
 "#;
 
 fn waiting() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", WAITS).state("NEXT.sh", NEXT);
     rig
 }
 
 fn spreading() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", SPREADS);
     rig
 }
@@ -110,7 +111,7 @@ fn is_hangup_ignored() -> bool {
 #[test]
 fn a_run_that_is_ended_tells_its_end() {
     for _ in 0..20 {
-        let rig = Rig::new();
+        let rig = Rig::new(RAYMOND);
         rig.state("START.sh", "touch started; sleep 308");
         let live = rig.start(&["workflow", "--id", "r", "--json"]);
         wait_for_file(&rig.path("started"));
@@ -124,7 +125,7 @@ fn a_run_that_is_ended_tells_its_end() {
 
 #[test]
 fn a_step_that_ignores_the_request_is_killed() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "trap 'touch asked' TERM\ntouch started\nwhile :; do sleep 0.1; done");
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
@@ -139,7 +140,7 @@ fn a_step_that_ignores_the_request_is_killed() {
 
 #[test]
 fn many_agents_are_all_ended() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", r#"for i in $(seq 199); do echo "<fork next='WORK' i='$i'>WORK</fork>"; done"#);
     rig.state("WORK.sh", "setsid sleep 306 & touch started-$RAYMOND_AGENT_ID; wait");
     let live = rig.start(&["workflow", "--id", "r", "--quiet"]);
@@ -198,7 +199,7 @@ fn a_stop_for_a_dead_process_means_nothing() {
 
 #[test]
 fn an_interrupt_while_a_retry_waits_stops_at_once() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "# raymond: retry=1 backoff=1h\nexit 1");
     let live = rig.start(&["workflow", "--id", "r"]);
     live.wait_for_stderr("retry in 1h");
@@ -213,7 +214,7 @@ fn an_interrupt_while_a_retry_waits_stops_at_once() {
 
 #[test]
 fn a_step_with_its_own_timeout_and_another_session_ends() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "# raymond: timeout=300ms\nsetsid sleep 307 & wait");
     rig.run().assert(1, "").says("timed out");
     rig.assert_nothing_lives();
@@ -222,7 +223,7 @@ fn a_step_with_its_own_timeout_and_another_session_ends() {
 /// The end of an agent is no step, so nothing is left to wait for.
 #[test]
 fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "touch started; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'");
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
@@ -236,7 +237,7 @@ fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
 /// Whoever reads stderr may have stopped for good, with more waiting for it than is kept.
 #[test]
 fn a_stop_is_heard_although_nobody_reads() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "yes");
     let mut command = rig.command(&["workflow", "--id", "r", "--verbose"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -266,7 +267,7 @@ fn a_stop_is_heard_although_nobody_reads() {
 /// Programs that close every descriptor there may be would take for ever with Raymond's own limit.
 #[test]
 fn steps_may_open_as_many_files_as_raymond_could_at_first() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo \"<result>$(ulimit -Sn)</result>\"");
     let mut command = rig.program("bash");
     command.args(["-c", &format!("ulimit -Sn 321; exec {RAYMOND} workflow")]);
@@ -278,7 +279,7 @@ fn steps_may_open_as_many_files_as_raymond_could_at_first() {
 #[cfg(target_os = "linux")]
 #[test]
 fn steps_inherit_the_same_descriptors_however_many_run() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let forks = "echo '<fork next=\"JOIN\">WORK</fork>';".repeat(60);
     rig.state("START.sh", &forks)
         .state("WORK.sh", "all=(/proc/$$/fd/*); echo ${all[*]##*/} >&99; echo '<result>done</result>'");

@@ -1,8 +1,9 @@
 //! Agents that wait with nothing running: delayed and joining, over kills and stops.
 
 use rustix::process::Signal;
+use test_kit::rig::{Rig, wait_for_file, wait_until};
 
-use crate::rig::{Rig, wait_for_file, wait_until};
+use crate::RAYMOND;
 
 fn agent_status(rig: &Rig) -> String {
     rig.status()["agents"][0]["status"].as_str().unwrap_or_default().to_owned()
@@ -10,7 +11,7 @@ fn agent_status(rig: &Rig) -> String {
 
 #[test]
 fn a_delay_is_kept_over_a_kill() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<goto delay=\"1h\" input=\"kept\">NEXT</goto>'");
     rig.state("NEXT.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
     let live = rig.start(&["workflow", "--id", "r"]);
@@ -33,7 +34,7 @@ fn a_delay_is_kept_over_a_kill() {
 fn a_delay_that_is_over_by_the_resume_is_not_waited_for_again() {
     // Whether a machine is slow or Raymond waits shows with a longer delay.
     let is_short = [1500, 6000, 24000].into_iter().any(|delay| {
-        let rig = Rig::new();
+        let rig = Rig::new(RAYMOND);
         rig.state("START.sh", format!("echo '<goto delay=\"{delay}ms\" input=\"kept\">NEXT</goto>'"));
         rig.state("NEXT.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
         let live = rig.start(&["workflow", "--id", "r"]);
@@ -50,7 +51,7 @@ fn a_delay_that_is_over_by_the_resume_is_not_waited_for_again() {
 
 #[test]
 fn terminate_while_delayed_ends_at_once() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<goto delay=\"1h\">START</goto>'");
     let live = rig.start(&["workflow", "--id", "r"]);
     live.wait_for_stderr("START.sh in 1h");
@@ -61,7 +62,7 @@ fn terminate_while_delayed_ends_at_once() {
 
 #[test]
 fn stop_while_delayed_ends_at_once() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<goto delay=\"1h\">START</goto>'");
     let live = rig.start(&["workflow", "--id", "r"]);
     live.wait_for_stderr("START.sh in 1h");
@@ -70,7 +71,7 @@ fn stop_while_delayed_ends_at_once() {
 }
 
 fn joining() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2; do echo \"<fork next='JOIN' i='$i'>W</fork>\"; done");
     rig.state("JOIN.sh", "echo '<join>END</join>'");
     rig.state("END.sh", "echo x >> joined; echo \"<result>$RAYMOND_RESULT</result>\"");
@@ -132,7 +133,7 @@ fn the_last_worker_that_finishes_while_the_run_stops_does_not_start_what_joins()
 /// Until the join fires, a failed worker is still the run's failure, and a resume tries it again.
 #[test]
 fn a_worker_that_failed_before_the_join_fired_is_tried_again() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2; do echo \"<fork next='JOIN' i='$i'>W</fork>\"; done");
     rig.state("JOIN.sh", "echo '<join>END</join>'")
         .state("END.sh", "echo \"<result>$RAYMOND_RESULT</result>\"");
