@@ -20,7 +20,7 @@ pub fn fake_claude() -> &'static Path {
 ///
 /// If it cannot be built; Cargo has told why.
 pub fn build(package: &str, program: &str) -> PathBuf {
-    let folder = profile_folder();
+    let folder = profile_folder(&std::env::current_exe().unwrap());
     let mut build = Command::new(env!("CARGO"));
     build.args([
         "build",
@@ -40,8 +40,7 @@ pub fn build(package: &str, program: &str) -> PathBuf {
 }
 
 /// `TARGET/PROFILE`. Programs are in it, tests in `deps` below it, and examples in `examples`.
-fn profile_folder() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
+fn profile_folder(own: &Path) -> PathBuf {
     let folder = own.parent().unwrap();
     let is_below = folder.ends_with("deps") || folder.ends_with("examples");
     if is_below { folder.parent().unwrap().to_owned() } else { folder.to_owned() }
@@ -52,5 +51,22 @@ fn profile(folder: &Path) -> &str {
     match folder.file_name().unwrap().to_str().unwrap() {
         "debug" => "dev",
         name => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_and_the_profile_follow_from_where_a_program_is() {
+        for (own, folder, name) in [
+            ("/t/debug/deps/it-0123", "/t/debug", "dev"),
+            ("/t/release/examples/shows", "/t/release", "release"),
+            ("/t/x86_64-unknown-linux-musl/slim/simulate", "/t/x86_64-unknown-linux-musl/slim", "slim"),
+        ] {
+            assert_eq!(profile_folder(Path::new(own)), Path::new(folder));
+            assert_eq!(profile(Path::new(folder)), name);
+        }
     }
 }
