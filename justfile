@@ -37,7 +37,7 @@ update:
 
 # Fresh seeds for the simulation
 simulate SECONDS="600":
-    cargo run --release -p raymond --example simulate -- --seconds {{SECONDS}}
+    cargo run --release -p simulation -- --seconds {{SECONDS}}
 
 # One fuzz target for so long; needs `cargo install cargo-fuzz`
 fuzz TARGET SECONDS="600":

@@ -4,12 +4,13 @@ use std::fs::File;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use test_kit::needs::is_missing;
+use test_kit::rig::{Done, Live, Rig, wait_until};
 
-use crate::needs::is_missing;
-use crate::rig::{Done, Live, RAYMOND, Rig, wait_until};
+use crate::RAYMOND;
 
 fn asking() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo x >> trace; echo '<ask next=\"GOT\">why?</ask>'");
     rig.state("GOT.sh", "echo \"<result>got $(cat $RAYMOND_INPUT_FILE)</result>\"");
     rig
@@ -201,7 +202,7 @@ fn terminate_during_a_question_keeps_it() {
 
 /// A question that timed out while no process ran. A later answer is too late and is refused.
 fn overdue() -> Option<Rig> {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<ask next=\"GOT\" timeout=\"2s\" timeout_next=\"LATE\">why?</ask>'");
     rig.state("GOT.sh", "echo \"<result>got $RAYMOND_RESULT</result>\"");
     rig.state("LATE.sh", "echo \"<result>late ${RAYMOND_RESULT-unset}</result>\"");
@@ -232,7 +233,7 @@ fn an_answer_after_the_timeout_is_reported_correctly() {
 fn an_answer_in_time_counts_though_the_resume_is_late() {
     // A slow machine needs more time for that.
     let was_in_time = [3, 12, 48].into_iter().any(|seconds| {
-        let rig = Rig::new();
+        let rig = Rig::new(RAYMOND);
         let ask = format!("<ask next=\"GOT\" timeout=\"{seconds}s\" timeout_next=\"LATE\">why?</ask>");
         rig.state("START.sh", format!("echo '{ask}'"));
         rig.state("GOT.sh", "echo \"<result>got $RAYMOND_RESULT</result>\"")
@@ -307,7 +308,7 @@ fn several_questions_are_asked_one_after_the_other_on_a_terminal() {
     if is_missing("python3", "a_terminal_asks_one_question_after_the_other") {
         return;
     }
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<ask next=\"TWO\">first?</ask>'");
     rig.state("TWO.sh", "echo \"$RAYMOND_RESULT\" > first; echo '<ask next=\"GOT\">second?</ask>'");
     rig.state("GOT.sh", "echo \"<result>$(cat first) and $RAYMOND_RESULT</result>\"");

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::schemas::problem;
 
 fn raymond(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_raymond"));
+    let mut command = Command::new(crate::RAYMOND);
     command.current_dir(folder).args(args).output().unwrap()
 }
 

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::rig::Rig;
+use test_kit::rig::Rig;
 
-fn run(state: &str) -> (Rig, crate::rig::Done, Duration) {
-    let rig = Rig::new();
+use crate::RAYMOND;
+
+fn run(state: &str) -> (Rig, test_kit::rig::Done, Duration) {
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", state).state("OTHER.sh", "echo '<result>other</result>'");
     let begin = Instant::now();
     let done = rig.run();
@@ -69,7 +71,7 @@ fn a_failed_step_leaves_no_process() {
 /// Only after the script has succeeded it is known that its transition cannot be taken; the step still fails.
 #[test]
 fn a_step_whose_transition_is_refused_leaves_no_process() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "[ $RAYMOND_VISITS = 65 ] && sleep 314 >/dev/null 2>&1 & echo '<call return=\"START\">START</call>'",
@@ -80,7 +82,7 @@ fn a_step_whose_transition_is_refused_leaves_no_process() {
 
 #[test]
 fn a_failed_attempt_leaves_no_process_beside_the_next() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         r#"# raymond: retry=1 backoff=1ms
@@ -100,15 +102,18 @@ fn a_failed_step_leaves_no_process_in_a_container_either() {
         .output()
         .is_ok_and(|it| it.status.success())
     {
-        crate::needs::say_skipped("a run in a pid namespace of its own", "`unshare` and the right to use it");
+        test_kit::needs::say_skipped(
+            "a run in a pid namespace of its own",
+            "`unshare` and the right to use it",
+        );
         return;
     }
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "setsid sleep 314 >/dev/null 2>&1 & sleep 314 >/dev/null 2>&1 & exit 1");
     // When the first process of a namespace ends, all others are killed, so a shell waits there and checks first.
     let script = format!(
         "{} workflow --id r; echo exit $?; for it in /proc/[0-9]*; do tr '\\0' ' ' <$it/cmdline; done | grep -c 'sleep 314 $'",
-        crate::rig::RAYMOND
+        crate::RAYMOND
     );
     let mut command = rig.program("unshare");
     command.args(container).args(["sh", "-c", &script]);

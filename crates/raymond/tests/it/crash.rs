@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rig::{Rig, wait_for_file, wait_until};
+use test_kit::rig::{Rig, wait_for_file, wait_until};
+
+use crate::RAYMOND;
 
 /// A chain of 100 steps that forks a worker of three steps at every tenth. Each step writes its name when it begins and
 /// again when its work is done.
 fn chain() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let begin = r#"me="$RAYMOND_AGENT_ID-$(basename "$RAYMOND_STATE_FILE" .sh)-$RAYMOND_VISITS"; echo "$me" >> trace"#;
     rig.state("START.sh", format!("{begin}\necho '<goto>STEP</goto>'"));
     rig.state(
@@ -84,7 +86,7 @@ fn a_killed_run_continues_and_repeats_no_finished_step() {
 
 #[test]
 fn processes_of_a_killed_raymond_are_ended_before_the_resume_starts_steps() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         r#"
@@ -110,7 +112,7 @@ fn processes_of_a_killed_raymond_are_ended_before_the_resume_starts_steps() {
 
 #[test]
 fn children_of_finished_steps_survive_a_crash_and_a_resume() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "sleep 320 >/dev/null 2>&1 & echo '<goto>NEXT</goto>'");
     rig.state("NEXT.sh", "[ -e started ] && { echo '<result>ok</result>'; exit; }; touch started; sleep 321");
     let live = rig.start(&["workflow", "--id", "r"]);
@@ -123,7 +125,7 @@ fn children_of_finished_steps_survive_a_crash_and_a_resume() {
 
 #[test]
 fn a_killed_retry_keeps_its_count() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "# raymond: retry=2 backoff=1ms\necho x >> trace\n[ $(wc -l < trace) = 2 ] && { touch started; sleep 322; }\nexit 1",
@@ -141,7 +143,7 @@ fn a_killed_retry_keeps_its_count() {
 
 #[test]
 fn the_second_raymond_on_a_run_refuses() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "echo x >> trace; touch started; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'",
@@ -160,7 +162,7 @@ fn the_second_raymond_on_a_run_refuses() {
 
 #[test]
 fn a_crash_before_anything_ran_can_be_resumed() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
     rig.raymond(&["workflow", "--id", "r", "--input", "first"]).assert(0, "first\n");
     let journal = std::fs::read_to_string(rig.journal()).unwrap();
@@ -173,7 +175,7 @@ fn a_crash_before_anything_ran_can_be_resumed() {
 
 /// A short run with every kind of batch: forks, a call of another workflow, a join, a delay, a retry.
 fn of_all_kinds() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let begin = r#"echo "$RAYMOND_AGENT_ID $(basename "$RAYMOND_STATE_FILE")" >> trace"#;
     let fork = "<fork item='1'>WORK</fork><fork item='2'>WORK</fork><goto>CALL</goto>";
     rig.state("START.sh", format!("{begin}\necho \"{fork}\""));
@@ -196,7 +198,7 @@ fn of_all_kinds() -> Rig {
 /// A run that enters workflows of all forms with all four tags, from scripts and prompts, in several folders. Each
 /// state that returns prints its place.
 fn of_mixed_workflows() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.agent(
         r#"[ { "match": "Go over", "reply": "<call-workflow return=\"AFTER\" input=\"in\">../second.zip</call-workflow>" },
              { "match": "Go back", "reply": "<goto>TELL</goto>" } ]"#,

@@ -3,12 +3,13 @@
 use std::fs;
 
 use rustix::process::Signal;
+use test_kit::rig::{Done, Rig, wait_for_file};
 
-use crate::rig::{Done, Rig, wait_for_file};
+use crate::RAYMOND;
 
 /// A workflow that writes every kind of event; its result does not depend on how often its steps run.
 fn workflow() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<call return=\"BACK\" input=\"in\">CALLED</call><print>hello</print>'");
     rig.state("CALLED.sh", "echo \"<result>called with $RAYMOND_INPUT</result>\"");
     rig.state(
@@ -192,7 +193,7 @@ fn a_damaged_run_does_not_hide_the_others() {
 
 #[test]
 fn a_missing_or_changed_payload_is_reported() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "printf '<goto input=\"%s\">NEXT</goto>' $(head -c 70000 /dev/zero | tr '\\0' x)");
     rig.state("NEXT.sh", "[ -e go ] && echo \"<result>${#RAYMOND_INPUT}</result>\" || exit 1");
     rig.run().assert(1, "");
@@ -216,7 +217,7 @@ fn a_missing_or_changed_payload_is_reported() {
 /// If Raymond cannot read its own files, that must not look like the failure of a worker to the workflow.
 #[test]
 fn a_payload_that_cannot_be_read_does_not_fail_the_worker() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<fork next=\"WAIT\">WORK</fork>'");
     rig.state("WORK.sh", "printf '<goto input=\"%s\">NEXT</goto>' $(head -c 70000 /dev/zero | tr '\\0' x)");
     rig.state(
@@ -243,7 +244,7 @@ fn a_payload_that_cannot_be_read_does_not_fail_the_worker() {
 /// The same for a worker that joins its own workers.
 #[test]
 fn a_result_that_cannot_be_read_does_not_fail_the_agent_that_joins_it() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<fork next=\"WAIT\">MIDDLE</fork>'");
     rig.state("WAIT.sh", "echo '<join>END</join>'");
     rig.state("MIDDLE.sh", "echo '<fork next=\"LATE\">WORK</fork>'");
@@ -272,7 +273,7 @@ fn a_result_that_cannot_be_read_does_not_fail_the_agent_that_joins_it() {
 
 #[test]
 fn a_log_shows_where_segments_were_deleted() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.write(".raymond/config.toml", "[raymond]\nkeep_segments = 1\ndurability = \"process\"\n");
     // More than 8 MiB for each step, so that each begins a new segment.
     rig.state(

@@ -1,9 +1,11 @@
 //! `RAYMOND_LOG`: Raymond's own diagnostics.
 
-use crate::rig::Rig;
+use test_kit::rig::Rig;
+
+use crate::RAYMOND;
 
 fn rig() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<result>ok</result>'");
     rig
 }

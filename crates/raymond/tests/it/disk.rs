@@ -5,13 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::rig::{Rig, wait_until};
+use test_kit::rig::{Rig, wait_until};
+
+use crate::RAYMOND;
 
 const OK: &str = "echo '<result>ok</result>'";
 
 #[test]
 fn state_files_are_private_to_the_owner_and_ignored_by_git() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", OK);
     rig.raymond(&["workflow", "--id", "r", "--input", "secret"]).assert(0, "ok\n");
     assert_eq!(rig.read(".raymond/.gitignore"), "*\n");
@@ -25,7 +27,7 @@ fn state_files_are_private_to_the_owner_and_ignored_by_git() {
 
 #[test]
 fn a_state_folder_that_cannot_be_made_is_named() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", OK).write("file", "");
     rig.raymond(&["workflow", "--state-dir", "file/below"]).assert(2, "").says("file/below");
     rig.raymond(&["workflow", "--state-dir", "file"]).assert(2, "").says("/file");
@@ -38,7 +40,7 @@ fn a_read_only_disk_is_named() {
     let Some(disk) = Disk::mount("size=1m,ro") else {
         return;
     };
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", OK);
     let place = disk.path().join("runs");
     rig.raymond(&["workflow", "--state-dir", place.to_str().unwrap()])
@@ -52,7 +54,7 @@ fn a_full_disk_stops_the_run_and_with_free_space_it_can_be_resumed() {
     let Some(disk) = Disk::mount("size=64k") else {
         return;
     };
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "echo $RAYMOND_VISITS >> trace; [ $RAYMOND_VISITS = 400 ] && echo '<result>ok</result>' || echo '<goto>START</goto>'",
@@ -76,7 +78,7 @@ fn a_full_disk_stops_the_run_and_with_free_space_it_can_be_resumed() {
 
 #[test]
 fn a_state_that_cannot_be_read_is_named() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<goto>NEXT</goto>'");
     std::os::unix::fs::symlink("nowhere", rig.path("workflow/NEXT.sh")).unwrap();
     rig.run().assert(1, "").says("NEXT.sh");
@@ -84,7 +86,7 @@ fn a_state_that_cannot_be_read_is_named() {
 
 #[test]
 fn a_working_folder_may_have_a_name_with_special_characters() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.write("odd 'n\"ame $x/wörk flow/START.sh", "echo '<goto>NEXT</goto>'");
     rig.write("odd 'n\"ame $x/wörk flow/NEXT.sh", OK);
     let mut command = rig.command(&["wörk flow"]);

@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 use raymond::author::load::load;
 use raymond_core::diagram::{Diagram, svg::svg};
 use raymond_core::workflow::Platform;
+use test_kit::needs::lacks_an_interpreter;
 
 use crate::lint::expect;
-use crate::needs::lacks_an_interpreter;
 
 /// Each example, its exit code, and a part of its result.
 const EXAMPLES: [(&str, i32, &str); 12] = [
@@ -33,7 +33,7 @@ fn root() -> PathBuf {
 
 fn raymond(args: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder for the journals");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_raymond"));
+    let mut command = Command::new(crate::RAYMOND);
     command.current_dir(root()).args(args);
     if args.first() != Some(&"lint") {
         command.args(["--no-debug", "--state-dir"]).arg(folder.path());

@@ -1,11 +1,13 @@
 //! Many agents at once, and many that fail at once.
 
-use crate::needs::is_missing;
-use crate::rig::Rig;
+use test_kit::needs::is_missing;
+use test_kit::rig::Rig;
+
+use crate::RAYMOND;
 
 #[test]
 fn three_hundred_workers_all_finish() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", r#"for i in $(seq 300); do echo "<fork next='END' i='$i'>WORK</fork>"; done"#);
     rig.state("WORK.sh", "echo $i >> trace; echo \"<result>$i</result>\"");
     rig.state("END.sh", "echo '<result>ok</result>'");
@@ -19,7 +21,7 @@ fn many_agents_that_cannot_start_fail_cleanly() {
     if is_missing("node", "many_agents_that_cannot_start_fail_cleanly") {
         return;
     }
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", r#"for i in {1..65}; do echo "<fork next='END'>WORK</fork>"; done"#);
     rig.state("WORK.js", "console.log('<result>x</result>')")
         .state("END.sh", "echo '<result>ok</result>'")
@@ -34,7 +36,7 @@ fn many_agents_that_cannot_start_fail_cleanly() {
 /// A worker keeps its variables until it ends, so with a value that is too long it could never start a program.
 #[test]
 fn a_variable_too_long_for_the_environment_is_refused_at_the_fork() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "echo \"<fork next='END' big='$(head -c 200000 /dev/zero | tr '\\0' x)'>END</fork>\"",

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::rig::Rig;
+use test_kit::rig::Rig;
+
+use crate::RAYMOND;
 
 /// A script that prints the path of its own file.
 const WHERE: &str = "test -f \"$0\" && echo \"<result>$RAYMOND_STATE_FILE</result>\"";
@@ -10,7 +12,7 @@ const WHERE: &str = "test -f \"$0\" && echo \"<result>$RAYMOND_STATE_FILE</resul
 #[test]
 fn private_copies_are_gone_after_the_step() {
     for form in ["wf.zip", "wf.yaml"] {
-        let rig = Rig::new();
+        let rig = Rig::new(RAYMOND);
         rig.state("START.sh", WHERE);
         rig.raymond(&["convert", "workflow", "-o", form]).assert(0, "");
         let done = rig.raymond(&[form, "--id", "r"]);
@@ -23,11 +25,11 @@ fn private_copies_are_gone_after_the_step() {
 
 #[test]
 fn a_failed_step_leaves_no_copy_either() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo \"$RAYMOND_STATE_FILE\" > where; sleep 340");
     rig.raymond(&["convert", "workflow", "-o", "wf.zip"]).assert(0, "");
     let live = rig.start(&["wf.zip", "--id", "r"]);
-    crate::rig::wait_until("the script", || rig.read("where").ends_with('\n'));
+    test_kit::rig::wait_until("the script", || rig.read("where").ends_with('\n'));
     live.send(rustix::process::Signal::TERM);
     assert_eq!(live.wait().exit, 143);
     let place = rig.read("where");
@@ -36,7 +38,7 @@ fn a_failed_step_leaves_no_copy_either() {
 
 #[test]
 fn after_a_kill_a_run_of_an_archive_can_be_resumed() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo \"<goto>SLOW</goto>\"");
     rig.state(
         "SLOW.sh",
@@ -45,7 +47,7 @@ fn after_a_kill_a_run_of_an_archive_can_be_resumed() {
     rig.raymond(&["convert", "workflow", "-o", "wf.zip"]).assert(0, "");
     fs::remove_dir_all(rig.path("workflow")).unwrap();
     let live = rig.start(&["wf.zip", "--id", "r"]);
-    crate::rig::wait_for_file(&rig.path("slow"));
+    test_kit::rig::wait_for_file(&rig.path("slow"));
     live.kill();
     rig.resume().assert(0, "ok\n");
     rig.assert_nothing_lives();
@@ -53,7 +55,7 @@ fn after_a_kill_a_run_of_an_archive_can_be_resumed() {
 
 #[test]
 fn the_id_in_the_manifest_is_the_prefix_of_run_ids() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.write(
         "some file.yaml",
         "id: my.flow\nstates:\n  START:\n    sh: echo \"<result>$RAYMOND_RUN_ID</result>\"\n",
@@ -67,7 +69,7 @@ fn the_id_in_the_manifest_is_the_prefix_of_run_ids() {
 
 #[test]
 fn errors_in_a_one_file_workflow_have_its_lines_and_are_found_before_anything_runs() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let start = "states:\n  START:\n    prompt: Go to NEXT.\nfiles:\n";
     rig.write("a.yaml", format!("{start}  NEXT.md: |\n    ---\n    timeout: soon\n    ---\n    x\n"));
     rig.write("b.yaml", format!("{start}  NEXT.sh: |\n    #!/bin/bash\n    # raymond: retry=often\n"));
@@ -96,7 +98,7 @@ fn with_data(rig: &Rig) -> [&'static str; 3] {
 
 #[test]
 fn files_next_to_a_script_exist_in_every_form() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let results = with_data(&rig).map(|form| {
         let done = rig.raymond(&[form]);
         assert_eq!(done.exit, 0, "{form}: {done:?}");
@@ -126,7 +128,7 @@ fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn an_edit_of_a_one_file_workflow_changes_the_files_next_to_its_scripts() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let workflow = |data: &str| {
         format!(
             "states:\n  START:\n    sh: |\n      cat \"$(dirname \"$0\")/data\" >> seen; cp new.yaml wf.yaml; \
@@ -142,7 +144,7 @@ fn an_edit_of_a_one_file_workflow_changes_the_files_next_to_its_scripts() {
 
 #[test]
 fn every_command_prints_the_same_for_every_form() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "---\nallowed_transitions:\n  - { tag: goto, target: CHECK }\n---\nGo on.\n");
     rig.state("CHECK.sh", "# raymond: retry=1\ntest -f ready && echo '<result>ok</result>'");
     rig.write("workflow/replies.yaml", "START: <goto>CHECK</goto>\n");

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use crate::needs::is_missing;
-use crate::rig::{RAYMOND, Rig};
+use test_kit::needs::is_missing;
+use test_kit::rig::Rig;
+
+use crate::RAYMOND;
 
 /// Every command, with its words on the command line.
 fn commands() -> Vec<(Vec<String>, clap::Command)> {
@@ -17,7 +19,7 @@ fn commands() -> Vec<(Vec<String>, clap::Command)> {
 
 #[test]
 fn every_command_has_help_with_examples_that_name_it() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     for (words, command) in commands() {
         let args = [words.clone(), vec!["--help".to_owned()]].concat();
         let done = rig.raymond(&args);
@@ -42,7 +44,7 @@ fn every_command_has_help_with_examples_that_name_it() {
 /// `raymond 1.2.3 (abcdef0 2026-01-31)`, or only the number without git history.
 #[test]
 fn the_version_has_commit_and_date() {
-    let shown = Rig::new().raymond(&["--version"]).stdout;
+    let shown = Rig::new(RAYMOND).raymond(&["--version"]).stdout;
     let rest = shown.trim_end().strip_prefix(concat!("raymond ", env!("CARGO_PKG_VERSION"))).unwrap();
     if !rest.is_empty() {
         let (commit, date) =
@@ -114,7 +116,7 @@ fn completions_know_commands_options_and_runs() {
     if is_missing("bash", "completions") {
         return;
     }
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<result>ok</result>'");
     rig.raymond(&["workflow", "--id", "monday"]);
     rig.raymond(&["workflow", "--id", "morning"]);
@@ -141,7 +143,7 @@ fn completions_know_commands_options_and_runs() {
 
 #[test]
 fn there_are_completions_for_every_shell_that_is_named() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let done = rig.raymond(&["completions", shell]);
         assert_eq!(done.exit, 0);

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use test_kit::needs::{is_missing, say_skipped};
+use test_kit::rig::{Rig, wait_for_file, wait_until};
 
-use crate::needs::{is_missing, say_skipped};
-use crate::rig::{RAYMOND, Rig, wait_for_file, wait_until};
+use crate::RAYMOND;
 
 const SAVE_TITLE: &str = "\x1b[22;0t";
 const RESTORE_TITLE: &str = "\x1b[23;0t";
@@ -140,7 +141,7 @@ fn read_along(mut master: File, seen: Arc<Mutex<Seen>>) {
 
 /// A worker that prints something and waits for a file; `main` joins it.
 fn working() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<fork next=\"JOIN\">WORK</fork>'");
     rig.state("JOIN.sh", "echo '<join>END</join>'").state("END.sh", "echo '<result>all done</result>'");
     rig.state(
@@ -254,7 +255,7 @@ fn typing_an_answer_is_not_disturbed() {
     if lacks_a_terminal("typing_an_answer_is_not_disturbed") {
         return;
     }
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<fork next=\"ASK\">WORK</fork>'");
     rig.state("ASK.sh", "until [ -e asks ]; do sleep 0.01; done; echo '<ask next=\"GOT\">why?</ask>'");
     rig.state(
@@ -294,7 +295,7 @@ fn the_view_returns_when_a_question_is_answered_by_the_command() {
     if lacks_a_terminal("a_question_that_is_answered_elsewhere_gives_the_screen_back") {
         return;
     }
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<ask next=\"GOT\">why?</ask>'");
     rig.state(
         "GOT.sh",

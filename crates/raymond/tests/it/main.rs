@@ -11,8 +11,6 @@ mod author;
 #[cfg(test)]
 mod background;
 #[cfg(test)]
-mod case;
-#[cfg(test)]
 mod cases;
 #[cfg(test)]
 mod crash;
@@ -29,8 +27,6 @@ mod examples;
 #[cfg(test)]
 mod failing;
 #[cfg(test)]
-mod fake;
-#[cfg(test)]
 mod forms;
 #[cfg(test)]
 mod help;
@@ -41,8 +37,6 @@ mod live;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
-mod needs;
-#[cfg(test)]
 mod old_journals;
 #[cfg(test)]
 mod payloads;
@@ -50,8 +44,6 @@ mod payloads;
 mod prompting;
 #[cfg(test)]
 mod redact;
-#[cfg(test)]
-mod rig;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]
@@ -62,3 +54,7 @@ mod steady;
 mod stopping;
 #[cfg(test)]
 mod waiting;
+
+/// The program under test, which Cargo has built for these tests.
+#[cfg(test)]
+const RAYMOND: &str = env!("CARGO_BIN_EXE_raymond");

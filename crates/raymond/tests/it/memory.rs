@@ -2,13 +2,15 @@
 
 use std::fs;
 
-use crate::rig::{Done, Rig};
+use test_kit::rig::{Done, Rig};
+
+use crate::RAYMOND;
 
 const MOST_KIB: u64 = 64 * 1024;
 
 /// Runs a state and returns the peak memory of Raymond, in KiB.
 fn peak(state: &str, more: &[&str]) -> (Done, u64, Rig) {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", state).state("NEXT.sh", "echo '<result>ok</result>'");
     let args = [&["workflow", "--id", "r", "--quiet"], more].concat();
     let mut peak = 0;
@@ -82,7 +84,7 @@ fn many_prints() {
 
 #[test]
 fn verbose_output_is_not_collected_in_memory() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "yes $(seq 500 | xargs) | head -c 40000000; echo '<result>ok</result>'");
     let mut peak = 0;
     let done = rig

@@ -7,7 +7,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::rig::Rig;
+use test_kit::rig::Rig;
+
+use crate::RAYMOND;
 
 /// The files that are not part of the working folder.
 const KEPT_BESIDE: [&str; 6] = ["state", "status", "log", "then", "exit", "stdout"];
@@ -23,7 +25,7 @@ fn journals() -> Vec<PathBuf> {
 
 /// A working folder with the run in it.
 fn laid_out(journal: &Path) -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     for entry in fs::read_dir(journal).unwrap().map(Result::unwrap) {
         let name = entry.file_name().into_string().unwrap();
         if !KEPT_BESIDE.contains(&name.as_str()) {

@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::rig::{Done, Rig};
+use test_kit::rig::{Done, Rig};
+
+use crate::RAYMOND;
 
 const REPORT: &str = r#"echo "<result>$(wc -c < "$RAYMOND_INPUT_FILE") ${#RAYMOND_INPUT} ${#RAYMOND_RESULT} ${RAYMOND_INPUT+set}</result>""#;
 
@@ -27,7 +29,7 @@ fn hand_over(bytes: usize) -> Vec<(&'static str, Rig, Done)> {
     ];
     let mut results = Vec::new();
     for (name, start) in ways {
-        let rig = Rig::new();
+        let rig = Rig::new(RAYMOND);
         rig.state("REPORT.sh", REPORT).state("START.sh", start);
         rig.state(
             "PASS.sh",
@@ -85,7 +87,7 @@ fn texts_over_96_kib_are_passed_only_by_file() {
 
 #[test]
 fn the_limit_of_the_environment_is_exact() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("REPORT.sh", REPORT);
     rig.state(
         "START.sh",
@@ -98,7 +100,7 @@ fn the_limit_of_the_environment_is_exact() {
 
 #[test]
 fn a_long_result_is_printed_completely_and_again_on_resume() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo \"<result>$(seq 40000)</result>\"");
     let expected: String = (1..=40_000).map(|number| format!("{number}\n")).collect();
     let done = rig.run();
@@ -117,7 +119,7 @@ fn a_long_result_is_printed_completely_and_again_on_resume() {
 #[test]
 fn eight_mebibytes_pass_and_one_byte_more_does_not() {
     const MOST: usize = 8 * 1024 * 1024;
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "printf '<result>'; head -c $RAYMOND_INPUT /dev/zero | tr '\\0' x; printf '</result>'",
@@ -131,7 +133,7 @@ fn eight_mebibytes_pass_and_one_byte_more_does_not() {
 
 #[test]
 fn an_input_over_eight_mebibytes_is_refused() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<result>ok</result>'");
     let input = rig.write("input", vec![b'x'; 8 * 1024 * 1024 + 1]);
     let mut command = rig.command(&["workflow", "--id", "r", "--input", "-"]);
@@ -142,7 +144,7 @@ fn an_input_over_eight_mebibytes_is_refused() {
 
 #[test]
 fn a_long_message_is_stored_in_a_file_and_shown_completely() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let said = format!("{} <result>done</result>", "word ".repeat(20_000));
     rig.state("START.md", "Talk.").state("workflow.yaml", "backend: scripted\n");
     rig.state("replies.yaml", format!("START: \"{said}\"\n"));

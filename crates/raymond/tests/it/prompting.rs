@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use test_kit::fake::{self, memory};
+use test_kit::rig::{Rig, wait_until};
 
-use crate::fake::{self, memory};
-use crate::rig::{Rig, wait_until};
+use crate::RAYMOND;
 
 /// A first prompt, and a second that waits for a file, with a child outside of its process group.
 fn two_turns() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.").state("WORK.md", "Work.");
     rig.agent(
         r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01},
@@ -60,7 +61,7 @@ fn after_a_kill_only_the_interrupted_turn_is_repeated() {
 /// The same many times, at any moment of a turn.
 #[test]
 fn many_kills_lose_and_repeat_no_finished_turn() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Round {{visits}}.").state("END.md", "End.");
     rig.agent(
         r#"[{"match": "Round 12.", "reply": "<goto>END</goto>", "cost": 0.01},
@@ -89,7 +90,7 @@ fn many_kills_lose_and_repeat_no_finished_turn() {
 
 #[test]
 fn after_a_kill_between_reminders_the_conversation_continues() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "---\nallowed_transitions: [ { tag: result } ]\n---\nStart.");
     rig.agent(
         r#"[{"match": "Start", "reply": "none", "cost": 0.01},
@@ -112,7 +113,7 @@ fn after_a_kill_between_reminders_the_conversation_continues() {
 
 #[test]
 fn terminate_ends_a_turn_and_estimates_its_cost() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.").state("WORK.md", "Work.");
     rig.agent(
         r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01},
@@ -137,7 +138,7 @@ fn terminate_ends_a_turn_and_estimates_its_cost() {
 
 #[test]
 fn the_first_interrupt_lets_a_turn_finish_and_keeps_it() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.").state("WORK.md", "Work.");
     rig.agent(
         r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01, "hold": "go"},
@@ -174,7 +175,7 @@ fn the_second_interrupt_ends_a_turn() {
 /// Turns cost money, so a script that fails does not end them.
 #[test]
 fn a_fatal_script_lets_running_turns_finish() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<fork next=\"BAD\">W</fork>'");
     rig.state("BAD.sh", "[ -e mended ] && { echo '<result>main</result>'; exit; }; until [ -e bad ]; do sleep 0.01; done; exit 1");
     rig.state("W.md", "Work.").state("LATER.md", "Later.");
@@ -201,7 +202,7 @@ fn a_fatal_script_lets_running_turns_finish() {
 #[test]
 fn after_a_kill_while_a_retry_waits_the_retry_is_made() {
     let came_in_time = (0..10).any(|_| {
-        let rig = Rig::new();
+        let rig = Rig::new(RAYMOND);
         rig.state("START.md", "Start.");
         rig.agent(r#"[{"kind": "overloaded", "times": 1}, {"reply": "<result>ok</result>", "cost": 0.01}]"#);
         let live = rig.start(&["workflow", "--id", "r"]);
@@ -221,7 +222,7 @@ fn after_a_kill_while_a_retry_waits_the_retry_is_made() {
 
 #[test]
 fn a_resume_does_not_wait_for_an_earlier_limit() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.");
     rig.agent(
         r#"[{"kind": "limit", "resets_in": 3600, "times": 1}, {"reply": "<result>ok</result>", "cost": 0.01}]"#,
@@ -248,7 +249,7 @@ fn spans(rig: &Rig) -> Vec<(u64, u64)> {
 
 #[test]
 fn at_most_max_parallel_agent_programs_run_at_once() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2 3 4 5 6; do echo '<fork next=\"END\">W</fork>'; done");
     rig.state("END.sh", "echo '<join>LAST</join>'")
         .state("LAST.sh", "echo '<result>ok</result>'")
@@ -268,7 +269,7 @@ fn at_most_max_parallel_agent_programs_run_at_once() {
 
 /// Six parallel workers that exceed the budget; returns the cost when the run stopped.
 fn wide_fan_out() -> (Rig, f64) {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2 3 4 5 6; do echo '<fork next=\"END\">W</fork>'; done");
     rig.state("END.sh", "echo '<join>LAST</join>'").state("LAST.sh", "echo '<result>ok</result>'");
     rig.state("W.md", "Work.");
@@ -299,7 +300,7 @@ fn parallel_turns_exceed_the_budget_by_at_most_one_call_each() {
 
 #[test]
 fn a_program_that_keeps_running_after_its_result_is_ended() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.");
     rig.agent(r#"[{"reply": "<result>ok</result>", "linger_ms": 400000, "child_s": 400}]"#);
     let begin = Instant::now();
@@ -311,7 +312,7 @@ fn a_program_that_keeps_running_after_its_result_is_ended() {
 
 #[test]
 fn children_of_a_finished_turn_are_ended_with_it() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.").state("NEXT.sh", "echo '<result>ok</result>'");
     rig.agent(r#"[{"reply": "<goto>NEXT</goto>", "child_s": 300}]"#);
     rig.run().assert(0, "ok\n");
@@ -322,7 +323,7 @@ fn children_of_a_finished_turn_are_ended_with_it() {
 /// Raymond may itself run inside an agent's session; its agents must not believe that they belong to that session.
 #[test]
 fn variables_of_a_surrounding_session_are_not_passed_on() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.");
     rig.agent(r#"[{"reply": "<result>ok</result>"}]"#);
     let mut command = rig.command(&["workflow", "--id", "r", "--input", "in"]);
@@ -349,7 +350,7 @@ fn variables_of_a_surrounding_session_are_not_passed_on() {
 
 #[test]
 fn a_long_prompt_reaches_the_agent_completely() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let long = "x".repeat(1_500_000);
     rig.state("START.md", "in: {{input}}").agent(r#"[{"reply": "<result>ok</result>"}]"#);
     rig.write("input", &long);
@@ -362,7 +363,7 @@ fn a_long_prompt_reaches_the_agent_completely() {
 /// Workers of a fork, killed in the middle of their conversations.
 #[test]
 fn killed_workers_keep_their_own_conversations() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2 3; do echo \"<fork next='END' i='$i'>ONE</fork>\"; done");
     rig.state("END.sh", "echo '<join>LAST</join>'").state("LAST.sh", "echo '<result>ok</result>'");
     rig.state("ONE.md", "One {{i}}.").state("TWO.md", "Two {{i}}.");

@@ -2,13 +2,15 @@
 
 use std::process::Stdio;
 
-use crate::rig::{Rig, wait_until};
+use test_kit::rig::{Rig, wait_until};
+
+use crate::RAYMOND;
 
 const OK: &str = "echo '<result>ok</result>'";
 
 #[test]
 fn an_id_is_made_of_workflow_and_time() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", OK);
     let done = rig.raymond(&["workflow", "--json"]);
     let first = done.lines().next().unwrap();
@@ -20,7 +22,7 @@ fn an_id_is_made_of_workflow_and_time() {
 
 #[test]
 fn every_event_has_what_all_events_have() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<print>x</print><fork next=\"END\">END</fork>'").state("END.sh", OK);
     let done = rig.raymond(&["workflow", "--id", "r", "--json", "--quiet"]);
     let events: Vec<_> = done.lines().collect();
@@ -44,7 +46,7 @@ fn every_event_has_what_all_events_have() {
 /// Prints are shown when they are complete, not when the step ends.
 #[test]
 fn a_print_is_shown_at_once() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "echo '<print>half way</print>'; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'",
@@ -57,7 +59,7 @@ fn a_print_is_shown_at_once() {
 
 #[test]
 fn a_long_print_is_shown() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "printf '<print>begin %s end</print>' $(head -c 70000 /dev/zero | tr '\\0' x); echo '<result>ok</result>'");
     let done = rig.run();
     done.assert(0, "ok\n").says("begin xxx").says("xxx end");
@@ -65,7 +67,7 @@ fn a_long_print_is_shown() {
 
 #[test]
 fn verbose_shows_long_lines_completely() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "printf 'begin %s end\\n' $(head -c 9000 /dev/zero | tr '\\0' x); echo '<result>ok</result>'",
@@ -78,7 +80,7 @@ fn verbose_shows_long_lines_completely() {
 
 #[test]
 fn verbose_shows_a_last_line_without_a_line_break() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "printf 'no break here' >&2; echo '<result>ok</result>'");
     let done = rig.raymond(&["workflow", "--verbose"]);
     done.assert(0, "ok\n").says("no break here");
@@ -86,7 +88,7 @@ fn verbose_shows_a_last_line_without_a_line_break() {
 
 #[test]
 fn a_closed_stdout_does_not_stop_the_run() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "[ $RAYMOND_VISITS = 20 ] && { touch ended; echo '<result>ok</result>'; } || echo '<goto>START</goto>'");
     let mut command = rig.command(&["workflow", "--id", "r", "--json"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -99,7 +101,7 @@ fn a_closed_stdout_does_not_stop_the_run() {
 
 #[test]
 fn a_config_that_cannot_be_read_is_named_with_its_line() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", OK);
     for (config, told) in [
         ("# one\n[raymond]\nmax_steps = \"many\"\n", "config.toml line 3"),
@@ -113,7 +115,7 @@ fn a_config_that_cannot_be_read_is_named_with_its_line() {
 
 #[test]
 fn an_unknown_setting_is_named_with_its_line() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", OK);
     rig.write(".raymond/config.toml", "[raymond]\nmax_stepz = 1\n");
     rig.run().assert(2, "").says("config.toml line 2").says("in `max_stepz = 1`");
@@ -123,7 +125,7 @@ fn an_unknown_setting_is_named_with_its_line() {
 
 #[test]
 fn a_live_run_shows_what_it_does() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<fork next=\"WAIT\" item=\"7\">WAIT</fork>'");
     rig.state(
         "WAIT.sh",

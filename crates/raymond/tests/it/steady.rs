@@ -2,12 +2,14 @@
 
 use std::fs;
 
-use crate::rig::Rig;
+use test_kit::rig::Rig;
+
+use crate::RAYMOND;
 
 #[test]
 fn the_journal_grows_by_the_same_amount_with_every_step() {
     const STEPS: usize = 300;
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         format!("[ $RAYMOND_VISITS = {STEPS} ] && echo '<result>ok</result>' || echo '<goto input=\"x\">START</goto>'"),
@@ -35,7 +37,7 @@ fn the_journal_grows_by_the_same_amount_with_every_step() {
 /// The number of files next to the journal does not grow with the steps.
 #[test]
 fn files_next_to_the_journal_do_not_accumulate() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state(
         "START.sh",
         "[ $RAYMOND_VISITS = 30 ] && echo '<result>ok</result>' || echo \"<goto input='$RAYMOND_VISITS'>START</goto>\"",

@@ -5,9 +5,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use test_kit::needs::say_skipped;
+use test_kit::rig::{Rig, send, wait_for_file, wait_until};
 
-use crate::needs::say_skipped;
-use crate::rig::{RAYMOND, Rig, send, wait_for_file, wait_until};
+use crate::RAYMOND;
 
 /// A first state that creates a file when it runs and waits for another file, and a second state.
 const WAITS: &str = r#"
@@ -35,13 +36,13 @@ wait
 "#;
 
 fn waiting() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", WAITS).state("NEXT.sh", NEXT);
     rig
 }
 
 fn spreading() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", SPREADS);
     rig
 }
@@ -110,7 +111,7 @@ fn is_hangup_ignored() -> bool {
 #[test]
 fn a_run_that_is_terminated_reports_its_end() {
     for _ in 0..20 {
-        let rig = Rig::new();
+        let rig = Rig::new(RAYMOND);
         rig.state("START.sh", "touch started; sleep 308");
         let live = rig.start(&["workflow", "--id", "r", "--json"]);
         wait_for_file(&rig.path("started"));
@@ -124,7 +125,7 @@ fn a_run_that_is_terminated_reports_its_end() {
 
 #[test]
 fn a_step_that_ignores_sigterm_is_killed() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "trap 'touch asked' TERM\ntouch started\nwhile :; do sleep 0.1; done");
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
@@ -139,7 +140,7 @@ fn a_step_that_ignores_sigterm_is_killed() {
 
 #[test]
 fn many_agents_are_all_ended() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", r#"for i in $(seq 199); do echo "<fork next='WORK' i='$i'>WORK</fork>"; done"#);
     rig.state("WORK.sh", "setsid sleep 306 & touch started-$RAYMOND_AGENT_ID; wait");
     let live = rig.start(&["workflow", "--id", "r", "--quiet"]);
@@ -198,7 +199,7 @@ fn a_stop_request_for_a_dead_process_is_ignored() {
 
 #[test]
 fn an_interrupt_while_a_retry_waits_stops_at_once() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "# raymond: retry=1 backoff=1h\nexit 1");
     let live = rig.start(&["workflow", "--id", "r"]);
     live.wait_for_stderr("retry in 1h");
@@ -213,7 +214,7 @@ fn an_interrupt_while_a_retry_waits_stops_at_once() {
 
 #[test]
 fn a_step_with_its_own_timeout_and_another_session_ends() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "# raymond: timeout=300ms\nsetsid sleep 307 & wait");
     rig.run().assert(1, "").says("timed out");
     rig.assert_nothing_lives();
@@ -222,7 +223,7 @@ fn a_step_with_its_own_timeout_and_another_session_ends() {
 /// The end of an agent is not a step, so there is nothing left to wait for.
 #[test]
 fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "touch started; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'");
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
@@ -236,7 +237,7 @@ fn a_run_whose_last_step_finishes_while_it_stops_is_completed() {
 /// The reader of stderr may have stopped reading for good, with the pipe and Raymond's buffer full.
 #[test]
 fn a_stop_works_although_stderr_is_not_read() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "yes");
     let mut command = rig.command(&["workflow", "--id", "r", "--verbose"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -266,7 +267,7 @@ fn a_stop_works_although_stderr_is_not_read() {
 /// Programs that close all possible file descriptors would take very long with Raymond's own raised limit.
 #[test]
 fn steps_have_the_file_limit_that_raymond_was_started_with() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo \"<result>$(ulimit -Sn)</result>\"");
     let mut command = rig.program("bash");
     command.args(["-c", &format!("ulimit -Sn 321; exec {RAYMOND} workflow")]);
@@ -278,7 +279,7 @@ fn steps_have_the_file_limit_that_raymond_was_started_with() {
 #[cfg(target_os = "linux")]
 #[test]
 fn steps_inherit_the_same_descriptors_with_any_number_of_programs() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     let forks = "echo '<fork next=\"JOIN\">WORK</fork>';".repeat(60);
     rig.state("START.sh", &forks)
         .state("WORK.sh", "all=(/proc/$$/fd/*); echo ${all[*]##*/} >&99; echo '<result>done</result>'");

@@ -1,8 +1,9 @@
 //! Agents that wait while nothing runs (delayed or joining), with kills and stops.
 
 use rustix::process::Signal;
+use test_kit::rig::{Rig, wait_for_file, wait_until};
 
-use crate::rig::{Rig, wait_for_file, wait_until};
+use crate::RAYMOND;
 
 fn agent_status(rig: &Rig) -> String {
     rig.status()["agents"][0]["status"].as_str().unwrap_or_default().to_owned()
@@ -10,7 +11,7 @@ fn agent_status(rig: &Rig) -> String {
 
 #[test]
 fn a_delay_survives_a_kill() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<goto delay=\"1h\" input=\"kept\">NEXT</goto>'");
     rig.state("NEXT.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
     let live = rig.start(&["workflow", "--id", "r"]);
@@ -33,7 +34,7 @@ fn a_delay_survives_a_kill() {
 fn a_delay_that_ended_before_the_resume_is_not_repeated() {
     // A longer delay shows whether the machine is slow or Raymond waits again.
     let is_short = [1500, 6000, 24000].into_iter().any(|delay| {
-        let rig = Rig::new();
+        let rig = Rig::new(RAYMOND);
         rig.state("START.sh", format!("echo '<goto delay=\"{delay}ms\" input=\"kept\">NEXT</goto>'"));
         rig.state("NEXT.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
         let live = rig.start(&["workflow", "--id", "r"]);
@@ -50,7 +51,7 @@ fn a_delay_that_ended_before_the_resume_is_not_repeated() {
 
 #[test]
 fn terminate_while_delayed_ends_at_once() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<goto delay=\"1h\">START</goto>'");
     let live = rig.start(&["workflow", "--id", "r"]);
     live.wait_for_stderr("START.sh in 1h");
@@ -61,7 +62,7 @@ fn terminate_while_delayed_ends_at_once() {
 
 #[test]
 fn stop_while_delayed_ends_at_once() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<goto delay=\"1h\">START</goto>'");
     let live = rig.start(&["workflow", "--id", "r"]);
     live.wait_for_stderr("START.sh in 1h");
@@ -70,7 +71,7 @@ fn stop_while_delayed_ends_at_once() {
 }
 
 fn joining() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2; do echo \"<fork next='JOIN' i='$i'>W</fork>\"; done");
     rig.state("JOIN.sh", "echo '<join>END</join>'");
     rig.state("END.sh", "echo x >> joined; echo \"<result>$RAYMOND_RESULT</result>\"");
@@ -132,7 +133,7 @@ fn a_worker_that_finishes_while_the_run_stops_does_not_start_the_join_target() {
 /// Before the join ends, a failed worker fails the run, and a resume tries it again.
 #[test]
 fn a_worker_that_failed_before_the_join_ended_is_tried_again() {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "for i in 1 2; do echo \"<fork next='JOIN' i='$i'>W</fork>\"; done");
     rig.state("JOIN.sh", "echo '<join>END</join>'")
         .state("END.sh", "echo \"<result>$RAYMOND_RESULT</result>\"");

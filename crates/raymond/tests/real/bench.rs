@@ -6,8 +6,7 @@ use std::process::Command;
 
 use mock_api::{Api, Request};
 use serde_json::Value;
-
-use crate::rig::{Done, Live, Rig, wait_until};
+use test_kit::rig::{Done, Live, Rig, wait_until};
 
 /// The model of every prompt: both versions and the fake know its prices.
 pub(crate) const MODEL: &str = "claude-haiku-4-5";
@@ -60,7 +59,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(program: &Program) -> Self {
-        let rig = Rig::new();
+        let rig = Rig::new(env!("CARGO_BIN_EXE_raymond"));
         let config = format!(
             "[raymond]\nmodel = {MODEL:?}\n[backend.claude]\ncommand = {:?}\n",
             program.path.canonicalize().unwrap()

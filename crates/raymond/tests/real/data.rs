@@ -3,10 +3,10 @@
 use std::fs::File;
 
 use mock_api::say;
+use test_kit::rig::Done;
 
 use crate::Case;
 use crate::bench::{Bench, Program};
-use crate::rig::Done;
 
 pub(crate) const CASES: &[Case] = &[
     ("a_value_is_not_run_as_a_command", no_command),

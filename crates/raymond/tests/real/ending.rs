@@ -2,10 +2,10 @@
 
 use mock_api::{say, use_tool};
 use rustix::process::Signal;
+use test_kit::rig::wait_for_file;
 
 use crate::Case;
 use crate::bench::{Bench, Program, TIMES, assert_history};
-use crate::rig::wait_for_file;
 use crate::tools::with_bash;
 
 pub(crate) const CASES: &[Case] = &[

@@ -2,13 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "these are tests, but without the usual harness")]
 
 mod bench;
-#[expect(dead_code, reason = "only for what `rig` shares with the other tests of the whole program")]
-#[path = "../it/fake.rs"]
-mod fake;
-#[expect(dead_code, reason = "shared with the other tests of the whole program")]
-#[path = "../it/rig.rs"]
-mod rig;
-
 mod data;
 mod ending;
 mod money;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use mock_api::{Reply, say, use_tool};
 use rustix::process::Signal;
+use test_kit::rig::{Live, send, wait_for_file, wait_until};
 
 use crate::Case;
 use crate::bench::{Bench, Program, assert_history, nanos};
-use crate::rig::{Live, send, wait_for_file, wait_until};
 use crate::tools::with_bash;
 
 pub(crate) const CASES: &[Case] = &[

@@ -1,0 +1,88 @@
+//! Simulates for a while with fresh seeds: `cargo run --release -p simulation -- --seconds 600 [--seed N]`.
+//!
+//! With `--every` it first tries every single fault and every crash of a recovery in the programs by hand, and every crash
+//! of every case folder, which it runs for real once. A failure prints its seed, the fewest faults that make it, what
+//! happened and the program.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use simulation::cases::try_cases;
+use simulation::check::{Failure, report};
+use simulation::explore::{every_crash_of_a_recovery, every_single_fault, fault_free, several_faults};
+use simulation::generate::generate;
+use simulation::program::Program;
+use simulation::programs;
+use test_kit::programs::build;
+
+/// How many plans of faults each program gets before the next one's turn.
+const PLANS: u64 = 20;
+
+fn main() -> ExitCode {
+    let wanted = |name: &str| std::env::args().skip_while(|argument| argument != name).nth(1);
+    let number = |name: &str| wanted(name).and_then(|text| text.parse::<u64>().ok());
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let first = number("--seed").unwrap_or(time.as_millis() as u64);
+    let end = Instant::now() + Duration::from_secs(number("--seconds").unwrap_or(60));
+    println!("seeds from {first} on");
+    if std::env::args().any(|argument| argument == "--every") {
+        if let Err(failed) = every(first) {
+            return tell(&failed);
+        }
+        let told = try_cases(&build("simulation", "raymond-to-record"), usize::MAX);
+        println!("{told}");
+        if !told.failures.is_empty() {
+            println!("{}", told.failures.join("\n\n"));
+            return ExitCode::FAILURE;
+        }
+    }
+    let mut runs = 0;
+    for seed in first.. {
+        if Instant::now() > end {
+            break;
+        }
+        if let Err(failed) = one(seed) {
+            return tell(&failed);
+        }
+        runs += PLANS;
+    }
+    println!("{runs} runs, nothing found");
+    ExitCode::SUCCESS
+}
+
+/// A program and how it failed.
+type Failed = Box<(Program, Box<Failure>)>;
+
+fn tell(failed: &Failed) -> ExitCode {
+    let (program, failure) = &**failed;
+    println!("{}", report(program, failure));
+    ExitCode::FAILURE
+}
+
+fn every(seed: u64) -> Result<(), Failed> {
+    for program in programs::all() {
+        let tried = every_single_fault(&program, seed, false)
+            .and_then(|singles| Ok((singles, every_crash_of_a_recovery(&program, seed, 1)?)));
+        match tried {
+            Ok((singles, recoveries)) => {
+                println!("{}: {singles} single faults, {recoveries} crashes of recoveries", program.name);
+            }
+            Err(failure) => return Err(Box::new((program, failure))),
+        }
+    }
+    Ok(())
+}
+
+/// A program with some plans of faults: every other time one by hand.
+fn one(seed: u64) -> Result<(), Failed> {
+    let mut by_hand = programs::all();
+    let program = match seed % 2 {
+        0 => generate(seed),
+        _ => by_hand.swap_remove((seed / 2) as usize % by_hand.len()),
+    };
+    let tried = fault_free(&program, seed).and_then(|(outcome, sites)| {
+        let mut seeds = (0..PLANS).map(|plan| seed.wrapping_mul(PLANS).wrapping_add(plan));
+        seeds.try_for_each(|seed| several_faults(&program, &outcome, sites.len(), seed))
+    });
+    tried.map_err(|failure| Box::new((program, failure)))
+}

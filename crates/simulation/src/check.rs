@@ -1,0 +1,169 @@
+//! Whole runs: without faults to know what comes of a program, then with them.
+
+use std::collections::BTreeMap;
+
+use raymond_core::event::{Body, Event, StoppedStatus};
+use raymond_core::payload::Payload;
+use raymond_core::run::RunStatus;
+
+use crate::fault::{Fault, Site};
+use crate::host::{Host, Manner};
+use crate::life::Death;
+use crate::program::Program;
+
+/// How often a run is started before it counts as one that never ends.
+const MOST_LIVES: u32 = 60;
+
+/// What came of a run, as far as faults must not change it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub result: Option<String>,
+    /// The steps that each agent finished, in order.
+    steps: BTreeMap<String, Vec<String>>,
+    /// The workers of each agent, in order.
+    workers: BTreeMap<String, Vec<String>>,
+    /// What each agent left.
+    results: BTreeMap<String, String>,
+    /// How each part of a recorded run ended.
+    ends: Vec<RunStatus>,
+}
+
+/// A run to its end.
+pub struct Ran {
+    pub outcome: Outcome,
+    /// The points that it passed.
+    pub sites: Vec<Site>,
+    pub broken: Option<String>,
+    /// Whether it went where its recording says nothing, so that its outcome says nothing either.
+    pub is_off_course: bool,
+    pub log: Vec<String>,
+}
+
+/// Runs a program to its end, starting it again as often as it takes.
+pub fn run(program: &Program, seed: u64, plan: &[Fault], manner: Manner) -> Ran {
+    let mut host = Host::new(program, seed, plan, manner);
+    while host.life < MOST_LIVES {
+        match host.live() {
+            Death::Exit(RunStatus::Completed) if program.course.is_none() => break,
+            Death::Broken | Death::OffCourse => break,
+            Death::Exit(status) if program.course.is_none() => host.react(status),
+            Death::Exit(_) | Death::Crashed | Death::Refused(_) => {}
+        }
+        host.go_down();
+        let is_over = program.course.as_ref().is_some_and(|course| host.go_on_as_recorded(course));
+        if is_over || !host.monitor.broken.is_empty() {
+            break;
+        }
+    }
+    host.monitor.look();
+    let status = host.monitor.run.as_ref().map(|run| run.status);
+    let wanted = program.course.as_ref().map_or(RunStatus::Completed, |course| course.last_end());
+    let (lives, is_off_course) = (host.life, host.is_off_course);
+    host.monitor.expect(is_off_course || status == Some(wanted), || {
+        format!("the run is {status:?} after {lives} lives")
+    });
+    let text_of = |payload: &Payload| host.monitor.text_of(payload);
+    let outcome = Outcome::of(&host.monitor.events, &text_of, program.course.is_some());
+    let (sites, log) =
+        host.disk.tape(|tape| (std::mem::take(&mut tape.sites), tape.log.take().unwrap_or_default()));
+    Ran { outcome, sites, broken: host.monitor.broken.first().cloned(), is_off_course, log }
+}
+
+impl Outcome {
+    /// What events say was done; with their ends, where those are no matter of chance.
+    pub fn of(events: &[Event], text_of: &dyn Fn(&Payload) -> String, with_ends: bool) -> Self {
+        let mut outcome = Outcome::default();
+        for event in events {
+            match &event.body {
+                Body::StepFinished(finished) => {
+                    let led_to = finished.led_to.parts();
+                    let to = led_to.next.or(led_to.target).map_or("", |state| state.as_str());
+                    let scope = led_to.workflow.map(|workflow| &workflow.scope);
+                    let step = format!("{} {} {to} {scope:?} {:?}", finished.state, led_to.tag, led_to.cwd);
+                    outcome.steps.entry(finished.agent.to_string()).or_default().push(step);
+                }
+                Body::AgentStarted(started) => {
+                    let parent = started.parent().map_or(String::new(), ToString::to_string);
+                    let scope = started.workflow.as_ref().map(|workflow| &workflow.scope);
+                    let attributes = started.forked.as_ref().map(|forked| &forked.attributes);
+                    let (agent, state, cwd) = (&started.agent, &started.state, &started.cwd);
+                    let worker = format!("{agent} {state} {scope:?} {cwd} {attributes:?}");
+                    outcome.workers.entry(parent).or_default().push(worker);
+                }
+                Body::AgentFinished { agent, result } => {
+                    outcome.results.insert(agent.to_string(), text_of(result));
+                }
+                Body::RunFinished { status, result, .. } => {
+                    outcome.result = result.as_ref().map(text_of);
+                    outcome.ends.extend(Some(RunStatus::from(*status)).filter(|_| with_ends));
+                }
+                Body::RunStopped { status, .. } if with_ends && *status != StoppedStatus::Interrupted => {
+                    outcome.ends.push((*status).into());
+                }
+                _ => {}
+            }
+        }
+        outcome
+    }
+}
+
+/// A program that went wrong, with the fewest faults that make it so.
+pub struct Failure {
+    pub seed: u64,
+    pub plan: Vec<Fault>,
+    pub why: String,
+    pub log: Vec<String>,
+}
+
+/// Runs a program with faults and says how it differs from a run without.
+pub fn check(program: &Program, expected: &Outcome, seed: u64, plan: &[Fault]) -> Result<Ran, Box<Failure>> {
+    let ran = run(program, seed, plan, Manner::default());
+    if trouble(program, &ran, expected).is_none() {
+        return Ok(ran);
+    }
+    let mut smallest = plan.to_vec();
+    let mut index = 0;
+    while index < smallest.len() {
+        let mut fewer = smallest.clone();
+        fewer.remove(index);
+        match trouble(program, &run(program, seed, &fewer, Manner::default()), expected) {
+            Some(_) => smallest = fewer,
+            None => index += 1,
+        }
+    }
+    let ran = run(program, seed, &smallest, Manner { keeps_log: true, ..Manner::default() });
+    let why = trouble(program, &ran, expected).unwrap_or_else(|| "it went well when tried again".to_owned());
+    Err(Box::new(Failure { seed, plan: smallest, why, log: ran.log }))
+}
+
+fn trouble(program: &Program, ran: &Ran, expected: &Outcome) -> Option<String> {
+    if let Some(broken) = &ran.broken {
+        return Some(broken.clone());
+    }
+    // Who is first is a matter of chance, and so is then who has done what.
+    let is_compared =
+        !ran.is_off_course && !program.course.as_ref().is_some_and(|course| course.depends_on_order);
+    (is_compared && ran.outcome != *expected)
+        .then(|| format!("another outcome: {:#?}\ninstead of: {expected:#?}", ran.outcome))
+}
+
+/// Everything that somebody needs who has to find the cause.
+pub fn report(program: &Program, failure: &Failure) -> String {
+    let clip = |text: &str| text.chars().take(4_000).collect::<String>();
+    let plan: Vec<String> = failure.plan.iter().map(ToString::to_string).collect();
+    let from = failure.log.len().saturating_sub(150);
+    format!(
+        "{}: {}\nseed {}, faults: [{}]\n{}\nprogram: {:#?}",
+        program.name,
+        clip(&failure.why),
+        failure.seed,
+        plan.join(", "),
+        failure.log[from..].join("\n"),
+        program
+            .workflows
+            .iter()
+            .flat_map(|workflow| workflow.states.iter().map(|state| (&workflow.name, state)))
+            .map(|(workflow, state)| (workflow, state.file.as_str(), &state.text, &state.visits))
+            .collect::<Vec<_>>(),
+    )
+}

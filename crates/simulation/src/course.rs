@@ -1,0 +1,105 @@
+//! The course of a run that really happened, as its journal tells it: what each attempt did, so that the same run can
+//! be played again, with faults.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use raymond::workflow::states::StateText;
+use raymond_core::event::RunStarted;
+use raymond_core::input::{Lookups, ScopeEntry};
+use raymond_core::name::AgentId;
+use raymond_core::run::{Agent, Options, RunStatus};
+use raymond_core::transition::Transition;
+use raymond_core::workflow::StateFile;
+
+use crate::check::Outcome;
+use crate::program::Act;
+
+/// Where an agent is: itself, its place, and how often it has been there.
+pub type Visit = (AgentId, String, u64);
+
+#[derive(Debug)]
+pub struct Course {
+    pub began: Timestamp,
+    pub started: RunStarted,
+    pub input: Option<String>,
+    /// What each process of Raymond's did for the run; each but the first was a resume.
+    pub parts: Vec<Part>,
+    /// Other workflows by how they were named.
+    pub entered: BTreeMap<String, ScopeEntry>,
+    pub outcome: Outcome,
+    /// Whether what was done depends on who was first: a run of several agents came to a halt.
+    pub depends_on_order: bool,
+}
+
+#[derive(Debug)]
+pub struct Part {
+    pub options: Options,
+    /// When it began, in milliseconds since the run did.
+    pub begin: u64,
+    pub pauses: bool,
+    /// What was answered since the last part.
+    pub answers: Vec<(AgentId, String)>,
+    /// States as they were found, by place.
+    pub states: BTreeMap<String, Result<StateText, String>>,
+    /// What the names in a prompt's policy stood for, by place.
+    pub policies: BTreeMap<String, Lookups>,
+    /// What the names in an agent's messages stood for.
+    pub said: BTreeMap<Visit, Lookups>,
+    /// What each try did.
+    pub acts: BTreeMap<Visit, Vec<Act>>,
+    pub end: RunStatus,
+}
+
+impl Course {
+    pub fn last_end(&self) -> RunStatus {
+        self.parts.last().map_or(RunStatus::Running, |part| part.end)
+    }
+
+    /// What a try does; nothing is known of one that the recorded run never came to.
+    pub fn act(&self, part: usize, agent: &Agent, visit: u64, tries: usize) -> Option<Act> {
+        let acts = self.parts[part].acts.get(&(agent.id.clone(), agent.place(), visit))?;
+        // What failed then fails again.
+        acts.get(tries).or(acts.last()).cloned()
+    }
+
+    pub fn state(&self, part: usize, agent: &Agent) -> Result<StateText, String> {
+        let found = self.parts[part].states.get(&agent.place());
+        found.cloned().unwrap_or_else(|| Err(format!("{} was never read", agent.place())))
+    }
+
+    /// Names in what a script says are resolved ones.
+    pub fn look_up(&self, transition: &Transition) -> Lookups {
+        let state = |name: &str| StateFile::new(name).ok_or_else(|| format!("`{name}` is no state"));
+        let names = transition.state_names();
+        Lookups {
+            states: names.into_iter().map(|name| (name.to_owned(), state(name))).collect(),
+            directories: transition
+                .directories()
+                .into_iter()
+                .map(|path| (path.to_owned(), Ok(path.to_owned())))
+                .collect(),
+            scopes: transition.scopes().into_iter().map(|name| (name.to_owned(), self.enter(name))).collect(),
+        }
+    }
+
+    fn enter(&self, name: &str) -> Result<ScopeEntry, String> {
+        self.entered.get(name).cloned().ok_or_else(|| format!("`{name}` was never entered"))
+    }
+
+    pub fn look_up_turn(&self, part: usize, agent: &Agent, transition: Option<&Transition>) -> Lookups {
+        let mut found = transition.map(|transition| self.look_up(transition)).unwrap_or_default();
+        let visit = (agent.id.clone(), agent.place(), agent.visits_here());
+        let part = &self.parts[part];
+        for known in part.policies.get(&visit.1).into_iter().chain(part.said.get(&visit)) {
+            add(&mut found, known);
+        }
+        found
+    }
+}
+
+pub fn add(found: &mut Lookups, more: &Lookups) {
+    found.states.extend(more.states.clone());
+    found.directories.extend(more.directories.clone());
+    found.scopes.extend(more.scopes.clone());
+}

@@ -1,0 +1,27 @@
+//! The real engine, store and recovery on a simulated host.
+//!
+//! The tests run it with fixed seeds, the program `simulate` with fresh ones. `crates/raymond/tests/README.md` says more.
+
+pub mod account;
+pub mod cases;
+pub mod check;
+pub mod compare;
+pub mod course;
+pub mod disk;
+pub mod explore;
+pub mod fault;
+pub mod files;
+pub mod generate;
+pub mod home;
+pub mod host;
+pub mod library;
+pub mod life;
+pub mod monitor;
+pub mod people;
+pub mod process;
+pub mod program;
+pub mod programs;
+pub mod recording;
+pub mod rehearsal;
+pub mod rng;
+pub mod view;

@@ -1,0 +1,189 @@
+//! Watches a run from outside and says what should never have happened.
+//!
+//! It reads the journal as a power cut would leave it, keeps its own account of steps, questions and money, and
+//! compares that with what Raymond shows, starts and believes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use raymond::store::Payloads;
+use raymond_core::event::{Body, Event, StepStarted};
+use raymond_core::evolve::evolve;
+use raymond_core::money::Usd;
+use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
+use raymond_core::run::Run;
+
+use crate::account::Account;
+use crate::compare::is_legal;
+use crate::home::{Home, Watched};
+
+pub struct Monitor {
+    safe: Watched,
+    payloads: Payloads,
+    /// Those that were looked at.
+    known_payloads: BTreeSet<String>,
+    /// Everything that is safe, in order, snapshots left out.
+    pub events: Vec<Event>,
+    /// What they add up to.
+    pub run: Option<Run>,
+    pub account: Account,
+    /// How many tries have ended since each agent entered the state it is in.
+    tries: BTreeMap<AgentId, usize>,
+    /// How many events Raymond was told are safe.
+    acknowledged: usize,
+    /// Whether to look at every state in all ways.
+    is_thorough: bool,
+    /// What is wrong; the first is the cause of the others.
+    pub broken: Vec<String>,
+}
+
+impl Monitor {
+    pub fn new(home: &Home, is_thorough: bool) -> Self {
+        Self {
+            safe: home.watch(),
+            payloads: home.safe_payloads(),
+            known_payloads: BTreeSet::new(),
+            events: Vec::new(),
+            run: None,
+            account: Account::default(),
+            tries: BTreeMap::new(),
+            acknowledged: 0,
+            is_thorough,
+            broken: Vec::new(),
+        }
+    }
+
+    /// Says that something is wrong unless a condition holds.
+    pub fn expect(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.broken.push(what());
+        }
+    }
+
+    pub fn tries(&self, agent: &AgentId) -> usize {
+        self.tries.get(agent).copied().unwrap_or(0)
+    }
+
+    /// Somebody may have mended what failed.
+    pub fn forget_tries(&mut self) {
+        self.tries.clear();
+    }
+
+    /// Takes in what has become safe.
+    pub fn look(&mut self) {
+        loop {
+            match self.safe.next_batch() {
+                Ok(Some(batch)) => batch.into_iter().for_each(|event| self.take(event)),
+                Ok(None) => break,
+                Err(error) => {
+                    self.broken.push(format!("the journal cannot be read: {error}"));
+                    break;
+                }
+            }
+        }
+        if let Some(run) = &self.run {
+            let wrong = is_legal(run, self.is_thorough);
+            self.broken.extend(wrong);
+        }
+    }
+
+    fn take(&mut self, mut event: Event) {
+        if let Body::Snapshot { .. } = &event.body {
+            let snapshot = evolve(None, &event);
+            let is_same = matches!((&self.run, &snapshot), (Some(run), Some(snapshot)) if run == snapshot);
+            self.expect(is_same, || format!("a snapshot is not what the events add up to: {snapshot:?}"));
+            return;
+        }
+        let seq = self.events.len() as u64 + 1;
+        self.expect(event.seq == seq, || format!("event {} follows {}", event.seq, seq - 1));
+        self.check_payloads(&mut event);
+        self.broken.extend(self.account.check(self.run.as_ref(), &event));
+        self.count_tries(&event.body);
+        self.run = evolve(self.run.take(), &event);
+        let (run, spent) = (self.run.as_ref().map(|run| run.cost_usd), self.account.spent);
+        self.expect(run.is_none_or(|cost| cost == spent), || {
+            format!("cost is {run:?}, but {spent} was paid")
+        });
+        self.events.push(event);
+    }
+
+    /// What an event names is as safe as the event.
+    fn check_payloads(&mut self, event: &mut Event) {
+        for payload in event.body.payloads_mut() {
+            if let Payload::Stored { payload: hash, .. } = payload
+                && self.known_payloads.insert(hash.clone())
+                && let Err(error) = self.payloads.text_of(payload)
+            {
+                self.broken.push(format!("event {} names a payload that is not safe: {error}", event.seq));
+            }
+        }
+    }
+
+    pub fn text_of(&self, payload: &Payload) -> String {
+        self.payloads.text_of(payload).unwrap_or_else(|error| error.to_string())
+    }
+
+    fn count_tries(&mut self, body: &Body) {
+        match body {
+            Body::StepFinished(finished) => {
+                self.tries.remove(&finished.agent);
+            }
+            // Only a program that ran counts: what the host refused is tried again in the same way.
+            Body::StepFailed(failed) if failed.step.is_none() || failed.error.contains("refuses") => {}
+            body => {
+                if let Some(agent) = body.ended_attempt_of() {
+                    *self.tries.entry(agent.clone()).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    /// Raymond acts upon these events.
+    pub fn acknowledged(&mut self, events: &[Event], believed: &Run) {
+        self.look();
+        for event in events {
+            let safe = self.events.get(event.seq as usize - 1);
+            let is_safe = safe == Some(event);
+            self.expect(is_safe, || format!("event {} is acted upon and not safe", event.seq));
+            self.acknowledged = self.acknowledged.max(event.seq as usize);
+        }
+        let agrees = self.run.as_ref().is_some_and(|run| run == believed);
+        self.expect(agrees, || "what Raymond believes is not what its journal says".to_owned());
+    }
+
+    /// A journal was opened again: nothing that counted may be missing, and at most one batch may be new.
+    pub fn recovered(&mut self, batches: &[Vec<Event>], believed: &Run) {
+        let mut last = 0;
+        let mut new_batches = 0;
+        for batch in batches {
+            for event in batch {
+                if let Some(safe) = self.events.get(last) {
+                    let is_same = safe == event;
+                    self.expect(is_same, || format!("event {} has changed", last + 1));
+                }
+                last += 1;
+            }
+            new_batches += usize::from(last > self.acknowledged);
+        }
+        let counted = self.acknowledged;
+        self.expect(last >= counted, || format!("events up to {counted} counted, only {last} are left"));
+        self.expect(new_batches <= 1, || format!("{new_batches} batches appeared from nowhere"));
+        // From now on Raymond goes on from it, so it counts.
+        self.acknowledged = last;
+        self.look();
+        let agrees = self.run.as_ref().is_some_and(|run| run == believed);
+        self.expect(agrees, || "the recovered run is not the fold of the journal".to_owned());
+    }
+
+    /// A program is about to start: it must be the durable journal's wish, and alone.
+    pub fn spawning(&mut self, started: &StepStarted, twins: usize) {
+        let named = self.account.is_running(started.step, started.attempt);
+        let (step, attempt) = (started.step, started.attempt);
+        self.expect(named, || format!("step {step}/{attempt} starts, and the journal does not say so"));
+        self.expect(twins == 0, || format!("step {step}/{attempt} starts beside {twins} others of its kind"));
+    }
+
+    pub fn ended(&mut self, step: u64, attempt: u32, cost: Usd, estimate: Usd) {
+        self.account.programs.insert((step, attempt), (cost, estimate));
+    }
+}

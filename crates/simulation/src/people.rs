@@ -1,0 +1,101 @@
+//! People who answer questions, several at once and more than once, through the run's inbox.
+
+use std::collections::BTreeMap;
+
+use raymond_core::input::Input;
+use raymond_core::run::Ask;
+
+use crate::fault::Down;
+
+/// How long a person thinks, in milliseconds, and when the others come with theirs.
+const THINKING: [u64; 3] = [700, 701, 4_000];
+
+#[derive(Clone, Debug)]
+struct Message {
+    ask: String,
+    text: String,
+    answer_id: String,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct People {
+    /// Answers still to be given, by when.
+    plans: Vec<(u64, Message)>,
+    /// What lies in the inbox, by name: a message of the same name keeps others out.
+    inbox: BTreeMap<String, Message>,
+    /// Messages that were removed and would be back after a power cut.
+    removed: BTreeMap<String, Message>,
+    known: BTreeMap<String, usize>,
+    /// The first answer that was posted to each question.
+    pub first: BTreeMap<String, String>,
+}
+
+impl People {
+    /// Somebody reads a question and will answer it; so will somebody else.
+    pub fn read(&mut self, ask: &Ask, agent: &str, now: u64) {
+        if self.known.insert(ask.id.clone(), 0).is_some() {
+            return;
+        }
+        for (number, wait) in THINKING.into_iter().enumerate() {
+            // The text does not depend on who asked first, so that a run's result does not either.
+            let text = format!("answer for {agent}");
+            let answer_id = format!("{}-{number}", ask.id);
+            self.plans.push((now + wait, Message { ask: ask.id.clone(), text, answer_id }));
+        }
+    }
+
+    /// Somebody answers at once, and somebody else too late.
+    pub fn post(&mut self, ask: &str, text: &str) {
+        for number in 0..2 {
+            let answer_id = format!("{ask}-{number}");
+            let message = Message { ask: ask.to_owned(), text: text.to_owned(), answer_id };
+            self.plans.push((0, message));
+        }
+        self.act(0);
+    }
+
+    /// When the next answer comes.
+    pub fn next(&self) -> Option<u64> {
+        self.plans.iter().map(|(time, _)| *time).min()
+    }
+
+    /// Those whose time has come leave their answers.
+    pub fn act(&mut self, now: u64) {
+        let (due, later): (Vec<_>, Vec<_>) = self.plans.drain(..).partition(|(time, _)| *time <= now);
+        self.plans = later;
+        for (_, message) in due {
+            self.first.entry(message.ask.clone()).or_insert(message.answer_id.clone());
+            self.inbox.entry(format!("answer-{}", message.ask)).or_insert(message);
+        }
+    }
+
+    /// What lies in the inbox, which stays there until it is removed.
+    pub fn look(&self) -> (Vec<String>, Vec<Input>) {
+        let answer = |message: &Message| Input::Answer {
+            ask: message.ask.clone(),
+            text: message.text.clone(),
+            answer_id: Some(message.answer_id.clone()),
+        };
+        // Whoever races may even be read twice.
+        let answers = self.inbox.values().chain(self.inbox.values()).map(answer).collect();
+        (self.inbox.keys().cloned().collect(), answers)
+    }
+
+    pub fn remove(&mut self, names: &[String]) {
+        for name in names {
+            if let Some(message) = self.inbox.remove(name) {
+                self.removed.insert(name.clone(), message);
+            }
+        }
+    }
+
+    /// Removing a file is not synced, so it may come back.
+    pub fn power_cut(&mut self, down: Option<Down>) {
+        let removed = std::mem::take(&mut self.removed);
+        if down != Some(Down::PowerCut(1)) {
+            for (name, message) in removed {
+                self.inbox.entry(name).or_insert(message);
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Programs that only pretend to run: they outlive the Raymond that started them until somebody ends them.
+
+use std::time::Duration;
+
+use crate::library::Launch;
+use jiff::Timestamp;
+use raymond_core::duration::Limit;
+use raymond_core::header::Header;
+use raymond_core::input::{
+    BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, Lookups, Plan, ProcessExit,
+    ScriptOutcome, StepOutcome, TimeLimit, TurnCost, TurnOutcome,
+};
+use raymond_core::money::Usd;
+use raymond_core::run::{Session, later};
+use raymond_core::tag::{Collected, TagCollector};
+use raymond_core::transition::{self, ProtocolError, Reading};
+
+use crate::library::Library;
+use crate::program::{Act, Does};
+use crate::rng::Rng;
+
+/// How long a program takes that never ends by itself, in milliseconds.
+pub const FOR_EVER: u64 = 1_000_000_000_000;
+
+/// One attempt's program.
+#[derive(Debug)]
+pub struct Process {
+    pub launch: Launch,
+    pub token: String,
+    /// Which life of Raymond started it, and hears of its end.
+    pub life: u32,
+    pub act: Act,
+    /// What it prints, filled in.
+    pub text: String,
+    pub started: u64,
+    pub ends: u64,
+    pub is_alive: bool,
+    pub child_lives: bool,
+    /// Set when it was ended before its time.
+    pub was_ended: bool,
+    /// Set when it could not even be started.
+    pub was_refused: bool,
+    pub chunks: u64,
+}
+
+impl Process {
+    pub fn step(&self) -> u64 {
+        self.launch.started.step
+    }
+
+    pub fn attempt(&self) -> u32 {
+        self.launch.started.attempt
+    }
+
+    /// Whether it or its child is alive.
+    pub fn lives(&self) -> bool {
+        self.is_alive || self.child_lives
+    }
+
+    pub fn is_script(&self) -> bool {
+        matches!(self.launch.plan, Plan::Script(_))
+    }
+
+    /// When it ends by itself, or its time is up.
+    pub fn run_time(act: &Act, launch: &Launch) -> u64 {
+        match act.does {
+            Does::Hangs => launch.job.unwrap_or(act.time).as_millis() as u64,
+            Does::GoesOn => FOR_EVER,
+            _ => act.time.as_millis() as u64,
+        }
+    }
+
+    /// What it is thought to have cost if it was ended before its time.
+    pub fn estimate(&self) -> Usd {
+        match self.is_script() || self.was_refused {
+            true => Usd::ZERO,
+            false => self.act.cost_if_lost,
+        }
+    }
+
+    /// What the end of this attempt adds to the run's cost.
+    pub fn cost(&self) -> Usd {
+        match () {
+            () if self.is_script() || self.was_refused => Usd::ZERO,
+            () if self.was_ended => self.estimate(),
+            () => self.act.cost,
+        }
+    }
+
+    fn about<T>(&self, make: impl FnOnce(raymond_core::name::AgentId, u64, u32) -> T) -> T {
+        make(self.launch.agent.id.clone(), self.step(), self.attempt())
+    }
+
+    /// What Raymond hears of it: what it printed, then its end.
+    pub fn reports(&self, library: &Library, now: Timestamp) -> Vec<Input> {
+        let mut prints = Vec::new();
+        let collected = self.collect(&mut prints);
+        let (outcome, lookups) = self.outcome(library, collected, now);
+        let print = |text| self.about(|agent, step, attempt| Input::Print { agent, step, attempt, text });
+        let mut inputs: Vec<Input> = prints.into_iter().map(print).collect();
+        inputs.push(self.about(|agent, step, attempt| {
+            Input::Ended(Box::new(Ended {
+                agent,
+                step,
+                attempt,
+                duration_ms: self.ends.saturating_sub(self.started),
+                plan: self.launch.plan.clone(),
+                outcome,
+                lookups,
+            }))
+        }));
+        inputs
+    }
+
+    /// Reads the output in pieces of any size.
+    fn collect(&self, prints: &mut Vec<String>) -> Result<Collected, String> {
+        let mut rng = Rng::new(self.chunks);
+        let mut tags = TagCollector::new();
+        let mut rest = self.text.as_bytes();
+        while !rest.is_empty() {
+            let most = if rest.len() > 1000 { rest.len() } else { 12 };
+            let (piece, others) = rest.split_at((rng.below(most) + 1).min(rest.len()));
+            tags.feed(piece, &mut |text| prints.push(text)).map_err(|error| error.to_string())?;
+            rest = others;
+        }
+        tags.finish(&mut |text| prints.push(text)).map_err(|error| error.to_string())
+    }
+
+    fn outcome(
+        &self,
+        library: &Library,
+        collected: Result<Collected, String>,
+        now: Timestamp,
+    ) -> (StepOutcome, Lookups) {
+        if self.was_ended {
+            return (StepOutcome::Interrupted { cost: self.estimate() }, Lookups::default());
+        }
+        match &self.launch.plan {
+            Plan::Script(header) => {
+                let reading = collected
+                    .and_then(|tags| transition::read(tags, false).map_err(|error| error.to_string()));
+                let transition = reading.as_ref().ok().map(|reading| &reading.transition);
+                let lookups = library.of_script(&self.launch.agent, transition);
+                (StepOutcome::Script(self.script_outcome(reading, header)), lookups)
+            }
+            Plan::Prompt(plan) => {
+                let reading = read_message(collected);
+                let transition = reading.as_ref().ok().map(|reading| &reading.transition);
+                let lookups = library.of_turn(&self.launch.agent, plan, transition);
+                (StepOutcome::Turn(self.turn_outcome(reading, now)), lookups)
+            }
+        }
+    }
+
+    fn script_outcome(&self, reading: Result<Reading, String>, header: &Header) -> ScriptOutcome {
+        let stderr = "stderr".to_owned();
+        let exited = |exit, reading, stderr| ScriptOutcome::Exited { exit, reading, stderr };
+        if self.was_refused {
+            return ScriptOutcome::NotStarted { error: "the system refuses".to_owned() };
+        }
+        match &self.act.does {
+            Does::Says(_) => exited(ProcessExit::Code(0), reading, stderr),
+            Does::Babbles(problem) => exited(ProcessExit::Code(0), Err(problem.clone()), stderr),
+            Does::Exits(code) => exited(ProcessExit::Code(*code), reading, stderr),
+            Does::DiesBySignal(signal) => exited(ProcessExit::Signal(*signal), reading, stderr),
+            Does::Overruns => {
+                let after = header.max_time.unwrap_or_default();
+                ScriptOutcome::TimedOut { kind: TimeLimit::Total, after, stderr }
+            }
+            Does::Hangs | Does::Fails(..) | Does::HitsLimit(_) | Does::GoesOn => {
+                let after = header.timeout.and_then(Limit::duration).unwrap_or_default();
+                ScriptOutcome::TimedOut { kind: TimeLimit::Idle, after, stderr }
+            }
+        }
+    }
+
+    fn turn_outcome(&self, reading: Result<Reading, BadMessage>, now: Timestamp) -> TurnOutcome {
+        let session = Session {
+            id: self.launch.started.turn.as_ref().map(|turn| turn.session.clone()).unwrap_or_default(),
+            total_usd: None,
+            backend: None,
+        };
+        let cost = TurnCost { usd: self.cost(), estimated: false };
+        let failed = |class, error: &str, session| {
+            let error = error.to_owned();
+            TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None, message: None })
+        };
+        if self.was_refused {
+            return failed(FaultClass::Retry, "the system refuses", None);
+        }
+        let (message, warnings) = (self.text.clone(), Vec::new());
+        match &self.act.does {
+            Does::Says(_) => {
+                TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
+            }
+            Does::Babbles(problem) => {
+                let reading = Err(BadMessage { problem: problem.clone(), has_no_tag: false });
+                TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
+            }
+            Does::Fails(FaultClass::ShareUsed, error) => failed(FaultClass::ShareUsed, error, Some(session)),
+            Does::Fails(class, error) => failed(*class, error, None),
+            Does::HitsLimit(seconds) => {
+                let until = later(now, Duration::from_secs(u64::from(*seconds)));
+                failed(FaultClass::Limit { until: Some(until) }, "a usage limit", None)
+            }
+            Does::Exits(_) | Does::DiesBySignal(_) | Does::Hangs | Does::Overruns | Does::GoesOn => {
+                failed(FaultClass::Retry, "the program failed", None)
+            }
+        }
+    }
+}
+
+fn read_message(collected: Result<Collected, String>) -> Result<Reading, BadMessage> {
+    let collected = collected.map_err(|problem| BadMessage { problem, has_no_tag: false })?;
+    transition::read(collected, false).map_err(|error| BadMessage {
+        problem: error.to_string(),
+        has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
+    })
+}
