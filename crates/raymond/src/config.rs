@@ -150,7 +150,7 @@ fn check_budget(file: &Path, text: &str, settings: &Settings) -> Result<(), User
 
 fn check_kind(file: &Path, text: &str, name: &str, settings: &BackendSettings) -> Result<(), UserError> {
     let kind = settings.kind.as_deref().unwrap_or(name);
-    if registry::KINDS.contains(&kind) {
+    if registry::is_kind(kind) {
         return Ok(());
     }
     let problem = match &settings.kind {
@@ -158,8 +158,7 @@ fn check_kind(file: &Path, text: &str, name: &str, settings: &BackendSettings) -
         None => format!("the backend `{name}` has no `kind`"),
     };
     let place = place(line_of("kind", &format!("[backend.{name}]"), text));
-    Err(UserError::usage(format!("{}{place}: {problem}", file.display()))
-        .hint(format!("known kinds are {}", registry::KINDS.join(" and "))))
+    Err(UserError::usage(format!("{}{place}: {problem}", file.display())).hint(registry::known_kinds()))
 }
 
 /// The line of a key, or else of the table that it should be in. Both may be written in ways that are not found here;
@@ -233,7 +232,7 @@ mod tests {
         assert_eq!(config.raymond.budget, Some(10.0));
         assert_eq!(config.raymond.timeout.map(|timeout| timeout.milliseconds), Some(30 * 60 * 1000));
         assert_eq!(config.raymond.max_parallel.map(usize::from), Some(8));
-        assert!(config.backend.contains_key("claude"));
+        assert!(config.backend.contains_key(crate::agent::DEFAULT_BACKEND));
     }
 
     #[test]

@@ -92,6 +92,10 @@ pub enum TurnFault {
         message: String,
     },
     RefusedForRoot,
+    /// The turn continues a conversation, which the backend's program cannot do without changing it.
+    CannotBranch {
+        backend: String,
+    },
 }
 
 impl TurnFault {
@@ -120,7 +124,8 @@ impl TurnFault {
             | BadRequest { .. }
             | BadArguments { .. }
             | OverTime { .. }
-            | SessionMismatch { .. } => Class::Fatal,
+            | SessionMismatch { .. }
+            | CannotBranch { .. } => Class::Fatal,
         }
     }
 
@@ -151,6 +156,7 @@ impl TurnFault {
             SessionMissing { .. } => "session_missing",
             SessionInUse { .. } => "session_in_use",
             RefusedForRoot => "refused_for_root",
+            CannotBranch { .. } => "cannot_branch",
         }
     }
 
@@ -168,6 +174,11 @@ impl TurnFault {
             }
             SessionMismatch { asked, got } => {
                 return format!("the agent program ran in session {got} though {asked} was asked for");
+            }
+            CannotBranch { backend } => {
+                return format!(
+                    "the backend `{backend}` cannot branch a conversation, which this turn needs"
+                );
             }
             NotLoggedIn { message } => ("the agent program is not logged in", message),
             Forbidden { message } => ("the account was refused", message),
@@ -212,6 +223,9 @@ impl TurnFault {
             }
             SessionMissing { .. } => {
                 "resume on the machine and from the folder where it began, or rewind to before it"
+            }
+            CannotBranch { .. } => {
+                "lead to the state with <reset> or <function>, or choose another backend for it"
             }
             RefusedForRoot => "run as another user, or set IS_SANDBOX=1 inside a sandbox",
             LimitReached { .. }

@@ -8,7 +8,7 @@ use raymond_core::run::{Run, RunStatus};
 use raymond_core::workflow::Platform;
 
 use super::args::ResumeArgs;
-use super::drive::{Manner, Ready, drive};
+use super::drive::{Manner, Ready, drive, kept_debug_files};
 use super::find::{acquire, all_scopes, find_run, journal_options, load_config, state_dir};
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
@@ -44,9 +44,10 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let manner = Manner::new(&args.options, settings, paths.id());
-    let interrupted = take_over(&run, &paths, &reaper, &manner.debug)?;
+    let (interrupted, warnings) = take_over(&run, &paths, &reaper, &kept_debug_files(paths.id()), &backends)?;
     let options = override_with(&args.options, run.options.clone());
     let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
+    opening.extend(warnings);
     opening.extend(tail.torn.as_ref().map(torn));
     drive(Ready {
         engine: Engine::take_up(run, JournalStore::new(journal, payloads.clone(), lock)),

@@ -16,13 +16,12 @@ use raymond_core::workflow::source::{SourceError, SourceWarning};
 
 pub use preflight::check_all;
 
+use crate::agent::DEFAULT_BACKEND;
 use crate::run::engine::States;
 use crate::run::step::as_it_lies;
 use crate::workflow::scope::{Beside, Given, Scope, Source};
 use crate::workflow::scopes::Scopes;
 
-/// The backend when nobody chose one.
-const DEFAULT_BACKEND: &str = "claude";
 /// How long an agent program may be silent when nobody chose a time.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 

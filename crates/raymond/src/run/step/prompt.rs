@@ -1,7 +1,6 @@
 //! A prompt state: one turn of an agent.
 
-mod claude;
-mod scripted;
+mod turn;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -18,8 +17,7 @@ use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::workflow::Platform;
 
 use super::{NotReady, StepContext};
-use crate::agent::claude::plain;
-use crate::agent::registry::Backend;
+use crate::agent::AgentProgram;
 use crate::process::StopSignal;
 use crate::run::engine::Launch;
 use crate::run::lookups;
@@ -68,17 +66,10 @@ async fn turn(
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> Result<Turned, NotReady> {
-    let backend = context.backends.get(&plan.backend)?;
-    let prompt = message(context, launch, plan, backend)?;
+    let program = context.backends.get(&plan.backend)?;
+    let prompt = message(context, launch, plan, program)?;
     files.prompt(&prompt);
-    match backend {
-        Backend::Claude { command, args } => {
-            claude::turn(context, launch, plan, claude::Program { command, args, prompt, files }, stop).await
-        }
-        Backend::Scripted { replies } => {
-            Ok(scripted::turn(context, launch, &plan.backend, replies.as_deref(), files)?)
-        }
-    }
+    turn::take(context, launch, plan, program, prompt, stop, files).await
 }
 
 /// What the agent is sent: the rendered body and nothing else, or what the step has to add to it.
@@ -86,27 +77,24 @@ fn message(
     context: &StepContext,
     launch: &Launch,
     plan: &PromptPlan,
-    backend: &Backend,
+    program: &dyn AgentProgram,
 ) -> Result<String, NotReady> {
     match launch.agent.work().map(|work| &work.say) {
         // A reminder quotes what the agent said.
         Some(Say::Reminder { text, .. }) => {
-            context.text_of(text).map(|text| data(backend, &text, "").into_owned())
+            context.text_of(text).map(|text| program.plain(&text, "").into_owned())
         }
         Some(Say::GoOn { .. }) => Ok(GO_ON.to_owned()),
-        Some(Say::Prompt) | None => render(context, &launch.agent, &plan.body, backend),
+        Some(Say::Prompt) | None => render(context, &launch.agent, &plan.body, program),
     }
 }
 
-/// A value as it may be put into a prompt after what is there already: it is data, and starts nothing in the program.
-fn data<'v>(backend: &Backend, value: &'v str, before: &str) -> Cow<'v, str> {
-    match backend {
-        Backend::Claude { .. } => plain(value, before),
-        Backend::Scripted { .. } => value.into(),
-    }
-}
-
-fn render(context: &StepContext, agent: &Agent, body: &str, backend: &Backend) -> Result<String, NotReady> {
+fn render(
+    context: &StepContext,
+    agent: &Agent,
+    body: &str,
+    program: &dyn AgentProgram,
+) -> Result<String, NotReady> {
     let input =
         agent.payload.as_ref().map(|payload| context.text_of(payload)).transpose()?.unwrap_or_default();
     let task_folder = context.task_folder(agent)?;
@@ -114,8 +102,8 @@ fn render(context: &StepContext, agent: &Agent, body: &str, backend: &Backend) -
     let value = |name: &str| variable(context, agent, &input, &task_folder, &visits, name);
     Ok(template::render_after(body, |name, before| {
         Some(match value(name)? {
-            Cow::Borrowed(value) => data(backend, value, before),
-            Cow::Owned(value) => data(backend, &value, before).into_owned().into(),
+            Cow::Borrowed(value) => program.plain(value, before),
+            Cow::Owned(value) => program.plain(&value, before).into_owned().into(),
         })
     }))
 }
