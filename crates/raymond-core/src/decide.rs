@@ -1,5 +1,10 @@
 //! Inputs → events: the main path. Total, pure, and the only place where a run's course is decided.
 
+#![warn(
+    clippy::wildcard_enum_match_arm,
+    reason = "a new input, event or tag has to be answered here and below"
+)]
+
 mod ask;
 mod close;
 mod fault;
@@ -24,12 +29,8 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
         agent: AgentId::main(),
         state: started.entry.clone(),
         cwd: started.cwd.clone(),
-        scope: None,
-        scope_hash: None,
-        parent: None,
-        number: None,
-        fork: None,
-        attributes: Default::default(),
+        workflow: None,
+        forked: None,
         input: input.map(Payload::from),
     };
     vec![Body::RunStarted(Box::new(started)), Body::AgentStarted(Box::new(main))]
@@ -58,11 +59,9 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
             })
         }
         Input::Warning { agent, message } => vec![Body::Warning { agent, step: None, state: None, message }],
-        Input::End { agent } => with_agent(run, &agent, |agent| match &agent.status {
-            Status::Ending { result } => {
-                vec![Body::AgentFinished { agent: agent.id.clone(), result: result.clone() }]
-            }
-            _ => Vec::new(),
+        Input::End { agent } => with_agent(run, &agent, |agent| {
+            let Status::Ending { result } = &agent.status else { return Vec::new() };
+            vec![Body::AgentFinished { agent: agent.id.clone(), result: result.clone() }]
         }),
         Input::Join { agent, result } => with_agent(run, &agent, |agent| join::joined(run, agent, result)),
         Input::Answer { ask, text, answer_id } => ask::answered(run, &ask, text, answer_id),
@@ -127,10 +126,8 @@ struct EndedStep<'a> {
 }
 
 fn running(agent: &Agent) -> Option<&Work> {
-    match &agent.status {
-        Status::Running { work, .. } => Some(work),
-        _ => None,
-    }
+    let Status::Running { work, .. } = &agent.status else { return None };
+    Some(work)
 }
 
 fn with_agent(run: &Run, id: &AgentId, decide: impl FnOnce(&Agent) -> Vec<Body>) -> Vec<Body> {

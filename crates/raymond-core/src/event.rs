@@ -1,7 +1,15 @@
 //! What has happened: the lines of the journal, and of `--json`.
 //!
 //! Events hold resolved names and everything [`crate::evolve`] needs, so a journal can be folded without its
-//! workflow. Their names and fields are the public format: fields may be added, never renamed or reused.
+//! workflow. Their names and fields are the public format: fields may be added, never renamed or reused. Fields that
+//! only make sense together are one value here, so that no event can be half right; the module `wire` writes them flat.
+
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered everywhere")]
+
+mod led_to;
+#[cfg(test)]
+mod tests;
+mod wire;
 
 use std::collections::BTreeMap;
 
@@ -13,8 +21,9 @@ use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
 use crate::run::{Options, Run, RunStatus, Session};
-use crate::tag::TagName;
 use crate::workflow::StateFile;
+
+pub use led_to::{ForkTag, LedTo, Parts};
 
 /// The version of the journal's format that this program writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -34,9 +43,9 @@ pub struct Event {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Body {
     RunStarted(Box<RunStarted>),
-    AgentStarted(Box<AgentStarted>),
-    StepStarted(StepStarted),
-    StepFinished(Box<StepFinished>),
+    AgentStarted(#[schemars(with = "wire::AgentStartedFields<'static>")] Box<AgentStarted>),
+    StepStarted(#[schemars(with = "wire::StepStartedFields<'static>")] StepStarted),
+    StepFinished(#[schemars(with = "wire::StepFinishedFields<'static>")] Box<StepFinished>),
     StepFailed(StepFailed),
     /// The step's program is tried again, after a while.
     Retry(Retry),
@@ -63,7 +72,7 @@ pub enum Body {
         result: Payload,
     },
     AskOpened(AskOpened),
-    AskClosed(AskClosed),
+    AskClosed(#[schemars(with = "wire::AskClosedFields<'static>")] AskClosed),
     /// Text for whoever watches; no part of the run's state.
     Print {
         agent: AgentId,
@@ -86,14 +95,14 @@ pub enum Body {
     },
     RunResumed(RunResumed),
     RunFinished {
-        status: RunStatus,
+        status: FinishedStatus,
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Payload>,
         #[serde(flatten)]
         totals: Totals,
     },
     RunStopped {
-        status: RunStatus,
+        status: StoppedStatus,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         /// Questions that wait for a person.
@@ -148,32 +157,47 @@ pub struct RunStarted {
     pub options: Options,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "wire::AgentStartedFields<'static>")]
 pub struct AgentStarted {
     pub agent: AgentId,
     pub state: StateFile,
     pub cwd: String,
     /// Its workflow, if that is another one than the run's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scope: Option<String>,
-    /// What that held when it was entered, if it is an archive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scope_hash: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<AgentId>,
-    /// The number in a worker's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub number: Option<u64>,
-    /// Which of its parent's forks it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fork: Option<u64>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub attributes: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<OtherWorkflow>,
+    /// Where it comes from; only the first agent was not forked.
+    pub forked: Option<Forked>,
     pub input: Option<Payload>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// How a worker came to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forked {
+    pub parent: AgentId,
+    /// The number in its name.
+    pub number: u64,
+    /// Which of its parent's forks it is.
+    pub fork: u64,
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl AgentStarted {
+    pub fn parent(&self) -> Option<&AgentId> {
+        self.forked.as_ref().map(|forked| &forked.parent)
+    }
+}
+
+/// Another workflow than the run's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherWorkflow {
+    /// Where its states are: an absolute path.
+    pub scope: String,
+    /// What it held when it was entered, if it is an archive.
+    pub scope_hash: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "wire::StepStartedFields<'static>")]
 pub struct StepStarted {
     pub agent: AgentId,
     pub step: u64,
@@ -182,60 +206,42 @@ pub struct StepStarted {
     pub visits: u64,
     /// What the state's file held.
     pub hash: String,
-    /// The session chosen for this attempt of a prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-    /// Which of the run's turns in this state it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<u64>,
-    /// The session this attempt goes on from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch_of: Option<String>,
-    /// How much of the budget this turn may use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share_usd: Option<Usd>,
+    /// What only prompts have.
+    pub turn: Option<TurnStarted>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The turn that an attempt at a prompt takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnStarted {
+    /// The session chosen for this attempt.
+    pub session: String,
+    /// Which of the run's turns in this state it is.
+    pub number: u64,
+    /// The session this attempt goes on from.
+    pub branch_of: Option<String>,
+    /// How much of the budget this turn may use.
+    pub share_usd: Option<Usd>,
+    /// The SHA-256, in hex, of the prompt as it is sent.
+    pub prompt_sha256: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "wire::StepFinishedFields<'static>")]
 pub struct StepFinished {
     pub agent: AgentId,
     pub step: u64,
     pub state: StateFile,
-    pub tag: TagName,
-    /// Where the tag leads: for a fork the worker's state, for a result the caller's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<StateFile>,
-    #[serde(default, rename = "return", skip_serializing_if = "Option::is_none")]
-    pub return_to: Option<StateFile>,
-    /// Where a forking parent goes on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<StateFile>,
-    /// What the agent's next state is handed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<Payload>,
-    /// What an agent that ends leaves behind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<Payload>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<String>,
-    /// The workflow that the agent enters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scope: Option<String>,
-    /// What that held then, if it is an archive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scope_hash: Option<String>,
+    pub led_to: LedTo,
+    /// The agent's final message.
+    pub message: Option<Payload>,
     /// The conversation as it is after this step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
     /// Whether the state's only permitted transition was taken without a tag.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub implicit: bool,
     /// What the step cost in all, reminders and failed attempts included.
     pub cost_usd: Usd,
     /// What its last attempt cost; earlier attempts are in their own events.
-    #[serde(default, skip_serializing_if = "Usd::is_zero")]
     pub attempt_cost_usd: Usd,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
     pub duration_ms: u64,
 }
@@ -252,6 +258,9 @@ pub struct StepFailed {
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
+    /// The agent's final message, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Payload>,
     /// Whether the failure stops the whole run.
     pub fatal: bool,
     /// What the step cost in all.
@@ -275,13 +284,41 @@ pub struct Retry {
     pub attempt: u32,
     pub until: Timestamp,
     pub error: String,
+    /// The last lines that a script wrote there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+    /// The agent's final message, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Payload>,
     #[serde(default, skip_serializing_if = "Usd::is_zero")]
     pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
-    /// Set when the conversation goes on from where this attempt stopped, at its share of the budget.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<Session>,
+    #[serde(default, rename = "session", skip_serializing_if = "NextTry::is_from_the_start")]
+    pub next_try: NextTry,
+}
+
+/// What the next attempt goes on from: on the wire the session, if it is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "Option<Session>", untagged)]
+pub enum NextTry {
+    /// Where this one began. It counts as one of the retries.
+    #[default]
+    FromTheStart,
+    /// Where this one stopped, at its share of the budget.
+    GoOn(Session),
+}
+
+impl NextTry {
+    fn is_from_the_start(&self) -> bool {
+        *self == NextTry::FromTheStart
+    }
+}
+
+impl From<Option<Session>> for NextTry {
+    fn from(session: Option<Session>) -> Self {
+        session.map_or(NextTry::FromTheStart, NextTry::GoOn)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -296,6 +333,9 @@ pub struct Reminder {
     /// What was wrong with the agent's message.
     #[serde(default)]
     pub problem: String,
+    /// The message itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Payload>,
     pub text: Payload,
     /// The conversation that the reminder goes on.
     pub session: Session,
@@ -313,6 +353,9 @@ pub struct LimitWaiting {
     pub attempt: u32,
     pub until: Timestamp,
     pub error: String,
+    /// The agent's final message, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Payload>,
     #[serde(default, skip_serializing_if = "Usd::is_zero")]
     pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -345,27 +388,77 @@ pub struct AskOpened {
     pub timeout_next: Option<StateFile>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "wire::AskClosedFields<'static>")]
 pub struct AskClosed {
     pub agent: AgentId,
     pub ask: String,
     /// The state that asked.
     pub state: StateFile,
-    pub by: ClosedBy,
-    /// Where the agent goes on, unless it fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<StateFile>,
-    pub answer: Payload,
-    /// Distinguishes answers that race.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer_id: Option<String>,
+    pub how: Closed,
 }
 
+/// What came of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Closed {
+    Answered {
+        target: StateFile,
+        answer: Payload,
+        /// Distinguishes answers that race.
+        answer_id: Option<String>,
+    },
+    /// Nobody answered in time, and the agent goes on without an answer.
+    TimedOut { target: StateFile },
+    /// Nobody answered in time, and the agent fails.
+    Unanswered,
+}
+
+impl Closed {
+    /// Where the agent goes on, unless it fails.
+    pub fn target(&self) -> Option<&StateFile> {
+        match self {
+            Closed::Answered { target, .. } | Closed::TimedOut { target } => Some(target),
+            Closed::Unanswered => None,
+        }
+    }
+}
+
+/// The one status of a run that is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ClosedBy {
-    Answer,
-    Timeout,
+pub enum FinishedStatus {
+    Completed,
+}
+
+/// Why a run stopped before it was finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StoppedStatus {
+    Failed,
+    Waiting,
+    OverBudget,
+    Limited,
+    Interrupted,
+}
+
+impl From<FinishedStatus> for RunStatus {
+    fn from(status: FinishedStatus) -> Self {
+        match status {
+            FinishedStatus::Completed => RunStatus::Completed,
+        }
+    }
+}
+
+impl From<StoppedStatus> for RunStatus {
+    fn from(status: StoppedStatus) -> Self {
+        match status {
+            StoppedStatus::Failed => RunStatus::Failed,
+            StoppedStatus::Waiting => RunStatus::Waiting,
+            StoppedStatus::OverBudget => RunStatus::OverBudget,
+            StoppedStatus::Limited => RunStatus::Limited,
+            StoppedStatus::Interrupted => RunStatus::Interrupted,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -400,15 +493,30 @@ impl Body {
     pub fn payloads_mut(&mut self) -> Vec<&mut Payload> {
         match self {
             Body::AgentStarted(started) => started.input.iter_mut().collect(),
-            Body::StepFinished(finished) => finished.input.iter_mut().chain(&mut finished.result).collect(),
+            Body::StepFinished(finished) => {
+                finished.led_to.payload_mut().into_iter().chain(&mut finished.message).collect()
+            }
+            Body::StepFailed(failed) => failed.message.iter_mut().collect(),
+            Body::Retry(retry) => retry.message.iter_mut().collect(),
+            Body::Reminder(reminder) => [&mut reminder.text].into_iter().chain(&mut reminder.message).collect(),
+            Body::LimitWaiting(limit) => limit.message.iter_mut().collect(),
             Body::AgentFinished { result, .. } | Body::Joined { result, .. } => vec![result],
             Body::AskOpened(opened) => vec![&mut opened.question],
-            Body::AskClosed(closed) => vec![&mut closed.answer],
+            Body::AskClosed(closed) => match &mut closed.how {
+                Closed::Answered { answer, .. } => vec![answer],
+                Closed::TimedOut { .. } | Closed::Unanswered => Vec::new(),
+            },
             Body::RunStopped { asks, .. } => asks.iter_mut().map(|ask| &mut ask.question).collect(),
             Body::Print { text, .. } => vec![text],
-            Body::Reminder(reminder) => vec![&mut reminder.text],
             Body::RunFinished { result, .. } => result.iter_mut().collect(),
-            _ => Vec::new(),
+            Body::RunStarted(_)
+            | Body::StepStarted(_)
+            | Body::Delayed { .. }
+            | Body::Warning { .. }
+            | Body::BudgetExceeded { .. }
+            | Body::RunResumed(_)
+            // What a state holds was moved when the event came that brought it there.
+            | Body::Snapshot { .. } => Vec::new(),
         }
     }
 
@@ -420,28 +528,73 @@ impl Body {
             Body::Retry(retry) => Some(&retry.agent),
             Body::Reminder(reminder) => Some(&reminder.agent),
             Body::LimitWaiting(limit) => Some(&limit.agent),
-            _ => None,
+            Body::RunStarted(_)
+            | Body::AgentStarted(_)
+            | Body::StepStarted(_)
+            | Body::Delayed { .. }
+            | Body::AgentFinished { .. }
+            | Body::Joined { .. }
+            | Body::AskOpened(_)
+            | Body::AskClosed(_)
+            | Body::Print { .. }
+            | Body::Warning { .. }
+            | Body::BudgetExceeded { .. }
+            | Body::RunResumed(_)
+            | Body::RunFinished { .. }
+            | Body::RunStopped { .. }
+            | Body::Snapshot { .. } => None,
         }
     }
 
     /// What the event adds to the run's cost.
     pub fn cost(&self) -> Usd {
+        let estimated = |steps: &[Interrupted]| steps.iter().map(|step| step.estimated_cost_usd).sum();
         match self {
             Body::StepFinished(finished) => finished.attempt_cost_usd,
             Body::StepFailed(failed) => failed.attempt_cost_usd,
             Body::Retry(retry) => retry.attempt_cost_usd,
             Body::Reminder(reminder) => reminder.attempt_cost_usd,
             Body::LimitWaiting(limit) => limit.attempt_cost_usd,
-            Body::RunResumed(resumed) => resumed.interrupted.iter().map(|step| step.estimated_cost_usd).sum(),
-            Body::RunStopped { interrupted, .. } => {
-                interrupted.iter().map(|step| step.estimated_cost_usd).sum()
-            }
-            _ => Usd::ZERO,
+            Body::RunResumed(resumed) => estimated(&resumed.interrupted),
+            Body::RunStopped { interrupted, .. } => estimated(interrupted),
+            Body::RunStarted(_)
+            | Body::AgentStarted(_)
+            | Body::StepStarted(_)
+            | Body::Delayed { .. }
+            | Body::AgentFinished { .. }
+            | Body::Joined { .. }
+            | Body::AskOpened(_)
+            | Body::AskClosed(_)
+            | Body::Print { .. }
+            | Body::Warning { .. }
+            | Body::BudgetExceeded { .. }
+            | Body::RunFinished { .. }
+            | Body::Snapshot { .. } => Usd::ZERO,
         }
     }
 
     /// Whether this event ends what one process does for a run.
     pub fn is_last(&self) -> bool {
-        matches!(self, Body::RunFinished { .. } | Body::RunStopped { .. })
+        match self {
+            Body::RunFinished { .. } | Body::RunStopped { .. } => true,
+            Body::RunStarted(_)
+            | Body::AgentStarted(_)
+            | Body::StepStarted(_)
+            | Body::StepFinished(_)
+            | Body::StepFailed(_)
+            | Body::Retry(_)
+            | Body::Reminder(_)
+            | Body::LimitWaiting(_)
+            | Body::Delayed { .. }
+            | Body::AgentFinished { .. }
+            | Body::Joined { .. }
+            | Body::AskOpened(_)
+            | Body::AskClosed(_)
+            | Body::Print { .. }
+            | Body::Warning { .. }
+            | Body::BudgetExceeded { .. }
+            | Body::RunResumed(_)
+            | Body::Snapshot { .. } => false,
+        }
     }
 }

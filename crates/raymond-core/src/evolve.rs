@@ -1,17 +1,18 @@
 //! Events → state. Total: an event that does not fit is ignored, so any prefix of a journal can be folded.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use jiff::Timestamp;
 
 use crate::event::{
-    AgentStarted, AskClosed, AskOpened, Body, Event, LimitWaiting, Reminder, Retry, RunResumed, StepFinished,
-    StepStarted,
+    AgentStarted, AskClosed, AskOpened, Body, Closed, Event, LedTo, LimitWaiting, NextTry, OtherWorkflow,
+    Reminder, Retry, RunResumed, StepFinished, StepStarted,
 };
 use crate::limits::{MAX_REMEMBERED_STDERR_BYTES, MAX_UNJOINED_WORKERS};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
 use crate::run::{Agent, Ask, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work, Worker};
-use crate::tag::TagName;
 use crate::workflow::StateFile;
 
 /// Folds one event into a run. The first event of a journal makes the run, as does a snapshot.
@@ -65,12 +66,8 @@ pub fn apply(run: &mut Run, event: &Event) {
             }
             let (error, stderr) = (failed.error.clone(), end_of(&failed.stderr).to_owned());
             run.update(&failed.agent, |agent| {
-                let waited = match &agent.status {
-                    waited @ (Status::Asking { .. } | Status::Joining { .. }) => {
-                        Some(Box::new(waited.clone()))
-                    }
-                    _ => None,
-                };
+                let waited = matches!(agent.status, Status::Asking { .. } | Status::Joining { .. });
+                let waited = waited.then(|| Box::new(agent.status.clone()));
                 agent.status = Status::Failed { error, stderr, waited };
             });
         }
@@ -86,13 +83,13 @@ pub fn apply(run: &mut Run, event: &Event) {
         Body::AskClosed(closed) => ask_closed(run, event.seq, closed),
         Body::BudgetExceeded { .. } => run.halt = Some(Halt::OverBudget),
         Body::RunResumed(resumed) => run_resumed(run, event, resumed),
-        Body::RunFinished { status, .. } => ended(run, event.time, *status),
+        Body::RunFinished { status, .. } => ended(run, event.time, (*status).into()),
         Body::RunStopped { status, interrupted, .. } => {
             for step in interrupted {
                 run.interrupt(&step.agent, step.step, Usd::ZERO);
                 run.update(&step.agent, |agent| charge(&mut agent.status, step.estimated_cost_usd));
             }
-            ended(run, event.time, *status);
+            ended(run, event.time, (*status).into());
         }
         Body::RunStarted(_) | Body::Print { .. } | Body::Warning { .. } | Body::Snapshot { .. } => {}
     }
@@ -101,45 +98,45 @@ pub fn apply(run: &mut Run, event: &Event) {
 
 fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
     run.agents_started = run.agents_started.saturating_add(1);
-    entered(run, &started.scope, &started.scope_hash);
-    if let (Some(parent), Some(number), Some(fork)) = (&started.parent, started.number, started.fork) {
-        run.update(parent, |parent| parent.forks = fork);
-        run.used_names.insert(&started.agent, number);
+    entered(run, started.workflow.as_ref());
+    if let Some(forked) = &started.forked {
+        run.update(&forked.parent, |parent| parent.forks = forked.fork);
+        run.used_names.insert(&started.agent, forked.number);
         let worker = Worker {
             agent: started.agent.clone(),
             state: started.state.clone(),
-            attributes: started.attributes.clone(),
+            attributes: forked.attributes.clone(),
             result: None,
         };
-        run.workers.entry(parent.clone()).or_default().insert(fork, worker);
+        run.workers.entry(forked.parent.clone()).or_default().insert(forked.fork, worker);
     }
     let mut agent = Agent {
         id: started.agent.clone(),
-        parent: started.parent.clone(),
+        parent: started.parent().cloned(),
         birth: run.agents_started,
         state: started.state.clone(),
         payload: None,
         cwd: started.cwd.clone(),
-        scope: started.scope.clone(),
+        scope: started.workflow.as_ref().map(|workflow| workflow.scope.clone()),
         session: None,
         stack: Vec::new(),
-        attributes: started.attributes.clone(),
+        attributes: started.forked.as_ref().map(|forked| forked.attributes.clone()).unwrap_or_default(),
         visits: Default::default(),
         forks: 0,
-        fork: started.fork.unwrap_or(0),
+        fork: started.forked.as_ref().map_or(0, |forked| forked.fork),
         ask_id: None,
         status: Status::Joining { since: seq },
     };
-    enter(&mut agent, seq, started.state.clone(), started.input.clone());
+    enter(&mut agent, seq, &started.state, started.input.as_ref());
     run.add(agent);
 }
 
 /// Moves an agent into a state. What the state is handed is gone when it moves on.
-fn enter(agent: &mut Agent, seq: u64, state: StateFile, payload: Option<Payload>) {
-    agent.state = state;
+fn enter(agent: &mut Agent, seq: u64, state: &StateFile, payload: Option<&Payload>) {
+    agent.state = state.clone();
     let visits = agent.visits.entry(agent.place()).or_default();
     *visits = visits.saturating_add(1);
-    agent.payload = payload;
+    agent.payload = payload.cloned();
     agent.ask_id = None;
     agent.status = Status::Ready { since: seq, work: None };
 }
@@ -148,16 +145,17 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
     run.steps_started = run.steps_started.max(started.step);
     let Some(place) = run.agents.get(&started.agent).map(Agent::place) else { return };
     run.hashes.insert(place.clone(), started.hash.clone());
-    if let Some(turn) = started.turn {
+    let turn = started.turn.as_ref();
+    if let Some(turn) = turn {
         let turns = run.turns.entry(place).or_default();
-        *turns = turn.max(*turns);
+        *turns = turn.number.max(*turns);
     }
     run.update(&started.agent, |agent| {
         let before = agent.work().filter(|work| work.step == started.step).cloned();
         let work = Work {
             attempt: started.attempt,
-            turn: started.turn,
-            share_usd: started.share_usd,
+            turn: turn.map(|turn| turn.number),
+            share_usd: turn.and_then(|turn| turn.share_usd),
             interrupted: None,
             ..before.unwrap_or_else(|| Work::first(started.step))
         };
@@ -166,86 +164,104 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
 }
 
 /// An archive is remembered as it was when it was last entered.
-fn entered(run: &mut Run, scope: &Option<String>, hash: &Option<String>) {
-    if let (Some(scope), Some(hash)) = (scope, hash) {
+fn entered(run: &mut Run, workflow: Option<&OtherWorkflow>) {
+    if let Some(OtherWorkflow { scope, scope_hash: Some(hash) }) = workflow {
         run.scope_hashes.insert(scope.clone(), hash.clone());
     }
 }
 
 fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
     run.steps_completed = run.steps_completed.saturating_add(1);
-    entered(run, &finished.scope, &finished.scope_hash);
+    entered(run, finished.led_to.parts().workflow);
     run.update(&finished.agent, |agent| {
         if let Some(session) = &finished.session {
             agent.session = Some(session.clone());
         }
-        take_transition(agent, seq, finished);
+        take_transition(agent, seq, &finished.led_to);
     });
 }
 
-fn take_transition(agent: &mut Agent, seq: u64, finished: &StepFinished) {
-    match finished.tag {
-        TagName::Call | TagName::CallWorkflow => push_frame(agent, finished),
-        TagName::Function | TagName::FunctionWorkflow => {
-            push_frame(agent, finished);
+fn take_transition(agent: &mut Agent, seq: u64, led_to: &LedTo) {
+    match led_to {
+        LedTo::Goto { target, input } => enter(agent, seq, target, input.as_ref()),
+        LedTo::Reset { target, input, cwd } => {
             agent.session = None;
+            move_to(agent, cwd.as_ref());
+            enter(agent, seq, target, input.as_ref());
         }
-        TagName::Reset => agent.session = None,
-        TagName::ResetWorkflow => {
+        LedTo::Call { target, return_to, input } => {
+            push_frame(agent, return_to);
+            enter(agent, seq, target, input.as_ref());
+        }
+        LedTo::Function { target, return_to, input } => {
+            push_frame(agent, return_to);
             agent.session = None;
-            agent.stack.clear();
+            enter(agent, seq, target, input.as_ref());
         }
-        TagName::Result => match agent.stack.pop() {
-            Some(frame) => {
+        // The target is its worker's.
+        LedTo::Fork { next, input, .. } => enter(agent, seq, next, input.as_ref()),
+        LedTo::Return { target, input } => {
+            if let Some(frame) = agent.stack.pop() {
                 agent.session = frame.session;
                 agent.cwd = frame.cwd;
                 agent.scope = frame.scope;
             }
-            None => {
-                let result = finished.result.clone().unwrap_or_else(|| Payload::from(""));
-                agent.status = Status::Ending { result };
-                return;
-            }
-        },
-        _ => {}
+            enter(agent, seq, target, Some(input));
+        }
+        LedTo::End { result } => agent.status = Status::Ending { result: result.clone() },
+        // The event that opens the question follows.
+        LedTo::Ask { .. } => {}
+        LedTo::Join { target } => {
+            enter(agent, seq, target, None);
+            agent.status = Status::Joining { since: seq };
+        }
+        LedTo::CallWorkflow { workflow, target, return_to, input } => {
+            push_frame(agent, return_to);
+            agent.scope = Some(workflow.scope.clone());
+            enter(agent, seq, target, input.as_ref());
+        }
+        LedTo::FunctionWorkflow { workflow, target, return_to, input, cwd } => {
+            push_frame(agent, return_to);
+            agent.session = None;
+            agent.scope = Some(workflow.scope.clone());
+            move_to(agent, cwd.as_ref());
+            enter(agent, seq, target, input.as_ref());
+        }
+        LedTo::ResetWorkflow { workflow, target, input, cwd } => {
+            agent.session = None;
+            agent.stack.clear();
+            agent.scope = Some(workflow.scope.clone());
+            move_to(agent, cwd.as_ref());
+            enter(agent, seq, target, input.as_ref());
+        }
     }
-    if let Some(cwd) = &finished.cwd {
-        agent.cwd = cwd.clone();
-    }
-    if let Some(scope) = &finished.scope {
-        agent.scope = Some(scope.clone());
-    }
-    // A fork's target is its worker's; the parent goes on at `next`.
-    let to = if finished.tag.is_fork() { &finished.next } else { &finished.target };
-    if let Some(to) = to.as_ref().filter(|_| finished.tag != TagName::Ask) {
-        enter(agent, seq, to.clone(), finished.input.clone());
-    }
-    if finished.tag == TagName::Join {
-        agent.status = Status::Joining { since: seq };
+}
+
+fn move_to(agent: &mut Agent, cwd: Option<&String>) {
+    if let Some(cwd) = cwd {
+        agent.cwd.clone_from(cwd);
     }
 }
 
 /// A frame remembers what its call left, so that the return finds it as it was.
-fn push_frame(agent: &mut Agent, finished: &StepFinished) {
-    if let Some(return_to) = finished.return_to.clone() {
-        agent.stack.push(Frame {
-            return_to,
-            session: agent.session.clone(),
-            cwd: agent.cwd.clone(),
-            scope: agent.scope.clone(),
-        });
-    }
+fn push_frame(agent: &mut Agent, return_to: &StateFile) {
+    agent.stack.push(Frame {
+        return_to: return_to.clone(),
+        session: agent.session.clone(),
+        cwd: agent.cwd.clone(),
+        scope: agent.scope.clone(),
+    });
 }
 
 fn retried(run: &mut Run, seq: u64, retry: &Retry) {
     wait_with_work(run, &retry.agent, seq, retry.until, Wait::Retry, |work| {
         work.cost_usd += retry.attempt_cost_usd;
-        match &retry.session {
-            Some(session) => {
+        match &retry.next_try {
+            NextTry::GoOn(session) => {
                 work.say = Say::GoOn { session: session.clone() };
                 work.turn = None;
             }
-            None => work.retries = work.retries.saturating_add(1),
+            NextTry::FromTheStart => work.retries = work.retries.saturating_add(1),
         }
     });
 }
@@ -360,12 +376,17 @@ fn ask_opened(run: &mut Run, time: Timestamp, opened: &AskOpened) {
 }
 
 fn ask_closed(run: &mut Run, seq: u64, closed: &AskClosed) {
-    if let Some(target) = &closed.target {
-        run.update(&closed.agent, |agent| {
-            enter(agent, seq, target.clone(), Some(closed.answer.clone()));
-            agent.ask_id = Some(closed.ask.clone());
-        });
-    }
+    let empty = Payload::from("");
+    let (target, answer) = match &closed.how {
+        Closed::Answered { target, answer, .. } => (target, answer),
+        Closed::TimedOut { target } => (target, &empty),
+        // The event that fails the agent follows.
+        Closed::Unanswered => return,
+    };
+    run.update(&closed.agent, |agent| {
+        enter(agent, seq, target, Some(answer));
+        agent.ask_id = Some(closed.ask.clone());
+    });
 }
 
 /// A resume runs interrupted steps again and gives failed and limited ones another chance at once.
@@ -400,7 +421,11 @@ fn status_after_resume(agent: &Agent, event: &Event) -> Status {
         Status::Waiting { why: Wait::Limit, since, work, .. } => {
             Status::Ready { since: *since, work: work.clone() }
         }
-        other => other.clone(),
+        same @ (Status::Ready { .. }
+        | Status::Waiting { why: Wait::Delay | Wait::Retry, .. }
+        | Status::Asking { .. }
+        | Status::Joining { .. }
+        | Status::Ending { .. }) => same.clone(),
     }
 }
 

@@ -143,6 +143,8 @@ pub enum TurnOutcome {
 pub struct CompletedTurn {
     /// What the final message says comes next, or why that cannot be told.
     pub reading: Result<Reading, BadMessage>,
+    /// The final message as it may be recorded: without secrets.
+    pub message: String,
     /// The conversation as it is now.
     pub session: Session,
     pub cost: TurnCost,
@@ -166,6 +168,8 @@ pub struct FailedTurn {
     /// The conversation as far as it got, if it can go on from there.
     pub session: Option<Session>,
     pub exit_code: Option<i32>,
+    /// The final message, if there was one, as it may be recorded: without secrets.
+    pub message: Option<String>,
 }
 
 /// What to do about a turn that failed.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 mod resolve_error;
 pub mod source;
@@ -119,9 +119,7 @@ impl Kind {
 }
 
 /// The file name of a state, extension included: what every name is resolved to.
-#[derive(
-    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct StateFile {
     file_name: String,
@@ -132,10 +130,15 @@ pub struct StateFile {
 impl StateFile {
     /// `None` unless the name is that of a state: a plain name with a known extension.
     pub fn new(file_name: &str) -> Option<StateFile> {
+        let kind = StateFile::kind_of(file_name)?;
+        Some(StateFile { file_name: file_name.to_owned(), kind })
+    }
+
+    fn kind_of(file_name: &str) -> Option<Kind> {
         let (name, extension) = file_name.rsplit_once('.')?;
         check_name(file_name).ok()?;
         check_name(name).ok()?;
-        Some(StateFile::of(name, Kind::from_extension(extension)?))
+        Kind::from_extension(extension)
     }
 
     fn of(name: &str, kind: Kind) -> StateFile {
@@ -178,8 +181,17 @@ impl TryFrom<String> for StateFile {
     type Error = String;
 
     fn try_from(file_name: String) -> Result<StateFile, String> {
-        StateFile::new(&file_name)
-            .ok_or_else(|| format!("{} is not the name of a state file", quoted(&file_name)))
+        match StateFile::kind_of(&file_name) {
+            Some(kind) => Ok(StateFile { file_name, kind }),
+            None => Err(format!("{} is not the name of a state file", quoted(&file_name))),
+        }
+    }
+}
+
+/// By hand, because every event has some, and what is derived would copy each.
+impl Serialize for StateFile {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.file_name)
     }
 }
 

@@ -18,6 +18,7 @@ mod lent;
 #[cfg(target_os = "linux")]
 mod quick;
 mod reaper;
+pub mod secrets;
 mod spawn;
 mod stop;
 mod streams;

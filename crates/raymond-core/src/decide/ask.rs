@@ -5,21 +5,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::EndedStep;
-use crate::event::{AskClosed, AskOpened, Body, ClosedBy, StepFailed, StepFinished};
+use crate::event::{AskClosed, AskOpened, Body, Closed, LedTo, StepFailed};
 use crate::money::Usd;
-use crate::payload::Payload;
 use crate::run::{Agent, Run, Status, later};
 use crate::transition;
 
-pub(super) fn ask(
-    step: &EndedStep<'_>,
-    finished: &mut StepFinished,
-    others: &mut Vec<Body>,
-    ask: transition::Ask,
-) -> Result<(), String> {
+/// What an ask leads to, and the question.
+pub(super) fn ask(step: &EndedStep<'_>, ask: transition::Ask) -> Result<(LedTo, Body), String> {
     let next = step.lookups.state(&ask.next)?;
-    finished.next = Some(next.clone());
-    others.push(Body::AskOpened(AskOpened {
+    let led_to = LedTo::Ask { next: next.clone() };
+    let opened = Body::AskOpened(AskOpened {
         agent: step.agent.id.clone(),
         ask: format!("ask{}", step.run.asks_opened + 1),
         step: Some(step.work.step),
@@ -29,8 +24,8 @@ pub(super) fn ask(
         timeout_ms: ask.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
         deadline: ask.timeout.map(|timeout| later(step.now, timeout)),
         timeout_next: ask.timeout_next.map(|name| step.lookups.state(&name)).transpose()?,
-    }));
-    Ok(())
+    });
+    Ok((led_to, opened))
 }
 
 /// Questions that failed their agents because nobody answered in time; each gets its whole time again.
@@ -63,10 +58,7 @@ pub(super) fn answered(run: &Run, ask_id: &str, text: String, answer_id: Option<
         agent: agent.id.clone(),
         ask: ask.id.clone(),
         state: agent.state.clone(),
-        by: ClosedBy::Answer,
-        target: Some(ask.next.clone()),
-        answer: text.into(),
-        answer_id,
+        how: Closed::Answered { target: ask.next.clone(), answer: text.into(), answer_id },
     })]
 }
 
@@ -76,17 +68,16 @@ pub(super) fn timed_out(agent: &Agent, now: Timestamp) -> Vec<Body> {
     if ask.deadline.is_none_or(|deadline| deadline > now) {
         return Vec::new();
     }
-    let closed = Body::AskClosed(AskClosed {
-        agent: agent.id.clone(),
-        ask: ask.id.clone(),
-        state: agent.state.clone(),
-        by: ClosedBy::Timeout,
-        target: ask.timeout_next.clone(),
-        answer: Payload::from(""),
-        answer_id: None,
-    });
-    if ask.timeout_next.is_some() {
-        return vec![closed];
+    let closed = |how| {
+        Body::AskClosed(AskClosed {
+            agent: agent.id.clone(),
+            ask: ask.id.clone(),
+            state: agent.state.clone(),
+            how,
+        })
+    };
+    if let Some(target) = ask.timeout_next.clone() {
+        return vec![closed(Closed::TimedOut { target })];
     }
     let failed = Body::StepFailed(StepFailed {
         agent: agent.id.clone(),
@@ -95,11 +86,12 @@ pub(super) fn timed_out(agent: &Agent, now: Timestamp) -> Vec<Body> {
         error: format!("nobody answered {} in time, and it has no `timeout_next`", ask.id),
         exit_code: None,
         stderr: String::new(),
+        message: None,
         fatal: false,
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
         duration_ms: 0,
     });
-    vec![closed, failed]
+    vec![closed(Closed::Unanswered), failed]
 }

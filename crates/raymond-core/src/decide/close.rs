@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::event::{Body, OpenAsk, Totals};
-use crate::run::{Halt, Run, RunStatus, Status};
+use crate::event::{Body, FinishedStatus, OpenAsk, StoppedStatus, Totals};
+use crate::run::{Halt, Run, Status};
 
 pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool) -> Body {
     let interrupted = run.interrupted();
@@ -14,7 +14,7 @@ pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool) -> Body {
         duration_ms: run.duration_ms(now),
     };
     if run.agents.is_empty() {
-        return Body::RunFinished { status: RunStatus::Completed, result: run.result.clone(), totals };
+        return Body::RunFinished { status: FinishedStatus::Completed, result: run.result.clone(), totals };
     }
     let (status, error) = stopped(run, stop_requested);
     let asks = run.asks().into_iter().map(|(agent, ask)| OpenAsk {
@@ -26,34 +26,33 @@ pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool) -> Body {
 }
 
 /// Why a run with agents left goes no further, the gravest reason first.
-fn stopped(run: &Run, stop_requested: bool) -> (RunStatus, Option<String>) {
+fn stopped(run: &Run, stop_requested: bool) -> (StoppedStatus, Option<String>) {
     match &run.halt {
         Some(Halt::OverBudget) => {
             let error = format!("spent {} of a budget of {}", run.cost_usd, run.options.budget_usd);
-            return (RunStatus::OverBudget, Some(error));
+            return (StoppedStatus::OverBudget, Some(error));
         }
-        Some(Halt::Limited { error }) => return (RunStatus::Limited, Some(error.clone())),
+        Some(Halt::Limited { error }) => return (StoppedStatus::Limited, Some(error.clone())),
         Some(Halt::Failed { .. }) | None => {}
     }
     let has_failed = run.halt.is_some() || run.failed_agents().next().is_some();
     if !run.asks().is_empty() && !stop_requested {
-        return (RunStatus::Waiting, has_failed.then(|| failure(run)));
+        return (StoppedStatus::Waiting, has_failed.then(|| failure(run)));
     }
     if run.halt.is_none() && stop_requested && run.failed_agents().count() < run.agents.len() {
-        return (RunStatus::Interrupted, None);
+        return (StoppedStatus::Interrupted, None);
     }
-    (RunStatus::Failed, Some(failure(run)))
+    (StoppedStatus::Failed, Some(failure(run)))
 }
 
 fn failure(run: &Run) -> String {
     if let Some(Halt::Failed { error }) = &run.halt {
         return error.clone();
     }
-    let mut failures =
-        run.failed_agents().filter_map(|id| run.agents.get(id)).filter_map(|agent| match &agent.status {
-            Status::Failed { error, .. } => Some(format!("{} failed in {}: {error}", agent.id, agent.state)),
-            _ => None,
-        });
+    let mut failures = run.failed_agents().filter_map(|id| run.agents.get(id)).filter_map(|agent| {
+        let Status::Failed { error, .. } = &agent.status else { return None };
+        Some(format!("{} failed in {}: {error}", agent.id, agent.state))
+    });
     let Some(first) = failures.next() else {
         let most = run.options.max_steps.unwrap_or(run.steps_started);
         let plural = if most == 1 { "" } else { "s" };

@@ -3,6 +3,7 @@
 use super::EndedStep;
 use crate::event::{Body, StepFailed};
 use crate::input::TurnCost;
+use crate::payload::Payload;
 
 /// What is known of a failure.
 pub(super) struct Fault {
@@ -12,11 +13,20 @@ pub(super) struct Fault {
     /// Whether the whole run stops.
     pub(super) fatal: bool,
     pub(super) cost: TurnCost,
+    /// The agent's final message.
+    pub(super) message: Option<String>,
 }
 
 impl Fault {
     pub(super) fn new(error: impl Into<String>, fatal: bool) -> Self {
-        Self { error: error.into(), exit_code: None, stderr: String::new(), fatal, cost: TurnCost::default() }
+        Self {
+            error: error.into(),
+            exit_code: None,
+            stderr: String::new(),
+            fatal,
+            cost: TurnCost::default(),
+            message: None,
+        }
     }
 }
 
@@ -28,6 +38,7 @@ pub(super) fn failed(step: &EndedStep<'_>, fault: Fault) -> Body {
         error: fault.error,
         exit_code: fault.exit_code,
         stderr: fault.stderr,
+        message: fault.message.map(Payload::from),
         fatal: fault.fatal,
         cost_usd: step.work.cost_usd + fault.cost.usd,
         attempt_cost_usd: fault.cost.usd,

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::event::{Body, StepFailed, StepStarted};
+use crate::event::{Body, StepFailed, StepStarted, TurnStarted};
 use crate::input::{Plan, Prepared};
 use crate::money::Usd;
 use crate::run::{Agent, Run, Status, Work};
@@ -33,18 +33,19 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
         state: agent.state.clone(),
         visits,
         hash: prepared.hash,
-        session: None,
         turn: None,
-        branch_of: None,
-        share_usd: None,
     };
     if let Plan::Prompt(prompt) = &prepared.plan {
         let turns = run.turns.get(&agent.place()).copied().unwrap_or(0);
-        started.session = Some(session_id(run, work.step, attempt));
-        started.turn = Some(work.turn.unwrap_or(turns + 1));
         let conversation = work.conversation(agent);
         let goes_on = conversation.filter(|session| session.is_of(&prompt.backend));
-        started.branch_of = goes_on.map(|session| session.id.clone());
+        started.turn = Some(TurnStarted {
+            session: session_id(run, work.step, attempt),
+            number: work.turn.unwrap_or(turns + 1),
+            branch_of: goes_on.map(|session| session.id.clone()),
+            share_usd: run.budget_share(),
+            prompt_sha256: None,
+        });
         if conversation.is_some() && goes_on.is_none() {
             let message = format!(
                 "the backend `{}` cannot go on with a conversation of another one; it begins afresh",
@@ -52,7 +53,6 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
             );
             events.push(warning(agent, message));
         }
-        started.share_usd = run.budget_share();
     }
     events.push(Body::StepStarted(started));
     events
@@ -92,6 +92,7 @@ pub(super) fn cannot_start(agent: &Agent, error: String) -> Body {
         error,
         exit_code: None,
         stderr: String::new(),
+        message: None,
         fatal: false,
         cost_usd: agent.work().map_or(Usd::ZERO, |work| work.cost_usd),
         attempt_cost_usd: Usd::ZERO,

@@ -6,7 +6,7 @@ use super::EndedStep;
 use super::fault::{Fault, failed};
 use super::transition::{self, Turn};
 use crate::duration;
-use crate::event::{Body, Retry};
+use crate::event::{Body, NextTry, Retry};
 use crate::header::{Fatal, Header};
 use crate::input::{Exit, ScriptOutcome, TimeLimit};
 use crate::money::Usd;
@@ -62,8 +62,10 @@ fn retry_or_fail(step: &EndedStep<'_>, header: &Header, fault: Fault) -> Vec<Bod
         attempt: step.work.attempt + 1,
         until: later(step.now, header.backoff.unwrap_or(DEFAULT_BACKOFF)),
         error: fault.error,
+        stderr: fault.stderr,
+        message: None,
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
-        session: None,
+        next_try: NextTry::FromTheStart,
     })]
 }

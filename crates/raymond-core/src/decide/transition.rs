@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::EndedStep;
-use crate::event::{AgentStarted, Body, StepFinished};
+use crate::event::{AgentStarted, Body, ForkTag, Forked, LedTo, OtherWorkflow, StepFinished};
 use crate::input::{ScopeEntry, TurnCost};
 use crate::limits::{MAX_AGENTS, MAX_ENVIRONMENT_PAYLOAD_BYTES, MAX_STACK_DEPTH};
 use crate::name::UsedNames;
 use crate::payload::Payload;
 use crate::run::{Session, later};
-use crate::tag::TagName;
 use crate::transition::{Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Transition};
 use crate::workflow::StateFile;
 
-/// What a step cost and remembers, besides what it asked for.
+/// What a step said, cost and remembers, besides what it asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
+    pub(super) message: Option<String>,
     pub(super) session: Option<Session>,
     pub(super) cost: TurnCost,
     pub(super) implicit: bool,
@@ -31,32 +31,51 @@ impl Turn {
 
 /// The events of a transition, or why it cannot be taken.
 pub(super) fn take(step: &EndedStep<'_>, transition: Transition, turn: Turn) -> Result<Vec<Body>, String> {
-    let mut finished = finished(step, transition.tag_name(), turn);
     let mut others = Vec::new();
-    match transition {
-        Transition::Goto(jump) => go(step, &mut finished, &mut others, jump)?,
+    let led_to = match transition {
+        Transition::Goto(jump) => {
+            let (target, input) = go(step, &mut others, jump)?;
+            LedTo::Goto { target, input }
+        }
         Transition::Reset { jump, cd } => {
-            finished.cwd = cd.map(|cd| step.lookups.directory(&cd)).transpose()?;
-            go(step, &mut finished, &mut others, jump)?;
+            let cwd = cd.map(|cd| step.lookups.directory(&cd)).transpose()?;
+            let (target, input) = go(step, &mut others, jump)?;
+            LedTo::Reset { target, input, cwd }
         }
-        Transition::Call(invoke) | Transition::Function(invoke) => call(step, &mut finished, invoke)?,
-        Transition::Fork { forks, next } => fork(step, &mut finished, &mut others, forks, next)?,
-        Transition::Result { payload } => result(step, &mut finished, payload),
-        Transition::Join { target, input } => {
-            join(step, &mut finished, &mut others, &target, input.is_some())?
+        Transition::Call(invoke) => {
+            let Called { target, return_to, input } = call(step, invoke)?;
+            LedTo::Call { target, return_to, input }
         }
-        Transition::Ask(ask) => super::ask::ask(step, &mut finished, &mut others, ask)?,
+        Transition::Function(invoke) => {
+            let Called { target, return_to, input } = call(step, invoke)?;
+            LedTo::Function { target, return_to, input }
+        }
+        Transition::Fork { forks, next } => fork(step, &mut others, forks, next)?,
+        Transition::Result { payload } => result(step, payload),
+        Transition::Join { target, input } => join(step, &mut others, &target, input.is_some())?,
+        Transition::Ask(ask) => {
+            let (led_to, opened) = super::ask::ask(step, ask)?;
+            others.push(opened);
+            led_to
+        }
         // The callee goes on in the caller's conversation, which belongs to its folder.
-        Transition::CallWorkflow(invoke) => call_workflow(step, &mut finished, invoke, Folder::Kept)?,
+        Transition::CallWorkflow(invoke) => {
+            let (return_to, entered) = call_workflow(step, invoke, Folder::Kept)?;
+            let Entered { workflow, target, input, cwd: _ } = entered;
+            LedTo::CallWorkflow { workflow, target, return_to, input }
+        }
         Transition::FunctionWorkflow { invoke, cd } => {
-            call_workflow(step, &mut finished, invoke, Folder::Own { cd })?;
+            let (return_to, entered) = call_workflow(step, invoke, Folder::Own { cd })?;
+            let Entered { workflow, target, input, cwd } = entered;
+            LedTo::FunctionWorkflow { workflow, target, return_to, input, cwd }
         }
         Transition::ResetWorkflow { scope, input, cd } => {
-            finished.input = input.map(Payload::from);
-            enter_workflow(step, &mut finished, &scope, Folder::Own { cd })?;
+            let Entered { workflow, target, input, cwd } =
+                enter_workflow(step, &scope, input, Folder::Own { cd })?;
+            LedTo::ResetWorkflow { workflow, target, input, cwd }
         }
-    }
-    let mut events = vec![Body::StepFinished(Box::new(finished))];
+    };
+    let mut events = vec![Body::StepFinished(Box::new(finished(step, led_to, turn)))];
     events.extend(others);
     Ok(events)
 }
@@ -74,20 +93,13 @@ pub(super) fn warnings(step: &EndedStep<'_>, messages: Vec<String>) -> Vec<Body>
         .collect()
 }
 
-fn finished(step: &EndedStep<'_>, tag: TagName, turn: Turn) -> StepFinished {
+fn finished(step: &EndedStep<'_>, led_to: LedTo, turn: Turn) -> StepFinished {
     StepFinished {
         agent: step.agent.id.clone(),
         step: step.work.step,
         state: step.agent.state.clone(),
-        tag,
-        target: None,
-        return_to: None,
-        next: None,
-        input: None,
-        result: None,
-        cwd: None,
-        scope: None,
-        scope_hash: None,
+        led_to,
+        message: turn.message.map(Payload::from),
         session: turn.session,
         implicit: turn.implicit,
         cost_usd: step.work.cost_usd + turn.cost.usd,
@@ -99,15 +111,12 @@ fn finished(step: &EndedStep<'_>, tag: TagName, turn: Turn) -> StepFinished {
 
 fn go(
     step: &EndedStep<'_>,
-    finished: &mut StepFinished,
     others: &mut Vec<Body>,
     jump: Jump,
-) -> Result<(), String> {
+) -> Result<(StateFile, Option<Payload>), String> {
     let target = step.lookups.state(&jump.target)?;
     others.extend(delayed(step, &target, jump.delay));
-    finished.target = Some(target);
-    finished.input = jump.input.map(Payload::from);
-    Ok(())
+    Ok((target, jump.input.map(Payload::from)))
 }
 
 /// A wait before the next state starts.
@@ -119,26 +128,33 @@ fn delayed(step: &EndedStep<'_>, state: &StateFile, delay: Option<Duration>) -> 
 
 fn join(
     step: &EndedStep<'_>,
-    finished: &mut StepFinished,
     others: &mut Vec<Body>,
     target: &str,
     has_input: bool,
-) -> Result<(), String> {
-    finished.target = Some(step.lookups.state(target)?);
+) -> Result<LedTo, String> {
+    let target = step.lookups.state(target)?;
     if has_input {
         let message =
             "`input` on `<join>` is ignored: the target is handed what came of the workers".to_owned();
         others.extend(warnings(step, vec![message]));
     }
-    Ok(())
+    Ok(LedTo::Join { target })
 }
 
-fn call(step: &EndedStep<'_>, finished: &mut StepFinished, invoke: Invoke) -> Result<(), String> {
+/// A state that returns, with its names resolved.
+struct Called {
+    target: StateFile,
+    return_to: StateFile,
+    input: Option<Payload>,
+}
+
+fn call(step: &EndedStep<'_>, invoke: Invoke) -> Result<Called, String> {
     check_depth(step)?;
-    finished.target = Some(step.lookups.state(&invoke.target)?);
-    finished.return_to = Some(step.lookups.state(&invoke.return_to)?);
-    finished.input = invoke.input.map(Payload::from);
-    Ok(())
+    Ok(Called {
+        target: step.lookups.state(&invoke.target)?,
+        return_to: step.lookups.state(&invoke.return_to)?,
+        input: invoke.input.map(Payload::from),
+    })
 }
 
 fn check_depth(step: &EndedStep<'_>) -> Result<(), String> {
@@ -166,90 +182,87 @@ impl Folder {
     }
 }
 
+/// Another workflow that the agent goes on in.
+struct Entered {
+    workflow: OtherWorkflow,
+    target: StateFile,
+    input: Option<Payload>,
+    cwd: Option<String>,
+}
+
 fn call_workflow(
     step: &EndedStep<'_>,
-    finished: &mut StepFinished,
     invoke: InvokeWorkflow,
     folder: Folder,
-) -> Result<(), String> {
+) -> Result<(StateFile, Entered), String> {
     check_depth(step)?;
     // The return state is one of the calling workflow.
-    finished.return_to = Some(step.lookups.state(&invoke.return_to)?);
-    finished.input = invoke.input.map(Payload::from);
-    enter_workflow(step, finished, &invoke.scope, folder)
+    let return_to = step.lookups.state(&invoke.return_to)?;
+    Ok((return_to, enter_workflow(step, &invoke.scope, invoke.input, folder)?))
 }
 
 fn enter_workflow(
     step: &EndedStep<'_>,
-    finished: &mut StepFinished,
     scope: &str,
+    input: Option<String>,
     folder: Folder,
-) -> Result<(), String> {
+) -> Result<Entered, String> {
     let entry = step.lookups.scope(scope)?;
-    entry.check_input(scope, finished.input.is_some())?;
-    finished.cwd = folder.find(step, &entry)?;
-    finished.target = Some(entry.entry);
-    finished.scope = Some(entry.scope);
-    finished.scope_hash = entry.hash;
-    Ok(())
+    entry.check_input(scope, input.is_some())?;
+    let cwd = folder.find(step, &entry)?;
+    let workflow = OtherWorkflow { scope: entry.scope, scope_hash: entry.hash };
+    Ok(Entered { workflow, target: entry.entry, input: input.map(Payload::from), cwd })
 }
 
 /// A result goes to the caller's return state; without a caller the agent ends with it.
-fn result(step: &EndedStep<'_>, finished: &mut StepFinished, payload: String) {
+fn result(step: &EndedStep<'_>, payload: String) -> LedTo {
     match step.agent.stack.last() {
-        Some(frame) => {
-            finished.target = Some(frame.return_to.clone());
-            finished.input = Some(payload.into());
-        }
-        None => finished.result = Some(payload.into()),
+        Some(frame) => LedTo::Return { target: frame.return_to.clone(), input: payload.into() },
+        None => LedTo::End { result: payload.into() },
     }
 }
 
-fn fork(
-    step: &EndedStep<'_>,
-    finished: &mut StepFinished,
-    others: &mut Vec<Body>,
-    forks: Vec<Fork>,
-    next: Jump,
-) -> Result<(), String> {
+fn fork(step: &EndedStep<'_>, others: &mut Vec<Body>, forks: Vec<Fork>, next: Jump) -> Result<LedTo, String> {
     if step.run.agents.len() + forks.len() > MAX_AGENTS {
         return Err(format!("{} more agents would make more than {MAX_AGENTS} at once", forks.len()));
     }
-    let next_state = step.lookups.state(&next.target)?;
-    others.extend(delayed(step, &next_state, next.delay));
-    finished.next = Some(next_state);
-    finished.input = next.input.map(Payload::from);
+    let tag = match forks.first().map(|fork| &fork.target) {
+        Some(ForkTarget::Workflow(_)) => ForkTag::ForkWorkflow,
+        Some(ForkTarget::State(_)) | None => ForkTag::Fork,
+    };
+    let (next, input) = go(step, others, next)?;
+    let mut target = None;
     let mut new_names = UsedNames::default();
     for (index, fork) in forks.into_iter().enumerate() {
         check_variables(&fork.variables)?;
-        let place = worker_place(step, &fork)?;
-        let state = place.state;
-        finished.target.get_or_insert_with(|| state.clone());
+        let WorkerPlace { state, cwd, workflow } = worker_place(step, &fork)?;
+        target.get_or_insert_with(|| state.clone());
         let count = step.agent.forks + index as u64 + 1;
         let (agent, number) = step.run.used_names.next(&new_names, &step.agent.id, &state, count);
         new_names.insert(&agent, number);
         others.push(Body::AgentStarted(Box::new(AgentStarted {
             agent,
             state,
-            cwd: place.cwd,
-            scope: place.scope,
-            scope_hash: place.scope_hash,
-            parent: Some(step.agent.id.clone()),
-            number: Some(number),
-            fork: Some(count),
-            attributes: fork.variables.into_iter().collect::<BTreeMap<_, _>>(),
+            cwd,
+            workflow,
+            forked: Some(Forked {
+                parent: step.agent.id.clone(),
+                number,
+                fork: count,
+                attributes: fork.variables.into_iter().collect::<BTreeMap<_, _>>(),
+            }),
             input: fork.input.map(Payload::from),
         })));
     }
-    Ok(())
+    let target = target.ok_or_else(|| "a fork needs a worker".to_owned())?;
+    Ok(LedTo::Fork { tag, target, next, input })
 }
 
 /// Where a worker begins.
 struct WorkerPlace {
     state: StateFile,
     cwd: String,
-    scope: Option<String>,
-    scope_hash: Option<String>,
+    workflow: Option<OtherWorkflow>,
 }
 
 fn worker_place(step: &EndedStep<'_>, fork: &Fork) -> Result<WorkerPlace, String> {
@@ -260,15 +273,17 @@ fn worker_place(step: &EndedStep<'_>, fork: &Fork) -> Result<WorkerPlace, String
                 Some(cd) => step.lookups.directory(cd)?,
                 None => step.agent.cwd.clone(),
             };
-            Ok(WorkerPlace { state, cwd, scope: step.agent.scope.clone(), scope_hash: None })
+            let scope = step.agent.scope.clone();
+            let workflow = scope.map(|scope| OtherWorkflow { scope, scope_hash: None });
+            Ok(WorkerPlace { state, cwd, workflow })
         }
         ForkTarget::Workflow(written) => {
             let entry = step.lookups.scope(written)?;
             entry.check_input(written, fork.input.is_some())?;
             let folder = Folder::Own { cd: fork.cd.clone() };
             let cwd = folder.find(step, &entry)?.unwrap_or_else(|| step.agent.cwd.clone());
-            let scope = Some(entry.scope);
-            Ok(WorkerPlace { state: entry.entry, cwd, scope, scope_hash: entry.hash })
+            let workflow = Some(OtherWorkflow { scope: entry.scope, scope_hash: entry.hash });
+            Ok(WorkerPlace { state: entry.entry, cwd, workflow })
         }
     }
 }

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use super::EndedStep;
 use super::fault::{Fault, failed};
 use super::transition::{self, Turn};
-use crate::event::{Body, LimitWaiting, Reminder, Retry};
+use crate::event::{Body, LimitWaiting, NextTry, Reminder, Retry};
 use crate::input::{CompletedTurn, FailedTurn, FaultClass, PromptPlan, TurnCost, TurnOutcome};
+use crate::payload::Payload;
 use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
 use crate::tag::TagName;
@@ -32,10 +33,15 @@ pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcom
 }
 
 fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Vec<Body> {
-    let CompletedTurn { reading, session, cost, warnings } = turn;
+    let CompletedTurn { reading, message, session, cost, warnings } = turn;
     let mut events = transition::warnings(step, warnings);
     let chosen = choose(step, plan, reading).map_err(Problem::of_agent).and_then(|chosen| {
-        let turn = Turn { session: Some(session.clone()), cost, implicit: chosen.implicit };
+        let turn = Turn {
+            message: Some(message.clone()),
+            session: Some(session.clone()),
+            cost,
+            implicit: chosen.implicit,
+        };
         let mut taken = transition::warnings(step, chosen.warnings);
         let is_authors = chosen.implicit;
         let events =
@@ -46,9 +52,9 @@ fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Ve
     match chosen {
         Ok(taken) => events.extend(taken),
         Err(Problem { text, is_authors: true }) => {
-            events.push(failed(step, Fault { cost, ..Fault::new(text, false) }));
+            events.push(failed(step, Fault { cost, message: Some(message), ..Fault::new(text, false) }));
         }
-        Err(problem) => events.push(remind_or_fail(step, plan, problem.text, session, cost)),
+        Err(problem) => events.push(remind_or_fail(step, plan, problem.text, message, session, cost)),
     }
     events
 }
@@ -190,16 +196,17 @@ fn remind_or_fail(
     step: &EndedStep<'_>,
     plan: &PromptPlan,
     problem: String,
+    message: String,
     session: Session,
     cost: TurnCost,
 ) -> Body {
     let number = step.work.reminders + 1;
     let Some(policy) = &plan.policy else {
-        return failed(step, Fault { cost, ..Fault::new(problem, false) });
+        return failed(step, Fault { cost, message: Some(message), ..Fault::new(problem, false) });
     };
     if number > MAX_REMINDERS {
         let error = format!("still no permitted transition after {MAX_REMINDERS} reminders: {problem}");
-        return failed(step, Fault { cost, ..Fault::new(error, false) });
+        return failed(step, Fault { cost, message: Some(message), ..Fault::new(error, false) });
     }
     let text = policy.reminder(&problem, &|name| step.lookups.state(name).ok());
     Body::Reminder(Reminder {
@@ -209,6 +216,7 @@ fn remind_or_fail(
         attempt: step.work.attempt + 1,
         number,
         problem,
+        message: Some(message.into()),
         text: text.into(),
         session,
         attempt_cost_usd: cost.usd,
@@ -216,11 +224,11 @@ fn remind_or_fail(
     })
 }
 
-fn turn_failed(step: &EndedStep<'_>, turn: FailedTurn) -> Body {
-    match (turn.class, &turn.session) {
-        (FaultClass::ShareUsed, Some(_)) => retry(step, turn, Duration::ZERO),
+fn turn_failed(step: &EndedStep<'_>, mut turn: FailedTurn) -> Body {
+    match (turn.class, turn.session.take()) {
+        (FaultClass::ShareUsed, Some(session)) => retry(step, turn, Duration::ZERO, NextTry::GoOn(session)),
         (FaultClass::Retry, _) => match RETRY_AFTER.get(step.work.retries as usize) {
-            Some(wait) => retry(step, FailedTurn { session: None, ..turn }, *wait),
+            Some(wait) => retry(step, turn, *wait, NextTry::FromTheStart),
             None => {
                 let error = format!("{} (after {} retries)", turn.error, RETRY_AFTER.len());
                 final_failure(step, FailedTurn { error, ..turn })
@@ -233,10 +241,11 @@ fn turn_failed(step: &EndedStep<'_>, turn: FailedTurn) -> Body {
             attempt: step.work.attempt + 1,
             until: limit_end(step.now, until),
             error: turn.error,
+            message: turn.message.map(Payload::from),
             attempt_cost_usd: turn.cost.usd,
             cost_estimated: turn.cost.estimated,
         }),
-        (FaultClass::ShareUsed | FaultClass::Final, _) => final_failure(step, turn),
+        (FaultClass::ShareUsed, None) | (FaultClass::Final, _) => final_failure(step, turn),
     }
 }
 
@@ -249,7 +258,7 @@ fn limit_end(now: Timestamp, named: Option<Timestamp>) -> Timestamp {
     }
 }
 
-fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration) -> Body {
+fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration, next_try: NextTry) -> Body {
     Body::Retry(Retry {
         agent: step.agent.id.clone(),
         step: step.work.step,
@@ -257,14 +266,16 @@ fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration) -> Body {
         attempt: step.work.attempt + 1,
         until: later(step.now, wait),
         error: turn.error,
+        stderr: String::new(),
+        message: turn.message.map(Payload::from),
         attempt_cost_usd: turn.cost.usd,
         cost_estimated: turn.cost.estimated,
-        session: turn.session,
+        next_try,
     })
 }
 
 /// A prompt that failed is its agent's failure alone.
 fn final_failure(step: &EndedStep<'_>, turn: FailedTurn) -> Body {
-    let exit_code = turn.exit_code;
-    failed(step, Fault { cost: turn.cost, exit_code, ..Fault::new(turn.error, false) })
+    let FailedTurn { error, cost, exit_code, message, .. } = turn;
+    failed(step, Fault { cost, exit_code, message, ..Fault::new(error, false) })
 }

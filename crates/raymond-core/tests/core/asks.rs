@@ -439,7 +439,7 @@ fn a_question_costs_what_its_turn_costs() {
     check(
         &rig.says_for("main", 0.5, "<ask next=\"P\">?</ask>"),
         expect![[r#"
-            step_finished main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 next=P.md session=s1.1 tag=ask
+            step_finished main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 message="<ask next=\"P\">?</ask>" next=P.md session=s1.1 tag=ask
             ask_opened main 1 P.md ask=ask1 next=P.md question=?
         "#]],
     );

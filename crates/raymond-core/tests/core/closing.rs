@@ -56,7 +56,7 @@ fn a_stop_leaves_a_retry_to_the_resume() {
     check(
         &batch,
         expect![[r#"
-            retry main 1 START.sh attempt=2 error="exited with code 1" until=+60s
+            retry main 1 START.sh attempt=2 error="exited with code 1" stderr="oh no\n" until=+60s
             run_stopped agents=1 status=interrupted steps=0
         "#]],
     );
@@ -200,6 +200,7 @@ fn a_usage_limit_stops_a_run_that_does_not_wait() {
             attempt: 1,
             until: beginning() + jiff::SignedDuration::from_hours(1),
             error: "come back later".into(),
+            message: None,
             attempt_cost_usd: Usd::ZERO,
             cost_estimated: false,
         }));

@@ -133,7 +133,7 @@ fn a_script_is_retried_and_then_fails() {
     check(
         &batch,
         expect![[r#"
-            retry main 2 FLAKY.sh attempt=2 error="exited with code 7" until=+5s
+            retry main 2 FLAKY.sh attempt=2 error="exited with code 7" stderr="oh no\n" until=+5s
         "#]],
     );
     check_agents(
@@ -173,7 +173,7 @@ fn a_retry_that_works_goes_on() {
     check(
         &rig.exits("main", 1),
         expect![[r#"
-            retry main 1 START.sh attempt=2 error="exited with code 1" until=+1s
+            retry main 1 START.sh attempt=2 error="exited with code 1" stderr="oh no\n" until=+1s
         "#]],
     );
     rig.passes(1);

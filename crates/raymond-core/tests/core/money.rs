@@ -34,10 +34,10 @@ fn over_budget_a_transition_is_recorded_and_not_taken() {
     check(
         &rig.says_for("main", 1.5, "<goto input=\"i\">Q</goto>"),
         expect![[r#"
-        step_finished main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 input=i session=s1.1 tag=goto target=Q.md
-        budget_exceeded budget_usd=1.0 cost_usd=1.5
-        run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" status=over_budget steps=1
-    "#]],
+            step_finished main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 input=i message="<goto input=\"i\">Q</goto>" session=s1.1 tag=goto target=Q.md
+            budget_exceeded budget_usd=1.0 cost_usd=1.5
+            run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" status=over_budget steps=1
+        "#]],
     );
     check_agents(
         &rig,
@@ -65,10 +65,10 @@ fn over_budget_a_transition_is_recorded_and_not_taken() {
     check(
         &rig.says_for("main", 0.1, "<result>r</result>"),
         expect![[r#"
-        step_finished main 2 Q.md attempt_cost_usd=0.1 cost_usd=0.1 result=r session=s2.1 tag=result
-        agent_finished main result=r
-        run_finished agents=1 cost_usd=1.6 result=r status=completed steps=2
-    "#]],
+            step_finished main 2 Q.md attempt_cost_usd=0.1 cost_usd=0.1 message=<result>r</result> result=r session=s2.1 tag=result
+            agent_finished main result=r
+            run_finished agents=1 cost_usd=1.6 result=r status=completed steps=2
+        "#]],
     );
 }
 
@@ -78,10 +78,10 @@ fn over_budget_even_a_final_result_waits_for_more() {
     check(
         &rig.says_for("main", 1.5, "<result>r</result>"),
         expect![[r#"
-        step_finished main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 result=r session=s1.1 tag=result
-        budget_exceeded budget_usd=1.0 cost_usd=1.5
-        run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" status=over_budget steps=1
-    "#]],
+            step_finished main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 message=<result>r</result> result=r session=s1.1 tag=result
+            budget_exceeded budget_usd=1.0 cost_usd=1.5
+            run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" status=over_budget steps=1
+        "#]],
     );
     check_agents(
         &rig,
@@ -109,10 +109,10 @@ fn a_budget_may_be_spent_to_the_last() {
     check(
         &rig.says_for("main", 0.000_000_001, "<result>r</result>"),
         expect![[r#"
-        step_finished main 2 Q.md attempt_cost_usd=1e-9 cost_usd=1e-9 result=r session=s2.1 tag=result
-        budget_exceeded budget_usd=1.0 cost_usd=1.000000001
-        run_stopped agents=1 cost_usd=1.000000001 error="spent $1.00 of a budget of $1.00" status=over_budget steps=2
-    "#]],
+            step_finished main 2 Q.md attempt_cost_usd=1e-9 cost_usd=1e-9 message=<result>r</result> result=r session=s2.1 tag=result
+            budget_exceeded budget_usd=1.0 cost_usd=1.000000001
+            run_stopped agents=1 cost_usd=1.000000001 error="spent $1.00 of a budget of $1.00" status=over_budget steps=2
+        "#]],
     );
 }
 
@@ -131,21 +131,21 @@ fn running_turns_finish_and_the_excess_is_said_once() {
     check(
         &rig.says_for("main_q1", 1.1, "<goto>P</goto>"),
         expect![[r#"
-        step_finished main_q1 4 Q.md attempt_cost_usd=1.1 cost_usd=1.1 session=s4.1 tag=goto target=P.md
-        budget_exceeded budget_usd=1.0 cost_usd=1.1
-    "#]],
+            step_finished main_q1 4 Q.md attempt_cost_usd=1.1 cost_usd=1.1 message=<goto>P</goto> session=s4.1 tag=goto target=P.md
+            budget_exceeded budget_usd=1.0 cost_usd=1.1
+        "#]],
     );
     check(
         &rig.says_for("main_q2", 1.0, "<result>r</result>"),
         expect![[r#"
-        step_finished main_q2 5 Q.md attempt_cost_usd=1.0 cost_usd=1.0 result=r session=s5.1 tag=result
-    "#]],
+            step_finished main_q2 5 Q.md attempt_cost_usd=1.0 cost_usd=1.0 message=<result>r</result> result=r session=s5.1 tag=result
+        "#]],
     );
     check(
         &rig.breaks_for("main", 1.0, FaultClass::Retry),
         expect![[r#"
-        retry main 3 P.md attempt=2 attempt_cost_usd=1.0 cost_estimated=true error=broke until=+1s
-    "#]],
+            retry main 3 P.md attempt=2 attempt_cost_usd=1.0 cost_estimated=true error=broke message="I broke" until=+1s
+        "#]],
     );
     check(
         &rig.emits("main_a3", "<fork next=\"A\">B</fork>"),
@@ -197,7 +197,7 @@ fn everything_that_a_step_costs_counts_at_once() {
     check(
         &rig.says_for("main", 1.1, "no tag"),
         expect![[r#"
-            reminder main 2 R.md attempt=2 attempt_cost_usd=1.1 number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s2.1 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>Q.md</goto>\n<result>your result</result>\n"
+            reminder main 2 R.md attempt=2 attempt_cost_usd=1.1 message="no tag" number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s2.1 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>Q.md</goto>\n<result>your result</result>\n"
             budget_exceeded budget_usd=1.0 cost_usd=1.1
             run_stopped agents=1 cost_usd=1.1 error="spent $1.10 of a budget of $1.00" status=over_budget steps=1
         "#]],
@@ -213,10 +213,10 @@ fn everything_that_a_step_costs_counts_at_once() {
     check(
         &rig.says_for("main", 0.2, "<result>r</result>"),
         expect![[r#"
-        step_finished main 2 R.md attempt_cost_usd=0.2 cost_usd=1.3 result=r session=s2.2 tag=result
-        agent_finished main result=r
-        run_finished agents=1 cost_usd=1.3 result=r status=completed steps=2
-    "#]],
+            step_finished main 2 R.md attempt_cost_usd=0.2 cost_usd=1.3 message=<result>r</result> result=r session=s2.2 tag=result
+            agent_finished main result=r
+            run_finished agents=1 cost_usd=1.3 result=r status=completed steps=2
+        "#]],
     );
 }
 
@@ -240,19 +240,19 @@ fn a_step_costs_what_its_attempts_cost() {
     check(
         &rig.says_for("main", 0.6, "<goto>Q</goto>"),
         expect![[r#"
-        step_finished main 2 R.md attempt_cost_usd=0.6 cost_usd=2.1 session=s2.7 tag=goto target=Q.md
-        step_started main 3 Q.md attempt=1 branch_of=s2.7 session=s3.1 turn=1 visits=1
-    "#]],
+            step_finished main 2 R.md attempt_cost_usd=0.6 cost_usd=2.1 message=<goto>Q</goto> session=s2.7 tag=goto target=Q.md
+            step_started main 3 Q.md attempt=1 branch_of=s2.7 session=s3.1 turn=1 visits=1
+        "#]],
     );
     assert_eq!(rig.run.cost_usd, usd(2.1));
     // The next step begins at nothing.
     check(
         &rig.says_for("main", 0.1, "<result>r</result>"),
         expect![[r#"
-        step_finished main 3 Q.md attempt_cost_usd=0.1 cost_usd=0.1 result=r session=s3.1 tag=result
-        agent_finished main result=r
-        run_finished agents=1 cost_usd=2.2 result=r status=completed steps=3
-    "#]],
+            step_finished main 3 Q.md attempt_cost_usd=0.1 cost_usd=0.1 message=<result>r</result> result=r session=s3.1 tag=result
+            agent_finished main result=r
+            run_finished agents=1 cost_usd=2.2 result=r status=completed steps=3
+        "#]],
     );
 }
 
@@ -295,7 +295,7 @@ fn over_budget_a_question_and_a_join_wait_for_more() {
     check(
         &rig.says_for("main_q1", 1.1, "<ask next=\"P\" timeout=\"1s\" timeout_next=\"Q\">?</ask>"),
         expect![[r#"
-            step_finished main_q1 3 Q.md attempt_cost_usd=1.1 cost_usd=1.1 next=P.md session=s3.1 tag=ask
+            step_finished main_q1 3 Q.md attempt_cost_usd=1.1 cost_usd=1.1 message="<ask next=\"P\" timeout=\"1s\" timeout_next=\"Q\">?</ask>" next=P.md session=s3.1 tag=ask
             ask_opened main_q1 3 Q.md ask=ask1 deadline=+1s next=P.md question=? timeout_ms=1000 timeout_next=Q.md
             budget_exceeded budget_usd=1.0 cost_usd=1.1
             run_stopped agents=2 asks=[{agent=main_q1 ask=ask1 question=?}] cost_usd=1.1 error="spent $1.10 of a budget of $1.00" status=over_budget steps=3
@@ -349,7 +349,7 @@ fn check_starts(rig: &Rig, batch: &[Event]) {
     let started: Vec<Usd> = batch
         .iter()
         .filter_map(|event| match &event.body {
-            Body::StepStarted(started) => started.share_usd,
+            Body::StepStarted(started) => started.turn.as_ref()?.share_usd,
             _ => None,
         })
         .collect();

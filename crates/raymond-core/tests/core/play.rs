@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use raymond_core::event::{Body, Event, StepFailed};
+use raymond_core::event::{Body, Event, NextTry, StepFailed};
 use raymond_core::evolve::{apply, evolve};
 use raymond_core::input::{FaultClass, Input, Outcome};
 use raymond_core::join;
@@ -80,7 +80,7 @@ impl<'p> Cast<'p> {
     fn follow(&mut self, main: &'p Worker, event: &Event) {
         match &event.body {
             Body::AgentStarted(started) => {
-                let role = match &started.parent {
+                let role = match started.parent() {
                     None => main,
                     Some(parent) => self.expected.get_mut(parent).unwrap().pop_front().unwrap(),
                 };
@@ -357,7 +357,7 @@ pub fn told(journal: &[Event]) -> Life {
         match &event.body {
             Body::AgentStarted(started) => {
                 lives.insert(started.agent.clone(), Life::default());
-                births.push((started.parent.clone(), started.agent.clone()));
+                births.push((started.parent().cloned(), started.agent.clone()));
             }
             Body::StepFinished(finished) => {
                 let agent = &run.as_ref().unwrap().agents[&finished.agent];
@@ -544,13 +544,18 @@ fn check_sessions(journal: &[Event]) {
     for event in journal {
         match &event.body {
             Body::StepStarted(started) => {
-                assert_eq!(started.session.is_some(), started.state.kind().is_prompt());
-                assert!(started.session.iter().all(|session| chosen.insert(session.clone())));
-                assert!(started.branch_of.iter().all(|session| kept.contains(session)), "{started:?}");
+                assert_eq!(started.turn.is_some(), started.state.kind().is_prompt());
+                let Some(turn) = &started.turn else { continue };
+                assert!(chosen.insert(turn.session.clone()));
+                assert!(turn.branch_of.iter().all(|session| kept.contains(session)), "{turn:?}");
             }
             Body::StepFinished(finished) => kept.extend(finished.session.iter().map(|s| s.id.clone())),
             Body::Reminder(reminder) => drop(kept.insert(reminder.session.id.clone())),
-            Body::Retry(retry) => kept.extend(retry.session.iter().map(|s| s.id.clone())),
+            Body::Retry(retry) => {
+                if let NextTry::GoOn(session) = &retry.next_try {
+                    kept.insert(session.id.clone());
+                }
+            }
             _ => {}
         }
     }
@@ -564,7 +569,7 @@ fn check_names(journal: &[Event]) {
         let Body::AgentStarted(started) = &event.body else {
             continue;
         };
-        if let Some(parent) = &started.parent {
+        if let Some(parent) = started.parent() {
             let count = forks.entry(parent).or_default();
             *count += 1;
             let part: String = started.state.name().to_lowercase().chars().take(6).collect();

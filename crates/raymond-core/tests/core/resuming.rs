@@ -55,7 +55,7 @@ fn every_crash_is_a_new_attempt_and_no_retry() {
     check(
         &rig.exits("main", 1),
         expect![[r#"
-            retry main 1 START.sh attempt=6 error="exited with code 1" until=+0s
+            retry main 1 START.sh attempt=6 error="exited with code 1" stderr="oh no\n" until=+0s
             step_started main 1 START.sh attempt=6 visits=1
         "#]],
     );
@@ -180,7 +180,7 @@ fn a_resume_retries_every_failed_agent() {
     check(
         &rig.exits("main_w1", 1),
         expect![[r#"
-            retry main_w1 5 W.sh attempt=2 error="exited with code 1" until=+0s
+            retry main_w1 5 W.sh attempt=2 error="exited with code 1" stderr="oh no\n" until=+0s
             step_started main_w1 5 W.sh attempt=2 visits=1
         "#]],
     );

@@ -340,7 +340,9 @@ impl Rig {
     /// The session that was chosen for an agent's running turn.
     pub fn chosen_session(&self, name: &str) -> Session {
         let id = self.journal.iter().rev().find_map(|event| match &event.body {
-            Body::StepStarted(started) if started.agent.as_str() == name => started.session.clone(),
+            Body::StepStarted(started) if started.agent.as_str() == name => {
+                started.turn.as_ref().map(|turn| turn.session.clone())
+            }
             _ => None,
         });
         Session { id: id.expect("a turn runs"), total_usd: None, backend: None }
@@ -350,6 +352,7 @@ impl Rig {
     pub fn turn(&self, name: &str, cost: f64, text: &str) -> Input {
         let turn = CompletedTurn {
             reading: message(text),
+            message: text.to_owned(),
             session: self.chosen_session(name),
             cost: TurnCost { usd: usd(cost), estimated: false },
             warnings: Vec::new(),
@@ -365,6 +368,7 @@ impl Rig {
             cost: TurnCost { usd: usd(cost), estimated: true },
             session: Some(self.chosen_session(name)).filter(|_| class == FaultClass::ShareUsed),
             exit_code: Some(1),
+            message: Some("I broke".to_owned()),
         };
         Input::Ended(Box::new(self.ended(name, Outcome::Turn(TurnOutcome::Failed(turn)))))
     }

@@ -150,10 +150,12 @@ fn turn() -> BoxedStrategy<TurnOutcome> {
     ];
     prop_oneof![
         3 => (reading, session(), cost()).prop_map(|(reading, session, cost)| {
-            TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings: vec!["denied".into()] })
+            let (message, warnings) = ("said".into(), vec!["denied".into()]);
+            TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
         }),
         1 => (class, cost(), proptest::option::of(session())).prop_map(|(class, cost, session)| {
-            TurnOutcome::Failed(FailedTurn { error: "broke".into(), class, cost, session, exit_code: None })
+            let (error, message) = ("broke".into(), Some("said".into()));
+            TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None, message })
         }),
     ]
     .boxed()

@@ -1,13 +1,12 @@
 //! What each tag does to its agent, and to those it forks.
 
 use expect_test::expect;
-use raymond_core::event::{Body, StepFinished};
+use raymond_core::event::{Body, LedTo, StepFinished};
 use raymond_core::limits::{MAX_AGENTS, MAX_STACK_DEPTH};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Options, Session};
-use raymond_core::tag::TagName;
 use raymond_core::transition::{Fork, ForkTarget, Jump, Transition};
 
 use crate::rig::{Rig, state};
@@ -155,21 +154,14 @@ fn reset_keeps_the_stack() {
 }
 
 /// A turn of an agent program that leaves this conversation behind; then the step's state starts.
-fn turn(rig: &mut Rig, session: &str, tag: TagName, target: &str, return_to: Option<&str>) {
+fn turn(rig: &mut Rig, session: &str, led_to: LedTo) {
     let agent = rig.agent("main");
     let finished = StepFinished {
-        scope: None,
-        scope_hash: None,
         agent: AgentId::main(),
         step: rig.work("main").step,
         state: agent.state.clone(),
-        tag,
-        target: Some(state(target)),
-        return_to: return_to.map(state),
-        next: None,
-        input: None,
-        result: None,
-        cwd: None,
+        led_to,
+        message: None,
         session: Some(Session { id: session.into(), total_usd: None, backend: None }),
         implicit: false,
         cost_usd: Usd::ZERO,
@@ -184,46 +176,46 @@ fn turn(rig: &mut Rig, session: &str, tag: TagName, target: &str, return_to: Opt
 #[test]
 fn sessions_follow_the_table_of_tags() {
     let mut rig = Rig::new("START");
-    turn(&mut rig, "s1", TagName::Goto, "A", None);
+    turn(&mut rig, "s1", LedTo::Goto { target: state("A"), input: None });
     check_agents(
         &rig,
         expect![[r#"
             main running 2.1 in A.sh session=s1
         "#]],
     );
-    turn(&mut rig, "s2", TagName::Call, "B", Some("R"));
+    turn(&mut rig, "s2", LedTo::Call { target: state("B"), return_to: state("R"), input: None });
     check_agents(
         &rig,
         expect![[r#"
             main running 3.1 in B.sh session=s2 stack=[R.sh/s2]
         "#]],
     );
-    turn(&mut rig, "s3", TagName::Function, "C", Some("Q"));
+    turn(&mut rig, "s3", LedTo::Function { target: state("C"), return_to: state("Q"), input: None });
     check_agents(
         &rig,
         expect![[r#"
             main running 4.1 in C.sh stack=[R.sh/s2, Q.sh/s3]
         "#]],
     );
-    turn(&mut rig, "s4", TagName::Result, "Q", None);
+    turn(&mut rig, "s4", LedTo::Return { target: state("Q"), input: "".into() });
     check_agents(
         &rig,
         expect![[r#"
-            main running 5.1 in Q.sh session=s3 stack=[R.sh/s2]
+            main running 5.1 in Q.sh session=s3 stack=[R.sh/s2] input=""
         "#]],
     );
-    turn(&mut rig, "s5", TagName::Reset, "D", None);
+    turn(&mut rig, "s5", LedTo::Reset { target: state("D"), input: None, cwd: None });
     check_agents(
         &rig,
         expect![[r#"
             main running 6.1 in D.sh stack=[R.sh/s2]
         "#]],
     );
-    turn(&mut rig, "s6", TagName::Result, "R", None);
+    turn(&mut rig, "s6", LedTo::Return { target: state("R"), input: "".into() });
     check_agents(
         &rig,
         expect![[r#"
-            main running 7.1 in R.sh session=s2
+            main running 7.1 in R.sh session=s2 input=""
         "#]],
     );
 }
@@ -231,7 +223,7 @@ fn sessions_follow_the_table_of_tags() {
 #[test]
 fn a_script_leaves_the_session_alone() {
     let mut rig = Rig::new("START");
-    turn(&mut rig, "s1", TagName::Goto, "A", None);
+    turn(&mut rig, "s1", LedTo::Goto { target: state("A"), input: None });
     rig.emits("main", "<goto>B</goto>");
     check_agents(
         &rig,

@@ -2,11 +2,11 @@
 
 use expect_test::expect;
 use jiff::SignedDuration;
-use raymond_core::event::{Body, Event};
+use raymond_core::event::{Body, Event, LedTo};
 use raymond_core::input::{CompletedTurn, FailedTurn, FaultClass, Input, Outcome, TurnCost, TurnOutcome};
 use raymond_core::run::{Options, RunStatus};
 
-use crate::rig::{Rig, beginning, message, usd};
+use crate::rig::{Rig, beginning, message, state, usd};
 use crate::show::{check, check_agents};
 
 const POLICY: &str = "allowed_transitions:
@@ -72,23 +72,23 @@ fn without_a_policy_everything_is_permitted_and_nothing_reminded() {
         (
             "no tag",
             expect![[r#"
-            step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false
-            run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
-        "#]],
+                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="no tag"
+                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
+            "#]],
         ),
         (
             "<goto>A</goto><goto>B</goto>",
             expect![[r#"
-            step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" fatal=false
-            run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" status=failed steps=0
-        "#]],
+                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" fatal=false message=<goto>A</goto><goto>B</goto>
+                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" status=failed steps=0
+            "#]],
         ),
         (
             "<goto>GONE</goto>",
             expect![[r#"
-            step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="no state is called `GONE`" fatal=false
-            run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: no state is called `GONE`" status=failed steps=0
-        "#]],
+                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="no state is called `GONE`" fatal=false message=<goto>GONE</goto>
+                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: no state is called `GONE`" status=failed steps=0
+            "#]],
         ),
     ] {
         let mut rig = prompt("model: x");
@@ -105,8 +105,8 @@ fn a_failed_prompt_lets_the_other_agents_finish() {
     check(
         &rig.says("main_q1", "no tag"),
         expect![[r#"
-        step_failed main_q1 3 Q.md error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false
-    "#]],
+            step_failed main_q1 3 Q.md error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="no tag"
+        "#]],
     );
     check(
         &rig.emits("main", "<result>r</result>"),
@@ -131,21 +131,21 @@ fn a_policy_is_reminded_of_three_times() {
     check(
         &rig.says_for("main", 0.1, "no tag"),
         expect![[r#"
-            reminder main 1 P.md attempt=2 attempt_cost_usd=0.1 number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.1 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            reminder main 1 P.md attempt=2 attempt_cost_usd=0.1 message="no tag" number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.1 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
             step_started main 1 P.md attempt=2 branch_of=s1.1 session=s1.2 turn=2 visits=1
         "#]],
     );
     check(
         &rig.says_for("main", 0.1, "<goto>NOT_THERE</goto>"),
         expect![[r#"
-            reminder main 1 P.md attempt=3 attempt_cost_usd=0.1 number=2 problem="`<goto>NOT_THERE.sh</goto>` is not permitted here" session=s1.2 text="Your last message could not be used: `<goto>NOT_THERE.sh</goto>` is not permitted here.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            reminder main 1 P.md attempt=3 attempt_cost_usd=0.1 message=<goto>NOT_THERE</goto> number=2 problem="`<goto>NOT_THERE.sh</goto>` is not permitted here" session=s1.2 text="Your last message could not be used: `<goto>NOT_THERE.sh</goto>` is not permitted here.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
             step_started main 1 P.md attempt=3 branch_of=s1.2 session=s1.3 turn=3 visits=1
         "#]],
     );
     check(
         &rig.says_for("main", 0.1, "<goto>REVIEW</goto><goto>REVIEW</goto>"),
         expect![[r#"
-            reminder main 1 P.md attempt=4 attempt_cost_usd=0.1 number=3 problem="the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" session=s1.3 text="Your last message could not be used: the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them).\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            reminder main 1 P.md attempt=4 attempt_cost_usd=0.1 message=<goto>REVIEW</goto><goto>REVIEW</goto> number=3 problem="the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" session=s1.3 text="Your last message could not be used: the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them).\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
             step_started main 1 P.md attempt=4 branch_of=s1.3 session=s1.4 turn=4 visits=1
         "#]],
     );
@@ -153,16 +153,16 @@ fn a_policy_is_reminded_of_three_times() {
     check(
         &rig.says_for("main", 0.1, "again no tag"),
         expect![[r#"
-        step_failed main 1 P.md attempt_cost_usd=0.1 cost_usd=0.4 error="still no permitted transition after 3 reminders: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false
-        run_stopped agents=1 cost_usd=0.4 error="main failed in P.md: still no permitted transition after 3 reminders: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
-    "#]],
+            step_failed main 1 P.md attempt_cost_usd=0.1 cost_usd=0.4 error="still no permitted transition after 3 reminders: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="again no tag"
+            run_stopped agents=1 cost_usd=0.4 error="main failed in P.md: still no permitted transition after 3 reminders: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
+        "#]],
     );
     check(
         &other.says_for("main", 0.1, "<goto>REVIEW</goto>"),
         expect![[r#"
-        step_finished main 1 P.md attempt_cost_usd=0.1 cost_usd=0.4 session=s1.4 tag=goto target=REVIEW.sh
-        step_started main 2 REVIEW.sh attempt=1 visits=1
-    "#]],
+            step_finished main 1 P.md attempt_cost_usd=0.1 cost_usd=0.4 message=<goto>REVIEW</goto> session=s1.4 tag=goto target=REVIEW.sh
+            step_started main 2 REVIEW.sh attempt=1 visits=1
+        "#]],
     );
     assert_eq!(rig.run.cost_usd, usd(0.4));
     assert_eq!(other.run.cost_usd, usd(0.4));
@@ -184,23 +184,23 @@ fn a_single_complete_entry_may_be_left_unsaid() {
             ONLY_GOTO,
             "no tag",
             expect![[r#"
-            step_finished main 1 P.md implicit=true session=s1.1 tag=goto target=REVIEW.sh
-            step_started main 2 REVIEW.sh attempt=1 visits=1
-        "#]],
+                step_finished main 1 P.md implicit=true message="no tag" session=s1.1 tag=goto target=REVIEW.sh
+                step_started main 2 REVIEW.sh attempt=1 visits=1
+            "#]],
         ),
         (
             ONLY_GOTO,
             "<goto input=\"i\">REVIEW</goto>",
             expect![[r#"
-            step_finished main 1 P.md input=i session=s1.1 tag=goto target=REVIEW.sh
-            step_started main 2 REVIEW.sh attempt=1 visits=1
-        "#]],
+                step_finished main 1 P.md input=i message="<goto input=\"i\">REVIEW</goto>" session=s1.1 tag=goto target=REVIEW.sh
+                step_started main 2 REVIEW.sh attempt=1 visits=1
+            "#]],
         ),
         (
             ONLY_GOTO,
             "<goto>Q</goto>",
             expect![[r#"
-                reminder main 1 P.md attempt=2 number=1 problem="`<goto>Q.md</goto>` is not permitted here" session=s1.1 text="Your last message could not be used: `<goto>Q.md</goto>` is not permitted here.\n\nReply with exactly one tag, this one, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n"
+                reminder main 1 P.md attempt=2 message=<goto>Q</goto> number=1 problem="`<goto>Q.md</goto>` is not permitted here" session=s1.1 text="Your last message could not be used: `<goto>Q.md</goto>` is not permitted here.\n\nReply with exactly one tag, this one, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n"
                 step_started main 1 P.md attempt=2 branch_of=s1.1 session=s1.2 turn=2 visits=1
             "#]],
         ),
@@ -208,44 +208,44 @@ fn a_single_complete_entry_may_be_left_unsaid() {
             "allowed_transitions: [ { tag: reset, target: Q } ]",
             "no tag",
             expect![[r#"
-            step_finished main 1 P.md implicit=true session=s1.1 tag=reset target=Q.md
-            step_started main 2 Q.md attempt=1 session=s2.1 turn=1 visits=1
-        "#]],
+                step_finished main 1 P.md implicit=true message="no tag" session=s1.1 tag=reset target=Q.md
+                step_started main 2 Q.md attempt=1 session=s2.1 turn=1 visits=1
+            "#]],
         ),
         (
             "allowed_transitions: [ { tag: call, target: Q, return: R } ]",
             "no tag",
             expect![[r#"
-            step_finished main 1 P.md implicit=true return=R.sh session=s1.1 tag=call target=Q.md
-            step_started main 2 Q.md attempt=1 branch_of=s1.1 session=s2.1 turn=1 visits=1
-        "#]],
+                step_finished main 1 P.md implicit=true message="no tag" return=R.sh session=s1.1 tag=call target=Q.md
+                step_started main 2 Q.md attempt=1 branch_of=s1.1 session=s2.1 turn=1 visits=1
+            "#]],
         ),
         (
             "allowed_transitions: [ { tag: function, target: Q, return: R } ]",
             "no tag",
             expect![[r#"
-            step_finished main 1 P.md implicit=true return=R.sh session=s1.1 tag=function target=Q.md
-            step_started main 2 Q.md attempt=1 session=s2.1 turn=1 visits=1
-        "#]],
+                step_finished main 1 P.md implicit=true message="no tag" return=R.sh session=s1.1 tag=function target=Q.md
+                step_started main 2 Q.md attempt=1 session=s2.1 turn=1 visits=1
+            "#]],
         ),
         (
             "allowed_transitions: [ { tag: fork, target: Q, next: R } ]",
             "no tag",
             expect![[r#"
-            step_finished main 1 P.md implicit=true next=R.sh session=s1.1 tag=fork target=Q.md
-            agent_started main_q1 Q.md fork=1 number=1 parent=main
-            step_started main 2 R.sh attempt=1 visits=1
-            step_started main_q1 3 Q.md attempt=1 session=s3.1 turn=1 visits=1
-        "#]],
+                step_finished main 1 P.md implicit=true message="no tag" next=R.sh session=s1.1 tag=fork target=Q.md
+                agent_started main_q1 Q.md fork=1 number=1 parent=main
+                step_started main 2 R.sh attempt=1 visits=1
+                step_started main_q1 3 Q.md attempt=1 session=s3.1 turn=1 visits=1
+            "#]],
         ),
         (
             "allowed_transitions: [ { tag: join, target: R } ]",
             "no tag",
             expect![[r#"
-            step_finished main 1 P.md implicit=true session=s1.1 tag=join target=R.sh
-            joined main R.sh result=[] workers=[]
-            step_started main 2 R.sh attempt=1 visits=1
-        "#]],
+                step_finished main 1 P.md implicit=true message="no tag" session=s1.1 tag=join target=R.sh
+                joined main R.sh result=[] workers=[]
+                step_started main 2 R.sh attempt=1 visits=1
+            "#]],
         ),
     ];
     for (frontmatter, text, expected) in cases {
@@ -270,8 +270,7 @@ fn a_forced_transition_is_taken_whatever_is_said() {
         let mut rig = prompt(&forced);
         let Body::StepFinished(finished) = &rig.says("main", text)[0].body else { panic!("{text}") };
         assert!(finished.implicit);
-        assert_eq!(finished.target.as_ref().map(|state| state.as_str()), Some("REVIEW.sh"));
-        assert_eq!(finished.input, None);
+        assert_eq!(finished.led_to, LedTo::Goto { target: state("REVIEW"), input: None });
     }
 }
 
@@ -282,9 +281,9 @@ fn an_implied_state_that_is_gone_fails_at_once() {
     check(
         &rig.says("main", "no tag"),
         expect![[r#"
-        step_failed main 1 P.md error="no state is called `REVIEW`" fatal=false
-        run_stopped agents=1 error="main failed in P.md: no state is called `REVIEW`" status=failed steps=0
-    "#]],
+            step_failed main 1 P.md error="no state is called `REVIEW`" fatal=false message="no tag"
+            run_stopped agents=1 error="main failed in P.md: no state is called `REVIEW`" status=failed steps=0
+        "#]],
     );
 }
 
@@ -294,8 +293,8 @@ fn trouble_is_retried_after_one_five_and_twenty_seconds() {
     check(
         &rig.breaks_for("main", 0.1, FaultClass::Retry),
         expect![[r#"
-        retry main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+1s
-    "#]],
+            retry main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke message="I broke" until=+1s
+        "#]],
     );
     check(
         &rig.passes(1),
@@ -306,8 +305,8 @@ fn trouble_is_retried_after_one_five_and_twenty_seconds() {
     check(
         &rig.breaks_for("main", 0.1, FaultClass::Retry),
         expect![[r#"
-        retry main 1 P.md attempt=3 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+6s
-    "#]],
+            retry main 1 P.md attempt=3 attempt_cost_usd=0.1 cost_estimated=true error=broke message="I broke" until=+6s
+        "#]],
     );
     check(&rig.passes(4), expect![[r#""#]]);
     check(
@@ -319,25 +318,25 @@ fn trouble_is_retried_after_one_five_and_twenty_seconds() {
     check(
         &rig.breaks("main", FaultClass::Retry),
         expect![[r#"
-        retry main 1 P.md attempt=4 cost_estimated=true error=broke until=+26s
-    "#]],
+            retry main 1 P.md attempt=4 cost_estimated=true error=broke message="I broke" until=+26s
+        "#]],
     );
     rig.passes(20);
     let mut other = rig.clone();
     check(
         &rig.breaks_for("main", 0.1, FaultClass::Retry),
         expect![[r#"
-        step_failed main 1 P.md attempt_cost_usd=0.1 cost_estimated=true cost_usd=0.3 error="broke (after 3 retries)" exit_code=1 fatal=false
-        run_stopped agents=1 cost_usd=0.3 error="main failed in P.md: broke (after 3 retries)" status=failed steps=0
-    "#]],
+            step_failed main 1 P.md attempt_cost_usd=0.1 cost_estimated=true cost_usd=0.3 error="broke (after 3 retries)" exit_code=1 fatal=false message="I broke"
+            run_stopped agents=1 cost_usd=0.3 error="main failed in P.md: broke (after 3 retries)" status=failed steps=0
+        "#]],
     );
     check(
         &other.says_for("main", 0.5, "<result>r</result>"),
         expect![[r#"
-        step_finished main 1 P.md attempt_cost_usd=0.5 cost_usd=0.7 result=r session=s1.4 tag=result
-        agent_finished main result=r
-        run_finished agents=1 cost_usd=0.7 result=r status=completed steps=1
-    "#]],
+            step_finished main 1 P.md attempt_cost_usd=0.5 cost_usd=0.7 message=<result>r</result> result=r session=s1.4 tag=result
+            agent_finished main result=r
+            run_finished agents=1 cost_usd=0.7 result=r status=completed steps=1
+        "#]],
     );
 }
 
@@ -350,8 +349,8 @@ fn a_reminder_begins_new_retries_and_keeps_its_place() {
     check(
         &rig.breaks("main", FaultClass::Retry),
         expect![[r#"
-        retry main 1 P.md attempt=4 cost_estimated=true error=broke until=+2s
-    "#]],
+            retry main 1 P.md attempt=4 cost_estimated=true error=broke message="I broke" until=+2s
+        "#]],
     );
     check(
         &rig.passes(1),
@@ -362,7 +361,7 @@ fn a_reminder_begins_new_retries_and_keeps_its_place() {
     check(
         &rig.says("main", "still none"),
         expect![[r#"
-            reminder main 1 P.md attempt=5 number=2 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.4 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            reminder main 1 P.md attempt=5 message="still none" number=2 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.4 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
             step_started main 1 P.md attempt=5 branch_of=s1.4 session=s1.5 turn=3 visits=1
         "#]],
     );
@@ -374,9 +373,9 @@ fn what_somebody_must_mend_fails_at_once() {
     check(
         &rig.breaks_for("main", 0.1, FaultClass::Final),
         expect![[r#"
-        step_failed main 1 P.md attempt_cost_usd=0.1 cost_estimated=true cost_usd=0.1 error=broke exit_code=1 fatal=false
-        run_stopped agents=1 cost_usd=0.1 error="main failed in P.md: broke" status=failed steps=0
-    "#]],
+            step_failed main 1 P.md attempt_cost_usd=0.1 cost_estimated=true cost_usd=0.1 error=broke exit_code=1 fatal=false message="I broke"
+            run_stopped agents=1 cost_usd=0.1 error="main failed in P.md: broke" status=failed steps=0
+        "#]],
     );
 }
 
@@ -390,14 +389,14 @@ fn a_usage_limit_is_waited_out() {
             Some(_) => check(
                 &batch,
                 expect![[r#"
-                limit_waiting main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+3600s
-            "#]],
+                    limit_waiting main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke message="I broke" until=+3600s
+                "#]],
             ),
             None => check(
                 &batch,
                 expect![[r#"
-                limit_waiting main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+300s
-            "#]],
+                    limit_waiting main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke message="I broke" until=+300s
+                "#]],
             ),
         }
         check(&rig.passes(seconds - 1), expect![[""]]);
@@ -417,9 +416,9 @@ fn a_usage_limit_holds_up_only_its_agent() {
     check(
         &rig.says("main", "<goto>Q</goto>"),
         expect![[r#"
-        step_finished main 2 P.md session=s2.1 tag=goto target=Q.md
-        step_started main 4 Q.md attempt=1 branch_of=s2.1 session=s4.1 turn=2 visits=1
-    "#]],
+            step_finished main 2 P.md message=<goto>Q</goto> session=s2.1 tag=goto target=Q.md
+            step_started main 4 Q.md attempt=1 branch_of=s2.1 session=s4.1 turn=2 visits=1
+        "#]],
     );
     rig.says("main", "<result>r</result>");
     check_agents(
@@ -441,8 +440,8 @@ fn without_waiting_a_usage_limit_stops_the_run() {
     check(
         &rig.breaks_for("main", 0.1, FaultClass::Limit { until: None }),
         expect![[r#"
-        limit_waiting main 4 Q.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke until=+300s
-    "#]],
+            limit_waiting main 4 Q.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke message="I broke" until=+300s
+        "#]],
     );
     // What runs finishes; nothing else starts.
     check(
@@ -492,23 +491,23 @@ fn a_turn_that_used_up_its_share_goes_on_in_the_same_conversation() {
     check(
         &rig.breaks_for("main", 0.5, FaultClass::ShareUsed),
         expect![[r#"
-        retry main 1 P.md attempt=2 attempt_cost_usd=0.5 cost_estimated=true error=broke session=s1.1 until=+0s
-        step_started main 1 P.md attempt=2 branch_of=s1.1 session=s1.2 turn=2 visits=1
-    "#]],
+            retry main 1 P.md attempt=2 attempt_cost_usd=0.5 cost_estimated=true error=broke message="I broke" session=s1.1 until=+0s
+            step_started main 1 P.md attempt=2 branch_of=s1.1 session=s1.2 turn=2 visits=1
+        "#]],
     );
     check(
         &rig.breaks_for("main", 0.5, FaultClass::ShareUsed),
         expect![[r#"
-        retry main 1 P.md attempt=3 attempt_cost_usd=0.5 cost_estimated=true error=broke session=s1.2 until=+0s
-        step_started main 1 P.md attempt=3 branch_of=s1.2 session=s1.3 turn=3 visits=1
-    "#]],
+            retry main 1 P.md attempt=3 attempt_cost_usd=0.5 cost_estimated=true error=broke message="I broke" session=s1.2 until=+0s
+            step_started main 1 P.md attempt=3 branch_of=s1.2 session=s1.3 turn=3 visits=1
+        "#]],
     );
     // Trouble on the way goes on from there too.
     check(
         &rig.breaks("main", FaultClass::Retry),
         expect![[r#"
-        retry main 1 P.md attempt=4 cost_estimated=true error=broke until=+1s
-    "#]],
+            retry main 1 P.md attempt=4 cost_estimated=true error=broke message="I broke" until=+1s
+        "#]],
     );
     check(
         &rig.passes(1),
@@ -519,17 +518,17 @@ fn a_turn_that_used_up_its_share_goes_on_in_the_same_conversation() {
     check(
         &rig.says_for("main", 0.5, "no tag"),
         expect![[r#"
-            reminder main 1 P.md attempt=5 attempt_cost_usd=0.5 number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.4 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            reminder main 1 P.md attempt=5 attempt_cost_usd=0.5 message="no tag" number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.4 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
             step_started main 1 P.md attempt=5 branch_of=s1.4 session=s1.5 turn=4 visits=1
         "#]],
     );
     check(
         &rig.says_for("main", 0.5, "<result>r</result>"),
         expect![[r#"
-        step_finished main 1 P.md attempt_cost_usd=0.5 cost_usd=2.0 result=r session=s1.5 tag=result
-        agent_finished main result=r
-        run_finished agents=1 cost_usd=2.0 result=r status=completed steps=1
-    "#]],
+            step_finished main 1 P.md attempt_cost_usd=0.5 cost_usd=2.0 message=<result>r</result> result=r session=s1.5 tag=result
+            agent_finished main result=r
+            run_finished agents=1 cost_usd=2.0 result=r status=completed steps=1
+        "#]],
     );
     assert_eq!(rig.run.cost_usd, usd(2.0));
 }
@@ -543,6 +542,7 @@ fn a_used_up_share_without_a_conversation_fails() {
         cost: TurnCost::default(),
         session: None,
         exit_code: None,
+        message: None,
     };
     let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Failed(turn)));
     assert_eq!(kinds(&rig.round([Input::Ended(Box::new(ended))])), ["step_failed", "run_stopped"]);
@@ -553,7 +553,10 @@ fn branches(rig: &Rig) -> Vec<(String, Option<String>)> {
     rig.journal
         .iter()
         .filter_map(|event| match &event.body {
-            Body::StepStarted(started) => Some((started.session.clone()?, started.branch_of.clone())),
+            Body::StepStarted(started) => {
+                let turn = started.turn.as_ref()?;
+                Some((turn.session.clone(), turn.branch_of.clone()))
+            }
             _ => None,
         })
         .collect()
@@ -565,38 +568,38 @@ fn conversations_follow_the_table_of_tags() {
     check(
         &rig.says("main", "<goto>Q</goto>"),
         expect![[r#"
-        step_finished main 1 P.md session=s1.1 tag=goto target=Q.md
-        step_started main 2 Q.md attempt=1 branch_of=s1.1 session=s2.1 turn=1 visits=1
-    "#]],
+            step_finished main 1 P.md message=<goto>Q</goto> session=s1.1 tag=goto target=Q.md
+            step_started main 2 Q.md attempt=1 branch_of=s1.1 session=s2.1 turn=1 visits=1
+        "#]],
     );
     check(
         &rig.says("main", "<call return=\"R\">Q</call>"),
         expect![[r#"
-        step_finished main 2 Q.md return=R.md session=s2.1 tag=call target=Q.md
-        step_started main 3 Q.md attempt=1 branch_of=s2.1 session=s3.1 turn=2 visits=2
-    "#]],
+            step_finished main 2 Q.md message="<call return=\"R\">Q</call>" return=R.md session=s2.1 tag=call target=Q.md
+            step_started main 3 Q.md attempt=1 branch_of=s2.1 session=s3.1 turn=2 visits=2
+        "#]],
     );
     // The child branches off its caller's conversation and has its own.
     check(
         &rig.says("main", "<goto>Q</goto>"),
         expect![[r#"
-        step_finished main 3 Q.md session=s3.1 tag=goto target=Q.md
-        step_started main 4 Q.md attempt=1 branch_of=s3.1 session=s4.1 turn=3 visits=3
-    "#]],
+            step_finished main 3 Q.md message=<goto>Q</goto> session=s3.1 tag=goto target=Q.md
+            step_started main 4 Q.md attempt=1 branch_of=s3.1 session=s4.1 turn=3 visits=3
+        "#]],
     );
     check(
         &rig.says("main", "<function return=\"P\">F</function>"),
         expect![[r#"
-        step_finished main 4 Q.md return=P.md session=s4.1 tag=function target=F.md
-        step_started main 5 F.md attempt=1 session=s5.1 turn=1 visits=1
-    "#]],
+            step_finished main 4 Q.md message="<function return=\"P\">F</function>" return=P.md session=s4.1 tag=function target=F.md
+            step_started main 5 F.md attempt=1 session=s5.1 turn=1 visits=1
+        "#]],
     );
     check(
         &rig.says("main", "<goto>F</goto>"),
         expect![[r#"
-        step_finished main 5 F.md session=s5.1 tag=goto target=F.md
-        step_started main 6 F.md attempt=1 branch_of=s5.1 session=s6.1 turn=2 visits=2
-    "#]],
+            step_finished main 5 F.md message=<goto>F</goto> session=s5.1 tag=goto target=F.md
+            step_started main 6 F.md attempt=1 branch_of=s5.1 session=s6.1 turn=2 visits=2
+        "#]],
     );
     check_agents(
         &rig,
@@ -607,39 +610,39 @@ fn conversations_follow_the_table_of_tags() {
     check(
         &rig.says("main", "<result>f</result>"),
         expect![[r#"
-        step_finished main 6 F.md input=f session=s6.1 tag=result target=P.md
-        step_started main 7 P.md attempt=1 branch_of=s4.1 session=s7.1 turn=2 visits=2
-    "#]],
+            step_finished main 6 F.md input=f message=<result>f</result> session=s6.1 tag=result target=P.md
+            step_started main 7 P.md attempt=1 branch_of=s4.1 session=s7.1 turn=2 visits=2
+        "#]],
     );
     check(
         &rig.says("main", "<reset>Q</reset>"),
         expect![[r#"
-        step_finished main 7 P.md session=s7.1 tag=reset target=Q.md
-        step_started main 8 Q.md attempt=1 session=s8.1 turn=4 visits=4
-    "#]],
+            step_finished main 7 P.md message=<reset>Q</reset> session=s7.1 tag=reset target=Q.md
+            step_started main 8 Q.md attempt=1 session=s8.1 turn=4 visits=4
+        "#]],
     );
     check(
         &rig.says("main", "<result>q</result>"),
         expect![[r#"
-        step_finished main 8 Q.md input=q session=s8.1 tag=result target=R.md
-        step_started main 9 R.md attempt=1 branch_of=s2.1 session=s9.1 turn=1 visits=1
-    "#]],
+            step_finished main 8 Q.md input=q message=<result>q</result> session=s8.1 tag=result target=R.md
+            step_started main 9 R.md attempt=1 branch_of=s2.1 session=s9.1 turn=1 visits=1
+        "#]],
     );
     check(
         &rig.says("main", "<fork next=\"Q\">F</fork>"),
         expect![[r#"
-        step_finished main 9 R.md next=Q.md session=s9.1 tag=fork target=F.md
-        agent_started main_f1 F.md fork=1 number=1 parent=main
-        step_started main 10 Q.md attempt=1 branch_of=s9.1 session=s10.1 turn=5 visits=5
-        step_started main_f1 11 F.md attempt=1 session=s11.1 turn=3 visits=1
-    "#]],
+            step_finished main 9 R.md message="<fork next=\"Q\">F</fork>" next=Q.md session=s9.1 tag=fork target=F.md
+            agent_started main_f1 F.md fork=1 number=1 parent=main
+            step_started main 10 Q.md attempt=1 branch_of=s9.1 session=s10.1 turn=5 visits=5
+            step_started main_f1 11 F.md attempt=1 session=s11.1 turn=3 visits=1
+        "#]],
     );
     check(
         &rig.says("main", "<result>r</result>"),
         expect![[r#"
-        step_finished main 10 Q.md result=r session=s10.1 tag=result
-        agent_finished main result=r
-    "#]],
+            step_finished main 10 Q.md message=<result>r</result> result=r session=s10.1 tag=result
+            agent_finished main result=r
+        "#]],
     );
     let mut ids: Vec<String> = branches(&rig).into_iter().map(|(session, _)| session).collect();
     let count = ids.len();
@@ -724,10 +727,10 @@ fn attempts_after_a_crash_go_on_from_the_same_conversation() {
     check(
         &rig.says_for("main", 0.5, "<result>r</result>"),
         expect![[r#"
-        step_finished main 2 R.md attempt_cost_usd=0.5 cost_usd=0.75 result=r session=s2.8 tag=result
-        agent_finished main result=r
-        run_finished agents=1 cost_usd=0.75 result=r status=completed steps=2
-    "#]],
+            step_finished main 2 R.md attempt_cost_usd=0.5 cost_usd=0.75 message=<result>r</result> result=r session=s2.8 tag=result
+            agent_finished main result=r
+            run_finished agents=1 cost_usd=0.75 result=r status=completed steps=2
+        "#]],
     );
     assert_eq!(rig.run.cost_usd, usd(0.75));
 }
@@ -737,7 +740,7 @@ fn turns_are_counted_by_state_and_a_repeated_one_keeps_its_number() {
     let mut rig = prompt(POLICY);
     let turns = |events: &[Event]| -> Vec<u64> {
         let turn = |event: &Event| match &event.body {
-            Body::StepStarted(started) => started.turn,
+            Body::StepStarted(started) => started.turn.as_ref().map(|turn| turn.number),
             _ => None,
         };
         events.iter().filter_map(turn).collect()
@@ -759,6 +762,7 @@ fn what_a_turn_warns_of_is_said() {
     let mut rig = prompt(POLICY);
     let turn = CompletedTurn {
         reading: message("<goto colour=\"red\">REVIEW</goto>"),
+        message: "red".to_owned(),
         session: rig.chosen_session("main"),
         cost: TurnCost { usd: usd(0.1), estimated: true },
         warnings: vec!["`Bash` was not permitted".into()],
@@ -767,11 +771,11 @@ fn what_a_turn_warns_of_is_said() {
     check(
         &rig.round([Input::Ended(Box::new(ended))]),
         expect![[r#"
-        warning main 1 P.md message="`Bash` was not permitted"
-        warning main 1 P.md message="`<goto colour=\"red\">REVIEW</goto>`: the attribute `colour` is unknown and ignored"
-        step_finished main 1 P.md attempt_cost_usd=0.1 cost_estimated=true cost_usd=0.1 session=s1.1 tag=goto target=REVIEW.sh
-        step_started main 2 REVIEW.sh attempt=1 visits=1
-    "#]],
+            warning main 1 P.md message="`Bash` was not permitted"
+            warning main 1 P.md message="`<goto colour=\"red\">REVIEW</goto>`: the attribute `colour` is unknown and ignored"
+            step_finished main 1 P.md attempt_cost_usd=0.1 cost_estimated=true cost_usd=0.1 message=red session=s1.1 tag=goto target=REVIEW.sh
+            step_started main 2 REVIEW.sh attempt=1 visits=1
+        "#]],
     );
 }
 
@@ -782,7 +786,7 @@ fn visits_of_a_prompt_are_bounded_too() {
     check(
         &rig.says("main", "<goto>P</goto>"),
         expect![[r#"
-            step_finished main 2 P.md session=s2.1 tag=goto target=P.md
+            step_finished main 2 P.md message=<goto>P</goto> session=s2.1 tag=goto target=P.md
             step_failed main P.md error="entered for the 3rd time, but its `max_visits` is 2; raise it to go on" fatal=false
             run_stopped agents=1 error="main failed in P.md: entered for the 3rd time, but its `max_visits` is 2; raise it to go on" status=failed steps=2
         "#]],
@@ -801,6 +805,7 @@ fn a_report_of_the_wrong_kind_is_nothing() {
         cost: TurnCost::default(),
         session: None,
         exit_code: None,
+        message: None,
     };
     let ended = rig.ended("main", Outcome::Turn(TurnOutcome::Failed(turn)));
     check(&rig.round([Input::Ended(Box::new(ended))]), expect![[""]]);

@@ -69,6 +69,7 @@ impl TurnReader {
                 fault,
                 cost: report.cost,
                 final_text: None,
+                last_text: Some(report.text),
                 permission_denials: report.permission_denials,
             })),
             // Such a turn is continued, so that it matters where it ran. Other failures are graver than a mismatch.

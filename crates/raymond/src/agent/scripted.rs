@@ -131,6 +131,7 @@ impl TurnDecoder for Decoder {
                 fault: TurnFault::Junk { detail: "there is no reply in it".to_owned() },
                 cost: Cost::default(),
                 final_text: None,
+                last_text: None,
                 permission_denials: Vec::new(),
             })),
         }

@@ -99,6 +99,7 @@ impl TurnDecoder for Decoder {
                 fault: TurnFault::Crashed { ending: format!("{ending:?}"), stderr: stderr.to_owned() },
                 cost,
                 final_text: None,
+                last_text: None,
                 permission_denials: Vec::new(),
             })),
         }

@@ -150,5 +150,7 @@ pub struct TurnFailure {
     /// The final message of a turn that went over its share with its very last call. It was said and paid for, so
     /// that the turn may be taken for completed.
     pub final_text: Option<String>,
+    /// The last thing that the agent, or its program in its place, said.
+    pub last_text: Option<String>,
     pub permission_denials: Vec<String>,
 }

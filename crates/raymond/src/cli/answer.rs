@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use raymond_core::event::Body;
+use raymond_core::event::{Body, Closed};
 use raymond_core::run::Run;
 
 use super::args::AnswerArgs;
@@ -143,11 +143,18 @@ fn taken(paths: &RunPaths, answer: &Answer) -> Result<Option<bool>, UserError> {
     for line in tail.lines.iter().rev() {
         match to_event(paths, line)?.body {
             Body::AskClosed(closed) if closed.ask == answer.ask => {
-                return Ok(Some(closed.answer_id.as_deref() == Some(&answer.answer_id)));
+                return Ok(Some(is_answered_by(&closed.how, answer)));
             }
             Body::AskOpened(opened) if opened.ask == answer.ask => return Ok(None),
             _ => {}
         }
     }
     Ok(None)
+}
+
+fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
+    match closed {
+        Closed::Answered { answer_id, .. } => answer_id.as_deref() == Some(&answer.answer_id),
+        Closed::TimedOut { .. } | Closed::Unanswered => false,
+    }
 }

@@ -17,6 +17,7 @@ use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
 use crate::error::{Exit, UserError};
 use crate::process::Reaper;
+use crate::process::secrets::Secrets;
 use crate::run::driver::{Driver, Parts, Terminal};
 use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
@@ -154,6 +155,7 @@ fn prepare(
         payloads: ready.payloads.clone(),
         reaper: ready.reaper,
         debug: ready.manner.debug.clone(),
+        secrets: Secrets::of(std::env::vars_os()),
         backends: ready.backends,
         skip_permissions: ready.options.skip_permissions,
         messages: sender,

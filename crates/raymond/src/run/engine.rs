@@ -3,6 +3,8 @@
 //! It is synchronous and knows no runtime: the driver feeds it and carries out what it returns, and a simulation can
 //! do the same.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -197,9 +199,24 @@ impl<S: EventStore> Engine<S> {
                     plan,
                 })))
             }
-            Body::StepFailed(failed) if failed.fatal => Some(Command::EndScripts),
-            body if body.is_last() => Some(Command::Finish),
-            _ => None,
+            Body::StepFailed(failed) => failed.fatal.then_some(Command::EndScripts),
+            Body::RunFinished { .. } | Body::RunStopped { .. } => Some(Command::Finish),
+            Body::RunStarted(_)
+            | Body::AgentStarted(_)
+            | Body::StepFinished(_)
+            | Body::Retry(_)
+            | Body::Reminder(_)
+            | Body::LimitWaiting(_)
+            | Body::Delayed { .. }
+            | Body::AgentFinished { .. }
+            | Body::Joined { .. }
+            | Body::AskOpened(_)
+            | Body::AskClosed(_)
+            | Body::Print { .. }
+            | Body::Warning { .. }
+            | Body::BudgetExceeded { .. }
+            | Body::RunResumed(_)
+            | Body::Snapshot { .. } => None,
         }
     }
 

@@ -25,6 +25,7 @@ pub use runnable::as_it_lies;
 pub use unpacked::Unpacked;
 
 use crate::agent::registry::Backends;
+use crate::process::secrets::Secrets;
 use crate::process::{Reaper, StopSignal};
 use crate::run::engine::Launch;
 use crate::run::mailbox::{Message, Sender};
@@ -45,6 +46,8 @@ pub struct StepContext {
     pub payloads: Payloads,
     pub reaper: Reaper,
     pub debug: DebugFolder,
+    /// Those that every program inherits.
+    pub secrets: Secrets,
     pub backends: Backends,
     pub skip_permissions: bool,
     pub messages: Sender,
@@ -103,6 +106,16 @@ impl StepContext {
 
     fn text_of(&self, payload: &Payload) -> Result<String, NotReady> {
         self.payloads.text_of(payload).map_err(NotReady::Store)
+    }
+
+    /// A text as it may be recorded: without the secrets that the agent's programs find in their environment.
+    fn without_secrets(&self, agent: &Agent, text: String) -> String {
+        if text.is_empty() {
+            return text;
+        }
+        let mut scopes = self.scopes.borrow_mut();
+        let of_scope = scopes.of(agent).ok().map(|scope| &scope.manifest().environment);
+        self.secrets.and(of_scope.into_iter().flatten().chain(&agent.attributes)).hide(text)
     }
 
     /// The run ends, and this step is left to a resume.

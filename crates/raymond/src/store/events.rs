@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     const STARTED: &str = r#"{"seq":1,"time":"2026-01-01T00:00:00Z","run":"r","event":"run_started","version":1,"workflow":"w","scope":"/w","entry":"START.sh","cwd":"/","nonce":"n","options":{}}"#;
-    const AGENT: &str = r#"{"seq":2,"time":"2026-01-01T00:00:00Z","run":"r","event":"agent_started","agent":"main_w1","state":"W.sh","cwd":"/","attributes":{"event":"snapshot","state":"x"}}"#;
+    const AGENT: &str = r#"{"seq":2,"time":"2026-01-01T00:00:00Z","run":"r","event":"agent_started","agent":"main_w1","state":"W.sh","cwd":"/","parent":"main","number":1,"fork":1,"attributes":{"event":"snapshot","state":"x"}}"#;
 
     #[test]
     fn a_snapshot_is_read_like_any_other_event() {

@@ -1,12 +1,13 @@
 //! Plain progress lines on stderr, for people.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use raymond_core::event::{Body, Event};
+use raymond_core::event::{Body, Event, StoppedStatus};
 use raymond_core::name::AgentId;
-use raymond_core::run::RunStatus;
 
 use super::costs::Costs;
 use super::wording::{DIM, NOTE, count, lines};
@@ -91,7 +92,7 @@ impl<W: Write> Console<W> {
     /// The end of a failed run repeats its first failure, for those who did not see it happen.
     fn without_old_news<'a>(&self, event: &'a Event) -> Cow<'a, Event> {
         let mut event = Cow::Borrowed(event);
-        if matches!(event.body, Body::RunStopped { status: RunStatus::Failed, .. })
+        if matches!(event.body, Body::RunStopped { status: StoppedStatus::Failed, .. })
             && self.has_shown_failure
             && let Body::RunStopped { error, .. } = &mut event.to_mut().body
         {

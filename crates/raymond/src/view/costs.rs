@@ -1,5 +1,7 @@
 //! What each state of a run has cost, for the summary at its end. There are no more entries than states.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::collections::BTreeMap;
 
 use raymond_core::event::{Body, Event, Interrupted};
@@ -24,7 +26,19 @@ impl Costs {
             Body::LimitWaiting(limit) => self.spend(&limit.state, limit.attempt_cost_usd),
             Body::RunResumed(resumed) => self.lose(&resumed.interrupted),
             Body::RunStopped { interrupted, .. } => self.lose(interrupted),
-            _ => {}
+            Body::RunStarted(_)
+            | Body::AgentStarted(_)
+            | Body::StepStarted(_)
+            | Body::Delayed { .. }
+            | Body::AgentFinished { .. }
+            | Body::Joined { .. }
+            | Body::AskOpened(_)
+            | Body::AskClosed(_)
+            | Body::Print { .. }
+            | Body::Warning { .. }
+            | Body::BudgetExceeded { .. }
+            | Body::RunFinished { .. }
+            | Body::Snapshot { .. } => {}
         }
     }
 

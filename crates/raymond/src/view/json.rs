@@ -1,5 +1,7 @@
 //! The event stream for programs: one JSON object a line on stdout.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::io::Write;
 
 use raymond_core::event::Event;

@@ -4,6 +4,8 @@
 //! waited for. Bounds: [`Bounds::at_once`] commands at a time, [`Bounds::queued`] waiting, a time limit for each.
 //! Nothing here ever holds up the run; what goes wrong is said once, at its end.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -157,7 +159,20 @@ fn worth_telling(body: &Body) -> Option<&'static str> {
         Body::LimitWaiting(_) => Some("limit_waiting"),
         Body::RunFinished { .. } => Some("run_finished"),
         Body::RunStopped { .. } => Some("run_stopped"),
-        _ => None,
+        Body::RunStarted(_)
+        | Body::AgentStarted(_)
+        | Body::StepStarted(_)
+        | Body::StepFinished(_)
+        | Body::Retry(_)
+        | Body::Reminder(_)
+        | Body::Delayed { .. }
+        | Body::AgentFinished { .. }
+        | Body::Joined { .. }
+        | Body::AskClosed(_)
+        | Body::Print { .. }
+        | Body::Warning { .. }
+        | Body::RunResumed(_)
+        | Body::Snapshot { .. } => None,
     }
 }
 
@@ -301,10 +316,9 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    use raymond_core::event::{StepFailed, Totals};
+    use raymond_core::event::{StepFailed, StoppedStatus, Totals};
     use raymond_core::money::Usd;
     use raymond_core::name::AgentId;
-    use raymond_core::run::RunStatus;
     use raymond_core::workflow::StateFile;
     use serde_json::Value;
     use tempfile::TempDir;
@@ -351,6 +365,7 @@ mod tests {
                 error: error.to_owned(),
                 exit_code: None,
                 stderr: String::new(),
+                message: None,
                 fatal: true,
                 cost_usd: Usd::ZERO,
                 attempt_cost_usd: Usd::ZERO,
@@ -365,7 +380,7 @@ mod tests {
             seq,
             Body::RunStopped {
                 asks: Vec::new(),
-                status: RunStatus::Failed,
+                status: StoppedStatus::Failed,
                 error: None,
                 interrupted: Vec::new(),
                 totals: Totals { steps: 1, agents: 1, cost_usd: Usd::ZERO, duration_ms: 0 },

@@ -1,12 +1,14 @@
 //! What people read about each event: lines, each with how much detail one must want to see it.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::path::Path;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use raymond_core::duration;
-use raymond_core::event::{AgentStarted, AskClosed, AskOpened, Body, ClosedBy, Event, OpenAsk, Retry};
-use raymond_core::event::{RunResumed, StepFailed, StepFinished, Totals};
+use raymond_core::event::{AgentStarted, AskClosed, AskOpened, Body, Closed, Event, OpenAsk, OtherWorkflow};
+use raymond_core::event::{Retry, RunResumed, StepFailed, StepFinished, StoppedStatus, Totals};
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::RunStatus;
@@ -109,20 +111,21 @@ fn run_resumed(run: &str, resumed: &RunResumed) -> Lines {
 }
 
 fn agent_started(started: &AgentStarted) -> Lines {
-    match &started.parent {
+    match started.parent() {
         Some(parent) => Lines::default().normal(format!(
             "{} forked from {} at {}",
             who(&started.agent),
             clean(parent.as_str()),
-            place(started.scope.as_deref(), &started.state)
+            place(started.workflow.as_ref(), &started.state)
         )),
         None => Lines::default(),
     }
 }
 
 /// A state, with the name of its workflow where that is another one than before.
-fn place(entered: Option<&str>, state: &StateFile) -> String {
-    let name = entered.and_then(|scope| Path::new(scope).file_name()).map(|name| name.to_string_lossy());
+fn place(entered: Option<&OtherWorkflow>, state: &StateFile) -> String {
+    let name = entered.and_then(|workflow| Path::new(&workflow.scope).file_name());
+    let name = name.map(|name| name.to_string_lossy());
     match name {
         Some(name) => format!("{}/{}", clean(&name), clean(state.as_str())),
         None => clean(state.as_str()).into_owned(),
@@ -130,18 +133,19 @@ fn place(entered: Option<&str>, state: &StateFile) -> String {
 }
 
 fn step_finished(step: &StepFinished) -> String {
-    let target = step.target.as_ref().map(|target| format!(" {}", place(step.scope.as_deref(), target)));
-    let part = |word: &str, state: &Option<StateFile>| {
-        state.as_ref().map(|state| format!("{word}{}", clean(state.as_str()))).unwrap_or_default()
+    let led_to = step.led_to.parts();
+    let target = led_to.target.map(|target| format!(" {}", place(led_to.workflow, target)));
+    let part = |word: &str, state: Option<&StateFile>| {
+        state.map(|state| format!("{word}{}", clean(state.as_str()))).unwrap_or_default()
     };
     let cost = if step.cost_usd.is_zero() { String::new() } else { format!(" {}", step.cost_usd) };
     format!(
         "{} → {GOOD}{}{GOOD:#}{}{}{} {DIM}{}{cost}{DIM:#}",
         at(&step.agent, &step.state),
-        step.tag,
+        led_to.tag,
         target.unwrap_or_default(),
-        part(", on at ", &step.next),
-        part(", back at ", &step.return_to),
+        part(", on at ", led_to.next),
+        part(", back at ", led_to.return_to),
         took(step.duration_ms)
     )
 }
@@ -166,23 +170,23 @@ fn ask_opened(opened: &AskOpened) -> String {
 }
 
 fn ask_closed(closed: &AskClosed) -> String {
-    let how = match closed.by {
-        ClosedBy::Answer => "answered",
-        ClosedBy::Timeout => "not answered in time",
+    let how = match &closed.how {
+        Closed::Answered { .. } => "answered",
+        Closed::TimedOut { .. } | Closed::Unanswered => "not answered in time",
     };
     format!("{} {} {GOOD}{how}{GOOD:#}", who(&closed.agent), closed.ask)
 }
 
 fn run_stopped(
     run: &str,
-    status: RunStatus,
+    status: StoppedStatus,
     totals: &Totals,
     error: Option<&str>,
     asks: &[OpenAsk],
     payloads: &Payloads,
 ) -> Lines {
-    let style = if status == RunStatus::Waiting { NOTE } else { BAD };
-    let name = status.as_str().replace('_', " ");
+    let style = if status == StoppedStatus::Waiting { NOTE } else { BAD };
+    let name = RunStatus::from(status).as_str().replace('_', " ");
     let run = argument(run);
     let mut lines =
         Lines::default().important(format!("{style}{name}{style:#} {DIM}({}){DIM:#}", summary(totals)));
@@ -195,7 +199,7 @@ fn run_stopped(
             .important(format!("{} asks: {}", who(&ask.agent), text_of(&ask.question, payloads)))
             .important(format!("  answer with: {answer}"));
     }
-    let more = if status == RunStatus::OverBudget { " --budget MORE" } else { "" };
+    let more = if status == StoppedStatus::OverBudget { " --budget MORE" } else { "" };
     lines.important(format!("  continue with: {}", bold(&format!("raymond resume {run}{more}"))))
 }
 

@@ -42,6 +42,8 @@ mod memory;
 #[cfg(test)]
 mod needs;
 #[cfg(test)]
+mod old_journals;
+#[cfg(test)]
 mod payloads;
 #[cfg(test)]
 mod prompting;

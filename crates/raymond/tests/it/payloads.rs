@@ -139,3 +139,16 @@ fn an_input_over_eight_mebibytes_is_refused() {
     rig.launch(command).wait().assert(2, "").says("8 MiB");
     assert!(!rig.journal().exists(), "nothing was begun");
 }
+
+#[test]
+fn a_long_message_lies_in_a_file_and_is_shown_whole() {
+    let rig = Rig::new();
+    let said = format!("{} <result>done</result>", "word ".repeat(20_000));
+    rig.state("START.md", "Talk.").state("workflow.yaml", "backend: scripted\n");
+    rig.state("replies.yaml", format!("START: \"{said}\"\n"));
+    rig.run().assert(0, "done\n");
+    let journal = fs::read_to_string(rig.journal()).unwrap();
+    assert!(journal.contains(r#""message":{"payload":"#), "{journal}");
+    let finished = rig.events().into_iter().find(|event| event["event"] == "step_finished").unwrap();
+    assert_eq!(finished["message"], said);
+}

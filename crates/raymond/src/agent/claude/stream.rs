@@ -89,13 +89,15 @@ impl Decoder {
     }
 
     fn failure(self, fault: TurnFault) -> TurnFailure {
-        let had_finished = self.result.is_some_and(|result| result.stop_reason == "end_turn");
-        let only_the_share =
-            fault == TurnFault::OverBudgetShare && had_finished && !self.message.text.is_empty();
+        let had_finished = self.result.as_ref().is_some_and(|result| result.stop_reason == "end_turn");
+        let said = Some(without_nul(self.message.text)).filter(|text| !text.is_empty());
+        let only_the_share = fault == TurnFault::OverBudgetShare && had_finished;
+        let told = self.result.and_then(|result| result.text).filter(|text| !text.is_empty());
         TurnFailure {
             fault,
             cost: self.meter.cost(),
-            final_text: only_the_share.then_some(without_nul(self.message.text)),
+            last_text: told.map(without_nul).or_else(|| said.clone()),
+            final_text: said.filter(|_| only_the_share),
             permission_denials: self.permission_denials,
         }
     }

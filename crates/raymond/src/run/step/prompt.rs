@@ -48,11 +48,15 @@ pub(super) async fn run(
     };
     let (outcome, reading) = match turned {
         Turned::Interrupted { cost } => return (Outcome::Interrupted { cost }, Lookups::default()),
-        Turned::Failed(failed) => (TurnOutcome::Failed(failed), None),
+        Turned::Failed(failed) => {
+            let message = failed.message.map(|message| context.without_secrets(&launch.agent, message));
+            (TurnOutcome::Failed(FailedTurn { message, ..failed }), None)
+        }
         Turned::Completed { text, session, cost, warnings } => {
             let reading = read(&text, context.platform);
             let transition = reading.as_ref().ok().map(|reading| reading.transition.clone());
-            (TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings }), transition)
+            let message = context.without_secrets(&launch.agent, text);
+            (TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings }), transition)
         }
     };
     let lookups = lookups::of_turn(&mut context.scopes.borrow_mut(), &launch.agent, plan, reading.as_ref());
@@ -66,10 +70,11 @@ async fn turn(
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> Result<Turned, NotReady> {
+    let started = launch.started.turn.as_ref().ok_or_else(|| "it was started like a script".to_owned())?;
     let program = context.backends.get(&plan.backend)?;
     let prompt = message(context, launch, plan, program)?;
     files.prompt(&prompt);
-    turn::take(context, launch, plan, program, prompt, stop, files).await
+    turn::take(context, launch, turn::Asked { started, plan, program, prompt }, stop, files).await
 }
 
 /// What the agent is sent: the rendered body and nothing else, or what the step has to add to it.
@@ -159,5 +164,12 @@ fn show_prints(context: &StepContext, launch: &Launch, text: &str) {
 
 /// A turn that could not be taken, and that would fail again in the same way.
 fn final_fault(error: String) -> FailedTurn {
-    FailedTurn { error, class: FaultClass::Final, cost: TurnCost::default(), session: None, exit_code: None }
+    FailedTurn {
+        error,
+        class: FaultClass::Final,
+        cost: TurnCost::default(),
+        session: None,
+        exit_code: None,
+        message: None,
+    }
 }

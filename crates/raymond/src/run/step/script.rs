@@ -48,7 +48,7 @@ pub(super) async fn run(
     };
     let done = supervise(program, limits, &mut sink, stop, &context.reaper, AfterExit::LeaveBackground).await;
     sink.files.ended(&done.ending);
-    let stderr = sink.stderr.last_lines(SHOWN_STDERR_LINES);
+    let stderr = context.without_secrets(&launch.agent, sink.stderr.last_lines(SHOWN_STDERR_LINES));
     let exit = match done.ending {
         Ending::Exited(exit) => exit,
         other => return (ended_early(other, header, sink.error, stderr), Lookups::default()),

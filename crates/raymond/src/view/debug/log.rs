@@ -1,5 +1,7 @@
 //! One line for every transition.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::fs::File;
 use std::io::{self, Write};
 
@@ -14,7 +16,24 @@ pub(super) fn line(event: &Event) -> Option<String> {
     let text = match &event.body {
         Body::StepFinished(finished) => of_finished(finished),
         Body::StepFailed(failed) => of_failed(failed),
-        _ => return None,
+        Body::RunStarted(_)
+        | Body::AgentStarted(_)
+        | Body::StepStarted(_)
+        | Body::Retry(_)
+        | Body::Reminder(_)
+        | Body::LimitWaiting(_)
+        | Body::Delayed { .. }
+        | Body::AgentFinished { .. }
+        | Body::Joined { .. }
+        | Body::AskOpened(_)
+        | Body::AskClosed(_)
+        | Body::Print { .. }
+        | Body::Warning { .. }
+        | Body::BudgetExceeded { .. }
+        | Body::RunResumed(_)
+        | Body::RunFinished { .. }
+        | Body::RunStopped { .. }
+        | Body::Snapshot { .. } => return None,
     };
     // Three digits always, so that lines sort and columns stand below each other.
     Some(format!("{:.3} {text}\n", event.time))
@@ -32,15 +51,16 @@ fn of_finished(finished: &StepFinished) -> String {
         finished.step,
         clean(finished.state.as_str()),
         targets(finished),
-        finished.tag.as_str(),
+        finished.led_to.tag(),
         finished.cost_usd,
     )
 }
 
 /// Where the tag leads, then where a forking parent goes on; an agent that is done goes nowhere.
 fn targets(finished: &StepFinished) -> String {
-    let names: Vec<_> =
-        finished.target.iter().chain(&finished.next).map(|state| clean(state.as_str())).collect();
+    let led_to = finished.led_to.parts();
+    let states = led_to.target.into_iter().chain(led_to.next);
+    let names: Vec<_> = states.map(|state| clean(state.as_str())).collect();
     if names.is_empty() {
         return "end".to_owned();
     }

@@ -10,12 +10,9 @@ use raymond_core::money::Usd;
 use serde::{Deserialize, Serialize};
 
 use super::StepName;
+use crate::process::secrets::{HIDDEN, is_secret};
 use crate::process::{Ending, Exit, Launch, TOKEN_VARIABLE};
 use crate::run::driver::now;
-
-/// What shows that a variable holds a secret.
-const SECRET_WORDS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH"];
-const HIDDEN: &str = "***";
 
 /// Payloads are handed over in variables; they are kept elsewhere and would only swell every meta file.
 const MOST_VALUE_BYTES: usize = 4096;
@@ -205,11 +202,6 @@ fn shown(name: &str, value: &str) -> String {
     clipped(value).into_owned()
 }
 
-fn is_secret(name: &str) -> bool {
-    let name = name.to_uppercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
-}
-
 fn clipped(value: &str) -> Cow<'_, str> {
     if value.len() <= MOST_VALUE_BYTES {
         return Cow::Borrowed(value);
@@ -226,18 +218,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_known_by_their_names() {
-        for name in [
-            "GITHUB_TOKEN",
-            "my_api_key",
-            "ClientSecret",
-            "DB_PASSWORD",
-            "DB_PASSWD",
-            "AWS_CREDENTIALS",
-            "HTTP_AUTH",
-        ] {
-            assert_eq!(shown(name, "value"), HIDDEN, "{name}");
-        }
+    fn secrets_are_not_shown() {
+        assert_eq!(shown("GITHUB_TOKEN", "value"), HIDDEN);
         assert_eq!(shown("HOME", "/home/me"), "/home/me");
     }
 

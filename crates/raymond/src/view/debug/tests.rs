@@ -2,10 +2,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use raymond_core::event::{StepFailed, StepFinished, Totals};
+use raymond_core::event::{ForkTag, LedTo, StepFailed, StepFinished, StoppedStatus, Totals};
 use raymond_core::money::Usd;
-use raymond_core::run::RunStatus;
-use raymond_core::tag::TagName;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -34,7 +32,7 @@ impl Fixture {
     fn stop(&self) {
         self.folder.transition(&event(Body::RunStopped {
             asks: Vec::new(),
-            status: RunStatus::Interrupted,
+            status: StoppedStatus::Interrupted,
             error: None,
             interrupted: Vec::new(),
             totals: Totals { steps: 1, agents: 1, cost_usd: Usd::ZERO, duration_ms: 1 },
@@ -75,7 +73,7 @@ impl Fixture {
         files.stdout(b"<goto>A</goto>\n");
         files.ended(&Ending::Exited(Exit::Code(0)));
         files.finish(succeeded());
-        self.folder.transition(&finished("A.sh", step, TagName::Goto, Some("A.sh")));
+        self.folder.transition(&finished("A.sh", step, goto("A.sh")));
     }
 
     fn failed_step(&self, step: u64) {
@@ -124,20 +122,13 @@ fn event(body: Body) -> Event {
     }
 }
 
-fn finished_step(state: &str, step: u64, tag: TagName, target: Option<&str>) -> StepFinished {
+fn finished_step(state: &str, step: u64, led_to: LedTo) -> StepFinished {
     StepFinished {
         agent: AgentId::main(),
         step,
         state: state_file(state),
-        tag,
-        target: target.map(state_file),
-        return_to: None,
-        next: None,
-        input: None,
-        result: None,
-        cwd: None,
-        scope: None,
-        scope_hash: None,
+        led_to,
+        message: None,
         session: None,
         implicit: false,
         cost_usd: Usd::ZERO,
@@ -147,8 +138,12 @@ fn finished_step(state: &str, step: u64, tag: TagName, target: Option<&str>) -> 
     }
 }
 
-fn finished(state: &str, step: u64, tag: TagName, target: Option<&str>) -> Event {
-    event(Body::StepFinished(Box::new(finished_step(state, step, tag, target))))
+fn finished(state: &str, step: u64, led_to: LedTo) -> Event {
+    event(Body::StepFinished(Box::new(finished_step(state, step, led_to))))
+}
+
+fn goto(target: &str) -> LedTo {
+    LedTo::Goto { target: state_file(target), input: None }
 }
 
 fn failure(state: &str, step: Option<u64>) -> Event {
@@ -159,6 +154,7 @@ fn failure(state: &str, step: Option<u64>) -> Event {
         error: "exit code 1\nand more".to_owned(),
         exit_code: Some(1),
         stderr: String::new(),
+        message: None,
         fatal: true,
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,
@@ -271,13 +267,14 @@ fn an_attempt_that_runs_again_gets_files_of_its_own() {
 #[test]
 fn transitions_are_one_line_each() {
     let mut fixture = Fixture::new(10);
-    fixture.folder.transition(&finished("START.sh", 1, TagName::Goto, Some("NEXT.sh")));
-    let mut fork = finished_step("NEXT.sh", 2, TagName::Fork, Some("WORK.md"));
-    fork.next = Some(state_file("WAIT.sh"));
+    fixture.folder.transition(&finished("START.sh", 1, goto("NEXT.sh")));
+    let (target, next) = (state_file("WORK.md"), state_file("WAIT.sh"));
+    let led_to = LedTo::Fork { tag: ForkTag::Fork, target, next, input: None };
+    let mut fork = finished_step("NEXT.sh", 2, led_to);
     fork.cost_usd = Usd::from_dollars(1.5);
     fixture.folder.transition(&event(Body::StepFinished(Box::new(fork))));
     fixture.reopen();
-    fixture.folder.transition(&finished("WAIT.sh", 3, TagName::Result, None));
+    fixture.folder.transition(&finished("WAIT.sh", 3, LedTo::End { result: "".into() }));
     fixture.folder.transition(&failure("WORK.md", Some(4)));
     fixture.folder.transition(&failure("LOST.md", None));
     fixture.folder.transition(&event(Body::BudgetExceeded { cost_usd: Usd::ZERO, budget_usd: Usd::ZERO }));
@@ -351,7 +348,7 @@ fn every_attempt_of_a_pruned_step_goes() {
         files.stderr(b"text");
         files.finish(failed());
     }
-    fixture.folder.transition(&finished("P.md", 1, TagName::Goto, Some("A.sh")));
+    fixture.folder.transition(&finished("P.md", 1, goto("A.sh")));
     assert_eq!(fixture.files().len(), 12);
     fixture.whole_step(2);
     assert_eq!(fixture.files().len(), 3);
@@ -365,7 +362,7 @@ fn a_file_that_is_used_again_holds_nothing_of_before() {
         files.stdout(&vec![b'x'; 100_000]);
         files.stderr(b"much");
         files.finish(succeeded());
-        fixture.folder.transition(&finished("A.sh", step, TagName::Goto, Some("A.sh")));
+        fixture.folder.transition(&finished("A.sh", step, goto("A.sh")));
     }
     let kept = fixture.path().join("main_A_3.stdout.txt");
     let backup = fixture.place.path().join("backup");
@@ -462,7 +459,7 @@ fn without_debugging_nothing_is_written_and_nothing_is_wrong() {
     files.program(&launch());
     files.stdout(b"text");
     files.finish(succeeded());
-    Observer::event(&mut folder, &finished("A.sh", 1, TagName::Goto, Some("A.sh")));
+    Observer::event(&mut folder, &finished("A.sh", 1, goto("A.sh")));
     assert_eq!(folder.take_warning(), None);
 }
 

@@ -3,16 +3,17 @@
 //! Agents are kept in the order in which they deserve to be seen, so that drawing the first few costs the same however
 //! many there are. Bound: of what a step prints, the last [`TAIL_BYTES`] or twice that.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use raymond_core::event::{AgentStarted, Body, Event, StepFinished, StepStarted};
+use raymond_core::event::{AgentStarted, Body, Event, LedTo, StepFinished, StepStarted};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Run, Status, Wait};
-use raymond_core::tag::TagName;
 use raymond_core::workflow::StateFile;
 
 use crate::process::Tail;
@@ -121,7 +122,11 @@ impl Doing {
             }
             Status::Joining { .. } => Doing::Joining,
             Status::Failed { waited: Some(waited), .. } => Self::resumed(waited),
-            _ => Doing::Ready,
+            Status::Ready { .. }
+            | Status::Running { .. }
+            | Status::Waiting { why: Wait::Limit, .. }
+            | Status::Ending { .. }
+            | Status::Failed { waited: None, .. } => Doing::Ready,
         }
     }
 }
@@ -161,10 +166,8 @@ impl Model {
         };
         for agent in run.agents_by_birth() {
             let doing = Doing::resumed(&agent.status);
-            let since = match &agent.status {
-                Status::Asking { ask } => ask.opened_at,
-                _ => run.last_time,
-            };
+            let since =
+                if let Status::Asking { ask } = &agent.status { ask.opened_at } else { run.last_time };
             model.add(&agent.id, agent.parent.as_ref(), &agent.state, doing, since);
         }
         model
@@ -214,7 +217,7 @@ impl Model {
             }
             Body::AskClosed(closed) => {
                 self.change(&closed.agent, |row| {
-                    row.enter(closed.target.as_ref().unwrap_or(&closed.state), now);
+                    row.enter(closed.how.target().unwrap_or(&closed.state), now);
                 });
             }
             Body::AgentFinished { agent, .. } => {
@@ -275,7 +278,7 @@ impl Model {
 
     fn agent_started(&mut self, started: &AgentStarted, now: Timestamp) {
         if !self.agents.contains_key(&started.agent) {
-            self.add(&started.agent, started.parent.as_ref(), &started.state, Doing::Ready, now);
+            self.add(&started.agent, started.parent(), &started.state, Doing::Ready, now);
         }
     }
 
@@ -292,10 +295,9 @@ impl Model {
 
     fn step_finished(&mut self, step: &StepFinished, now: Timestamp) {
         self.steps += 1;
-        let to = if step.tag.is_fork() { &step.next } else { &step.target };
         self.change(&step.agent, |row| {
-            row.enter(to.as_ref().filter(|_| step.tag != TagName::Ask).unwrap_or(&step.state), now);
-            if step.tag == TagName::Join {
+            row.enter(step.led_to.enters().unwrap_or(&step.state), now);
+            if matches!(step.led_to, LedTo::Join { .. }) {
                 row.doing = Doing::Joining;
             }
         });

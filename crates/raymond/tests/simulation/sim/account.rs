@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use raymond_core::event::{AskClosed, Body, ClosedBy, Event, Interrupted, StepFinished, StepStarted};
+use raymond_core::event::{
+    AskClosed, Body, Closed, Event, Interrupted, NextTry, Retry, StepFinished, StepStarted,
+};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::run::{Run, Status};
@@ -67,7 +69,8 @@ impl Account {
         match (&event.body, run) {
             (Body::AgentStarted(started), _) => {
                 let is_new = self.agents.insert(started.agent.clone());
-                self.places.insert(started.agent.clone(), (started.scope.clone(), started.cwd.clone()));
+                let scope = started.workflow.as_ref().map(|workflow| workflow.scope.clone());
+                self.places.insert(started.agent.clone(), (scope, started.cwd.clone()));
                 wrong.extend((!is_new).then(|| format!("{} is started twice", started.agent)));
             }
             (Body::StepStarted(started), Some(run)) => self.started(run, started, &mut wrong),
@@ -121,7 +124,7 @@ impl Account {
             wrong.push(format!("step {step} is one too many"));
         }
         let prompts = run.running_agents().filter(|id| run.agents[*id].state.kind().is_prompt()).count();
-        if started.session.is_some() && prompts >= run.options.max_parallel {
+        if started.turn.is_some() && prompts >= run.options.max_parallel {
             wrong.push(format!("step {step} starts beside {prompts} other prompts"));
         }
         if let Some(before) = self.last_steps.insert(started.agent.clone(), step)
@@ -142,7 +145,8 @@ impl Account {
     fn moved(&mut self, finished: &StepFinished) {
         let Some(place) = self.places.get_mut(&finished.agent) else { return };
         let calls = self.calls.entry(finished.agent.clone()).or_default();
-        match finished.tag {
+        let led_to = finished.led_to.parts();
+        match led_to.tag {
             TagName::Call | TagName::Function | TagName::CallWorkflow | TagName::FunctionWorkflow => {
                 calls.push(place.clone());
             }
@@ -150,11 +154,11 @@ impl Account {
             TagName::Result => *place = calls.pop().unwrap_or_else(|| place.clone()),
             _ => {}
         }
-        if let Some(cwd) = &finished.cwd {
-            place.1.clone_from(cwd);
+        if let Some(cwd) = led_to.cwd {
+            place.1 = cwd.to_owned();
         }
-        if finished.scope.is_some() {
-            place.0.clone_from(&finished.scope);
+        if let Some(workflow) = led_to.workflow {
+            place.0 = Some(workflow.scope.clone());
         }
     }
 
@@ -187,10 +191,12 @@ impl Account {
         }
         step.attempt = match body {
             Body::Reminder(reminder) => Attempt::Again { session: Some(reminder.session.id.clone()) },
-            Body::Retry(retry) if retry.session.is_some() => {
-                Attempt::Again { session: retry.session.as_ref().map(|session| session.id.clone()) }
+            Body::Retry(Retry { next_try: NextTry::GoOn(session), .. }) => {
+                Attempt::Again { session: Some(session.id.clone()) }
             }
-            Body::Retry(_) | Body::LimitWaiting(_) => Attempt::Again { session: step.last.branch_of.clone() },
+            Body::Retry(_) | Body::LimitWaiting(_) => {
+                Attempt::Again { session: branch_of(&step.last).map(str::to_owned) }
+            }
             _ => Attempt::Over,
         };
     }
@@ -227,8 +233,10 @@ impl Account {
             wrong.push(format!("{} is closed twice", closed.ask));
         }
         let first = self.first_answers.get(&closed.ask);
-        if closed.by == ClosedBy::Answer && closed.answer_id.as_ref() != first {
-            wrong.push(format!("{} took {:?}, the first was {first:?}", closed.ask, closed.answer_id));
+        if let Closed::Answered { answer_id, .. } = &closed.how
+            && answer_id.as_ref() != first
+        {
+            wrong.push(format!("{} took {answer_id:?}, the first was {first:?}", closed.ask));
         }
     }
 }
@@ -247,14 +255,20 @@ fn again(before: &Step, started: &StepStarted, wrong: &mut Vec<String>) {
             return wrong.push(format!("step {step} was lost, and nobody said so"));
         }
         Attempt::Lost { .. } => {
-            if started.turn != last.turn {
+            let number = |started: &StepStarted| started.turn.as_ref().map(|turn| turn.number);
+            if number(started) != number(last) {
                 wrong.push(format!("step {step} is repeated as another turn"));
             }
-            &last.branch_of
+            branch_of(last)
         }
-        Attempt::Again { session } => session,
+        Attempt::Again { session } => session.as_deref(),
     };
-    if started.branch_of != *branch {
-        wrong.push(format!("step {step} goes on from {:?} instead of {branch:?}", started.branch_of));
+    let from = branch_of(started);
+    if from != branch {
+        wrong.push(format!("step {step} goes on from {from:?} instead of {branch:?}"));
     }
+}
+
+fn branch_of(started: &StepStarted) -> Option<&str> {
+    started.turn.as_ref().and_then(|turn| turn.branch_of.as_deref())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use raymond_core::event::{Body, Event};
+use raymond_core::event::{Body, Event, StoppedStatus};
 use raymond_core::payload::Payload;
 use raymond_core::run::RunStatus;
 
@@ -76,19 +76,18 @@ impl Outcome {
         for event in events {
             match &event.body {
                 Body::StepFinished(finished) => {
-                    let to = finished.next.as_ref().or(finished.target.as_ref());
-                    let to = to.map_or("", |state| state.as_str());
-                    let (scope, cwd) = (&finished.scope, &finished.cwd);
-                    let step = format!("{} {} {to} {scope:?} {cwd:?}", finished.state, finished.tag);
+                    let led_to = finished.led_to.parts();
+                    let to = led_to.next.or(led_to.target).map_or("", |state| state.as_str());
+                    let scope = led_to.workflow.map(|workflow| &workflow.scope);
+                    let step = format!("{} {} {to} {scope:?} {:?}", finished.state, led_to.tag, led_to.cwd);
                     outcome.steps.entry(finished.agent.to_string()).or_default().push(step);
                 }
                 Body::AgentStarted(started) => {
-                    let parent = started.parent.as_ref().map_or(String::new(), ToString::to_string);
-                    let (scope, cwd) = (&started.scope, &started.cwd);
-                    let worker = format!(
-                        "{} {} {scope:?} {cwd} {:?}",
-                        started.agent, started.state, started.attributes
-                    );
+                    let parent = started.parent().map_or(String::new(), ToString::to_string);
+                    let scope = started.workflow.as_ref().map(|workflow| &workflow.scope);
+                    let attributes = started.forked.as_ref().map(|forked| &forked.attributes);
+                    let (agent, state, cwd) = (&started.agent, &started.state, &started.cwd);
+                    let worker = format!("{agent} {state} {scope:?} {cwd} {attributes:?}");
                     outcome.workers.entry(parent).or_default().push(worker);
                 }
                 Body::AgentFinished { agent, result } => {
@@ -96,10 +95,10 @@ impl Outcome {
                 }
                 Body::RunFinished { status, result, .. } => {
                     outcome.result = result.as_ref().map(text_of);
-                    outcome.ends.extend(Some(*status).filter(|_| with_ends));
+                    outcome.ends.extend(Some(RunStatus::from(*status)).filter(|_| with_ends));
                 }
-                Body::RunStopped { status, .. } if with_ends && *status != RunStatus::Interrupted => {
-                    outcome.ends.push(*status);
+                Body::RunStopped { status, .. } if with_ends && *status != StoppedStatus::Interrupted => {
+                    outcome.ends.push((*status).into());
                 }
                 _ => {}
             }

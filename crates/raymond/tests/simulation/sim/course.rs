@@ -43,6 +43,8 @@ pub struct Part {
     pub states: BTreeMap<String, Result<Prepared, String>>,
     /// What the names in a prompt's policy stood for, by place.
     pub policies: BTreeMap<String, Lookups>,
+    /// What the names in an agent's messages stood for.
+    pub said: BTreeMap<Visit, Lookups>,
     /// What each try did.
     pub acts: BTreeMap<Visit, Vec<Act>>,
     pub end: RunStatus,
@@ -65,7 +67,7 @@ impl Course {
         found.cloned().unwrap_or_else(|| Err(format!("{} was never read", agent.place())))
     }
 
-    /// Recorded names are resolved ones.
+    /// Names in what a script says are resolved ones.
     pub fn look_up(&self, transition: &Transition) -> Lookups {
         let state = |name: &str| StateFile::new(name).ok_or_else(|| format!("`{name}` is no state"));
         let names = transition.state_names();
@@ -86,10 +88,17 @@ impl Course {
 
     pub fn look_up_turn(&self, part: usize, agent: &Agent, transition: Option<&Transition>) -> Lookups {
         let mut found = transition.map(|transition| self.look_up(transition)).unwrap_or_default();
-        if let Some(policy) = self.parts[part].policies.get(&agent.place()) {
-            found.states.extend(policy.states.clone());
-            found.scopes.extend(policy.scopes.clone());
+        let visit = (agent.id.clone(), agent.place(), agent.visits_here());
+        let part = &self.parts[part];
+        for known in part.policies.get(&visit.1).into_iter().chain(part.said.get(&visit)) {
+            add(&mut found, known);
         }
         found
     }
+}
+
+pub fn add(found: &mut Lookups, more: &Lookups) {
+    found.states.extend(more.states.clone());
+    found.directories.extend(more.directories.clone());
+    found.scopes.extend(more.scopes.clone());
 }

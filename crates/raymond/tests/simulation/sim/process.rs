@@ -180,25 +180,26 @@ impl Process {
 
     fn turn_outcome(&self, reading: Result<Reading, BadMessage>, now: Timestamp) -> TurnOutcome {
         let session = Session {
-            id: self.launch.started.session.clone().unwrap_or_default(),
+            id: self.launch.started.turn.as_ref().map(|turn| turn.session.clone()).unwrap_or_default(),
             total_usd: None,
             backend: None,
         };
         let cost = TurnCost { usd: self.cost(), estimated: false };
         let failed = |class, error: &str, session| {
             let error = error.to_owned();
-            TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None })
+            TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None, message: None })
         };
         if self.was_refused {
             return failed(FaultClass::Retry, "the system refuses", None);
         }
+        let (message, warnings) = (self.text.clone(), Vec::new());
         match &self.act.does {
             Does::Says(_) => {
-                TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings: Vec::new() })
+                TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
             }
             Does::Babbles(problem) => {
                 let reading = Err(BadMessage { problem: problem.clone(), has_no_tag: false });
-                TurnOutcome::Completed(CompletedTurn { reading, session, cost, warnings: Vec::new() })
+                TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
             }
             Does::Fails(FaultClass::ShareUsed, error) => failed(FaultClass::ShareUsed, error, Some(session)),
             Does::Fails(class, error) => failed(*class, error, None),

@@ -11,26 +11,25 @@ use raymond::run::lookups;
 use raymond::workflow::scope::Scope;
 use raymond::workflow::scopes::entry_into;
 use raymond::workflow::states::ScopeStates;
-use raymond_core::event::{AgentStarted, AskOpened, Body, ClosedBy, Event, StepFailed, StepFinished};
+use raymond_core::event::{
+    AgentStarted, AskOpened, Body, Closed, Event, LedTo, NextTry, StepFailed, StepFinished,
+};
 use raymond_core::evolve::evolve;
 use raymond_core::input::{FaultClass, Plan};
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Run, RunStatus};
-use raymond_core::tag::TagName;
+use raymond_core::tag::{TagCollector, TagName};
+use raymond_core::transition::{self, Transition};
 use raymond_core::workflow::Platform;
 
 use super::check::Outcome;
-use super::course::{Course, Part, Visit};
+use super::course::{Course, Part, Visit, add};
 use super::host::NONCE;
 use super::program::{Act, Does};
 
 /// Why a run cannot be played again.
 pub type Unplayable = String;
-
-/// How the failures begin or end whose cause stands inside.
-const AFTER_REMINDERS: &str = "still no permitted transition after 3 reminders: ";
-const AFTER_RETRIES: &str = " (after 3 retries)";
 
 /// Reads a run while it happens: after each of its processes, when its files are still as that process found them.
 pub struct Recorder {
@@ -110,7 +109,7 @@ impl Recorder {
                     depends_on_order: false,
                 });
             }
-            Body::AgentStarted(started) if started.parent.is_none() => {
+            Body::AgentStarted(started) if started.forked.is_none() => {
                 self.course()?.input = started.input.as_ref().map(means.text_of);
             }
             Body::RunResumed(resumed) => {
@@ -134,15 +133,18 @@ impl Recorder {
                 let agent = self.agent(&failed.agent)?.clone();
                 self.note_state(&agent, None, means)?;
             }
-            Body::AskClosed(closed) if closed.by == ClosedBy::Answer => {
-                let answer = (closed.agent.clone(), (means.text_of)(&closed.answer));
-                let part = self.part()?;
-                if !part.acts.is_empty() {
-                    return Err("somebody answers while it runs".to_owned());
+            Body::AskClosed(closed) => {
+                if let Closed::Answered { answer, .. } = &closed.how {
+                    let answer = (closed.agent.clone(), (means.text_of)(answer));
+                    let part = self.part()?;
+                    if !part.acts.is_empty() {
+                        return Err("somebody answers while it runs".to_owned());
+                    }
+                    part.answers.push(answer);
                 }
-                part.answers.push(answer);
             }
-            Body::RunFinished { status, .. } | Body::RunStopped { status, .. } => self.end_part(*status)?,
+            Body::RunFinished { status, .. } => self.end_part((*status).into())?,
+            Body::RunStopped { status, .. } => self.end_part((*status).into())?,
             body => {
                 if let Some(agent) = body.ended_attempt_of() {
                     self.attempt_ended(agent, event, following, means)?;
@@ -200,20 +202,25 @@ impl Recorder {
         let agent = self.agent(id)?.clone();
         let prints = self.prints.remove(id).unwrap_or_default();
         let does = match &event.body {
-            Body::StepFinished(finished) if finished.implicit => Does::Says(prints),
-            Body::StepFinished(finished) => {
-                let said = self.said(&agent, finished, event.time, following, means)?;
-                Does::Says(prints + &said)
-            }
+            Body::StepFinished(finished) => match &finished.message {
+                Some(message) => self.spoke(&agent, &visit, message, means)?,
+                None => {
+                    let said = self.said(&agent, finished, event.time, following, means)?;
+                    Does::Says(prints + &said)
+                }
+            },
             Body::StepFailed(failed) => why_failed(&agent, failed),
-            Body::Reminder(reminder) => Does::Babbles(reminder.problem.clone()),
-            Body::Retry(retry) if retry.session.is_some() => {
-                Does::Fails(FaultClass::ShareUsed, retry.error.clone())
+            Body::Reminder(reminder) => {
+                let message = reminder.message.as_ref().ok_or("a reminder without a message")?;
+                self.spoke(&agent, &visit, message, means)?
             }
-            Body::Retry(retry) if agent.state.kind().is_prompt() => {
-                Does::Fails(FaultClass::Retry, retry.error.clone())
-            }
-            Body::Retry(retry) => how_ended(&retry.error, None),
+            Body::Retry(retry) => match &retry.next_try {
+                NextTry::GoOn(_) => Does::Fails(FaultClass::ShareUsed, retry.error.clone()),
+                NextTry::FromTheStart if agent.state.kind().is_prompt() => {
+                    Does::Fails(FaultClass::Retry, retry.error.clone())
+                }
+                NextTry::FromTheStart => how_ended(&retry.error, None),
+            },
             Body::LimitWaiting(limit) => {
                 let class = FaultClass::Limit { until: Some(limit.until) };
                 Does::Fails(class, limit.error.clone())
@@ -240,7 +247,30 @@ impl Recorder {
         Ok(())
     }
 
-    /// The tags that a finished step has printed, with the names that they were found to mean.
+    /// An agent's final message, and what the names in it stood for.
+    fn spoke(
+        &mut self,
+        agent: &Agent,
+        visit: &Visit,
+        message: &Payload,
+        means: &Means<'_>,
+    ) -> Result<Does, Unplayable> {
+        let text = (means.text_of)(message);
+        let part = self.part()?;
+        let Some(Ok(prepared)) = part.states.get(&visit.1) else {
+            return Err(format!("{} was never read", visit.1));
+        };
+        if let Plan::Prompt(plan) = &prepared.plan
+            && let Some(transition) = transition_in(&text)
+        {
+            let found =
+                lookups::of_turn(&mut means.states.scopes.borrow_mut(), agent, plan, Some(&transition));
+            add(part.said.entry(visit.clone()).or_default(), &found);
+        }
+        Ok(Does::Says(text))
+    }
+
+    /// The tags that a finished script has printed, with the names that they were found to mean.
     fn said(
         &mut self,
         agent: &Agent,
@@ -250,74 +280,61 @@ impl Recorder {
         means: &Means<'_>,
     ) -> Result<String, Unplayable> {
         let text = |payload: &Payload| (means.text_of)(payload);
-        let target = finished.target.as_ref().map_or(String::new(), ToString::to_string);
-        let mut tag = Written::new(finished.tag);
+        let led_to = finished.led_to.parts();
+        let target = led_to.target.map_or(String::new(), ToString::to_string);
+        let mut tag = Written::new(led_to.tag);
         let delay = following.iter().find_map(|event| match &event.body {
             Body::Delayed { agent: whose, until, .. } if *whose == agent.id => Some(millis(time, *until)),
             _ => None,
         });
         // What comes after the agent's next step is no part of this one.
         let delay = delay.filter(|_| !starts_before_delay(agent, following));
-        match finished.tag {
-            TagName::Result => {
-                let payload = finished.result.as_ref().or(finished.input.as_ref());
-                return Ok(tag.with(&payload.map(text).unwrap_or_default()));
-            }
-            TagName::Ask => return opened(agent, following).map(|ask| asked(tag, ask, &text)),
-            TagName::Fork | TagName::ForkWorkflow => {
+        match &finished.led_to {
+            LedTo::Return { input: result, .. } | LedTo::End { result } => return Ok(tag.with(&text(result))),
+            LedTo::Ask { .. } => return opened(agent, following).map(|ask| asked(tag, ask, &text)),
+            LedTo::Fork { next, input, .. } => {
                 let mut said = String::new();
                 for worker in workers(agent, following) {
                     said += &self.forked(agent, worker, &text);
                 }
                 let mut go = Written::new(TagName::Goto);
-                go.attribute("input", finished.input.as_ref().map(text));
+                go.attribute("input", input.as_ref().map(text));
                 go.attribute("delay", delay.map(|delay| format!("{delay}ms")));
-                let next = finished.next.as_ref().map_or(String::new(), ToString::to_string);
-                return Ok(said + &go.with(&next));
+                return Ok(said + &go.with(next.as_str()));
             }
             _ => {}
         }
-        tag.attribute("input", finished.input.as_ref().map(text).filter(|_| finished.tag != TagName::Join));
-        tag.attribute("return", finished.return_to.as_ref().map(ToString::to_string));
-        tag.attribute("cd", finished.cwd.clone());
+        tag.attribute("input", led_to.input.map(text));
+        tag.attribute("return", led_to.return_to.map(ToString::to_string));
+        tag.attribute("cd", led_to.cwd.map(str::to_owned));
         tag.attribute("delay", delay.map(|delay| format!("{delay}ms")));
-        match &finished.scope {
-            Some(scope) => {
-                let name = self.entered(agent, finished.tag, scope, &target);
-                Ok(tag.with(&name))
-            }
-            None => Ok(tag.with(&target)),
-        }
+        Ok(match led_to.workflow {
+            Some(workflow) => tag.with(&self.entered(&workflow.scope, &target)),
+            None => tag.with(&target),
+        })
     }
 
     fn forked(&mut self, parent: &Agent, worker: &AgentStarted, text: &dyn Fn(&Payload) -> String) -> String {
         let state = worker.state.to_string();
-        let (mut tag, target) = match &worker.scope {
+        let scope = worker.workflow.as_ref().map(|workflow| &workflow.scope);
+        let (mut tag, target) = match scope {
             Some(scope) if parent.scope.as_ref() != Some(scope) => {
-                let name = self.entered(parent, TagName::ForkWorkflow, scope, &state);
-                (Written::new(TagName::ForkWorkflow), name)
+                (Written::new(TagName::ForkWorkflow), self.entered(scope, &state))
             }
             _ => (Written::new(TagName::Fork), state),
         };
         tag.attribute("input", worker.input.as_ref().map(text));
         tag.attribute("cd", Some(worker.cwd.clone()).filter(|cwd| *cwd != parent.cwd));
-        for (name, value) in &worker.attributes {
+        for (name, value) in worker.forked.iter().flat_map(|forked| &forked.attributes) {
             tag.attribute(name, Some(value.clone()));
         }
         tag.with(&target)
     }
 
-    /// How another workflow is named: as the state's policy wants it, or in full.
-    fn entered(&mut self, agent: &Agent, tag: TagName, scope: &str, state: &str) -> String {
-        let Some(course) = &mut self.course else { return String::new() };
-        let prepared = course.parts.last().and_then(|part| part.states.get(&agent.place())?.as_ref().ok());
-        let policy = prepared.and_then(|prepared| match &prepared.plan {
-            Plan::Prompt(plan) => plan.policy.as_ref(),
-            Plan::Script(_) => None,
-        });
-        let entry = policy.and_then(|policy| policy.entries.iter().find(|entry| entry.tag == tag));
-        let wanted = entry.and_then(|entry| entry.target.clone());
-        let name = wanted.unwrap_or_else(|| format!("{scope}/{state}"));
+    /// How another workflow is named: in full.
+    fn entered(&mut self, scope: &str, state: &str) -> String {
+        let name = format!("{scope}/{state}");
+        let Some(course) = &mut self.course else { return name };
         if let Some(entry) = raymond_core::workflow::StateFile::new(state)
             && let Ok(known) = Scope::open(Path::new(scope), Platform::Unix)
         {
@@ -336,10 +353,19 @@ impl Part {
             answers: Vec::new(),
             states: BTreeMap::new(),
             policies: BTreeMap::new(),
+            said: BTreeMap::new(),
             acts: BTreeMap::new(),
             end: RunStatus::Running,
         }
     }
+}
+
+/// What a message asks for, if it can be understood.
+fn transition_in(text: &str) -> Option<Transition> {
+    let mut tags = TagCollector::new();
+    tags.feed(text.as_bytes(), &mut |_| {}).ok()?;
+    let collected = tags.finish(&mut |_| {}).ok()?;
+    transition::read(collected, false).ok().map(|reading| reading.transition)
 }
 
 fn millis(from: Timestamp, to: Timestamp) -> u64 {
@@ -359,7 +385,7 @@ fn starts_before_delay(agent: &Agent, following: &[Event]) -> bool {
 fn workers<'e>(parent: &'e Agent, following: &'e [Event]) -> impl Iterator<Item = &'e AgentStarted> {
     following.iter().skip_while(|event| matches!(event.body, Body::Delayed { .. })).map_while(|event| {
         match &event.body {
-            Body::AgentStarted(started) if started.parent.as_ref() == Some(&parent.id) => Some(&**started),
+            Body::AgentStarted(started) if started.parent() == Some(&parent.id) => Some(&**started),
             _ => None,
         }
     })
@@ -384,13 +410,8 @@ fn why_failed(agent: &Agent, failed: &StepFailed) -> Does {
     if !agent.state.kind().is_prompt() {
         return how_ended(&failed.error, failed.exit_code);
     }
-    if let Some(problem) = failed.error.strip_prefix(AFTER_REMINDERS) {
-        return Does::Babbles(problem.to_owned());
-    }
-    match failed.error.strip_suffix(AFTER_RETRIES) {
-        Some(error) => Does::Fails(FaultClass::Retry, error.to_owned()),
-        None => Does::Fails(FaultClass::Final, failed.error.clone()),
-    }
+    // Whatever was tried before, this is where it ended.
+    Does::Fails(FaultClass::Final, failed.error.clone())
 }
 
 /// How a script has ended that failed with these words.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use raymond_core::event::TurnStarted;
 use raymond_core::input::{FailedTurn, FaultClass, PromptPlan, TurnCost};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
@@ -28,16 +29,23 @@ const LINGER: Duration = Duration::from_secs(10);
 /// How many lines of stderr the agent program's decoder looks at.
 const STDERR_LINES: usize = 40;
 
+/// A turn that is to be taken.
+pub(super) struct Asked<'a> {
+    pub(super) started: &'a TurnStarted,
+    pub(super) plan: &'a PromptPlan,
+    pub(super) program: &'a dyn AgentProgram,
+    pub(super) prompt: String,
+}
+
 pub(super) async fn take(
     context: &StepContext,
     launch: &Launch,
-    plan: &PromptPlan,
-    program: &dyn AgentProgram,
-    prompt: String,
+    asked: Asked<'_>,
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> Result<Turned, NotReady> {
-    let turn = ask(context, launch, plan, program, prompt);
+    let Asked { plan, program, .. } = asked;
+    let turn = turn(context, launch, asked);
     if let Some(fault) = cannot_continue(program, plan, &turn) {
         return Ok(Turned::Failed(failed(&fault, Cost::default(), None)));
     }
@@ -83,21 +91,16 @@ async fn supervised(
     })
 }
 
-fn ask(
-    context: &StepContext,
-    launch: &Launch,
-    plan: &PromptPlan,
-    program: &dyn AgentProgram,
-    prompt: String,
-) -> Turn {
+fn turn(context: &StepContext, launch: &Launch, asked: Asked<'_>) -> Turn {
+    let Asked { started, plan, program, prompt } = asked;
     let capabilities = program.capabilities();
-    let (agent, started) = (&launch.agent, &launch.started);
+    let agent = &launch.agent;
     let conversation = agent.work().and_then(|work| work.conversation(agent));
     Turn {
         prompt,
         state: agent.state.name().to_owned(),
-        number: started.turn.unwrap_or(1),
-        session: started.session.clone().filter(|_| capabilities.own_session_id),
+        number: started.number,
+        session: Some(started.session.clone()),
         continues: started.branch_of.clone().map(|session| Continued {
             total_usd: conversation.and_then(|earlier| earlier.total_usd).map(Usd::dollars),
             session,
@@ -181,7 +184,14 @@ fn failed(fault: &TurnFault, cost: Cost, session: Option<Session>) -> FailedTurn
         Class::ShareUsed => FaultClass::ShareUsed,
         Class::NeedsPerson | Class::Fatal => FaultClass::Final,
     };
-    FailedTurn { error: fault.to_string(), class, cost: turn_cost(&cost), session, exit_code: None }
+    FailedTurn {
+        error: fault.to_string(),
+        class,
+        cost: turn_cost(&cost),
+        session,
+        exit_code: None,
+        message: None,
+    }
 }
 
 fn turn_cost(cost: &Cost) -> TurnCost {
@@ -237,7 +247,7 @@ impl TurnSink<'_> {
                     _ => None,
                 };
                 let failed = failed(&failure.fault, failure.cost, Some(session(&failure.cost)));
-                Turned::Failed(FailedTurn { exit_code, ..failed })
+                Turned::Failed(FailedTurn { exit_code, message: failure.last_text, ..failed })
             }
         }
     }

@@ -37,8 +37,11 @@ impl Film {
     }
 
     fn born(self, agent: &str, parent: Option<&str>, state: &str) -> Self {
-        let body =
-            json!({ "event": "agent_started", "agent": agent, "parent": parent, "state": state, "cwd": "/" });
+        let mut body = json!({ "event": "agent_started", "agent": agent, "state": state, "cwd": "/" });
+        if let Some(parent) = parent {
+            let forked = json!({ "parent": parent, "number": 1, "fork": 1 });
+            body.as_object_mut().unwrap().extend(forked.as_object().unwrap().clone());
+        }
         self.then(0, body)
     }
 

@@ -5,8 +5,8 @@ use raymond_core::money::Usd;
 use raymond_core::workflow::Platform;
 
 use super::*;
-use crate::agent::Capabilities;
 use crate::agent::testing::Threads;
+use crate::agent::{Capabilities, DEFAULT_BACKEND};
 use crate::error::Exit;
 
 /// Checks a workflow of these files with a backend `limited` that can do only so much.
@@ -49,7 +49,7 @@ fn what_a_backend_does_not_take_is_refused_with_the_state_and_the_setting() {
         assert_eq!(refusal(&files, can, Options::default()), expected);
         check(&files, ALL, Options::default()).expect("with a backend that takes it");
         check(&[start, ("ASK.md", "Hello.")], can, Options::default()).expect("without the setting");
-        let other = format!("---\n{setting}\nbackend: claude\n---\nHello.");
+        let other = format!("---\n{setting}\nbackend: {DEFAULT_BACKEND}\n---\nHello.");
         check(&[start, ("ASK.md", &other)], can, Options::default()).expect("with another backend");
     }
 }
@@ -85,7 +85,7 @@ fn a_conversation_that_cannot_be_gone_on_with_is_found_before_the_run() {
         ("Go: <function return='SCRIPT'>NEXT</function>".to_owned(), None),
         ("Go: <fork next='SCRIPT'>NEXT</fork>".to_owned(), None),
         ("Go: <goto>SCRIPT</goto>".to_owned(), None),
-        ("---\nbackend: claude\n---\nGo: <goto>NEXT</goto>".to_owned(), None),
+        (format!("---\nbackend: {DEFAULT_BACKEND}\n---\nGo: <goto>NEXT</goto>"), None),
     ] {
         let files = [("START.md", start.as_str()), ("NEXT.md", "On."), ("SCRIPT.sh", "exit 1")];
         match verdict {

@@ -1,0 +1,375 @@
+//! How the events are written whose fields belong together.
+//!
+//! In Rust such an event cannot hold a wrong combination; on the wire all its fields are flat. For each of them there is
+//! a struct here that has the fields as they are written, in their order. It borrows to write and owns what it reads, so
+//! that neither copies, and reading is where a wrong combination is refused.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::led_to::OwnedParts;
+use super::{AgentStarted, AskClosed, Closed, Forked, OtherWorkflow, StepFinished, StepStarted, TurnStarted};
+use crate::money::Usd;
+use crate::name::AgentId;
+use crate::payload::Payload;
+use crate::run::Session;
+use crate::tag::TagName;
+use crate::workflow::StateFile;
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "StepFinished")]
+pub(super) struct StepFinishedFields<'a> {
+    agent: Cow<'a, AgentId>,
+    step: u64,
+    state: Cow<'a, StateFile>,
+    tag: TagName,
+    /// Where the tag leads: for a fork the worker's state, for a result the caller's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<Cow<'a, StateFile>>,
+    #[serde(default, rename = "return", skip_serializing_if = "Option::is_none")]
+    return_to: Option<Cow<'a, StateFile>>,
+    /// Where a forking parent, or one that asks, goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<Cow<'a, StateFile>>,
+    /// What the agent's next state is handed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<Cow<'a, Payload>>,
+    /// What an agent that ends leaves behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<Cow<'a, Payload>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cwd: Option<Cow<'a, str>>,
+    /// The workflow that the agent enters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope: Option<Cow<'a, str>>,
+    /// What that held then, if it is an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope_hash: Option<Cow<'a, str>>,
+    /// The agent's final message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<Cow<'a, Payload>>,
+    /// The conversation as it is after this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<Cow<'a, Session>>,
+    /// Whether the state's only permitted transition was taken without a tag.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    implicit: bool,
+    /// What the step cost in all, reminders and failed attempts included.
+    cost_usd: Usd,
+    /// What its last attempt cost; earlier attempts are in their own events.
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    attempt_cost_usd: Usd,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cost_estimated: bool,
+    duration_ms: u64,
+}
+
+impl Serialize for StepFinished {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let parts = self.led_to.parts();
+        let fields = StepFinishedFields {
+            agent: Cow::Borrowed(&self.agent),
+            step: self.step,
+            state: Cow::Borrowed(&self.state),
+            tag: parts.tag,
+            target: parts.target.map(Cow::Borrowed),
+            return_to: parts.return_to.map(Cow::Borrowed),
+            next: parts.next.map(Cow::Borrowed),
+            input: parts.input.map(Cow::Borrowed),
+            result: parts.result.map(Cow::Borrowed),
+            cwd: parts.cwd.map(Cow::Borrowed),
+            scope: scope(parts.workflow),
+            scope_hash: scope_hash(parts.workflow),
+            message: self.message.as_ref().map(Cow::Borrowed),
+            session: self.session.as_ref().map(Cow::Borrowed),
+            implicit: self.implicit,
+            cost_usd: self.cost_usd,
+            attempt_cost_usd: self.attempt_cost_usd,
+            cost_estimated: self.cost_estimated,
+            duration_ms: self.duration_ms,
+        };
+        fields.serialize(serializer)
+    }
+}
+
+impl TryFrom<StepFinishedFields<'_>> for StepFinished {
+    type Error = String;
+
+    fn try_from(fields: StepFinishedFields<'_>) -> Result<Self, String> {
+        let parts = OwnedParts {
+            tag: fields.tag,
+            target: fields.target.map(Cow::into_owned),
+            return_to: fields.return_to.map(Cow::into_owned),
+            next: fields.next.map(Cow::into_owned),
+            input: fields.input.map(Cow::into_owned),
+            result: fields.result.map(Cow::into_owned),
+            cwd: fields.cwd.map(Cow::into_owned),
+            workflow: other_workflow(fields.scope, fields.scope_hash)?,
+        };
+        Ok(Self {
+            agent: fields.agent.into_owned(),
+            step: fields.step,
+            state: fields.state.into_owned(),
+            led_to: parts.into_led_to()?,
+            message: fields.message.map(Cow::into_owned),
+            session: fields.session.map(Cow::into_owned),
+            implicit: fields.implicit,
+            cost_usd: fields.cost_usd,
+            attempt_cost_usd: fields.attempt_cost_usd,
+            cost_estimated: fields.cost_estimated,
+            duration_ms: fields.duration_ms,
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AgentStarted")]
+pub(super) struct AgentStartedFields<'a> {
+    agent: Cow<'a, AgentId>,
+    state: Cow<'a, StateFile>,
+    cwd: Cow<'a, str>,
+    /// Its workflow, if that is another one than the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope: Option<Cow<'a, str>>,
+    /// What that held when it was entered, if it is an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope_hash: Option<Cow<'a, str>>,
+    /// The agent that forked it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<Cow<'a, AgentId>>,
+    /// The number in a worker's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
+    /// Which of its parent's forks it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fork: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    attributes: Cow<'a, BTreeMap<String, String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<Cow<'a, Payload>>,
+}
+
+fn is_empty(attributes: &BTreeMap<String, String>) -> bool {
+    attributes.is_empty()
+}
+
+impl Serialize for AgentStarted {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let forked = self.forked.as_ref();
+        let fields = AgentStartedFields {
+            agent: Cow::Borrowed(&self.agent),
+            state: Cow::Borrowed(&self.state),
+            cwd: Cow::Borrowed(&self.cwd),
+            scope: scope(self.workflow.as_ref()),
+            scope_hash: scope_hash(self.workflow.as_ref()),
+            parent: forked.map(|forked| Cow::Borrowed(&forked.parent)),
+            number: forked.map(|forked| forked.number),
+            fork: forked.map(|forked| forked.fork),
+            attributes: forked.map(|forked| Cow::Borrowed(&forked.attributes)).unwrap_or_default(),
+            input: self.input.as_ref().map(Cow::Borrowed),
+        };
+        fields.serialize(serializer)
+    }
+}
+
+impl TryFrom<AgentStartedFields<'_>> for AgentStarted {
+    type Error = &'static str;
+
+    fn try_from(fields: AgentStartedFields<'_>) -> Result<Self, Self::Error> {
+        let attributes = fields.attributes.into_owned();
+        let forked = match (fields.parent, fields.number, fields.fork) {
+            (Some(parent), Some(number), Some(fork)) => {
+                Some(Forked { parent: parent.into_owned(), number, fork, attributes })
+            }
+            (None, None, None) if attributes.is_empty() => None,
+            _ => {
+                return Err(
+                    "an agent has `parent`, `number` and `fork`, or none of them and no `attributes`",
+                );
+            }
+        };
+        Ok(Self {
+            agent: fields.agent.into_owned(),
+            state: fields.state.into_owned(),
+            cwd: fields.cwd.into_owned(),
+            workflow: other_workflow(fields.scope, fields.scope_hash)?,
+            forked,
+            input: fields.input.map(Cow::into_owned),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "StepStarted")]
+pub(super) struct StepStartedFields<'a> {
+    agent: Cow<'a, AgentId>,
+    step: u64,
+    attempt: u32,
+    state: Cow<'a, StateFile>,
+    visits: u64,
+    /// What the state's file held.
+    hash: Cow<'a, str>,
+    /// The session chosen for this attempt of a prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<Cow<'a, str>>,
+    /// Which of the run's turns in this state it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    turn: Option<u64>,
+    /// The session this attempt goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    branch_of: Option<Cow<'a, str>>,
+    /// How much of the budget this turn may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share_usd: Option<Usd>,
+    /// The SHA-256, in hex, of the prompt as it is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prompt_sha256: Option<Cow<'a, str>>,
+}
+
+impl Serialize for StepStarted {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let turn = self.turn.as_ref();
+        let fields = StepStartedFields {
+            agent: Cow::Borrowed(&self.agent),
+            step: self.step,
+            attempt: self.attempt,
+            state: Cow::Borrowed(&self.state),
+            visits: self.visits,
+            hash: Cow::Borrowed(&self.hash),
+            session: turn.map(|turn| Cow::Borrowed(turn.session.as_str())),
+            turn: turn.map(|turn| turn.number),
+            branch_of: turn.and_then(|turn| turn.branch_of.as_deref()).map(Cow::Borrowed),
+            share_usd: turn.and_then(|turn| turn.share_usd),
+            prompt_sha256: turn.and_then(|turn| turn.prompt_sha256.as_deref()).map(Cow::Borrowed),
+        };
+        fields.serialize(serializer)
+    }
+}
+
+impl TryFrom<StepStartedFields<'_>> for StepStarted {
+    type Error = &'static str;
+
+    fn try_from(fields: StepStartedFields<'_>) -> Result<Self, Self::Error> {
+        let has_more =
+            fields.branch_of.is_some() || fields.share_usd.is_some() || fields.prompt_sha256.is_some();
+        let turn = match (fields.session, fields.turn) {
+            (Some(session), Some(number)) => Some(TurnStarted {
+                session: session.into_owned(),
+                number,
+                branch_of: fields.branch_of.map(Cow::into_owned),
+                share_usd: fields.share_usd,
+                prompt_sha256: fields.prompt_sha256.map(Cow::into_owned),
+            }),
+            (None, None) if !has_more => None,
+            _ => return Err("the start of a turn needs both `session` and `turn`"),
+        };
+        Ok(Self {
+            agent: fields.agent.into_owned(),
+            step: fields.step,
+            attempt: fields.attempt,
+            state: fields.state.into_owned(),
+            visits: fields.visits,
+            hash: fields.hash.into_owned(),
+            turn,
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AskClosed")]
+pub(super) struct AskClosedFields<'a> {
+    agent: Cow<'a, AgentId>,
+    ask: Cow<'a, str>,
+    /// The state that asked.
+    state: Cow<'a, StateFile>,
+    by: ClosedBy,
+    /// Where the agent goes on, unless it fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<Cow<'a, StateFile>>,
+    answer: Cow<'a, Payload>,
+    /// Distinguishes answers that race.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answer_id: Option<Cow<'a, str>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum ClosedBy {
+    Answer,
+    Timeout,
+}
+
+impl Serialize for AskClosed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let none = || Cow::Owned(Payload::from(""));
+        let (by, target, answer, answer_id) = match &self.how {
+            Closed::Answered { target, answer, answer_id } => {
+                (ClosedBy::Answer, Some(target), Cow::Borrowed(answer), answer_id.as_deref())
+            }
+            Closed::TimedOut { target } => (ClosedBy::Timeout, Some(target), none(), None),
+            Closed::Unanswered => (ClosedBy::Timeout, None, none(), None),
+        };
+        let fields = AskClosedFields {
+            agent: Cow::Borrowed(&self.agent),
+            ask: Cow::Borrowed(&self.ask),
+            state: Cow::Borrowed(&self.state),
+            by,
+            target: target.map(Cow::Borrowed),
+            answer,
+            answer_id: answer_id.map(Cow::Borrowed),
+        };
+        fields.serialize(serializer)
+    }
+}
+
+impl TryFrom<AskClosedFields<'_>> for AskClosed {
+    type Error = &'static str;
+
+    fn try_from(fields: AskClosedFields<'_>) -> Result<Self, Self::Error> {
+        let is_answered = *fields.answer != Payload::from("") || fields.answer_id.is_some();
+        let how = match (fields.by, fields.target.map(Cow::into_owned)) {
+            (ClosedBy::Answer, Some(target)) => Closed::Answered {
+                target,
+                answer: fields.answer.into_owned(),
+                answer_id: fields.answer_id.map(Cow::into_owned),
+            },
+            (ClosedBy::Answer, None) => return Err("a question that was answered needs a `target`"),
+            (ClosedBy::Timeout, _) if is_answered => {
+                return Err("a question that timed out has no `answer`");
+            }
+            (ClosedBy::Timeout, Some(target)) => Closed::TimedOut { target },
+            (ClosedBy::Timeout, None) => Closed::Unanswered,
+        };
+        Ok(Self {
+            agent: fields.agent.into_owned(),
+            ask: fields.ask.into_owned(),
+            state: fields.state.into_owned(),
+            how,
+        })
+    }
+}
+
+fn scope(workflow: Option<&OtherWorkflow>) -> Option<Cow<'_, str>> {
+    workflow.map(|workflow| Cow::Borrowed(workflow.scope.as_str()))
+}
+
+fn scope_hash(workflow: Option<&OtherWorkflow>) -> Option<Cow<'_, str>> {
+    workflow.and_then(|workflow| workflow.scope_hash.as_deref()).map(Cow::Borrowed)
+}
+
+fn other_workflow(
+    scope: Option<Cow<'_, str>>,
+    scope_hash: Option<Cow<'_, str>>,
+) -> Result<Option<OtherWorkflow>, &'static str> {
+    match (scope, scope_hash) {
+        (Some(scope), hash) => {
+            let scope_hash = hash.map(Cow::into_owned);
+            Ok(Some(OtherWorkflow { scope: scope.into_owned(), scope_hash }))
+        }
+        (None, Some(_)) => Err("a `scope_hash` needs a `scope`"),
+        (None, None) => Ok(None),
+    }
+}

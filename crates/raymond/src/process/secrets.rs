@@ -1,0 +1,102 @@
+//! Which variables of an environment hold secrets, and texts without them.
+
+use std::ffi::OsStr;
+
+/// What shows that a variable holds a secret.
+const SECRET_WORDS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH"];
+
+/// What is shown instead.
+pub const HIDDEN: &str = "***";
+
+/// Shorter values are no secrets that anybody could keep, and would be found in the middle of words: `KEYBOARD=us`.
+const SHORTEST_SECRET_BYTES: usize = 6;
+
+/// Whether a variable holds a secret, by its name.
+pub fn is_secret(name: &str) -> bool {
+    let name = name.to_uppercase();
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
+/// The values that no record may show.
+#[derive(Clone, Debug, Default)]
+pub struct Secrets {
+    /// The longest first, because one may be a part of another.
+    values: Vec<String>,
+}
+
+impl Secrets {
+    /// Those of an environment.
+    pub fn of<N: AsRef<OsStr>, V: AsRef<OsStr>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
+        let secret = |(name, value): (N, V)| {
+            let value = value.as_ref().to_str()?;
+            let is_long = value.trim().len() >= SHORTEST_SECRET_BYTES;
+            (is_long && is_secret(&name.as_ref().to_string_lossy())).then(|| value.to_owned())
+        };
+        Self::longest_first(variables.into_iter().filter_map(secret).collect())
+    }
+
+    /// These, and those among a few more variables.
+    pub fn and<N: AsRef<OsStr>, V: AsRef<OsStr>>(&self, variables: impl IntoIterator<Item = (N, V)>) -> Self {
+        let mut values = Self::of(variables).values;
+        values.extend(self.values.iter().cloned());
+        Self::longest_first(values)
+    }
+
+    fn longest_first(mut values: Vec<String>) -> Self {
+        values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        values.dedup();
+        Self { values }
+    }
+
+    /// The text with every secret replaced.
+    pub fn hide(&self, mut text: String) -> String {
+        for value in &self.values {
+            if text.contains(value.as_str()) {
+                text = text.replace(value.as_str(), HIDDEN);
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_known_by_their_names() {
+        for name in [
+            "GITHUB_TOKEN",
+            "my_api_key",
+            "ClientSecret",
+            "DB_PASSWORD",
+            "DB_PASSWD",
+            "AWS_CREDENTIALS",
+            "HTTP_AUTH",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        assert!(!is_secret("HOME"));
+    }
+
+    #[test]
+    fn secrets_are_hidden_wherever_they_stand() {
+        let secrets = Secrets::of([
+            ("MY_TOKEN", "abcdef"),
+            ("MY_KEY", "abcdef-and-more"),
+            ("KEYBOARD", "us"),
+            ("HOME", "/home/me"),
+            ("NO_PASSWORD", ""),
+            ("BLANK_SECRET", "       "),
+        ]);
+        let hidden = |text: &str| secrets.hide(text.to_owned());
+        assert_eq!(hidden("the key is abcdef-and-more, \"abcdef\""), "the key is ***, \"***\"");
+        assert_eq!(
+            hidden("us, just us at /home/me       with nothing"),
+            "us, just us at /home/me       with nothing"
+        );
+        assert_eq!(hidden(""), "");
+        let more = secrets.and([("STEP_SECRET", "so abcdef-and-more")]);
+        assert_eq!(more.hide("so abcdef-and-more, abcdef".to_owned()), "***, ***");
+    }
+}

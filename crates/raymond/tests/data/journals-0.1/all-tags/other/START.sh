@@ -1,0 +1,1 @@
+echo "<result>other got ${RAYMOND_INPUT:-nothing}</result>"

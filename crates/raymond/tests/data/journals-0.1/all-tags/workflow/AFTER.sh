@@ -1,0 +1,1 @@
+echo "<function-workflow return='ASK' cd='.' input='f'>../other</function-workflow>"

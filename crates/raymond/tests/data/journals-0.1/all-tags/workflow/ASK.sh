@@ -1,0 +1,1 @@
+echo "<ask next='ONLY' timeout='30d' timeout_next='ASK'>Go on?</ask>"

@@ -1,0 +1,1 @@
+echo "<reset cd='sub' delay='10ms' input='$RAYMOND_INPUT'>SPREAD</reset>"

@@ -1,0 +1,1 @@
+echo "<call-workflow return='AFTER' input='c'>../other</call-workflow>"

@@ -1,0 +1,1 @@
+echo "<reset-workflow input='over'>../other</reset-workflow>"

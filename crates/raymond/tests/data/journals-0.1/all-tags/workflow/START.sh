@@ -1,0 +1,1 @@
+echo "<print>begin</print><goto input='hello'>PLAN</goto>"

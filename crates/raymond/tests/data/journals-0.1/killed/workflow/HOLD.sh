@@ -1,0 +1,1 @@
+[ -e go ] || { touch hold; sleep 300; }; echo '<goto input="held">LAST</goto>'

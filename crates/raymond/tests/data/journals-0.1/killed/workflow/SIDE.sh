@@ -1,0 +1,1 @@
+[ -e go ] || { touch side; sleep 300; }; echo '<result>side</result>'

@@ -1,0 +1,2 @@
+text=$(head -c 70000 /dev/zero | tr '\0' y)
+echo "<goto input='$text'>NEXT</goto>"

@@ -1,0 +1,1 @@
+echo "<result>answered $RAYMOND_INPUT</result>"

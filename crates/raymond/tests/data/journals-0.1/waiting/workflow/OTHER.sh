@@ -1,0 +1,1 @@
+echo "<ask next='DONE'>And how?</ask>"
