@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::event::{
     AgentStarted, AskClosed, AskOpened, Body, Closed, Event, LedTo, LimitWaiting, NextTry, OtherWorkflow,
-    Reminder, Retry, RunResumed, StepFinished, StepStarted,
+    Reminder, Retry, RunResumed, SessionStarted, StepFinished, StepStarted,
 };
 use crate::limits::{MAX_REMEMBERED_STDERR_BYTES, MAX_UNJOINED_WORKERS};
 use crate::money::Usd;
@@ -58,6 +58,7 @@ pub fn apply(run: &mut Run, event: &Event) {
     match &event.body {
         Body::AgentStarted(started) => agent_started(run, event.seq, started),
         Body::StepStarted(started) => step_started(run, event.time, started),
+        Body::SessionStarted(started) => session_started(run, started),
         Body::StepFinished(finished) => step_finished(run, event.seq, finished),
         Body::StepFailed(failed) => {
             if failed.fatal {
@@ -155,11 +156,23 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
         let work = Work {
             attempt: started.attempt,
             turn: turn.map(|turn| turn.number),
+            backend: turn.and_then(|turn| turn.backend.clone()),
+            session: turn.and_then(|turn| turn.session.clone()),
             share_usd: turn.and_then(|turn| turn.share_usd),
             interrupted: None,
             ..before.unwrap_or_else(|| Work::first(started.step))
         };
         agent.status = Status::Running { work, started: time };
+    });
+}
+
+fn session_started(run: &mut Run, started: &SessionStarted) {
+    run.update(&started.agent, |agent| {
+        if let Status::Running { work, .. } = &mut agent.status
+            && (work.step, work.attempt) == (started.step, started.attempt)
+        {
+            work.session = Some(started.session.clone());
+        }
     });
 }
 

@@ -21,6 +21,8 @@ pub enum Input {
     Resume { options: Options, interrupted: Vec<Interrupted> },
     /// It is this agent's turn; its state has been read.
     Launch { agent: AgentId, prepared: Result<Prepared, String> },
+    /// A turn's program has told the session that it runs in.
+    SessionKnown { agent: AgentId, step: u64, attempt: u32, session: String },
     /// A step's program has ended.
     Ended(Box<Ended>),
     /// A step printed something for whoever watches.
@@ -79,6 +81,8 @@ pub struct PromptPlan {
     /// How long it may run in all.
     pub max_time: Option<Duration>,
     pub backend: String,
+    /// Whether the backend's program chooses the ids of its sessions itself.
+    pub program_chooses_session: bool,
     pub model: Option<String>,
     pub effort: Option<String>,
     pub allow_tools: Vec<String>,
@@ -145,8 +149,8 @@ pub struct CompletedTurn {
     pub reading: Result<Reading, BadMessage>,
     /// The final message as it may be recorded: without secrets.
     pub message: String,
-    /// The conversation as it is now.
-    pub session: Session,
+    /// The conversation as it is now; nothing if the program has told none, so that it cannot go on.
+    pub session: Option<Session>,
     pub cost: TurnCost,
     /// What the user should know about the turn.
     pub warnings: Vec<String>,

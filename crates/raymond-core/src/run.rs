@@ -271,6 +271,11 @@ pub struct Work {
     pub say: Say,
     /// Which of the run's turns in this state it is; a turn that is repeated keeps its number.
     pub turn: Option<u64>,
+    /// The backend of the turn that runs, or ran last, and its session as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// How much of the budget the running turn may use.
     pub share_usd: Option<Usd>,
     /// What the attempts before the next one cost.
@@ -288,6 +293,8 @@ impl Work {
             reminders: 0,
             say: Say::Prompt,
             turn: None,
+            backend: None,
+            session: None,
             share_usd: None,
             cost_usd: Usd::ZERO,
             interrupted: None,

@@ -40,7 +40,8 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
         let conversation = work.conversation(agent);
         let goes_on = conversation.filter(|session| session.is_of(&prompt.backend));
         started.turn = Some(TurnStarted {
-            session: session_id(run, work.step, attempt),
+            backend: Some(prompt.backend.clone()),
+            session: (!prompt.program_chooses_session).then(|| session_id(run, work.step, attempt)),
             number: work.turn.unwrap_or(turns + 1),
             branch_of: goes_on.map(|session| session.id.clone()),
             share_usd: run.budget_share(),

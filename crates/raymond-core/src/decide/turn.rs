@@ -38,7 +38,7 @@ fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Ve
     let chosen = choose(step, plan, reading).map_err(Problem::of_agent).and_then(|chosen| {
         let turn = Turn {
             message: Some(message.clone()),
-            session: Some(session.clone()),
+            session: session.clone(),
             cost,
             implicit: chosen.implicit,
         };
@@ -191,17 +191,18 @@ fn parts_of(step: &EndedStep<'_>, transition: &Transition) -> Result<Vec<Parts>,
     })
 }
 
-/// A policy says what to remind the agent of; without one the output cannot be mended.
+/// A policy says what to remind the agent of; without one, or without a conversation, the output cannot be mended.
 fn remind_or_fail(
     step: &EndedStep<'_>,
     plan: &PromptPlan,
     problem: String,
     message: String,
-    session: Session,
+    session: Option<Session>,
     cost: TurnCost,
 ) -> Body {
     let number = step.work.reminders + 1;
-    let Some(policy) = &plan.policy else {
+    // A reminder goes on in the conversation of the turn that it is about.
+    let (Some(policy), Some(session)) = (&plan.policy, session) else {
         return failed(step, Fault { cost, message: Some(message), ..Fault::new(problem, false) });
     };
     if number > MAX_REMINDERS {

@@ -85,6 +85,8 @@ pub enum TurnFault {
         asked: String,
         got: String,
     },
+    /// It should have told which session it ran in, and did not.
+    SessionUntold,
     SessionMissing {
         message: String,
     },
@@ -125,6 +127,7 @@ impl TurnFault {
             | BadArguments { .. }
             | OverTime { .. }
             | SessionMismatch { .. }
+            | SessionUntold
             | CannotBranch { .. } => Class::Fatal,
         }
     }
@@ -153,6 +156,7 @@ impl TurnFault {
             Crashed { .. } => "crashed",
             Junk { .. } => "junk",
             SessionMismatch { .. } => "session_mismatch",
+            SessionUntold => "session_untold",
             SessionMissing { .. } => "session_missing",
             SessionInUse { .. } => "session_in_use",
             RefusedForRoot => "refused_for_root",
@@ -194,6 +198,7 @@ impl TurnFault {
             Failed { message } => ("the agent program gave up", message),
             Interrupted => ("the agent program was interrupted", ""),
             Junk { detail } => ("the agent program ended without a readable final message", detail),
+            SessionUntold => ("the agent program did not tell which session it ran in", ""),
             SessionMissing { message } => {
                 ("the conversation to continue is unknown to the agent program", message)
             }
@@ -218,7 +223,7 @@ impl TurnFault {
             BadRequest { .. } => "mend the state and resume",
             BadArguments { .. } => "check the backend's `args`, and the program's version",
             OverTime { .. } => "raise `max_time` and resume",
-            SessionMismatch { .. } => {
+            SessionMismatch { .. } | SessionUntold => {
                 "check the backend's `args` for session options, and the program's version"
             }
             SessionMissing { .. } => {

@@ -8,6 +8,8 @@ use super::{AgentProgram, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure,
 pub struct TurnReader {
     decoder: Box<dyn TurnDecoder>,
     wanted: Wanted,
+    /// Whether nothing could go on from this turn if its session were not known.
+    must_be_told: bool,
     /// The session as the program last told it.
     session: Option<String>,
     /// The first session reported that is not the wanted one.
@@ -32,7 +34,14 @@ impl TurnReader {
             (None, Some(continued)) => Wanted::BranchOf(continued.session.clone()),
             (None, None) => Wanted::Any,
         };
-        TurnReader { decoder: program.decoder(earlier_total), wanted, session: None, unwanted: None }
+        let can = program.capabilities();
+        TurnReader {
+            decoder: program.decoder(earlier_total),
+            must_be_told: turn.session.is_none() && (can.branch || can.resume),
+            wanted,
+            session: None,
+            unwanted: None,
+        }
     }
 
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent> {
@@ -63,7 +72,9 @@ impl TurnReader {
 
     /// What came of the turn, once the program has ended and its output was closed.
     pub fn finish(self, ending: TurnEnding, stderr_tail: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        let mismatch = self.wanted.mismatch(self.unwanted);
+        let is_untold = self.must_be_told && self.session.is_none();
+        let untold = is_untold.then_some(TurnFault::SessionUntold);
+        let mismatch = self.wanted.mismatch(self.unwanted).or(untold);
         match (self.decoder.finish(ending, stderr_tail), mismatch) {
             (Ok(report), Some(fault)) => Err(Box::new(TurnFailure {
                 fault,

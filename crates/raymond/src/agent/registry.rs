@@ -14,12 +14,15 @@ pub struct Backends {
 }
 
 impl Backends {
+    /// What is there by itself: each kind under its own name.
+    pub fn built_in() -> Self {
+        let named = KINDS.iter().map(|kind| (kind.name.to_owned(), (kind.make)(&BackendSettings::default())));
+        Self { named: named.collect() }
+    }
+
     /// What is there by itself, and what the config file adds or changes.
     pub fn new(configured: &BTreeMap<String, BackendSettings>) -> Result<Self, UserError> {
-        let mut backends = Self { named: BTreeMap::new() };
-        for kind in KINDS {
-            backends.add(kind.name, program(kind.name, &BackendSettings::default())?);
-        }
+        let mut backends = Self::built_in();
         for (name, settings) in configured {
             backends.add(name, program(name, settings)?);
         }

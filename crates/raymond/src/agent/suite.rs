@@ -216,6 +216,18 @@ fn a_program_may_choose_its_session_by_itself() {
 }
 
 #[test]
+fn a_program_with_conversations_has_to_tell_its_session() {
+    let untold = ITS_OWN.replace("thread", "other");
+    let ended = |program: &Threads| {
+        read(program, &Turn::default(), [&untold].into_iter(), (TurnEnding::Code(0), "")).1
+    };
+    let program = Threads::new("");
+    assert_eq!(ended(&program).unwrap_err().fault, TurnFault::SessionUntold);
+    let without = Capabilities { branch: false, resume: false, ..program.can };
+    ended(&Threads { can: without, ..program }).expect("where nothing goes on, it does not matter");
+}
+
+#[test]
 fn the_session_is_the_one_that_was_asked_for() {
     let branch_of = |session: &str| Some(Continued { session: session.to_owned(), total_usd: None });
     let chosen = |session: &str| Some(session.to_owned());

@@ -144,6 +144,7 @@ fn prepare(
     ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
     let (view, stderr) = stderr_for(run, &ready.manner);
+    let backends = ready.backends;
     let context = StepContext {
         run_id: run.id.clone(),
         nonce: run.nonce.clone(),
@@ -156,7 +157,7 @@ fn prepare(
         reaper: ready.reaper,
         debug: ready.manner.debug.clone(),
         secrets: Secrets::of(std::env::vars_os()),
-        backends: ready.backends,
+        backends: backends.clone(),
         skip_permissions: ready.options.skip_permissions,
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,
@@ -176,7 +177,7 @@ fn prepare(
     }
     Driver::new(Parts {
         engine: ready.engine,
-        states: ScopeStates { scopes, options: ready.options },
+        states: ScopeStates { scopes, options: ready.options, backends },
         context: Rc::new(context),
         messages,
         observers,

@@ -203,6 +203,7 @@ impl<S: EventStore> Engine<S> {
             Body::RunFinished { .. } | Body::RunStopped { .. } => Some(Command::Finish),
             Body::RunStarted(_)
             | Body::AgentStarted(_)
+            | Body::SessionStarted(_)
             | Body::StepFinished(_)
             | Body::Retry(_)
             | Body::Reminder(_)

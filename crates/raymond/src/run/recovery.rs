@@ -117,9 +117,8 @@ impl Costs<'_> {
 
     /// The agent program of the turn; nothing if its backend is not in the config any more.
     fn program_of(&self, lost: Lost<'_>) -> Option<&dyn AgentProgram> {
-        let conversation = lost.work.conversation(lost.agent);
-        let backend = conversation.and_then(|session| session.backend.as_deref());
-        self.backends.get(backend.unwrap_or(DEFAULT_BACKEND)).ok()
+        // Journals of version 0.1 do not tell the backend.
+        self.backends.get(lost.work.backend.as_deref().unwrap_or(DEFAULT_BACKEND)).ok()
     }
 
     fn kept_stream(&self, lost: Lost<'_>) -> Option<File> {

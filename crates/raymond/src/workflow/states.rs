@@ -17,6 +17,7 @@ use raymond_core::workflow::source::{SourceError, SourceWarning};
 pub use preflight::check_all;
 
 use crate::agent::DEFAULT_BACKEND;
+use crate::agent::registry::Backends;
 use crate::run::engine::States;
 use crate::run::step::as_it_lies;
 use crate::workflow::scope::{Beside, Given, Scope, Source};
@@ -29,6 +30,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 pub struct ScopeStates {
     pub scopes: Rc<RefCell<Scopes>>,
     pub options: Options,
+    pub backends: Backends,
 }
 
 impl States for ScopeStates {
@@ -41,10 +43,22 @@ impl States for ScopeStates {
             true => prepare(&agent.state, &source, &options_in(scope, &self.options)),
             false => prepare(&agent.state, &source, &self.options),
         };
+        let prepared = prepared.map(|prepared| for_program(prepared, &self.backends));
         let ready = as_it_lies(agent.state.kind(), &source).filter(|_| prepared.is_ok());
         scopes.set_ready(&agent.id, ready);
         prepared
     }
+}
+
+/// What a turn's beginning depends on besides its state: what the backend's program can do. A backend that is not there
+/// fails the step when it comes to its turn.
+fn for_program(mut prepared: Prepared, backends: &Backends) -> Prepared {
+    if let Plan::Prompt(prompt) = &mut prepared.plan
+        && let Ok(program) = backends.get(&prompt.backend)
+    {
+        prompt.program_chooses_session = !program.capabilities().own_session_id;
+    }
+    prepared
 }
 
 /// The options of a run as they are in another workflow: that was written for a backend of its own. The command line
@@ -117,6 +131,7 @@ fn prompt_plan(settings: Settings, body: &str, options: &Options) -> PromptPlan 
         timeout,
         max_time: settings.max_time.and_then(Limit::duration),
         backend: settings.backend.or(options.backend.clone()).unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),
+        program_chooses_session: false,
         model: settings.model.or(options.model.clone()),
         effort: settings.effort.or(options.effort.clone()),
         allow_tools: settings.allow_tools,

@@ -29,7 +29,7 @@ const GO_ON: &str = "Please go on from where you stopped.";
 
 /// How a turn ended, before anybody has read its final message.
 enum Turned {
-    Completed { text: String, session: Session, cost: TurnCost, warnings: Vec<String> },
+    Completed { text: String, session: Option<Session>, cost: TurnCost, warnings: Vec<String> },
     Failed(FailedTurn),
     Interrupted { cost: Usd },
 }

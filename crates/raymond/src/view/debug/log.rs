@@ -19,6 +19,7 @@ pub(super) fn line(event: &Event) -> Option<String> {
         Body::RunStarted(_)
         | Body::AgentStarted(_)
         | Body::StepStarted(_)
+        | Body::SessionStarted(_)
         | Body::Retry(_)
         | Body::Reminder(_)
         | Body::LimitWaiting(_)

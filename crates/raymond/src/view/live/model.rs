@@ -231,7 +231,8 @@ impl Model {
                 self.change(agent, |row| row.enter(state, now));
             }
             Body::BudgetExceeded { .. } => self.halted = Some("over budget"),
-            Body::Reminder(_)
+            Body::SessionStarted(_)
+            | Body::Reminder(_)
             | Body::Print { .. }
             | Body::Warning { .. }
             | Body::RunFinished { .. }

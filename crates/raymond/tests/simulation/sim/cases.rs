@@ -23,6 +23,7 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use raymond::agent::registry::Backends;
 use raymond::store::{Durability, Payloads, RunPaths, StateDir, read_all};
 use raymond::workflow::scope::Scope;
 use raymond::workflow::scopes::{Allowed, Scopes};
@@ -218,5 +219,6 @@ fn states(scope: &str, options: Options) -> Result<ScopeStates, Unplayable> {
         .map_err(|error| format!("its workflow is gone: {}", error.message))?;
     let allowed = Allowed::new(&own, Path::new("/"), &[]);
     let scopes = Scopes::new(own, Platform::Unix, allowed);
-    Ok(ScopeStates { scopes: Rc::new(RefCell::new(scopes)), options })
+    let backends = Backends::built_in();
+    Ok(ScopeStates { scopes: Rc::new(RefCell::new(scopes)), options, backends })
 }

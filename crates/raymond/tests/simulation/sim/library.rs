@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use raymond::agent::registry::Backends;
 use raymond::run::engine::States;
 use raymond::run::lookups;
 use raymond::workflow::scope::Scope;
@@ -64,7 +65,8 @@ impl States for Library {
     fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String> {
         match self {
             Self::Real { scopes, options } => {
-                ScopeStates { scopes: Rc::clone(scopes), options: options.clone() }.prepare(agent)
+                let (scopes, options) = (Rc::clone(scopes), options.clone());
+                ScopeStates { scopes, options, backends: Backends::built_in() }.prepare(agent)
             }
             Self::Recorded { course, part } => course.prepare(*part, agent),
         }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use raymond_core::event::TurnStarted;
-use raymond_core::input::{FailedTurn, FaultClass, PromptPlan, TurnCost};
+use raymond_core::input::{FailedTurn, FaultClass, Input, PromptPlan, TurnCost};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::run::Session;
@@ -18,6 +18,7 @@ use crate::process::{
     self, AfterExit, Ending, Flow, Limits, ParentDeath, Sink, SpawnError, StopSignal, Tail, supervise,
 };
 use crate::run::engine::Launch;
+use crate::run::mailbox::Message;
 use crate::run::step::runnable::Runnable;
 use crate::run::step::variables::{StepFacts, agent_environment};
 use crate::run::step::{NotReady, StepContext, token};
@@ -55,6 +56,7 @@ pub(super) async fn take(
         launch,
         files,
         reader: TurnReader::new(program, &turn),
+        program_chooses_session: turn.session.is_none(),
         stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
     };
     let ending = match start {
@@ -100,7 +102,7 @@ fn turn(context: &StepContext, launch: &Launch, asked: Asked<'_>) -> Turn {
         prompt,
         state: agent.state.name().to_owned(),
         number: started.number,
-        session: Some(started.session.clone()),
+        session: started.session.clone(),
         continues: started.branch_of.clone().map(|session| Continued {
             total_usd: conversation.and_then(|earlier| earlier.total_usd).map(Usd::dollars),
             session,
@@ -211,17 +213,20 @@ struct TurnSink<'a> {
     launch: &'a Launch,
     files: &'a mut StepFiles,
     reader: TurnReader,
+    program_chooses_session: bool,
     stderr: Tail,
 }
 
 impl TurnSink<'_> {
     fn result(mut self, ending: TurnEnding, backend: &str) -> Turned {
         self.reader.close();
-        let session_id = self.reader.session().unwrap_or_default().to_owned();
-        let session = |cost: &Cost| Session {
-            id: session_id.clone(),
-            total_usd: cost.session_total_usd.map(Usd::from_dollars),
-            backend: Some(backend.to_owned()),
+        let session_id = self.reader.session().map(str::to_owned);
+        let session = |cost: &Cost| {
+            Some(Session {
+                id: session_id.clone()?,
+                total_usd: cost.session_total_usd.map(Usd::from_dollars),
+                backend: Some(backend.to_owned()),
+            })
         };
         let stderr = self.stderr.last_lines(STDERR_LINES);
         match self.reader.finish(ending, &stderr) {
@@ -246,10 +251,17 @@ impl TurnSink<'_> {
                     TurnEnding::Code(code) => Some(code),
                     _ => None,
                 };
-                let failed = failed(&failure.fault, failure.cost, Some(session(&failure.cost)));
+                let failed = failed(&failure.fault, failure.cost, session(&failure.cost));
                 Turned::Failed(FailedTurn { exit_code, message: failure.last_text, ..failed })
             }
         }
+    }
+
+    /// A session that the program chose is recorded as soon as it is known.
+    fn record_session(&self, session: String) {
+        let (step, attempt) = (self.launch.started.step, self.launch.started.attempt);
+        let agent = self.launch.agent.id.clone();
+        self.context.send(Message::Input(Input::SessionKnown { agent, step, attempt, session }));
     }
 
     fn show(&self, seen: &TurnEvent) {
@@ -285,6 +297,11 @@ impl Sink for TurnSink<'_> {
         self.files.stdout(bytes);
         for seen in self.reader.feed(bytes) {
             self.show(&seen);
+            if let TurnEvent::Session(session) = seen
+                && self.program_chooses_session
+            {
+                self.record_session(session);
+            }
         }
         if self.reader.is_final() { Flow::EndWithin(LINGER) } else { Flow::Continue }
     }

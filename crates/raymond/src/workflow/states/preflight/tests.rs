@@ -16,7 +16,7 @@ fn check(files: &[(&str, &str)], can: Capabilities, options: Options) -> Result<
         fs::write(folder.path().join(name), text).unwrap();
     }
     let mut scope = Scope::open(folder.path(), Platform::Unix).unwrap();
-    let mut backends = Backends::new(&BTreeMap::new()).unwrap();
+    let mut backends = Backends::built_in();
     backends.add("limited", Arc::new(Threads { can, output: String::new() }));
     let options = Options { backend: Some("limited".to_owned()), ..options };
     let entry = scope.entry().unwrap();
