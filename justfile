@@ -18,9 +18,13 @@ check:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
 
-# What has to hold before anything lands; fetches Claude Code from npm for the tests with the real program
+# What has to hold before anything lands; builds cargo-deny the first time, and fetches Claude Code from npm
 ci:
     .ci/run
+
+# Licences, duplicates, sources and known vulnerabilities of the dependencies; or some of it: just deny licenses bans sources
+deny *CHECKS:
+    scripts/deny.sh {{CHECKS}}
 
 # One case folder of crates/raymond/tests/cases, or all of them
 case NAME="":

@@ -4,10 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails on the spot")]
 
 use raymond::agent::registry::program;
-use raymond::agent::{
-    AgentProgram, Continued, Turn, TurnEnding, TurnFailure, TurnReader, TurnReport, TurnStart, WorkflowFile,
-    WorkflowFiles,
-};
+use raymond::agent::{AgentProgram, Continued, Turn, TurnEnding, TurnFailure, TurnReader, TurnReport};
 use raymond::config::BackendSettings;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -23,15 +20,6 @@ const SECOND: &str = "22222222-2222-4222-8222-222222222222";
 const THIRD: &str = "33333333-3333-4333-8333-333333333333";
 
 type Ended = Result<TurnReport, Box<TurnFailure>>;
-
-/// A workflow without files.
-struct NoFiles;
-
-impl WorkflowFiles for NoFiles {
-    fn file(&self, name: &str, _or_around: bool) -> Result<WorkflowFile, String> {
-        Ok(WorkflowFile { path: name.into(), text: None })
-    }
-}
 
 fn claude() -> Arc<dyn AgentProgram> {
     let settings = BackendSettings { command: Some(PROGRAM.to_owned()), ..BackendSettings::default() };
@@ -51,9 +39,7 @@ impl Fake {
     }
 
     fn start(&self, turn: &Turn) -> Child {
-        let TurnStart::Program(invocation) = claude().begin(turn, &NoFiles).unwrap() else {
-            panic!("it is a program")
-        };
+        let invocation = claude().invocation(turn).unwrap();
         let mut child = Command::new(&invocation.program)
             .args(&invocation.args)
             .env_clear()

@@ -4,11 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use raymond::run::driver::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
-use raymond::store::events::fold;
-use raymond::store::{
-    Content, Durability, Follower, Journal, JournalError, JournalOptions, Line, RunLock, RunPaths, StateDir,
-    read_all, read_tail, remove, take_all,
+use raymond::store::folder::{
+    InboxFolder, Journal, Line, Lines, RunLock, RunPaths, fold, read_all, read_tail,
 };
+use raymond::store::{Content, Durability, Inbox, JournalOptions, StateDir, StoreError};
 use tempfile::TempDir;
 
 use crate::pieces::lengths;
@@ -22,8 +21,8 @@ pub fn journal(data: &[u8]) {
     as_events(&String::from_utf8_lossy(data));
 }
 
-/// Whole batches are read up to the first damage or the end; a shorter file gives a part of them; and who goes on with
-/// the run finds them again, with what it adds behind them.
+/// Whole batches are read up to the first damage or the end; a shorter file gives a part of them; and a process that
+/// goes on with the run finds them again, with what it adds behind them.
 fn as_file(data: &[u8]) {
     let (_folder, paths) = run_folder();
     let path = paths.segment(0);
@@ -36,7 +35,7 @@ fn as_file(data: &[u8]) {
         // Whether it is a run is told by its first event; it must only not panic.
         let _ = fold(&paths, &lines);
     } else {
-        assert!(read_tail(&paths).is_err(), "{damage:?} is not seen by who resumes");
+        assert!(read_tail(&paths).is_err(), "{damage:?} is not seen by a resume");
     }
     if let Ok(followed) = follow(&paths) {
         assert_eq!(followed, lines);
@@ -62,7 +61,7 @@ fn as_events(text: &str) {
         let lines: Vec<String> = batch.lines().map(str::to_owned).collect();
         match journal.append(&lines) {
             Ok(()) => appended.extend(lines),
-            Err(JournalError::Refused { .. }) => {}
+            Err(StoreError::Refused { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -76,31 +75,30 @@ fn as_events(text: &str) {
 }
 
 /// All lines before the first damage, and the damage.
-fn read(paths: &RunPaths) -> (Vec<Line>, Option<JournalError>) {
+fn read(paths: &RunPaths) -> (Vec<Line>, Option<StoreError>) {
     let mut lines = Vec::new();
-    for line in read_all(paths).expect("there is a journal") {
-        match line {
-            Ok(line) => lines.push(line),
+    let mut all = read_all(paths).expect("there is a journal");
+    loop {
+        match all.next_batch() {
+            Ok(Some(batch)) => lines.extend(batch),
+            Ok(None) if lines.is_empty() => return (lines, read_tail(paths).err()),
+            Ok(None) => return (lines, None),
             Err(error) => return (lines, Some(error)),
         }
     }
-    (lines, None)
 }
 
-fn follow(paths: &RunPaths) -> Result<Vec<Line>, JournalError> {
-    let mut follower = Follower::new(paths, 0);
+fn follow(paths: &RunPaths) -> Result<Vec<Line>, StoreError> {
+    let mut follower = Lines::from_segment(paths, 0);
     let mut lines = Vec::new();
-    loop {
-        let more = follower.poll()?;
-        if more.is_empty() {
-            return Ok(lines);
-        }
-        lines.extend(more);
+    while let Some(batch) = follower.next_batch()? {
+        lines.extend(batch);
     }
+    Ok(lines)
 }
 
 /// Opens the journal as a resume does, adds an event, and reads everything again.
-fn go_on(paths: &RunPaths) -> Result<Vec<String>, JournalError> {
+fn go_on(paths: &RunPaths) -> Result<Vec<String>, StoreError> {
     let lock = RunLock::acquire(&paths.lock()).expect("nobody else has it");
     let (mut journal, _) = Journal::open(paths, options(), &lock)?;
     journal.append(&[NEXT_EVENT.to_owned()])?;
@@ -128,15 +126,16 @@ fn options() -> JournalOptions {
 /// Any bytes as a message: read as they are, told why not, and gone when removed.
 pub fn inbox(data: &[u8]) {
     let (_folder, paths) = run_folder();
-    let inbox = paths.inbox();
-    fs::create_dir(&inbox).expect("make the inbox");
+    let folder = paths.inbox();
+    fs::create_dir(&folder).expect("make the inbox");
     let names = [format!("{ANSWER_MESSAGE}ask1"), STOP_MESSAGE.to_owned()];
     for name in &names {
-        fs::write(inbox.join(name), data).expect("leave a message");
+        fs::write(folder.join(name), data).expect("leave a message");
     }
-    // No message: its name is that of an unfinished one.
-    fs::write(inbox.join(".x.tmp"), data).expect("leave half a message");
-    let messages = take_all(&inbox).expect("read the inbox");
+    // Not a message: its name is that of an unfinished one.
+    fs::write(folder.join(".x.tmp"), data).expect("leave half a message");
+    let inbox = InboxFolder::new(folder);
+    let messages = inbox.messages().expect("read the inbox");
     assert_eq!(messages.len(), names.len());
     for message in messages {
         assert!(names.contains(&message.name));
@@ -148,9 +147,9 @@ pub fn inbox(data: &[u8]) {
             (Content::NotUtf8, Err(_)) => {}
             (content, _) => panic!("read as {content:?}"),
         }
-        remove(&inbox, &message.name).expect("remove a message");
+        inbox.remove(&message.name).expect("remove a message");
     }
-    assert_eq!(take_all(&inbox).expect("read the inbox"), []);
+    assert_eq!(inbox.messages().expect("read the inbox"), []);
 }
 
 /// What a run makes of a message comes out the same when it is written again.

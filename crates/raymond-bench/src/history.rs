@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use raymond::run::engine::{Command, Engine};
-use raymond::store::events::JournalStore;
-use raymond::store::{Durability, Journal, JournalOptions, Payloads, RunLock, StateDir};
+use raymond::run::engine::{Command, Engine, Preparation};
+use raymond::store::{Durability, FolderStore, JournalOptions, RunStore, StateDir, StoreError};
 use raymond_core::decide;
 use raymond_core::event::{FORMAT_VERSION, RunStarted};
 use raymond_core::header::Header;
 use raymond_core::input::{Ended, Exit, Input, Lookups, Outcome, Plan, Prepared, ScriptOutcome};
-use raymond_core::run::{Agent, Options};
+use raymond_core::run::{Agent, Options, Run};
 use raymond_core::tag::TagCollector;
 use raymond_core::transition;
 use raymond_core::workflow::StateFile;
@@ -19,8 +18,11 @@ use raymond_core::workflow::StateFile;
 struct AnyState;
 
 impl raymond::run::engine::States for AnyState {
-    fn prepare(&mut self, _agent: &Agent) -> Result<Prepared, String> {
-        Ok(Prepared { hash: "0".repeat(64), plan: Plan::Script(Header::default()), warnings: Vec::new() })
+    type Job = ();
+
+    fn prepare(&mut self, _: &Run, _: &Agent) -> Result<Preparation<()>, StoreError> {
+        let plan = Plan::Script(Header::default());
+        Ok(Ok((Prepared { hash: "0".repeat(64), plan, warnings: Vec::new() }, ())))
     }
 }
 
@@ -33,12 +35,8 @@ pub fn write(
     prints: &dyn Fn(&str, u64) -> String,
 ) -> Result<(), String> {
     let dir = StateDir::find(project).map_err(|error| error.to_string())?;
-    dir.create().map_err(|error| error.to_string())?;
-    let paths = dir.run("r").map_err(|error| error.to_string())?;
-    let lock = RunLock::acquire(&paths.lock()).map_err(|error| error.to_string())?;
     let options = JournalOptions { durability: Durability::Process, ..Default::default() };
-    let journal = Journal::create(&paths, options, &lock).map_err(|error| error.to_string())?;
-    let payloads = Payloads::new(paths.payloads(), Durability::Process);
+    let writer = FolderStore::new(dir).create("r", options).map_err(|error| error.to_string())?;
     let started = RunStarted {
         version: FORMAT_VERSION,
         workflow: workflow.to_owned(),
@@ -51,12 +49,13 @@ pub fn write(
         options: Options::default(),
     };
     let now = Timestamp::now();
-    let store = JournalStore::new(journal, payloads, lock);
     let (mut engine, _) =
-        Engine::create("r", now, decide::start(started, None), store).map_err(|error| error.0)?;
+        Engine::create("r", now, decide::start(started, None), writer).map_err(|error| error.to_string())?;
     let mut inputs = Vec::new();
     loop {
-        let round = engine.round(now, std::mem::take(&mut inputs), &mut AnyState).map_err(|error| error.0)?;
+        let round = engine
+            .round(now, std::mem::take(&mut inputs), &mut AnyState)
+            .map_err(|error| error.to_string())?;
         for command in round.commands {
             if let Command::Launch(launch) = command
                 && launch.started.step < steps

@@ -47,6 +47,7 @@ fn end_of(text: &str) -> &str {
 /// A run as a snapshot holds it, taken after the event of that number.
 pub fn restore(mut run: Run, seq: u64) -> Run {
     run.rebuild_queues();
+    run.fill_in();
     run.seq = seq;
     run
 }
@@ -76,7 +77,13 @@ pub fn apply(run: &mut Run, event: &Event) {
         Body::Reminder(reminder) => reminded(run, event.seq, reminder),
         Body::LimitWaiting(limit) => limited(run, event.seq, limit),
         Body::Delayed { agent, until, .. } => run.update(agent, |agent| {
-            agent.status = Status::Waiting { until: *until, why: Wait::Delay, since: event.seq, work: None };
+            agent.status = Status::Waiting {
+                until: *until,
+                why: Wait::Delay,
+                since: event.seq,
+                work: None,
+                error: None,
+            };
         }),
         Body::AgentFinished { agent, result } => agent_finished(run, agent, result),
         Body::Joined { agent, workers, result, .. } => joined(run, event.seq, agent, workers, result),
@@ -94,7 +101,59 @@ pub fn apply(run: &mut Run, event: &Event) {
         }
         Body::RunStarted(_) | Body::Print { .. } | Body::Warning { .. } | Body::Snapshot { .. } => {}
     }
+    note_time(run, event);
+    note_cost(run, event);
     run.last_time = event.time;
+}
+
+/// Notes when an agent entered its state or began to wait. A further attempt is still the same stay in the state.
+fn note_time(run: &mut Run, event: &Event) {
+    let agent = match &event.body {
+        Body::AgentStarted(started) => &started.agent,
+        Body::StepStarted(started) if started.attempt <= 1 => &started.agent,
+        Body::StepFinished(finished) => &finished.agent,
+        Body::StepFailed(failed) => &failed.agent,
+        Body::Delayed { agent, .. } | Body::Joined { agent, .. } => agent,
+        Body::AskOpened(opened) => &opened.agent,
+        Body::AskClosed(closed) => &closed.agent,
+        Body::RunResumed(_) => {
+            let is_ready = |agent: &&mut Agent| matches!(agent.status, Status::Ready { .. });
+            return run.agents.values_mut().filter(is_ready).for_each(|agent| agent.since = event.time);
+        }
+        Body::StepStarted(_)
+        | Body::SessionStarted(_)
+        | Body::Retry(_)
+        | Body::Reminder(_)
+        | Body::LimitWaiting(_)
+        | Body::AgentFinished { .. }
+        | Body::RunStarted(_)
+        | Body::Print { .. }
+        | Body::Warning { .. }
+        | Body::BudgetExceeded { .. }
+        | Body::RunFinished { .. }
+        | Body::RunStopped { .. }
+        | Body::Snapshot { .. } => return,
+    };
+    if let Some(agent) = run.agents.get_mut(agent) {
+        agent.since = event.time;
+    }
+}
+
+/// Adds what an attempt cost to what its agent has cost.
+fn note_cost(run: &mut Run, event: &Event) {
+    let mut add = |agent: &AgentId, cost: Usd| {
+        if let Some(agent) = run.agents.get_mut(agent) {
+            agent.cost_usd += cost;
+        }
+    };
+    if let Some(agent) = event.body.ended_attempt_of() {
+        add(agent, event.body.cost());
+    }
+    if let Body::RunResumed(RunResumed { interrupted, .. }) | Body::RunStopped { interrupted, .. } =
+        &event.body
+    {
+        interrupted.iter().for_each(|step| add(&step.agent, step.estimated_cost_usd));
+    }
 }
 
 fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
@@ -126,6 +185,8 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
         forks: 0,
         fork: started.forked.as_ref().map_or(0, |forked| forked.fork),
         ask_id: None,
+        since: run.last_time,
+        cost_usd: Usd::ZERO,
         status: Status::Joining { since: seq },
     };
     enter(&mut agent, seq, &started.state, started.input.as_ref());
@@ -267,7 +328,8 @@ fn push_frame(agent: &mut Agent, return_to: &StateFile) {
 }
 
 fn retried(run: &mut Run, seq: u64, retry: &Retry) {
-    wait_with_work(run, &retry.agent, seq, retry.until, Wait::Retry, |work| {
+    let wait = (retry.until, Wait::Retry, Some(retry.error.clone()));
+    wait_with_work(run, &retry.agent, seq, wait, |work| {
         work.cost_usd += retry.attempt_cost_usd;
         match &retry.next_try {
             NextTry::GoOn(session) => {
@@ -305,7 +367,7 @@ fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
             run.halt = Some(Halt::Limited { error: limit.error.clone() });
         }
     }
-    wait_with_work(run, &limit.agent, seq, limit.until, Wait::Limit, |work| {
+    wait_with_work(run, &limit.agent, seq, (limit.until, Wait::Limit, None), |work| {
         work.cost_usd += limit.attempt_cost_usd;
     });
 }
@@ -314,15 +376,14 @@ fn wait_with_work(
     run: &mut Run,
     id: &AgentId,
     seq: u64,
-    until: Timestamp,
-    why: Wait,
+    (until, why, error): (Timestamp, Wait, Option<String>),
     change: impl FnOnce(&mut Work),
 ) {
     run.update(id, |agent| {
         if let Status::Running { work, .. } = &agent.status {
             let mut work = Work { share_usd: None, ..work.clone() };
             change(&mut work);
-            agent.status = Status::Waiting { until, why, since: seq, work: Some(work) };
+            agent.status = Status::Waiting { until, why, since: seq, work: Some(work), error };
         }
     });
 }

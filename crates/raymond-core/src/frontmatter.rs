@@ -4,8 +4,8 @@
 
 use crate::duration::Limit;
 use crate::limits::{MAX_FRONTMATTER_BYTES, MAX_WARNINGS};
-use crate::policy::{Content, Entry, Policy, TRANSITIONS, shape};
-use crate::tag::TagName;
+use crate::policy::{self, Entry, Policy};
+use crate::tag::{Attribute, TagName};
 use crate::workflow::source::{Position, SourceError, SourceWarning, saturated};
 use crate::workflow::wording::{did_you_mean, nearest, quoted};
 
@@ -69,7 +69,9 @@ const SETTINGS: [(&str, Setter); 12] = [
 ];
 
 /// The keys of a policy's entry.
-pub(crate) const ENTRY_KEYS: [&str; 5] = ["tag", "target", "return", "next", "timeout_next"];
+pub(crate) fn entry_keys() -> impl Iterator<Item = &'static str> {
+    ["tag", "target"].into_iter().chain(policy::constrained().map(Attribute::as_str))
+}
 
 /// The names of all settings.
 pub fn setting_names() -> impl Iterator<Item = &'static str> {
@@ -230,8 +232,7 @@ impl Reader {
         };
         let tag = transition(tag_field)?;
         let Position { line, column } = item.position;
-        let mut entry =
-            Entry { tag, target: None, return_to: None, next: None, timeout_next: None, line, column };
+        let mut entry = Entry { line, column, ..Entry::of(tag) };
         for field in fields {
             self.read_entry_field(&mut entry, field)?;
         }
@@ -239,38 +240,39 @@ impl Reader {
     }
 
     fn read_entry_field(&mut self, entry: &mut Entry, field: &Field) -> Result<(), Fault> {
-        let shape = shape(entry.tag);
+        let tag = entry.tag;
         let (place, is_taken) = match field.key.as_str() {
             "tag" => return Ok(()),
-            "target" => (&mut entry.target, !matches!(shape.content, Content::Free(_))),
-            "return" => (&mut entry.return_to, shape.needs_return),
-            "next" => (&mut entry.next, shape.needs_next),
-            "timeout_next" => (&mut entry.timeout_next, entry.tag == TagName::Ask),
-            _ => {
-                self.warn_of_key(field, "key of an entry", ENTRY_KEYS);
-                return Ok(());
-            }
+            "target" => (Some(&mut entry.target), tag.has_target()),
+            key => match Attribute::from_name(key) {
+                Some(attribute) => (entry.named_mut(attribute), tag.takes(attribute)),
+                None => (None, false),
+            },
+        };
+        let Some(place) = place else {
+            self.warn_of_key(field, "key of an entry", entry_keys());
+            return Ok(());
         };
         if !is_taken {
-            let message = format!("`{}` has no `{}`, so the entry could never match", shape.name, field.key);
+            let message = format!("`{tag}` has no `{}`, so the entry could never match", field.key);
             return Err(Fault::new(field.key_position, message));
         }
-        *place = Some(text(field)?);
+        *place = Some(text(field)?.trim().to_owned());
         Ok(())
     }
 }
 
 fn transition(field: &Field) -> Result<TagName, Fault> {
     let name = text(field)?;
-    if let Some(tag) = TRANSITIONS.into_iter().find(|tag| shape(*tag).name == name) {
-        return Ok(tag);
-    }
-    if name == shape(TagName::Print).name {
-        let message = "`print` is no transition and always permitted; remove the entry";
-        return Err(Fault::new(field.node.position, message));
-    }
-    let meant = did_you_mean(&nearest(&name, TRANSITIONS.map(|tag| shape(tag).name)));
-    Err(Fault::new(field.node.position, format!("unknown tag {}{meant}", quoted(&name))))
+    let message = match TagName::from_name(&name) {
+        Some(tag) if tag.is_transition() => return Ok(tag),
+        Some(tag) => format!("`{tag}` is no transition and always permitted; remove the entry"),
+        None => {
+            let meant = did_you_mean(&nearest(&name, TagName::transitions().map(TagName::as_str)));
+            format!("unknown tag {}{meant}", quoted(&name))
+        }
+    };
+    Err(Fault::new(field.node.position, message))
 }
 
 fn text(field: &Field) -> Result<String, Fault> {

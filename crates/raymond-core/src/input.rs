@@ -66,29 +66,19 @@ impl Plan {
     }
 }
 
-/// A prompt, with everything its frontmatter, the command line and the config file say about it.
+/// What deciding about a prompt's turn needs. What is sent, and how, is the executor's business.
 #[derive(Clone, Debug, Default)]
 pub struct PromptPlan {
-    /// The text below the frontmatter, placeholders and all.
-    pub body: String,
     /// Without one everything is permitted.
     pub policy: Option<Policy>,
     /// Whether the only permitted transition is taken without reading tags.
     pub force_implicit: bool,
     pub max_visits: Option<u64>,
-    /// How long the agent program may be silent.
-    pub timeout: Option<Duration>,
-    /// How long it may run in all.
-    pub max_time: Option<Duration>,
     pub backend: String,
     /// Whether the backend's program chooses the ids of its sessions itself.
     pub program_chooses_session: bool,
-    pub model: Option<String>,
-    pub effort: Option<String>,
-    pub allow_tools: Vec<String>,
-    pub deny_tools: Vec<String>,
-    pub add_dirs: Vec<String>,
-    pub mcp_config: Vec<String>,
+    /// The SHA-256 of the text that is sent, in hexadecimal digits.
+    pub prompt_sha256: Option<String>,
 }
 
 /// How a step's program ended.
@@ -111,6 +101,21 @@ pub enum Outcome {
     Interrupted {
         cost: Usd,
     },
+}
+
+impl Outcome {
+    /// What came of the attempt, in a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Script(ScriptOutcome::Exited { .. }) => "exited",
+            Outcome::Script(ScriptOutcome::BadOutput { .. }) => "bad_output",
+            Outcome::Script(ScriptOutcome::TimedOut { .. }) => "timed_out",
+            Outcome::Script(ScriptOutcome::NotStarted { .. }) => "not_started",
+            Outcome::Turn(TurnOutcome::Completed(_)) => "completed",
+            Outcome::Turn(TurnOutcome::Failed(_)) => "failed",
+            Outcome::Interrupted { .. } => "interrupted",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -277,13 +282,6 @@ impl ScopeEntry {
 }
 
 impl Lookups {
-    /// Whether everything that was looked up is there.
-    pub fn all_found(&self) -> bool {
-        self.states.values().all(Result::is_ok)
-            && self.directories.values().all(Result::is_ok)
-            && self.scopes.values().all(Result::is_ok)
-    }
-
     pub fn state(&self, name: &str) -> Result<StateFile, String> {
         self.states.get(name).cloned().unwrap_or_else(|| Err(format!("`{name}` was not looked up")))
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::tag::TagName;
+use crate::tag::{Attribute, Content, Need, Tag, TagName, Value};
 use crate::workflow::StateFile;
 
 /// One permitted transition: what it names must match, what it leaves out is free.
@@ -46,73 +46,6 @@ pub struct Emitted<'a> {
 /// How a name becomes a state file of the prompt's own scope.
 pub type Resolve<'r> = &'r dyn Fn(&str) -> Option<StateFile>;
 
-/// What stands between a tag's opening and closing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
-    State,
-    Scope,
-    /// Text for whoever gets it, which no policy constrains; here is what to call it.
-    Free(&'static str),
-}
-
-/// What a tag consists of, as far as policies are concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) name: &'static str,
-    pub(crate) content: Content,
-    pub(crate) needs_return: bool,
-    pub(crate) needs_next: bool,
-    /// Only a tag that says everything that happens next can be left unsaid.
-    can_be_implicit: bool,
-}
-
-/// The transition tags in the order the documentation gives them; `print` is none.
-pub(crate) const TRANSITIONS: [TagName; 12] = [
-    TagName::Goto,
-    TagName::Reset,
-    TagName::Call,
-    TagName::Function,
-    TagName::Fork,
-    TagName::Result,
-    TagName::Ask,
-    TagName::Join,
-    TagName::CallWorkflow,
-    TagName::FunctionWorkflow,
-    TagName::ForkWorkflow,
-    TagName::ResetWorkflow,
-];
-
-/// The table of tags.
-pub(crate) const fn shape(tag: TagName) -> Shape {
-    const fn jump(name: &'static str, content: Content) -> Shape {
-        Shape { name, content, needs_return: false, needs_next: false, can_be_implicit: true }
-    }
-    const fn call(name: &'static str, content: Content) -> Shape {
-        Shape { needs_return: true, ..jump(name, content) }
-    }
-    const fn fork(name: &'static str, content: Content) -> Shape {
-        Shape { needs_next: true, ..jump(name, content) }
-    }
-    const fn text(name: &'static str, placeholder: &'static str) -> Shape {
-        Shape { can_be_implicit: false, ..jump(name, Content::Free(placeholder)) }
-    }
-    match tag {
-        TagName::Goto => jump("goto", Content::State),
-        TagName::Reset => jump("reset", Content::State),
-        TagName::Call => call("call", Content::State),
-        TagName::Function => call("function", Content::State),
-        TagName::Fork => fork("fork", Content::State),
-        TagName::Result => text("result", "your result"),
-        TagName::Ask => Shape { needs_next: true, ..text("ask", "your question") },
-        TagName::Join => jump("join", Content::State),
-        TagName::CallWorkflow => call("call-workflow", Content::Scope),
-        TagName::FunctionWorkflow => call("function-workflow", Content::Scope),
-        TagName::ForkWorkflow => fork("fork-workflow", Content::Scope),
-        TagName::ResetWorkflow => jump("reset-workflow", Content::Scope),
-        TagName::Print => text("print", "your text"),
-    }
-}
-
 impl Policy {
     /// Whether some entry matches what was emitted.
     pub fn permits(&self, emitted: &Emitted<'_>, resolve: Resolve<'_>) -> bool {
@@ -130,68 +63,105 @@ impl Policy {
     /// What to tell the agent, in the same conversation, when its output could not be used.
     pub fn reminder(&self, problem: &str, resolve: Resolve<'_>) -> String {
         let problem = problem.trim().trim_end_matches('.');
-        let tags: Vec<String> = self.entries.iter().map(|entry| entry.example(resolve)).collect();
+        let tags: Vec<String> = self.entries.iter().map(|entry| entry.example(resolve).to_string()).collect();
         let request = match tags.len() {
             1 => "Reply with exactly one tag, this one, written in full as shown here:",
             _ => "Reply with exactly one of these tags, written in full as shown here:",
         };
         let mut text =
             format!("Your last message could not be used: {problem}.\n\n{request}\n\n{}\n", tags.join("\n"));
-        if self.entries.iter().any(Entry::is_fork) {
+        if self.entries.iter().any(|entry| entry.tag.is_fork()) {
             text.push_str("\nOnly forks may be repeated, one tag for each worker.\n");
         }
         text
     }
 }
 
+/// The attributes that an entry may name: those that hold the name of a state.
+pub fn constrained() -> impl Iterator<Item = Attribute> {
+    Attribute::ALL.iter().copied().filter(|attribute| attribute.facts().value == Value::State)
+}
+
 impl Entry {
+    /// An entry that permits a tag whatever it names.
+    #[must_use]
+    pub fn of(tag: TagName) -> Self {
+        Self { tag, target: None, return_to: None, next: None, timeout_next: None, line: 0, column: 0 }
+    }
+
+    /// The name that the entry gives to an attribute; nothing for attributes that entries cannot constrain.
+    pub(crate) fn named(&self, attribute: Attribute) -> Option<&Option<String>> {
+        match attribute {
+            Attribute::Return => Some(&self.return_to),
+            Attribute::Next => Some(&self.next),
+            Attribute::TimeoutNext => Some(&self.timeout_next),
+            Attribute::Input | Attribute::Delay | Attribute::Cd | Attribute::Timeout => None,
+        }
+    }
+
+    /// The same, to be filled in.
+    pub(crate) fn named_mut(&mut self, attribute: Attribute) -> Option<&mut Option<String>> {
+        match attribute {
+            Attribute::Return => Some(&mut self.return_to),
+            Attribute::Next => Some(&mut self.next),
+            Attribute::TimeoutNext => Some(&mut self.timeout_next),
+            Attribute::Input | Attribute::Delay | Attribute::Cd | Attribute::Timeout => None,
+        }
+    }
+
+    /// The tag that says what this entry names and nothing else.
+    pub(crate) fn as_tag(&self) -> Tag {
+        let attributes =
+            self.attributes().filter_map(|(attribute, _, name)| Some((attribute, name.clone()?)));
+        Tag {
+            name: self.tag,
+            attributes: attributes.map(|(attribute, name)| (attribute.to_string(), name)).collect(),
+            content: self.target.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The attributes that the tag takes and an entry can constrain.
+    fn attributes(&self) -> impl Iterator<Item = (Attribute, Need, &Option<String>)> {
+        let taken = self.tag.facts().attributes.iter();
+        taken.filter_map(|(attribute, need)| Some((*attribute, *need, self.named(*attribute)?)))
+    }
+
     fn matches(&self, emitted: &Emitted<'_>, resolve: Resolve<'_>) -> bool {
-        if self.tag != emitted.tag {
+        let Emitted { tag, target, return_to, next, timeout_next } = *emitted;
+        if self.tag != tag {
             return false;
         }
-        let target_matches = match shape(self.tag).content {
-            Content::Scope => same_text(self.target.as_deref(), emitted.target),
-            Content::State | Content::Free(_) => same_state(self.target.as_deref(), emitted.target, resolve),
+        let target_matches = match self.tag.facts().content {
+            Content::Scope => same_text(self.target.as_deref(), target),
+            Content::State | Content::Text { .. } => same_state(self.target.as_deref(), target, resolve),
         };
         target_matches
-            && same_state(self.return_to.as_deref(), emitted.return_to, resolve)
-            && same_state(self.next.as_deref(), emitted.next, resolve)
-            && same_state(self.timeout_next.as_deref(), emitted.timeout_next, resolve)
+            && same_state(self.return_to.as_deref(), return_to, resolve)
+            && same_state(self.next.as_deref(), next, resolve)
+            && same_state(self.timeout_next.as_deref(), timeout_next, resolve)
     }
 
     fn is_complete(&self) -> bool {
-        let shape = shape(self.tag);
-        shape.can_be_implicit
+        self.tag.can_be_implicit()
             && self.target.is_some()
-            && (!shape.needs_return || self.return_to.is_some())
-            && (!shape.needs_next || self.next.is_some())
-    }
-
-    fn is_fork(&self) -> bool {
-        matches!(self.tag, TagName::Fork | TagName::ForkWorkflow)
+            && self.attributes().all(|(_, need, name)| need == Need::Optional || name.is_some())
     }
 
     /// The tag as the agent should write it.
-    fn example(&self, resolve: Resolve<'_>) -> String {
-        let Shape { name, content, needs_return, needs_next, .. } = shape(self.tag);
-        let mut tag = format!("<{name}");
-        let attributes = [
-            ("return", &self.return_to, needs_return),
-            ("next", &self.next, needs_next),
-            ("timeout_next", &self.timeout_next, false),
-        ];
-        for (attribute, value, is_needed) in attributes {
-            if value.is_some() || is_needed {
-                let value = state_example(value.as_deref(), resolve);
-                tag.push_str(&format!(" {attribute}=\"{}\"", encoded(&value)));
-            }
-        }
-        let content = match content {
-            Content::Free(placeholder) => placeholder.to_owned(),
+    fn example(&self, resolve: Resolve<'_>) -> Tag {
+        let shown = self.attributes().filter(|(_, need, name)| name.is_some() || *need != Need::Optional);
+        let content = match self.tag.facts().content {
+            Content::Text { placeholder } => placeholder.to_owned(),
             Content::Scope => self.target.as_deref().unwrap_or("path of a workflow").to_owned(),
             Content::State => state_example(self.target.as_deref(), resolve),
         };
-        format!("{tag}>{content}</{name}>")
+        Tag {
+            name: self.tag,
+            attributes: shown
+                .map(|(attribute, _, name)| (attribute.to_string(), state_example(name.as_deref(), resolve)))
+                .collect(),
+            content,
+        }
     }
 }
 
@@ -213,11 +183,6 @@ fn same_state(wanted: Option<&str>, emitted: Option<&str>, resolve: Resolve<'_>)
     resolve(wanted).is_some_and(|state| Some(state.as_str()) == emitted)
 }
 
-/// The text as an attribute's value has to hold it.
-fn encoded(value: &str) -> String {
-    value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,15 +190,7 @@ mod tests {
 
     fn entry(tag: TagName, target: &str, return_to: &str, next: &str) -> Entry {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Entry {
-            tag,
-            target: given(target),
-            return_to: given(return_to),
-            next: given(next),
-            timeout_next: None,
-            line: 0,
-            column: 0,
-        }
+        Entry { target: given(target), return_to: given(return_to), next: given(next), ..Entry::of(tag) }
     }
 
     fn emitted<'a>(tag: TagName, target: &'a str, return_to: &'a str, next: &'a str) -> Emitted<'a> {
@@ -338,9 +295,12 @@ mod tests {
     }
 
     #[test]
-    fn the_table_spells_tags_as_they_are_written_elsewhere() {
-        for tag in TRANSITIONS {
-            assert_eq!(serde_json::to_value(tag).unwrap(), shape(tag).name);
+    fn entries_hold_all_attributes_that_name_states() {
+        let mut entry = Entry::of(TagName::Goto);
+        for attribute in Attribute::ALL {
+            let is_constrained = constrained().any(|known| known == *attribute);
+            assert_eq!(entry.named(*attribute).is_some(), is_constrained, "{attribute}");
+            assert_eq!(entry.named_mut(*attribute).is_some(), is_constrained, "{attribute}");
         }
     }
 

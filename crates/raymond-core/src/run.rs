@@ -149,7 +149,18 @@ pub struct Agent {
     pub fork: u64,
     /// The question whose answer its state was handed.
     pub ask_id: Option<String>,
+    /// When it entered its state, or began to wait for something else than its state's program.
+    #[serde(default = "unknown_time")]
+    pub since: Timestamp,
+    /// What all its attempts have cost so far.
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    pub cost_usd: Usd,
     pub status: Status,
+}
+
+/// The `since` of an agent in a snapshot of an earlier version, until [`Run::fill_in`] has replaced it.
+fn unknown_time() -> Timestamp {
+    Timestamp::MIN
 }
 
 impl Agent {
@@ -172,6 +183,14 @@ impl Agent {
             | Status::Joining { .. }
             | Status::Ending { .. }
             | Status::Failed { .. } => None,
+        }
+    }
+
+    /// The conversation that its next turn goes on from.
+    pub fn conversation(&self) -> Option<&Session> {
+        match self.work() {
+            Some(work) => work.conversation(self),
+            None => self.session.as_ref(),
         }
     }
 
@@ -200,6 +219,9 @@ pub enum Status {
         why: Wait,
         since: u64,
         work: Option<Work>,
+        /// Why its last attempt is repeated.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
     },
     /// It waits for a person.
     Asking {
@@ -452,6 +474,12 @@ impl Run {
         }
     }
 
+    /// Which of the run's turns in its state an agent takes next; a turn that is repeated keeps its number.
+    pub fn next_turn(&self, agent: &Agent) -> u64 {
+        let begun = agent.work().and_then(|work| work.turn);
+        begun.unwrap_or_else(|| self.turns.get(&agent.place()).copied().unwrap_or(0) + 1)
+    }
+
     /// Derives the queues again, after the run was read from a snapshot.
     pub(crate) fn rebuild_queues(&mut self) {
         let mut queues = Queues::default();
@@ -459,6 +487,13 @@ impl Run {
             queues.insert(agent);
         }
         self.queues = queues;
+    }
+
+    /// Gives agents of a snapshot that an earlier version wrote what it did not record.
+    pub(crate) fn fill_in(&mut self) {
+        for agent in self.agents.values_mut().filter(|agent| agent.since == unknown_time()) {
+            agent.since = self.last_time;
+        }
     }
 
     /// Changes an agent. Every change of status goes through here, so that the queues stay true.
@@ -470,7 +505,9 @@ impl Run {
         }
     }
 
+    /// Adds an agent. A journal that is damaged may start the same agent twice; the first is replaced.
     pub(crate) fn add(&mut self, agent: Agent) {
+        self.remove(&agent.id);
         self.queues.insert(&agent);
         self.agents.insert(agent.id.clone(), agent);
     }
@@ -611,8 +648,42 @@ impl Run {
         self.queues.running_scripts.iter().chain(&self.queues.running_prompts)
     }
 
-    pub fn failed_agents(&self) -> impl Iterator<Item = &AgentId> {
+    pub fn failed_agents(&self) -> impl ExactSizeIterator<Item = &AgentId> {
         self.queues.failed.iter()
+    }
+
+    /// Agents that wait for a person, those first that have waited longest.
+    pub fn asking_agents(&self) -> impl ExactSizeIterator<Item = &AgentId> {
+        self.queues.asking.iter().map(|(_, id)| id)
+    }
+
+    /// Agents that may not start before a time, those first whose time comes first.
+    pub fn waiting_agents(&self) -> impl ExactSizeIterator<Item = &AgentId> {
+        self.queues.waiting.iter().map(|(_, id)| id)
+    }
+
+    /// How many of the waiting agents wait for the end of a usage limit.
+    pub fn limited(&self) -> usize {
+        self.queues.limited
+    }
+
+    pub fn joining_agents(&self) -> impl ExactSizeIterator<Item = &AgentId> {
+        self.queues.joining.iter()
+    }
+
+    /// Agents whose last step is done.
+    pub fn ending_agents(&self) -> impl ExactSizeIterator<Item = &AgentId> {
+        self.queues.ending.iter()
+    }
+
+    /// Agents that could start now and do not: scripts, then prompts, in the order in which they will.
+    pub fn ready_agents(&self) -> impl Iterator<Item = &AgentId> {
+        self.queues.scripts.iter().chain(&self.queues.prompts).map(|(_, id)| id)
+    }
+
+    /// How many of an agent's workers have neither ended nor failed.
+    pub fn live_workers(&self, parent: &AgentId) -> usize {
+        self.queues.live_workers.get(parent).copied().unwrap_or(0)
     }
 
     /// Open questions, the oldest first.
@@ -621,7 +692,7 @@ impl Run {
             .queues
             .asking
             .iter()
-            .filter_map(|id| {
+            .filter_map(|(_, id)| {
                 let agent = self.agents.get(id)?;
                 match &agent.status {
                     Status::Asking { ask } => Some((agent, ask)),

@@ -6,119 +6,30 @@
 //! where it stopped when more bytes arrive, and no byte is read more than a few times. What comes out depends on the
 //! bytes alone, never on how they were cut into pieces.
 //!
-//! [`TagCollector`] sits on top and keeps the transitions of one step, within the bounds of a step.
+//! [`TagCollector`] sits on top and keeps the transitions of one step, within the bounds of a step. What each tag is and
+//! does stands in the table of [`TagName::facts`].
 
 mod collector;
 mod located;
 mod opener;
 mod reader;
+mod schema;
+mod table;
 #[cfg(test)]
 mod tests;
 mod trouble;
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 pub use collector::{Collected, TagCollector};
 pub use located::{Found, Located, Missed, locate};
 pub use reader::TagReader;
+pub use schema::schema_of;
+pub use table::{
+    Attribute, AttributeFacts, Content, Need, SessionEffect, Spelling, StackEffect, TagFacts, TagName,
+    Together, Value, Waits,
+};
 pub use trouble::{NearMiss, NearMissReason, TagError};
-
-/// The names of all tags; anything else is text.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum TagName {
-    Goto,
-    Reset,
-    Call,
-    Function,
-    Fork,
-    Result,
-    Ask,
-    Join,
-    CallWorkflow,
-    FunctionWorkflow,
-    ForkWorkflow,
-    ResetWorkflow,
-    Print,
-}
-
-impl TagName {
-    /// Every tag, in the order of the enum.
-    pub const ALL: [TagName; 13] = [
-        TagName::Goto,
-        TagName::Reset,
-        TagName::Call,
-        TagName::Function,
-        TagName::Fork,
-        TagName::Result,
-        TagName::Ask,
-        TagName::Join,
-        TagName::CallWorkflow,
-        TagName::FunctionWorkflow,
-        TagName::ForkWorkflow,
-        TagName::ResetWorkflow,
-        TagName::Print,
-    ];
-
-    /// The name as it is written in a tag.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        self.opening().strip_prefix('<').unwrap_or_default()
-    }
-
-    /// Whether this tag starts a worker; only such tags may stand together.
-    #[must_use]
-    pub fn is_fork(self) -> bool {
-        matches!(self, TagName::Fork | TagName::ForkWorkflow)
-    }
-
-    /// Whether this tag's target is another scope instead of a state.
-    #[must_use]
-    pub fn is_workflow(self) -> bool {
-        self.as_str().ends_with("-workflow")
-    }
-
-    fn opening(self) -> &'static str {
-        self.written().0
-    }
-
-    fn closing(self) -> &'static str {
-        self.written().1
-    }
-
-    /// How a tag begins and ends: the one table of what is written.
-    fn written(self) -> (&'static str, &'static str) {
-        match self {
-            TagName::Goto => ("<goto", "</goto>"),
-            TagName::Reset => ("<reset", "</reset>"),
-            TagName::Call => ("<call", "</call>"),
-            TagName::Function => ("<function", "</function>"),
-            TagName::Fork => ("<fork", "</fork>"),
-            TagName::Result => ("<result", "</result>"),
-            TagName::Ask => ("<ask", "</ask>"),
-            TagName::Join => ("<join", "</join>"),
-            TagName::CallWorkflow => ("<call-workflow", "</call-workflow>"),
-            TagName::FunctionWorkflow => ("<function-workflow", "</function-workflow>"),
-            TagName::ForkWorkflow => ("<fork-workflow", "</fork-workflow>"),
-            TagName::ResetWorkflow => ("<reset-workflow", "</reset-workflow>"),
-            TagName::Print => ("<print", "</print>"),
-        }
-    }
-
-    fn bit(self) -> u16 {
-        1 << (self as u16)
-    }
-}
-
-impl fmt::Display for TagName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// One complete tag as it stood in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::duration;
-use crate::tag::{Collected, NearMiss, Tag, TagName, clip};
+use crate::tag::{Attribute, Collected, NearMiss, Need, Tag, TagName, clip};
 use crate::variable::{self, VariableError};
 use crate::workflow::StateFile;
 
@@ -78,75 +78,105 @@ pub struct Ask {
     pub timeout_next: Option<String>,
 }
 
+/// One tag of a transition with the names in it, as they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names<'t> {
+    pub tag: TagName,
+    /// A state or another workflow, as the table of tags says; nothing where the content is text.
+    pub target: Option<&'t str>,
+    pub return_to: Option<&'t str>,
+    /// Forks that stand together have the same one, whichever tag gave it.
+    pub next: Option<&'t str>,
+    pub timeout_next: Option<&'t str>,
+    pub cd: Option<&'t str>,
+}
+
+impl<'t> Names<'t> {
+    fn none(tag: TagName) -> Self {
+        Self { tag, target: None, return_to: None, next: None, timeout_next: None, cd: None }
+    }
+
+    fn to(tag: TagName, target: &'t str) -> Self {
+        Self { target: Some(target), ..Self::none(tag) }
+    }
+}
+
 impl Transition {
+    /// The tags that make it; several only if they are forks.
+    #[must_use]
+    pub fn tags(&self) -> Vec<Names<'_>> {
+        let one = match self {
+            Self::Goto(jump) => Names::to(TagName::Goto, &jump.target),
+            Self::Reset { jump, cd } => {
+                Names { cd: cd.as_deref(), ..Names::to(TagName::Reset, &jump.target) }
+            }
+            Self::Call(invoke) => {
+                Names { return_to: Some(&invoke.return_to), ..Names::to(TagName::Call, &invoke.target) }
+            }
+            Self::Function(invoke) => {
+                Names { return_to: Some(&invoke.return_to), ..Names::to(TagName::Function, &invoke.target) }
+            }
+            Self::Fork { forks, next } => return forks.iter().map(|fork| fork.names(next)).collect(),
+            Self::Result { .. } => Names::none(TagName::Result),
+            Self::Ask(ask) => Names {
+                next: Some(&ask.next),
+                timeout_next: ask.timeout_next.as_deref(),
+                ..Names::none(TagName::Ask)
+            },
+            Self::Join { target, .. } => Names::to(TagName::Join, target),
+            Self::CallWorkflow(invoke) => Names {
+                return_to: Some(&invoke.return_to),
+                ..Names::to(TagName::CallWorkflow, &invoke.scope)
+            },
+            Self::FunctionWorkflow { invoke, cd } => Names {
+                return_to: Some(&invoke.return_to),
+                cd: cd.as_deref(),
+                ..Names::to(TagName::FunctionWorkflow, &invoke.scope)
+            },
+            Self::ResetWorkflow { scope, cd, .. } => {
+                Names { cd: cd.as_deref(), ..Names::to(TagName::ResetWorkflow, scope) }
+            }
+        };
+        vec![one]
+    }
+
     /// The tag that was written for it; for forks the first one's.
     #[must_use]
     pub fn tag_name(&self) -> TagName {
-        match self {
-            Self::Goto(_) => TagName::Goto,
-            Self::Reset { .. } => TagName::Reset,
-            Self::Call(_) => TagName::Call,
-            Self::Function(_) => TagName::Function,
-            Self::Fork { forks, .. } => match forks.first().map(|fork| &fork.target) {
-                Some(ForkTarget::Workflow(_)) => TagName::ForkWorkflow,
-                Some(ForkTarget::State(_)) | None => TagName::Fork,
-            },
-            Self::Result { .. } => TagName::Result,
-            Self::Ask(_) => TagName::Ask,
-            Self::Join { .. } => TagName::Join,
-            Self::CallWorkflow(_) => TagName::CallWorkflow,
-            Self::FunctionWorkflow { .. } => TagName::FunctionWorkflow,
-            Self::ResetWorkflow { .. } => TagName::ResetWorkflow,
-        }
+        self.tags().first().map_or(TagName::Fork, |names| names.tag)
     }
 
     /// Every name of a state of this scope that is mentioned, targets first; one mentioned twice is here twice.
     #[must_use]
     pub fn state_names(&self) -> Vec<&str> {
-        match self {
-            Self::Goto(jump) | Self::Reset { jump, .. } => vec![&jump.target],
-            Self::Call(invoke) | Self::Function(invoke) => vec![&invoke.target, &invoke.return_to],
-            Self::Fork { forks, next } => {
-                let states = forks.iter().filter_map(|fork| match &fork.target {
-                    ForkTarget::State(name) => Some(name.as_str()),
-                    ForkTarget::Workflow(_) => None,
-                });
-                states.chain([next.target.as_str()]).collect()
-            }
-            Self::Ask(ask) => [&ask.next].into_iter().chain(&ask.timeout_next).map(String::as_str).collect(),
-            Self::Join { target, .. } => vec![target],
-            Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => vec![&invoke.return_to],
-            Self::Result { .. } | Self::ResetWorkflow { .. } => Vec::new(),
-        }
+        let tags = self.tags();
+        let targets = tags.iter().filter(|names| !names.tag.is_workflow()).filter_map(|names| names.target);
+        // Where there are several tags, they have the same ones.
+        let others = tags.first().map(|names| [names.return_to, names.next, names.timeout_next]);
+        targets.chain(others.into_iter().flatten().flatten()).collect()
     }
 
     /// Every other workflow that is mentioned.
     #[must_use]
     pub fn scopes(&self) -> Vec<&str> {
-        match self {
-            Self::Fork { forks, .. } => {
-                let scopes = forks.iter().filter_map(|fork| match &fork.target {
-                    ForkTarget::Workflow(scope) => Some(scope.as_str()),
-                    ForkTarget::State(_) => None,
-                });
-                scopes.collect()
-            }
-            Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => vec![&invoke.scope],
-            Self::ResetWorkflow { scope, .. } => vec![scope],
-            _ => Vec::new(),
-        }
+        let tags = self.tags().into_iter().filter(|names| names.tag.is_workflow());
+        tags.filter_map(|names| names.target).collect()
     }
 
     /// Every working directory that is asked for.
     #[must_use]
     pub fn directories(&self) -> Vec<&str> {
-        match self {
-            Self::Fork { forks, .. } => forks.iter().filter_map(|fork| fork.cd.as_deref()).collect(),
-            Self::Reset { cd, .. } | Self::FunctionWorkflow { cd, .. } | Self::ResetWorkflow { cd, .. } => {
-                cd.as_deref().into_iter().collect()
-            }
-            _ => Vec::new(),
-        }
+        self.tags().into_iter().filter_map(|names| names.cd).collect()
+    }
+}
+
+impl Fork {
+    fn names<'t>(&'t self, next: &'t Jump) -> Names<'t> {
+        let (tag, target) = match &self.target {
+            ForkTarget::State(name) => (TagName::Fork, name),
+            ForkTarget::Workflow(scope) => (TagName::ForkWorkflow, scope),
+        };
+        Names { next: Some(&next.target), cd: self.cd.as_deref(), ..Names::to(tag, target) }
     }
 }
 
@@ -155,70 +185,6 @@ impl Transition {
 pub struct Reading {
     pub transition: Transition,
     pub warnings: Vec<String>,
-}
-
-/// The attributes that mean something to Raymond; all others are variables of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attribute {
-    Input,
-    Delay,
-    Cd,
-    Return,
-    Next,
-    Timeout,
-    TimeoutNext,
-}
-
-impl Attribute {
-    pub const ALL: [Attribute; 7] = [
-        Attribute::Input,
-        Attribute::Delay,
-        Attribute::Cd,
-        Attribute::Return,
-        Attribute::Next,
-        Attribute::Timeout,
-        Attribute::TimeoutNext,
-    ];
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Input => "input",
-            Self::Delay => "delay",
-            Self::Cd => "cd",
-            Self::Return => "return",
-            Self::Next => "next",
-            Self::Timeout => "timeout",
-            Self::TimeoutNext => "timeout_next",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|attribute| attribute.as_str() == name)
-    }
-}
-
-impl fmt::Display for Attribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The attributes of each tag: the one that it cannot do without, and those that it may have.
-#[must_use]
-pub fn attributes_of(name: TagName) -> (Option<Attribute>, &'static [Attribute]) {
-    use Attribute::{Cd, Delay, Input, Next, Return, Timeout, TimeoutNext};
-    match name {
-        TagName::Goto => (None, &[Input, Delay]),
-        TagName::Reset => (None, &[Input, Delay, Cd]),
-        TagName::Call | TagName::Function | TagName::CallWorkflow => (Some(Return), &[Input]),
-        TagName::FunctionWorkflow => (Some(Return), &[Input, Cd]),
-        TagName::Fork | TagName::ForkWorkflow => (None, &[Next, Input, Cd]),
-        TagName::Ask => (Some(Next), &[Timeout, TimeoutNext]),
-        TagName::Join => (None, &[Input]),
-        TagName::ResetWorkflow => (None, &[Input, Cd]),
-        TagName::Result | TagName::Print => (None, &[]),
-    }
 }
 
 /// Why a step's tags make no transition. A `tag` is quoted as it would be written, clipped.
@@ -266,7 +232,8 @@ impl fmt::Display for ProtocolError {
             Self::ForkWithoutNext { tag } => write!(
                 f,
                 "`{tag}`: fork without continuation; say where this agent itself goes on, with `next=\"STATE\"` on the \
-                 fork or with one `<goto>STATE</goto>` beside it"
+                 fork or with one {} beside it",
+                beside_forks(|tag| format!("`<{tag}>STATE</{tag}>`"))
             ),
             Self::ForkNextsDiffer { first, second } => write!(
                 f,
@@ -296,7 +263,13 @@ fn write_several(f: &mut fmt::Formatter<'_>, tags: &[String], total: u64) -> fmt
     if unnamed > 0 {
         write!(f, " and {unnamed} more")?;
     }
-    f.write_str("; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)")
+    let beside = beside_forks(|tag| format!("`<{tag}>`"));
+    write!(f, "; keep exactly one (only forks may stand together, with at most one {beside} beside them)")
+}
+
+/// The tags that may stand beside forks, each as `shown`, in a list.
+pub(crate) fn beside_forks(shown: impl Fn(TagName) -> String) -> String {
+    TagName::beside_forks().map(shown).collect::<Vec<_>>().join(" or ")
 }
 
 /// The attributes of a tag, in words.
@@ -304,15 +277,15 @@ struct Takes(TagName);
 
 impl fmt::Display for Takes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (required, optional) = attributes_of(self.0);
+        let facts = self.0.facts();
         let names: Vec<String> =
-            required.iter().chain(optional).map(|attribute| format!("`{attribute}`")).collect();
+            facts.attributes.iter().map(|(attribute, _)| format!("`{attribute}`")).collect();
         match names.split_last() {
             None => f.write_str("it takes no attributes"),
             Some((only, [])) => write!(f, "it takes only {only}"),
             Some((last, others)) => write!(f, "it takes only {} and {last}", others.join(", ")),
         }?;
-        if self.0.is_fork() { f.write_str(", and variables of the worker") } else { Ok(()) }
+        if facts.takes_variables { f.write_str(", and variables of the worker") } else { Ok(()) }
     }
 }
 
@@ -335,7 +308,9 @@ pub fn read(collected: Collected, case_insensitive: bool) -> Result<Reading, Pro
         ([], []) => Err(ProtocolError::NoTag { near_miss }),
         ([], [tag]) if is_whole => reader.read_single(tag),
         ([_, ..], []) if is_whole => reader.read_forks(&forks, None),
-        ([_, ..], [tag]) if is_whole && tag.name == TagName::Goto => reader.read_forks(&forks, Some(tag)),
+        ([_, ..], [tag]) if is_whole && tag.name.may_stand_beside_forks() => {
+            reader.read_forks(&forks, Some(tag))
+        }
         _ => Err(several(&tags, total)),
     }?;
     Ok(Reading { transition, warnings: reader.warnings })
@@ -392,12 +367,12 @@ impl Reader {
         Ok(ask)
     }
 
-    fn read_forks(&mut self, tags: &[&Tag], goto: Option<&Tag>) -> Result<Transition, ProtocolError> {
+    fn read_forks(&mut self, tags: &[&Tag], beside: Option<&Tag>) -> Result<Transition, ProtocolError> {
         let mut forks = Vec::with_capacity(tags.len());
         // Where the agent itself goes on, with the first tag that says so.
         let mut continuation: Option<(Jump, &Tag)> = None;
-        if let Some(goto) = goto {
-            continuation = Some((self.check(goto)?.jump()?, goto));
+        if let Some(tag) = beside {
+            continuation = Some((self.read_beside(tag)?, tag));
         }
         for tag in tags {
             let fields = self.check(tag)?;
@@ -421,20 +396,34 @@ impl Reader {
         }
     }
 
-    /// Sorts a tag's attributes and checks that each may stand there.
+    /// Where a tag that stands beside forks sends their agent.
+    fn read_beside(&mut self, tag: &Tag) -> Result<Jump, ProtocolError> {
+        match self.read_single(tag)? {
+            Transition::Goto(jump) => Ok(jump),
+            Transition::Reset { .. }
+            | Transition::Call(_)
+            | Transition::Function(_)
+            | Transition::Fork { .. }
+            | Transition::Result { .. }
+            | Transition::Ask(_)
+            | Transition::Join { .. }
+            | Transition::CallWorkflow(_)
+            | Transition::FunctionWorkflow { .. }
+            | Transition::ResetWorkflow { .. } => Err(several(std::slice::from_ref(tag), 1)),
+        }
+    }
+
+    /// Sorts a tag's attributes, and checks that each may stand there and that none is missing.
     fn check<'a>(&mut self, tag: &'a Tag) -> Result<Fields<'a>, ProtocolError> {
         let mut fields = Fields { tag, known: Vec::new(), variables: Vec::new() };
         let mut names = BTreeSet::new();
-        let (required, optional) = attributes_of(tag.name);
         for (name, value) in &tag.attributes {
             if !names.insert(self.compared(tag.name, name)) {
                 let attribute = clip(name);
                 return Err(ProtocolError::DuplicateAttribute { tag: tag.brief(), attribute });
             }
             match Attribute::from_name(name) {
-                Some(attribute) if required == Some(attribute) || optional.contains(&attribute) => {
-                    fields.known.push((attribute, value));
-                }
+                Some(attribute) if tag.name.takes(attribute) => fields.known.push((attribute, value)),
                 Some(attribute) => {
                     return Err(ProtocolError::UnexpectedAttribute {
                         tag: tag.brief(),
@@ -442,7 +431,7 @@ impl Reader {
                         attribute,
                     });
                 }
-                None if tag.name.is_fork() => {
+                None if tag.name.facts().takes_variables => {
                     variable::check(name, self.case_insensitive)
                         .map_err(|why| ProtocolError::BadVariable { tag: tag.brief(), why })?;
                     fields.variables.push((name, value));
@@ -454,12 +443,18 @@ impl Reader {
                 )),
             }
         }
+        for (attribute, need) in tag.name.facts().attributes {
+            if *need == Need::Required && fields.get(*attribute).is_none() {
+                return Err(fields.missing(*attribute));
+            }
+        }
         Ok(fields)
     }
 
-    /// What makes two attributes of a tag the same; on forks they become variables, whose case may not matter.
+    /// What makes two attributes of a tag the same; some become variables, whose case may not matter.
     fn compared(&self, tag: TagName, name: &str) -> String {
-        if self.case_insensitive && tag.is_fork() { name.to_ascii_lowercase() } else { name.to_owned() }
+        let ignores_case = self.case_insensitive && tag.facts().takes_variables;
+        if ignores_case { name.to_ascii_lowercase() } else { name.to_owned() }
     }
 }
 
@@ -496,9 +491,11 @@ impl Fields<'_> {
     }
 
     fn required_state(&self, attribute: Attribute) -> Result<String, ProtocolError> {
-        let missing =
-            || ProtocolError::MissingAttribute { tag: self.tag.brief(), name: self.tag.name, attribute };
-        self.state(attribute)?.ok_or_else(missing)
+        self.state(attribute)?.ok_or_else(|| self.missing(attribute))
+    }
+
+    fn missing(&self, attribute: Attribute) -> ProtocolError {
+        ProtocolError::MissingAttribute { tag: self.tag.brief(), name: self.tag.name, attribute }
     }
 
     fn not_empty(&self, attribute: Attribute, value: Option<&str>) -> Result<Option<String>, ProtocolError> {
@@ -686,6 +683,27 @@ mod tests {
     }
 
     #[test]
+    fn every_tag_that_may_stand_beside_forks_can_be_read_there() {
+        for tag in TagName::ALL {
+            let text = format!("<fork>W</fork><{tag} return='R' next='N'>N</{tag}>");
+            let text = match tag.facts().attributes {
+                attributes if attributes.iter().any(|(_, need)| *need == Need::Required) => text,
+                _ => format!("<fork>W</fork><{tag}>N</{tag}>"),
+            };
+            match (read_text(&text), tag.may_stand_beside_forks()) {
+                (Ok(reading), true) => assert_eq!(reading.transition.tag_name(), TagName::Fork, "{text}"),
+                (Err(ProtocolError::Several { total: 2, .. }), false) => {
+                    assert!(tag.is_transition() && !tag.is_fork(), "{text}")
+                }
+                (Err(ProtocolError::ForkWithoutNext { .. }), false) => {
+                    assert!(tag.is_fork() || !tag.is_transition(), "{text}")
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn there_must_be_exactly_one() {
         check_error(
             "nothing",
@@ -717,12 +735,12 @@ mod tests {
 
     #[test]
     fn known_attributes_stand_only_where_they_mean_something() {
-        for name in TagName::ALL.into_iter().filter(|name| *name != TagName::Print) {
-            let (required, optional) = attributes_of(name);
+        for name in TagName::transitions() {
             for attribute in Attribute::ALL {
-                let fits = required == Some(attribute) || optional.contains(&attribute);
-                let others = required.into_iter().filter(|required| *required != attribute);
-                let others: String = others.map(|other| format!(" {other}='X'")).collect();
+                let fits = name.takes(*attribute);
+                let taken = name.facts().attributes.iter();
+                let others = taken.filter(|(other, need)| *need == Need::Required && other != attribute);
+                let others: String = others.map(|(other, _)| format!(" {other}='X'")).collect();
                 let next = if name.is_fork() { "<goto>1s</goto>" } else { "" };
                 let text = format!("<{name} {attribute}='1s'{others}>T</{name}>{next}");
                 match read_text(&text) {

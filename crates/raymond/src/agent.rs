@@ -24,7 +24,7 @@ pub use fault::{Class, TurnFault};
 pub use program::{AgentProgram, Capabilities, TurnDecoder, WorkflowFile, WorkflowFiles};
 pub use reader::TurnReader;
 pub use turn::{
-    Continued, Cost, Invocation, Tokens, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport, TurnStart,
+    Asked, Continued, Cost, Invocation, Tokens, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport,
 };
 
 use std::sync::Arc;

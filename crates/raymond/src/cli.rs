@@ -4,6 +4,7 @@ mod answer;
 mod args;
 mod completions;
 mod convert;
+mod diagnostics;
 mod diagram;
 mod drive;
 mod find;
@@ -44,7 +45,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return report_usage(&error).into(),
     };
-    match dispatch(cli) {
+    match diagnostics::start().and_then(|()| dispatch(cli)) {
         Ok(exit) => exit.into(),
         Err(error) => {
             report(&error);

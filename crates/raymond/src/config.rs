@@ -5,7 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
 
 use crate::agent::registry;
 use crate::error::UserError;
@@ -22,11 +23,19 @@ pub struct Config {
     pub backend: BTreeMap<String, BackendSettings>,
 }
 
+/// The file as it is read: mistakes in the names of its tables are told with their place.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ConfigFile {
+    raymond: Settings,
+    backend: BTreeMap<Spanned<String>, BackendSettings>,
+}
+
 /// The table `[raymond]`.
 #[derive(Clone, Debug, Default, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    pub budget: Option<f64>,
+    pub budget: Option<Dollars>,
     pub model: Option<String>,
     pub effort: Option<String>,
     pub backend: Option<String>,
@@ -50,11 +59,41 @@ pub struct Settings {
 #[serde(deny_unknown_fields, default)]
 pub struct BackendSettings {
     /// Which program it is; its name if left out.
+    #[serde(deserialize_with = "known_kind")]
     pub kind: Option<String>,
     pub command: Option<String>,
     pub args: Vec<String>,
     /// The file with the replies of a scripted backend.
     pub replies: Option<String>,
+}
+
+/// A sum of money as written.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
+#[serde(try_from = "f64")]
+pub struct Dollars(pub f64);
+
+impl TryFrom<f64> for Dollars {
+    type Error = String;
+
+    fn try_from(dollars: f64) -> Result<Self, String> {
+        match dollars.is_finite() && dollars >= 0.0 {
+            true => Ok(Self(dollars)),
+            false => {
+                Err(format!("a budget cannot be {dollars}; give dollars, such as 25.0, or 0 for no limit"))
+            }
+        }
+    }
+}
+
+fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let kind = String::deserialize(deserializer)?;
+    match registry::is_kind(&kind) {
+        true => Ok(Some(kind)),
+        false => {
+            let known = registry::known_kinds();
+            Err(serde::de::Error::custom(format!("unknown kind `{kind}`; {known}")))
+        }
+    }
 }
 
 /// What happens when a workflow asks a person.
@@ -129,52 +168,31 @@ pub fn load(file: &Path) -> Result<Config, UserError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Config::default()),
         Err(error) => return Err(UserError::usage(format!("cannot read {}: {error}", file.display()))),
     };
-    let config: Config = toml::from_str(&text).map_err(|error| describe(file, &text, &error))?;
-    check_budget(file, &text, &config.raymond)?;
+    let config: ConfigFile = toml::from_str(&text).map_err(|error| describe(file, &text, &error))?;
     for (name, settings) in &config.backend {
         check_kind(file, &text, name, settings)?;
     }
-    Ok(config)
+    let backend = config.backend.into_iter().map(|(name, settings)| (name.into_inner(), settings));
+    Ok(Config { raymond: config.raymond, backend: backend.collect() })
 }
 
-fn check_budget(file: &Path, text: &str, settings: &Settings) -> Result<(), UserError> {
-    match settings.budget {
-        Some(budget) if !budget.is_finite() || budget < 0.0 => {
-            let place = place(line_of("budget", "[raymond]", text));
-            Err(UserError::usage(format!("{}{place}: `budget` cannot be {budget}", file.display()))
-                .hint("give dollars, such as 25.0; 0 is unlimited"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn check_kind(file: &Path, text: &str, name: &str, settings: &BackendSettings) -> Result<(), UserError> {
-    let kind = settings.kind.as_deref().unwrap_or(name);
-    if registry::is_kind(kind) {
+/// A backend that is not named like its kind has to say which that is.
+fn check_kind(
+    file: &Path,
+    text: &str,
+    name: &Spanned<String>,
+    settings: &BackendSettings,
+) -> Result<(), UserError> {
+    if settings.kind.is_some() || registry::is_kind(name.get_ref()) {
         return Ok(());
     }
-    let problem = match &settings.kind {
-        Some(kind) => format!("the backend `{name}` is of the unknown kind `{kind}`"),
-        None => format!("the backend `{name}` has no `kind`"),
-    };
-    let place = place(line_of("kind", &format!("[backend.{name}]"), text));
-    Err(UserError::usage(format!("{}{place}: {problem}", file.display())).hint(registry::known_kinds()))
+    let place = place(line_at(text, name.span().start));
+    let error = format!("{}{place}: the backend `{}` has no `kind`", file.display(), name.get_ref());
+    Err(UserError::usage(error).hint(registry::known_kinds()))
 }
 
-/// The line of a key, or else of the table that it should be in. Both may be written in ways that are not found here;
-/// then there is no line to tell.
-fn line_of(key: &str, table: &str, text: &str) -> Option<usize> {
-    let header = text.lines().position(|line| line.trim_start().starts_with(table))?;
-    let mut body = text.lines().enumerate().skip(header + 1);
-    let in_table = body.by_ref().take_while(|(_, line)| !line.trim_start().starts_with('['));
-    let found = in_table
-        .filter(|(_, line)| {
-            let rest = line.trim_start().strip_prefix(key);
-            rest.is_some_and(|rest| rest.trim_start().starts_with('='))
-        })
-        .map(|(index, _)| index)
-        .next();
-    Some(found.unwrap_or(header) + 1)
+fn line_at(text: &str, offset: usize) -> Option<usize> {
+    text.get(..offset).map(|before| before.matches('\n').count() + 1)
 }
 
 fn place(line: Option<usize>) -> String {
@@ -182,8 +200,7 @@ fn place(line: Option<usize>) -> String {
 }
 
 fn describe(file: &Path, text: &str, error: &toml::de::Error) -> UserError {
-    let line =
-        error.span().and_then(|span| text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
+    let line = error.span().and_then(|span| line_at(text, span.start));
     let place = place(line);
     let quoted =
         line.and_then(|line| text.lines().nth(line - 1)).map(|line| format!(", in `{}`", line.trim()));
@@ -229,7 +246,7 @@ mod tests {
             .flat_map(|line| [line, "\n"])
             .collect();
         let config = load_text(&uncommented).unwrap();
-        assert_eq!(config.raymond.budget, Some(10.0));
+        assert_eq!(config.raymond.budget, Some(Dollars(10.0)));
         assert_eq!(config.raymond.timeout.map(|timeout| timeout.milliseconds), Some(30 * 60 * 1000));
         assert_eq!(config.raymond.max_parallel.map(usize::from), Some(8));
         assert!(config.backend.contains_key(crate::agent::DEFAULT_BACKEND));

@@ -6,7 +6,7 @@
 //! | [`run`] | a run on its way: the loop, the engine, steps, recovery |
 //! | [`agent`] | agent programs: how a turn is asked for and understood |
 //! | [`workflow`] | where states come from: scopes, manifests, state files |
-//! | [`store`] | what a run leaves on disk |
+//! | [`store`] | where runs live: one seam, a form in files and one in memory |
 //! | [`process`] | starting, reading and ending programs |
 //! | [`view`] | what people and other programs see of a run |
 //! | [`author`] | lint, diagrams, conversion, templates, schemas |

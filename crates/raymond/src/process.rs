@@ -1,22 +1,17 @@
-//! Runs one program at a time for a step, and ends everything a step has started.
+//! Runs the programs of steps, and ends everything that they have started.
 //!
-//! [`supervise`] starts a program, hands its output on in raw chunks, watches the time and says how it
+//! [`supervise`] starts a program, passes its output on in raw chunks, enforces the time limits and reports how it
 //! ended. [`Reaper`] finds and ends whole process trees, including children that moved to another session.
 //!
-//! Bounds: two buffers of at most [`CHUNK_BYTES`] for each running program and nothing else grows with its output;
-//! one thread and one look at the process table per tick, however many trees are being ended.
+//! Bounds: two buffers of at most [`CHUNK_BYTES`] for each running program; nothing else grows with its output. One
+//! thread and one scan of the process table per tick, however many trees are being ended.
 //!
-//! Programs are started on the calling thread. That must be one that lives as long as Raymond itself (the
-//! main thread, with a current-thread runtime), because the system tells a child of its parent's death when
-//! the *thread* that started it ends.
+//! Programs must be started on a thread that lives as long as Raymond itself (the main thread, with a current-thread
+//! runtime), because Linux sends the parent-death signal when the *thread* that started a child ends.
 
 mod child;
 #[cfg(target_os = "linux")]
-mod environment;
-#[cfg(target_os = "linux")]
-mod lent;
-#[cfg(target_os = "linux")]
-mod quick;
+mod linux;
 mod reaper;
 pub mod secrets;
 mod spawn;
@@ -30,22 +25,22 @@ mod tail;
 mod tests;
 #[cfg(unix)]
 mod unix;
-#[cfg(target_os = "linux")]
-mod vfork;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(windows)]
+pub use os_process::{Job, creation_flags};
 pub use reaper::{Reaper, Target};
-pub use spawn::{Launch, ParentDeath, SpawnError};
+pub use spawn::{ParentDeath, ProgramSpec, SpawnError};
 pub use stop::StopSignal;
-pub use supervise::{AfterExit, Ending, Exit, Flow, Limits, Outcome, Sink, supervise};
-pub use tail::Tail;
+pub use supervise::{AfterExit, Ending, Flow, ProcessExit, Sink, Supervised, TimeLimits, supervise};
+pub use tail::OutputTail;
 #[cfg(unix)]
 pub use unix::is_hangup_ignored;
 #[cfg(windows)]
-pub use windows::{Job, Member, creation_flags, find_program};
+pub use windows::find_program;
 
-/// What each system does in its own way.
+/// What differs between systems.
 #[cfg(unix)]
 use unix as system;
 #[cfg(windows)]
@@ -53,8 +48,8 @@ use windows as system;
 
 pub use system::raise_file_limit;
 
-/// The environment variable by which everything that a step has started is found again.
+/// The environment variable that marks all processes of a step, so that they can be found.
 pub const TOKEN_VARIABLE: &str = "RAYMOND_STEP_TOKEN";
 
-/// The largest piece of output that is handed on at once.
+/// The largest chunk of output that is passed on at once.
 pub const CHUNK_BYTES: usize = 64 * 1024;

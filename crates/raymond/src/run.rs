@@ -3,7 +3,11 @@
 
 pub mod driver;
 pub mod engine;
+pub mod executor;
+pub mod job;
 pub mod lookups;
 pub(crate) mod mailbox;
+pub mod prepare;
 pub mod recovery;
 pub(crate) mod step;
+pub mod stop;

@@ -1,4 +1,5 @@
-//! Those who watch a run. They are told what is committed, and never drive anything.
+//! How a run is shown: on a terminal, as JSON, in debug files, by a command of the user's. Views are given what is
+//! committed and change nothing.
 
 pub mod console;
 mod costs;
@@ -13,25 +14,28 @@ mod wording;
 
 use raymond_core::event::Event;
 use raymond_core::name::AgentId;
+use raymond_core::run::Run;
 
 pub use console::{Console, Detail};
 pub use json::JsonLines;
 pub use live::{LiveView, draw_again_after_a_pause, is_wanted as is_live_view_wanted};
 
-use crate::run::driver::Stop;
+use crate::run::stop::Stop;
 
-/// Where a line of output came from.
+/// The stream that a piece of output came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     Stdout,
     Stderr,
 }
 
-pub trait Observer {
-    /// A committed event.
-    fn event(&mut self, event: &Event);
-    /// A piece of a step's output: telemetry, not part of the run's state.
+/// Shows a run to a person, or reports it to a program. A view changes nothing about the run.
+pub trait View {
+    /// An event that is committed. The run is as it is after the last event of the same commit, `run.seq` being the
+    /// number of that event: what is shown must be true when it is seen, not in the middle of a commit.
+    fn event(&mut self, run: &Run, event: &Event);
+    /// A piece of a step's output. It is not part of the run's state.
     fn output(&mut self, _agent: &AgentId, _stream: Stream, _bytes: &[u8]) {}
-    /// The run was asked to stop while so many steps run.
+    /// The run was asked to stop, and this many steps are still running.
     fn stopping(&mut self, _how: Stop, _running: usize) {}
 }

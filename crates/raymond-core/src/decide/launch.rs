@@ -36,16 +36,15 @@ pub(super) fn launch(run: &Run, agent: &Agent, prepared: Result<Prepared, String
         turn: None,
     };
     if let Plan::Prompt(prompt) = &prepared.plan {
-        let turns = run.turns.get(&agent.place()).copied().unwrap_or(0);
         let conversation = work.conversation(agent);
         let goes_on = conversation.filter(|session| session.is_of(&prompt.backend));
         started.turn = Some(TurnStarted {
             backend: Some(prompt.backend.clone()),
             session: (!prompt.program_chooses_session).then(|| session_id(run, work.step, attempt)),
-            number: work.turn.unwrap_or(turns + 1),
+            number: run.next_turn(agent),
             branch_of: goes_on.map(|session| session.id.clone()),
             share_usd: run.budget_share(),
-            prompt_sha256: None,
+            prompt_sha256: prompt.prompt_sha256.clone(),
         });
         if conversation.is_some() && goes_on.is_none() {
             let message = format!(

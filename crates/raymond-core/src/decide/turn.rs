@@ -12,8 +12,8 @@ use crate::input::{CompletedTurn, FailedTurn, FaultClass, PromptPlan, TurnCost, 
 use crate::payload::Payload;
 use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
-use crate::tag::TagName;
-use crate::transition::{Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Reading, Transition};
+use crate::tag::Collected;
+use crate::transition::{Reading, Transition, read};
 use crate::workflow::StateFile;
 
 /// How often an agent is reminded of what it may answer.
@@ -35,7 +35,7 @@ pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcom
 fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Vec<Body> {
     let CompletedTurn { reading, message, session, cost, warnings } = turn;
     let mut events = transition::warnings(step, warnings);
-    let chosen = choose(step, plan, reading).map_err(Problem::of_agent).and_then(|chosen| {
+    let chosen = choose(step, plan, reading).and_then(|chosen| {
         let turn = Turn {
             message: Some(message.clone()),
             session: session.clone(),
@@ -82,113 +82,51 @@ fn choose(
     step: &EndedStep<'_>,
     plan: &PromptPlan,
     reading: Result<Reading, crate::input::BadMessage>,
-) -> Result<Chosen, String> {
+) -> Result<Chosen, Problem> {
     let implied = plan.policy.as_ref().and_then(Policy::implicit);
-    let chosen = |transition, warnings, implicit| Ok(Chosen { transition, warnings, implicit });
     match (reading, implied) {
-        (_, Some(entry)) if plan.force_implicit => chosen(implied_by(entry), Vec::new(), true),
-        (Err(message), Some(entry)) if message.has_no_tag => chosen(implied_by(entry), Vec::new(), true),
-        (Err(message), _) => Err(message.problem),
-        (Ok(reading), _) => {
+        (_, Some(entry)) if plan.force_implicit => implied_by(entry),
+        (Err(message), Some(entry)) if message.has_no_tag => implied_by(entry),
+        (Err(message), _) => Err(Problem::of_agent(message.problem)),
+        (Ok(Reading { transition, warnings }), _) => {
             if let Some(policy) = &plan.policy {
-                check(step, policy, &reading.transition)?;
+                check(step, policy, &transition).map_err(Problem::of_agent)?;
             }
-            chosen(reading.transition, reading.warnings, false)
+            Ok(Chosen { transition, warnings, implicit: false })
         }
     }
 }
 
-/// What a complete entry of a policy stands for. Parts that it cannot lack are empty if it does, and then refused.
-fn implied_by(entry: &Entry) -> Transition {
-    let text = |part: &Option<String>| part.clone().unwrap_or_default();
-    let target = text(&entry.target);
-    let jump = |target| Jump { target, input: None, delay: None };
-    let invoke = |target| Invoke { target, return_to: text(&entry.return_to), input: None };
-    let invoke_workflow = |scope| InvokeWorkflow { scope, return_to: text(&entry.return_to), input: None };
-    let fork = |target| Transition::Fork {
-        forks: vec![Fork { target, input: None, cd: None, variables: Vec::new() }],
-        next: jump(text(&entry.next)),
-    };
-    match entry.tag {
-        TagName::Reset => Transition::Reset { jump: jump(target), cd: None },
-        TagName::Call => Transition::Call(invoke(target)),
-        TagName::Function => Transition::Function(invoke(target)),
-        TagName::Fork => fork(ForkTarget::State(target)),
-        TagName::ForkWorkflow => fork(ForkTarget::Workflow(target)),
-        TagName::Join => Transition::Join { target, input: None },
-        TagName::CallWorkflow => Transition::CallWorkflow(invoke_workflow(target)),
-        TagName::FunctionWorkflow => {
-            Transition::FunctionWorkflow { invoke: invoke_workflow(target), cd: None }
-        }
-        TagName::ResetWorkflow => Transition::ResetWorkflow { scope: target, input: None, cd: None },
-        TagName::Goto | TagName::Result | TagName::Ask | TagName::Print => Transition::Goto(jump(target)),
+/// The transition that a complete entry of a policy stands for, which no reminder of the agent can mend.
+fn implied_by(entry: &Entry) -> Result<Chosen, Problem> {
+    match read(Collected::single(entry.as_tag()), false) {
+        Ok(Reading { transition, warnings }) => Ok(Chosen { transition, warnings, implicit: true }),
+        Err(error) => Err(Problem { text: error.to_string(), is_authors: true }),
     }
 }
 
 /// Whether a policy permits a transition: every tag of it, by the names its states resolve to.
 fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Result<(), String> {
     let resolve = |name: &str| step.lookups.state(name).ok();
-    for parts in parts_of(step, transition)? {
+    let state = |name: Option<&str>| name.map(|name| step.lookups.state(name)).transpose();
+    for names in transition.tags() {
+        let tag = names.tag;
+        let (return_to, next) = (state(names.return_to)?, state(names.next)?);
+        let timeout_next = state(names.timeout_next)?;
+        let target = if tag.is_workflow() { None } else { state(names.target)? };
         let emitted = Emitted {
-            tag: parts.tag,
-            target: parts.target.as_deref(),
-            return_to: parts.return_to.as_ref().map(StateFile::as_str),
-            next: parts.next.as_ref().map(StateFile::as_str),
-            timeout_next: parts.timeout_next.as_ref().map(StateFile::as_str),
+            tag,
+            target: target.as_ref().map(StateFile::as_str).or(names.target),
+            return_to: return_to.as_ref().map(StateFile::as_str),
+            next: next.as_ref().map(StateFile::as_str),
+            timeout_next: timeout_next.as_ref().map(StateFile::as_str),
         };
         if !policy.permits(&emitted, &resolve) {
-            let target = parts.target.unwrap_or_else(|| "…".to_owned());
-            return Err(format!("`<{tag}>{target}</{tag}>` is not permitted here", tag = parts.tag));
+            let target = emitted.target.unwrap_or("…");
+            return Err(format!("`<{tag}>{target}</{tag}>` is not permitted here"));
         }
     }
     Ok(())
-}
-
-/// One tag with its names resolved.
-struct Parts {
-    tag: TagName,
-    target: Option<String>,
-    return_to: Option<StateFile>,
-    next: Option<StateFile>,
-    timeout_next: Option<StateFile>,
-}
-
-fn parts_of(step: &EndedStep<'_>, transition: &Transition) -> Result<Vec<Parts>, String> {
-    let state = |name: &str| step.lookups.state(name);
-    let named = |name: &str| state(name).map(|state| Some(state.as_str().to_owned()));
-    let bare = |tag, target| Parts { tag, target, return_to: None, next: None, timeout_next: None };
-    let tag = transition.tag_name();
-    Ok(match transition {
-        Transition::Goto(jump) | Transition::Reset { jump, .. } => vec![bare(tag, named(&jump.target)?)],
-        Transition::Call(invoke) | Transition::Function(invoke) => {
-            vec![Parts { return_to: Some(state(&invoke.return_to)?), ..bare(tag, named(&invoke.target)?) }]
-        }
-        Transition::Fork { forks, next } => {
-            let next = state(&next.target)?;
-            let mut parts = Vec::with_capacity(forks.len());
-            for fork in forks {
-                let (tag, target) = match &fork.target {
-                    ForkTarget::State(name) => (TagName::Fork, named(name)?),
-                    ForkTarget::Workflow(scope) => (TagName::ForkWorkflow, Some(scope.clone())),
-                };
-                parts.push(Parts { next: Some(next.clone()), ..bare(tag, target) });
-            }
-            parts
-        }
-        Transition::Result { .. } => vec![bare(tag, None)],
-        Transition::Ask(ask) => {
-            let timeout_next = ask.timeout_next.as_deref().map(state).transpose()?;
-            vec![Parts { next: Some(state(&ask.next)?), timeout_next, ..bare(tag, None) }]
-        }
-        Transition::Join { target, .. } => vec![bare(tag, named(target)?)],
-        Transition::CallWorkflow(invoke) | Transition::FunctionWorkflow { invoke, .. } => {
-            vec![Parts {
-                return_to: Some(state(&invoke.return_to)?),
-                ..bare(tag, Some(invoke.scope.clone()))
-            }]
-        }
-        Transition::ResetWorkflow { scope, .. } => vec![bare(tag, Some(scope.clone()))],
-    })
 }
 
 /// A policy says what to remind the agent of; without one, or without a conversation, the output cannot be mended.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{Diagram, Edge, Node, Shape, Style};
 use crate::graph::reach::reachable;
 use crate::graph::{Exit, Graph, Leads, Reference, Role, State};
-use crate::tag::TagName;
 
 /// In larger workflows a return is drawn from the callee itself instead of from each state that ends it.
 const MAX_TRACED: usize = 300;
@@ -111,7 +110,7 @@ impl<'g> Drawing<'g> {
         let Some(to) = to else { return };
         let tag = exit.tag.as_str();
         match role {
-            Role::Target if exit.is_call() => self.edge(from, to, Style::Call, tag),
+            Role::Target if exit.tag.is_call() => self.edge(from, to, Style::Call, tag),
             Role::Target if exit.tag.is_fork() => self.edge(from, to, Style::Fork, tag),
             Role::Target => self.edge(from, to, Style::Plain, tag),
             Role::Return => self.draw_return(from, exit, to),
@@ -199,5 +198,5 @@ impl<'g> Drawing<'g> {
 }
 
 fn gives_result(state: &State) -> bool {
-    state.exits.iter().any(|exit| exit.tag == TagName::Result)
+    state.exits.iter().any(Exit::gives_result)
 }

@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use super::scan::scan;
 use super::{EntryPlaces, Exit, Graph, Leads, Origin, Reference, Source, SourceFile, State, Told};
-use crate::tag::{Found, Located, TagName};
-use crate::transition::{Attribute, attributes_of};
+use crate::tag::{Attribute, Found, Located, Waits};
 use crate::workflow::wording::clipped;
 use crate::workflow::{Kind, Listing, Platform, ResolveError, StateFile};
 
@@ -92,8 +91,8 @@ fn sort_shown(allowed: Vec<Exit>, shown: Vec<Exit>) -> (Vec<Exit>, Vec<Exit>) {
                 *filled |= entry.is_open() && !exit.is_open();
             }
         }
-        // Beside forks a goto only says where their agent goes on.
-        match is_permitted || (has_forks && exit.tag == TagName::Goto) {
+        // Beside forks it only says where their agent goes on.
+        match is_permitted || (has_forks && exit.tag.may_stand_beside_forks()) {
             true => exits.push(exit),
             false => forbidden.push(exit),
         }
@@ -198,20 +197,18 @@ impl<'l> Resolver<'l> {
             return_to: reference(&entry.return_to, &places.return_to, false),
             next: reference(&entry.next, &places.next, false),
             timeout_next: reference(&entry.timeout_next, &places.timeout_next, false),
-            pauses: entry.tag == TagName::Ask,
+            pauses: entry.tag.facts().waits == Waits::ForAnswer,
         }
     }
 
     fn exit_of_tag(&mut self, number: usize, located: &Located, text: &str, kind: Kind) -> Exit {
         let name = located.tag.name;
-        let takes_target = !matches!(name, TagName::Result | TagName::Ask);
-        let target = takes_target.then(|| {
+        let target = name.has_target().then(|| {
             let range = trimmed(text, located.content.clone());
             self.reference(located.tag.content.trim(), range, kind, name.is_workflow())
         });
         let mut attribute = |attribute: Attribute| {
-            let (required, optional) = attributes_of(name);
-            if required != Some(attribute) && !optional.contains(&attribute) {
+            if !name.takes(attribute) {
                 return None;
             }
             let position = located.tag.attributes.iter().position(|(name, _)| name == attribute.as_str())?;
@@ -228,7 +225,7 @@ impl<'l> Resolver<'l> {
             next: attribute(Attribute::Next),
             timeout_next: attribute(Attribute::TimeoutNext),
             target: target.filter(|target| !target.name.is_empty()),
-            pauses: name == TagName::Ask
+            pauses: name.facts().waits == Waits::ForAnswer
                 || located.tag.attributes.iter().any(|(name, _)| name == Attribute::Delay.as_str()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::tag::TagName;
+use crate::tag::{Attribute, Need, StackEffect, TagName};
 use crate::workflow::ResolveError;
 
 /// A transition that a state may take.
@@ -43,9 +43,9 @@ impl Role {
     pub const fn as_str(self) -> &'static str {
         match self {
             Role::Target => "target",
-            Role::Return => "return",
-            Role::Next => "next",
-            Role::TimeoutNext => "timeout_next",
+            Role::Return => Attribute::Return.as_str(),
+            Role::Next => Attribute::Next.as_str(),
+            Role::TimeoutNext => Attribute::TimeoutNext.as_str(),
         }
     }
 }
@@ -88,25 +88,26 @@ impl Exit {
 
     /// Whether a name is where a callee or a worker begins instead of where the agent goes on.
     pub fn starts_another(&self, role: Role) -> bool {
-        role == Role::Target && (self.is_call() || self.tag.is_fork() || self.tag.is_workflow())
-    }
-
-    pub fn is_call(&self) -> bool {
-        use TagName::{Call, CallWorkflow, Function, FunctionWorkflow};
-        matches!(self.tag, Call | Function | CallWorkflow | FunctionWorkflow)
+        role == Role::Target && (self.tag.is_call() || self.tag.is_fork() || self.tag.is_workflow())
     }
 
     /// Whether the agent, or its callee, ends there.
     pub fn is_end(&self) -> bool {
-        matches!(self.tag, TagName::Result | TagName::ResetWorkflow)
+        matches!(self.tag.facts().stack, StackEffect::Popped | StackEffect::Cleared)
+    }
+
+    /// Whether it hands a result to the caller, or leaves it when the agent ends.
+    pub fn gives_result(&self) -> bool {
+        self.tag.facts().stack == StackEffect::Popped
     }
 
     /// Whether it may lead to states that it does not name.
     pub fn is_open(&self) -> bool {
         let is_unknown = |(_, reference): (Role, &Reference)| reference.leads == Leads::Unknown;
-        let lacks_target = self.target.is_none() && !matches!(self.tag, TagName::Result | TagName::Ask);
-        let lacks_next = self.next.is_none() && self.tag == TagName::Ask;
-        let lacks_return = self.return_to.is_none() && self.is_call();
+        let requires = |attribute| self.tag.need(attribute) == Some(Need::Required);
+        let lacks_target = self.target.is_none() && self.tag.has_target();
+        let lacks_next = self.next.is_none() && requires(Attribute::Next);
+        let lacks_return = self.return_to.is_none() && requires(Attribute::Return);
         lacks_target || lacks_next || lacks_return || self.references().any(is_unknown)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::tag::{Found, Located, Missed, TagName, locate};
+use crate::tag::{Found, Located, Missed, locate};
 use crate::workflow::Kind;
 
 /// The transition tags in a part of a state's text; those in a script's comments mean nothing.
@@ -13,7 +13,7 @@ pub fn scan(kind: Kind, text: &str, body: Range<usize>) -> Found {
         Some(escape) => locate_escaped(part, escape),
         None => locate(part),
     };
-    found.tags.retain(|located| located.tag.name != TagName::Print);
+    found.tags.retain(|located| located.tag.name.is_transition());
     for located in &mut found.tags {
         shift(located, &|at| at + start);
     }

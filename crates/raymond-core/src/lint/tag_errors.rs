@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::graph::{Exit, Graph, Origin};
 use crate::tag::{Collected, Located};
-use crate::transition::{self, Attribute, ProtocolError};
+use crate::transition::{self, ProtocolError};
 use crate::workflow::Platform;
 
 /// One tag that could not be used.
@@ -23,8 +23,7 @@ impl TagErrors {
         let mut errors = Vec::new();
         for (number, state) in graph.states.iter().enumerate() {
             for located in state.exits.iter().filter_map(|exit| tag_of(exit, &state.tags)) {
-                let tags = vec![located.tag.clone()];
-                let collected = Collected { tags, total: 1, near_miss: None };
+                let collected = Collected::single(located.tag.clone());
                 if let Err(error) = transition::read(collected, case_insensitive)
                     && !is_computed(&error, located)
                 {
@@ -51,7 +50,12 @@ fn attribute_of(error: &ProtocolError) -> Option<&str> {
         | ProtocolError::BadDuration { attribute, .. } => Some(attribute.as_str()),
         ProtocolError::DuplicateAttribute { attribute, .. } => Some(attribute),
         ProtocolError::BadVariable { why, .. } => Some(why.name()),
-        _ => None,
+        ProtocolError::NoTag { .. }
+        | ProtocolError::Several { .. }
+        | ProtocolError::MissingAttribute { .. }
+        | ProtocolError::EmptyTarget { .. }
+        | ProtocolError::ForkWithoutNext { .. }
+        | ProtocolError::ForkNextsDiffer { .. } => None,
     }
 }
 
@@ -59,7 +63,7 @@ fn attribute_of(error: &ProtocolError) -> Option<&str> {
 fn is_computed(error: &ProtocolError, located: &Located) -> bool {
     let ProtocolError::BadDuration { attribute, .. } = error else { return false };
     let named = |(name, value): &(String, String)| {
-        Attribute::as_str(*attribute) == name && value.contains(['$', '{', '%', '\'', '"', '!'])
+        attribute.as_str() == name && value.contains(['$', '{', '%', '\'', '"', '!'])
     };
     located.tag.attributes.iter().any(named)
 }

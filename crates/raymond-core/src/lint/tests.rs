@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::frontmatter::split_and_parse;
 use crate::graph::SourceFile;
-use crate::tag::{TagCollector, TagName};
+use crate::tag::{Need, TagCollector, TagName};
 use crate::transition;
 use crate::workflow::{Kind, Listing, Platform, StateFile};
 
@@ -19,18 +19,7 @@ fn name() -> impl Strategy<Value = &'static str> {
 }
 
 fn tag() -> impl Strategy<Value = String> {
-    let kinds = vec![
-        TagName::Goto,
-        TagName::Reset,
-        TagName::Call,
-        TagName::Function,
-        TagName::Fork,
-        TagName::Join,
-        TagName::Ask,
-        TagName::Result,
-        TagName::CallWorkflow,
-        TagName::ForkWorkflow,
-    ];
+    let kinds: Vec<TagName> = TagName::transitions().collect();
     let attributes = prop::collection::vec(
         (
             prop::sample::select(vec![
@@ -49,9 +38,8 @@ fn tag() -> impl Strategy<Value = String> {
     (prop::sample::select(kinds), attributes, name(), any::<bool>()).prop_map(
         |(tag, given, name, complete)| {
             let mut given = given;
-            let needed = transition::attributes_of(tag).0.map(transition::Attribute::as_str);
-            let needed = needed.or(tag.is_fork().then_some("next"));
-            given.extend(needed.filter(|_| complete).map(|needed| (needed, name)));
+            let needed = tag.facts().attributes.iter().filter(|(_, need)| *need != Need::Optional);
+            given.extend(needed.filter(|_| complete).map(|(needed, _)| (needed.as_str(), name)));
             let attributes: String = given.iter().map(|(key, value)| format!(" {key}=\"{value}\"")).collect();
             format!("<{tag}{attributes}>{name}</{tag}>")
         },
@@ -132,8 +120,7 @@ fn declared(state: &StateFile, text: &str) -> Vec<String> {
     let policy = split_and_parse(text).ok().and_then(|prompt| prompt.settings.allowed_transitions);
     let entries = policy.into_iter().flat_map(|policy| policy.entries).filter_map(|entry| {
         let tag = entry.tag;
-        let target =
-            if matches!(tag, TagName::Ask | TagName::Result) { "text".to_owned() } else { entry.target? };
+        let target = if tag.has_target() { entry.target? } else { "text".to_owned() };
         let mut attributes = String::new();
         for (name, value) in [("return", entry.return_to), ("next", entry.next)] {
             attributes.extend(value.map(|value| format!(" {name}=\"{value}\"")));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{Agent, Status};
+use super::{Agent, Status, Wait};
 use crate::name::AgentId;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,16 +16,19 @@ pub(super) struct Queues {
     pub(super) running_prompts: BTreeSet<AgentId>,
     /// Agents that may not start before a time.
     pub(super) waiting: BTreeSet<(Timestamp, AgentId)>,
+    /// How many of them wait for the end of a usage limit.
+    pub(super) limited: usize,
     pub(super) ending: BTreeSet<AgentId>,
     pub(super) failed: BTreeSet<AgentId>,
-    pub(super) asking: BTreeSet<AgentId>,
+    /// Agents that ask, with the time of their questions.
+    pub(super) asking: BTreeSet<(Timestamp, AgentId)>,
     /// When open questions close unanswered.
     pub(super) deadlines: BTreeSet<(Timestamp, AgentId)>,
-    joining: BTreeSet<AgentId>,
+    pub(super) joining: BTreeSet<AgentId>,
     /// Agents that join and whose workers have all ended.
     pub(super) joinable: BTreeSet<AgentId>,
     /// How many workers of each agent have neither ended nor failed.
-    live_workers: BTreeMap<AgentId, usize>,
+    pub(super) live_workers: BTreeMap<AgentId, usize>,
 }
 
 impl Queues {
@@ -61,12 +64,19 @@ impl Queues {
             Status::Ready { since, .. } => set(&mut self.scripts, (*since, id), present),
             Status::Running { .. } if is_prompt => set(&mut self.running_prompts, id, present),
             Status::Running { .. } => set(&mut self.running_scripts, id, present),
-            Status::Waiting { until, .. } => set(&mut self.waiting, (*until, id), present),
+            Status::Waiting { until, why, .. } => {
+                set(&mut self.waiting, (*until, id), present);
+                match (why, present) {
+                    (Wait::Limit, true) => self.limited += 1,
+                    (Wait::Limit, false) => self.limited -= 1,
+                    (Wait::Delay | Wait::Retry, _) => {}
+                }
+            }
             Status::Asking { ask } => {
                 if let Some(deadline) = ask.deadline {
                     set(&mut self.deadlines, (deadline, id.clone()), present);
                 }
-                set(&mut self.asking, id, present);
+                set(&mut self.asking, (ask.opened_at, id), present);
             }
             Status::Joining { .. } => set(&mut self.joining, id, present),
             Status::Ending { .. } => set(&mut self.ending, id, present),

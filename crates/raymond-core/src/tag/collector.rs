@@ -1,6 +1,6 @@
 //! The transition tags of one step, within the bounds of a step.
 
-use super::{NearMiss, Tag, TagError, TagName, TagReader};
+use super::{NearMiss, Tag, TagError, TagReader};
 use crate::limits::{MAX_TAG_BYTES_PER_STEP, MAX_TAGS_PER_STEP};
 
 /// The transition tags of one step's output.
@@ -12,6 +12,14 @@ pub struct Collected {
     pub total: u64,
     /// The first thing that looks like a tag and is none.
     pub near_miss: Option<NearMiss>,
+}
+
+impl Collected {
+    /// Of an output that holds nothing but this tag.
+    #[must_use]
+    pub fn single(tag: Tag) -> Self {
+        Self { tags: vec![tag], total: 1, near_miss: None }
+    }
 }
 
 /// How many tags are kept to show in the message when they cannot be a transition together.
@@ -73,7 +81,7 @@ impl Kept {
     }
 
     fn sort(&mut self, tag: Tag, on_print: &mut dyn FnMut(String)) {
-        if tag.name == TagName::Print {
+        if !tag.name.is_transition() {
             on_print(tag.content);
         } else if self.failed.is_none() {
             self.keep(tag);

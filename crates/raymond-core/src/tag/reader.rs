@@ -45,7 +45,7 @@ pub(super) enum Beginning {
 }
 
 /// How many bytes the longest name has, and one more that shows that it ended.
-pub(super) const NAME_WINDOW: usize = 18;
+const NAME_WINDOW: usize = TagName::MAX_NAME_BYTES + 1;
 
 /// How many bytes are looked at for the text of a near miss: 80 characters of any length.
 const NEAR_MISS_WINDOW: usize = 4 * MAX_BRIEF_CHARS;

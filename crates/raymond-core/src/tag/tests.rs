@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::collector::MAX_SURPLUS_TAGS;
-use super::reader::NAME_WINDOW;
 use super::*;
 use crate::limits::{MAX_TAG_ATTRIBUTES, MAX_TAG_BYTES, MAX_TAGS_PER_STEP};
 
@@ -42,17 +41,6 @@ fn short(text: impl AsRef<[u8]>) -> Vec<String> {
 fn near_miss(text: &str) -> String {
     let (_, finished) = read(text);
     finished.expect("within bounds").map_or_else(String::new, |near_miss| near_miss.to_string())
-}
-
-#[test]
-fn names_are_those_that_serde_writes() {
-    for name in TagName::ALL {
-        assert_eq!(serde_json::to_string(&name).unwrap(), format!("\"{name}\""));
-        assert_eq!(name.closing(), format!("</{name}>"));
-        assert!(name.as_str().len() < NAME_WINDOW);
-    }
-    assert!(TagName::ForkWorkflow.is_fork() && TagName::ForkWorkflow.is_workflow());
-    assert!(!TagName::Call.is_fork() && !TagName::Call.is_workflow());
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) 
     let Some(wanted) = folded(wanted) else {
         return Vec::new();
     };
-    let limit = ((wanted.len() + 1) / 3).clamp(1, 3);
+    let limit = ((wanted.chars().count() + 1) / 3).clamp(1, 3);
     let mut found: Vec<(usize, &str)> = candidates
         .into_iter()
         .filter_map(|candidate| Some((distance_within(limit, &wanted, &folded(candidate)?)?, candidate)))
@@ -85,65 +85,31 @@ pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) 
 }
 
 /// Names compare without regard to case, because a wrong case is the commonest slip.
-fn folded(name: &str) -> Option<Vec<char>> {
+fn folded(name: &str) -> Option<String> {
     // Four bytes are the longest character, so this bound needs no look at the text.
     if name.is_empty() || name.len() > MAX_COMPARED_CHARS * 4 {
         return None;
     }
-    let folded: Vec<char> = name.chars().flat_map(char::to_lowercase).collect();
-    (folded.len() <= MAX_COMPARED_CHARS).then_some(folded)
+    let folded = name.to_lowercase();
+    (folded.chars().count() <= MAX_COMPARED_CHARS).then_some(folded)
 }
 
-/// The edit distance, or `None` as soon as it is known to exceed the limit.
-fn distance_within(limit: usize, left: &[char], right: &[char]) -> Option<usize> {
-    if left.len().abs_diff(right.len()) > limit {
-        return None;
-    }
+/// The edit distance, in which two swapped neighbours count as one edit, unless it exceeds the limit.
+fn distance_within(limit: usize, left: &str, right: &str) -> Option<usize> {
     let (left, right) = without_common_ends(left, right);
-    let mut before_previous: Vec<usize> = Vec::new();
-    let mut previous: Vec<usize> = (0..=right.len()).collect();
-    for (row, &letter) in left.iter().enumerate() {
-        let swappable = row.checked_sub(1).and_then(|above| left.get(above)).copied();
-        let current = next_row(row, letter, swappable, right, &previous, &before_previous);
-        if current.iter().min().is_none_or(|&least| least > limit) {
-            return None;
-        }
-        before_previous = std::mem::replace(&mut previous, current);
-    }
-    previous.last().copied().filter(|&distance| distance <= limit)
+    let lengths = left.chars().count().abs_diff(right.chars().count());
+    (lengths <= limit).then(|| strsim::osa_distance(left, right)).filter(|distance| *distance <= limit)
 }
 
 /// What differs between the two, so that thousands of long names with one prefix stay cheap to compare.
-fn without_common_ends<'a>(left: &'a [char], right: &'a [char]) -> (&'a [char], &'a [char]) {
-    let common = |pairs: &mut dyn Iterator<Item = (&char, &char)>| pairs.take_while(|(a, b)| a == b).count();
-    let prefix = common(&mut left.iter().zip(right));
-    let (left, right) = (left.split_at(prefix).1, right.split_at(prefix).1);
-    let suffix = common(&mut left.iter().rev().zip(right.iter().rev()));
-    (left.split_at(left.len() - suffix).0, right.split_at(right.len() - suffix).0)
-}
-
-/// One row of the edit-distance table; two swapped neighbours count as one edit.
-fn next_row(
-    row: usize,
-    letter: char,
-    letter_above: Option<char>,
-    right: &[char],
-    previous: &[usize],
-    before_previous: &[usize],
-) -> Vec<usize> {
-    let cost = |costs: &[usize], at: Option<usize>| at.and_then(|at| costs.get(at)).copied();
-    let mut current = vec![row + 1];
-    for (column, &other) in right.iter().enumerate() {
-        let replaced = cost(previous, Some(column)).map(|cost| cost + usize::from(letter != other));
-        let removed = cost(previous, Some(column + 1)).map(|cost| cost + 1);
-        let added = current.last().map(|cost| cost + 1);
-        let neighbour = column.checked_sub(1).and_then(|at| right.get(at)).copied();
-        let is_swap = neighbour == Some(letter) && letter_above == Some(other);
-        let swapped = cost(before_previous, column.checked_sub(1).filter(|_| is_swap)).map(|cost| cost + 1);
-        let least = [replaced, removed, added, swapped].into_iter().flatten().min();
-        current.push(least.unwrap_or(usize::MAX / 2));
-    }
-    current
+fn without_common_ends<'a>(left: &'a str, right: &'a str) -> (&'a str, &'a str) {
+    let common = |pairs: &mut dyn Iterator<Item = (char, char)>| -> usize {
+        pairs.take_while(|(a, b)| a == b).map(|(letter, _)| letter.len_utf8()).sum()
+    };
+    let prefix = common(&mut left.chars().zip(right.chars()));
+    let (left, right) = (&left[prefix..], &right[prefix..]);
+    let suffix = common(&mut left.chars().rev().zip(right.chars().rev()));
+    (&left[..left.len() - suffix], &right[..right.len() - suffix])
 }
 
 #[cfg(test)]

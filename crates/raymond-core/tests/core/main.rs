@@ -11,6 +11,10 @@ mod closing;
 #[cfg(test)]
 mod delays;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
+mod effects;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod folding;
@@ -34,6 +38,8 @@ mod rig;
 mod show;
 #[cfg(test)]
 mod stale;
+#[cfg(test)]
+mod stays;
 #[cfg(test)]
 mod totality;
 #[cfg(test)]

@@ -12,8 +12,8 @@ use raymond_core::evolve::{apply, evolve};
 use raymond_core::frontmatter;
 use raymond_core::header::{self, Header};
 use raymond_core::input::{
-    BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, Lookups, Outcome, Plan, Prepared,
-    PromptPlan, ScriptOutcome, TurnCost, TurnOutcome,
+    BadMessage, CompletedTurn, Ended, Exit, FailedTurn, FaultClass, Input, InputWanted, Lookups, Outcome,
+    Plan, Prepared, PromptPlan, ScopeEntry, ScriptOutcome, TurnCost, TurnOutcome,
 };
 use raymond_core::join;
 use raymond_core::money::Usd;
@@ -96,8 +96,9 @@ impl Files {
         };
         let names = transition.map(Transition::state_names).unwrap_or_default();
         let directories = transition.map(Transition::directories).unwrap_or_default();
+        let scopes = transition.map(Transition::scopes).unwrap_or_default();
         let mut lookups = Lookups {
-            scopes: Default::default(),
+            scopes: scopes.iter().map(|&scope| (scope.to_owned(), Ok(other_workflow(scope)))).collect(),
             states: names.iter().map(|&name| (name.to_owned(), self.find(name))).collect(),
             directories: directories.iter().map(|&path| (path.to_owned(), directory(path))).collect(),
         };
@@ -112,6 +113,17 @@ impl Files {
             }
         }
         lookups
+    }
+}
+
+/// Every other workflow begins with the same script.
+fn other_workflow(written: &str) -> ScopeEntry {
+    ScopeEntry {
+        scope: format!("/wf/{written}"),
+        entry: state("ENTRY"),
+        hash: None,
+        directory: None,
+        input: InputWanted::Optional,
     }
 }
 
@@ -206,7 +218,6 @@ impl Rig {
         let prompt = frontmatter::split_and_parse(&text).unwrap();
         assert_eq!(prompt.warnings, []);
         let plan = PromptPlan {
-            body: prompt.body.to_owned(),
             policy: prompt.settings.allowed_transitions,
             force_implicit: prompt.settings.force_implicit,
             max_visits: prompt.settings.max_visits,

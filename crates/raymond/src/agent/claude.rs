@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::session::SessionPlace;
-use super::{AgentProgram, Capabilities, Invocation, Turn, TurnDecoder, TurnStart, WorkflowFiles};
+use super::{AgentProgram, Capabilities, Invocation, Turn, TurnDecoder};
 use crate::config::BackendSettings;
 
 /// The program's name when the config does not give another.
@@ -63,8 +63,8 @@ impl AgentProgram for Claude {
         Capabilities::ALL
     }
 
-    fn begin(&self, turn: &Turn, _files: &dyn WorkflowFiles) -> Result<TurnStart, String> {
-        Ok(TurnStart::Program(invocation(turn, &self.command, &self.args)))
+    fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
+        Ok(invocation(turn, &self.command, &self.args))
     }
 
     fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use super::session::SessionPlace;
-use super::{Cost, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport, TurnStart};
+use super::{Asked, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport};
 
 /// An agent program, with the settings of its backend.
 pub trait AgentProgram: fmt::Debug + Send + Sync {
@@ -18,8 +18,15 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// How this turn is taken. The error fails the step: the same turn would fail again in the same way.
-    fn begin(&self, turn: &Turn, files: &dyn WorkflowFiles) -> Result<TurnStart, String>;
+    /// The answer to a turn, where it is given in this process and no program is started: what such a program would
+    /// have printed. It is asked for while the turn is prepared, which is where the workflow's files are.
+    fn answer(&self, _asked: &Asked<'_>, _files: &dyn WorkflowFiles) -> Option<Result<Vec<u8>, String>> {
+        None
+    }
+
+    /// How the program is started for a turn that has no answer yet. The error fails the step: the same turn would fail
+    /// again in the same way.
+    fn invocation(&self, turn: &Turn) -> Result<Invocation, String>;
 
     /// Reads what one turn prints. `earlier_total_usd` is the [`Cost::session_total_usd`] of the turn that it continues.
     fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder>;

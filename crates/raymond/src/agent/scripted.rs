@@ -22,8 +22,8 @@ use serde_json::json;
 
 use super::lines::{Line, Lines};
 use super::{
-    AgentProgram, Capabilities, Cost, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault,
-    TurnReport, TurnStart, WorkflowFiles,
+    AgentProgram, Asked, Capabilities, Cost, Invocation, Turn, TurnDecoder, TurnEnding, TurnEvent,
+    TurnFailure, TurnFault, TurnReport, WorkflowFiles,
 };
 use crate::config::BackendSettings;
 
@@ -62,14 +62,19 @@ impl AgentProgram for Scripted {
         self.replies(files).map(drop)
     }
 
-    fn begin(&self, turn: &Turn, files: &dyn WorkflowFiles) -> Result<TurnStart, String> {
-        let replies = self.replies(files)?;
-        let reply = replies.get(&turn.state, turn.number).ok_or_else(|| {
-            let state = &turn.state;
-            format!("the scripted backend has no reply for `{state}`; add one to its file of replies")
-        })?;
-        let line = json!({ "reply": reply.text, "cost_usd": reply.cost_usd });
-        Ok(TurnStart::Answered(format!("{line}\n").into_bytes()))
+    fn answer(&self, asked: &Asked<'_>, files: &dyn WorkflowFiles) -> Option<Result<Vec<u8>, String>> {
+        Some(self.replies(files).and_then(|replies| {
+            let Asked { state, number, .. } = *asked;
+            let reply = replies.get(state, number).ok_or_else(|| {
+                format!("the scripted backend has no reply for `{state}`; add one to its file of replies")
+            })?;
+            let line = json!({ "reply": reply.text, "cost_usd": reply.cost_usd });
+            Ok(format!("{line}\n").into_bytes())
+        }))
+    }
+
+    fn invocation(&self, _turn: &Turn) -> Result<Invocation, String> {
+        Err("the scripted backend starts no program".to_owned())
     }
 
     fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {

@@ -4,7 +4,7 @@
 use super::lines::{Line, Lines};
 use super::{
     AgentProgram, Capabilities, Cost, Invocation, Tokens, Turn, TurnDecoder, TurnEnding, TurnEvent,
-    TurnFailure, TurnFault, TurnReport, TurnStart, WorkflowFiles,
+    TurnFailure, TurnFault, TurnReport,
 };
 use serde_json::Value;
 
@@ -31,15 +31,15 @@ impl AgentProgram for Threads {
         self.can
     }
 
-    fn begin(&self, turn: &Turn, _files: &dyn WorkflowFiles) -> Result<TurnStart, String> {
+    fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
         assert_eq!(turn.session.is_some(), self.can.own_session_id, "an id is chosen where it is taken");
-        Ok(TurnStart::Program(Invocation {
+        Ok(Invocation {
             program: "cat".to_owned(),
             args: Vec::new(),
             stdin: self.output.clone().into_bytes(),
             unset: Vec::new(),
             set: Vec::new(),
-        }))
+        })
     }
 
     fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {

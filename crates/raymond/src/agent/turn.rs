@@ -5,15 +5,21 @@ use std::time::Duration;
 
 use super::TurnFault;
 
+/// A turn that is about to be prepared.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The state that the prompt is of, without extension.
+    pub state: &'a str,
+    /// Which of the run's turns in that state it is, counted from 1.
+    pub number: u64,
+    pub prompt: &'a str,
+}
+
 /// What one turn asks of an agent program. All of it is given every time: what a program remembers of an earlier turn
 /// differs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Turn {
     pub prompt: String,
-    /// The state that the prompt is of, without extension.
-    pub state: String,
-    /// Which of the run's turns in that state this is, counted from 1.
-    pub number: u64,
     /// The id chosen for this attempt's session, written down before the program starts. `None` where the program
     /// chooses.
     pub session: Option<String>,
@@ -36,15 +42,6 @@ pub struct Continued {
     pub session: String,
     /// What that turn's [`Cost::session_total_usd`] was.
     pub total_usd: Option<f64>,
-}
-
-/// How a turn is taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TurnStart {
-    /// A program is started for it.
-    Program(Invocation),
-    /// It was answered in this process; this is what a program would have printed.
-    Answered(Vec<u8>),
 }
 
 /// How to start a program for one turn.

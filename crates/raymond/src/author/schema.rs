@@ -1,5 +1,6 @@
 //! JSON schemas of everything that Raymond reads and writes, for editors and other programs.
 
+mod entry;
 mod shapes;
 
 use raymond_core::event::Event;

@@ -1,19 +1,17 @@
 //! `raymond answer`
 
 use std::io::Read;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use raymond_core::event::{Body, Closed};
 use raymond_core::run::Run;
 
 use super::args::AnswerArgs;
-use super::find::{find_run, state_dir};
+use super::find::{find_run, store};
 use super::print::say;
 use crate::error::{Exit, UserError};
 use crate::run::driver::{ANSWER_MESSAGE, Answer};
-use crate::store::events::{Folding, to_event};
-use crate::store::{LockError, Posted, RunLock, RunPaths, is_live, post, read_tail, visit_tail};
+use crate::store::{Posted, RunHandle, Start, StoreError};
 
 /// The longest answer.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -21,32 +19,37 @@ const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn answer(args: AnswerArgs) -> Result<Exit, UserError> {
-    let dir = state_dir(&args.place)?;
-    let paths = find_run(&dir, Some(&args.run))?;
+    let stored = find_run(&*store(&args.place)?, Some(&args.run))?;
     let (ask, text) = match args.words.as_slice() {
         [ask, text] => (Some(ask.as_str()), text.as_str()),
         [text] => (None, text.as_str()),
         _ => return Err(UserError::usage("give the answer")),
     };
-    let text = read_text(text)?;
-    // While nobody drives the run, holding its lock keeps everything as it is.
-    let lock = match RunLock::acquire(&paths.lock()) {
-        Ok(lock) => Some(lock),
-        Err(LockError::Held { .. }) => None,
-        Err(error) => return Err(UserError::usage(error.to_string())),
+    give(&*stored, ask, read_text(text)?)
+}
+
+/// Gives the answer to the run, and says what became of it.
+fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<Exit, UserError> {
+    // While no process drives the run, holding its lease keeps everything as it is.
+    let lease = match stored.lease() {
+        Ok(lease) => Some(lease),
+        Err(StoreError::Held { .. }) => None,
+        Err(error) => return Err(error.into()),
     };
-    let run = load(&paths)?;
+    let run = stored.load()?;
     let ask = choose(&run, ask)?;
     let answer = Answer { ask: ask.clone(), text, answer_id: uuid::Uuid::new_v4().to_string() };
     let content = serde_json::to_string(&answer).map_err(|error| UserError::failed(error.to_string()))?;
-    let posted = post(&paths.inbox(), &format!("{ANSWER_MESSAGE}{ask}"), &content)
+    let posted = stored
+        .inbox()
+        .post(&message_name(&ask), &content)
         .map_err(|error| UserError::failed(format!("cannot record the answer: {error}")))?;
     if posted == Posted::AlreadyThere {
         return Err(too_late(&ask));
     }
-    match lock {
+    match lease {
         Some(_) => say(&format!("{ask} is answered; continue with: raymond resume {}", run.id)),
-        None => wait_until_taken(&paths, &answer)?,
+        None => wait_until_taken(stored, &answer)?,
     }
     Ok(Exit::Completed)
 }
@@ -73,11 +76,9 @@ fn read_text(given: &str) -> Result<String, UserError> {
     Ok(String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}"))
 }
 
-fn load(paths: &RunPaths) -> Result<Run, UserError> {
-    let mut folding = Folding::new(paths);
-    visit_tail(paths, &mut |line| folding.take(&line))
-        .map_err(|error| UserError::usage(error.to_string()))?;
-    folding.finish()
+/// The first message of this name keeps other answers out.
+fn message_name(ask: &str) -> String {
+    format!("{ANSWER_MESSAGE}{ask}")
 }
 
 /// The question that is meant: the named one, or the only one.
@@ -108,18 +109,18 @@ fn too_late(ask: &str) -> UserError {
     UserError::failed(format!("{ask} is closed already; this answer was not taken"))
 }
 
-/// A live run takes an answer within moments; then its journal tells whose it was.
-fn wait_until_taken(paths: &RunPaths, answer: &Answer) -> Result<(), UserError> {
+/// A live run takes an answer within moments; then its journal tells which answer it was.
+fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserError> {
     let deadline = Instant::now() + PATIENCE;
-    let file = paths.inbox().join(format!("{ANSWER_MESSAGE}{}", answer.ask));
-    while file.exists() && Instant::now() < deadline {
-        let is_running = is_live(&paths.lock()).is_ok_and(|holder| holder.is_some());
+    let inbox = stored.inbox();
+    while inbox.contains(&message_name(&answer.ask)) && Instant::now() < deadline {
+        let is_running = stored.holder().is_ok_and(|holder| holder.is_some());
         if !is_running {
-            return recorded_or_lost(paths, answer, &file);
+            return recorded_or_lost(stored, answer);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    match taken(paths, answer)? {
+    match taken(stored, answer)? {
         Some(true) => say(&format!("{} is answered", answer.ask)),
         Some(false) => return Err(too_late(&answer.ask)),
         None => say(&format!("{} is answered; the run has not taken it up yet", answer.ask)),
@@ -128,33 +129,94 @@ fn wait_until_taken(paths: &RunPaths, answer: &Answer) -> Result<(), UserError> 
 }
 
 /// The run ended before it took the answer: it counts, unless another one was taken before.
-fn recorded_or_lost(paths: &RunPaths, answer: &Answer, file: &Path) -> Result<(), UserError> {
-    if taken(paths, answer)? == Some(false) {
-        let _ = std::fs::remove_file(file);
+fn recorded_or_lost(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserError> {
+    if taken(stored, answer)? == Some(false) {
+        let _ = stored.inbox().remove(&message_name(&answer.ask));
         return Err(too_late(&answer.ask));
     }
-    say(&format!("{} is answered; continue with: raymond resume {}", answer.ask, paths.id()));
+    say(&format!("{} is answered; continue with: raymond resume {}", answer.ask, stored.id()));
     Ok(())
 }
 
 /// Whether the question was closed with this answer or without it; nothing if it is still open.
-fn taken(paths: &RunPaths, answer: &Answer) -> Result<Option<bool>, UserError> {
-    let tail = read_tail(paths).map_err(|error| UserError::usage(error.to_string()))?;
-    for line in tail.lines.iter().rev() {
-        match to_event(paths, line)?.body {
-            Body::AskClosed(closed) if closed.ask == answer.ask => {
-                return Ok(Some(is_answered_by(&closed.how, answer)));
+fn taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Option<bool>, UserError> {
+    let mut events = stored.events(Start::LATEST_SNAPSHOT)?;
+    let mut taken = None;
+    while let Some(batch) = events.next_batch()? {
+        for event in batch {
+            match event.body {
+                Body::AskClosed(closed) if closed.ask == answer.ask => {
+                    taken = Some(is_answered_by(&closed.how, answer));
+                }
+                Body::AskOpened(opened) if opened.ask == answer.ask => taken = None,
+                _ => {}
             }
-            Body::AskOpened(opened) if opened.ask == answer.ask => return Ok(None),
-            _ => {}
         }
     }
-    Ok(None)
+    Ok(taken)
 }
 
 fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
     match closed {
         Closed::Answered { answer_id, .. } => answer_id.as_deref() == Some(&answer.answer_id),
         Closed::TimedOut { .. } | Closed::Unanswered => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::opening;
+    use crate::store::{JournalOptions, RunStore};
+    use raymond_core::event::Event;
+
+    fn event(seq: u64, rest: &str) -> Event {
+        let text = format!(
+            r#"{{"seq":{seq},"time":"2026-01-01T00:00:00Z","run":"r","agent":"main","ask":"ask1","state":"A.md",{rest}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn question() -> Event {
+        event(3, r#""event":"ask_opened","question":"What?","next":"B.md""#)
+    }
+
+    fn closed_by(answer_id: &str) -> Event {
+        let rest = r#""event":"ask_closed","by":"answer","answer":"yes","answer_id":"#;
+        event(4, &format!("{rest}\"{answer_id}\""))
+    }
+
+    /// A run that stopped with an open question.
+    fn waiting() -> MemoryStore {
+        let store = MemoryStore::default();
+        let mut writer = store.create("r", JournalOptions::default()).unwrap();
+        writer.commit(&[opening("r"), vec![question()]].concat()).unwrap();
+        store
+    }
+
+    #[test]
+    fn the_first_answer_to_a_stopped_run_is_recorded() {
+        let store = waiting();
+        let run = store.run("r").unwrap();
+        assert!(matches!(give(&*run, None, "yes".to_owned()), Ok(Exit::Completed)));
+        assert!(run.inbox().contains("answer-ask1"));
+        let late = give(&*run, Some("ask1"), "no".to_owned()).unwrap_err();
+        assert_eq!(late.message, "ask1 is closed already; this answer was not taken");
+        let unknown = give(&*run, Some("ask2"), "no".to_owned()).unwrap_err();
+        assert_eq!(unknown.message, "the run r has no question `ask2`");
+    }
+
+    #[test]
+    fn the_journal_tells_whose_answer_was_taken() {
+        let answer = Answer { ask: "ask1".to_owned(), text: "yes".to_owned(), answer_id: "mine".to_owned() };
+        for (closed, expected) in [(None, None), (Some("mine"), Some(true)), (Some("another"), Some(false))] {
+            let store = waiting();
+            let run = store.run("r").unwrap();
+            if let Some(id) = closed {
+                run.open(JournalOptions::default()).unwrap().writer.commit(&[closed_by(id)]).unwrap();
+            }
+            assert_eq!(taken(&*run, &answer).unwrap(), expected, "{closed:?}");
+        }
     }
 }

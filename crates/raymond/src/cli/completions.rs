@@ -61,8 +61,9 @@ pub(super) fn answer_the_shell() -> bool {
 /// The runs whose ids begin with what is there. Where none can be found, none is offered.
 pub(super) fn run_ids(start: &OsStr) -> Vec<CompletionCandidate> {
     let start = start.to_string_lossy();
-    let runs = find::state_dir(&Place::default()).ok().and_then(|dir| dir.runs().ok()).unwrap_or_default();
-    let ids = runs.into_iter().map(|run| run.id).filter(|id| id.starts_with(&*start));
+    let store = find::store(&Place::default()).ok();
+    let runs = store.and_then(|store| store.list().ok()).unwrap_or_default();
+    let ids = runs.into_iter().map(|entry| entry.run.id().to_owned()).filter(|id| id.starts_with(&*start));
     ids.take(MAX_RUNS)
         .enumerate()
         .map(|(age, id)| CompletionCandidate::new(id).display_order(Some(age)))

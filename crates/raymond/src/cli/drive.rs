@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use raymond_core::event::Event;
 use raymond_core::input::Input;
@@ -21,16 +22,15 @@ use crate::process::secrets::Secrets;
 use crate::run::driver::{Driver, Parts, Terminal};
 use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
-use crate::run::step::{Groups, StepContext, Unpacked};
-use crate::store::events::JournalStore;
-use crate::store::{Payloads, RunPaths, StateDir};
+use crate::run::prepare::Preparer;
+use crate::run::step::{Groups, LocalExecutor, LocalSteps, Unpacked};
+use crate::store::{RunHandle, RunWriter, StateDir};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
 use crate::view::notify::Notifier;
 use crate::view::output::Output;
-use crate::view::{Console, Detail, JsonLines, LiveView, Observer};
+use crate::view::{Console, Detail, JsonLines, LiveView, View};
 use crate::view::{draw_again_after_a_pause, is_live_view_wanted};
 use crate::workflow::scopes::Scopes;
-use crate::workflow::states::ScopeStates;
 
 /// How a run is watched, whatever it is.
 pub(super) struct Manner {
@@ -81,13 +81,14 @@ fn debug_home(run: &str) -> Option<(StateDir, PathBuf)> {
 
 /// A run that is ready to be driven.
 pub(super) struct Ready {
-    pub(super) engine: Engine<JournalStore>,
+    pub(super) engine: Engine<Box<dyn RunWriter>>,
     /// Events that are committed and that nobody has seen.
     pub(super) unseen: Vec<Event>,
     pub(super) opening: Vec<Input>,
     pub(super) scopes: Scopes,
-    pub(super) paths: RunPaths,
-    pub(super) payloads: Payloads,
+    pub(super) run: Arc<dyn RunHandle>,
+    /// Where its steps leave files.
+    pub(super) scratch: PathBuf,
     pub(super) reaper: Reaper,
     pub(super) backends: Backends,
     pub(super) options: Options,
@@ -103,14 +104,13 @@ pub(super) fn drive(mut ready: Ready) -> Result<Exit, UserError> {
         .build()
         .map_err(|error| UserError::failed(format!("cannot start: {error}")))?;
     let local = tokio::task::LocalSet::new();
-    let payloads = ready.payloads.clone();
+    let payloads = ready.run.payloads();
     let json = ready.manner.json;
     let stdout = Output::stdout();
     let events = stdout.clone();
     let (exit, run) = local.block_on(&runtime, async move {
         let (unseen, opening) = (std::mem::take(&mut ready.unseen), std::mem::take(&mut ready.opening));
-        let notifier =
-            ready.manner.notify.take().map(|command| Notifier::new(command, ready.payloads.clone()));
+        let notifier = ready.manner.notify.take().map(|command| Notifier::new(command, ready.run.payloads()));
         let mut driver = prepare(ready, events, notifier.clone())?;
         driver.publish(&unseen);
         let exit = driver.drive(opening).await;
@@ -137,51 +137,52 @@ fn prepare(
     mut ready: Ready,
     stdout: Output,
     notifier: Option<Notifier>,
-) -> Result<Driver<JournalStore>, UserError> {
+) -> Result<Driver<Box<dyn RunWriter>, LocalSteps>, UserError> {
     let (sender, messages) = mailbox();
-    let scopes = Rc::new(RefCell::new(ready.scopes));
-    let inbox = ready.paths.inbox();
+    let (inbox, payloads) = (ready.run.inbox(), ready.run.payloads());
     ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
     let (view, stderr) = stderr_for(run, &ready.manner);
-    let backends = ready.backends;
-    let context = StepContext {
-        run_id: run.id.clone(),
-        nonce: run.nonce.clone(),
+    let executor = LocalExecutor {
         platform: Platform::current(),
-        scopes: Rc::clone(&scopes),
-        unpacked: Unpacked::new(ready.paths.tasks()),
-        groups: Groups::new(&ready.paths),
-        paths: ready.paths,
-        payloads: ready.payloads.clone(),
+        unpacked: Unpacked::new(ready.scratch.clone()),
+        groups: Groups::new(&ready.scratch),
+        scratch: ready.scratch.clone(),
         reaper: ready.reaper,
         debug: ready.manner.debug.clone(),
         secrets: Secrets::of(std::env::vars_os()),
-        backends: backends.clone(),
-        skip_permissions: ready.options.skip_permissions,
+        backends: ready.backends.clone(),
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,
         view: view.clone(),
     };
+    let preparer = Preparer {
+        scopes: Rc::new(RefCell::new(ready.scopes)),
+        options: ready.options,
+        payloads: payloads.clone(),
+        backends: ready.backends,
+        tasks: ready.scratch,
+    };
     let asks_here = ready.manner.on_ask == OnAsk::Prompt;
-    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, ready.payloads.clone())
+    let console = Console::new(coloured(stderr.clone()), ready.manner.detail, payloads.clone())
         .leave_questions(asks_here);
-    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(ready.manner.debug.clone())];
+    let mut observers: Vec<Box<dyn View>> = vec![Box::new(ready.manner.debug.clone())];
     if !stderr.is_nowhere() {
         observers.push(Box::new(console));
     }
-    observers.extend(view.map(|view| Box::new(view) as Box<dyn Observer>));
-    observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn Observer>));
+    observers.extend(view.map(|view| Box::new(view) as Box<dyn View>));
+    observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn View>));
     if ready.manner.json {
-        observers.push(Box::new(JsonLines::new(stdout.clone(), ready.payloads)));
+        observers.push(Box::new(JsonLines::new(stdout.clone(), payloads)));
     }
     Driver::new(Parts {
         engine: ready.engine,
-        states: ScopeStates { scopes, options: ready.options, backends },
-        context: Rc::new(context),
+        preparer,
+        executor: LocalSteps::new(executor),
         messages,
         observers,
-        terminal: asks_here.then(|| Terminal::new(inbox, stderr.clone())),
+        terminal: asks_here.then(|| Terminal::new(Arc::clone(&inbox), stderr.clone())),
+        inbox,
         outputs: vec![stdout, stderr],
         incarnation: ready.incarnation,
     })
@@ -189,7 +190,8 @@ fn prepare(
 
 /// Stderr, with a live view on it where there is a terminal that can show one.
 fn stderr_for(run: &Run, manner: &Manner) -> (Option<LiveView>, Output) {
-    if manner.json || manner.detail == Detail::Quiet || !is_live_view_wanted() {
+    let logs_here = super::diagnostics::writes_to_stderr();
+    if manner.json || manner.detail == Detail::Quiet || logs_here || !is_live_view_wanted() {
         return (None, Output::stderr());
     }
     let (view, stderr) = LiveView::open(run);

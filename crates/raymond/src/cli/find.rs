@@ -1,13 +1,14 @@
 //! Where runs and their settings are, and how one is found.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use raymond_core::workflow::Platform;
 
 use super::args::Place;
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
-use crate::store::{JournalError, JournalOptions, LockError, RunLock, RunPaths, StateDir, read_tail};
+use crate::store::{FolderStore, JournalOptions, RunHandle, RunStore, StateDir, StoreError};
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
 
@@ -17,7 +18,7 @@ pub(super) fn working_folder() -> Result<PathBuf, UserError> {
         .map_err(|error| UserError::usage(format!("cannot tell the working directory: {error}")))
 }
 
-pub(super) fn state_dir(place: &Place) -> Result<StateDir, UserError> {
+fn state_dir(place: &Place) -> Result<StateDir, UserError> {
     let cwd = working_folder()?;
     match &place.state_dir {
         Some(dir) => Ok(StateDir::at(cwd.join(dir))),
@@ -27,6 +28,16 @@ pub(super) fn state_dir(place: &Place) -> Result<StateDir, UserError> {
     }
 }
 
+/// The runs that a command is about.
+pub(super) fn store(place: &Place) -> Result<Box<dyn RunStore>, UserError> {
+    Ok(Box::new(FolderStore::new(state_dir(place)?)))
+}
+
+/// Where the steps of a run leave files that are not part of it.
+pub(super) fn scratch_folder(place: &Place, run: &str) -> Result<PathBuf, UserError> {
+    state_dir(place)?.scratch(run).map_err(|error| StoreError::BadId(error).into())
+}
+
 /// The config file lies in `.raymond`, wherever the journals are.
 pub(super) fn load_config() -> Result<Config, UserError> {
     let home = StateDir::find(&working_folder()?).ok().and_then(|dir| dir.home().map(Path::to_owned));
@@ -34,23 +45,11 @@ pub(super) fn load_config() -> Result<Config, UserError> {
 }
 
 /// A run by its id or the start of it, or the latest.
-pub(super) fn find_run(dir: &StateDir, given: Option<&str>) -> Result<RunPaths, UserError> {
-    let id = match given {
-        Some(given) => dir
-            .lookup(given)
-            .map_err(|error| UserError::usage(error.to_string()).hint("`raymond list` shows all runs"))?,
-        None => latest(dir)?,
-    };
-    dir.run(&id).map_err(|error| UserError::usage(error.to_string()))
-}
-
-pub(super) fn acquire(paths: &RunPaths) -> Result<RunLock, UserError> {
-    RunLock::acquire(&paths.lock()).map_err(|error| match error {
-        LockError::Held { .. } => UserError::usage(format!("{}: {error}", paths.id()))
-            .hint(format!("see what it does: raymond status {}", paths.id()))
-            .hint(format!("or stop it first: raymond stop {}", paths.id())),
-        LockError::Io { .. } => UserError::usage(error.to_string()),
-    })
+pub(super) fn find_run(store: &dyn RunStore, given: Option<&str>) -> Result<Arc<dyn RunHandle>, UserError> {
+    match given {
+        Some(given) => Ok(store.find(given)?),
+        None => latest(store),
+    }
 }
 
 pub(super) fn journal_options(settings: &Settings) -> JournalOptions {
@@ -62,15 +61,10 @@ pub(super) fn journal_options(settings: &Settings) -> JournalOptions {
 }
 
 /// The latest run. One that died before anything was recorded does not count.
-fn latest(dir: &StateDir) -> Result<String, UserError> {
-    let runs = dir
-        .runs()
-        .map_err(|error| UserError::usage(format!("cannot read {}: {error}", dir.path().display())))?;
-    let is_empty = |id: &str| {
-        dir.run(id).is_ok_and(|paths| matches!(read_tail(&paths), Err(JournalError::Empty { .. })))
-    };
-    runs.into_iter().map(|run| run.id).find(|id| !is_empty(id)).ok_or_else(|| {
-        UserError::usage(format!("there are no runs in {}", dir.path().display()))
+fn latest(store: &dyn RunStore) -> Result<Arc<dyn RunHandle>, UserError> {
+    let is_empty = |run: &Arc<dyn RunHandle>| matches!(run.load(), Err(StoreError::Empty { .. }));
+    store.list()?.into_iter().map(|entry| entry.run).find(|run| !is_empty(run)).ok_or_else(|| {
+        UserError::usage(format!("there are no runs in {}", store.place()))
             .hint("start one: raymond WORKFLOW")
     })
 }
@@ -87,4 +81,23 @@ pub(super) fn allowed_scopes(own: &Scope, settings: &Settings) -> Result<Allowed
     let home =
         StateDir::find(&cwd).ok().and_then(|dir| dir.home().and_then(Path::parent).map(Path::to_owned));
     Ok(Allowed::new(own, &home.unwrap_or(cwd), &settings.workflow_paths))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::opening;
+
+    #[test]
+    fn the_latest_run_is_the_last_that_recorded_something() {
+        let store = MemoryStore::default();
+        assert!(find_run(&store, None).is_err());
+        let mut first = store.create("first", JournalOptions::default()).unwrap();
+        first.commit(&opening("first")).unwrap();
+        drop(first);
+        drop(store.create("second", JournalOptions::default()).unwrap());
+        assert_eq!(find_run(&store, None).unwrap().id(), "first");
+        assert_eq!(find_run(&store, Some("sec")).unwrap().id(), "second");
+    }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::args::ListArgs;
-use super::find::state_dir;
+use super::find::store;
 use super::print::{print_stdout, say};
 use super::status::load_view;
 use crate::error::{Exit, UserError};
@@ -11,17 +11,14 @@ use crate::view::status::RunView;
 use crate::view::text::clean;
 
 pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
-    let dir = state_dir(&args.place)?;
-    let runs = dir
-        .runs()
-        .map_err(|error| UserError::usage(format!("cannot read {}: {error}", dir.path().display())))?;
+    let store = store(&args.place)?;
+    let runs = store.list()?;
     let mut views = Vec::new();
     for entry in &runs {
-        let paths = dir.run(&entry.id).map_err(|error| UserError::usage(error.to_string()))?;
-        match load_view(&paths) {
+        match load_view(&*entry.run) {
             Ok(view) => views.push(view),
             // One damaged journal must not hide the others.
-            Err(error) => say(&format!("warning: {}: {}", entry.id, clean(&error.message))),
+            Err(error) => say(&format!("warning: {}: {}", entry.run.id(), clean(&error.message))),
         }
     }
     if args.json {
@@ -29,9 +26,9 @@ pub(super) fn list(args: ListArgs) -> Result<Exit, UserError> {
             serde_json::to_string_pretty(&views).map_err(|error| UserError::failed(error.to_string()))?;
         print_stdout(format!("{text}\n").as_bytes())?;
     } else if runs.is_empty() {
-        say(&format!("there are no runs in {}", dir.path().display()));
+        say(&format!("there are no runs in {}", store.place()));
     } else if !views.is_empty() {
-        // Whoever reads may have left.
+        // The reader of stdout may have exited.
         let _ = write_table(&mut io::stdout().lock(), &views);
     }
     Ok(Exit::Completed)

@@ -12,7 +12,11 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
     let default = Options::default();
     let configured = Options {
         // A manifest comes with the workflow and may be a stranger's: it cannot raise what the user set.
-        budget_usd: settings.budget.or(manifest.default_budget).map_or(default.budget_usd, Usd::from_dollars),
+        budget_usd: settings
+            .budget
+            .map(|budget| budget.0)
+            .or(manifest.default_budget)
+            .map_or(default.budget_usd, Usd::from_dollars),
         max_parallel: settings.max_parallel.map_or(default.max_parallel, usize::from),
         max_steps: settings.max_steps,
         no_wait: settings.no_wait.unwrap_or(default.no_wait),

@@ -11,7 +11,7 @@ use crate::view::text::clean;
 /// Stdout carries nothing but this, so that it can be piped on.
 pub(super) fn print_result(run: &Run, payloads: &Payloads) -> Result<(), UserError> {
     let Some(result) = &run.result else { return Ok(()) };
-    let text = payloads.text_of(result).map_err(UserError::usage)?;
+    let text = payloads.text_of(result)?;
     let shown = if io::stdout().is_terminal() { clean(&text).into_owned() } else { text };
     let mut bytes = shown.into_bytes();
     if !bytes.ends_with(b"\n") {

@@ -9,7 +9,7 @@ use raymond_core::workflow::Platform;
 
 use super::args::ResumeArgs;
 use super::drive::{Manner, Ready, drive, kept_debug_files};
-use super::find::{acquire, all_scopes, find_run, journal_options, load_config, state_dir};
+use super::find::{all_scopes, find_run, journal_options, load_config, scratch_folder, store};
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
 use crate::agent::registry::Backends;
@@ -17,8 +17,7 @@ use crate::error::{Exit, UserError};
 use crate::process::Reaper;
 use crate::run::engine::Engine;
 use crate::run::recovery::take_over;
-use crate::store::events::{Folding, JournalStore, to_event};
-use crate::store::{Journal, Payloads, RunPaths, Torn, read_tail};
+use crate::store::{Opened, RunHandle, Start};
 use crate::view::json::event_line;
 use crate::workflow::scope::Scope;
 
@@ -26,37 +25,31 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
     let config = load_config()?;
     let settings = &config.raymond;
     let backends = Backends::new(&config.backend)?;
-    let dir = state_dir(&args.place)?;
-    let paths = find_run(&dir, args.run.as_deref())?;
-    let lock = acquire(&paths)?;
-    let incarnation = lock.incarnation().to_owned();
-    let journal_options = journal_options(settings);
-    let mut folding = Folding::new(&paths);
-    let (journal, tail) =
-        Journal::open_visiting(&paths, journal_options, &lock, &mut |line| folding.take(&line))
-            .map_err(|error| UserError::usage(error.to_string()))?;
-    let run = folding.finish()?;
-    let payloads = Payloads::new(paths.payloads(), journal_options.durability);
+    let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
+    let scratch = scratch_folder(&args.place, stored.id())?;
+    let Opened { writer, run, cut_bytes } = stored.open(journal_options(settings))?;
     if run.status == RunStatus::Completed {
-        return show_completed(&args, &run, &paths, &payloads);
+        return show_completed(&args, &run, &*stored);
     }
     let scope = open_scope(&run)?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
-    let manner = Manner::new(&args.options, settings, paths.id());
-    let (interrupted, warnings) = take_over(&run, &paths, &reaper, &kept_debug_files(paths.id()), &backends)?;
+    let manner = Manner::new(&args.options, settings, stored.id());
+    let kept = kept_debug_files(stored.id());
+    let (interrupted, warnings) = take_over(&run, &scratch, &reaper, &kept, &backends)?;
     let options = override_with(&args.options, run.options.clone());
     let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
     opening.extend(warnings);
-    opening.extend(tail.torn.as_ref().map(torn));
+    opening.extend(Some(cut_bytes).filter(|bytes| *bytes > 0).map(torn));
+    let incarnation = writer.incarnation().to_owned();
     drive(Ready {
-        engine: Engine::take_up(run, JournalStore::new(journal, payloads.clone(), lock)),
+        engine: Engine::take_up(run, writer),
         unseen: Vec::new(),
         opening,
         scopes: all_scopes(scope, settings)?,
         manner,
-        paths,
-        payloads,
+        run: stored,
+        scratch,
         reaper,
         backends,
         options,
@@ -65,9 +58,8 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, UserError> {
 }
 
 /// What the last process was writing when it died was never acted on.
-fn torn(torn: &Torn) -> Input {
-    let message =
-        format!("the journal ended in {} bytes of an unfinished write, which were cut off", torn.bytes);
+fn torn(bytes: u64) -> Input {
+    let message = format!("the journal ended in {bytes} bytes of an unfinished write, which were cut off");
     Input::Warning { agent: None, message }
 }
 
@@ -94,27 +86,23 @@ fn changed(archive: &str, run: &Run, since: &str) -> UserError {
 }
 
 /// A run that is over has nothing left to do but to say its result again.
-fn show_completed(
-    args: &ResumeArgs,
-    run: &Run,
-    paths: &RunPaths,
-    payloads: &Payloads,
-) -> Result<Exit, UserError> {
+fn show_completed(args: &ResumeArgs, run: &Run, stored: &dyn RunHandle) -> Result<Exit, UserError> {
+    let payloads = stored.payloads();
     if !args.options.json {
         if !args.options.quiet {
             say(&format!("{} is completed already; this is its result", run.id));
         }
-        print_result(run, payloads)?;
+        print_result(run, &payloads)?;
         return Ok(Exit::Completed);
     }
-    let tail = read_tail(paths).map_err(|error| UserError::usage(error.to_string()))?;
-    for line in tail.lines.iter().rev() {
-        let event = to_event(paths, line)?;
-        if matches!(event.body, Body::RunFinished { .. }) {
-            let line = event_line(&event, payloads).unwrap_or_default();
-            print_stdout(format!("{line}\n").as_bytes())?;
-            break;
-        }
+    let mut events = stored.events(Start::LATEST_SNAPSHOT)?;
+    let mut last = None;
+    while let Some(batch) = events.next_batch()? {
+        last = batch.into_iter().rfind(|event| matches!(event.body, Body::RunFinished { .. })).or(last);
+    }
+    if let Some(event) = last {
+        let line = event_line(&event, &payloads).unwrap_or_default();
+        print_stdout(format!("{line}\n").as_bytes())?;
     }
     Ok(Exit::Completed)
 }

@@ -12,7 +12,7 @@ use raymond_core::workflow::Platform;
 use super::args::RunArgs;
 use super::drive::{Manner, Ready, drive};
 use super::find::{
-    acquire, all_scopes, allowed_scopes, journal_options, load_config, state_dir, working_folder,
+    all_scopes, allowed_scopes, journal_options, load_config, scratch_folder, store, working_folder,
 };
 use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
@@ -21,8 +21,7 @@ use crate::error::{Exit, UserError};
 use crate::process::Reaper;
 use crate::run::driver::now;
 use crate::run::engine::Engine;
-use crate::store::events::JournalStore;
-use crate::store::{Journal, JournalError, JournalOptions, Payloads, RunLock, RunPaths, StateDir};
+use crate::store::{JournalOptions, RunStore, RunWriter, StoreError};
 use crate::workflow::manifest::{InputMode, InputRule};
 use crate::workflow::scope::{Located, Scope, locate};
 use crate::workflow::states::check_all;
@@ -50,29 +49,24 @@ pub(super) fn run(args: RunArgs) -> Result<Exit, UserError> {
     check_input(&manifest.input, args.input.is_some(), workflow)?;
     let cwd = first_folder(&located.scope, cwd)?;
     let input = args.input.as_deref().map(read_input).transpose()?;
-    let dir = state_dir(&args.place)?;
-    dir.create()
-        .map_err(|error| UserError::usage(format!("cannot make {}: {error}", dir.path().display())))?;
-    let journal_options = journal_options(settings);
-    let New { paths, lock, journal } = begin(&dir, ids(args.id.as_deref(), &located.scope), journal_options)?;
-    let incarnation = lock.incarnation().to_owned();
-    let payloads = Payloads::new(paths.payloads(), journal_options.durability);
+    let store = store(&args.place)?;
+    let (id, writer) = begin(&*store, ids(args.id.as_deref(), &located.scope), journal_options(settings))?;
+    let incarnation = writer.incarnation().to_owned();
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let started = run_started(&args, &located, &cwd, options.clone())?;
-    let store = JournalStore::new(journal, payloads.clone(), lock);
     let mut opening = decide::start(started, input);
     opening.extend(manifest_warnings(&located.scope));
     let (engine, unseen) =
-        Engine::create(paths.id(), now(), opening, store).map_err(|error| UserError::failed(error.0))?;
+        Engine::create(&id, now(), opening, writer).map_err(|error| UserError::failed(error.to_string()))?;
     drive(Ready {
         engine,
         unseen,
         opening: Vec::new(),
         scopes: all_scopes(located.scope, settings)?,
-        manner: Manner::new(&args.options, settings, paths.id()),
-        paths,
-        payloads,
+        manner: Manner::new(&args.options, settings, &id),
+        run: store.run(&id)?,
+        scratch: scratch_folder(&args.place, &id)?,
         reaper,
         backends,
         options,
@@ -137,13 +131,6 @@ fn as_text(path: &Path) -> Result<String, UserError> {
     })
 }
 
-/// A run that nothing is recorded of yet.
-struct New {
-    paths: RunPaths,
-    lock: RunLock,
-    journal: Journal,
-}
-
 /// Ids for a new run: the one that was given, or some of which another run may have the first, because it was started
 /// in the same second.
 fn ids<'a>(given: Option<&'a str>, scope: &'a Scope) -> impl Iterator<Item = String> + 'a {
@@ -151,33 +138,21 @@ fn ids<'a>(given: Option<&'a str>, scope: &'a Scope) -> impl Iterator<Item = Str
     (0..tries).map(move |_| given.map_or_else(|| new_id(scope), str::to_owned))
 }
 
-/// Begins a run under the first of these ids that can be used.
+/// Creates a run under the first of these ids that is not taken.
 fn begin(
-    dir: &StateDir,
+    store: &dyn RunStore,
     ids: impl Iterator<Item = String>,
     options: JournalOptions,
-) -> Result<New, UserError> {
+) -> Result<(String, Box<dyn RunWriter>), UserError> {
     let mut refused = UserError::usage("no id for the run");
     for id in ids {
-        match begin_as(dir, &id, options) {
-            Err(error) if is_taken(dir, &id) => refused = error,
-            other => return other,
+        match store.create(&id, options) {
+            Ok(writer) => return Ok((id, writer)),
+            Err(error @ (StoreError::Exists { .. } | StoreError::Held { .. })) => refused = error.into(),
+            Err(error) => return Err(error.into()),
         }
     }
     Err(refused)
-}
-
-fn is_taken(dir: &StateDir, id: &str) -> bool {
-    dir.run(id).is_ok_and(|paths| paths.segment(0).exists())
-}
-
-fn begin_as(dir: &StateDir, id: &str, options: JournalOptions) -> Result<New, UserError> {
-    let paths = dir.run(id).map_err(|error| {
-        UserError::usage(error.to_string()).hint("use letters, digits, `-`, `_` and `.`, at most 64 of them")
-    })?;
-    let lock = acquire(&paths)?;
-    let journal = Journal::create(&paths, options, &lock).map_err(|error| cannot_create(&paths, &error))?;
-    Ok(New { paths, lock, journal })
 }
 
 fn new_id(scope: &Scope) -> String {
@@ -196,15 +171,6 @@ fn name_of(scope: &Path) -> String {
     match name.trim_start_matches('-') {
         "" => "run".to_owned(),
         name => name.to_owned(),
-    }
-}
-
-fn cannot_create(paths: &RunPaths, error: &JournalError) -> UserError {
-    match error {
-        JournalError::Exists { .. } => UserError::usage(format!("there is a run `{}` already", paths.id()))
-            .hint("choose another --id")
-            .hint(format!("or continue it: raymond resume {}", paths.id())),
-        other => UserError::usage(other.to_string()),
     }
 }
 
@@ -233,16 +199,16 @@ fn read_input(given: &str) -> Result<String, UserError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::memory::MemoryStore;
 
     #[test]
     fn an_id_that_is_taken_is_passed_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = StateDir::at(folder.path());
+        let store = MemoryStore::default();
         let begin =
-            || begin(&dir, ["first", "second"].map(str::to_owned).into_iter(), JournalOptions::default());
+            || begin(&store, ["first", "second"].map(str::to_owned).into_iter(), JournalOptions::default());
         let first = begin().unwrap();
         let second = begin().unwrap();
-        assert_eq!((first.paths.id(), second.paths.id()), ("first", "second"));
+        assert_eq!((first.0.as_str(), second.0.as_str()), ("first", "second"));
         drop((first, second));
         let error = begin().err().unwrap();
         assert_eq!(error.message, "there is a run `second` already");

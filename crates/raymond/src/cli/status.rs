@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use anstyle::Style;
 
 use super::args::StatusArgs;
-use super::find::{find_run, state_dir, working_folder};
+use super::find::{find_run, store, working_folder};
 use super::print::print_stdout;
 use crate::error::{Exit, UserError};
 use crate::run::driver::ANSWER_MESSAGE;
-use crate::store::events::Folding;
-use crate::store::{Durability, JournalError, Payloads, RunPaths, StateDir, is_live, visit_tail};
+use crate::store::{Inbox, RunHandle, StateDir, StoreError};
 use crate::view::status::{AgentView, RunView, view};
 use crate::view::text::{clean, one_line};
 
@@ -20,37 +19,33 @@ const DIM: Style = Style::new().dimmed();
 const SHOWN_CHARS: usize = 100;
 
 pub(super) fn status(args: StatusArgs) -> Result<Exit, UserError> {
-    let paths = find_run(&state_dir(&args.place)?, args.run.as_deref())?;
-    let run = load_view(&paths)?;
+    let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
+    let run = load_view(&*stored)?;
     if args.json {
         let text =
             serde_json::to_string_pretty(&run).map_err(|error| UserError::failed(error.to_string()))?;
         print_stdout(format!("{text}\n").as_bytes())?;
     } else {
-        // Whoever reads may have left.
-        let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), &run, &paths);
+        // The reader of stdout may have exited.
+        let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), &run, &*stored.inbox());
     }
     Ok(Exit::Completed)
 }
 
 /// Reads a run without disturbing it, live or not.
-pub(super) fn load_view(paths: &RunPaths) -> Result<RunView, UserError> {
-    // The lock is looked at first: a run that ends in between shows as ended, not as interrupted.
-    let is_live = is_live(&paths.lock())
-        .map_err(|error| UserError::usage(format!("cannot look at {}: {error}", paths.lock().display())))?
-        .is_some();
-    let mut folding = Folding::new(paths);
-    visit_tail(paths, &mut |line| folding.take(&line)).map_err(|error| match error {
-        JournalError::Empty { .. } if is_live => {
-            UserError::usage(format!("{} is just starting", paths.id())).hint("look again in a moment")
+pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
+    // The lease is looked at first: a run that ends in between shows as ended, not as interrupted.
+    let is_live = stored.holder()?.is_some();
+    let run = stored.load().map_err(|error| match error {
+        StoreError::Empty { .. } if is_live => {
+            UserError::usage(format!("{} is just starting", stored.id())).hint("look again in a moment")
         }
-        other => UserError::usage(other.to_string()),
+        other => other.into(),
     })?;
-    let run = folding.finish()?;
-    Ok(view(&run, is_live, &Payloads::new(paths.payloads(), Durability::Process)))
+    Ok(view(&run, is_live, &stored.payloads()))
 }
 
-fn write_for_people(out: &mut impl Write, run: &RunView, paths: &RunPaths) -> io::Result<()> {
+fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
     writeln!(out, "  workflow  {}", clean(&run.workflow))?;
     writeln!(out, "  started   {}", run.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
@@ -73,7 +68,7 @@ fn write_for_people(out: &mut impl Write, run: &RunView, paths: &RunPaths) -> io
     run.agents.iter().try_for_each(|agent| write_agent(out, agent))?;
     run.asks.iter().try_for_each(|ask| {
         writeln!(out, "{BOLD}{}{BOLD:#} {}", ask.id, clean(ask.question.trim_end()))?;
-        if paths.inbox().join(format!("{ANSWER_MESSAGE}{}", ask.id)).exists() {
+        if inbox.contains(&format!("{ANSWER_MESSAGE}{}", ask.id)) {
             return writeln!(out, "    is answered; continue with: raymond resume {}", run.run);
         }
         writeln!(out, "    raymond answer {} {} 'your answer'", run.run, ask.id)
@@ -103,4 +98,27 @@ fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
         writeln!(out, "    {DIM}stderr:{DIM:#} {}", clean(line))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::opening;
+    use crate::store::{JournalOptions, RunStore};
+
+    #[test]
+    fn a_run_is_shown_as_its_lease_and_its_events_say() {
+        let store = MemoryStore::default();
+        let mut writer = store.create("r", JournalOptions::default()).unwrap();
+        let run = store.run("r").unwrap();
+        let status = || load_view(&*run).map(|view| view.status.as_str()).map_err(|error| error.message);
+        assert_eq!(status(), Err("r is just starting".to_owned()));
+        writer.commit(&opening("r")).unwrap();
+        assert_eq!(status(), Ok("running"));
+        drop(writer);
+        assert_eq!(status(), Ok("interrupted"), "its process is gone");
+        store.damage("r", "a test damaged it");
+        assert!(status().unwrap_err().contains("a test damaged it"));
+    }
 }

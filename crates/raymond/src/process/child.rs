@@ -1,28 +1,25 @@
-//! A program that was started, in whichever way this system does it best.
+//! A running program, however it was started.
 
 use std::io;
 use std::process::ExitStatus;
 
 use tokio::process::ChildStdin;
 
-#[cfg(target_os = "linux")]
-use super::quick::QuickChild;
-
 pub(super) enum Child {
-    /// By the runtime, as the standard library does it.
+    /// Started by tokio and the standard library.
     Common(tokio::process::Child),
-    /// Without a copy of Raymond's memory.
+    /// Started without copying Raymond's memory.
     #[cfg(target_os = "linux")]
-    Quick(QuickChild),
+    Vfork(os_process::VforkChild, Option<ChildStdin>),
 }
 
 impl Child {
-    /// None once it has been waited for.
+    /// The process id; `None` once the program has been waited for.
     pub(super) fn id(&self) -> Option<u32> {
         match self {
             Child::Common(child) => child.id(),
             #[cfg(target_os = "linux")]
-            Child::Quick(child) => Some(child.id()),
+            Child::Vfork(child, _) => Some(child.id()),
         }
     }
 
@@ -30,7 +27,7 @@ impl Child {
         match self {
             Child::Common(child) => child.stdin.take(),
             #[cfg(target_os = "linux")]
-            Child::Quick(child) => child.stdin.take(),
+            Child::Vfork(_, stdin) => stdin.take(),
         }
     }
 
@@ -39,7 +36,7 @@ impl Child {
         match self {
             Child::Common(child) => child.wait().await,
             #[cfg(target_os = "linux")]
-            Child::Quick(child) => child.wait().await,
+            Child::Vfork(child, _) => child.wait().await,
         }
     }
 
@@ -47,7 +44,7 @@ impl Child {
         match self {
             Child::Common(child) => child.try_wait(),
             #[cfg(target_os = "linux")]
-            Child::Quick(child) => child.try_wait(),
+            Child::Vfork(child, _) => child.try_wait(),
         }
     }
 }

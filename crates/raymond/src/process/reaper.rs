@@ -1,8 +1,8 @@
-//! Ends process trees: asks politely, waits, kills, and says when nothing is alive any more.
+//! Ends process trees: asks them to terminate, waits, kills what is left, and reports when no process is alive.
 //!
-//! One thread serves all requests. At each tick it looks at the system's processes once, for all of them.
-//! Bounds: as many requests as there are steps to end; per request, what is remembered of its living
-//! processes. The time between ticks grows from [`SHORTEST_PAUSE`] to [`LONGEST_PAUSE`].
+//! One thread serves all requests. At each tick it scans the process table once, for all of them.
+//! Bounds: one request for each step to end; for each request, a record of every living process of it. The time between
+//! ticks grows from [`SHORTEST_PAUSE`] to [`LONGEST_PAUSE`].
 
 use std::collections::HashMap;
 use std::io;
@@ -21,75 +21,76 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A killed process that is still there after this time hangs in the kernel. It will run none of its own code
-/// again, so there is nothing to wait for.
-const KILL_PATIENCE: Duration = Duration::from_secs(30);
+/// A killed process that still exists after this time hangs in the kernel. It will not run its own code again, so it
+/// is not waited for any longer.
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A look is not a moment: a process may start another where we have looked already, and end where we have
-/// not looked yet. Finding nobody therefore counts only when it happens twice in a row.
-const EMPTY_LOOKS_NEEDED: u32 = 2;
+/// A scan is not atomic. A process may start a child in a part of the table that was already scanned, and exit before
+/// its own entry is scanned. So two empty scans in a row are needed.
+const EMPTY_SCANS_NEEDED: u32 = 2;
 
 /// A step whose processes are to be ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub token: String,
-    /// Its process group, if that is known and was used by it until a moment ago.
+    /// Its process group, if it is known and was in use until a moment ago.
     pub group: Option<i32>,
 }
 
 impl Target {
-    /// What is left of the step of a Raymond that is no more.
+    /// The processes that an earlier Raymond left behind.
     pub fn by_token(token: impl Into<String>) -> Self {
         Target { token: token.into(), group: None }
     }
 }
 
-/// A handle on the thread that ends processes. There should be one in a program. When it is dropped, the
-/// thread finishes what it was asked for and ends.
+/// A handle to the thread that ends processes. A program should have only one. When it is dropped, the thread completes
+/// the open requests and ends.
 #[derive(Debug)]
 pub struct Reaper {
     grace: Duration,
-    /// The way to the thread, which is started when it is first needed: most runs end nothing.
+    /// The channel to the thread, which is started with the first request, because most runs have none.
     requests: Mutex<Option<Sender<Request>>>,
-    looks: Arc<AtomicU64>,
+    scans: Arc<AtomicU64>,
 }
 
 impl Reaper {
-    /// Fails where processes cannot be looked at.
+    /// Fails if the process table cannot be read.
     pub fn start() -> io::Result<Self> {
         Reaper::with_grace(DEFAULT_GRACE)
     }
 
-    /// `grace` is the time between the polite request and the kill.
+    /// `grace` is the time between the request to terminate and the kill.
     pub fn with_grace(grace: Duration) -> io::Result<Self> {
         table::check()?;
         system::keep_exit_codes();
-        Ok(Reaper { grace, requests: Mutex::new(None), looks: Arc::new(AtomicU64::new(0)) })
+        Ok(Reaper { grace, requests: Mutex::new(None), scans: Arc::new(AtomicU64::new(0)) })
     }
 
-    /// Ends everything that belongs to the targets. The work is under way as soon as this is called, and goes
-    /// on even if the future is dropped. The result names what could not be ended (see [`super::Outcome`]).
+    /// Ends all processes of the targets. The work begins when this is called, and continues if the future is dropped.
+    /// Returns the processes that could not be ended (see [`super::Supervised::survivors`]).
     pub fn end(&self, targets: Vec<Target>) -> impl Future<Output = Vec<i32>> + Send + 'static {
         let (report, survivors) = oneshot::channel();
         self.request(targets, move |found| drop(report.send(found)));
         async move { survivors.await.expect("the reaper answers every request") }
     }
 
-    /// The same for a caller that has nothing else to do, such as recovery at start-up.
+    /// The same, blocking; for recovery at start-up.
     pub fn end_blocking(&self, targets: Vec<Target>) -> Vec<i32> {
         let (report, survivors) = mpsc::channel();
         self.request(targets, move |found| drop(report.send(found)));
         survivors.recv().expect("the reaper answers every request")
     }
 
-    /// The same for a caller that cannot wait.
+    /// The same, without waiting for the result.
     pub(super) fn end_unattended(&self, targets: Vec<Target>) {
         self.request(targets, drop);
     }
 
-    /// How often the system's processes have been looked at.
-    pub fn looks(&self) -> u64 {
-        self.looks.load(Ordering::Relaxed)
+    /// How often the process table has been scanned.
+    #[cfg(all(test, unix))]
+    pub(super) fn scans(&self) -> u64 {
+        self.scans.load(Ordering::Relaxed)
     }
 
     fn request(&self, targets: Vec<Target>, report: impl FnOnce(Vec<i32>) + Send + 'static) {
@@ -100,7 +101,7 @@ impl Reaper {
         }
         match &*requests {
             Some(requests) => requests.send(request).expect("the reaper lives as long as its handle"),
-            // The system has no thread to spare, and processes must end: then everything else waits.
+            // No thread can be started. Ending processes is more important than not blocking.
             None => self.work_here(request),
         }
     }
@@ -120,7 +121,7 @@ impl Reaper {
 
     fn worker(&self) -> (Sender<Request>, Worker) {
         let (requests, receiver) = mpsc::channel();
-        (requests, Worker::new(receiver, self.grace, Arc::clone(&self.looks)))
+        (requests, Worker::new(receiver, self.grace, Arc::clone(&self.scans)))
     }
 }
 
@@ -138,14 +139,14 @@ impl std::fmt::Debug for Request {
 struct Worker {
     requests: Receiver<Request>,
     grace: Duration,
-    looks: Arc<AtomicU64>,
-    jobs: Vec<Job>,
+    scans: Arc<AtomicU64>,
+    active: Vec<ActiveRequest>,
     pause: Duration,
 }
 
 impl Worker {
-    fn new(requests: Receiver<Request>, grace: Duration, looks: Arc<AtomicU64>) -> Self {
-        Worker { requests, grace, looks, jobs: Vec::new(), pause: SHORTEST_PAUSE }
+    fn new(requests: Receiver<Request>, grace: Duration, scans: Arc<AtomicU64>) -> Self {
+        Worker { requests, grace, scans, active: Vec::new(), pause: SHORTEST_PAUSE }
     }
 
     fn run(mut self) {
@@ -154,9 +155,9 @@ impl Worker {
         }
     }
 
-    /// Waits for the next tick or the next request; says `false` when there is no work and never will be.
+    /// Waits for the next tick or the next request. Returns `false` when there is no work and no more can come.
     fn wait_for_work(&mut self) -> bool {
-        let first = if self.jobs.is_empty() {
+        let first = if self.active.is_empty() {
             self.requests.recv().ok()
         } else {
             match self.requests.recv_timeout(self.pause) {
@@ -175,55 +176,55 @@ impl Worker {
         };
         let kill_at = Instant::now() + self.grace;
         let requests = first.into_iter().chain(self.requests.try_iter());
-        self.jobs.extend(requests.map(|request| Job::new(request, kill_at)));
-        !self.jobs.is_empty()
+        self.active.extend(requests.map(|request| ActiveRequest::new(request, kill_at)));
+        !self.active.is_empty()
     }
 
     fn tick(&mut self) {
-        let targets: Vec<&Target> = self.jobs.iter().flat_map(|job| &job.request.targets).collect();
-        // Whatever keeps us from looking (too many open files, say) may be over by the next tick.
-        let Ok(table) = Table::look(&targets) else { return };
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        let targets: Vec<&Target> = self.active.iter().flat_map(|active| &active.request.targets).collect();
+        // What prevents a scan (too many open files, for example) may be over by the next tick.
+        let Ok(table) = Table::scan(&targets) else { return };
+        self.scans.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
-        for mut job in std::mem::take(&mut self.jobs) {
-            if job.advance(&table, now) {
-                job.finish();
+        for mut request in std::mem::take(&mut self.active) {
+            if request.advance(&table, now) {
+                request.finish();
             } else {
-                self.jobs.push(job);
+                self.active.push(request);
             }
         }
-        if self.jobs.iter().any(|job| job.empty_looks > 0) {
-            // Nobody is given time to end any more: the second look, which makes sure, can follow at once.
+        if self.active.iter().any(|request| request.empty_scans > 0) {
+            // No process needs time to end, so the second scan can follow at once.
             self.pause = Duration::ZERO;
         }
     }
 }
 
-/// One request on its way.
-struct Job {
+/// A request that is being worked on.
+struct ActiveRequest {
     request: Request,
     kill_at: Instant,
-    known: HashMap<i32, Known>,
-    is_first_look: bool,
-    empty_looks: u32,
+    known: HashMap<i32, KnownProcess>,
+    is_first_scan: bool,
+    empty_scans: u32,
 }
 
-/// A living process of the request. Remembered, because when its parent dies nothing else may show that it
-/// belongs.
-struct Known {
+/// A living process of the request. It is remembered, because after the death of its parent there may be no other sign
+/// that it belongs to the step.
+struct KnownProcess {
     started: u64,
     told: Option<Demand>,
     killed_at: Option<Instant>,
     refused: bool,
 }
 
-impl Known {
+impl KnownProcess {
     fn new(process: &Process) -> Self {
-        Known { started: process.started, told: None, killed_at: None, refused: false }
+        KnownProcess { started: process.started, told: None, killed_at: None, refused: false }
     }
 
     fn is_beyond_reach(&self, now: Instant) -> bool {
-        self.refused || self.killed_at.is_some_and(|killed_at| now - killed_at > KILL_PATIENCE)
+        self.refused || self.killed_at.is_some_and(|killed_at| now - killed_at > KILL_TIMEOUT)
     }
 
     fn tell(&mut self, process: &Process, demand: Demand, now: Instant) {
@@ -231,7 +232,7 @@ impl Known {
             return;
         }
         self.told = Some(demand);
-        // Who refuses a polite request by our permissions refuses the other one as well.
+        // If we have no permission to send SIGTERM, we have none to send SIGKILL.
         self.refused = table::send(process, demand) == Delivery::Refused;
         if demand == Demand::Kill {
             self.killed_at = Some(now);
@@ -239,12 +240,12 @@ impl Known {
     }
 }
 
-impl Job {
+impl ActiveRequest {
     fn new(request: Request, kill_at: Instant) -> Self {
-        Job { request, kill_at, known: HashMap::new(), is_first_look: true, empty_looks: 0 }
+        ActiveRequest { request, kill_at, known: HashMap::new(), is_first_scan: true, empty_scans: 0 }
     }
 
-    /// Signals what is due to be signalled, and says whether the work is done.
+    /// Sends the signals that are due. Returns whether the request is done.
     fn advance(&mut self, table: &Table, now: Instant) -> bool {
         let known = self.known.iter().map(|(pid, known)| (*pid, known.started));
         let members = table.members(&self.request.targets, known);
@@ -256,26 +257,26 @@ impl Job {
                 known.tell(process, demand, now);
             }
         }
-        self.is_first_look = false;
+        self.is_first_scan = false;
         let is_empty = self.known.values().all(|known| known.is_beyond_reach(now));
-        self.empty_looks = if is_empty { self.empty_looks + 1 } else { 0 };
-        self.empty_looks >= EMPTY_LOOKS_NEEDED
+        self.empty_scans = if is_empty { self.empty_scans + 1 } else { 0 };
+        self.empty_scans >= EMPTY_SCANS_NEEDED
     }
 
     fn remember(&mut self, members: &[&Process]) {
         let mut before = std::mem::take(&mut self.known);
         for process in members {
             let same = before.remove(&process.pid).filter(|known| known.started == process.started);
-            self.known.insert(process.pid, same.unwrap_or_else(|| Known::new(process)));
+            self.known.insert(process.pid, same.unwrap_or_else(|| KnownProcess::new(process)));
         }
     }
 
-    /// What starts while the tree is being ended is mostly the cleaning up of a program that was asked to
-    /// end. It is left to that program, and only asked as well once it has no parent in the tree.
+    /// A process that starts while the tree is being ended is usually part of a program's clean-up. It is left to that
+    /// program, and asked to terminate only when it has no parent in the tree.
     fn demand(&self, process: &Process, now: Instant) -> Option<Demand> {
         if now >= self.kill_at {
             Some(Demand::Kill)
-        } else if self.is_first_look || !self.known.contains_key(&process.parent) {
+        } else if self.is_first_scan || !self.known.contains_key(&process.parent) {
             Some(Demand::Terminate)
         } else {
             None

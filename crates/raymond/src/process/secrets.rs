@@ -35,11 +35,9 @@ impl Secrets {
         Self::longest_first(variables.into_iter().filter_map(secret).collect())
     }
 
-    /// These, and those among a few more variables.
-    pub fn and<N: AsRef<OsStr>, V: AsRef<OsStr>>(&self, variables: impl IntoIterator<Item = (N, V)>) -> Self {
-        let mut values = Self::of(variables).values;
-        values.extend(self.values.iter().cloned());
-        Self::longest_first(values)
+    /// These and others.
+    pub fn joined(&self, others: &Self) -> Self {
+        Self::longest_first(self.values.iter().chain(&others.values).cloned().collect())
     }
 
     fn longest_first(mut values: Vec<String>) -> Self {
@@ -96,7 +94,7 @@ mod tests {
             "us, just us at /home/me       with nothing"
         );
         assert_eq!(hidden(""), "");
-        let more = secrets.and([("STEP_SECRET", "so abcdef-and-more")]);
+        let more = secrets.joined(&Secrets::of([("STEP_SECRET", "so abcdef-and-more")]));
         assert_eq!(more.hide("so abcdef-and-more, abcdef".to_owned()), "***, ***");
     }
 }

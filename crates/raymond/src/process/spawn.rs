@@ -1,4 +1,4 @@
-//! Starting a program, and saying in plain words why it could not be started.
+//! Starting a program, and explaining why it could not be started.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,30 +13,30 @@ use super::child::Child;
 use super::streams::Streams;
 use super::{TOKEN_VARIABLE, system};
 
-/// A file that was being written a moment ago may still be open in a child that is about to start.
+/// A race: a file that was just written may still be open in another child between fork and exec.
 const BUSY_ATTEMPTS: u32 = 6;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A program to start.
 #[derive(Clone, Debug)]
-pub struct Launch {
-    /// A name that is looked up on PATH, or a path (absolute, because it would else be relative to `cwd`).
+pub struct ProgramSpec {
+    /// A name that is looked up on PATH, or an absolute path.
     pub program: OsString,
     pub args: Vec<OsString>,
     pub cwd: PathBuf,
-    /// `Some` sets a variable and `None` removes it; all others are inherited.
+    /// Changes to the inherited environment: `Some` sets a variable, `None` removes it.
     pub env: Vec<(OsString, Option<OsString>)>,
-    /// Written to the program, then closed. When empty the program reads from the null device.
+    /// Written to the program's stdin, which is then closed. If empty, the program reads from the null device.
     pub stdin: Vec<u8>,
-    /// Unique to this attempt of this step; handed over in [`TOKEN_VARIABLE`].
+    /// Unique to this attempt of this step; the value of [`TOKEN_VARIABLE`].
     pub token: String,
     pub on_parent_death: ParentDeath,
 }
 
-impl Launch {
+impl ProgramSpec {
     /// A program without arguments, input or changes to its environment.
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>, token: impl Into<String>) -> Self {
-        Launch {
+        ProgramSpec {
             program: program.into(),
             args: Vec::new(),
             cwd: cwd.into(),
@@ -48,13 +48,13 @@ impl Launch {
     }
 }
 
-/// What becomes of the program when Raymond is killed. On Linux this reaches the program, not its children; on
-/// Windows everything of the step is ended in any case.
+/// What happens to the program when Raymond is killed. On Linux only the program itself gets the signal, not its
+/// children. On Windows all processes of the step are ended in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ParentDeath {
     /// For programs that clean up after themselves, such as agents.
     Terminate,
-    /// For programs that may ignore a polite request, such as scripts.
+    /// For programs that may ignore a request to terminate, such as scripts.
     #[default]
     Kill,
 }
@@ -121,54 +121,54 @@ impl std::error::Error for SpawnError {
     }
 }
 
-/// Starts the program on the calling thread, with pipes for its output and, if there is any, its input.
-pub(super) async fn start(launch: &Launch) -> Result<(Child, Streams), SpawnError> {
+/// Starts the program on the calling thread, with pipes for its output and, if there is any input, for its stdin.
+pub(super) async fn start(spec: &ProgramSpec) -> Result<(Child, Streams), SpawnError> {
     let mut attempt = 1;
     loop {
-        match start_once(launch).await {
+        match start_once(spec).await {
             Ok(started) => return Ok(started),
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && attempt < BUSY_ATTEMPTS => {
                 tokio::time::sleep(BUSY_PAUSE * attempt).await;
                 attempt += 1;
             }
             Err(error) => {
-                check_directory(&launch.cwd)?;
-                return Err(explain(launch, error));
+                check_directory(&spec.cwd)?;
+                return Err(explain(spec, error));
             }
         }
     }
 }
 
-async fn start_once(launch: &Launch) -> io::Result<(Child, Streams)> {
+async fn start_once(spec: &ProgramSpec) -> io::Result<(Child, Streams)> {
     #[cfg(target_os = "linux")]
-    match super::quick::start(launch) {
+    match super::linux::start(spec) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
         other => return other,
     }
-    start_commonly(launch).await
+    start_commonly(spec).await
 }
 
-/// As the standard library does it, which is good enough everywhere.
-pub(super) async fn start_commonly(launch: &Launch) -> io::Result<(Child, Streams)> {
-    let mut command = command(launch);
+/// Starts the program with the standard library, which works on every system.
+pub(super) async fn start_commonly(spec: &ProgramSpec) -> io::Result<(Child, Streams)> {
+    let mut command = command(spec);
     let outputs = system::Outputs::of(&mut command).await?;
-    let (child, streams) = system::adopt(command.spawn()?, outputs, launch)?;
+    let (child, streams) = system::adopt(command.spawn()?, outputs, spec)?;
     Ok((Child::Common(child), streams))
 }
 
-fn command(launch: &Launch) -> Command {
-    let mut command = Command::new(system::program_of(launch));
-    command.args(&launch.args).current_dir(&launch.cwd);
-    for (name, value) in &launch.env {
+fn command(spec: &ProgramSpec) -> Command {
+    let mut command = Command::new(system::program_of(spec));
+    command.args(&spec.args).current_dir(&spec.cwd);
+    for (name, value) in &spec.env {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
     }
-    // Last, so that nothing above can take it over.
-    command.env(TOKEN_VARIABLE, &launch.token);
-    command.stdin(if launch.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
-    system::isolate(&mut command, launch.on_parent_death);
+    // Last, so that no variable of the step can replace it.
+    command.env(TOKEN_VARIABLE, &spec.token);
+    command.stdin(if spec.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
+    system::isolate(&mut command, spec.on_parent_death);
     command
 }
 
@@ -183,15 +183,15 @@ fn check_directory(cwd: &Path) -> Result<(), SpawnError> {
     }
 }
 
-fn explain(launch: &Launch, error: io::Error) -> SpawnError {
-    let program = launch.program.clone();
+fn explain(spec: &ProgramSpec, error: io::Error) -> SpawnError {
+    let program = spec.program.clone();
     let path = Path::new(&program);
     let is_bare_name = path.components().count() == 1 && !path.has_root();
     match error.kind() {
         io::ErrorKind::NotFound if is_bare_name => SpawnError::NotOnPath(program),
-        io::ErrorKind::NotFound if launch.cwd.join(path).exists() => SpawnError::InterpreterMissing(program),
+        io::ErrorKind::NotFound if spec.cwd.join(path).exists() => SpawnError::InterpreterMissing(program),
         io::ErrorKind::NotFound => SpawnError::FileMissing(program),
-        io::ErrorKind::PermissionDenied => SpawnError::PermissionDenied { program, cwd: launch.cwd.clone() },
+        io::ErrorKind::PermissionDenied => SpawnError::PermissionDenied { program, cwd: spec.cwd.clone() },
         io::ErrorKind::ExecutableFileBusy => SpawnError::FileBusy(program),
         io::ErrorKind::ArgumentListTooLong => SpawnError::TooLong(program),
         _ => SpawnError::Other { program, error },

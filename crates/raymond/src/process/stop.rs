@@ -1,10 +1,10 @@
-//! A switch that many holders share and that only ever goes one way: from running to stopped.
+//! A shared flag that can only change from running to stopped.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Tells any number of running programs to stop. Clones are the same switch.
+/// Tells any number of running programs to stop. All clones share one flag.
 #[derive(Clone, Debug)]
 pub struct StopSignal {
     stopped: Arc<watch::Sender<bool>>,
@@ -15,7 +15,7 @@ impl StopSignal {
         StopSignal { stopped: Arc::new(watch::Sender::new(false)) }
     }
 
-    /// Stops every program that listens now, and every one that would start later.
+    /// Stops all running programs, and prevents the start of others.
     pub fn trigger(&self) {
         self.stopped.send_replace(true);
     }
@@ -24,10 +24,10 @@ impl StopSignal {
         *self.stopped.borrow()
     }
 
-    /// Waits until the switch is thrown; returns at once when it already is.
+    /// Waits until [`StopSignal::trigger`] is called; returns at once if it was called before.
     pub async fn triggered(&self) {
         let mut receiver = self.stopped.subscribe();
-        // The sender cannot be gone while `self` holds it, so there is no error to tell apart.
+        // This cannot fail, because `self` holds the sender.
         let _ = receiver.wait_for(|stopped| *stopped).await;
     }
 }

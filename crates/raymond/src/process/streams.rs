@@ -1,6 +1,7 @@
 //! The pipes of a running program: two to read, one to write.
 //!
-//! Bounds: one buffer per output pipe, reused for every chunk, and no larger than [`CHUNK_BYTES`]. Nothing is read ahead of what is handed on.
+//! Bounds: one buffer for each output pipe, reused for every chunk, and no larger than [`CHUNK_BYTES`]. Nothing is read
+//! ahead of what is passed on.
 
 use std::convert::Infallible;
 use std::future;
@@ -11,12 +12,12 @@ use tokio::process::ChildStdin;
 use super::CHUNK_BYTES;
 use super::system::{self, Output, Stderr, Stdout};
 
-/// More than any pipe can hold unless an administrator raised the system's limit, so that reading this much
-/// after a program's end has read all it wrote, and a background child that never stops writing cannot hold
-/// the step up.
+/// The most that is read after a program's exit. It is more than a pipe holds, unless an administrator raised the
+/// system's limit, so all output of the program is read. It is bounded, so that a background child that never stops
+/// writing cannot delay the step.
 const MAX_PIPE_BYTES: usize = 1024 * 1024;
 
-/// Most programs print little, and thousands may run at once; for one that prints much the buffer grows.
+/// Small, because most programs print little and thousands may run at once. The buffer grows when it is filled.
 const FIRST_BUFFER_BYTES: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +40,8 @@ impl Streams {
         self.stdout.reader.is_none() && self.stderr.reader.is_none()
     }
 
-    /// The next chunk of either stream, in fair order; an empty one says that the stream has ended. Waits
-    /// for ever when both have. Nothing is lost when it is cancelled.
+    /// The next chunk of either stream, in fair order; an empty one means EOF. Never returns after both streams have
+    /// reached EOF. If it is cancelled, no output is lost.
     pub(super) async fn next(&mut self) -> (Source, &[u8]) {
         let source = tokio::select! {
             () = self.stdout.fill() => Source::Stdout,
@@ -52,7 +53,7 @@ impl Streams {
         }
     }
 
-    /// Hands over what already lies in the pipes, without waiting. Stops early when `deliver` says `false`.
+    /// Reads what is in the pipes, without waiting. Stops early when `deliver` returns `false`.
     pub(super) fn sweep(&mut self, mut deliver: impl FnMut(Source, &[u8]) -> bool) {
         let _ = self.stdout.sweep(|bytes| deliver(Source::Stdout, bytes))
             && self.stderr.sweep(|bytes| deliver(Source::Stderr, bytes));
@@ -62,7 +63,7 @@ impl Streams {
 struct Pipe<R> {
     reader: Option<R>,
     buffer: Vec<u8>,
-    /// Whether the last piece filled the buffer, so that a larger one is worth its memory.
+    /// Whether the last chunk filled the buffer, so that a larger one is useful.
     is_full: bool,
 }
 
@@ -71,7 +72,7 @@ impl<R: AsyncRead + Output + Unpin> Pipe<R> {
         Pipe { reader, buffer: Vec::with_capacity(FIRST_BUFFER_BYTES), is_full: false }
     }
 
-    /// Afterwards the buffer holds what was read: nothing if the stream has ended.
+    /// Afterwards the buffer holds what was read; it is empty at EOF.
     async fn fill(&mut self) {
         let Some(reader) = &mut self.reader else {
             return future::pending().await;
@@ -81,7 +82,7 @@ impl<R: AsyncRead + Output + Unpin> Pipe<R> {
             self.buffer.reserve_exact((self.buffer.capacity() * 4).min(CHUNK_BYTES));
             system::widen(&*reader);
         }
-        // A pipe that cannot be read any more has ended as far as the step is concerned.
+        // A read error is treated like EOF.
         let length = reader.read_buf(&mut self.buffer).await.unwrap_or(0);
         self.is_full = length == self.buffer.capacity();
         if length == 0 {
@@ -91,7 +92,7 @@ impl<R: AsyncRead + Output + Unpin> Pipe<R> {
 }
 
 impl<R: Output> Pipe<R> {
-    /// Reads past the runtime, because that may not have noticed yet what arrived a moment ago.
+    /// Reads the pipe directly, because tokio may not know yet that it is readable.
     fn sweep(&mut self, mut deliver: impl FnMut(&[u8]) -> bool) -> bool {
         let Some(reader) = &self.reader else { return true };
         self.buffer.resize(self.buffer.capacity(), 0);
@@ -110,16 +111,16 @@ impl<R: Output> Pipe<R> {
     }
 }
 
-/// What is still to be written to a program's stdin, which is closed when all of it is.
-pub(super) struct Feed {
+/// The input for a program's stdin. The pipe is closed when all of it is written.
+pub(super) struct StdinWriter {
     pipe: Option<ChildStdin>,
     bytes: Vec<u8>,
     written: usize,
 }
 
-impl Feed {
+impl StdinWriter {
     pub(super) fn new(pipe: Option<ChildStdin>, bytes: Vec<u8>) -> Self {
-        Feed { pipe, bytes, written: 0 }
+        StdinWriter { pipe, bytes, written: 0 }
     }
 
     pub(super) fn close(&mut self) {
@@ -128,14 +129,14 @@ impl Feed {
         self.written = 0;
     }
 
-    /// Writes for as long as it is polled, and never returns; may be cancelled and called again.
+    /// Writes the input and never returns. May be cancelled and called again.
     pub(super) async fn run(&mut self) -> Infallible {
         while let Some(pipe) = &mut self.pipe {
             match pipe.write(&self.bytes[self.written..]).await {
                 Ok(length) if length > 0 && self.written + length < self.bytes.len() => {
                     self.written += length
                 }
-                // Either all is written, or the program does not want the rest, which is its own affair.
+                // All is written, or the program has closed its stdin, which is no error.
                 _ => self.close(),
             }
         }

@@ -1,7 +1,7 @@
-//! One program from start to end: its output, its time limits, and what is left of it afterwards.
+//! One program from start to end: its output, its time limits, and the processes it leaves behind.
 //!
-//! A program has ended when it has exited and its output pipes are closed, or, because a background child
-//! may hold them open, a short while ([`Limits::drain`]) after it has exited.
+//! A program is finished when it has exited and its output pipes have reached EOF. A background child may keep the pipes
+//! open, so they are read for at most [`TimeLimits::drain`] after the exit.
 
 use std::future;
 use std::pin::pin;
@@ -11,88 +11,86 @@ use tokio::time::Instant;
 
 use super::child::Child;
 use super::reaper::{Reaper, Target};
-use super::spawn::{self, Launch, SpawnError};
+use super::spawn::{self, ProgramSpec, SpawnError};
 use super::stop::StopSignal;
-use super::streams::{Feed, Source, Streams};
+use super::streams::{Source, StdinWriter, Streams};
 use super::system;
 
-/// How long a program may take.
+/// How long a program may run.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// How long it may be silent on both streams.
+pub struct TimeLimits {
+    /// How long it may write nothing to stdout and stderr.
     pub idle: Option<Duration>,
-    /// How long it may run in all.
+    /// How long it may run altogether.
     pub total: Option<Duration>,
-    /// How long to wait, once it has exited, for others to close its output.
+    /// How long to wait for EOF on its output after it has exited.
     pub drain: Duration,
 }
 
-impl Limits {
+impl TimeLimits {
     pub const DEFAULT_DRAIN: Duration = Duration::from_secs(2);
 }
 
-impl Default for Limits {
+impl Default for TimeLimits {
     fn default() -> Self {
-        Limits { idle: None, total: None, drain: Limits::DEFAULT_DRAIN }
+        TimeLimits { idle: None, total: None, drain: TimeLimits::DEFAULT_DRAIN }
     }
 }
 
-/// Takes a program's output as it comes. It is called on the thread that drives everything, so it must be
-/// quick.
+/// Receives a program's output as it arrives. It is called on the main thread, so it must return quickly.
 pub trait Sink {
     fn stdout(&mut self, bytes: &[u8]) -> Flow;
     fn stderr(&mut self, bytes: &[u8]) -> Flow;
-    /// The program runs, in this process group.
+    /// The program was started, in this process group.
     fn started(&mut self, _group: i32) {}
-    /// Whether to stop reading for a moment, so that the program waits for those who use its output.
+    /// Whether to stop reading for a moment, so that the program does not write faster than its output is used.
     fn is_held_up(&self) -> bool {
         false
     }
 }
 
-/// How often it is asked whether the wait is over.
+/// How often [`Sink::is_held_up`] is asked again.
 const HOLD_UP_POLL: Duration = Duration::from_millis(1);
 
 /// What a [`Sink`] wants to happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Go on. From `stdout` this also takes back an earlier `EndWithin`.
+    /// Continue. From `stdout` this also cancels an earlier `EndWithin`.
     Continue,
     /// End the step now, as failed.
     Abort,
-    /// The program has said all it has to say: unless more comes on stdout within this time, end it as
-    /// done. While this is pending the time limits can no longer make it fail.
+    /// The program has written its last output. If it writes no more to stdout within this time, end it as
+    /// successful. Until then it cannot fail by a time limit.
     EndWithin(Duration),
 }
 
-/// What to do with the processes that a successful program leaves behind. After anything but a success they
-/// are ended in any case.
+/// What to do with the processes that a successful program leaves behind. After a failure they are always ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterExit {
-    /// For scripts: a background child is left alone. Its writes to our pipes fail from then on.
+    /// For scripts: background children keep running. Their writes to our pipes fail from then on.
     LeaveBackground,
-    /// For agents: nothing of them stays.
+    /// For agents: everything is ended.
     EndAll,
 }
 
-/// How a program itself ended.
+/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum ProcessExit {
     Code(i32),
     Signal(i32),
-    /// The system did not tell; counts as a failure.
+    /// The system did not report it; counts as a failure.
     Unknown,
 }
 
-/// Why a step is over.
+/// Why supervision of a program ended.
 #[derive(Debug)]
 pub enum Ending {
-    Exited(Exit),
+    Exited(ProcessExit),
     IdleTimeout,
     TotalTimeout,
-    /// The sink wanted no more.
+    /// The sink returned [`Flow::Abort`].
     Aborted,
-    /// [`Flow::EndWithin`] ran out, and the program was ended.
+    /// The time of [`Flow::EndWithin`] was over, and the program was ended.
     Lingered,
     /// The stop signal was triggered before the program had exited.
     Stopped,
@@ -101,64 +99,62 @@ pub enum Ending {
 
 impl Ending {
     pub fn is_success(&self) -> bool {
-        matches!(self, Ending::Exited(Exit::Code(0)))
+        matches!(self, Ending::Exited(ProcessExit::Code(0)))
     }
 }
 
-/// How a step went.
+/// What [`supervise`] returns.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct Supervised {
     pub ending: Ending,
-    /// The process group of the program, if one was started. Only for use in a [`Target`] right away, when a
-    /// success turns out to be none.
+    /// The process group of the program, if it was started. Only valid in a [`Target`] that is used at once, because
+    /// the number may be given to another group later.
     pub group: Option<i32>,
-    /// Processes of the step that were to be ended and that the system would not let us end, because they
-    /// belong to another user or hang in the kernel.
+    /// Processes of the step that could not be ended, because they belong to another user or hang in the kernel.
     pub survivors: Vec<i32>,
 }
 
-impl Outcome {
-    fn without_processes(ending: Ending) -> Self {
-        Outcome { ending, group: None, survivors: Vec::new() }
+impl Supervised {
+    fn not_started(ending: Ending) -> Self {
+        Supervised { ending, group: None, survivors: Vec::new() }
     }
 }
 
-/// Runs a program to its end. Unless it succeeded and `after_exit` says to leave its background children
-/// alone, nothing of it is alive when this returns; when it is cancelled, the reaper ends everything on its
-/// own.
+/// Runs a program to its end. When this returns, no process of it is alive, unless the program succeeded and
+/// `after_exit` lets background children run. If this is cancelled, the reaper ends all processes.
 ///
-/// A program that has exited when the stop signal comes counts as exited: its work is done.
+/// A program that has already exited when the stop signal comes counts as exited.
 pub async fn supervise<S: Sink + ?Sized>(
-    mut launch: Launch,
-    limits: Limits,
+    mut spec: ProgramSpec,
+    limits: TimeLimits,
     sink: &mut S,
     stop: StopSignal,
     reaper: &Reaper,
     after_exit: AfterExit,
-) -> Outcome {
+) -> Supervised {
     if stop.is_triggered() {
-        return Outcome::without_processes(Ending::Stopped);
+        return Supervised::not_started(Ending::Stopped);
     }
-    let (child, streams) = match spawn::start(&launch).await {
+    let (child, streams) = match spawn::start(&spec).await {
         Ok(started) => started,
-        Err(error) => return Outcome::without_processes(Ending::SpawnFailed(error)),
+        Err(error) => return Supervised::not_started(Ending::SpawnFailed(error)),
     };
     let group = child.id().and_then(|pid| i32::try_from(pid).ok());
     if let Some(group) = group {
         sink.started(group);
     }
-    let tree = Tree::new(reaper, Target { token: std::mem::take(&mut launch.token), group });
-    let mut running = Running::new(child, streams, launch.stdin, limits);
+    let tree = Tree::new(reaper, Target { token: std::mem::take(&mut spec.token), group });
+    let mut running = Running::new(child, streams, spec.stdin, limits);
     let ending = running.watch(sink, &stop).await;
     if ending.is_success() && after_exit == AfterExit::LeaveBackground {
         tree.leave_alone();
-        return Outcome { ending, group, survivors: Vec::new() };
+        return Supervised { ending, group, survivors: Vec::new() };
     }
     let survivors = running.end(tree, sink).await;
-    Outcome { ending, group, survivors }
+    Supervised { ending, group, survivors }
 }
 
-/// All processes of a step. Dropping it has them ended without waiting for that.
+/// All processes of a step. Dropping it asks the reaper to end them and does not wait.
 struct Tree<'a> {
     reaper: &'a Reaper,
     target: Option<Target>,
@@ -175,7 +171,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Once asked, the reaper finishes even if nobody waits for it.
+    /// The reaper continues even if this future is dropped.
     async fn end(mut self) -> Vec<i32> {
         let targets = self.target.take().into_iter().collect();
         self.reaper.end(targets).await
@@ -193,25 +189,25 @@ impl Drop for Tree<'_> {
 /// A program that has been started.
 struct Running {
     child: Child,
-    exit: Option<Exit>,
-    feed: Feed,
+    exit: Option<ProcessExit>,
+    stdin: StdinWriter,
     streams: Streams,
     clock: Clock,
 }
 
-/// What the loop below waits for; the stop signal aside, all there is.
+/// What [`Running::watch`] waits for.
 enum Happening {
     StopRequested,
-    Exited(Exit),
+    Exited(ProcessExit),
     Answered(Flow),
     Quiet,
     TimeUp,
 }
 
 impl Running {
-    fn new(mut child: Child, streams: Streams, stdin: Vec<u8>, limits: Limits) -> Self {
-        let feed = Feed::new(child.take_stdin(), stdin);
-        Running { child, exit: None, feed, streams, clock: Clock::new(limits) }
+    fn new(mut child: Child, streams: Streams, stdin: Vec<u8>, limits: TimeLimits) -> Self {
+        let stdin = StdinWriter::new(child.take_stdin(), stdin);
+        Running { child, exit: None, stdin, streams, clock: Clock::new(limits) }
     }
 
     async fn watch<S: Sink + ?Sized>(&mut self, sink: &mut S, stop: &StopSignal) -> Ending {
@@ -223,15 +219,15 @@ impl Running {
                 return Ending::Exited(exit);
             }
             let is_held_up = sink.is_held_up();
-            let last_moment = self.clock.last_moment();
-            // The order is random, so that a flood of output cannot keep the other events waiting.
+            let final_deadline = self.clock.final_deadline();
+            // `select!` polls in random order, so that endless output cannot starve the other branches.
             let happening = tokio::select! {
                 () = &mut stop, if self.exit.is_none() => Happening::StopRequested,
                 status = self.child.wait(), if self.exit.is_none() => Happening::Exited(exit_of(status)),
                 happening = next_output(&mut self.streams, &mut self.clock, sink), if !is_held_up => happening,
                 () = tokio::time::sleep(HOLD_UP_POLL), if is_held_up => continue,
-                () = sleep_until(last_moment) => Happening::TimeUp,
-                never = self.feed.run() => match never {},
+                () = sleep_until(final_deadline) => Happening::TimeUp,
+                never = self.stdin.run() => match never {},
             };
             if let Some(ending) = self.react(happening, sink) {
                 return ending;
@@ -247,10 +243,10 @@ impl Running {
                 self.note_exit(exit);
                 return None;
             }
-            Happening::TimeUp if self.exit.is_some() => return Some(self.take_the_rest(sink)),
+            Happening::TimeUp if self.exit.is_some() => return Some(self.drain_pipes(sink)),
             Happening::StopRequested | Happening::Quiet | Happening::TimeUp => {}
         }
-        // Raymond itself may have been held up. A program that ended in time is not one that timed out.
+        // Raymond itself may have been delayed. A program that exited in time has not timed out.
         if let Ok(Some(status)) = self.child.try_wait() {
             self.note_exit(system::exit_of(status));
             return None;
@@ -263,26 +259,26 @@ impl Running {
         })
     }
 
-    fn note_exit(&mut self, exit: Exit) {
+    fn note_exit(&mut self, exit: ProcessExit) {
         self.exit = Some(exit);
-        self.feed.close();
+        self.stdin.close();
         self.clock.program_exited();
     }
 
-    /// Someone else holds the pipes open; what the program itself wrote lies in them completely.
-    fn take_the_rest<S: Sink + ?Sized>(&mut self, sink: &mut S) -> Ending {
+    /// A background child keeps the pipes open. Everything that the program itself wrote is in them by now.
+    fn drain_pipes<S: Sink + ?Sized>(&mut self, sink: &mut S) -> Ending {
         let mut aborted = false;
         self.streams.sweep(|source, bytes| {
             aborted = deliver(sink, source, bytes) == Flow::Abort;
             !aborted
         });
-        if aborted { Ending::Aborted } else { Ending::Exited(self.exit.unwrap_or(Exit::Unknown)) }
+        if aborted { Ending::Aborted } else { Ending::Exited(self.exit.unwrap_or(ProcessExit::Unknown)) }
     }
 
-    /// Has the whole tree ended. Its output is read on, since a program that cannot write cannot end in
-    /// good order, but only stderr is handed over: it may explain things, and nothing is decided by it.
+    /// Ends the whole process tree. Output is still read, because a program that is blocked on a full pipe cannot clean
+    /// up. Only stderr is passed on: it may contain an explanation, and no decision depends on it.
     async fn end<S: Sink + ?Sized>(mut self, tree: Tree<'_>, sink: &mut S) -> Vec<i32> {
-        self.feed.close();
+        self.stdin.close();
         let mut explain = |source, bytes: &[u8]| {
             if source == Source::Stderr && !bytes.is_empty() {
                 sink.stderr(bytes);
@@ -293,11 +289,11 @@ impl Running {
             tokio::select! {
                 survivors = &mut ended => break survivors,
                 (source, bytes) = self.streams.next() => explain(source, bytes),
-                // A dead child stays in the process table until it is asked for.
-                _ = self.child.wait(), if self.exit.is_none() => self.exit = Some(Exit::Unknown),
+                // Otherwise the child would stay a zombie.
+                _ = self.child.wait(), if self.exit.is_none() => self.exit = Some(ProcessExit::Unknown),
             }
         };
-        // It may have been found dead before that was noticed here.
+        // The reaper may have seen the exit before `wait` did.
         let _ = self.child.try_wait();
         self.streams.sweep(|source, bytes| {
             explain(source, bytes);
@@ -307,12 +303,12 @@ impl Running {
     }
 }
 
-/// Output that has already come wins over the end of the silence it breaks.
+/// Output that has already arrived takes precedence over an idle timeout.
 async fn next_output<S: Sink + ?Sized>(streams: &mut Streams, clock: &mut Clock, sink: &mut S) -> Happening {
     let (source, bytes) = tokio::select! {
         biased;
         output = streams.next() => output,
-        () = sleep_until(clock.end_of_patience()) => return Happening::Quiet,
+        () = sleep_until(clock.idle_deadline()) => return Happening::Quiet,
     };
     if bytes.is_empty() {
         return Happening::Answered(Flow::Continue);
@@ -329,8 +325,8 @@ fn deliver<S: Sink + ?Sized>(sink: &mut S, source: Source, bytes: &[u8]) -> Flow
     }
 }
 
-fn exit_of(status: std::io::Result<std::process::ExitStatus>) -> Exit {
-    status.map_or(Exit::Unknown, system::exit_of)
+fn exit_of(status: std::io::Result<std::process::ExitStatus>) -> ProcessExit {
+    status.map_or(ProcessExit::Unknown, system::exit_of)
 }
 
 async fn sleep_until(deadline: Option<Instant>) {
@@ -340,9 +336,9 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-/// Which moments matter to a running program.
+/// The deadlines of a running program.
 struct Clock {
-    limits: Limits,
+    limits: TimeLimits,
     started: Instant,
     last_output: Instant,
     done_talking: Option<Instant>,
@@ -350,7 +346,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: TimeLimits) -> Self {
         let now = Instant::now();
         Clock { limits, started: now, last_output: now, done_talking: None, exited: None }
     }
@@ -372,16 +368,16 @@ impl Clock {
         self.done_talking.is_some()
     }
 
-    /// When silence becomes a reason to end the program. Times too far away to be counted never come.
-    fn end_of_patience(&self) -> Option<Instant> {
+    /// When the program is ended if it writes nothing. `None` also if the time is too large to represent.
+    fn idle_deadline(&self) -> Option<Instant> {
         if self.exited.is_some() {
             return None;
         }
         self.done_talking.or_else(|| self.last_output.checked_add(self.limits.idle?))
     }
 
-    /// When it is over whatever comes.
-    fn last_moment(&self) -> Option<Instant> {
+    /// When supervision ends in any case.
+    fn final_deadline(&self) -> Option<Instant> {
         match self.exited {
             Some(exited) => exited.checked_add(self.limits.drain),
             None => self.started.checked_add(self.limits.total?),

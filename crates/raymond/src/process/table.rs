@@ -1,25 +1,29 @@
-//! A picture of the living processes, and which of them belong to a step.
+//! A snapshot of the living processes, and which of them belong to a step.
 //!
-//! A process belongs to a step if it carries the step's token in its environment, or is in the step's process
-//! group, or was already known to belong, or descends from one that does.
+//! A process belongs to a step if it has the step's token in its environment, or is in the step's process group, or was
+//! already known to belong to it, or is a descendant of such a process.
 //!
-//! What this cannot find: a process that gave up its group, threw away its environment *and* lost its parent
-//! before the first look, and what runs elsewhere on the step's behalf (a container's daemon, `at`, `cron`).
-//! On Unix systems without `/proc` only the process group is known; on Windows a step is a job object, which
-//! nothing can leave.
+//! What this cannot find: a process that left its process group, cleared its environment *and* lost its parent before
+//! the first scan; and processes that other services run for the step (a container's daemon, `at`, `cron`). On Unix
+//! systems without `/proc` only the process group is known. On Windows a step is a job object, which no process can
+//! leave.
 //!
-//! Raymond itself and process 1 are never in the picture, so they are never signalled, and nothing belongs to
-//! a step for being their descendant.
+//! Raymond itself and process 1 are never in the table. So they are never signalled, and their other descendants do not
+//! belong to a step.
 
-#[cfg(all(unix, not(target_os = "linux")))]
-#[path = "table/groups.rs"]
-mod system;
 #[cfg(windows)]
-#[path = "table/jobs.rs"]
-mod system;
+mod job_objects;
+#[cfg(all(unix, not(target_os = "linux")))]
+mod process_groups;
 #[cfg(target_os = "linux")]
-#[path = "table/procfs.rs"]
-mod system;
+mod procfs;
+
+#[cfg(windows)]
+use job_objects as system;
+#[cfg(all(unix, not(target_os = "linux")))]
+use process_groups as system;
+#[cfg(target_os = "linux")]
+use procfs as system;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -35,14 +39,14 @@ pub(super) struct Process {
     pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
-    /// In ticks since the system started; with the pid it names a process for good.
+    /// In clock ticks since the system started; together with the pid it identifies a process.
     pub(super) started: u64,
-    /// Suspended, so that it notices a signal only once it is woken up.
+    /// Stopped by SIGSTOP or SIGTSTP, so that it handles SIGTERM only after SIGCONT.
     pub(super) suspended: bool,
     pub(super) token: Option<Vec<u8>>,
 }
 
-/// How strongly a process is asked to end.
+/// How a process is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Demand {
     Terminate,
@@ -56,7 +60,7 @@ pub(super) enum Delivery {
     Refused,
 }
 
-/// The processes alive at about one moment.
+/// The processes that were alive during a scan.
 pub(super) struct Table {
     processes: Vec<Process>,
     by_pid: HashMap<i32, usize>,
@@ -67,8 +71,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Looks at the system once. `targets` are all that will be asked for.
-    pub(super) fn look(targets: &[&Target]) -> io::Result<Self> {
+    /// Scans the system's processes once. `targets` are all targets that will be passed to [`Table::members`].
+    pub(super) fn scan(targets: &[&Target]) -> io::Result<Self> {
         Ok(Table::new(system::processes(targets)?, system::own_session()?))
     }
 
@@ -93,7 +97,7 @@ impl Table {
         table
     }
 
-    /// All that belongs to the targets, the oldest first, so that parents are mostly told before children.
+    /// All processes of the targets, the oldest first, so that parents are usually signalled before their children.
     pub(super) fn members(
         &self,
         targets: &[Target],
@@ -119,8 +123,8 @@ impl Table {
         self.by_pid.get(&pid).copied().filter(|index| self.processes[*index].started == started)
     }
 
-    /// A group's number may have been given to someone else since. A group cannot leave its session, and a
-    /// process with another step's token is that step's.
+    /// The number of a process group may have been reused. A group cannot leave its session, so one in another session
+    /// is not ours; and a process with the token of another step belongs to that step.
     fn in_group(&self, target: &Target) -> impl Iterator<Item = usize> {
         let indices = target.group.and_then(|group| self.by_group.get(&group));
         indices.into_iter().flatten().copied().filter(|index| {
@@ -152,7 +156,7 @@ mod tests {
         let table = Table::new(
             vec![
                 process(10, 5, 10, 5, "a"),   // the program
-                process(11, 10, 11, 11, ""),  // its child in another session, environment thrown away
+                process(11, 10, 11, 11, ""),  // its child in another session, without an environment
                 process(12, 11, 11, 11, "b"), // a step of a Raymond started by the step
                 process(13, 1, 10, 5, ""),    // an orphan in its group
                 process(14, 1, 14, 14, "a"),  // an orphan in another session

@@ -1,13 +1,11 @@
 //! What is different about processes on Windows.
 //!
-//! Each step runs in a job object of its own, which nothing that it starts can leave. The job is created so that
-//! closing its last handle ends everything in it. Raymond holds the only one, so whatever ends Raymond ends its
-//! steps as well.
+//! Each step runs in a job object of its own, which no process of the step can leave. When the last handle of a job is
+//! closed, the system ends its processes. Raymond has the only handle, so the end of Raymond ends its steps.
 
-mod job;
-mod jobs;
-mod pipes;
-mod program;
+mod named_pipes;
+mod program_lookup;
+mod step_jobs;
 #[cfg(test)]
 mod tests;
 
@@ -17,42 +15,41 @@ use std::process::ExitStatus;
 
 use tokio::process::{Child, Command};
 
-pub use job::{Job, Member, creation_flags};
-pub(super) use jobs::{let_live, living, terminate};
-pub(super) use pipes::{Output, Outputs, Stderr, Stdout, read_ready, widen};
-pub use program::find_program;
+pub(super) use named_pipes::{Output, Outputs, Stderr, Stdout, read_ready, widen};
+pub use program_lookup::find_program;
+pub(super) use step_jobs::{let_live, living, terminate};
 
-use super::spawn::{Launch, ParentDeath};
+use super::spawn::{ParentDeath, ProgramSpec};
 use super::streams::Streams;
-use super::supervise::Exit;
+use super::supervise::ProcessExit;
 
-/// The program starts when it is in its job, and Ctrl-C in the terminal reaches Raymond alone.
+/// The program is created suspended and runs when it is in its job. Ctrl-C in the terminal does not reach it.
 pub(super) fn isolate(command: &mut Command, _on_parent_death: ParentDeath) {
-    command.creation_flags(creation_flags());
+    command.creation_flags(os_process::creation_flags());
 }
 
-/// Puts a program that has not run yet into its job, and lets it run.
-pub(super) fn adopt(mut child: Child, outputs: Outputs, launch: &Launch) -> io::Result<(Child, Streams)> {
-    if let Err(error) = jobs::begin(&child, &launch.token) {
-        // It never ran, and never will.
+/// Puts the suspended program into its job, and lets it run.
+pub(super) fn adopt(mut child: Child, outputs: Outputs, spec: &ProgramSpec) -> io::Result<(Child, Streams)> {
+    if let Err(error) = step_jobs::begin(&child, &spec.token) {
+        // It is still suspended and has not run.
         let _ = child.start_kill();
         return Err(error);
     }
     Ok((child, outputs.streams()))
 }
 
-/// The system itself finds nothing but `.exe` files on the search path.
-pub(super) fn program_of(launch: &Launch) -> OsString {
-    program::find(launch).map_or_else(|| launch.program.clone(), OsString::from)
+/// The system itself finds only `.exe` files on PATH.
+pub(super) fn program_of(spec: &ProgramSpec) -> OsString {
+    program_lookup::find(spec).map_or_else(|| spec.program.clone(), OsString::from)
 }
 
-/// Exit codes are 32 bits, and a crash is one of them.
-pub(super) fn exit_of(status: ExitStatus) -> Exit {
-    status.code().map_or(Exit::Unknown, Exit::Code)
+/// A crash is also reported as an exit code.
+pub(super) fn exit_of(status: ExitStatus) -> ProcessExit {
+    status.code().map_or(ProcessExit::Unknown, ProcessExit::Code)
 }
 
-/// Nothing can throw them away here.
+/// The system always keeps them.
 pub(super) fn keep_exit_codes() {}
 
-/// There is no such limit here.
+/// Windows has no such limit.
 pub fn raise_file_limit() {}

@@ -5,28 +5,28 @@ mod keyboard;
 mod signals;
 mod terminal;
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use raymond_core::event::{Body, Event};
-use raymond_core::input::Input;
-use raymond_core::name::AgentId;
+use raymond_core::input::{Ended, Input};
 use raymond_core::run::{Run, RunStatus};
-use tokio::task::JoinSet;
 
 pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 pub use terminal::{Question, Terminal};
 
 use crate::error::{Exit, UserError};
-use crate::process::{StopSignal, Target};
-use crate::run::engine::{Command, Engine, EventStore, Launch, Round, StoreError};
+use crate::run::engine::{Command, Engine, Round};
+use crate::run::executor::{Executor, RecordedEnd};
+use crate::run::job::{StepJob, StepNeeds};
+use crate::run::lookups;
 use crate::run::mailbox::{Message, Receiver};
-use crate::run::step::{StepContext, token};
-use crate::view::Observer;
+use crate::run::prepare::Preparer;
+use crate::run::stop::Stop;
+use crate::store::{self, RunWriter};
+use crate::view::View;
 use crate::view::output::Output;
-use crate::workflow::states::ScopeStates;
 use inbox::{Found, Inbox};
 use signals::Signals;
 
@@ -41,61 +41,45 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often a reader that is far behind is looked at.
 const SLOW_READER_POLL: Duration = Duration::from_millis(5);
 
-/// How eagerly the run is to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stop {
-    /// Running steps finish.
-    Gently,
-    /// Running steps are ended.
-    Now,
-}
-
-pub struct Driver<S> {
-    parts: Parts<S>,
-    /// How to end each attempt that runs.
-    running: BTreeMap<AgentId, StopSignal>,
+pub struct Driver<S, E> {
+    parts: Parts<S, E>,
     signals: Signals,
     inbox: Inbox,
-    /// The token of each attempt that ended and that the next round deals with.
-    ended: BTreeMap<AgentId, String>,
-    /// Failed steps whose last processes are being ended.
-    cleaning: JoinSet<()>,
     /// Messages of the inbox that the next round deals with.
     taken: Vec<String>,
     /// When it was last decided what is due.
     looked_at: Timestamp,
     stopping: Option<Stop>,
     /// Set when the store failed a step.
-    trouble: Option<StoreError>,
+    trouble: Option<String>,
     /// What the program exits with if a stop ends it.
     stop_exit: Exit,
 }
 
 /// Everything a driver needs.
-pub struct Parts<S> {
+pub struct Parts<S, E> {
     pub engine: Engine<S>,
-    pub states: ScopeStates,
-    pub context: Rc<StepContext>,
+    pub preparer: Preparer,
+    pub executor: E,
     pub messages: Receiver,
-    pub observers: Vec<Box<dyn Observer>>,
+    pub observers: Vec<Box<dyn View>>,
     /// The streams that the observers write to.
     pub outputs: Vec<Output>,
     /// Where questions are asked, if anywhere.
     pub terminal: Option<Terminal>,
+    /// Where other processes leave messages for the run.
+    pub inbox: Arc<dyn store::Inbox>,
     /// Distinguishes this process from earlier ones on the same run.
     pub incarnation: String,
 }
 
-impl<S: EventStore> Driver<S> {
-    pub fn new(parts: Parts<S>) -> Result<Self, UserError> {
+impl<S: RunWriter, E: Executor> Driver<S, E> {
+    pub fn new(parts: Parts<S, E>) -> Result<Self, UserError> {
         let signals = Signals::listen()
             .map_err(|error| UserError::failed(format!("cannot listen for signals: {error}")))?;
-        let inbox = Inbox::new(parts.context.paths.inbox(), parts.incarnation.clone());
+        let inbox = Inbox::new(Arc::clone(&parts.inbox), parts.incarnation.clone());
         Ok(Self {
             parts,
-            running: BTreeMap::new(),
-            ended: BTreeMap::new(),
-            cleaning: JoinSet::new(),
             signals,
             inbox,
             taken: Vec::new(),
@@ -114,7 +98,7 @@ impl<S: EventStore> Driver<S> {
     pub fn publish(&mut self, events: &[Event]) {
         for event in events {
             for observer in &mut self.parts.observers {
-                observer.event(event);
+                observer.event(self.parts.engine.run(), event);
             }
             self.ask_on_terminal(event);
         }
@@ -128,23 +112,24 @@ impl<S: EventStore> Driver<S> {
         self.take_found(found, &mut inputs);
         loop {
             self.looked_at = now();
-            match self.parts.engine.round(self.looked_at, inputs, &mut self.parts.states) {
+            match self.parts.engine.round(self.looked_at, inputs, &mut self.parts.preparer) {
                 Ok(round) => {
                     self.inbox.remove(&std::mem::take(&mut self.taken));
-                    let trouble = self.trouble.take().or_else(|| round.trouble.clone());
+                    let trouble =
+                        self.trouble.take().or_else(|| round.trouble.as_ref().map(ToString::to_string));
                     let exit = self.carry_out(round).await;
                     if let Some(error) = trouble {
                         return Err(self.give_up(error).await);
                     }
                     if let Some(exit) = exit {
-                        while self.cleaning.join_next().await.is_some() {}
+                        self.parts.executor.settle().await;
                         return Ok(exit);
                     }
                     if std::mem::take(&mut asks_again) {
                         self.ask_again();
                     }
                 }
-                Err(error) => return Err(self.give_up(error).await),
+                Err(error) => return Err(self.give_up(error.to_string()).await),
             }
             inputs = self.wait().await;
         }
@@ -167,14 +152,22 @@ impl<S: EventStore> Driver<S> {
         }
     }
 
-    async fn carry_out(&mut self, round: Round) -> Option<Exit> {
-        for agent in round.events.iter().filter_map(|event| event.body.ended_attempt_of()) {
-            self.parts.context.groups.forget(agent);
+    async fn carry_out(&mut self, round: Round<StepNeeds>) -> Option<Exit> {
+        for event in &round.events {
+            if let Some(agent) = event.body.ended_attempt_of() {
+                let failed = matches!(event.body, Body::StepFailed(_));
+                let end = if failed { RecordedEnd::Failed } else { RecordedEnd::Kept };
+                self.parts.executor.recorded(agent, end);
+            }
         }
         let mut is_over = false;
         for command in round.commands {
             match command {
-                Command::Launch(launch) => self.launch(*launch),
+                Command::Launch(launch) => {
+                    let job = StepJob::new(&self.parts.engine.run().nonce, *launch);
+                    tracing::debug!(attempt = %job.attempt, "start");
+                    self.parts.executor.start(job);
+                }
                 Command::EndScripts => self.end_scripts(),
                 Command::Finish => is_over = true,
             }
@@ -182,37 +175,12 @@ impl<S: EventStore> Driver<S> {
         // The programs start here; what is told about them is put into words while they run.
         tokio::task::yield_now().await;
         self.publish(&round.events);
-        self.clean_up(&round.events);
         is_over.then(|| exit_of(self.run().status, self.stop_exit))
-    }
-
-    /// A step that exited well and failed all the same may have left processes behind.
-    fn clean_up(&mut self, events: &[Event]) {
-        let mut ended = std::mem::take(&mut self.ended);
-        for event in events {
-            if let Body::StepFailed(failed) = &event.body
-                && let Some(token) = ended.remove(&failed.agent)
-            {
-                let context = Rc::clone(&self.parts.context);
-                self.cleaning.spawn_local(async move {
-                    context.reaper.end(vec![Target::by_token(token)]).await;
-                });
-            }
-        }
-    }
-
-    fn launch(&mut self, launch: Launch) {
-        let stop = StopSignal::new();
-        self.running.insert(launch.agent.id.clone(), stop.clone());
-        let context = Rc::clone(&self.parts.context);
-        tokio::task::spawn_local(async move { context.run(launch, stop).await });
     }
 
     fn end_scripts(&self) {
         for agent in self.run().running_scripts() {
-            if let Some(stop) = self.running.get(agent) {
-                stop.trigger();
-            }
+            self.parts.executor.cancel(agent);
         }
     }
 
@@ -257,18 +225,16 @@ impl<S: EventStore> Driver<S> {
 
     fn take_message(&mut self, message: Message, inputs: &mut Vec<Input>) {
         match message {
-            Message::Input(input) => {
-                if let Input::Ended(ended) = &input {
-                    self.running.remove(&ended.agent);
-                    let token = token(&self.parts.context.nonce, ended.step, ended.attempt);
-                    self.ended.insert(ended.agent.clone(), token);
-                }
-                inputs.push(input);
+            Message::Input(Input::Ended(mut ended)) => {
+                tracing::debug!(agent = %ended.agent, step = ended.step, attempt = ended.attempt, outcome = ended.outcome.name(), ms = ended.duration_ms, "ended");
+                self.look_up(&mut ended);
+                inputs.push(Input::Ended(ended));
             }
+            Message::Input(input) => inputs.push(input),
             Message::Trouble(error) => {
                 // What other steps report in this round is still recorded; nothing new starts.
                 self.parts.engine.drain();
-                self.trouble.get_or_insert(StoreError(error));
+                self.trouble.get_or_insert(error);
             }
             Message::Output { .. } if self.stopping == Some(Stop::Now) => {}
             Message::Output { agent, stream, bytes } => {
@@ -276,6 +242,13 @@ impl<S: EventStore> Driver<S> {
                     observer.output(&agent, stream, &bytes);
                 }
             }
+        }
+    }
+
+    /// What the names in a step's output stand for is found here, where the workflows are.
+    fn look_up(&mut self, ended: &mut Ended) {
+        if let Some(agent) = self.parts.engine.run().agents.get(&ended.agent) {
+            ended.lookups = lookups::of_ended(&mut self.parts.preparer.scopes.borrow_mut(), agent, ended);
         }
     }
 
@@ -308,7 +281,7 @@ impl<S: EventStore> Driver<S> {
                 run: event.run.clone(),
                 agent: opened.agent.to_string(),
                 ask: opened.ask.clone(),
-                text: self.parts.context.payloads.text_of(&opened.question).unwrap_or_default(),
+                text: self.parts.preparer.payloads.text_of(&opened.question).unwrap_or_default(),
             }),
             Body::AskClosed(closed) => terminal.closed(&closed.ask),
             _ => {}
@@ -325,7 +298,7 @@ impl<S: EventStore> Driver<S> {
                 run: run.id.clone(),
                 agent: agent.id.to_string(),
                 ask: ask.id.clone(),
-                text: self.parts.context.payloads.text_of(&ask.question).unwrap_or_default(),
+                text: self.parts.preparer.payloads.text_of(&ask.question).unwrap_or_default(),
             });
         }
     }
@@ -340,12 +313,14 @@ impl<S: EventStore> Driver<S> {
         if self.stopping >= Some(stop) {
             return;
         }
+        tracing::debug!(?stop, "asked to stop");
         self.stopping = Some(stop);
         self.stop_exit = exit;
         self.parts.engine.drain();
         self.stop_asking();
+        let running = self.run().running();
         for observer in &mut self.parts.observers {
-            observer.stopping(stop, self.running.len());
+            observer.stopping(stop, running);
         }
         if stop == Stop::Now {
             self.end_everything();
@@ -353,21 +328,21 @@ impl<S: EventStore> Driver<S> {
     }
 
     fn end_everything(&self) {
-        for stop in self.running.values() {
-            stop.trigger();
+        for agent in self.run().running_agents() {
+            self.parts.executor.cancel(agent);
         }
     }
 
     /// The store fails: nothing may be done that is not recorded or not as recorded, so everything ends.
-    async fn give_up(&mut self, error: StoreError) -> UserError {
+    async fn give_up(&mut self, error: String) -> UserError {
         self.end_everything();
-        while !self.running.is_empty() {
+        while self.parts.executor.is_busy() {
             match self.parts.messages.recv().await {
                 Some(message) => self.take_message(message, &mut Vec::new()),
                 None => break,
             }
         }
-        UserError::failed(error.0)
+        UserError::failed(error)
             .hint("every step was ended; what was recorded is safe")
             .hint(format!("mend the cause, then: raymond resume {}", self.run().id))
     }

@@ -14,35 +14,26 @@ use raymond_core::evolve;
 use raymond_core::input::{Input, Outcome, Plan, Prepared};
 use raymond_core::join;
 use raymond_core::name::AgentId;
-use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Due, Mode, Run};
 
-/// The journal could not be written, so that what it holds is not known any more, or a payload could not be read back.
-/// That is no failure of the workflow's, which might handle it and go on: the program must end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError(pub String);
-
-/// Where events are kept.
-pub trait EventStore {
-    /// Moves a long text into a file of its own, synced before an event may name it.
-    fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError>;
-    /// Reads a text back.
-    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError>;
-    /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
-    fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
-    /// Begins a new segment if the present one is long enough.
-    fn rotate_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError>;
-}
+use crate::store::{RunWriter, StoreError};
 
 /// Where states are read when a step starts.
 pub trait States {
-    fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String>;
+    /// What the step's executor needs; the engine only passes it on.
+    type Job;
+    /// Reads the state that an agent is in. A state that cannot be started fails its agent; a store that cannot be read
+    /// ends the program.
+    fn prepare(&mut self, run: &Run, agent: &Agent) -> Result<Preparation<Self::Job>, StoreError>;
 }
+
+/// A state that is ready to start, or why it cannot be started.
+pub type Preparation<J> = Result<(Prepared, J), String>;
 
 /// What the driver has to do next, now that it is recorded.
 #[derive(Debug)]
-pub enum Command {
-    Launch(Box<Launch>),
+pub enum Command<J> {
+    Launch(Box<StepLaunch<J>>),
     /// A script failed for the whole run: the other scripts are ended, turns of agents finish.
     EndScripts,
     /// Everything is done.
@@ -51,18 +42,20 @@ pub enum Command {
 
 /// A step's attempt to start.
 #[derive(Debug)]
-pub struct Launch {
+pub struct StepLaunch<J> {
     pub started: StepStarted,
     pub agent: Agent,
     pub plan: Plan,
+    pub job: J,
 }
 
 /// What a round of inputs led to.
-#[derive(Debug, Default)]
-pub struct Round {
+#[derive(Debug)]
+pub struct Round<J> {
     pub events: Vec<Event>,
-    pub commands: Vec<Command>,
-    /// Why nothing more can be done, although what happened is recorded.
+    pub commands: Vec<Command<J>>,
+    /// Why nothing more can be done, although what happened is recorded: a payload could not be read. That is not a
+    /// failure of the workflow, which might handle it and go on: the program must end.
     pub trouble: Option<StoreError>,
 }
 
@@ -73,7 +66,7 @@ pub struct Engine<S> {
     mode: Mode,
 }
 
-impl<S: EventStore> Engine<S> {
+impl<S: RunWriter> Engine<S> {
     /// Opens a new run with the events that start it.
     pub fn create(
         id: &str,
@@ -90,7 +83,7 @@ impl<S: EventStore> Engine<S> {
             events.push(event);
         }
         store.commit(&events)?;
-        let run = run.ok_or_else(|| StoreError("a run must open with `run_started`".to_owned()))?;
+        let run = run.ok_or_else(|| StoreError::NoStart { place: id.to_owned() })?;
         Ok((Self { run, store, mode: Mode::default() }, events))
     }
 
@@ -114,14 +107,14 @@ impl<S: EventStore> Engine<S> {
     }
 
     /// Decides about each input, then about everything that is due; one append, one sync; and says what to do.
-    pub fn round(
+    pub fn round<J>(
         &mut self,
         now: Timestamp,
         inputs: impl IntoIterator<Item = Input>,
-        states: &mut dyn States,
-    ) -> Result<Round, StoreError> {
+        states: &mut dyn States<Job = J>,
+    ) -> Result<Round<J>, StoreError> {
         let mut batch = Vec::new();
-        let mut plans = BTreeMap::new();
+        let mut ready = BTreeMap::new();
         for input in inputs {
             self.accept(now, input, &mut batch)?;
         }
@@ -130,18 +123,19 @@ impl<S: EventStore> Engine<S> {
         while trouble.is_none()
             && let Some(due) = self.run.next_due(now, self.mode)
         {
-            match self.due_input(due, states, &mut plans) {
+            match self.due_input(due, states, &mut ready) {
                 Ok(input) => self.accept(now, input, &mut batch)?,
                 Err(error) => trouble = Some(error),
             }
         }
         if !batch.is_empty() {
+            tracing::debug!(events = batch.len(), last = self.run.seq, "commit");
             self.store.commit(&batch)?;
-            self.rotate_if_long(now)?;
+            self.snapshot_if_long(now)?;
         }
         let commands = match trouble {
             Some(_) => Vec::new(),
-            None => batch.iter().filter_map(|event| self.command(event, &mut plans)).collect(),
+            None => batch.iter().filter_map(|event| self.command(event, &mut ready)).collect(),
         };
         Ok(Round { events: batch, commands, trouble })
     }
@@ -161,21 +155,22 @@ impl<S: EventStore> Engine<S> {
         Ok(())
     }
 
-    fn due_input(
+    fn due_input<J>(
         &self,
         due: Due,
-        states: &mut dyn States,
-        plans: &mut BTreeMap<AgentId, Plan>,
+        states: &mut dyn States<Job = J>,
+        ready: &mut BTreeMap<AgentId, (Plan, J)>,
     ) -> Result<Input, StoreError> {
         Ok(match due {
             Due::Launch(agent) => {
                 let prepared = match self.run.agents.get(&agent) {
-                    Some(agent) => states.prepare(agent),
+                    Some(agent) => states.prepare(&self.run, agent)?,
                     None => Err("the agent is gone".to_owned()),
                 };
-                if let Ok(prepared) = &prepared {
-                    plans.insert(agent.clone(), prepared.plan.clone());
-                }
+                let prepared = prepared.map(|(prepared, job)| {
+                    ready.insert(agent.clone(), (prepared.plan.clone(), job));
+                    prepared
+                });
                 Input::Launch { agent, prepared }
             }
             Due::End(agent) => Input::End { agent },
@@ -188,16 +183,13 @@ impl<S: EventStore> Engine<S> {
         })
     }
 
-    fn command(&self, event: &Event, plans: &mut BTreeMap<AgentId, Plan>) -> Option<Command> {
+    fn command<J>(&self, event: &Event, ready: &mut BTreeMap<AgentId, (Plan, J)>) -> Option<Command<J>> {
         match &event.body {
             Body::StepStarted(started) => {
                 let agent = self.run.agents.get(&started.agent)?;
-                let plan = plans.remove(&started.agent)?;
-                Some(Command::Launch(Box::new(Launch {
-                    started: started.clone(),
-                    agent: agent.clone(),
-                    plan,
-                })))
+                let (plan, job) = ready.remove(&started.agent)?;
+                let started = started.clone();
+                Some(Command::Launch(Box::new(StepLaunch { started, agent: agent.clone(), plan, job })))
             }
             Body::StepFailed(failed) => failed.fatal.then_some(Command::EndScripts),
             Body::RunFinished { .. } | Body::RunStopped { .. } => Some(Command::Finish),
@@ -221,12 +213,12 @@ impl<S: EventStore> Engine<S> {
         }
     }
 
-    fn rotate_if_long(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        self.store.rotate_if_long(SnapshotLine::of(&self.run, now))
+    fn snapshot_if_long(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        self.store.snapshot_if_long(SnapshotLine::of(&self.run, now))
     }
 }
 
-fn keep_long_payloads(store: &mut impl EventStore, body: &mut Body) -> Result<(), StoreError> {
+fn keep_long_payloads(store: &mut impl RunWriter, body: &mut Body) -> Result<(), StoreError> {
     for payload in body.payloads_mut() {
         if let Some(text) = payload.oversized() {
             *payload = store.keep_payload(text)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use raymond_core::input::{Lookups, PromptPlan};
+use raymond_core::input::{Ended, Lookups, Outcome, Plan, PromptPlan, ScriptOutcome, TurnOutcome};
 use raymond_core::policy::Policy;
 use raymond_core::run::Agent;
 use raymond_core::transition::Transition;
@@ -11,6 +11,25 @@ use raymond_core::workflow::StateFile;
 
 use crate::paths::{leads_away, normalise};
 use crate::workflow::scopes::Scopes;
+
+/// Looks up every name in what an attempt ended with.
+pub fn of_ended(scopes: &mut Scopes, agent: &Agent, ended: &Ended) -> Lookups {
+    match (&ended.outcome, &ended.plan) {
+        (Outcome::Script(ScriptOutcome::Exited { exit, reading: Ok(reading), .. }), _)
+            if exit.is_success() =>
+        {
+            of_transition(scopes, agent, &reading.transition)
+        }
+        (Outcome::Turn(turn), Plan::Prompt(plan)) => {
+            let reading = match turn {
+                TurnOutcome::Completed(completed) => completed.reading.as_ref().ok(),
+                TurnOutcome::Failed(_) => None,
+            };
+            of_turn(scopes, agent, plan, reading.map(|reading| &reading.transition))
+        }
+        (Outcome::Script(_) | Outcome::Turn(_) | Outcome::Interrupted { .. }, _) => Lookups::default(),
+    }
+}
 
 /// Every name in a transition, so that deciding about it needs no disk.
 pub fn of_transition(scopes: &mut Scopes, agent: &Agent, transition: &Transition) -> Lookups {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 use jiff::Timestamp;
 use raymond_core::event::Interrupted;
@@ -14,9 +15,8 @@ use crate::agent::{AgentProgram, DEFAULT_BACKEND};
 use crate::error::UserError;
 use crate::process::{Reaper, Target};
 use crate::run::driver::now;
+pub use crate::run::job::token;
 use crate::run::step::leftovers;
-pub use crate::run::step::token;
-use crate::store::RunPaths;
 use crate::view::debug::{DebugFolder, StepName};
 
 /// An attempt that was running when its process died.
@@ -33,21 +33,21 @@ pub struct Lost<'a> {
 /// steps have to run again. `debug` is where debug files lie, if there are any. Returns what opens the resumed run.
 pub fn take_over(
     run: &Run,
-    paths: &RunPaths,
+    scratch: &Path,
     reaper: &Reaper,
     debug: &DebugFolder,
     backends: &Backends,
 ) -> Result<(Vec<Interrupted>, Vec<Input>), UserError> {
     let end = |targets| reaper.end_blocking(targets);
     let mut costs = Costs { debug, backends, warnings: Vec::new() };
-    let interrupted = take_over_with(run, paths, end, |lost| costs.of(lost))?;
+    let interrupted = take_over_with(run, scratch, end, |lost| costs.of(lost))?;
     Ok((interrupted, costs.warnings))
 }
 
 /// The same with other means: `end` gives back what it could not end, `estimate` what a lost attempt cost.
 pub fn take_over_with(
     run: &Run,
-    paths: &RunPaths,
+    scratch: &Path,
     end: impl FnOnce(Vec<Target>) -> Vec<i32>,
     mut estimate: impl FnMut(Lost<'_>) -> Usd,
 ) -> Result<Vec<Interrupted>, UserError> {
@@ -64,7 +64,8 @@ pub fn take_over_with(
         return Ok(interrupted);
     }
     let tokens = running.iter().map(|(_, work, _)| token(&run.nonce, work.step, work.attempt));
-    let targets = leftovers(paths, tokens.collect());
+    tracing::debug!(attempts = running.len(), "end what is left of interrupted steps");
+    let targets = leftovers(scratch, tokens.collect());
     for ((agent, work, since), target) in running.into_iter().zip(&targets) {
         let lost = Lost { agent, work, since, had_started: target.group.is_some() };
         interrupted.push(Interrupted {

@@ -1,100 +1,150 @@
-//! One attempt at a step, from its program's start to the report about its end.
+//! Steps carried out in this process: the local executor.
 
 mod groups;
 mod interpreter;
 mod prompt;
 mod runnable;
 mod script;
+#[cfg(test)]
+mod tests;
 mod unpacked;
-mod variables;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use raymond_core::input::{Ended, Input, Outcome, Plan, ScriptOutcome, TurnOutcome};
+use raymond_core::input::{Ended, Input, Lookups, Outcome, Plan, ScriptOutcome, TurnOutcome};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
-use raymond_core::payload::Payload;
-use raymond_core::run::Agent;
 use raymond_core::workflow::Platform;
+use tokio::task::JoinSet;
 
 pub use groups::{Groups, leftovers};
-pub use runnable::as_it_lies;
 pub use unpacked::Unpacked;
 
+use super::executor::{Executor, RecordedEnd};
+use super::job::{Attempt, StepJob};
+use super::mailbox::{Message, Sender};
 use crate::agent::registry::Backends;
 use crate::process::secrets::Secrets;
-use crate::process::{Reaper, StopSignal};
-use crate::run::engine::Launch;
-use crate::run::mailbox::{Message, Sender};
-use crate::store::{Payloads, RunPaths};
-use crate::view::debug::{DebugFolder, Status, Verdict};
+use crate::process::{Reaper, StopSignal, Target};
+use crate::view::debug::{DebugFolder, Status, StepName, Verdict};
 use crate::view::{LiveView, Stream};
-use crate::workflow::scopes::Scopes;
 
-/// What all steps of a run share.
-pub struct StepContext {
-    pub run_id: String,
-    pub nonce: String,
+/// What is needed to carry out any step here.
+pub struct LocalExecutor {
     pub platform: Platform,
-    pub scopes: Rc<RefCell<Scopes>>,
-    pub paths: RunPaths,
+    /// Where steps leave files that are not part of the run.
+    pub scratch: PathBuf,
     pub unpacked: Unpacked,
     pub groups: Groups,
-    pub payloads: Payloads,
     pub reaper: Reaper,
     pub debug: DebugFolder,
     /// Those that every program inherits.
     pub secrets: Secrets,
     pub backends: Backends,
-    pub skip_permissions: bool,
     pub messages: Sender,
-    /// Whether anybody wants to see all output.
+    /// Whether all output is shown.
     pub shows_output: bool,
-    /// Who wants to see only the end of it.
+    /// The live view, which shows only the end of it.
     pub view: Option<LiveView>,
 }
 
-/// The mark by which everything that an attempt started is found again.
-pub fn token(nonce: &str, step: u64, attempt: u32) -> String {
-    format!("{nonce}-{step}-{attempt}")
+/// Runs steps as tasks of this process.
+pub struct LocalSteps {
+    executor: Rc<LocalExecutor>,
+    running: Rc<RefCell<BTreeMap<AgentId, StopSignal>>>,
+    /// The token of each attempt that has started and whose end is not recorded.
+    unrecorded: BTreeMap<AgentId, String>,
+    /// Failed attempts whose last processes are being ended.
+    cleaning: JoinSet<()>,
 }
 
-impl StepContext {
-    /// Runs an attempt to its end and reports it.
-    pub async fn run(&self, launch: Launch, stop: StopSignal) {
+impl LocalSteps {
+    pub fn new(executor: LocalExecutor) -> Self {
+        Self {
+            executor: Rc::new(executor),
+            running: Rc::default(),
+            unrecorded: BTreeMap::new(),
+            cleaning: JoinSet::new(),
+        }
+    }
+}
+
+impl Executor for LocalSteps {
+    fn start(&mut self, job: StepJob) {
+        let agent = job.attempt.agent.clone();
+        let stop = StopSignal::new();
+        self.unrecorded.insert(agent.clone(), job.attempt.token.clone());
+        self.running.borrow_mut().insert(agent.clone(), stop.clone());
+        let (executor, running) = (Rc::clone(&self.executor), Rc::clone(&self.running));
+        tokio::task::spawn_local(async move {
+            let ended = executor.run(job, stop).await;
+            running.borrow_mut().remove(&agent);
+            executor.send(Message::Input(Input::Ended(Box::new(ended))));
+        });
+    }
+
+    fn cancel(&self, agent: &AgentId) {
+        if let Some(stop) = self.running.borrow().get(agent) {
+            stop.trigger();
+        }
+    }
+
+    fn recorded(&mut self, agent: &AgentId, end: RecordedEnd) {
+        self.executor.groups.forget(agent);
+        let token = self.unrecorded.remove(agent);
+        // A step that exited well and failed all the same may have left processes behind.
+        if let (RecordedEnd::Failed, Some(token)) = (end, token) {
+            let executor = Rc::clone(&self.executor);
+            self.cleaning.spawn_local(async move {
+                executor.reaper.end(vec![Target::by_token(token)]).await;
+            });
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.running.borrow().is_empty()
+    }
+
+    async fn settle(&mut self) {
+        while self.cleaning.join_next().await.is_some() {}
+    }
+}
+
+impl LocalExecutor {
+    /// Runs an attempt to its end.
+    async fn run(&self, job: StepJob, stop: StopSignal) -> Ended {
         let clock = tokio::time::Instant::now();
-        let mut files = self.debug.begin((&launch.started).into());
-        let (outcome, lookups) = match &launch.plan {
-            Plan::Script(header) => script::run(self, &launch, header, stop, &mut files).await,
+        let Attempt { agent, state, step, number, .. } = &job.attempt;
+        let mut files = self.debug.begin(StepName { agent, state, step: *step, attempt: *number });
+        let outcome = match &job.plan {
+            Plan::Script(header) => script::run(self, &job, header, stop, &mut files).await,
             // In a box, because a turn is far larger than a script, and thousands of scripts may run.
-            Plan::Prompt(plan) => Box::pin(prompt::run(self, &launch, plan, stop, &mut files)).await,
+            Plan::Prompt(_) => Box::pin(prompt::run(self, &job, stop, &mut files)).await,
         };
-        // Not everybody runs the file that was kept ready.
-        self.scopes.borrow_mut().take_ready(&launch.agent.id);
         files.finish(verdict(&outcome));
         if let Some(message) = self.debug.take_warning() {
             self.send(Message::Input(Input::Warning { agent: None, message }));
         }
-        let ended = Ended {
-            agent: launch.agent.id,
-            step: launch.started.step,
-            attempt: launch.started.attempt,
+        Ended {
+            agent: job.attempt.agent,
+            step: job.attempt.step,
+            attempt: job.attempt.number,
             duration_ms: u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX),
-            plan: launch.plan,
+            plan: job.plan,
             outcome,
-            lookups,
-        };
-        self.send(Message::Input(Input::Ended(Box::new(ended))));
+            lookups: Lookups::default(),
+        }
     }
 
     fn send(&self, message: Message) {
         self.messages.send(message);
     }
 
-    /// Shows a piece of output, if anybody wants to see it.
+    /// Shows a piece of output, if it is to be seen.
     fn show(&self, agent: &AgentId, stream: Stream, bytes: &[u8]) {
         if let Some(view) = &self.view {
             view.glimpse(agent, bytes);
@@ -104,18 +154,12 @@ impl StepContext {
         }
     }
 
-    fn text_of(&self, payload: &Payload) -> Result<String, NotReady> {
-        self.payloads.text_of(payload).map_err(NotReady::Store)
-    }
-
-    /// A text as it may be recorded: without the secrets that the agent's programs find in their environment.
-    fn without_secrets(&self, agent: &Agent, text: String) -> String {
+    /// A text as it may be recorded: without the secrets that the step's programs find in their environment.
+    fn without_secrets(&self, job: &StepJob, text: String) -> String {
         if text.is_empty() {
             return text;
         }
-        let mut scopes = self.scopes.borrow_mut();
-        let of_scope = scopes.of(agent).ok().map(|scope| &scope.manifest().environment);
-        self.secrets.and(of_scope.into_iter().flatten().chain(&agent.attributes)).hide(text)
+        self.secrets.joined(&job.needs.secrets).hide(text)
     }
 
     /// The run ends, and this step is left to a resume.
@@ -125,41 +169,28 @@ impl StepContext {
     }
 
     /// Leaves a hint by which a successor finds what is left of this attempt, should this process be killed.
-    fn remember_group(&self, launch: &Launch, group: i32) {
-        let token = token(&self.nonce, launch.started.step, launch.started.attempt);
-        self.groups.remember(&launch.agent.id, &token, group);
-    }
-
-    /// The agent's own folder, made on first use.
-    fn task_folder(&self, agent: &Agent) -> Result<PathBuf, NotReady> {
-        let folder = self.paths.tasks().join(file_name_of(&agent.id));
-        create_private_folder(&folder)
-            .map_err(|error| NotReady::Store(format!("cannot make {}: {error}", folder.display())))?;
-        Ok(folder)
-    }
-
-    /// The payload handed to the agent's state, and a file of the agent's own that holds it.
-    fn handed(&self, agent: &Agent) -> Result<Option<(String, PathBuf)>, NotReady> {
-        let Some(payload) = &agent.payload else { return Ok(None) };
-        let text = self.text_of(payload)?;
-        let file = self.paths.tasks().join(format!("{}.input", file_name_of(&agent.id)));
-        // The last state may have made the file its own.
-        let _ = fs::remove_file(&file);
-        fs::write(&file, &text)
-            .map_err(|error| NotReady::Store(format!("cannot write {}: {error}", file.display())))?;
-        Ok(Some((text, file)))
+    fn remember_group(&self, job: &StepJob, group: i32) {
+        self.groups.remember(&job.attempt.agent, &job.attempt.token, group);
     }
 }
 
-/// Agent names grow with each generation of forks; file systems stop at 255 bytes.
-fn file_name_of(agent: &AgentId) -> String {
-    const MOST: usize = 120;
-    let name = agent.as_str();
-    if name.len() <= MOST {
-        return name.to_owned();
-    }
-    let start: String = name.chars().take(MOST / 4).collect();
-    format!("{start}-{:08x}", crc32fast::hash(name.as_bytes()))
+/// Makes the agent's own folder, and the file with what a script is handed.
+fn make_folders(job: &StepJob) -> Result<(), NotReady> {
+    let folder = &job.needs.task_folder;
+    create_private_folder(folder)
+        .map_err(|error| NotReady::Store(format!("cannot make {}: {error}", folder.display())))?;
+    let Some(handed) = &job.needs.handed else { return Ok(()) };
+    // The last state may have made the file its own.
+    let _ = fs::remove_file(&handed.file);
+    fs::write(&handed.file, &handed.text)
+        .map_err(|error| NotReady::Store(format!("cannot write {}: {error}", handed.file.display())))
+}
+
+/// A job's variables, with the file that runs.
+fn environment(job: &StepJob, state_file: &Path) -> super::job::VariableChanges {
+    let mut changes = job.needs.environment.clone();
+    changes.push(("RAYMOND_STATE_FILE".into(), Some(state_file.into())));
+    changes
 }
 
 fn create_private_folder(folder: &Path) -> std::io::Result<()> {
@@ -198,7 +229,7 @@ fn verdict(outcome: &Outcome) -> Verdict {
     }
 }
 
-/// Why a step's program is not even started.
+/// Why a step's program is not started at all.
 enum NotReady {
     /// The step fails.
     Step(String),

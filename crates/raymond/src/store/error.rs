@@ -1,50 +1,79 @@
-//! What can be wrong with a journal, in words that say what to do about it.
+//! What can go wrong with the store of runs, in words that say what to do about it.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::disk::excerpt;
+use super::home::Holder;
+use super::id::{BadRunId, MAX_RUN_ID_BYTES};
+use super::text::excerpt;
+use crate::error::UserError;
 
 /// How many characters of a damaged line a message quotes.
 const EXCERPT_CHARS: usize = 80;
 
-/// Why a journal cannot be created, read or written.
-#[derive(Debug)]
-pub enum JournalError {
+/// How many run ids an error message lists.
+const LISTED_RUNS: usize = 5;
+
+/// Why a run cannot be found, created, read or written.
+///
+/// A `place` is a text for people: the path of a file where there is one. Lines count from 1; a line of 0 stands for
+/// the whole file.
+#[derive(Clone, Debug)]
+pub enum StoreError {
+    /// A text that cannot be a run's id.
+    BadId(BadRunId),
+    /// No run begins like this; `existing` has all ids, newest first.
+    Unknown { given: String, existing: Vec<String> },
+    /// Several runs begin like this, newest first.
+    Ambiguous { given: String, matches: Vec<String> },
     /// A run of this id exists.
-    Exists { file: PathBuf },
+    Exists { run: String },
     /// There is no such run.
-    Missing { file: PathBuf },
+    Missing { place: String },
     /// Raymond died before the first batch was whole.
-    Empty { file: PathBuf },
-    /// The file holds something that no interrupted write explains. Line 0 stands for the whole file.
-    Damaged { file: PathBuf, line: u64, what: String, excerpt: String },
-    /// An earlier write failed, so what the file holds is not known any more.
-    Poisoned { file: PathBuf },
+    Empty { place: String },
+    /// Another process may write the run.
+    Held { run: String, holder: Holder },
+    /// The place holds something that no interrupted write explains.
+    Damaged { place: String, line: u64, what: String, excerpt: String },
+    /// Each event is whole, but one is missing or is there twice.
+    OutOfOrder { place: String, line: u64, before: u64, now: u64 },
+    /// The events do not begin with the start of a run.
+    NoStart { place: String },
+    /// An event that this version of Raymond does not know.
+    UnknownEvent { place: String, line: u64, what: String },
+    /// The run has a newer format than this version reads.
+    NewerFormat { run: String, version: u32, newest_known: u32 },
+    /// An earlier write failed, so what the journal holds is not known any more.
+    Poisoned { place: String },
     /// The caller asked for something that a reader would call damage; nothing was written.
-    Refused { file: PathBuf, what: String },
+    Refused { place: String, what: String },
+    /// An event names a payload by something that is not a hash.
+    NotAHash,
+    /// The payload is longer than the store takes.
+    PayloadTooLong { bytes: u64 },
+    /// An event names a payload that is not there.
+    PayloadMissing { place: String },
+    /// The payload is not the text that was stored.
+    PayloadDamaged { place: String },
     /// The system refused a call.
-    Io { file: PathBuf, action: &'static str, source: io::Error },
+    Io { place: String, action: &'static str, source: Arc<io::Error> },
 }
 
-impl JournalError {
-    pub(super) fn io(file: &Path, action: &'static str, source: io::Error) -> Self {
-        Self::Io { file: file.to_owned(), action, source }
+impl StoreError {
+    pub(super) fn io(place: impl ToString, action: &'static str, source: io::Error) -> Self {
+        Self::Io { place: place.to_string(), action, source: Arc::new(source) }
     }
 
-    pub(super) fn damaged(file: &Path, line: u64, what: impl Into<String>, bytes: &[u8]) -> Self {
-        Self::Damaged {
-            file: file.to_owned(),
-            line,
-            what: what.into(),
-            excerpt: excerpt(bytes, EXCERPT_CHARS),
-        }
+    pub(super) fn damaged(place: impl ToString, line: u64, what: impl Into<String>, bytes: &[u8]) -> Self {
+        let excerpt = excerpt(bytes, EXCERPT_CHARS);
+        Self::Damaged { place: place.to_string(), line, what: what.into(), excerpt }
     }
 
-    pub(super) fn refused(file: &Path, what: impl Into<String>) -> Self {
-        Self::Refused { file: file.to_owned(), what: what.into() }
+    pub(super) fn refused(place: impl ToString, what: impl Into<String>) -> Self {
+        Self::Refused { place: place.to_string(), what: what.into() }
     }
 
     /// Whether the file that the error is about was not there.
@@ -53,41 +82,119 @@ impl JournalError {
     }
 }
 
-impl fmt::Display for JournalError {
+impl fmt::Display for StoreError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exists { file } => write!(out, "{} exists already", file.display()),
-            Self::Missing { file } => write!(out, "there is no {}", file.display()),
-            Self::Empty { file } => {
-                write!(out, "{} holds no complete event; nothing ran: remove it", file.display())
-            }
-            Self::Damaged { file, line, what, excerpt } => {
-                write!(out, "{}", file.display())?;
-                if *line > 0 {
-                    write!(out, " line {line}")?;
+            Self::BadId(bad) => bad.fmt(out),
+            Self::Unknown { given, existing } => {
+                write!(out, "no run '{}'", excerpt(given.as_bytes(), MAX_RUN_ID_BYTES))?;
+                match existing.is_empty() {
+                    true => write!(out, "; there are none yet"),
+                    false => write!(out, "; the latest are {}", listed(existing)),
                 }
-                write!(out, ": {what}")?;
+            }
+            Self::Ambiguous { given, matches } => {
+                let given = excerpt(given.as_bytes(), MAX_RUN_ID_BYTES);
+                write!(out, "'{given}' could be {}", listed(matches))
+            }
+            Self::Exists { run } => write!(out, "there is a run `{run}` already"),
+            Self::Missing { place } => write!(out, "there is no {place}"),
+            Self::Empty { place } => {
+                write!(out, "{place} holds no complete event; nothing ran: remove it")
+            }
+            Self::Held { run, holder } => {
+                write!(out, "another Raymond is running {run}")?;
+                match holder.pid {
+                    Some(pid) => write!(out, " (process {pid})"),
+                    None => Ok(()),
+                }
+            }
+            Self::Damaged { place, line, what, excerpt } => {
+                write!(out, "{}: {what}", At(place, *line))?;
                 if !excerpt.is_empty() {
                     write!(out, "; it begins: {excerpt}")?;
                 }
                 write!(out, "\nrestore the file from a copy, or move it away to give the run up")
             }
-            Self::Poisoned { file } => {
-                write!(out, "an earlier write to {} failed; the run has to be resumed", file.display())
+            Self::OutOfOrder { place, line, before, now } => {
+                let at = At(place, *line);
+                write!(out, "{at}: event {now} follows event {before}; events are missing or out of order")
             }
-            Self::Refused { file, what } => write!(out, "not written to {}: {what}", file.display()),
-            Self::Io { file, action, source } => {
-                write!(out, "cannot {action} {}: {source}", file.display())
+            Self::NoStart { place } => write!(out, "{place} does not begin with the start of a run"),
+            Self::UnknownEvent { place, line, what } => {
+                write!(out, "{}: not an event this version knows: {what}", At(place, *line))
             }
+            Self::NewerFormat { run, version, newest_known } => {
+                write!(out, "the run {run} has the format {version}, this version reads up to {newest_known}")
+            }
+            Self::Poisoned { place } => {
+                write!(out, "an earlier write to {place} failed; the run has to be resumed")
+            }
+            Self::Refused { place, what } => write!(out, "not written to {place}: {what}"),
+            Self::NotAHash => write!(out, "the journal names a payload by something that is no hash"),
+            Self::PayloadTooLong { bytes } => write!(out, "a payload of {bytes} bytes is too long"),
+            Self::PayloadMissing { place } => {
+                write!(out, "{place} is missing, though the journal names it; restore it from a copy")
+            }
+            Self::PayloadDamaged { place } => {
+                write!(out, "{place} is not what was written; restore it from a copy")
+            }
+            Self::Io { place, action, source } => write!(out, "cannot {action} {place}: {source}"),
         }
     }
 }
 
-impl Error for JournalError {
+/// A place with its line, if that is known.
+struct At<'a>(&'a str, u64);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            0 => out.write_str(self.0),
+            line => write!(out, "{} line {line}", self.0),
+        }
+    }
+}
+
+fn listed(ids: &[String]) -> String {
+    let mut text = ids[..ids.len().min(LISTED_RUNS)].join(", ");
+    if ids.len() > LISTED_RUNS {
+        text.push_str(&format!(" and {} more", ids.len() - LISTED_RUNS));
+    }
+    text
+}
+
+impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } => Some(&**source),
             _ => None,
+        }
+    }
+}
+
+impl From<StoreError> for UserError {
+    fn from(error: StoreError) -> Self {
+        let user = UserError::usage(error.to_string());
+        match error {
+            StoreError::BadId(_) => user.hint("use letters, digits, `-`, `_` and `.`, at most 64 of them"),
+            StoreError::Unknown { .. } | StoreError::Ambiguous { .. } => {
+                user.hint("`raymond list` shows all runs")
+            }
+            StoreError::Exists { run } => {
+                user.hint("choose another --id").hint(format!("or continue it: raymond resume {run}"))
+            }
+            StoreError::Held { run, .. } => user
+                .hint(format!("see what it does: raymond status {run}"))
+                .hint(format!("or stop it first: raymond stop {run}")),
+            StoreError::OutOfOrder { .. } => {
+                user.hint("restore the file from a copy, or move it away to give the run up")
+            }
+            StoreError::UnknownEvent { .. } => {
+                user.hint("it was probably written by a newer Raymond; use that one")
+            }
+            StoreError::NewerFormat { .. } => user.hint("use a newer Raymond"),
+            _ => user,
         }
     }
 }
@@ -98,7 +205,7 @@ mod tests {
 
     #[test]
     fn damage_names_the_place_and_the_way_out() {
-        let error = JournalError::damaged(Path::new("s/a.jsonl"), 7, "this is not JSON", b"{\"a\x07");
+        let error = StoreError::damaged("s/a.jsonl", 7, "this is not JSON", b"{\"a\x07");
         assert_eq!(
             error.to_string(),
             "s/a.jsonl line 7: this is not JSON; it begins: {\"a\\u{7}\n\
@@ -108,7 +215,21 @@ mod tests {
 
     #[test]
     fn a_whole_file_has_no_line() {
-        let error = JournalError::damaged(Path::new("a.jsonl"), 0, "the file is missing", b"");
+        let error = StoreError::damaged("a.jsonl", 0, "the file is missing", b"");
         assert!(error.to_string().starts_with("a.jsonl: the file is missing\n"));
+    }
+
+    #[test]
+    fn long_lists_are_clipped() {
+        let ids = |count: usize| (1..=count).map(|number| format!("a{number}")).collect::<Vec<_>>();
+        let text = |matches| StoreError::Ambiguous { given: "a".to_owned(), matches }.to_string();
+        assert_eq!(text(ids(2)), "'a' could be a1, a2");
+        assert_eq!(text(ids(6)), "'a' could be a1, a2, a3, a4, a5 and 1 more");
+    }
+
+    #[test]
+    fn what_the_user_typed_cannot_change_the_terminal() {
+        let unknown = StoreError::Unknown { given: "zz\x1b".to_owned(), existing: vec!["a".to_owned()] };
+        assert_eq!(unknown.to_string(), "no run 'zz\\u{1b}'; the latest are a");
     }
 }

@@ -8,15 +8,16 @@ use std::io::Write;
 
 use raymond_core::event::{Body, Event, StoppedStatus};
 use raymond_core::name::AgentId;
+use raymond_core::run::Run;
 
 use super::costs::Costs;
 use super::wording::{DIM, NOTE, count, lines};
-use super::{Observer, Stream};
-use crate::run::driver::Stop;
+use super::{Stream, View};
+use crate::run::stop::Stop;
 use crate::store::Payloads;
 use crate::view::text::clean;
 
-/// An output line longer than this is shown in pieces, so that an endless line costs no memory.
+/// A longer line of output is shown in pieces, so that memory does not grow with the length of a line.
 const MAX_OUTPUT_LINE_BYTES: usize = 4096;
 
 /// How much is shown.
@@ -31,12 +32,12 @@ pub struct Console<W> {
     out: W,
     detail: Detail,
     payloads: Payloads,
-    /// Whether questions are asked on this very terminal, so that they need not be told as well.
+    /// Whether questions are asked on the same terminal, so that they need no line here.
     leaves_questions: bool,
-    /// Failures are said once: when they happen, or if that was in an earlier process at the end.
+    /// A failure is shown once: when it happens or, if that was in an earlier process, at the end.
     has_shown_failure: bool,
     costs: Costs,
-    /// Unfinished output lines by agent and stream.
+    /// Incomplete lines of output, by agent and stream.
     pending: BTreeMap<(AgentId, Stream), Vec<u8>>,
 }
 
@@ -53,13 +54,13 @@ impl<W: Write> Console<W> {
         }
     }
 
-    /// Leaves questions to whoever asks them on the same terminal.
+    /// Shows no line for a question if `leave` is set, because it is asked on the same terminal.
     pub fn leave_questions(mut self, leave: bool) -> Self {
         self.leaves_questions = leave;
         self
     }
 
-    /// Nobody is left to tell if stderr is gone.
+    /// Writes a line. An error is ignored: if stderr is closed, there is no place to report it.
     fn line(&mut self, text: &str) {
         let _ = writeln!(self.out, "{text}");
     }
@@ -70,7 +71,7 @@ impl<W: Write> Console<W> {
         self.line(&format!("{DIM}[{}] |{DIM:#} {text}", clean(agent.as_str())));
     }
 
-    /// Shows what a step wrote last, without a line break.
+    /// Shows the end of a step's output that has no line break.
     fn flush_output(&mut self, agent: &AgentId) {
         for stream in [Stream::Stdout, Stream::Stderr] {
             if let Some(bytes) = self.pending.remove(&(agent.clone(), stream)) {
@@ -79,7 +80,7 @@ impl<W: Write> Console<W> {
         }
     }
 
-    /// The summary tells under its first line where the money went.
+    /// Adds what each state has cost, below the first line of the summary.
     fn add_costs(&self, event: &Event, lines: &mut Vec<(Detail, String)>) {
         if let Body::RunFinished { totals, .. } | Body::RunStopped { totals, .. } = &event.body
             && let Some(costs) = self.costs.line(totals.cost_usd)
@@ -89,8 +90,8 @@ impl<W: Write> Console<W> {
         }
     }
 
-    /// The end of a failed run repeats its first failure, for those who did not see it happen.
-    fn without_old_news<'a>(&self, event: &'a Event) -> Cow<'a, Event> {
+    /// The event that ends a failed run repeats its first failure. It is removed if it was shown when it happened.
+    fn without_shown_failure<'a>(&self, event: &'a Event) -> Cow<'a, Event> {
         let mut event = Cow::Borrowed(event);
         if matches!(event.body, Body::RunStopped { status: StoppedStatus::Failed, .. })
             && self.has_shown_failure
@@ -100,10 +101,9 @@ impl<W: Write> Console<W> {
         }
         event
     }
-}
 
-impl<W: Write> Observer for Console<W> {
-    fn event(&mut self, event: &Event) {
+    /// Shows the lines of an event.
+    pub fn show(&mut self, event: &Event) {
         if let Some(agent) = event.body.ended_attempt_of() {
             self.flush_output(agent);
         }
@@ -113,16 +113,22 @@ impl<W: Write> Observer for Console<W> {
         self.has_shown_failure |= matches!(event.body, Body::StepFailed(_));
         self.costs.add(event);
         if matches!(event.body, Body::StepStarted(_)) && self.detail < Detail::Verbose {
-            // Every step has one, so it is not even put into words.
+            // Every step has this event, so its text is made only if it is shown.
             return;
         }
-        let mut lines = lines(&self.without_old_news(event), &self.payloads).0;
+        let mut lines = lines(&self.without_shown_failure(event), &self.payloads).0;
         self.add_costs(event, &mut lines);
         for (needed, line) in lines {
             if self.detail >= needed {
                 self.line(&line);
             }
         }
+    }
+}
+
+impl<W: Write> View for Console<W> {
+    fn event(&mut self, _run: &Run, event: &Event) {
+        self.show(event);
     }
 
     fn stopping(&mut self, how: Stop, running: usize) {
@@ -138,7 +144,7 @@ impl<W: Write> Observer for Console<W> {
         });
     }
 
-    /// Shows whole lines, so that the output of agents that run side by side does not mix.
+    /// Shows whole lines, so that the output of agents that run at the same time does not mix within a line.
     fn output(&mut self, agent: &AgentId, stream: Stream, bytes: &[u8]) {
         if self.detail < Detail::Verbose {
             return;

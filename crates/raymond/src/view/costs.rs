@@ -1,4 +1,7 @@
-//! What each state of a run has cost, for the summary at its end. There are no more entries than states.
+//! What each state of a run has cost since this process took it up, for the summary at its end.
+//!
+//! A run's own state has only its total: costs by state would make every snapshot larger, and only this one line shows
+//! them. There are no more entries than states.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
 
@@ -24,8 +27,8 @@ impl Costs {
             Body::Retry(retry) => self.spend(&retry.state, retry.attempt_cost_usd),
             Body::Reminder(reminder) => self.spend(&reminder.state, reminder.attempt_cost_usd),
             Body::LimitWaiting(limit) => self.spend(&limit.state, limit.attempt_cost_usd),
-            Body::RunResumed(resumed) => self.lose(&resumed.interrupted),
-            Body::RunStopped { interrupted, .. } => self.lose(interrupted),
+            Body::RunResumed(resumed) => self.spend_interrupted(&resumed.interrupted),
+            Body::RunStopped { interrupted, .. } => self.spend_interrupted(interrupted),
             Body::RunStarted(_)
             | Body::AgentStarted(_)
             | Body::StepStarted(_)
@@ -43,7 +46,7 @@ impl Costs {
         }
     }
 
-    fn lose(&mut self, interrupted: &[Interrupted]) {
+    fn spend_interrupted(&mut self, interrupted: &[Interrupted]) {
         for step in interrupted {
             self.spend(&step.state, step.estimated_cost_usd);
         }
@@ -55,8 +58,8 @@ impl Costs {
         }
     }
 
-    /// The dearest states first, and what was spent before this process took the run up. Nothing if one line about the
-    /// total says as much.
+    /// The most expensive states first, then what was spent before this process took the run up. Nothing if there would
+    /// be only one part, because the total says the same.
     pub(super) fn line(&self, total: Usd) -> Option<String> {
         let mut costs: Vec<(&String, Usd)> = self.0.iter().map(|(state, cost)| (state, *cost)).collect();
         costs.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
@@ -88,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_states_are_named() {
+    fn the_most_expensive_states_are_named() {
         let many: Vec<(String, f64)> =
             (1..=8).map(|number| (format!("S{number}.md"), f64::from(number))).collect();
         let many: Vec<(&str, f64)> = many.iter().map(|(state, cost)| (state.as_str(), *cost)).collect();

@@ -1,17 +1,18 @@
-//! Debug files: what every attempt of a step was asked, wrote and cost, for a person to read later.
+//! Debug files: the prompt, the output and the cost of every attempt of a step, for a person to read later.
 //!
-//! They are written as things happen, so that they outlive a killed Raymond, and never synced. They are a
-//! help and nothing depends on them: trouble writing them is said once and switches them off.
+//! They are written at once, so that they are there if Raymond is killed, but never synced. Nothing depends on them: the
+//! first error is a warning, and no more files are written after it.
 //!
-//! Bounds: [`MOST_FILE_BYTES`] a file, the steps of [`DebugFolder::open`]'s `keep` and every failed one in a
-//! folder. In memory a kept step is its number and the names of its attempts; failed ones are not remembered.
+//! Bounds: [`MOST_FILE_BYTES`] for a file; in a folder, as many steps as [`DebugFolder::open`] is told to keep and every
+//! failed one. In memory, a kept step is its number and the names of its attempts; failed steps take no memory.
+
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
 
 mod file;
 mod log;
 mod meta;
 mod name;
 mod shelf;
-mod spare;
 #[cfg(test)]
 mod tests;
 
@@ -19,47 +20,42 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use raymond_core::event::{Body, Event, StepStarted};
+use raymond_core::event::{Body, Event};
 use raymond_core::name::AgentId;
-use raymond_core::workflow::{Kind, StateFile};
+use raymond_core::run::Run;
+use raymond_core::workflow::StateFile;
 
 pub use file::MOST_FILE_BYTES;
 pub use meta::{Status, Verdict};
 
 use crate::process;
-use crate::view::Observer;
+use crate::view::View;
 use file::BoundedFile;
-use meta::{Environment, Program, ProgramEnd};
+use meta::{Environment, Invocation, ProgramEnd};
 use name::Suffix;
 use shelf::{Record, Shelf};
-use spare::Spares;
 
 /// How many steps are kept unless the config says otherwise.
 pub const DEFAULT_KEPT_STEPS: usize = 1000;
 
-/// How many steps one finished step may push out. More than one, so that a folder shrinks after `keep` was
-/// lowered; not all, so that no step waits for a mass deletion.
+/// How many old steps are removed after a finished step. More than one, so that a folder shrinks after the number of
+/// kept steps was lowered; not all, so that no step has to wait for many deletions.
 const MOST_PRUNED_AT_ONCE: usize = 4;
 
 const TRANSITIONS: &str = "transitions.log";
 
-/// Which attempt files belong to.
+/// The attempt that files belong to.
 #[derive(Clone, Copy, Debug)]
 pub struct StepName<'a> {
     pub agent: &'a AgentId,
     pub state: &'a StateFile,
     pub step: u64,
     pub attempt: u32,
-}
-
-impl<'a> From<&'a StepStarted> for StepName<'a> {
-    fn from(started: &'a StepStarted) -> Self {
-        Self { agent: &started.agent, state: &started.state, step: started.step, attempt: started.attempt }
-    }
 }
 
 /// The debug folder of a run. Clones are handles to the same folder.
@@ -72,36 +68,37 @@ pub struct DebugFolder {
 struct Shared {
     path: PathBuf,
     keep: usize,
-    /// What every program inherits, read once because it does not change.
+    /// The environment that every program inherits, read once because it does not change.
     inherited: Environment,
-    state: RefCell<State>,
+    access: RefCell<Access>,
 }
 
+/// Whether the folder is written to.
 #[derive(Debug)]
-struct State {
+struct Access {
     is_on: bool,
     warning: Option<String>,
-    /// Absent until the first write: a run without steps leaves no folder behind.
+    /// Absent until the first write, so that a run without steps leaves no folder.
     opened: Option<Opened>,
 }
 
+/// A folder that is written to.
 #[derive(Debug)]
 struct Opened {
     shelf: Shelf,
-    spares: Spares,
     transitions: File,
 }
 
-/// What went wrong, in words for the user.
+/// An error message for the user.
 type Trouble = String;
 
 impl DebugFolder {
-    /// Touches no disk: the folder is made, or looked through, when it is first written to.
+    /// Does not access the disk: the folder is created, or its files listed, at the first write.
     pub fn open(path: PathBuf, keep: usize) -> Self {
         Self::with_environment(path, keep, std::env::vars_os(), true)
     }
 
-    /// For `--no-debug`: takes everything and writes nothing.
+    /// For `--no-debug`: ignores everything.
     pub fn off() -> Self {
         Self::with_environment(PathBuf::new(), 0, [], false)
     }
@@ -117,19 +114,19 @@ impl DebugFolder {
                 path,
                 keep,
                 inherited: Environment::inherited(inherited),
-                state: RefCell::new(State { is_on, warning: None, opened: None }),
+                access: RefCell::new(Access { is_on, warning: None, opened: None }),
             }),
         }
     }
 
-    /// Starts the files of an attempt. The first of them is made now, which reserves the name.
+    /// Starts the files of an attempt. The first of them is created now, which reserves the name.
     pub fn begin(&self, name: StepName<'_>) -> StepFiles {
-        let live = self.work(|opened| {
+        let open = self.work(|opened| {
             let stream = stream_of(name.state);
             let stem = name::stem(&name);
-            let (file, round) = file::create(&mut opened.spares, &self.shared.path, &stem, 1, stream)?;
+            let (file, round) = file::create(&self.shared.path, &stem, 1, stream)?;
             opened.shelf.take(name.step, &name::in_round(&stem, round));
-            Ok(Live { stem, round, files: BTreeMap::from([(stream, file)]), stream })
+            Ok(OpenFiles { stem, round, files: BTreeMap::from([(stream, file)]), stream })
         });
         StepFiles {
             folder: self.clone(),
@@ -137,46 +134,56 @@ impl DebugFolder {
             clock: Instant::now(),
             program: None,
             ended: None,
-            live,
+            open,
         }
     }
 
-    /// Records where a step led, and that it is over: only then may its files go some day.
+    /// Records where a step led, and that it has ended: only then may its files be removed later.
     pub fn transition(&self, event: &Event) {
-        if !self.shared.state.borrow().is_on {
-            return;
-        }
-        let Some(line) = log::line(event) else {
-            return self.close_after(event);
-        };
-        self.work(|opened| {
-            log::append(&mut opened.transitions, &line)
-                .map_err(|error| cannot_write(&self.shared.path.join(TRANSITIONS), &error))?;
-            match &event.body {
-                Body::StepFinished(finished) => {
-                    opened.shelf.settle(finished.step);
-                    self.prune(opened)
-                }
-                Body::StepFailed(failed) => match failed.step.and_then(|step| opened.shelf.fail(step)) {
-                    Some(stem) => self.mark_failed(&mut opened.spares, &stem, &failed.error),
+        match &event.body {
+            Body::StepFinished(finished) => self.work(|opened| {
+                self.log(opened, &log::finished_line(event.time, finished))?;
+                opened.shelf.settle(finished.step);
+                self.prune(opened)
+            }),
+            Body::StepFailed(failed) => self.work(|opened| {
+                self.log(opened, &log::failed_line(event.time, failed))?;
+                match failed.step.and_then(|step| opened.shelf.fail(step)) {
+                    Some(stem) => self.mark_failed(&stem, &failed.error),
                     None => Ok(()),
-                },
-                _ => Ok(()),
-            }
-        });
+                }
+            }),
+            Body::RunStarted(_)
+            | Body::AgentStarted(_)
+            | Body::StepStarted(_)
+            | Body::SessionStarted(_)
+            | Body::Retry(_)
+            | Body::Reminder(_)
+            | Body::LimitWaiting(_)
+            | Body::Delayed { .. }
+            | Body::AgentFinished { .. }
+            | Body::Joined { .. }
+            | Body::AskOpened(_)
+            | Body::AskClosed(_)
+            | Body::Print { .. }
+            | Body::Warning { .. }
+            | Body::BudgetExceeded { .. }
+            | Body::RunResumed(_)
+            | Body::RunFinished { .. }
+            | Body::RunStopped { .. }
+            | Body::Snapshot { .. } => None,
+        };
     }
 
-    /// After the last event of a process nothing is left for a new step to take over.
-    fn close_after(&self, event: &Event) {
-        let is_opened = self.shared.state.borrow().opened.is_some();
-        if is_opened && event.body.is_last() {
-            self.work(|opened| opened.spares.clear().map_err(|error| self.cannot_prune(&error)));
-        }
+    fn log(&self, opened: &mut Opened, line: &str) -> Result<(), Trouble> {
+        log::append(&mut opened.transitions, line)
+            .map_err(|error| cannot_write(&self.shared.path.join(TRANSITIONS), &error))
     }
 
-    /// What an earlier attempt streamed, also before a resume: the latest, if it ran several times.
+    /// The file with what an earlier attempt streamed, possibly in an earlier process; the latest, if it ran several
+    /// times.
     pub fn streamed(&self, name: StepName<'_>) -> Option<PathBuf> {
-        // Trouble switches off writing, `--no-debug` leaves no folder to read from either.
+        // An error ends only the writing. With `--no-debug` there is no folder to read from either.
         if self.shared.path.as_os_str().is_empty() {
             return None;
         }
@@ -187,70 +194,75 @@ impl DebugFolder {
             .last()
     }
 
-    /// The one warning about trouble, once.
+    /// The warning about the first error; returned once.
     pub fn take_warning(&self) -> Option<String> {
-        self.shared.state.borrow_mut().warning.take()
+        self.shared.access.borrow_mut().warning.take()
     }
 
-    /// Does something in the folder, unless it is switched off; trouble switches it off.
+    /// Does something in the folder, unless it is switched off. An error switches it off.
     fn work<T>(&self, work: impl FnOnce(&mut Opened) -> Result<T, Trouble>) -> Option<T> {
-        let mut state = self.shared.state.borrow_mut();
-        if !state.is_on {
+        let mut access = self.shared.access.borrow_mut();
+        if !access.is_on {
             return None;
         }
-        let done = match &mut state.opened {
+        let done = match &mut access.opened {
             Some(opened) => work(opened),
             empty => Opened::new(&self.shared.path).and_then(|opened| work(empty.insert(opened))),
         };
-        done.map_err(|trouble| state.give_up(trouble)).ok()
+        done.map_err(|trouble| access.give_up(trouble)).ok()
     }
 
     fn prune(&self, opened: &mut Opened) -> Result<(), Trouble> {
         for _ in 0..MOST_PRUNED_AT_ONCE {
             match opened.shelf.surplus(self.shared.keep) {
-                Some(record) => self.give_away(&record, &mut opened.spares)?,
+                Some(record) => self.remove(&record)?,
                 None => break,
             }
         }
         Ok(())
     }
 
-    fn give_away(&self, record: &Record, spares: &mut Spares) -> Result<(), Trouble> {
+    fn remove(&self, record: &Record) -> Result<(), Trouble> {
         if record.is_earlier && self.failed_unmarked(record) {
             return Ok(());
         }
-        for stem in &record.stems {
-            spares.add(&self.shared.path, stem).map_err(|error| self.cannot_prune(&error))?;
+        let paths = record
+            .stems
+            .iter()
+            .flat_map(|stem| Suffix::ALL.map(|suffix| file::path(&self.shared.path, stem, 1, suffix)));
+        for path in paths {
+            match fs::remove_file(&path) {
+                // An attempt has about half of the files that it may have.
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(format!("cannot remove {}: {error}", path.display()));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
 
-    fn cannot_prune(&self, error: &std::io::Error) -> Trouble {
-        format!("cannot remove old files in {}: {error}", self.shared.path.display())
-    }
-
-    /// A Raymond that was killed right after a failure had no time to mark it; its meta file still tells.
+    /// Whether a step failed without being marked, because Raymond was killed in between. The meta file of the step shows it.
     fn failed_unmarked(&self, record: &Record) -> bool {
         let last = record.stems.iter().max_by_key(|stem| name::place(stem));
         last.and_then(|stem| fs::read(file::path(&self.shared.path, stem, 1, Suffix::Meta)).ok())
             .is_some_and(|bytes| meta::says_failed(&bytes))
     }
 
-    /// The mark that keeps a step for good is a file that says why it failed.
-    fn mark_failed(&self, spares: &mut Spares, stem: &str, error: &str) -> Result<(), Trouble> {
-        let (mut file, _) = file::create(spares, &self.shared.path, stem, 1, Suffix::Error)?;
+    /// Writes the file that says why a step failed, and by which a later process knows that its files must be kept.
+    fn mark_failed(&self, stem: &str, error: &str) -> Result<(), Trouble> {
+        let (mut file, _) = file::create(&self.shared.path, stem, 1, Suffix::Error)?;
         file.write(format!("{}\n", error.trim_end()).as_bytes())
     }
 }
 
-/// So that it can be told of events like everyone who watches.
-impl Observer for DebugFolder {
-    fn event(&mut self, event: &Event) {
+impl View for DebugFolder {
+    fn event(&mut self, _run: &Run, event: &Event) {
         self.transition(event);
     }
 }
 
-impl State {
+impl Access {
     fn give_up(&mut self, trouble: Trouble) {
         if self.is_on {
             self.is_on = false;
@@ -266,7 +278,7 @@ impl Opened {
             Shelf::scan(folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?
         } else {
             file::create_private_folder(folder)
-                .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()))?;
+                .map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
             Shelf::default()
         };
         let log = folder.join(TRANSITIONS);
@@ -275,46 +287,46 @@ impl Opened {
             .create(true)
             .open(&log)
             .map_err(|error| cannot_write(&log, &error))?;
-        Ok(Self { shelf, spares: Spares::default(), transitions })
+        Ok(Self { shelf, transitions })
     }
 }
 
-/// The files of one attempt. Dropped without [`StepFiles::finish`] they stay as they are, without a meta file.
+/// The files of one attempt. If dropped without [`StepFiles::finish`], they stay, without a meta file.
 #[derive(Debug)]
 pub struct StepFiles {
     folder: DebugFolder,
     attempt: meta::Attempt,
     clock: Instant,
-    program: Option<Program>,
+    program: Option<Invocation>,
     ended: Option<ProgramEnd>,
-    /// Absent when nothing is to be written.
-    live: Option<Live>,
+    /// Absent if nothing is to be written.
+    open: Option<OpenFiles>,
 }
 
 #[derive(Debug)]
-struct Live {
+struct OpenFiles {
     stem: String,
     round: u32,
     files: BTreeMap<Suffix, BoundedFile>,
-    /// Where stdout goes.
+    /// The file that stdout is written to.
     stream: Suffix,
 }
 
 impl StepFiles {
-    /// What the agent is told.
+    /// The prompt that the agent gets.
     pub fn prompt(&mut self, text: &str) {
         self.write(Suffix::Prompt, text.as_bytes());
     }
 
-    /// What is about to be started, for the meta file.
-    pub fn program(&mut self, launch: &process::Launch) {
-        if self.live.is_some() {
-            self.program = Some(Program::new(launch));
+    /// The program that is about to be started, for the meta file.
+    pub fn program(&mut self, spec: &process::ProgramSpec) {
+        if self.open.is_some() {
+            self.program = Some(Invocation::new(spec));
         }
     }
 
     pub fn stdout(&mut self, bytes: &[u8]) {
-        if let Some(stream) = self.live.as_ref().map(|live| live.stream) {
+        if let Some(stream) = self.open.as_ref().map(|files| files.stream) {
             self.write(stream, bytes);
         }
     }
@@ -328,14 +340,14 @@ impl StepFiles {
         self.ended = Some(ProgramEnd::new(ending));
     }
 
-    /// Writes the meta file; what became of the attempt is known only after its output was read.
+    /// Writes the meta file. The verdict on the attempt is known only after its output was read.
     pub fn finish(mut self, verdict: Verdict) {
-        let is_script = self.live.as_ref().is_some_and(|live| live.stream == Suffix::Stdout);
+        let is_script = self.open.as_ref().is_some_and(|files| files.stream == Suffix::Stdout);
         if is_script {
-            // An empty file says that there was nothing, a missing one would say nothing.
+            // An empty file shows that the script wrote nothing to stderr; a missing one could mean anything.
             self.write(Suffix::Stderr, b"");
         }
-        if self.live.is_none() {
+        if self.open.is_none() {
             return;
         }
         let meta = meta::text(
@@ -350,42 +362,32 @@ impl StepFiles {
     }
 
     fn write(&mut self, suffix: Suffix, bytes: &[u8]) {
-        let Some(live) = &mut self.live else { return };
+        let Some(files) = &mut self.open else { return };
         let folder = &self.folder;
-        let written =
-            folder.work(|opened| live.write(&mut opened.spares, &folder.shared.path, suffix, bytes));
+        let written = folder.work(|_| files.write(&folder.shared.path, suffix, bytes));
         if written.is_none() {
-            self.live = None;
+            self.open = None;
         }
     }
 }
 
-impl Live {
-    /// Files are made when there is something for them, so that a waiting step holds few of them open.
-    fn write(
-        &mut self,
-        spares: &mut Spares,
-        folder: &Path,
-        suffix: Suffix,
-        bytes: &[u8],
-    ) -> Result<(), Trouble> {
+impl OpenFiles {
+    /// Creates a file when there is something to write to it, so that a running step has few open files.
+    fn write(&mut self, folder: &Path, suffix: Suffix, bytes: &[u8]) -> Result<(), Trouble> {
         use std::collections::btree_map::Entry;
         match self.files.entry(suffix) {
             Entry::Occupied(entry) => entry.into_mut().write(bytes),
             Entry::Vacant(entry) => {
-                let (file, _) = file::create(spares, folder, &self.stem, self.round, suffix)?;
+                let (file, _) = file::create(folder, &self.stem, self.round, suffix)?;
                 entry.insert(file).write(bytes)
             }
         }
     }
 }
 
-/// What an agent program streams is JSON, what a script writes is text.
+/// An agent program writes a stream of JSON to stdout, a script text.
 fn stream_of(state: &StateFile) -> Suffix {
-    match state.kind() {
-        Kind::Prompt => Suffix::Stream,
-        _ => Suffix::Stdout,
-    }
+    if state.kind().is_prompt() { Suffix::Stream } else { Suffix::Stdout }
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Trouble {

@@ -1,4 +1,4 @@
-//! The event stream for programs: one JSON object a line on stdout.
+//! The event stream for programs: one JSON object per line on stdout.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
 
@@ -6,8 +6,9 @@ use std::io::Write;
 
 use raymond_core::event::Event;
 use raymond_core::payload::Payload;
+use raymond_core::run::Run;
 
-use super::Observer;
+use super::View;
 use crate::store::Payloads;
 use crate::view::output::Output;
 
@@ -22,16 +23,16 @@ impl JsonLines {
     }
 }
 
-impl Observer for JsonLines {
-    fn event(&mut self, event: &Event) {
+impl View for JsonLines {
+    fn event(&mut self, _run: &Run, event: &Event) {
         if let Some(line) = event_line(event, &self.payloads) {
-            // What goes wrong with the stream is told when the run has ended.
+            // An error of the stream is reported when the run has ended.
             let _ = writeln!(self.out, "{line}");
         }
     }
 }
 
-/// An event as others see it: long texts are in it, and a payload that is lost is left as its reference.
+/// An event as a line of JSON, with long texts inserted. A payload that cannot be read stays a reference.
 pub fn event_line(event: &Event, payloads: &Payloads) -> Option<String> {
     let mut event = event.clone();
     for payload in event.body.payloads_mut() {

@@ -1,8 +1,9 @@
-//! The user's own command, run when a run needs a person or is over.
+//! Runs a command of the user's when a run needs a person or is over.
 //!
-//! They run one after the other, in the order of the events; one that takes longer than [`Bounds::alone`] is no longer
-//! waited for. Bounds: [`Bounds::at_once`] commands at a time, [`Bounds::queued`] waiting, a time limit for each.
-//! Nothing here ever holds up the run; what goes wrong is said once, at its end.
+//! The command is started once for each such event, one after the other, in the order of the events. If one takes longer
+//! than [`Bounds::alone`], the next starts beside it. Bounds: [`Bounds::at_once`] commands at a time, [`Bounds::queued`]
+//! events in the queue, a time limit for each command. The run never waits for a command; errors are reported once, at
+//! the end of the run.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
 
@@ -15,6 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use raymond_core::event::{Body, Event};
+use raymond_core::run::Run;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Child;
 use tokio::task::JoinSet;
@@ -26,20 +28,20 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-use unix::{Everything, shell};
+use unix::{CommandProcesses, shell};
 #[cfg(windows)]
-use windows::{Everything, shell};
+use windows::{CommandProcesses, shell};
 
 use crate::store::Payloads;
-use crate::view::Observer;
+use crate::view::View;
 use crate::view::json::event_line;
 
-/// How much notifying may take.
+/// The limits of the commands.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     at_once: usize,
     queued: usize,
-    /// How long a command has to itself before the next one starts.
+    /// How long a command runs before the next one may start beside it.
     alone: Duration,
     /// How long one command may run.
     patience: Duration,
@@ -59,8 +61,8 @@ impl Default for Bounds {
     }
 }
 
-/// Runs the command of `notify`. Clones are handles to the same notifier, so that one can watch the run and
-/// another wait at its end. Must be used inside a [`tokio::task::LocalSet`].
+/// Runs the command of `notify`. Clones are handles to the same notifier, so that one can be a view of the run and
+/// another wait for the commands at its end. Must be used inside a [`tokio::task::LocalSet`].
 #[derive(Clone)]
 pub struct Notifier {
     shared: Rc<Shared>,
@@ -70,27 +72,30 @@ pub struct Notifier {
 struct Shared {
     command: String,
     bounds: Bounds,
-    state: RefCell<State>,
-    /// Whose turn it is to start a command.
+    backlog: RefCell<Backlog>,
+    /// Held by the task that may start the next command.
     turn: tokio::sync::Mutex<()>,
-    /// How long a command has before the next one starts beside it.
+    /// [`Bounds::alone`], or less at the end of the run.
     alone: Cell<Duration>,
 }
 
+/// The events that wait for a command, the commands that run, and the errors of earlier ones.
 #[derive(Default)]
-struct State {
+struct Backlog {
     queue: VecDeque<Notice>,
-    /// Tasks that each run one command after the other until none waits.
+    /// Tasks that each run one command after the other until the queue is empty.
     workers: JoinSet<()>,
+    /// How many of these tasks have not ended.
     working: usize,
-    /// Commands that run.
+    /// How many commands run.
     running: usize,
+    /// How many events were removed from the full queue.
     dropped: u64,
-    /// The first thing that went wrong.
-    trouble: Option<String>,
+    /// The first error.
+    error: Option<String>,
 }
 
-/// One thing to tell.
+/// An event as the command gets it.
 #[derive(Debug)]
 struct Notice {
     event: &'static str,
@@ -107,17 +112,18 @@ impl Notifier {
         let shared = Shared {
             command,
             bounds,
-            state: RefCell::default(),
+            backlog: RefCell::default(),
             turn: tokio::sync::Mutex::default(),
             alone: Cell::new(bounds.alone),
         };
         Self { shared: Rc::new(shared), payloads }
     }
 
-    /// Waits a while for what still runs, ends the rest, and says what went wrong, if anything did.
+    /// Waits for commands that still run, ends them after [`Bounds::farewell`], and returns a warning if something went
+    /// wrong.
     pub async fn finish(self) -> Option<String> {
         self.shared.hurry();
-        let mut workers = std::mem::take(&mut self.shared.state.borrow_mut().workers);
+        let mut workers = std::mem::take(&mut self.shared.backlog.borrow_mut().workers);
         let all_done = async { while workers.join_next().await.is_some() {} };
         let is_done = timeout(self.shared.bounds.farewell, all_done).await.is_ok();
         let warning = self.shared.warning(is_done);
@@ -126,21 +132,7 @@ impl Notifier {
         warning
     }
 
-    fn tell(&self, notice: Notice) {
-        let mut state = self.shared.state.borrow_mut();
-        state.enqueue(notice, self.shared.bounds.queued);
-        // Workers that are done are of no interest, and must not pile up.
-        while state.workers.try_join_next().is_some() {}
-        if state.working < self.shared.bounds.at_once {
-            state.working += 1;
-            let shared = Rc::clone(&self.shared);
-            state.workers.spawn_local(async move { shared.work().await });
-        }
-    }
-}
-
-impl Observer for Notifier {
-    fn event(&mut self, event: &Event) {
+    fn notify_of(&self, event: &Event) {
         let Some(name) = worth_telling(&event.body) else {
             return;
         };
@@ -148,9 +140,27 @@ impl Observer for Notifier {
             self.tell(Notice { event: name, run: event.run.clone(), json });
         }
     }
+
+    fn tell(&self, notice: Notice) {
+        let mut backlog = self.shared.backlog.borrow_mut();
+        backlog.enqueue(notice, self.shared.bounds.queued);
+        // Workers that have ended are removed, so that they do not take up memory.
+        while backlog.workers.try_join_next().is_some() {}
+        if backlog.working < self.shared.bounds.at_once {
+            backlog.working += 1;
+            let shared = Rc::clone(&self.shared);
+            backlog.workers.spawn_local(async move { shared.work().await });
+        }
+    }
 }
 
-/// The name of an event that a person wants to hear of.
+impl View for Notifier {
+    fn event(&mut self, _run: &Run, event: &Event) {
+        self.notify_of(event);
+    }
+}
+
+/// The name of the event, if it is one of those that the command is run for.
 fn worth_telling(body: &Body) -> Option<&'static str> {
     match body {
         Body::AskOpened(_) => Some("ask_opened"),
@@ -177,8 +187,8 @@ fn worth_telling(body: &Body) -> Option<&'static str> {
     }
 }
 
-impl State {
-    /// News that nobody has taken yet make room for newer ones: the last says how the run stands.
+impl Backlog {
+    /// Adds a notice. If the queue is full, the oldest is dropped: the latest one tells the present state of the run.
     fn enqueue(&mut self, notice: Notice, most: usize) {
         if self.queue.len() >= most.max(1) {
             self.queue.pop_front();
@@ -187,35 +197,35 @@ impl State {
         self.queue.push_back(notice);
     }
 
-    fn note(&mut self, trouble: String) {
-        self.trouble.get_or_insert(trouble);
+    fn note(&mut self, error: String) {
+        self.error.get_or_insert(error);
     }
 
-    fn troubles(&mut self) -> Vec<String> {
+    fn take_errors(&mut self) -> Vec<String> {
         let dropped = (self.dropped > 0).then(|| {
             format!("{} events came faster than it could take them and were left out", self.dropped)
         });
-        self.trouble.take().into_iter().chain(dropped).collect()
+        self.error.take().into_iter().chain(dropped).collect()
     }
 }
 
 impl Shared {
     fn warning(&self, is_done: bool) -> Option<String> {
-        let mut state = self.state.borrow_mut();
+        let mut backlog = self.backlog.borrow_mut();
         if !is_done {
-            let unfinished = state.running + state.queue.len();
+            let unfinished = backlog.running + backlog.queue.len();
             let waited = self.bounds.farewell.as_secs();
-            state.note(format!("{unfinished} had not finished {waited} s after the run and were ended"));
+            backlog.note(format!("{unfinished} had not finished {waited} s after the run and were ended"));
         }
-        let troubles = state.troubles();
-        (!troubles.is_empty())
-            .then(|| format!("the notify command `{}`: {}", self.command, troubles.join("; ")))
+        let errors = backlog.take_errors();
+        (!errors.is_empty()).then(|| format!("the notify command `{}`: {}", self.command, errors.join("; ")))
     }
 
-    /// The last notice says how the run ended, so all have to start in the time that is left, and with time to end.
+    /// Lets commands start sooner at the end of the run: the last notice says how it ended, so all have to start in half
+    /// of the time that is left, and can use the other half.
     fn hurry(&self) {
-        let state = self.state.borrow();
-        let waiting = u32::try_from(state.running + state.queue.len()).unwrap_or(u32::MAX);
+        let backlog = self.backlog.borrow();
+        let waiting = u32::try_from(backlog.running + backlog.queue.len()).unwrap_or(u32::MAX);
         self.alone.set(self.bounds.alone.min(self.bounds.farewell / 2 / waiting.max(1)));
     }
 
@@ -225,7 +235,7 @@ impl Shared {
             let Some(notice) = self.next() else {
                 return;
             };
-            self.state.borrow_mut().running += 1;
+            self.backlog.borrow_mut().running += 1;
             let mut run = pin!(self.run(&notice));
             let ended = match timeout(self.alone.get(), &mut run).await {
                 Ok(ended) => ended,
@@ -234,44 +244,44 @@ impl Shared {
                     run.await
                 }
             };
-            self.state.borrow_mut().running -= 1;
-            if let Err(trouble) = ended {
-                let trouble = format!("{trouble} (for {})", notice.event);
-                self.state.borrow_mut().note(trouble);
+            self.backlog.borrow_mut().running -= 1;
+            if let Err(error) = ended {
+                let error = format!("{error} (for {})", notice.event);
+                self.backlog.borrow_mut().note(error);
             }
         }
     }
 
-    /// The next notice. Without one the worker counts as gone, at once, so that the next notice gets a new one.
+    /// The next notice. If there is none, the worker counts as ended at once, so that a later notice starts a new one.
     fn next(&self) -> Option<Notice> {
-        let mut state = self.state.borrow_mut();
-        let next = state.queue.pop_front();
+        let mut backlog = self.backlog.borrow_mut();
+        let next = backlog.queue.pop_front();
         if next.is_none() {
-            state.working -= 1;
+            backlog.working -= 1;
         }
         next
     }
 
     async fn run(&self, notice: &Notice) -> Result<(), String> {
-        let mut program = Program::start(&self.command, notice)
+        let mut command = RunningCommand::start(&self.command, notice)
             .map_err(|error| format!("could not be started: {error}"))?;
         let patience = self.bounds.patience;
-        match timeout(patience, program.tell_and_wait(&notice.json)).await {
+        match timeout(patience, command.tell_and_wait(&notice.json)).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => Err(format!("ended with {status}")),
-            Ok(Err(error)) => Err(format!("its end could not be seen: {error}")),
+            Ok(Err(error)) => Err(format!("cannot wait for it: {error}")),
             Err(_) => Err(format!("took longer than {} s and was ended", patience.as_secs())),
         }
     }
 }
 
-/// A command that runs. When dropped before it has ended, it is ended with all it started.
-struct Program {
+/// A command that runs. If it is dropped before the command has ended, the command and all its child processes are ended.
+struct RunningCommand {
     child: Child,
-    everything: Everything,
+    processes: CommandProcesses,
 }
 
-impl Program {
+impl RunningCommand {
     fn start(command: &str, notice: &Notice) -> io::Result<Self> {
         let child = shell(command)
             .env("RAYMOND_EVENT", notice.event)
@@ -281,16 +291,16 @@ impl Program {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()?;
-        let everything = Everything::of(&child)?;
-        Ok(Self { child, everything })
+        let processes = CommandProcesses::of(&child)?;
+        Ok(Self { child, processes })
     }
 
-    /// Hands the event over while waiting, because a command need not read it to end.
+    /// Writes the event to the command's stdin while waiting for its end: it may end without reading.
     async fn tell_and_wait(&mut self, json: &str) -> io::Result<ExitStatus> {
         let stdin = self.child.stdin.take();
         let tell = async move {
             if let Some(mut stdin) = stdin {
-                // A command that does not read its input is no trouble.
+                // A command that does not read its input causes an error here, which is fine.
                 let _ = stdin.write_all(format!("{json}\n").as_bytes()).await;
             }
             std::future::pending().await
@@ -302,11 +312,11 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         let has_ended = self.child.id().is_none();
         if !has_ended {
-            self.everything.end();
+            self.processes.end();
         }
     }
 }
@@ -326,25 +336,26 @@ mod tests {
     use tokio::task::LocalSet;
 
     use super::*;
-    use crate::store::Durability;
+    use crate::store::RunStore;
+    use crate::store::memory::MemoryStore;
 
-    /// Runs a command for some events and gives its folder and the warning.
+    /// Runs a command for some events; returns its folder and the warning.
     async fn notified(command: &str, bounds: Bounds, events: &[Event]) -> (TempDir, Option<String>) {
         let folder = tempfile::tempdir().unwrap();
         let command = command.replace("HERE", folder.path().to_str().unwrap());
         let warning = LocalSet::new()
             .run_until(async {
-                let notifier = Notifier::with_bounds(command, payloads(folder.path()), bounds);
-                let mut observer = notifier.clone();
-                events.iter().for_each(|event| observer.event(event));
+                let notifier = Notifier::with_bounds(command, payloads(), bounds);
+                events.iter().for_each(|event| notifier.notify_of(event));
                 notifier.finish().await
             })
             .await;
         (folder, warning)
     }
 
-    fn payloads(folder: &Path) -> Payloads {
-        Payloads::new(folder.join("payloads"), Durability::Process)
+    /// None are stored.
+    fn payloads() -> Payloads {
+        MemoryStore::default().run("run-1").unwrap().payloads()
     }
 
     fn event(seq: u64, body: Body) -> Event {
@@ -393,7 +404,7 @@ mod tests {
         fs::read_to_string(folder.path().join(name)).unwrap()
     }
 
-    /// A pipe in the file system: who reads it to its end has waited for the death of all who write to it.
+    /// A named pipe: reading it to its end waits until all processes that write to it have ended.
     fn fifo(folder: &TempDir) -> PathBuf {
         let path = folder.path().join("fifo");
         let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
@@ -405,7 +416,7 @@ mod tests {
         tokio::task::spawn_blocking(move || fs::read_to_string(pipe).unwrap())
     }
 
-    /// Waits for the reader. A command that was ended before it got to the pipe would leave it waiting for one.
+    /// Waits for the reader. If the command was ended before it opened the pipe, opening it here lets the reader go on.
     async fn join(reader: tokio::task::JoinHandle<String>, pipe: &Path) {
         use std::os::unix::fs::OpenOptionsExt;
         let not_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -417,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_command_learns_what_happened() {
+    async fn the_command_gets_the_event() {
         let events = [failed(1, "no"), over_budget(2), stopped(3)];
         let bounds = Bounds { at_once: 1, ..Bounds::default() };
         let (folder, warning) = notified(
@@ -436,7 +447,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_events_are_nobodys_business() {
+    async fn the_command_is_not_run_for_other_events() {
         let print = Body::Warning { agent: None, step: None, state: None, message: "hm".to_owned() };
         let (folder, warning) = notified("touch HERE/told", Bounds::default(), &[event(1, print)]).await;
         assert_eq!(warning, None);
@@ -444,14 +455,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_that_reads_nothing_is_no_trouble() {
+    async fn a_command_need_not_read_its_input() {
         let long = "x".repeat(1024 * 1024);
         let (_folder, warning) = notified("exit 0", Bounds::default(), &[failed(1, &long)]).await;
         assert_eq!(warning, None);
     }
 
     #[tokio::test]
-    async fn the_first_failure_is_told() {
+    async fn the_first_failure_is_reported() {
         let bounds = Bounds { at_once: 1, ..Bounds::default() };
         let command = r#"[ "$RAYMOND_EVENT" = run_stopped ] && exit 4; exit 3"#;
         let (_folder, warning) = notified(command, bounds, &[over_budget(1), stopped(2)]).await;
@@ -497,9 +508,9 @@ mod tests {
         assert_eq!(read(&folder, "told"), "step_failed\nbudget_exceeded\nrun_stopped\n");
     }
 
-    /// The others end only when it has been told, so one after the other they would never be done.
+    /// The commands for earlier events end only after the last one has started, so they must run at the same time.
     #[tokio::test]
-    async fn the_end_is_told_however_many_failed_before() {
+    async fn the_end_is_told_after_any_number_of_failures() {
         let command = r#"case "$RAYMOND_EVENT" in run_stopped) touch HERE/told;; esac
             while [ ! -e HERE/told ]; do sleep 0.05; done"#;
         let bounds = Bounds { at_once: 20, alone: Duration::from_secs(1000), ..Bounds::default() };
@@ -509,7 +520,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_that_hangs_does_not_hold_up_the_next() {
+    async fn a_command_that_hangs_does_not_block_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = fifo(&folder);
         let bounds = Bounds { alone: Duration::ZERO, ..Bounds::default() };
@@ -522,9 +533,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_run_at_once_and_the_oldest_make_room() {
+    async fn the_number_of_commands_and_of_queued_events_is_bounded() {
         let bounds = Bounds { at_once: 2, queued: 3, ..Bounds::default() };
-        // All five come before the first command starts, so only the queue holds them.
+        // All five events come before the first command starts, so all of them are queued.
         let events: Vec<Event> = (1..=5).map(over_budget).collect();
         let (folder, warning) = notified(
             r#"mkdir HERE/busy.$$; ls -d HERE/busy.* | wc -l >> HERE/busy; cat >> HERE/json; rmdir HERE/busy.$$"#,
@@ -543,16 +554,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_notifier_that_had_nothing_to_do_goes_on_later() {
+    async fn a_notifier_that_was_idle_goes_on_later() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = fifo(&folder);
         let command = format!("cat > {}", pipe.display());
         let warning = LocalSet::new()
             .run_until(async {
-                let notifier = Notifier::new(command, payloads(folder.path()));
-                let mut observer = notifier.clone();
+                let notifier = Notifier::new(command, payloads());
                 for seq in 1..=20 {
-                    observer.event(&over_budget(seq));
+                    notifier.notify_of(&over_budget(seq));
                     let told = read_to_end(pipe.clone()).await.unwrap();
                     let told: Event = serde_json::from_str(&told).unwrap();
                     assert_eq!(told.seq, seq);

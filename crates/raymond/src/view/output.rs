@@ -1,5 +1,5 @@
-//! Stdout and stderr, written by threads of their own: whoever reads them may be slow, and a run must not wait for
-//! that, nor become deaf to signals. Files have no reader, so they are written at once.
+//! Stdout and stderr, each written by a thread of its own: a pipe or terminal may be read slowly, and while a write
+//! blocks, the run must go on and handle signals. Writing to a file does not block, so it needs no thread.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,63 +10,66 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// How much may wait to be written before no more is to be produced.
+/// With more than this in the queue, the run waits until some of it has been written.
 const FULL_AT_BYTES: usize = 8 * 1024 * 1024;
-/// What a chunk counts beside its text, so that none is overlooked.
+/// What a chunk counts in addition to its text, so that one without text counts too.
 const CHUNK_BYTES: usize = 1;
 
-/// One stream. Clones write to the same.
+/// Stdout or stderr. Clones write to the same stream.
 #[derive(Clone)]
 pub struct Output {
-    state: Arc<State>,
+    shared: Arc<Shared>,
     /// What was written since the last line break.
     line: Vec<u8>,
 }
 
-/// What a stream is, as far as it matters to how it is written.
+/// What a stream leads to, which decides how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(windows, expect(dead_code, reason = "they are told apart on Unix only"))]
+#[cfg_attr(windows, expect(dead_code, reason = "the kinds are distinguished on Unix only"))]
 enum Kind {
-    /// Somebody may read it, and be slow.
+    /// A terminal or a pipe, or anything else whose reader may be slow.
     Read,
-    /// Writing never waits for a reader, so that it needs no thread.
+    /// A regular file: writing does not block, so it needs no thread.
     File,
-    /// The same, and nobody will ever see it.
+    /// The null device: what is written is lost.
     Nowhere,
 }
 
-struct State {
-    /// Where the stream ends up, until its thread has it.
+/// What the clones of an output and its thread share.
+struct Shared {
+    /// What writes the chunks, until the thread has taken it.
     sink: Mutex<Option<Box<dyn Sink>>>,
-    /// Whether anything but what is written here appears there.
+    /// Whether the sink also draws a view on the terminal.
     is_drawn_on: bool,
     kind: Kind,
-    /// There is none before there is something to write.
+    /// Started with the first chunk.
     thread: OnceLock<Writer>,
+    /// The weight of all chunks that are not written yet.
     queued: AtomicUsize,
     drained: Notify,
-    /// Set when nothing is written any more.
+    /// Set when the thread has ended or could not be started.
     has_ended: AtomicBool,
+    /// The first error.
     failure: Mutex<Option<io::Error>>,
 }
 
-/// The thread that writes, and its end of the queue.
+/// The thread that writes, and the sender of its queue.
 struct Writer {
     id: Option<ThreadId>,
     chunks: mpsc::Sender<Chunk>,
 }
 
-/// What a stream is given. All but text matters only to a terminal on which something is drawn.
+/// One entry of the queue. All but text matters only to a terminal with a live view.
 #[derive(Debug)]
 pub(crate) enum Chunk {
     Text(Vec<u8>),
-    /// A question that somebody is going to answer right there.
+    /// A question that is answered on the same terminal.
     Question(Vec<u8>),
-    /// The question is answered or called off.
+    /// The question is answered or withdrawn.
     GoOn,
-    /// Somebody else has written to the terminal.
+    /// Another program has written to the terminal.
     DrawAgain,
-    /// Nothing is to be drawn any more.
+    /// The view is to be removed; nothing is drawn after this.
     Close,
 }
 
@@ -80,22 +83,22 @@ impl Chunk {
     }
 }
 
-/// Where a stream ends up.
+/// What writes the chunks.
 pub(crate) trait Sink: Send {
     fn take(&mut self, chunk: Chunk) -> io::Result<()>;
 
-    /// After how long it wants to do something of its own.
+    /// After how long without a chunk [`Sink::idle`] is to be called; never if there is none.
     fn patience(&self) -> Option<Duration> {
         None
     }
 
-    /// That time has passed.
+    /// Called when that time has passed.
     fn idle(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Writes what comes, as it comes.
+/// Writes each chunk as it is.
 struct Plain<W>(W);
 
 impl<W: Write + Send> Sink for Plain<W> {
@@ -125,7 +128,7 @@ impl Output {
 
     fn new(sink: impl Sink + 'static, kind: Kind) -> Self {
         let is_drawn_on = sink.patience().is_some();
-        let state = Arc::new(State {
+        let shared = Arc::new(Shared {
             sink: Mutex::new(Some(Box::new(sink))),
             is_drawn_on,
             kind,
@@ -135,69 +138,69 @@ impl Output {
             has_ended: AtomicBool::new(false),
             failure: Mutex::new(None),
         });
-        Self { state, line: Vec::new() }
+        Self { shared, line: Vec::new() }
     }
 
-    /// Whether nobody will ever see what is written, so that it need not be put into words.
+    /// Whether all that is written is lost, so that no text has to be made for it.
     pub fn is_nowhere(&self) -> bool {
-        self.state.kind == Kind::Nowhere
+        self.shared.kind == Kind::Nowhere
     }
 
-    /// Whether whoever reads is far behind.
+    /// Whether the reader is so far behind that the run has to wait.
     pub fn is_full(&self) -> bool {
-        self.state.queued.load(Ordering::Acquire) > FULL_AT_BYTES && !self.has_ended()
+        self.shared.queued.load(Ordering::Acquire) > FULL_AT_BYTES && !self.has_ended()
     }
 
-    /// Whether everything has been handed to the system.
+    /// Whether everything has been handed to the operating system.
     pub fn is_empty(&self) -> bool {
-        self.state.queued.load(Ordering::Acquire) == 0 || self.has_ended()
+        self.shared.queued.load(Ordering::Acquire) == 0 || self.has_ended()
     }
 
-    /// Waits until everything has been handed to the system.
+    /// Waits until everything has been handed to the operating system.
     pub async fn drained(&self) {
         while !self.is_empty() {
-            // Whoever finishes between the look and the wait leaves a permit, so nothing is missed.
-            self.state.drained.notified().await;
+            // `notify_one` leaves a permit if nothing waits yet, so there is no race between check and wait.
+            self.shared.drained.notified().await;
         }
     }
 
     fn has_ended(&self) -> bool {
-        self.state.has_ended.load(Ordering::Acquire)
+        self.shared.has_ended.load(Ordering::Acquire)
     }
 
-    /// What went wrong first. That nobody reads any more is no failure of ours.
+    /// The first error, unless it only says that the reader has closed the pipe.
     pub fn failure(&self) -> Option<io::Error> {
-        let failure = self.state.failure.lock().ok()?.take()?;
+        let failure = self.shared.failure.lock().ok()?.take()?;
         (failure.kind() != io::ErrorKind::BrokenPipe).then_some(failure)
     }
 
-    /// Puts a question to whoever sits there.
+    /// Asks a question that is answered on the same terminal.
     pub fn ask(&mut self, question: &str) {
         self.send_line();
         self.send(Chunk::Question(question.as_bytes().to_vec()));
     }
 
-    /// Nobody is answering any more.
+    /// Ends the question: it is answered or withdrawn.
     pub fn go_on(&mut self) {
         self.send(Chunk::GoOn);
     }
 
-    /// Draws from scratch what is drawn on the terminal.
+    /// Draws the view again, after another program has written to the terminal.
     pub fn draw_again(&mut self) {
         self.send(Chunk::DrawAgain);
     }
 
-    /// Leaves the terminal as it was found; what is written after this simply appears.
+    /// Removes the view from the terminal; later lines are written without one.
     pub fn close(&mut self) {
         self.send_line();
-        if self.state.is_drawn_on {
+        if self.shared.is_drawn_on {
             self.send(Chunk::Close);
         }
     }
 
     /// Whether this is the thread that writes.
     pub fn is_written_here(&self) -> bool {
-        self.state.thread.get().is_some_and(|writer| writer.id == Some(thread::current().id()))
+        self.shared.thread.get().is_some_and(|writer| writer.id == Some(thread::current().id()))
     }
 
     fn send_line(&mut self) {
@@ -208,16 +211,16 @@ impl Output {
     }
 
     fn send(&mut self, chunk: Chunk) {
-        if self.state.kind != Kind::Read {
-            return self.state.write_at_once(chunk);
+        if self.shared.kind != Kind::Read {
+            return self.shared.write_at_once(chunk);
         }
-        self.state.queued.fetch_add(chunk.weight(), Ordering::Release);
-        // The thread ends only with the program.
-        let _ = self.state.thread.get_or_init(|| start(&self.state)).chunks.send(chunk);
+        self.shared.queued.fetch_add(chunk.weight(), Ordering::Release);
+        // Sending fails only after the thread has panicked; then there is nothing left to do.
+        let _ = self.shared.thread.get_or_init(|| start(&self.shared)).chunks.send(chunk);
     }
 }
 
-impl State {
+impl Shared {
     fn write_at_once(&self, chunk: Chunk) {
         let Ok(mut sink) = self.sink.lock() else { return };
         if let Some(Err(error)) = sink.as_mut().map(|sink| sink.take(chunk)) {
@@ -250,38 +253,38 @@ fn kind_of<S>(_stream: S) -> Kind {
 }
 
 /// Starts the thread that writes; it ends with the program.
-fn start(state: &Arc<State>) -> Writer {
+fn start(shared: &Arc<Shared>) -> Writer {
     let (chunks, receiver) = mpsc::channel();
-    let shared = Arc::clone(state);
+    let own = Arc::clone(shared);
     let work = move || {
-        let _end = End(&shared);
-        let sink = shared.sink.lock().ok().and_then(|mut sink| sink.take());
+        let _mark = MarkEnd(&own);
+        let sink = own.sink.lock().ok().and_then(|mut sink| sink.take());
         if let Some(sink) = sink {
-            write_all(receiver, sink, &shared);
+            write_all(receiver, sink, &own);
         }
     };
     match thread::Builder::new().name("output".to_owned()).spawn(work) {
         Ok(thread) => Writer { id: Some(thread.thread().id()), chunks },
-        // The system has no thread to spare. The run matters more than what is said about it.
+        // The run goes on without output: it matters more than what is printed about it.
         Err(error) => {
-            state.note_failure(error);
-            state.has_ended.store(true, Ordering::Release);
+            shared.note_failure(error);
+            shared.has_ended.store(true, Ordering::Release);
             Writer { id: None, chunks }
         }
     }
 }
 
-/// Nobody waits for a thread that panicked.
-struct End<'a>(&'a State);
+/// Marks the output as ended when the thread ends, also by a panic, so that nothing waits for it.
+struct MarkEnd<'a>(&'a Shared);
 
-impl Drop for End<'_> {
+impl Drop for MarkEnd<'_> {
     fn drop(&mut self) {
         self.0.has_ended.store(true, Ordering::Release);
         self.0.drained.notify_one();
     }
 }
 
-fn write_all(chunks: Receiver<Chunk>, mut sink: Box<dyn Sink>, state: &State) {
+fn write_all(chunks: Receiver<Chunk>, mut sink: Box<dyn Sink>, shared: &Shared) {
     loop {
         let chunk = match sink.patience() {
             Some(time) => chunks.recv_timeout(time),
@@ -296,10 +299,10 @@ fn write_all(chunks: Receiver<Chunk>, mut sink: Box<dyn Sink>, state: &State) {
             Err(RecvTimeoutError::Disconnected) => return,
         };
         if let Err(error) = written {
-            state.note_failure(error);
+            shared.note_failure(error);
         }
-        if weight > 0 && state.queued.fetch_sub(weight, Ordering::AcqRel) == weight {
-            state.drained.notify_one();
+        if weight > 0 && shared.queued.fetch_sub(weight, Ordering::AcqRel) == weight {
+            shared.drained.notify_one();
         }
     }
 }

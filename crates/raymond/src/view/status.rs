@@ -1,6 +1,8 @@
-//! A run as `status` and `list` show it.
+//! A run as it is shown to people: `status` and `list` print all of it, the live view the part that changes. What both
+//! of them say about an agent comes from [`Activity::of`], [`until_of`] and [`error_of`], so that they say the same.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use raymond_core::money::Usd;
@@ -30,18 +32,69 @@ pub struct RunView {
 pub struct AgentView {
     pub id: String,
     pub state: String,
-    pub status: &'static str,
+    pub status: Activity,
     pub session: Option<String>,
     pub cwd: String,
     pub stack: Vec<FrameView>,
     pub attributes: BTreeMap<String, String>,
+    /// Why it failed.
     pub error: Option<String>,
-    /// The last lines that a failed script wrote there.
+    /// The last lines that a failed script wrote to stderr.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
     /// Until when it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+}
+
+/// What an agent is doing, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activity {
+    Asking,
+    Running,
+    Limited,
+    Delayed,
+    Failed,
+    Joining,
+    Ready,
+}
+
+impl Activity {
+    /// The agents that need a person come first, then those that are busy: the live view shows them in this order.
+    pub const ALL: [Self; 7] =
+        [Self::Asking, Self::Running, Self::Limited, Self::Delayed, Self::Failed, Self::Joining, Self::Ready];
+
+    /// If no process drives the run, none of its steps is running, even if the last event of the journal started one.
+    pub fn of(status: &Status, is_live: bool) -> Self {
+        match status {
+            Status::Running { .. } if is_live => Self::Running,
+            Status::Ready { .. } | Status::Running { .. } | Status::Ending { .. } => Self::Ready,
+            Status::Waiting { why: Wait::Limit, .. } => Self::Limited,
+            Status::Waiting { why: Wait::Delay | Wait::Retry, .. } => Self::Delayed,
+            Status::Asking { .. } => Self::Asking,
+            Status::Joining { .. } => Self::Joining,
+            Status::Failed { .. } => Self::Failed,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Asking => "asking",
+            Self::Running => "running",
+            Self::Limited => "limited",
+            Self::Delayed => "delayed",
+            Self::Failed => "failed",
+            Self::Joining => "joining",
+            Self::Ready => "ready",
+        }
+    }
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.as_str())
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -61,7 +114,7 @@ pub struct AskView {
     pub deadline: Option<Timestamp>,
 }
 
-/// A run whose process is gone is not running, whatever its journal says last.
+/// A run whose process is gone is not running, even if its journal ends without saying so.
 pub fn status_of(run: &Run, is_live: bool) -> RunStatus {
     match run.status {
         RunStatus::Running if !is_live => RunStatus::Interrupted,
@@ -76,13 +129,44 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         status: status_of(run, is_live),
         steps: run.steps_completed,
         cost_usd: run.cost_usd,
-        budget_usd: Some(run.options.budget_usd).filter(|budget| !budget.is_zero()),
+        budget_usd: budget_of(run),
         started_at: run.started_at,
         ended_at: run.ended_at,
         labels: run.labels.clone(),
         result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
         asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
+    }
+}
+
+/// Nothing if the run may spend any amount.
+pub(super) fn budget_of(run: &Run) -> Option<Usd> {
+    Some(run.options.budget_usd).filter(|budget| !budget.is_zero())
+}
+
+/// Until when an agent waits, if that is known.
+pub(super) fn until_of(status: &Status) -> Option<Timestamp> {
+    match status {
+        Status::Waiting { until, .. } => Some(*until),
+        Status::Asking { ask } => ask.deadline,
+        Status::Ready { .. }
+        | Status::Running { .. }
+        | Status::Joining { .. }
+        | Status::Ending { .. }
+        | Status::Failed { .. } => None,
+    }
+}
+
+/// Why an agent failed.
+pub(super) fn error_of(status: &Status) -> Option<&str> {
+    match status {
+        Status::Failed { error, .. } => Some(error),
+        Status::Ready { .. }
+        | Status::Running { .. }
+        | Status::Waiting { .. }
+        | Status::Asking { .. }
+        | Status::Joining { .. }
+        | Status::Ending { .. } => None,
     }
 }
 
@@ -98,28 +182,21 @@ fn ask_view(agent: &Agent, ask: &Ask, payloads: &Payloads) -> AskView {
 }
 
 fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
-    let (error, stderr) = match &agent.status {
-        Status::Failed { error, stderr, .. } => {
-            (Some(error.clone()), Some(stderr.clone()).filter(|stderr| !stderr.is_empty()))
-        }
-        _ => (None, None),
-    };
-    let until = match &agent.status {
-        Status::Waiting { until, .. } => Some(*until),
-        Status::Asking { ask } => ask.deadline,
+    let stderr = match &agent.status {
+        Status::Failed { stderr, .. } => Some(stderr.clone()).filter(|stderr| !stderr.is_empty()),
         _ => None,
     };
     AgentView {
         id: agent.id.to_string(),
         state: agent.state.to_string(),
-        status: agent_status(agent, is_live),
+        status: Activity::of(&agent.status, is_live),
         session: agent.session.as_ref().map(|session| session.id.clone()),
         cwd: agent.cwd.clone(),
         stack: agent.stack.iter().map(frame_view).collect(),
         attributes: agent.attributes.clone(),
-        error,
+        error: error_of(&agent.status).map(str::to_owned),
         stderr,
-        until,
+        until: until_of(&agent.status),
     }
 }
 
@@ -127,17 +204,5 @@ fn frame_view(frame: &Frame) -> FrameView {
     FrameView {
         state: frame.return_to.to_string(),
         session: frame.session.as_ref().map(|session| session.id.clone()),
-    }
-}
-
-fn agent_status(agent: &Agent, is_live: bool) -> &'static str {
-    match &agent.status {
-        Status::Running { .. } if is_live => "running",
-        Status::Ready { .. } | Status::Running { .. } | Status::Ending { .. } => "ready",
-        Status::Waiting { why: Wait::Limit, .. } => "limited",
-        Status::Waiting { .. } => "delayed",
-        Status::Asking { .. } => "asking",
-        Status::Joining { .. } => "joining",
-        Status::Failed { .. } => "failed",
     }
 }

@@ -1,9 +1,9 @@
-//! Foreign text, made fit for a terminal.
+//! Text from outside, made safe to print on a terminal.
 
 use std::borrow::Cow;
 
-/// Text from a model, a script or a file name with everything taken out that a terminal would obey.
-/// Line breaks and tabs stay.
+/// Text from a model, a script or a file name, with control characters escaped so that a terminal does not interpret
+/// them. Line breaks and tabs stay.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_dangerous) {
         return Cow::Borrowed(text);
@@ -19,7 +19,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// One clean line of at most `most` characters.
+/// The first line of a text, made safe and cut to at most `most` characters.
 pub fn one_line(text: &str, most: usize) -> String {
     let first = text.trim().lines().next().unwrap_or("");
     let clipped: String = first.chars().take(most).collect();
@@ -27,7 +27,7 @@ pub fn one_line(text: &str, most: usize) -> String {
     format!("{}{}", clean(&clipped), if is_whole { "" } else { " …" })
 }
 
-/// Control characters steer a terminal; direction marks make text read as something else than it is.
+/// Control characters are commands to a terminal; direction marks make text look different from what it is.
 fn is_dangerous(character: char) -> bool {
     match character {
         '\n' | '\t' => false,

@@ -1,4 +1,4 @@
-//! What people read about each event: lines, each with how much detail one must want to see it.
+//! The lines that people read about each event, each with the [`Detail`] from which on it is shown.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
 
@@ -18,7 +18,7 @@ use super::Detail;
 use crate::store::Payloads;
 use crate::view::text::{clean, one_line};
 
-/// How much of a text a progress line shows.
+/// The most characters of a text that a progress line shows.
 const SHOWN_CHARS: usize = 100;
 
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
@@ -127,7 +127,7 @@ fn agent_started(started: &AgentStarted) -> Lines {
     }
 }
 
-/// A state, with the name of its workflow where that is another one than before.
+/// A state, with the name of its workflow if that is entered now.
 fn place(entered: Option<&OtherWorkflow>, state: &StateFile) -> String {
     let name = entered.and_then(|workflow| Path::new(&workflow.scope).file_name());
     let name = name.map(|name| name.to_string_lossy());
@@ -167,7 +167,7 @@ fn retried(event: &Event, retry: &Retry) -> String {
     format!("{} {NOTE}retry{NOTE:#} in {wait}: {error}", at(&retry.agent, &retry.state))
 }
 
-/// The whole question is told with the command that answers it, when the run waits for nothing else.
+/// Only the beginning of the question: the whole of it is shown when the run stops to wait for the answer.
 fn ask_opened(opened: &AskOpened) -> String {
     let until = opened.deadline.map(|time| format!(" until {}", clock(time))).unwrap_or_default();
     let (agent, ask, question) = (who(&opened.agent), &opened.ask, brief(&opened.question));

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
@@ -123,11 +124,11 @@ impl Scope {
     }
 
     /// All files of a scope as they would lie in a folder; of a folder none, because there they lie already.
-    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+    pub fn files(&self) -> Rc<BTreeMap<String, Vec<u8>>> {
         match self {
-            Self::Folder(_) => BTreeMap::new(),
-            Self::Archive(archive) => archive.files().clone(),
-            Self::OneFile(file) => convert::files_of(&file.contents().yaml, file.contents()),
+            Self::Folder(_) => Rc::default(),
+            Self::Archive(archive) => Rc::clone(archive.files()),
+            Self::OneFile(file) => Rc::new(convert::files_of(&file.contents().yaml, file.contents())),
         }
     }
 

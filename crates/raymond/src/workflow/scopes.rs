@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use raymond_core::input::{InputWanted, ScopeEntry};
-use raymond_core::name::AgentId;
 use raymond_core::run::Agent;
 use raymond_core::workflow::{Platform, StateFile};
 
@@ -18,8 +18,18 @@ pub struct Scopes {
     others: BTreeMap<String, Scope>,
     platform: Platform,
     allowed: Allowed,
-    /// Files that were read a moment ago for steps that are about to run them, so that they need not be read again.
-    ready: BTreeMap<AgentId, PathBuf>,
+    /// The files of workflows that are one file themselves.
+    packed: BTreeMap<PathBuf, Rc<PackedFiles>>,
+}
+
+/// All files of a workflow that is one file itself.
+#[derive(Debug)]
+pub struct PackedFiles {
+    /// The archive or file that they come from.
+    pub origin: PathBuf,
+    /// Changes with what they hold.
+    pub version: String,
+    pub by_name: Rc<BTreeMap<String, Vec<u8>>>,
 }
 
 /// Folders that workflows may be entered in: the project's, the run's own, and those that config lists.
@@ -48,20 +58,7 @@ impl Allowed {
 
 impl Scopes {
     pub fn new(own: Scope, platform: Platform, allowed: Allowed) -> Self {
-        Self { own, others: BTreeMap::new(), platform, allowed, ready: BTreeMap::new() }
-    }
-
-    /// Notes the file that an agent's next step can run as it lies there, if it can.
-    pub fn set_ready(&mut self, agent: &AgentId, file: Option<&Path>) {
-        match file {
-            Some(file) => self.ready.insert(agent.clone(), file.to_owned()),
-            None => self.ready.remove(agent),
-        };
-    }
-
-    /// That file, for the step it was noted for.
-    pub fn take_ready(&mut self, agent: &AgentId) -> Option<PathBuf> {
-        self.ready.remove(agent)
+        Self { own, others: BTreeMap::new(), platform, allowed, packed: BTreeMap::new() }
     }
 
     /// The workflow that an agent is in.
@@ -72,6 +69,19 @@ impl Scopes {
             self.others.insert(path.clone(), scope);
         }
         self.others.get_mut(path).ok_or_else(|| format!("{path} was not opened"))
+    }
+
+    /// All files of the archive or one-file workflow that an agent is in.
+    pub fn packed(&mut self, agent: &Agent) -> Result<Rc<PackedFiles>, String> {
+        let scope = self.of(agent)?;
+        let (origin, version) = (scope.path().to_owned(), scope.version());
+        if let Some(files) = self.packed.get(&origin).filter(|files| files.version == version) {
+            return Ok(Rc::clone(files));
+        }
+        let by_name = self.of(agent)?.files();
+        let files = Rc::new(PackedFiles { origin: origin.clone(), version, by_name });
+        self.packed.insert(origin, Rc::clone(&files));
+        Ok(files)
     }
 
     /// Finds the workflow that an agent names, seen from the one it is in.

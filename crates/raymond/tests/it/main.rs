@@ -1,7 +1,8 @@
 //! The program as a whole, driven from outside: see `tests/README.md`.
 
-// The workflows are shell scripts; `scripts/windows.sh` has what is tested on Windows.
-#![cfg(unix)]
+// The workflows are shell scripts, and what they start is looked up in `/proc`; `scripts/windows.sh` has what is tested on
+// Windows.
+#![cfg(target_os = "linux")]
 
 #[cfg(test)]
 mod asking;
@@ -17,6 +18,8 @@ mod cases;
 mod crash;
 #[cfg(test)]
 mod damage;
+#[cfg(test)]
+mod diagnostics;
 #[cfg(test)]
 mod diff;
 #[cfg(test)]

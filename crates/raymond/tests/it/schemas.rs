@@ -10,6 +10,7 @@ use jsonschema::Validator;
 use raymond::author::schema::{Subject, schema};
 use raymond::author::templates::TEMPLATES;
 use raymond_core::frontmatter::yaml::{self, Node};
+use raymond_core::tag::TagName;
 use serde_json::{Value, json};
 
 const SUBJECTS: [Subject; 5] =
@@ -194,6 +195,32 @@ fn schemas_and_readers_know_the_same_keys() {
     for name in raymond_core::header::setting_names() {
         assert!(script.get(name).is_some(), "{name} is missing from the schema of scripts");
     }
+}
+
+#[test]
+fn the_schema_takes_the_same_entries_as_the_reader() {
+    for tag in TagName::ALL {
+        for key in ["target", "return", "next", "timeout_next"] {
+            let text = format!("---\nallowed_transitions: [{{ tag: {tag}, {key}: A }}]\n---\nbody\n");
+            let value = frontmatter_of(&text).unwrap();
+            let read = raymond_core::frontmatter::split_and_parse(&text);
+            let refused = problem(Subject::Frontmatter, &value);
+            assert_eq!(read.is_ok(), refused.is_none(), "{value}: {read:?}, {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn every_tag_is_described() {
+    let frontmatter = schema(Subject::Frontmatter).to_value();
+    let choices = frontmatter["$defs"]["Entry"]["properties"]["tag"]["oneOf"].as_array().unwrap();
+    let described: Vec<(&str, &str)> = choices
+        .iter()
+        .map(|choice| (choice["const"].as_str().unwrap(), choice["description"].as_str().unwrap()))
+        .collect();
+    let expected: Vec<(&str, &str)> =
+        TagName::transitions().map(|tag| (tag.as_str(), tag.facts().about)).collect();
+    assert_eq!(described, expected);
 }
 
 #[test]

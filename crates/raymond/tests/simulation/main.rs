@@ -45,6 +45,17 @@ mod tests {
         single_faults(3);
     }
 
+    /// The same where only the store as a whole fails, so that all kinds can be tried at every point.
+    #[test]
+    fn every_single_fault_is_survived_in_memory() {
+        for mut program in programs::all() {
+            program.lives_in_memory = true;
+            if let Err(failure) = every_single_fault(&program, 1, false) {
+                panic!("{}", report(&program, &failure));
+            }
+        }
+    }
+
     /// At how many points of a run of a case folder it is crashed; `simulate --every` tries all.
     const POINTS: usize = 8;
 
@@ -82,7 +93,8 @@ mod tests {
     #[test]
     fn programs_by_chance_survive_faults_by_chance() {
         for number in 0..30 {
-            let program = generate(number);
+            let mut program = generate(number);
+            program.lives_in_memory = number % 2 == 1;
             let (outcome, sites) = fault_free(&program, number)
                 .unwrap_or_else(|failure| panic!("{}", report(&program, &failure)));
             for seed in 0..5 {

@@ -3,7 +3,6 @@
 use crate::diagnostic::Severity;
 use crate::graph::{Exit, Leads, Reference};
 use crate::lint::{Finding, Report, Rule, Subject};
-use crate::tag::TagName;
 use crate::workflow::wording::quoted;
 
 pub(super) static RULE: Rule = Rule {
@@ -19,13 +18,13 @@ pub(super) static RULE: Rule = Rule {
 fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     let graph = subject.graph;
     let returns = graph.lead_on_to(|state| {
-        let emits_result = state.exits.iter().any(|exit| exit.tag == TagName::Result);
+        let emits_result = state.exits.iter().any(Exit::gives_result);
         let is_unclear = state.is_opaque || state.exits.is_empty() || !state.runs_here;
         let is_broken = state.exits.iter().flat_map(Exit::references).any(|(_, name)| is_nowhere(name));
         emits_result || is_unclear || is_broken
     });
     for (number, state) in graph.states.iter().enumerate() {
-        for exit in state.exits.iter().filter(|exit| matches!(exit.tag, TagName::Call | TagName::Function)) {
+        for exit in state.exits.iter().filter(|exit| exit.tag.is_call()) {
             let Some(Reference { leads: Leads::To(callee), range, .. }) = &exit.target else { continue };
             if returns.get(*callee) == Some(&false)
                 && let Some(callee) = graph.state(*callee)

@@ -3,8 +3,8 @@
 use crate::diagnostic::Severity;
 use crate::lint::tag_errors::TagError;
 use crate::lint::{Finding, Report, Rule, Subject};
-use crate::tag::{Located, TagName};
-use crate::transition::ProtocolError;
+use crate::tag::{Attribute, Located};
+use crate::transition::{ProtocolError, beside_forks};
 
 pub(super) static RULE: Rule = Rule {
     code: "R007",
@@ -21,13 +21,13 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
         let ProtocolError::ForkWithoutNext { .. } = error else { continue };
         let Some(shown) = subject.graph.state(*state) else { continue };
         let continues = |located: &Located| {
-            located.tag.name == TagName::Goto
-                || (located.tag.name.is_fork()
-                    && located.tag.attributes.iter().any(|(name, _)| name == "next"))
+            let has_next = located.tag.attributes.iter().any(|(name, _)| name == Attribute::Next.as_str());
+            located.tag.name.may_stand_beside_forks() || (located.tag.name.is_fork() && has_next)
         };
         if !shown.tags.iter().any(continues) {
             let message = "this fork does not say where its own agent goes on";
-            let help = "add `next=\"STATE\"`, or one `<goto>STATE</goto>` beside it";
+            let beside = beside_forks(|tag| format!("`<{tag}>STATE</{tag}>`"));
+            let help = format!("add `next=\"STATE\"`, or one {beside} beside it");
             report.add(Finding::at(*state, range.clone(), message).help(help));
         }
     }

@@ -26,7 +26,13 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             | ProtocolError::DuplicateAttribute { .. } => {
                 report.add(Finding::at(*state, range.clone(), error.to_string()));
             }
-            _ => {}
+            // Other rules report these, and one tag alone is neither none nor several.
+            ProtocolError::UnexpectedAttribute { .. }
+            | ProtocolError::BadVariable { .. }
+            | ProtocolError::ForkWithoutNext { .. }
+            | ProtocolError::ForkNextsDiffer { .. }
+            | ProtocolError::NoTag { .. }
+            | ProtocolError::Several { .. } => {}
         }
     }
 }

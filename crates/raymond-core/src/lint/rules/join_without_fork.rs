@@ -4,7 +4,7 @@ use crate::diagnostic::Severity;
 use crate::graph::reach::{Edges, reachable};
 use crate::graph::{Graph, Leads, Reference, State};
 use crate::lint::{Finding, Report, Rule, Subject};
-use crate::tag::TagName;
+use crate::tag::Waits;
 
 pub(super) static RULE: Rule = Rule {
     code: "R020",
@@ -21,7 +21,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     let starts = graph.states.iter().enumerate().filter(|(_, state)| may_fork(state));
     let after_fork = reachable(&same_agent(graph), starts.map(|(number, _)| number));
     for (number, state) in graph.states.iter().enumerate() {
-        for exit in state.exits.iter().filter(|exit| exit.tag == TagName::Join) {
+        for exit in state.exits.iter().filter(|exit| exit.tag.facts().waits == Waits::ForWorkers) {
             if after_fork.get(number) == Some(&false) {
                 let message = "no state before this join forks, so there is nothing to wait for";
                 report.add(Finding::at(number, exit.range.clone(), message).help("use `goto`"));
@@ -38,7 +38,7 @@ fn may_fork(state: &State) -> bool {
 fn same_agent(graph: &Graph) -> Edges {
     let mut edges = graph.continuing.clone();
     for (from, exit) in graph.states.iter().enumerate().flat_map(|(from, state)| {
-        state.exits.iter().filter(|exit| exit.is_call()).map(move |exit| (from, exit))
+        state.exits.iter().filter(|exit| exit.tag.is_call()).map(move |exit| (from, exit))
     }) {
         let (Some(callee), back) = (number(&exit.target), number(&exit.return_to)) else { continue };
         if let Some(targets) = edges.get_mut(from) {

@@ -1,11 +1,11 @@
 //! `R016` unknown-key
 
 use crate::diagnostic::Severity;
-use crate::frontmatter::{self, ENTRY_KEYS};
+use crate::frontmatter::{self, entry_keys};
 use crate::graph::{Notice, State};
 use crate::header;
 use crate::lint::{Finding, Report, Rule, Subject, split_help};
-use crate::transition::Attribute;
+use crate::tag::Attribute;
 use crate::workflow::wording::{nearest, quoted};
 
 pub(super) static RULE: Rule = Rule {
@@ -29,9 +29,9 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
                 None => finding,
             });
         }
-        for located in state.tags.iter().filter(|located| !located.tag.name.is_fork()) {
+        for located in state.tags.iter().filter(|located| !located.tag.name.facts().takes_variables) {
             for ((name, _), (range, _)) in located.tag.attributes.iter().zip(&located.attributes) {
-                if !Attribute::ALL.iter().any(|known| known.as_str() == name) {
+                if Attribute::from_name(name).is_none() {
                     let message = format!("the attribute {} is unknown and ignored", quoted(name));
                     report.add(Finding::at(number, range.clone(), message));
                 }
@@ -43,7 +43,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
 fn meant(state: &State, notice: &Notice, key: &str) -> Option<String> {
     let known: Vec<&str> = match (state.file.kind().is_script(), notice.is_in_entry) {
         (true, _) => header::setting_names().collect(),
-        (false, true) => ENTRY_KEYS.to_vec(),
+        (false, true) => entry_keys().collect(),
         (false, false) => frontmatter::setting_names().collect(),
     };
     match nearest(key, known).as_slice() {

@@ -4,7 +4,7 @@ use crate::diagnostic::Severity;
 use crate::lint::tag_errors::TagError;
 use crate::lint::{Finding, Report, Rule, Subject};
 use crate::tag::TagName;
-use crate::transition::{ProtocolError, attributes_of};
+use crate::transition::ProtocolError;
 use crate::workflow::wording::quoted_list;
 
 pub(super) static RULE: Rule = Rule {
@@ -12,8 +12,8 @@ pub(super) static RULE: Rule = Rule {
     name: "unsupported-attribute",
     severity: Severity::Error,
     summary: "A tag has an attribute that it does not take.",
-    explanation: "`input`, `delay`, `cd`, `return`, `next`, `timeout` and `timeout_next` mean something to \
-                  Raymond, and each tag takes some of them only: `cd` on `goto`, for one, fails the step.",
+    explanation: "Each tag takes only some of the attributes that mean something to Raymond. One that its tag does \
+                  not take, such as `cd` on `goto`, fails the step.",
     check,
 };
 
@@ -27,8 +27,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
 }
 
 fn taken_by(name: TagName) -> String {
-    let (required, optional) = attributes_of(name);
-    let names: Vec<&str> = required.iter().chain(optional).map(|attribute| attribute.as_str()).collect();
+    let names: Vec<&str> = name.facts().attributes.iter().map(|(attribute, _)| attribute.as_str()).collect();
     match names.is_empty() {
         true => format!("`{name}` takes no attributes"),
         false => format!("`{name}` takes {}", quoted_list(&names, "and")),

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use raymond_core::tag::TagName;
 use schemars::JsonSchema;
+
+use super::entry::Entry;
 
 /// The settings of a prompt.
 #[derive(JsonSchema)]
@@ -35,21 +36,6 @@ pub struct Frontmatter {
     add_dirs: Option<Vec<String>>,
     /// Configurations of MCP servers.
     mcp_config: Option<OneOrMany>,
-}
-
-/// A permitted transition; what it leaves out is free.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub struct Entry {
-    tag: TagName,
-    /// A state, or for the `-workflow` tags another workflow.
-    target: Option<String>,
-    /// Where a call goes on.
-    r#return: Option<String>,
-    /// Where a fork's parent goes on, or who was asked.
-    next: Option<String>,
-    /// Where an ask goes on that nobody answered in time.
-    timeout_next: Option<String>,
 }
 
 #[derive(JsonSchema)]

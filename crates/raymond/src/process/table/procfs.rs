@@ -1,6 +1,6 @@
-//! The process table as Linux shows it in `/proc`.
+//! The process table of Linux, read from `/proc`.
 //!
-//! Bounds: two small reads per process and look, with two buffers that are reused.
+//! Bounds: two small reads for each process and scan, with one buffer that is reused.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -13,26 +13,28 @@ use crate::process::{TOKEN_VARIABLE, Target};
 /// The kernel allows no more than 6 MiB for arguments and environment together.
 const MAX_ENVIRONMENT_BYTES: u64 = 8 * 1024 * 1024;
 
-/// A process's line is a few hundred bytes.
+/// `/proc/PID/stat` has a few hundred bytes.
 const MAX_STAT_BYTES: u64 = 4096;
 
-/// The kernel's mark for its own threads (`PF_KTHREAD`), which have no environment.
+/// The flag of kernel threads (`PF_KTHREAD`), which have no environment.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Whether processes can be looked at here at all.
+/// Whether the process table can be read at all.
 pub(in crate::process) fn check() -> io::Result<()> {
     fs::read("/proc/self/stat").map(drop).map_err(|error| {
-        let reason = format!("cannot look at processes, because /proc/self/stat is not readable: {error}");
+        let reason =
+            format!("cannot read the process table, because /proc/self/stat is not readable: {error}");
         io::Error::new(error.kind(), reason)
     })
 }
 
-/// Nought if the session was begun outside this pid namespace, as a container's first program often is;
-/// `rustix::process::getsid` panics on that. What the session's other members show is nought then, too.
+/// Zero if the session leader is outside this pid namespace, which is common for the first program of a container;
+/// `rustix::process::getsid` panics in that case. The other members of the session then show zero, too.
 pub(super) fn own_session() -> io::Result<i32> {
     let mut buffer = Vec::new();
     File::open("/proc/self/stat")?.take(MAX_STAT_BYTES).read_to_end(&mut buffer)?;
-    let stat = Stat::parse(&buffer).ok_or_else(|| io::Error::other("/proc/self/stat is not as expected"))?;
+    let stat =
+        Stat::parse(&buffer).ok_or_else(|| io::Error::other("/proc/self/stat has an unknown format"))?;
     Ok(stat.session)
 }
 
@@ -58,25 +60,25 @@ fn process(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {
     let Some(stat) = Stat::parse(buffer).filter(Stat::is_living_program) else {
         return Ok(None);
     };
-    // Programs of other users keep their environment to themselves. They may belong all the same.
+    // The environment of another user's process is not readable. The process may belong to the step all the same.
     let token = if read(pid, "environ", MAX_ENVIRONMENT_BYTES, buffer)? { token_in(buffer) } else { None };
     let Stat { state, parent, group, session, started, .. } = stat;
     Ok(Some(Process { pid, parent, group, session, started, suspended: state == b'T', token }))
 }
 
-/// Says whether there was anything to read. Processes come and go, and some may not be looked at; but when
-/// *we* have run out of something, the picture would be wrong.
+/// Returns whether the file could be read. Processes end during a scan, and some files may not be read. But if *we* have
+/// run out of file descriptors or memory, the scan would miss processes, so that is an error.
 fn read(pid: i32, file: &str, limit: u64, buffer: &mut Vec<u8>) -> io::Result<bool> {
     buffer.clear();
     let path = format!("/proc/{pid}/{file}");
     match File::open(path).and_then(|file| file.take(limit).read_to_end(buffer)) {
         Ok(_) => Ok(true),
-        Err(error) if is_our_own_shortage(&error) => Err(error),
+        Err(error) if is_resource_shortage(&error) => Err(error),
         Err(_) => Ok(false),
     }
 }
 
-fn is_our_own_shortage(error: &io::Error) -> bool {
+fn is_resource_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(|errno| Some(errno.raw_os_error()));
     shortages.contains(&error.raw_os_error())
@@ -102,12 +104,12 @@ struct Stat {
 }
 
 impl Stat {
-    /// The second field is the program's name in parentheses and may itself hold any of the separators.
+    /// The second field is the program's name in parentheses. The name may contain spaces and parentheses itself.
     fn parse(line: &[u8]) -> Option<Stat> {
         let name_end = line.iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(&line[name_end + 1..]).ok()?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-        // `man 5 proc` counts from one and counts the two fields that are already behind.
+        // `man 5 proc` counts from one, and `fields` begins with the third field.
         let field = |number: usize| fields.get(number - 3).copied();
         Some(Stat {
             state: *field(3)?.as_bytes().first()?,
@@ -120,14 +122,14 @@ impl Stat {
         })
     }
 
-    /// A process whose first thread has ended shows as a zombie while its other threads run on.
+    /// A process whose first thread has ended is shown as a zombie while its other threads still run.
     fn is_living_program(&self) -> bool {
         let is_dead = matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1;
         !is_dead && self.flags & KERNEL_THREAD == 0
     }
 }
 
-/// Signals the very process that was seen, not one that got its number since.
+/// Signals exactly the process that was scanned, not another one that got its pid later.
 pub(in crate::process) fn send(process: &Process, demand: Demand) -> Delivery {
     let Some(pid) = Pid::from_raw(process.pid) else {
         return Delivery::Gone;
@@ -143,8 +145,8 @@ pub(in crate::process) fn send(process: &Process, demand: Demand) -> Delivery {
     delivery
 }
 
-/// The handle is opened first and the start time compared after, so that it cannot be another's. Where
-/// handles are not to be had (old kernels, some sandboxes) a very short time for a mix-up remains.
+/// The pidfd is opened before the start time is compared, so it cannot belong to another process. Without pidfds (old
+/// kernels, some sandboxes) there is a very short race.
 fn send_signal(process: &Process, pid: Pid, signal: Signal) -> Delivery {
     let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty());
     if !is_still(process) {
@@ -165,7 +167,7 @@ fn is_still(process: &Process) -> bool {
     let mut buffer = Vec::with_capacity(512);
     match read(process.pid, "stat", MAX_STAT_BYTES, &mut buffer) {
         Ok(_) => Stat::parse(&buffer).is_some_and(|stat| stat.started == process.started),
-        // Not to know is no reason to spare a process that was seen a moment ago.
+        // Without an answer, assume that the process that was just scanned still exists.
         Err(_) => true,
     }
 }

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 use super::rig::*;
 use crate::process::*;
 
-/// Writes the numbers of the script and of three kinds of children into `pids`, then goes on silently: a
-/// plain child, one in a session of its own, and one in a session of its own that has no token either and is
-/// found only while its parent, the script, is there to show where it belongs.
+/// Writes the process ids of the script and of three kinds of children into `pids`: a plain child; one in a session of
+/// its own; and one in a session of its own without the token, which is found only while its parent, the script, lives.
 const FAMILY: &str = r"
     sleep 1000 & echo $! >> pids
     setsid bash -c 'echo $$ >> pids; sleep 1000 & echo $! >> pids; echo ready >> ready; wait' &
@@ -49,18 +48,18 @@ async fn output_on_either_stream_breaks_the_silence_but_not_the_total() {
             return assert_family_dead(&rig);
         }
     }
-    panic!("it is never ended for the time it takes in all");
+    panic!("it never reaches the total time limit");
 }
 
 #[tokio::test]
 async fn a_failure_ends_what_the_step_left_behind() {
     let rig = Rig::new();
     let (outcome, _) = rig.run(&format!("{{ {FAMILY} }} >/dev/null 2>&1; exit 1")).await;
-    assert!(matches!(outcome.ending, Ending::Exited(Exit::Code(1))));
+    assert!(matches!(outcome.ending, Ending::Exited(ProcessExit::Code(1))));
     assert_eq!(outcome.survivors, [] as [i32; 0]);
     let pids = rig.pids("pids");
     assert_eq!(pids.len(), FAMILY_SIZE);
-    // The child without an environment had lost its parent before anyone looked: the documented limit.
+    // The child without an environment lost its parent before the first scan. This is a documented limit.
     let found: Vec<i32> = pids.iter().copied().filter(|pid| has_token_or_is_dead(*pid)).collect();
     assert_all_dead(&found);
     assert!(found.len() >= FAMILY_SIZE - 2);
@@ -80,24 +79,24 @@ fn kill(pid: i32) {
 }
 
 #[tokio::test]
-async fn who_ignores_a_polite_request_is_killed_after_the_grace() {
+async fn a_program_that_ignores_sigterm_is_killed_after_the_grace() {
     let script = r"
-        setsid bash -c 'trap : TERM; echo $$ >> pids; echo stubborn; while :; do sleep 1000; done' &
-        trap '' TERM; echo $$ >> pids; echo stubborn; while :; do sleep 1000; done";
+        setsid bash -c 'trap : TERM; echo $$ >> pids; echo ignoring; while :; do sleep 1000; done' &
+        trap '' TERM; echo $$ >> pids; echo ignoring; while :; do sleep 1000; done";
     for time in TIMES {
         let mut rig = Rig::with_grace(Duration::from_millis(300));
         rig.limits.idle = Some(time);
         let (outcome, collector) = rig.run(script).await;
         assert!(matches!(outcome.ending, Ending::IdleTimeout));
-        if collector.stdout == b"stubborn\nstubborn\n" {
+        if collector.stdout == b"ignoring\nignoring\n" {
             assert_eq!(rig.pids("pids").len(), 2);
             return assert_all_dead(&rig.pids("pids"));
         }
     }
-    panic!("they never get stubborn");
+    panic!("they never ignore SIGTERM");
 }
 
-/// Once its parent has ended, nothing shows any more that the stubborn child belongs to the step.
+/// After the end of its parent there is no other sign that the child belongs to the step.
 #[tokio::test]
 async fn a_child_without_a_token_is_remembered_when_its_parent_ends_first() {
     let script = r#"
@@ -117,9 +116,9 @@ async fn a_child_without_a_token_is_remembered_when_its_parent_ends_first() {
     panic!("the child never starts");
 }
 
-/// The cleaning up is itself a process that appears after the request; it is let finish.
+/// The clean-up is itself a process that starts after SIGTERM. It may finish.
 #[tokio::test]
-async fn a_polite_request_lets_a_program_clean_up() {
+async fn a_program_can_clean_up_after_sigterm() {
     let script = "trap 'sleep 0.3 && echo clean > cleaned; echo told >&2; exit' TERM; echo ready; sleep 1000";
     for time in TIMES {
         let mut rig = Rig::with_grace(DEADLINE);
@@ -165,10 +164,10 @@ async fn a_background_child_that_holds_the_output_delays_a_success_and_is_left_a
 async fn a_background_child_without_the_output_delays_nothing_and_can_be_ended_later() {
     let mut rig = Rig::new();
     rig.limits.drain = DEADLINE;
-    let launch = rig.launch("setsid sleep 1000 >/dev/null 2>&1 & echo $! > pids");
-    let token = launch.token.clone();
+    let spec = rig.spec("setsid sleep 1000 >/dev/null 2>&1 & echo $! > pids");
+    let token = spec.token.clone();
     let start = Instant::now();
-    let outcome = rig.supervise(launch, &mut Collector::default()).await;
+    let outcome = rig.supervise(spec, &mut Collector::default()).await;
     assert!(outcome.ending.is_success());
     assert!(start.elapsed() < DEADLINE / 2);
     let pids = rig.pids("pids");
@@ -180,17 +179,16 @@ async fn a_background_child_without_the_output_delays_nothing_and_can_be_ended_l
 #[tokio::test]
 async fn recovery_finds_the_rest_of_a_dead_raymond_by_token_alone() {
     let rig = Rig::new();
-    let launch =
-        rig.launch(&format!("{{ {FAMILY} wait; }} >/dev/null 2>&1 & while [ ! -e ready ]; do :; done"));
-    let token = launch.token.clone();
-    assert!(rig.supervise(launch, &mut Collector::default()).await.ending.is_success());
+    let spec = rig.spec(&format!("{{ {FAMILY} wait; }} >/dev/null 2>&1 & while [ ! -e ready ]; do :; done"));
+    let token = spec.token.clone();
+    assert!(rig.supervise(spec, &mut Collector::default()).await.ending.is_success());
     eventually("the family is there", || {
         rig.pids("pids").len() == FAMILY_SIZE && line_count(&rig.folder.path().join("ready")) == 2
     })
     .await;
-    let targets = vec![Target::by_token("someone-else"), Target::by_token(token)];
+    let targets = vec![Target::by_token("another-step"), Target::by_token(token)];
     assert_eq!(rig.reaper.end_blocking(targets), [] as [i32; 0]);
-    // The script itself wrote its number and is gone; its background copy lived on under another one.
+    // The script itself wrote its process id and has exited; the subshell in the background has another one.
     assert_family_dead(&rig);
 }
 
@@ -199,26 +197,26 @@ async fn a_sink_can_abort() {
     let rig = Rig::new();
     let mut sink = Judge(|text: &str| if text.contains("bad") { Flow::Abort } else { Flow::Continue });
     let script = format!("{FAMILY} echo good; sleep 0.1; echo bad; wait");
-    let outcome = rig.supervise(rig.launch(&script), &mut sink).await;
+    let outcome = rig.supervise(rig.spec(&script), &mut sink).await;
     assert!(matches!(outcome.ending, Ending::Aborted));
     assert_family_dead(&rig);
 }
 
 #[tokio::test]
-async fn a_program_that_lingers_after_its_last_word_is_ended_as_done() {
+async fn a_program_that_lingers_after_its_last_output_is_ended_as_successful() {
     for time in TIMES {
         if lingers(time).await {
             return;
         }
     }
-    panic!("a first last word is never taken back");
+    panic!("the first final output is never cancelled by more");
 }
 
-/// Whether it was quick enough to take its first last word back.
+/// Whether the script was quick enough to write more after its first final output.
 async fn lingers(time: Duration) -> bool {
     let mut rig = Rig::new();
     rig.after_exit = AfterExit::EndAll;
-    // A word at a time, as each is heard; and what comes on stderr takes nothing back.
+    // One word at a time, each after the last was read. Output on stderr does not cancel `EndWithin`.
     let heard = rig.folder.path().join("heard");
     let script = format!(
         "hears() {{ until [ \"$(cat heard 2>/dev/null)\" = $1 ]; do sleep 0.01; done; }}
@@ -234,19 +232,19 @@ async fn lingers(time: Duration) -> bool {
         finals += usize::from(is_final);
         if is_final { Flow::EndWithin(time) } else { Flow::Continue }
     });
-    let outcome = rig.supervise(rig.launch(&script), &mut sink).await;
+    let outcome = rig.supervise(rig.spec(&script), &mut sink).await;
     assert!(matches!(outcome.ending, Ending::Lingered), "{outcome:?}");
-    let was_taken_back = finals == 2;
-    if was_taken_back {
+    let was_cancelled = finals == 2;
+    if was_cancelled {
         assert!(start.elapsed() >= time.mul_f64(2.5));
         assert_family_dead(&rig);
     }
-    was_taken_back
+    was_cancelled
 }
 
-/// Silence no longer counts then, though it may have been allowed for a shorter time.
+/// The idle timeout no longer applies then, even if it is shorter.
 #[tokio::test]
-async fn silence_after_the_last_word_is_no_failure() {
+async fn silence_after_the_last_output_is_no_failure() {
     for time in TIMES {
         let mut rig = Rig::new();
         rig.limits.idle = Some(time);
@@ -255,24 +253,24 @@ async fn silence_after_the_last_word_is_no_failure() {
             is_final = true;
             Flow::EndWithin(2 * time)
         });
-        let outcome = rig.supervise(rig.launch("echo final; sleep 1000"), &mut sink).await;
+        let outcome = rig.supervise(rig.spec("echo final; sleep 1000"), &mut sink).await;
         if is_final {
             return assert!(matches!(outcome.ending, Ending::Lingered), "{outcome:?}");
         }
     }
-    panic!("it never says a word");
+    panic!("it never writes anything");
 }
 
 #[tokio::test]
-async fn a_program_that_exits_after_its_last_word_has_exited() {
+async fn a_program_that_exits_after_its_last_output_has_exited() {
     let rig = Rig::new();
     let mut sink = Judge(|_: &str| Flow::EndWithin(DEADLINE));
-    let outcome = rig.supervise(rig.launch("echo final"), &mut sink).await;
+    let outcome = rig.supervise(rig.spec("echo final"), &mut sink).await;
     assert!(outcome.ending.is_success());
 }
 
 #[tokio::test]
-async fn a_time_limit_cannot_fail_a_program_after_its_last_word() {
+async fn a_time_limit_cannot_fail_a_program_after_its_last_output() {
     for time in TIMES {
         let mut rig = Rig::new();
         rig.limits.idle = Some(time);
@@ -282,16 +280,16 @@ async fn a_time_limit_cannot_fail_a_program_after_its_last_word() {
             is_final = true;
             Flow::EndWithin(DEADLINE)
         });
-        let outcome = rig.supervise(rig.launch("echo final; sleep 1000"), &mut sink).await;
+        let outcome = rig.supervise(rig.spec("echo final; sleep 1000"), &mut sink).await;
         if is_final {
             return assert!(matches!(outcome.ending, Ending::Lingered), "{outcome:?}");
         }
     }
-    panic!("it never says a word");
+    panic!("it never writes anything");
 }
 
 #[tokio::test]
-async fn many_trees_stopped_together_need_few_looks() {
+async fn many_trees_stopped_together_need_few_scans() {
     const TREES: usize = 50;
     let rig = Rig::new();
     let file = rig.folder.path().join("pids");
@@ -306,13 +304,13 @@ async fn many_trees_stopped_together_need_few_looks() {
     let elapsed = stopped_at.elapsed();
     assert!(outcomes.iter().all(|outcome| matches!(outcome.ending, Ending::Stopped)));
     assert_all_dead(&rig.pids("pids"));
-    // A few for each tree at most, and some while time passes; each on its own would take many times that.
+    // A few scans for each tree, and some for the time that passes. Separate scans for each tree would be many more.
     let most = 4 * TREES as u128 + elapsed.as_millis() / 50;
-    let looks = u128::from(rig.reaper.looks());
-    assert!(looks <= most, "{TREES} trees ended in {elapsed:?} with {looks} looks");
+    let scans = u128::from(rig.reaper.scans());
+    assert!(scans <= most, "{TREES} trees ended in {elapsed:?} with {scans} scans");
 }
 
-/// Polls all futures on the one task, which is enough for a test.
+/// Polls all futures on one task, which is enough for a test.
 async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|context| {
@@ -349,6 +347,6 @@ async fn a_cancelled_step_is_ended_by_the_reaper_alone() {
 async fn ending_nothing_is_quick() {
     let rig = Rig::new();
     assert_eq!(rig.reaper.end(vec![]).await, [] as [i32; 0]);
-    assert_eq!(rig.reaper.end_blocking(vec![Target::by_token("nobody")]), [] as [i32; 0]);
-    assert!(rig.reaper.looks() <= 4);
+    assert_eq!(rig.reaper.end_blocking(vec![Target::by_token("no-such-step")]), [] as [i32; 0]);
+    assert!(rig.reaper.scans() <= 4);
 }

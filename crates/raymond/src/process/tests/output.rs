@@ -9,7 +9,7 @@ use crate::process::*;
 async fn both_streams_and_the_exit_code_come_through() {
     let rig = Rig::new();
     let (outcome, collector) = rig.run("echo out; echo err >&2; exit 7").await;
-    assert!(matches!(outcome.ending, Ending::Exited(Exit::Code(7))));
+    assert!(matches!(outcome.ending, Ending::Exited(ProcessExit::Code(7))));
     assert_eq!((collector.stdout, collector.stderr), (b"out\n".to_vec(), b"err\n".to_vec()));
 }
 
@@ -17,27 +17,27 @@ async fn both_streams_and_the_exit_code_come_through() {
 async fn a_death_by_signal_is_told_from_an_exit_code() {
     let rig = Rig::new();
     let (outcome, _) = rig.run("kill -SEGV $$").await;
-    assert!(matches!(outcome.ending, Ending::Exited(Exit::Signal(11))), "{outcome:?}");
+    assert!(matches!(outcome.ending, Ending::Exited(ProcessExit::Signal(11))), "{outcome:?}");
 }
 
 #[tokio::test]
 async fn a_megabyte_of_input_arrives_while_output_comes_back() {
     let rig = Rig::new();
-    let mut launch = rig.launch("cat");
-    launch.stdin = (0..1_048_583_u32).map(|number| (number % 251) as u8).collect();
-    let expected = launch.stdin.clone();
+    let mut spec = rig.spec("cat");
+    spec.stdin = (0..1_048_583_u32).map(|number| (number % 251) as u8).collect();
+    let expected = spec.stdin.clone();
     let mut collector = Collector::default();
-    assert!(rig.supervise(launch, &mut collector).await.ending.is_success());
+    assert!(rig.supervise(spec, &mut collector).await.ending.is_success());
     assert!(collector.stdout == expected);
 }
 
 #[tokio::test]
-async fn input_that_nobody_reads_is_no_failure() {
+async fn input_that_is_not_read_is_no_failure() {
     let rig = Rig::new();
-    let mut launch = rig.launch("exec <&-; echo done");
-    launch.stdin = vec![b'x'; 1 << 20];
+    let mut spec = rig.spec("exec <&-; echo done");
+    spec.stdin = vec![b'x'; 1 << 20];
     let mut collector = Collector::default();
-    assert!(rig.supervise(launch, &mut collector).await.ending.is_success());
+    assert!(rig.supervise(spec, &mut collector).await.ending.is_success());
     assert_eq!(collector.stdout, b"done\n");
 }
 
@@ -45,19 +45,19 @@ async fn input_that_nobody_reads_is_no_failure() {
 async fn a_program_that_closes_its_output_early_is_waited_for() {
     let rig = Rig::new();
     let (outcome, _) = rig.run("exec >&- 2>&-; sleep 0.3; echo x > ran; exit 3").await;
-    assert!(matches!(outcome.ending, Ending::Exited(Exit::Code(3))));
+    assert!(matches!(outcome.ending, Ending::Exited(ProcessExit::Code(3))));
     assert!(rig.folder.path().join("ran").exists());
 }
 
-/// The background child writes without end, so that something is always there to read.
+/// The background child never stops writing, so there is always something to read.
 #[tokio::test]
-async fn a_flood_from_a_background_child_does_not_hold_the_step_up() {
+async fn endless_output_of_a_background_child_does_not_delay_the_step() {
     let mut rig = Rig::new();
     rig.limits.drain = Duration::from_millis(300);
     rig.after_exit = AfterExit::EndAll;
     let mut sink = Judge(|_: &str| Flow::Continue);
-    let supervised = rig.supervise(rig.launch("yes & echo $! > pids"), &mut sink);
-    let outcome = tokio::time::timeout(DEADLINE, supervised).await.expect("it is held up");
+    let supervised = rig.supervise(rig.spec("yes & echo $! > pids"), &mut sink);
+    let outcome = tokio::time::timeout(DEADLINE, supervised).await.expect("it is delayed");
     assert!(outcome.ending.is_success());
     assert_all_dead(&rig.pids("pids"));
 }
@@ -78,11 +78,11 @@ async fn read_200_megabytes() {
         largest = largest.max(text.len());
         Flow::Continue
     });
-    assert!(rig.supervise(rig.launch("echo warm"), &mut sink).await.ending.is_success());
+    assert!(rig.supervise(rig.spec("echo warm"), &mut sink).await.ending.is_success());
     let before = peak_kib();
     let start = Instant::now();
     let flood = "head -c 100000000 /dev/zero & head -c 100000000 /dev/zero >&2; wait";
-    assert!(rig.supervise(rig.launch(flood), &mut sink).await.ending.is_success());
+    assert!(rig.supervise(rig.spec(flood), &mut sink).await.ending.is_success());
     eprintln!("200 MB in {:?}, peak grew by {} KiB", start.elapsed(), peak_kib() - before);
     assert_eq!(total, 100_000_005);
     assert!(largest <= CHUNK_BYTES);

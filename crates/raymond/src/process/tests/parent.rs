@@ -1,5 +1,5 @@
-//! What is about Raymond's own process needs one that may be killed or started oddly: the test binary starts
-//! itself again for a single test.
+//! Tests of Raymond's own process, which is killed or started in unusual ways: the test binary starts itself again to run
+//! a single test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::process::*;
 const ROLE: &str = "RAYMOND_TEST_ROLE";
 const FOLDER: &str = "RAYMOND_TEST_FOLDER";
 
-/// This very test binary, set to run only the named test. A `wrapper` is put in front of it.
+/// A command that runs only the named test of this test binary. A `wrapper` is put in front of it.
 fn again(test: &str, wrapper: &[&str]) -> Command {
     let binary = std::env::current_exe().unwrap();
     let mut command = match wrapper {
@@ -29,7 +29,7 @@ fn again(test: &str, wrapper: &[&str]) -> Command {
     command
 }
 
-/// Runs the body in a fresh process, and fails when it does.
+/// Runs the body in a new process, and fails if the body fails.
 pub(super) fn in_a_process_of_its_own(test: &str, wrapper: &[&str], body: impl FnOnce()) {
     if std::env::var_os(ROLE).is_some() {
         return body();
@@ -47,10 +47,10 @@ fn exit_codes_arrive_even_if_raymond_was_started_to_ignore_its_children() {
     in_a_process_of_its_own(test, &wrapper, || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (outcome, _) = runtime.block_on(async { Rig::new().run("exit 5").await });
-        assert!(matches!(outcome.ending, Ending::Exited(Exit::Code(5))), "{outcome:?}");
-        // The same goes for TERM, which a child would else ignore as well.
+        assert!(matches!(outcome.ending, Ending::Exited(ProcessExit::Code(5))), "{outcome:?}");
+        // The same applies to SIGTERM, which the child would otherwise ignore, too.
         let (outcome, _) = runtime.block_on(async { Rig::new().run("kill -TERM $$; exit 6").await });
-        assert!(matches!(outcome.ending, Ending::Exited(Exit::Signal(15))), "{outcome:?}");
+        assert!(matches!(outcome.ending, Ending::Exited(ProcessExit::Signal(15))), "{outcome:?}");
     });
 }
 
@@ -76,10 +76,10 @@ async fn a_killed_raymond_takes_its_programs_along() {
     eventually("the program is dead", || !is_alive(pids()[0])).await;
 }
 
-/// The program ignores what it can, so that only the unmaskable signal ends it.
+/// The program ignores SIGTERM and SIGHUP, so that only SIGKILL ends it.
 async fn be_killed(folder: PathBuf) {
     let rig = Rig::new();
-    let mut launch = rig.launch("trap '' TERM HUP; echo $$ > pids; while :; do sleep 0.1; done");
-    launch.cwd = folder;
-    rig.supervise(launch, &mut Collector::default()).await;
+    let mut spec = rig.spec("trap '' TERM HUP; echo $$ > pids; while :; do sleep 0.1; done");
+    spec.cwd = folder;
+    rig.supervise(spec, &mut Collector::default()).await;
 }

@@ -12,15 +12,15 @@ use crate::process::*;
 /// Long enough that only a hang reaches it, on a slow machine shared with others.
 pub(super) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Time limits to try a thing with. A script that has to get somewhere before its time is over does so with the first
-/// of them; on a slow machine it may need another.
+/// Time limits to try in turn. A script has to reach some point before its time is over. Usually the first limit is
+/// enough; a slow machine may need a longer one.
 pub(super) const TIMES: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(6), Duration::from_secs(36)];
 
 pub(super) struct Rig {
     pub(super) folder: TempDir,
     pub(super) reaper: Reaper,
-    pub(super) limits: Limits,
+    pub(super) limits: TimeLimits,
     pub(super) after_exit: AfterExit,
     pub(super) stop: StopSignal,
 }
@@ -34,34 +34,34 @@ impl Rig {
         Rig {
             folder: TempDir::new_in(std::env::temp_dir().canonicalize().unwrap()).unwrap(),
             reaper: Reaper::with_grace(grace).unwrap(),
-            limits: Limits::default(),
+            limits: TimeLimits::default(),
             after_exit: AfterExit::LeaveBackground,
             stop: StopSignal::new(),
         }
     }
 
-    pub(super) fn launch(&self, script: &str) -> Launch {
-        let mut launch = Launch::new("bash", self.folder.path(), unique_token());
-        launch.args = vec!["-c".into(), script.into()];
-        launch
+    pub(super) fn spec(&self, script: &str) -> ProgramSpec {
+        let mut spec = ProgramSpec::new("bash", self.folder.path(), unique_token());
+        spec.args = vec!["-c".into(), script.into()];
+        spec
     }
 
-    pub(super) async fn run(&self, script: &str) -> (Outcome, Collector) {
+    pub(super) async fn run(&self, script: &str) -> (Supervised, Collector) {
         let mut collector = Collector::default();
-        let outcome = self.supervise(self.launch(script), &mut collector).await;
+        let outcome = self.supervise(self.spec(script), &mut collector).await;
         (outcome, collector)
     }
 
-    pub(super) async fn supervise(&self, launch: Launch, sink: &mut dyn Sink) -> Outcome {
-        supervise(launch, self.limits, sink, self.stop.clone(), &self.reaper, self.after_exit).await
+    pub(super) async fn supervise(&self, spec: ProgramSpec, sink: &mut dyn Sink) -> Supervised {
+        supervise(spec, self.limits, sink, self.stop.clone(), &self.reaper, self.after_exit).await
     }
 
-    /// Whether the script made this file.
+    /// Whether the script has created this file.
     pub(super) fn has(&self, file: &str) -> bool {
         self.folder.path().join(file).exists()
     }
 
-    /// The process numbers that the script wrote into this file, one a line.
+    /// The process ids that the script wrote into this file, one on each line.
     pub(super) fn pids(&self, file: &str) -> Vec<i32> {
         let text = fs::read_to_string(self.folder.path().join(file)).unwrap_or_default();
         text.lines().map(|line| line.parse().unwrap()).collect()
@@ -73,7 +73,7 @@ pub(super) fn unique_token() -> String {
     format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Keeps all output and never objects.
+/// Keeps all output.
 #[derive(Default)]
 pub(super) struct Collector {
     pub(super) stdout: Vec<u8>,
@@ -92,7 +92,7 @@ impl Sink for Collector {
     }
 }
 
-/// Answers each chunk of stdout by what is in it.
+/// Calls a function with each chunk of stdout.
 pub(super) struct Judge<F>(pub(super) F);
 
 impl<F: FnMut(&str) -> Flow> Sink for Judge<F> {
@@ -120,7 +120,7 @@ pub(super) fn assert_all_dead(pids: &[i32]) {
 pub(super) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < DEADLINE, "waited in vain: {what}");
+        assert!(start.elapsed() < DEADLINE, "this did not happen: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

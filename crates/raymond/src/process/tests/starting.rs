@@ -5,16 +5,16 @@ use std::path::Path;
 use super::rig::*;
 use crate::process::*;
 
-/// Written by a program of its own: a file that this process had open may still be open in what another test is about to
-/// start, and such a file cannot be run.
+/// A file written by another process. If this process wrote it, a child of another test might still have it open between
+/// fork and exec, and a file that is open for writing cannot be executed.
 fn write_program(path: &Path, text: &str, mode: &str) {
     let script = "printf %s \"$1\" > \"$0\" && chmod \"$2\" \"$0\"";
     let mut shell = std::process::Command::new("bash");
     assert!(shell.args(["-c", script]).arg(path).args([text, mode]).status().unwrap().success());
 }
 
-async fn refusal(rig: &Rig, launch: Launch) -> String {
-    let outcome = rig.supervise(launch, &mut Collector::default()).await;
+async fn refusal(rig: &Rig, spec: ProgramSpec) -> String {
+    let outcome = rig.supervise(spec, &mut Collector::default()).await;
     assert_eq!(outcome.group, None);
     match outcome.ending {
         Ending::SpawnFailed(error) => error.to_string(),
@@ -25,19 +25,19 @@ async fn refusal(rig: &Rig, launch: Launch) -> String {
 #[tokio::test]
 async fn a_missing_program_is_named() {
     let rig = Rig::new();
-    let launch = Launch::new("no-such-program-here", rig.folder.path(), unique_token());
-    assert_eq!(refusal(&rig, launch).await, "the program `no-such-program-here` was not found on PATH");
-    let launch = Launch::new("/no/such/program", rig.folder.path(), unique_token());
-    assert_eq!(refusal(&rig, launch).await, "the program /no/such/program does not exist");
+    let spec = ProgramSpec::new("no-such-program-here", rig.folder.path(), unique_token());
+    assert_eq!(refusal(&rig, spec).await, "the program `no-such-program-here` was not found on PATH");
+    let spec = ProgramSpec::new("/no/such/program", rig.folder.path(), unique_token());
+    assert_eq!(refusal(&rig, spec).await, "the program /no/such/program does not exist");
 }
 
 #[tokio::test]
 async fn a_missing_working_directory_is_named_and_not_the_program() {
     let rig = Rig::new();
-    let launch = Launch::new("bash", "/no/such/folder", unique_token());
-    assert_eq!(refusal(&rig, launch).await, "the working directory /no/such/folder does not exist");
-    let launch = Launch::new("bash", "/dev/null", unique_token());
-    assert_eq!(refusal(&rig, launch).await, "the working directory /dev/null is not a directory");
+    let spec = ProgramSpec::new("bash", "/no/such/folder", unique_token());
+    assert_eq!(refusal(&rig, spec).await, "the working directory /no/such/folder does not exist");
+    let spec = ProgramSpec::new("bash", "/dev/null", unique_token());
+    assert_eq!(refusal(&rig, spec).await, "the working directory /dev/null is not a directory");
 }
 
 #[tokio::test]
@@ -45,20 +45,20 @@ async fn a_file_that_cannot_be_run_says_why() {
     let rig = Rig::new();
     let path = rig.folder.path().join("script");
     write_program(&path, "#!/no/such/interpreter\n", "644");
-    let launch = || Launch::new(&path, rig.folder.path(), unique_token());
-    assert!(refusal(&rig, launch()).await.contains("is it executable?"));
+    let spec = || ProgramSpec::new(&path, rig.folder.path(), unique_token());
+    assert!(refusal(&rig, spec()).await.contains("is it executable?"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    assert!(refusal(&rig, launch()).await.starts_with("the interpreter that "));
+    assert!(refusal(&rig, spec()).await.starts_with("the interpreter that "));
     let _writer = fs::File::options().append(true).open(&path).unwrap();
-    assert!(refusal(&rig, launch()).await.contains("while something writes to it"));
+    assert!(refusal(&rig, spec()).await.contains("while something writes to it"));
 }
 
 #[tokio::test]
-async fn too_much_to_hand_over_says_so() {
+async fn too_long_an_environment_says_so() {
     let rig = Rig::new();
-    let mut launch = rig.launch("true");
-    launch.env.push(("HUGE".into(), Some("x".repeat(1 << 20).into())));
-    let text = refusal(&rig, launch).await;
+    let mut spec = rig.spec("true");
+    spec.env.push(("HUGE".into(), Some("x".repeat(1 << 20).into())));
+    let text = refusal(&rig, spec).await;
     assert_eq!(text, "the arguments and environment for bash are longer than the system allows");
 }
 
@@ -74,15 +74,15 @@ async fn nothing_starts_after_a_stop() {
 #[tokio::test]
 async fn the_environment_is_inherited_changed_and_marked() {
     let rig = Rig::new();
-    let mut launch = rig.launch(r#"echo "${PATH:+path} ${HOME-none} $NEW $RAYMOND_STEP_TOKEN $PWD""#);
-    launch.env = vec![
+    let mut spec = rig.spec(r#"echo "${PATH:+path} ${HOME-none} $NEW $RAYMOND_STEP_TOKEN $PWD""#);
+    spec.env = vec![
         ("NEW".into(), Some("a b".into())),
         ("HOME".into(), None),
         (TOKEN_VARIABLE.into(), Some("stolen".into())),
     ];
-    launch.token = "mine".to_owned();
+    spec.token = "mine".to_owned();
     let mut collector = Collector::default();
-    assert!(rig.supervise(launch, &mut collector).await.ending.is_success());
+    assert!(rig.supervise(spec, &mut collector).await.ending.is_success());
     let expected = format!("path none a b mine {}\n", rig.folder.path().display());
     assert_eq!(String::from_utf8(collector.stdout).unwrap(), expected);
 }
@@ -96,34 +96,34 @@ async fn the_program_leads_its_own_group_and_reads_nothing() {
     assert_eq!(String::from_utf8(collector.stdout).unwrap(), format!("{pid}\n{pid}\n"));
 }
 
-/// The engine may want to move a step to a task of its own.
+/// The future must be `Send`.
 #[tokio::test]
 async fn a_supervised_step_can_be_a_task() {
     let rig = Rig::new();
     let task = tokio::spawn(async move {
         let mut sink = Collector::default();
-        let launch = rig.launch("true");
-        supervise(launch, rig.limits, &mut sink, rig.stop.clone(), &rig.reaper, rig.after_exit).await
+        let spec = rig.spec("true");
+        supervise(spec, rig.limits, &mut sink, rig.stop.clone(), &rig.reaper, rig.after_exit).await
     });
     assert!(task.await.unwrap().ending.is_success());
 }
 
-/// A script that does not say who runs it is run by the shell.
+/// A script without an interpreter line is run by the shell.
 #[tokio::test]
 async fn a_script_without_an_interpreter_line_is_run_all_the_same() {
     let rig = Rig::new();
     let path = rig.folder.path().join("script");
     write_program(&path, "echo \"$0 $1\"\n", "755");
-    let mut launch = Launch::new(&path, rig.folder.path(), unique_token());
-    launch.args = vec!["argument".into()];
+    let mut spec = ProgramSpec::new(&path, rig.folder.path(), unique_token());
+    spec.args = vec!["argument".into()];
     let mut collector = Collector::default();
-    assert!(rig.supervise(launch, &mut collector).await.ending.is_success());
+    assert!(rig.supervise(spec, &mut collector).await.ending.is_success());
     assert_eq!(String::from_utf8(collector.stdout).unwrap(), format!("{} argument\n", path.display()));
 }
 
-/// The step's own PATH counts, and a file there that cannot be run does not hide one that can.
+/// The step's own PATH is used, and a file that is not executable does not hide a later one that is.
 #[tokio::test]
-async fn a_program_is_looked_up_where_the_step_looks() {
+async fn a_program_is_looked_up_on_the_path_of_the_step() {
     let rig = Rig::new();
     let folder = |name: &str| rig.folder.path().join(name);
     for (name, mode) in [("first", "644"), ("second", "755")] {
@@ -131,19 +131,19 @@ async fn a_program_is_looked_up_where_the_step_looks() {
         write_program(&folder(name).join("my-tool"), &format!("#!/bin/sh\necho {name}\n"), mode);
     }
     let search = |names: &[&str]| std::env::join_paths(names.iter().map(|name| folder(name))).unwrap();
-    let launch = |names: &[&str]| {
-        let mut launch = Launch::new("my-tool", rig.folder.path(), unique_token());
-        launch.env.push(("PATH".into(), Some(search(names))));
-        launch
+    let spec = |names: &[&str]| {
+        let mut spec = ProgramSpec::new("my-tool", rig.folder.path(), unique_token());
+        spec.env.push(("PATH".into(), Some(search(names))));
+        spec
     };
     let mut collector = Collector::default();
-    let outcome = rig.supervise(launch(&["none", "first", "second"]), &mut collector).await;
+    let outcome = rig.supervise(spec(&["none", "first", "second"]), &mut collector).await;
     assert!(outcome.ending.is_success(), "{outcome:?}");
     assert_eq!(String::from_utf8(collector.stdout).unwrap(), "second\n");
-    assert!(refusal(&rig, launch(&["first", "none"])).await.contains("is it executable?"));
+    assert!(refusal(&rig, spec(&["first", "none"])).await.contains("is it executable?"));
 }
 
-/// What a program gets must not depend on how it was started: that differs between systems.
+/// How a program is started differs between systems and kernels; what it gets must not.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn every_way_of_starting_gives_the_program_the_same() {
@@ -151,17 +151,17 @@ async fn every_way_of_starting_gives_the_program_the_same() {
     let looks =
         "cat; pwd; env | sort | grep -v '^_='; cut -d' ' -f5 /proc/$$/stat | grep -qx $$ && echo leader
         grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; ls -l /proc/self/fd | wc -l";
-    let mut launch = rig.launch(looks);
-    launch.stdin = b"input\n".to_vec();
+    let mut spec = rig.spec(looks);
+    spec.stdin = b"input\n".to_vec();
     let mut found = Vec::new();
     for is_common in [false, true] {
         let started = if is_common {
-            spawn::start_commonly(&launch).await.unwrap()
+            spawn::start_commonly(&spec).await.unwrap()
         } else {
-            spawn::start(&launch).await.unwrap()
+            spawn::start(&spec).await.unwrap()
         };
         let (mut child, mut streams) = started;
-        let mut feed = streams::Feed::new(child.take_stdin(), launch.stdin.clone());
+        let mut stdin = streams::StdinWriter::new(child.take_stdin(), spec.stdin.clone());
         let mut text = Vec::new();
         while !streams.are_closed() {
             tokio::select! {
@@ -169,7 +169,7 @@ async fn every_way_of_starting_gives_the_program_the_same() {
                     assert!(source == streams::Source::Stdout || bytes.is_empty(), "{bytes:?}");
                     text.extend_from_slice(bytes);
                 }
-                never = feed.run() => match never {},
+                never = stdin.run() => match never {},
             }
         }
         assert!(child.wait().await.unwrap().success());

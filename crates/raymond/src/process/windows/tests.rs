@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::process::*;
 
-/// Long enough that only a hang reaches it.
+/// Long enough that only a test that hangs reaches it.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A program that does nothing for a long time.
@@ -16,7 +16,7 @@ const SLEEP: &str = "ping -n 1000 127.0.0.1 >nul";
 struct Rig {
     folder: TempDir,
     reaper: Reaper,
-    limits: Limits,
+    limits: TimeLimits,
     stop: StopSignal,
     token: String,
 }
@@ -46,28 +46,28 @@ impl Rig {
         Rig {
             folder: TempDir::new().unwrap(),
             reaper: Reaper::with_grace(Duration::from_secs(1)).unwrap(),
-            limits: Limits::default(),
+            limits: TimeLimits::default(),
             stop: StopSignal::new(),
             token: format!("test-{}-{number}", std::process::id()),
         }
     }
 
-    async fn run(&self, lines: &[&str]) -> (Outcome, Collector) {
+    async fn run(&self, lines: &[&str]) -> (Supervised, Collector) {
         let mut text = "@echo off\r\n".to_owned();
         lines.iter().for_each(|line| text.push_str(&format!("{line}\r\n")));
         let file = self.folder.path().join("a & b (c) 50% ü.bat");
         std::fs::write(&file, text).unwrap();
-        let launch = Launch::new(file, self.folder.path(), self.token.as_str());
+        let spec = ProgramSpec::new(file, self.folder.path(), self.token.as_str());
         let mut collector = Collector::default();
         let stop = self.stop.clone();
         let after = AfterExit::LeaveBackground;
-        let outcome = supervise(launch, self.limits, &mut collector, stop, &self.reaper, after).await;
+        let outcome = supervise(spec, self.limits, &mut collector, stop, &self.reaper, after).await;
         (outcome, collector)
     }
 
-    /// What others would find of the step.
+    /// Whether another process would find a member of the job.
     fn is_alive(&self) -> bool {
-        let job = Job::open(&super::jobs::name_of(&self.token)).unwrap();
+        let job = Job::open(&super::step_jobs::name_of(&self.token)).unwrap();
         job.is_some_and(|job| job.any_member().unwrap().is_some())
     }
 }
@@ -80,7 +80,7 @@ fn in_background() -> String {
 async fn both_streams_and_the_exit_code_come_through() {
     let rig = Rig::new();
     let (outcome, collector) = rig.run(&["echo out", "echo err>&2", "exit /b 7"]).await;
-    assert!(matches!(outcome.ending, Ending::Exited(Exit::Code(7))), "{outcome:?}");
+    assert!(matches!(outcome.ending, Ending::Exited(ProcessExit::Code(7))), "{outcome:?}");
     assert_eq!((collector.stdout.as_str(), collector.stderr.as_str()), ("out\r\n", "err\r\n"));
 }
 
@@ -107,7 +107,7 @@ async fn silence_ends_the_whole_family() {
 async fn a_failure_ends_what_the_step_left_behind() {
     let rig = Rig::new();
     let (outcome, _) = rig.run(&[&in_background(), "exit /b 1"]).await;
-    assert!(matches!(outcome.ending, Ending::Exited(Exit::Code(1))), "{outcome:?}");
+    assert!(matches!(outcome.ending, Ending::Exited(ProcessExit::Code(1))), "{outcome:?}");
     assert!(!rig.is_alive());
 }
 
@@ -142,20 +142,20 @@ async fn a_background_child_of_a_success_is_left_alone_and_can_be_ended_later() 
 }
 
 #[tokio::test]
-async fn a_job_of_somebody_else_is_found_by_its_token_and_ends_with_its_last_handle() {
+async fn a_job_of_another_process_is_found_by_its_token_and_ends_with_its_last_handle() {
     let rig = Rig::new();
     let mut command = tokio::process::Command::new("ping");
     command.args(["-n", "1000", "127.0.0.1"]).stdout(std::process::Stdio::null());
     let start = |command: &mut tokio::process::Command| command.creation_flags(creation_flags()).spawn();
     let mut child = start(&mut command).unwrap();
-    let job = Job::create(Some(&super::jobs::name_of(&rig.token))).unwrap();
-    job.take_in(&child).unwrap();
+    let job = Job::create(Some(&super::step_jobs::name_of(&rig.token))).unwrap();
+    job.assign_and_resume(&child).unwrap();
     assert!(rig.is_alive());
     assert_eq!(rig.reaper.end_blocking(vec![Target::by_token(rig.token.as_str())]), [] as [i32; 0]);
     child.wait().await.unwrap();
 
     let mut child = start(&mut command).unwrap();
-    job.take_in(&child).unwrap();
+    job.assign_and_resume(&child).unwrap();
     drop(job);
     child.wait().await.unwrap();
     assert!(!rig.is_alive());
@@ -164,11 +164,11 @@ async fn a_job_of_somebody_else_is_found_by_its_token_and_ends_with_its_last_han
 #[tokio::test]
 async fn a_program_that_is_not_there_is_named() {
     let rig = Rig::new();
-    let launch = Launch::new("no-such-program", rig.folder.path(), "t");
+    let spec = ProgramSpec::new("no-such-program", rig.folder.path(), "t");
     let mut sink = Collector::default();
     let stop = StopSignal::new();
-    let limits = Limits::default();
-    let outcome = supervise(launch, limits, &mut sink, stop, &rig.reaper, AfterExit::EndAll).await;
+    let limits = TimeLimits::default();
+    let outcome = supervise(spec, limits, &mut sink, stop, &rig.reaper, AfterExit::EndAll).await;
     let Ending::SpawnFailed(error) = outcome.ending else { panic!("{outcome:?}") };
     assert_eq!(error.to_string(), "the program `no-such-program` was not found on PATH");
 }

@@ -1,14 +1,14 @@
-//! What other processes ask of a run, through files in its inbox.
+//! What other processes ask of a run, through its inbox.
 //!
-//! A message stays in its file until what follows from it is recorded, so nothing is lost if the engine dies between.
+//! A message stays there until what follows from it is recorded, so nothing is lost if the engine dies in between.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Stop;
-use crate::store::{Content, Message, Watch, remove, take_all};
+use crate::store::{self, Content, Message, Watch};
 
 /// How often the inbox is looked at. A look is one `stat`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ pub struct StopRequest {
 pub struct Answer {
     pub ask: String,
     pub text: String,
-    /// By which whoever answered can tell whether it was taken.
+    /// Tells the process that answered whether its answer was taken.
     pub answer_id: String,
 }
 
@@ -40,20 +40,20 @@ pub struct Answer {
 pub(super) struct Found {
     pub(super) stop: Option<Stop>,
     pub(super) answers: Vec<Answer>,
-    /// The files to remove once what follows from them is recorded.
+    /// The messages to remove once what follows from them is recorded.
     pub(super) names: Vec<String>,
 }
 
 pub(super) struct Inbox {
-    folder: PathBuf,
+    messages: Arc<dyn store::Inbox>,
     incarnation: String,
-    watch: Watch,
+    watch: Box<dyn Watch>,
 }
 
 impl Inbox {
-    pub(super) fn new(folder: PathBuf, incarnation: String) -> Self {
-        let watch = Watch::new(&folder);
-        Self { folder, incarnation, watch }
+    pub(super) fn new(messages: Arc<dyn store::Inbox>, incarnation: String) -> Self {
+        let watch = messages.watch();
+        Self { messages, incarnation, watch }
     }
 
     /// Waits for the next messages.
@@ -72,14 +72,14 @@ impl Inbox {
     /// Everything that lies in the inbox now.
     pub(super) fn look(&self) -> Found {
         let mut found = Found::default();
-        for message in take_all(&self.folder).unwrap_or_default() {
+        for message in self.messages.messages().unwrap_or_default() {
             self.read(&message, &mut found);
             found.names.push(message.name);
         }
         found
     }
 
-    /// What cannot be read is no message of Raymond's and is cleared away.
+    /// What cannot be read is not a message of Raymond's and is removed.
     fn read(&self, message: &Message, found: &mut Found) {
         let Content::Text(text) = &message.content else { return };
         if message.name.starts_with(ANSWER_MESSAGE) {
@@ -95,7 +95,37 @@ impl Inbox {
     pub(super) fn remove(&self, names: &[String]) {
         for name in names {
             // One that stays is taken again and then comes too late.
-            let _ = remove(&self.folder, name);
+            let _ = self.messages.remove(name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::RunStore;
+    use crate::store::memory::MemoryStore;
+
+    #[test]
+    fn what_is_meant_for_this_process_is_found_and_the_rest_is_removed() {
+        let messages = MemoryStore::default().run("r").unwrap().inbox();
+        let inbox = Inbox::new(Arc::clone(&messages), "mine".to_owned());
+        for (name, content) in [
+            ("answer-ask1", r#"{"ask":"ask1","text":"yes","answer_id":"a"}"#),
+            ("answer-ask2", "not JSON"),
+            ("stop", r#"{"incarnation":"another","now":true}"#),
+            ("unknown", "x"),
+        ] {
+            messages.post(name, content).unwrap();
+        }
+        let found = inbox.look();
+        let answers: Vec<(&str, &str)> =
+            found.answers.iter().map(|answer| (answer.ask.as_str(), answer.text.as_str())).collect();
+        assert_eq!((answers, found.stop), (vec![("ask1", "yes")], None));
+        assert_eq!(found.names.len(), 4, "all are removed once the round is recorded");
+        inbox.remove(&found.names);
+        messages.post("stop", r#"{"incarnation":"mine","now":false}"#).unwrap();
+        messages.post("stop-now", r#"{"incarnation":"mine","now":true}"#).unwrap();
+        assert_eq!(inbox.look().stop, Some(Stop::Now));
     }
 }

@@ -6,14 +6,13 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use super::inbox::{ANSWER_MESSAGE, Answer};
 use super::keyboard::{CallOff, CalledOff, Line, call_off, read_line};
-use crate::store::{Posted, post};
+use crate::store::{Inbox, Posted};
 use crate::view::output::Output;
 use crate::view::text::clean;
 
@@ -27,7 +26,7 @@ pub struct Question {
 }
 
 pub struct Terminal {
-    inbox: PathBuf,
+    inbox: Arc<dyn Inbox>,
     stderr: Output,
     /// Told when nobody can type any more.
     ended: Arc<Notify>,
@@ -39,7 +38,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    pub fn new(inbox: PathBuf, stderr: Output) -> Self {
+    pub fn new(inbox: Arc<dyn Inbox>, stderr: Output) -> Self {
         Self { inbox, stderr, ended: Arc::default(), waiting: VecDeque::new(), is_over: false, asked: None }
     }
 
@@ -82,10 +81,10 @@ impl Terminal {
         let Ok((ended, end)) = call_off() else { return };
         self.asked = Some((question.ask.clone(), end));
         self.stderr.ask(&wording(&question));
-        let (inbox, stderr) = (self.inbox.clone(), self.stderr.clone());
+        let (inbox, stderr) = (Arc::clone(&self.inbox), self.stderr.clone());
         let nobody_left = Arc::clone(&self.ended);
         std::thread::spawn(move || {
-            if !answer(&question, &inbox, &ended, stderr) {
+            if !answer(&question, &*inbox, &ended, stderr) {
                 nobody_left.notify_one();
             }
         });
@@ -102,7 +101,7 @@ fn wording(question: &Question) -> String {
 }
 
 /// Takes an answer, and says whether there is still somebody to ask.
-fn answer(question: &Question, inbox: &Path, called_off: &CalledOff, mut stderr: Output) -> bool {
+fn answer(question: &Question, inbox: &dyn Inbox, called_off: &CalledOff, mut stderr: Output) -> bool {
     match read_answer(called_off) {
         Line::Text(text) => {
             if let Err(error) = send(question, inbox, text) {
@@ -139,10 +138,10 @@ fn read_answer(called_off: &CalledOff) -> Line {
     }
 }
 
-fn send(question: &Question, inbox: &Path, text: String) -> Result<(), String> {
+fn send(question: &Question, inbox: &dyn Inbox, text: String) -> Result<(), String> {
     let answer = Answer { ask: question.ask.clone(), text, answer_id: uuid::Uuid::new_v4().to_string() };
     let content = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
-    match post(inbox, &format!("{ANSWER_MESSAGE}{}", question.ask), &content) {
+    match inbox.post(&format!("{ANSWER_MESSAGE}{}", question.ask), &content) {
         Ok(Posted::Posted) => Ok(()),
         Ok(Posted::AlreadyThere) => Err("somebody else has answered first".to_owned()),
         Err(error) => Err(format!("cannot record the answer: {error}")),

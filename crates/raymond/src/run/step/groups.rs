@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use raymond_core::name::AgentId;
 
 use crate::process::Target;
-use crate::store::RunPaths;
 
 /// A token, a group and a line break always fit.
 const RECORD_BYTES: usize = 128;
@@ -37,8 +36,8 @@ struct Inner {
 }
 
 impl Groups {
-    pub fn new(paths: &RunPaths) -> Self {
-        let inner = Inner { path: file(paths), file: None, places: BTreeMap::new(), free: BTreeSet::new() };
+    pub fn new(scratch: &Path) -> Self {
+        let inner = Inner { path: file(scratch), file: None, places: BTreeMap::new(), free: BTreeSet::new() };
         Self { inner: RefCell::new(inner) }
     }
 
@@ -93,8 +92,8 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 /// What is left of attempts of a process that died: by their tokens, and by their groups where these are known.
-pub fn leftovers(paths: &RunPaths, tokens: Vec<String>) -> Vec<Target> {
-    let hints = fs::read(file(paths)).unwrap_or_default();
+pub fn leftovers(scratch: &Path, tokens: Vec<String>) -> Vec<Target> {
+    let hints = fs::read(file(scratch)).unwrap_or_default();
     let hints = String::from_utf8_lossy(&hints);
     let mut groups = HashMap::new();
     for (token, group) in hints.lines().filter_map(|line| line.trim_end().split_once(' ')) {
@@ -104,21 +103,19 @@ pub fn leftovers(paths: &RunPaths, tokens: Vec<String>) -> Vec<Target> {
     tokens.into_iter().map(target).collect()
 }
 
-fn file(paths: &RunPaths) -> PathBuf {
-    paths.tasks().join("groups")
+fn file(scratch: &Path) -> PathBuf {
+    scratch.join("groups")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::StateDir;
 
     #[test]
     fn a_successor_finds_the_groups_of_the_steps_that_ran() {
         let folder = tempfile::tempdir().unwrap();
-        let paths = StateDir::at(folder.path()).run("r").unwrap();
-        fs::create_dir_all(paths.tasks()).unwrap();
-        let groups = Groups::new(&paths);
+        let scratch = folder.path();
+        let groups = Groups::new(scratch);
         let [first, second] = ["main", "main_a1"].map(AgentId::new);
         groups.remember(&first, "n-1-1", 101);
         groups.remember(&second, "n-2-1", 102);
@@ -126,12 +123,12 @@ mod tests {
         groups.remember(&first, "n-3-1", 103);
         // The next attempt, without an end in between.
         groups.remember(&second, "n-2-2", 104);
-        let found = leftovers(&paths, ["n-1-1", "n-2-2", "n-3-1"].map(str::to_owned).to_vec());
+        let found = leftovers(scratch, ["n-1-1", "n-2-2", "n-3-1"].map(str::to_owned).to_vec());
         let found: Vec<Option<i32>> = found.into_iter().map(|target| target.group).collect();
         assert_eq!(found, [None, Some(104), Some(103)], "places are used again");
-        assert_eq!(fs::metadata(file(&paths)).unwrap().len(), 2 * RECORD_BYTES as u64);
-        Groups::new(&paths).remember(&first, "n-4-1", 105);
-        let found = leftovers(&paths, ["n-2-2", "n-4-1"].map(str::to_owned).to_vec());
+        assert_eq!(fs::metadata(file(scratch)).unwrap().len(), 2 * RECORD_BYTES as u64);
+        Groups::new(scratch).remember(&first, "n-4-1", 105);
+        let found = leftovers(scratch, ["n-2-2", "n-4-1"].map(str::to_owned).to_vec());
         let found: Vec<Option<i32>> = found.into_iter().map(|target| target.group).collect();
         assert_eq!(found, [None, Some(105)], "a successor begins anew");
     }
@@ -139,10 +136,9 @@ mod tests {
     #[test]
     fn a_damaged_hint_is_no_hint() {
         let folder = tempfile::tempdir().unwrap();
-        let paths = StateDir::at(folder.path()).run("r").unwrap();
-        fs::create_dir_all(paths.tasks()).unwrap();
-        fs::write(file(&paths), b"n-1-1 \xff\nn-2-1\nn-3-1 7x\n\n \n").unwrap();
-        let found = leftovers(&paths, ["n-1-1", "n-2-1", "n-3-1"].map(str::to_owned).to_vec());
+        let scratch = folder.path();
+        fs::write(file(scratch), b"n-1-1 \xff\nn-2-1\nn-3-1 7x\n\n \n").unwrap();
+        let found = leftovers(scratch, ["n-1-1", "n-2-1", "n-3-1"].map(str::to_owned).to_vec());
         assert!(found.iter().all(|target| target.group.is_none()), "{found:?}");
     }
 }

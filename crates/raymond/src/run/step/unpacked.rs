@@ -14,12 +14,12 @@ use raymond_core::workflow::StateFile;
 
 use super::create_private_folder;
 use super::runnable::write_private;
-use crate::workflow::scope::Scope;
+use crate::workflow::scopes::PackedFiles;
 
 /// The folders of a run's workflows, which are removed together with this.
 #[derive(Debug)]
 pub struct Unpacked {
-    tasks: PathBuf,
+    scratch: PathBuf,
     known: RefCell<BTreeMap<PathBuf, Known>>,
 }
 
@@ -33,43 +33,47 @@ struct Known {
 }
 
 impl Unpacked {
-    /// `tasks` is where a run's steps leave things.
-    pub fn new(tasks: PathBuf) -> Unpacked {
-        Unpacked { tasks, known: RefCell::default() }
+    /// `scratch` is where the folders are made.
+    pub fn new(scratch: PathBuf) -> Unpacked {
+        Unpacked { scratch, known: RefCell::default() }
     }
 
     /// A state's file among all others of its workflow.
-    pub(super) fn file(&self, scope: &Scope, state: &StateFile, bytes: &[u8]) -> Result<PathBuf, String> {
-        let folder = self.folder(scope)?;
+    pub(super) fn file(
+        &self,
+        files: &PackedFiles,
+        state: &StateFile,
+        bytes: &[u8],
+    ) -> Result<PathBuf, String> {
+        let folder = self.folder(files)?;
         let file = folder.join(state.as_str());
         // A script may have changed or removed what lies beside it; what runs is what the workflow says.
         write_if_other(&file, bytes).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         Ok(file)
     }
 
-    fn folder(&self, scope: &Scope) -> Result<PathBuf, String> {
+    fn folder(&self, files: &PackedFiles) -> Result<PathBuf, String> {
         let mut known = self.known.borrow_mut();
-        let version = scope.version();
-        let old = known.get(scope.path());
-        if let Some(known) = old.filter(|known| known.version == version) {
+        let old = known.get(&files.origin);
+        if let Some(known) = old.filter(|known| known.version == files.version) {
             return Ok(known.folder.clone());
         }
         let folder = self
-            .tasks
-            .join(format!("files-{:08x}", crc32fast::hash(scope.path().as_os_str().as_encoded_bytes())));
-        let files = scope.files();
+            .scratch
+            .join(format!("files-{:08x}", crc32fast::hash(files.origin.as_os_str().as_encoded_bytes())));
         let gone: Vec<&String> = old
-            .map(|old| old.names.iter().filter(|name| !files.contains_key(*name)).collect())
+            .map(|old| old.names.iter().filter(|name| !files.by_name.contains_key(*name)).collect())
             .unwrap_or_default();
         if old.is_none() {
             // What a process that was killed has left is of another time.
             let _ = fs::remove_dir_all(&folder);
         }
-        write_all(&folder, &files, &gone).map_err(|error| {
+        write_all(&folder, &files.by_name, &gone).map_err(|error| {
             format!("cannot write the files of the workflow to {}: {error}", folder.display())
         })?;
-        let names = files.into_keys().collect();
-        known.insert(scope.path().to_owned(), Known { folder: folder.clone(), version, names });
+        let names = files.by_name.keys().cloned().collect();
+        let entry = Known { folder: folder.clone(), version: files.version.clone(), names };
+        known.insert(files.origin.clone(), entry);
         Ok(folder)
     }
 }

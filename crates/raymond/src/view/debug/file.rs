@@ -1,20 +1,19 @@
-//! Files that are never overwritten and never too large.
+//! Debug files: bounded in size, and never overwritten.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::name::{Suffix, in_round};
-use super::spare::Spares;
 use super::{Trouble, cannot_write};
 
-/// How much of a step's output a debug file holds.
+/// The most bytes of a step's output that a debug file holds.
 pub const MOST_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How often one attempt may be begun; more than that is no longer an accident.
+/// How often the same attempt may be started, each time after Raymond was killed.
 pub(super) const MOST_ROUNDS: u32 = 1000;
 
-/// A file that takes what comes, up to a bound.
+/// A file that ignores what is written beyond a bound.
 #[derive(Debug)]
 pub(super) struct BoundedFile {
     file: File,
@@ -44,11 +43,13 @@ impl BoundedFile {
         self.file.write_all(self.cut_note().as_bytes())
     }
 
-    /// A reader of JSON lines must be able to read this one too.
+    /// In a file of JSON lines, the note must be a JSON line too.
     fn cut_note(&self) -> &'static str {
         match self.suffix {
             Suffix::Stream => "\n{\"type\":\"raymond_cut\",\"message\":\"the rest was not kept\"}\n",
-            _ => "\n[raymond: the rest was not kept]\n",
+            Suffix::Prompt | Suffix::Stdout | Suffix::Stderr | Suffix::Meta | Suffix::Error => {
+                "\n[raymond: the rest was not kept]\n"
+            }
         }
     }
 
@@ -62,9 +63,8 @@ pub(super) fn path(folder: &Path, stem: &str, round: u32, suffix: Suffix) -> Pat
     folder.join(in_round(stem, round) + suffix.as_str())
 }
 
-/// A new file under the first free name, from `round` on, and the round it is free in.
+/// Creates a file under the first free name, starting with `round`; returns it with the round of that name.
 pub(super) fn create(
-    spares: &mut Spares,
     folder: &Path,
     stem: &str,
     round: u32,
@@ -73,7 +73,7 @@ pub(super) fn create(
     let mut round = round;
     loop {
         let path = path(folder, stem, round, suffix);
-        match spares.create(&path) {
+        match private_options().write(true).create_new(true).open(&path) {
             Ok(file) => {
                 let file = BoundedFile { file, path, room: MOST_FILE_BYTES, suffix, is_cut: false };
                 return Ok((file, round));
@@ -92,7 +92,7 @@ pub(super) fn create_private_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Output may hold secrets, so it is for the owner only.
+/// Output may hold secrets, so only the owner may read it.
 #[cfg_attr(not(unix), expect(unused_mut, reason = "modes exist on Unix only"))]
 pub(super) fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();

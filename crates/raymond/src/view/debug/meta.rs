@@ -1,4 +1,4 @@
-//! What surrounds an attempt: command, place, environment, ending and cost.
+//! The meta file of an attempt: its command, working folder, environment, ending and cost.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use super::StepName;
 use crate::process::secrets::{HIDDEN, is_secret};
-use crate::process::{Ending, Exit, Launch, TOKEN_VARIABLE};
+use crate::process::{Ending, ProcessExit, ProgramSpec, TOKEN_VARIABLE};
 use crate::run::driver::now;
 
-/// Payloads are handed over in variables; they are kept elsewhere and would only swell every meta file.
+/// Payloads are passed in variables. They are kept elsewhere and would only make meta files large.
 const MOST_VALUE_BYTES: usize = 4096;
 
-/// What became of an attempt.
+/// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -27,7 +27,7 @@ pub enum Status {
     Interrupted,
 }
 
-/// What is known of an attempt once its output was read.
+/// What is known about an attempt after its output was read.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     pub status: Status,
@@ -35,7 +35,7 @@ pub struct Verdict {
     pub cost_usd: Usd,
 }
 
-/// Which attempt it is, and since when.
+/// The attempt, and when it started.
 #[derive(Debug, Serialize)]
 pub(super) struct Attempt {
     agent: String,
@@ -57,7 +57,7 @@ impl Attempt {
     }
 }
 
-/// Variables as they may be shown.
+/// Environment variables, with secrets replaced and long values cut.
 #[derive(Debug, Default)]
 pub(super) struct Environment(BTreeMap<String, String>);
 
@@ -72,28 +72,28 @@ impl Environment {
     }
 }
 
-/// What was started.
+/// The program that was started, with its arguments and where it ran.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct Invocation {
     command: Vec<String>,
     cwd: String,
-    /// A variable without a value is removed.
+    /// The variables that differ from the inherited ones; one without a value is removed.
     changes: Vec<(String, Option<String>)>,
 }
 
-impl Program {
-    pub(super) fn new(launch: &Launch) -> Self {
+impl Invocation {
+    pub(super) fn new(spec: &ProgramSpec) -> Self {
         let text = |part: &OsString| part.to_string_lossy().into_owned();
-        let changes = launch.env.iter().map(|(name, value)| {
+        let changes = spec.env.iter().map(|(name, value)| {
             let name = text(name);
             let value = value.as_ref().map(|value| shown(&name, &value.to_string_lossy()));
             (name, value)
         });
-        // The token is added when the program starts.
-        let token = (TOKEN_VARIABLE.to_owned(), Some(shown(TOKEN_VARIABLE, &launch.token)));
+        // The process module adds the token when it starts the program.
+        let token = (TOKEN_VARIABLE.to_owned(), Some(shown(TOKEN_VARIABLE, &spec.token)));
         Self {
-            command: [&launch.program].into_iter().chain(&launch.args).map(text).collect(),
-            cwd: launch.cwd.to_string_lossy().into_owned(),
+            command: [&spec.program].into_iter().chain(&spec.args).map(text).collect(),
+            cwd: spec.cwd.to_string_lossy().into_owned(),
             changes: changes.chain([token]).collect(),
         }
     }
@@ -111,9 +111,15 @@ pub(super) struct ProgramEnd {
 impl ProgramEnd {
     pub(super) fn new(ending: &Ending) -> Self {
         let (exit_code, signal) = match ending {
-            Ending::Exited(Exit::Code(code)) => (Some(*code), None),
-            Ending::Exited(Exit::Signal(signal)) => (None, Some(*signal)),
-            _ => (None, None),
+            Ending::Exited(ProcessExit::Code(code)) => (Some(*code), None),
+            Ending::Exited(ProcessExit::Signal(signal)) => (None, Some(*signal)),
+            Ending::Exited(ProcessExit::Unknown)
+            | Ending::IdleTimeout
+            | Ending::TotalTimeout
+            | Ending::Aborted
+            | Ending::Lingered
+            | Ending::Stopped
+            | Ending::SpawnFailed(_) => (None, None),
         };
         Self { ending: named(ending), exit_code, signal }
     }
@@ -123,7 +129,7 @@ impl ProgramEnd {
 
 fn named(ending: &Ending) -> &'static str {
     match ending {
-        Ending::Exited(Exit::Signal(_)) => "signal",
+        Ending::Exited(ProcessExit::Signal(_)) => "signal",
         Ending::Exited(_) => "exited",
         Ending::IdleTimeout => "idle_timeout",
         Ending::TotalTimeout => "total_timeout",
@@ -152,7 +158,7 @@ struct Document<'a> {
 
 pub(super) fn text(
     attempt: &Attempt,
-    program: Option<&Program>,
+    program: Option<&Invocation>,
     ended: Option<&ProgramEnd>,
     inherited: &Environment,
     verdict: &Verdict,
@@ -169,11 +175,11 @@ pub(super) fn text(
         cwd: program.map(|program| program.cwd.as_str()),
         environment: program.map(|program| environment_of(inherited, program)).unwrap_or_default(),
     };
-    // Text, numbers and lists of them cannot fail to become JSON.
+    // This cannot fail: the document has only text, numbers and lists of them.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
-fn environment_of<'a>(inherited: &'a Environment, program: &'a Program) -> BTreeMap<&'a str, &'a str> {
+fn environment_of<'a>(inherited: &'a Environment, program: &'a Invocation) -> BTreeMap<&'a str, &'a str> {
     let mut variables: BTreeMap<&str, &str> =
         inherited.0.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     for (name, value) in &program.changes {
@@ -185,16 +191,16 @@ fn environment_of<'a>(inherited: &'a Environment, program: &'a Program) -> BTree
     variables
 }
 
-/// Whether a meta file tells of a failure.
+/// Whether a meta file says that its attempt failed.
 pub(super) fn says_failed(bytes: &[u8]) -> bool {
     #[derive(Deserialize)]
-    struct Told {
+    struct StatusOnly {
         status: Status,
     }
-    serde_json::from_slice::<Told>(bytes).is_ok_and(|told| told.status == Status::Failed)
+    serde_json::from_slice::<StatusOnly>(bytes).is_ok_and(|meta| meta.status == Status::Failed)
 }
 
-/// A variable's value as it may be shown.
+/// The value of a variable, replaced if it is a secret and cut if it is long.
 fn shown(name: &str, value: &str) -> String {
     if is_secret(name) {
         return HIDDEN.to_owned();

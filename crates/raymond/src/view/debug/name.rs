@@ -1,21 +1,21 @@
-//! How debug files are called, and what can be told from a name.
+//! The names of debug files, and what can be read from a name.
 
 use super::StepName;
 
 const MOST_AGENT_BYTES: usize = 120;
-/// File systems stop at 255 bytes, and a round and a suffix are still to come.
+/// File systems allow 255 bytes for a name, and a round and a suffix are added to the stem.
 const MOST_STEM_BYTES: usize = 200;
 
-/// What a file of an attempt holds.
+/// What a file of an attempt contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Suffix {
     Prompt,
-    /// What an agent program streamed.
+    /// The stream of an agent program.
     Stream,
     Stdout,
     Stderr,
     Meta,
-    /// Why the step failed; marks it as one to keep.
+    /// Why the step failed. Its files are kept because of it.
     Error,
 }
 
@@ -35,7 +35,7 @@ impl Suffix {
     }
 }
 
-/// The common start of an attempt's files: `{agent}_{state}_{step}`, from the second attempt on with its number.
+/// What the names of an attempt's files start with: `{agent}_{state}_{step}`, from the second attempt on with its number.
 pub(super) fn stem(name: &StepName<'_>) -> String {
     let agent = shortened(&plain(name.agent.as_str()), MOST_AGENT_BYTES);
     let number = match name.attempt {
@@ -47,7 +47,7 @@ pub(super) fn stem(name: &StepName<'_>) -> String {
     format!("{agent}_{state}_{number}")
 }
 
-/// The stem for an attempt whose files are there already, because a killed Raymond had begun it.
+/// The stem for an attempt that was started before by a Raymond that was killed, so that there are files of it.
 pub(super) fn in_round(stem: &str, round: u32) -> String {
     match round {
         0 | 1 => stem.to_owned(),
@@ -55,12 +55,12 @@ pub(super) fn in_round(stem: &str, round: u32) -> String {
     }
 }
 
-/// The stem and suffix of a file, if it is one of an attempt.
+/// The stem and suffix of a file, if it belongs to an attempt.
 pub(super) fn split(file_name: &str) -> Option<(&str, Suffix)> {
     Suffix::ALL.into_iter().find_map(|suffix| Some((file_name.strip_suffix(suffix.as_str())?, suffix)))
 }
 
-/// The step, attempt and round that a stem ends with; the last `_` always stands before them.
+/// The step, attempt and round at the end of a stem, after the last `_`.
 pub(super) fn place(stem: &str) -> Option<(u64, u32, u32)> {
     let (_, numbers) = stem.rsplit_once('_')?;
     let mut parts = numbers.split('.').peekable();
@@ -70,7 +70,7 @@ pub(super) fn place(stem: &str) -> Option<(u64, u32, u32)> {
     Some((step, attempt.map_or(Ok(1), str::parse).ok()?, round.map_or(Ok(1), str::parse).ok()?))
 }
 
-/// Without what shells and other file systems take for something special.
+/// The name without characters that are special to shells or to some file systems.
 fn plain(name: &str) -> String {
     name.chars()
         .map(|character| match character {
@@ -81,7 +81,7 @@ fn plain(name: &str) -> String {
         .collect()
 }
 
-/// At most so many bytes; what is cut off still makes a difference, through its hash.
+/// The name cut to a number of bytes, with a hash so that names that differ only in the rest stay different.
 fn shortened(name: &str, most: usize) -> String {
     if name.len() <= most {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! Which steps have files, and which of them are the oldest.
+//! The steps that have files, by age.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -7,25 +7,25 @@ use std::path::Path;
 
 use super::name::{self, Suffix};
 
-/// The steps whose files may go some day. Failed ones stay for good, so they are not remembered here.
+/// The steps whose files may be removed one day. Those of failed steps never are, so they are not listed.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
-    /// Steps that are not over: how they end decides whether they may go.
+    /// Steps that have not ended: how they end decides whether their files may be removed.
     running: BTreeMap<u64, Record>,
     settled: BTreeMap<u64, Record>,
 }
 
-/// What there is of a step.
+/// The files of a step.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// The common starts of its attempts' files.
+    /// For each attempt, what the names of its files start with.
     pub(super) stems: Vec<Box<str>>,
-    /// Whether an earlier process wrote it, so that nobody here saw how it ended.
+    /// Whether an earlier process wrote them, so that it is not known how the step ended.
     pub(super) is_earlier: bool,
 }
 
 impl Shelf {
-    /// Learns from file names alone what an earlier process left.
+    /// Reads from the names of the files what an earlier process left.
     pub(super) fn scan(folder: &Path) -> io::Result<Self> {
         let mut shelf = Shelf::default();
         let mut failed = HashSet::new();
@@ -46,14 +46,14 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// An attempt of a step begins.
+    /// An attempt of a step starts.
     pub(super) fn take(&mut self, step: u64, stem: &str) {
         let earlier = self.settled.remove(&step).unwrap_or_default();
         let record = self.running.entry(step).or_insert(earlier);
         record.stems.push(stem.into());
     }
 
-    /// A step is over and went well.
+    /// A step has ended without failing.
     pub(super) fn settle(&mut self, step: u64) {
         if let Some(mut record) = self.running.remove(&step) {
             record.is_earlier = false;
@@ -61,12 +61,12 @@ impl Shelf {
         }
     }
 
-    /// A step has failed: the stem of its last attempt.
+    /// A step has failed. Returns the stem of its last attempt.
     pub(super) fn fail(&mut self, step: u64) -> Option<Box<str>> {
         self.running.remove(&step)?.stems.pop()
     }
 
-    /// The oldest step, if there are more than are to be kept.
+    /// Takes out the oldest step, if there are more than are to be kept.
     pub(super) fn surplus(&mut self, keep: usize) -> Option<Record> {
         if self.settled.len() <= keep {
             return None;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::process::{Ending, Exit, Launch};
+use crate::process::{Ending, ProcessExit, ProgramSpec};
 
-/// A folder in a temporary place, with an environment of its own.
+/// A debug folder in a temporary folder, with an environment of its own.
 struct Fixture {
     place: TempDir,
     keep: usize,
@@ -39,7 +39,7 @@ impl Fixture {
         }));
     }
 
-    /// As another process would find it.
+    /// Opens the folder again, as a later process would.
     fn reopen(&mut self) {
         self.folder = open(&self.place, self.keep);
     }
@@ -69,16 +69,16 @@ impl Fixture {
     /// A script step from its start to its transition.
     fn whole_step(&self, step: u64) {
         let mut files = self.begin("A.sh", step, 1);
-        files.program(&launch());
+        files.program(&spec());
         files.stdout(b"<goto>A</goto>\n");
-        files.ended(&Ending::Exited(Exit::Code(0)));
+        files.ended(&Ending::Exited(ProcessExit::Code(0)));
         files.finish(succeeded());
         self.folder.transition(&finished("A.sh", step, goto("A.sh")));
     }
 
     fn failed_step(&self, step: u64) {
         let mut files = self.begin("A.sh", step, 1);
-        files.ended(&Ending::Exited(Exit::Code(1)));
+        files.ended(&Ending::Exited(ProcessExit::Code(1)));
         files.finish(failed());
         self.folder.transition(&failure("A.sh", Some(step)));
     }
@@ -94,15 +94,15 @@ fn state_file(name: &str) -> StateFile {
     StateFile::new(name).unwrap()
 }
 
-fn launch() -> Launch {
-    let mut launch = Launch::new("bash", "/tmp", "nonce-1-1");
-    launch.args = vec!["A.sh".into()];
-    launch.env = vec![
+fn spec() -> ProgramSpec {
+    let mut spec = ProgramSpec::new("bash", "/tmp", "nonce-1-1");
+    spec.args = vec!["A.sh".into()];
+    spec.env = vec![
         ("RAYMOND_RUN_ID".into(), Some("run".into())),
         ("db_password".into(), Some("hush".into())),
         ("RAYMOND_INPUT".into(), None),
     ];
-    launch
+    spec
 }
 
 fn succeeded() -> Verdict {
@@ -219,7 +219,7 @@ fn a_prompt_leaves_what_was_said_and_streamed() {
     files.stdout(b"{\"type\":");
     files.stdout(b"\"x\"}\n");
     assert_eq!(fixture.text("main_P_3.2.jsonl"), "{\"type\":\"x\"}\n", "bytes are there as they come");
-    files.ended(&Ending::Exited(Exit::Signal(9)));
+    files.ended(&Ending::Exited(ProcessExit::Signal(9)));
     files.finish(Verdict { cost_usd: Usd::from_dollars(0.25), ..failed() });
     assert_eq!(fixture.files(), names(["main_P_3.2.jsonl", "main_P_3.2.meta.json", "main_P_3.2.prompt.md"]));
     assert_eq!(fixture.text("main_P_3.2.prompt.md"), "Do it.");
@@ -327,7 +327,7 @@ fn a_step_that_still_runs_is_not_pruned() {
 #[test]
 fn a_failure_that_could_not_be_marked_stays() {
     let mut fixture = Fixture::new(1);
-    // The second attempt of the first step succeeded, that of the second step was the last and failed.
+    // The second attempt of the first step succeeded; the second attempt of the second step was its last and failed.
     fixture.begin("A.sh", 1, 1).finish(failed());
     fixture.begin("A.sh", 1, 2).finish(succeeded());
     fixture.begin("A.sh", 2, 1).finish(succeeded());
@@ -355,30 +355,7 @@ fn every_attempt_of_a_pruned_step_goes() {
 }
 
 #[test]
-fn a_file_that_is_used_again_holds_nothing_of_before() {
-    let fixture = Fixture::new(1);
-    for step in 1..=3 {
-        let mut files = fixture.begin("A.sh", step, 1);
-        files.stdout(&vec![b'x'; 100_000]);
-        files.stderr(b"much");
-        files.finish(succeeded());
-        fixture.folder.transition(&finished("A.sh", step, goto("A.sh")));
-    }
-    let kept = fixture.path().join("main_A_3.stdout.txt");
-    let backup = fixture.place.path().join("backup");
-    fs::hard_link(&kept, &backup).unwrap();
-    fixture.whole_step(4);
-    fixture.whole_step(5);
-    assert_eq!(fixture.text("main_A_5.stdout.txt"), "<goto>A</goto>\n");
-    assert_eq!(fixture.text("main_A_5.stderr.txt"), "");
-    assert_eq!(fixture.json("main_A_5.meta.json")["step"], 5);
-    assert_eq!(fs::read(backup).unwrap().len(), 100_000, "a file that somebody linked is theirs");
-    assert_eq!(fixture.files().len(), 3);
-    assert_eq!(fixture.folder.take_warning(), None);
-}
-
-#[test]
-fn a_file_that_is_used_again_takes_the_place_of_none() {
+fn a_file_that_is_there_is_not_overwritten() {
     let fixture = Fixture::new(0);
     fixture.whole_step(1);
     fs::write(fixture.path().join("main_A_2.stdout.txt"), "mine").unwrap();
@@ -408,9 +385,9 @@ fn a_file_is_cut_with_a_last_line_that_says_so() {
     ] {
         let fixture = Fixture::new(10);
         let mut files = fixture.begin(state, 1, 1);
-        let live = files.live.as_mut().unwrap();
-        let stream = live.stream;
-        live.files.get_mut(&stream).unwrap().set_room(6);
+        let open = files.open.as_mut().unwrap();
+        let stream = open.stream;
+        open.files.get_mut(&stream).unwrap().set_room(6);
         for piece in ["1234", "5678", "9"] {
             files.stdout(piece.as_bytes());
         }
@@ -419,7 +396,7 @@ fn a_file_is_cut_with_a_last_line_that_says_so() {
 }
 
 #[test]
-fn trouble_is_said_once_and_switches_off() {
+fn an_error_is_reported_once_and_ends_the_writing() {
     let fixture = Fixture::new(10);
     fs::write(fixture.place.path().join("debug"), "in the way").unwrap();
     for step in 1..=2 {
@@ -428,16 +405,17 @@ fn trouble_is_said_once_and_switches_off() {
     }
     let warning = fixture.folder.take_warning().unwrap();
     assert!(
-        warning.starts_with("cannot make the folder") && warning.ends_with("no more debug files are written"),
+        warning.starts_with("cannot create the folder")
+            && warning.ends_with("no more debug files are written"),
         "{warning}"
     );
     assert_eq!(fixture.folder.take_warning(), None);
 }
 
-/// Elsewhere a folder with open files in it cannot be removed.
+/// On other systems a folder with open files in it cannot be removed.
 #[cfg(unix)]
 #[test]
-fn trouble_in_the_middle_of_a_step_stops_all_others() {
+fn an_error_in_one_step_ends_the_writing_for_all() {
     let fixture = Fixture::new(10);
     let (mut first, mut second) = (fixture.begin("A.sh", 1, 1), fixture.begin("A.sh", 2, 1));
     fs::remove_dir_all(fixture.path()).unwrap();
@@ -452,14 +430,14 @@ fn trouble_in_the_middle_of_a_step_stops_all_others() {
 }
 
 #[test]
-fn without_debugging_nothing_is_written_and_nothing_is_wrong() {
-    let mut folder = DebugFolder::off();
+fn without_debugging_nothing_is_written() {
+    let folder = DebugFolder::off();
     let (agent, state) = (AgentId::main(), state_file("A.sh"));
     let mut files = folder.begin(StepName { agent: &agent, state: &state, step: 1, attempt: 1 });
-    files.program(&launch());
+    files.program(&spec());
     files.stdout(b"text");
     files.finish(succeeded());
-    Observer::event(&mut folder, &finished("A.sh", 1, goto("A.sh")));
+    folder.transition(&finished("A.sh", 1, goto("A.sh")));
     assert_eq!(folder.take_warning(), None);
 }
 
@@ -471,14 +449,14 @@ fn cost_of_a_step_and_of_a_large_folder() {
     let mut fixture = Fixture::new(DEFAULT_KEPT_STEPS);
     let inherited = (0..60).map(|number| (format!("VARIABLE_{number}").into(), "v".repeat(60).into()));
     fixture.folder = DebugFolder::with_environment(fixture.path(), DEFAULT_KEPT_STEPS, inherited, true);
-    // Others use the machine too, so the fastest thousand tells most.
+    // Other programs use the machine too, so the fastest thousand says most.
     let mut times = (0..STEPS / 1000).map(|thousand| {
         let clock = Instant::now();
         (1..=1000).for_each(|step| fixture.whole_step(thousand * 1000 + step));
         clock.elapsed() / 1000
     });
-    println!("a step whose files are new: {:?}", times.next());
-    println!("a step whose files are used again: {:?}", times.min());
+    println!("a step before the folder is full: {:?}", times.next());
+    println!("a step that removes the files of an old one: {:?}", times.min());
     println!("files kept: {}", fixture.files().len());
 
     let failing: u64 = 25_000;

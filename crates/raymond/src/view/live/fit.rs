@@ -1,13 +1,13 @@
-//! How wide text is on a terminal, and text cut to a width.
+//! The width of text on a terminal, and text cut to a width.
 //!
-//! Where terminals disagree, as about joined emoji, the larger width is taken: a line that ends early does no harm.
+//! Where terminals differ, as for joined emoji, the larger width is taken: a line that is too short does no harm.
 
 use unicode_width::UnicodeWidthChar;
 
-/// Makes the character before it an emoji, which is two columns wide.
+/// The variation selector that makes the character before it an emoji, which is two columns wide.
 const EMOJI_MARK: char = '\u{fe0f}';
 
-/// How many columns a text takes at most.
+/// The most columns that a text takes.
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
@@ -16,7 +16,7 @@ fn columns(character: char) -> usize {
     if character == EMOJI_MARK { 1 } else { character.width().unwrap_or(0) }
 }
 
-/// The text, or as much of its beginning as fits, with a mark that some is missing.
+/// The text, or as much of its beginning as fits, followed by `…`.
 pub(super) fn clip(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -31,7 +31,7 @@ pub(super) fn clip(text: &str, most: usize) -> String {
     format!("{}…", start.trim_end())
 }
 
-/// The same with its end: names of workers differ there.
+/// The text, or as much of its end as fits, after `…`: the names of workers differ at the end.
 pub(super) fn clip_start(text: &str, most: usize) -> String {
     let mut start = 0;
     let mut left = width(text);
@@ -39,7 +39,7 @@ pub(super) fn clip_start(text: &str, most: usize) -> String {
         return text.to_owned();
     }
     for character in text.chars() {
-        // A mark on a character that is gone goes with it.
+        // A combining mark is removed with the character it belongs to.
         if left < most && columns(character) > 0 {
             break;
         }
@@ -49,7 +49,7 @@ pub(super) fn clip_start(text: &str, most: usize) -> String {
     if most == 0 { String::new() } else { format!("…{}", &text[start..]) }
 }
 
-/// The text, cut or filled up to exactly so many columns.
+/// The text, cut or padded to exactly this many columns.
 pub(super) fn column(text: &str, columns: usize) -> String {
     let text = clip(text, columns);
     let missing = columns.saturating_sub(width(&text));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_in_front() {
+    fn names_are_cut_at_the_front() {
         for (text, most, expected) in [
             ("main_worker12", 13, "main_worker12"),
             ("main_worker12", 6, "…ker12"),
@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_wider_than_it_may_be(text in "\\PC{0,40}", most in 0usize..30) {
+        fn no_text_is_wider_than_allowed(text in "\\PC{0,40}", most in 0usize..30) {
             prop_assert!(width(&clip(&text, most)) <= most);
             prop_assert!(width(&clip_start(&text, most)) <= most);
             prop_assert_eq!(width(&column(&text, most)), most);

@@ -1,4 +1,4 @@
-//! The view's lines, made of its model for a terminal of a certain size. Pure: the same always looks the same.
+//! The view's lines, for a terminal of a certain size. A pure function of the scene and the time.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,29 +7,31 @@ use anstyle::Style;
 use jiff::Timestamp;
 
 use super::fit::{clip, clip_start, column, width};
-use super::model::{Doing, Model, Row, since};
-use crate::process::Tail;
+use super::picture::{MOST_ROWS, Picture, Row, since};
+use super::scene::Scene;
+use crate::process::OutputTail;
+use crate::view::status::Activity;
 use crate::view::text::{clean, one_line};
 use crate::view::wording::{BAD, BOLD, DIM, NOTE, count};
 
-/// What a column may take of a row, however long the names are.
+/// How wide a column may be, however long the names in it are.
 const MOST_AGENT: usize = 24;
 const MOST_STATE: usize = 20;
 /// `59m59s` and `$12.34`.
 const TIME: usize = 6;
 const COST: usize = 7;
-/// The longest of the words for what an agent does.
+/// The longest word for an agent's activity.
 const WORD: usize = 7;
-/// How much of the run's name is kept before other things are left out for it.
+/// Other parts of the heading are left out before less than this of the run's name is shown.
 const LEAST_RUN: usize = 12;
-/// Less of a step's output than this says nothing.
+/// A shorter piece of a step's output is of no use and is left out.
 const LEAST_DETAIL: usize = 12;
-/// How many of a step's last lines are looked through for one that is not blank.
-const LINES_LOOKED_AT: usize = 8;
-/// More of a line than any terminal shows.
+/// How many of a step's last lines are searched for one that is not blank.
+const SEARCHED_LINES: usize = 8;
+/// More characters of a line than a terminal can show.
 const MOST_CHARS: usize = 1000;
 
-/// One line of the view: pieces of text, each with its look.
+/// One line of the view: pieces of text, each with its style.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Line(Vec<(Style, String)>);
 
@@ -43,7 +45,7 @@ impl Line {
         self.0.iter().map(|(_, text)| width(text)).sum()
     }
 
-    /// The line, no wider than it may be.
+    /// The line, cut to a width.
     fn cut(self, most: usize) -> Self {
         let mut room = most;
         let pieces = self.0.into_iter().map(|(style, text)| {
@@ -54,7 +56,7 @@ impl Line {
         Self(pieces.collect())
     }
 
-    /// As a terminal is sent it.
+    /// The line as it is sent to a terminal.
     pub(super) fn ansi(&self) -> String {
         self.0.iter().fold(String::new(), |mut line, (style, text)| {
             let _ = write!(line, "{style}{text}{style:#}");
@@ -63,51 +65,54 @@ impl Line {
     }
 }
 
-/// The whole view: a heading and the agents that deserve most to be seen, in the order they were born. It leaves a
-/// third of the terminal to what has happened, and its last column free.
-pub(super) fn render(model: &Model, now: Timestamp, width: usize, height: usize) -> Vec<Line> {
+/// The whole view: a heading and the agents for which there is room, in the order they were started. It leaves a third
+/// of the terminal to the lines above it, and the last column free.
+pub(super) fn render(scene: &Scene, now: Timestamp, width: usize, height: usize) -> Vec<Line> {
+    let picture = &scene.picture;
     let width = width.saturating_sub(1);
-    let rows = (height * 2 / 3).max(1) - 1;
-    let all_fit = model.agents() <= rows;
-    let shown = if all_fit { rows } else { rows.saturating_sub(1) };
-    let mut agents = model.first(shown);
-    agents.sort_by_key(|row| row.birth);
-    let mut lines = vec![heading(model, now, width)];
-    let columns = Columns::fit(&agents, width);
-    lines.extend(agents.iter().map(|row| columns.line(row, now)));
-    if !all_fit && rows > 0 {
-        lines.push(Line::default().with(DIM, rest(model, &agents)));
+    let room = (height * 2 / 3).max(1) - 1;
+    let all_fit = picture.agents() <= room.min(MOST_ROWS);
+    let shown = if all_fit { room } else { room.saturating_sub(1) };
+    let mut rows: Vec<&Row> = picture.rows.iter().take(shown).collect();
+    rows.sort_by_key(|row| row.birth);
+    let mut lines = vec![heading(scene, now, width)];
+    let columns = Columns::fit(&rows, width);
+    lines.extend(rows.iter().map(|row| columns.line(row, scene, now)));
+    if !all_fit && room > 0 {
+        lines.push(Line::default().with(DIM, rest(picture, &rows)));
     }
     lines.into_iter().map(|line| line.cut(width)).collect()
 }
 
-/// What the terminal's window is called.
-pub(super) fn title(model: &Model) -> String {
-    let asks = model.counts().any(|(word, count)| word == "asking" && count > 0);
-    let what = match model.first(2).as_slice() {
+/// The title of the terminal's window.
+pub(super) fn title(picture: &Picture) -> String {
+    let asks = picture.counts().any(|(activity, count)| activity == Activity::Asking && count > 0);
+    let what = match picture.rows.as_slice() {
         _ if asks => "asks".to_owned(),
         [] => "ends".to_owned(),
         [row] => clean(row.state.as_str()).into_owned(),
-        _ => count(model.agents(), "agent"),
+        _ => count(picture.agents(), "agent"),
     };
-    format!("raymond {} · {what}", clean(&model.run))
+    format!("raymond {} · {what}", clean(&picture.run))
 }
 
-/// Run, time, cost and the like: as much of it as there is room for.
-fn heading(model: &Model, now: Timestamp, width: usize) -> Line {
-    let budget = if model.budget.is_zero() { String::new() } else { format!(" of {}", model.budget) };
+/// Run, time, cost and so on: as much of it as there is room for.
+fn heading(scene: &Scene, now: Timestamp, width: usize) -> Line {
+    let picture = &scene.picture;
+    let budget = picture.budget.map(|budget| format!(" of {budget}")).unwrap_or_default();
     let mut parts = vec![
-        short(model.elapsed(now)),
-        format!("{}{budget}", model.cost),
-        count(usize::try_from(model.steps).unwrap_or(usize::MAX), "step"),
-        count(model.agents(), "agent"),
+        short(picture.elapsed(now)),
+        format!("{}{budget}", picture.cost),
+        count(usize::try_from(picture.steps).unwrap_or(usize::MAX), "step"),
+        count(picture.agents(), "agent"),
     ];
-    if let Some(halted) = model.halted {
+    let halted = halted(scene);
+    if let Some(halted) = halted {
         parts.insert(0, halted.to_owned());
     }
-    let run = clean(&model.run);
+    let run = clean(&picture.run);
     let rest = |parts: &[String]| parts.iter().map(|part| format!(" · {part}")).collect::<String>();
-    let least = if model.halted.is_some() { 2 } else { 1 };
+    let least = if halted.is_some() { 2 } else { 1 };
     let least_run = self::width(&run).min(LEAST_RUN);
     while parts.len() > least && least_run + self::width(&rest(&parts)) > width {
         parts.pop();
@@ -115,29 +120,38 @@ fn heading(model: &Model, now: Timestamp, width: usize) -> Line {
     let rest = clip(&rest(&parts), width);
     let run = clip(&run, width - self::width(&rest));
     let rule = width - self::width(&run) - self::width(&rest);
-    let style = if model.halted.is_some() { NOTE } else { Style::new() };
+    let style = if halted.is_some() { NOTE } else { Style::new() };
     Line::default()
         .with(BOLD, run)
         .with(style, rest)
         .with(DIM, format!(" {:─>1$}", "", rule.saturating_sub(1)))
 }
 
-/// Those for whom there was no room.
-fn rest(model: &Model, shown: &[&Row]) -> String {
+/// Why no new step starts.
+fn halted(scene: &Scene) -> Option<&'static str> {
+    match scene.picture.is_over_budget {
+        _ if scene.is_stopping => Some("stopping"),
+        true => Some("over budget"),
+        false => None,
+    }
+}
+
+/// The agents for which there is no room.
+fn rest(picture: &Picture, shown: &[&Row]) -> String {
     let mut parts = Vec::new();
-    for (word, count) in model.counts() {
-        let hidden = count - shown.iter().filter(|row| row.doing.word() == word).count();
+    for (activity, count) in picture.counts() {
+        let hidden = count - shown.iter().filter(|row| row.activity == activity).count();
         if hidden > 0 {
-            parts.push(format!("{hidden} {word}"));
+            parts.push(format!("{hidden} {activity}"));
         }
     }
-    match model.agents() - shown.len() {
+    match picture.agents() - shown.len() {
         all if shown.is_empty() => format!("{}: {}", count(all, "agent"), parts.join(", ")),
         more => format!("… and {more} more: {}", parts.join(", ")),
     }
 }
 
-/// How wide each column is; one of no width is left out.
+/// The width of each column; a column without width is left out.
 struct Columns {
     agent: usize,
     state: usize,
@@ -155,7 +169,7 @@ impl Columns {
         let state = widest(|row| row.state.as_str(), MOST_STATE.min(width / 4)) + 1;
         let mut columns = Self { agent, state, cost, detail: 0 };
         let mut room = width.checked_sub(columns.fixed());
-        // What is left out when there is too little room: first the cost, then the state.
+        // If there is too little room, the cost is left out first, then the state.
         if room.is_none_or(|room| room < LEAST_DETAIL) {
             columns.cost = 0;
             room = width.checked_sub(columns.fixed());
@@ -179,7 +193,7 @@ impl Columns {
         self.agent + self.state + WORD + 1 + TIME + self.cost
     }
 
-    fn line(&self, row: &Row, now: Timestamp) -> Line {
+    fn line(&self, row: &Row, scene: &Scene, now: Timestamp) -> Line {
         let text = |text: &str, width: usize| match width {
             0 => String::new(),
             _ => format!("{} ", column(&clean(text), width - 1)),
@@ -192,56 +206,60 @@ impl Columns {
             )
             .with(Style::new(), text(row.state.as_str(), self.state));
         if self.detail == 0
-            && let Doing::Delayed { until, .. } | Doing::Limited { until } = &row.doing
+            && matches!(row.activity, Activity::Delayed | Activity::Limited)
+            && let Some(until) = row.until
         {
-            return line.with(look(&row.doing), column(&briefly_until(*until, now), WORD + 1 + TIME));
+            return line.with(style(row.activity), column(&briefly_until(until, now), WORD + 1 + TIME));
         }
         let line = line
-            .with(look(&row.doing), text(row.doing.word(), WORD + 1))
+            .with(style(row.activity), text(row.activity.as_str(), WORD + 1))
             .with(Style::new(), format!("{:>TIME$}", short(since(row.since, now))))
             .with(DIM, if self.cost > 0 { format!(" {cost:>COST$}") } else { String::new() });
         if self.detail == 0 {
             return line;
         }
-        let style = if matches!(row.doing, Doing::Running { .. }) { DIM } else { look(&row.doing) };
-        line.with(style, format!("  {}", clip(&detail(row, now), self.detail)))
+        let style = if row.activity == Activity::Running { DIM } else { style(row.activity) };
+        line.with(style, format!("  {}", clip(&detail(row, scene, now), self.detail)))
     }
 }
 
-/// What waits stands out.
-fn look(doing: &Doing) -> Style {
-    match doing {
-        Doing::Asking { .. } => NOTE.bold(),
-        Doing::Limited { .. } | Doing::Delayed { .. } | Doing::Joining => NOTE,
-        Doing::Failed { .. } => BAD,
-        Doing::Running { .. } => Style::new(),
-        Doing::Ready => DIM,
+/// Waiting and failed agents stand out.
+fn style(activity: Activity) -> Style {
+    match activity {
+        Activity::Asking => NOTE.bold(),
+        Activity::Limited | Activity::Delayed | Activity::Joining => NOTE,
+        Activity::Failed => BAD,
+        Activity::Running => Style::new(),
+        Activity::Ready => DIM,
     }
 }
 
-/// What there is to say about an agent beside what it does: its last words, or what it waits for.
-fn detail(row: &Row, now: Timestamp) -> String {
-    let text = match &row.doing {
-        Doing::Running { output } => last_line(output),
-        Doing::Asking { ask, question, deadline: None } => format!("{ask}: {question}"),
-        Doing::Asking { ask, question, deadline: Some(deadline) } => {
-            format!("{ask} until {}: {question}", clock(*deadline, now))
-        }
-        Doing::Limited { until: time } => format!("usage limit {}", until(*time, now)),
-        Doing::Delayed { until: time, retry: None } => until(*time, now),
-        Doing::Delayed { until: time, retry: Some(error) } => {
-            format!("retry in {}: {error}", short(since(now, *time)))
-        }
-        Doing::Failed { error } => error.clone(),
-        Doing::Joining => format!("waits for {}", count(row.workers, "worker")),
-        Doing::Ready => String::new(),
+/// What an agent has printed last, or what it waits for.
+fn detail(row: &Row, scene: &Scene, now: Timestamp) -> String {
+    let text = match (row.activity, row.until) {
+        (Activity::Running, _) => scene.output_of(&row.agent).map(last_line).unwrap_or_default(),
+        (Activity::Asking, deadline) => question(row, deadline, now),
+        (Activity::Limited, Some(time)) => format!("usage limit {}", until(time, now)),
+        (Activity::Delayed, Some(time)) => match &row.retry {
+            Some(error) => format!("retry in {}: {error}", short(since(now, time))),
+            None => until(time, now),
+        },
+        (Activity::Failed, _) => row.error.clone().unwrap_or_default(),
+        (Activity::Joining, _) => format!("waits for {}", count(row.workers, "worker")),
+        (Activity::Ready, _) | (Activity::Limited | Activity::Delayed, None) => String::new(),
     };
     text.replace(['\t', '\n'], " ")
 }
 
-/// Of a line that was written over again and again, what was written last.
-fn last_line(output: &Tail) -> String {
-    let lines = output.last_lines(LINES_LOOKED_AT);
+fn question(row: &Row, deadline: Option<Timestamp>, now: Timestamp) -> String {
+    let Some(question) = &row.question else { return String::new() };
+    let deadline = deadline.map(|time| format!(" until {}", clock(time, now))).unwrap_or_default();
+    format!("{}{deadline}: {}", question.ask, question.text)
+}
+
+/// The last line that is not blank. Of a line that was overwritten, as by a progress bar, it is what was written last.
+fn last_line(output: &OutputTail) -> String {
+    let lines = output.last_lines(SEARCHED_LINES);
     let plain = anstream::adapter::strip_str(&lines).to_string();
     let last = plain.split(['\n', '\r']).map(str::trim).rfind(|line| !line.is_empty());
     one_line(last.unwrap_or_default(), MOST_CHARS)
@@ -251,13 +269,13 @@ fn until(time: Timestamp, now: Timestamp) -> String {
     format!("until {}, {} left", clock(time, now), short(since(now, time)))
 }
 
-/// The date only if it is another day.
+/// A time, with its date if that is not today.
 fn clock(time: Timestamp, now: Timestamp) -> String {
     let format = if is_today(time, now) { "%H:%M:%S UTC" } else { "%Y-%m-%d %H:%M:%S UTC" };
     time.strftime(format).to_string()
 }
 
-/// The same where there is hardly any room.
+/// The same for a narrow terminal.
 fn briefly_until(time: Timestamp, now: Timestamp) -> String {
     let format = if is_today(time, now) { "until %H:%M:%S" } else { "until %m-%d" };
     time.strftime(format).to_string()
@@ -268,7 +286,7 @@ fn is_today(time: Timestamp, now: Timestamp) -> bool {
     day(time) == day(now)
 }
 
-/// A time in at most six characters, as long as it is less than a hundred days.
+/// A duration, in at most six characters if it is less than a hundred days.
 fn short(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

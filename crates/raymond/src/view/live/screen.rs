@@ -1,11 +1,11 @@
-//! Draws the view below whatever is written to the same terminal.
+//! Draws the view below the other lines that are written to the same terminal.
 //!
-//! Lines that stay are written where the view begins, and the view is drawn again below them. Both go out in one write,
-//! at most ten times a second. At all other times the screen is whole and the cursor is where it can be seen, so that a
-//! program that is killed leaves nothing half done.
+//! Such lines are written where the view begins, and the view is drawn again below them. Both go out in one write, at
+//! most ten times a second. Between two writes the screen is complete and the cursor visible, so that a program that is
+//! killed leaves no half-drawn view.
 //!
-//! Bounds: lines that stay are held back for a tenth of a second or up to [`MOST_PENDING`], while a question is being
-//! answered for as long as that takes or up to [`MOST_HELD`].
+//! Bounds: lines are held back for a tenth of a second or up to [`MOST_PENDING`] bytes; while a person answers a
+//! question, until the answer is there or up to [`MOST_HELD`] bytes.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -15,28 +15,28 @@ use jiff::Timestamp;
 
 use super::fit::clip;
 use super::lock;
-use super::model::Model;
 use super::render::{self, Line, render};
+use super::scene::Scene;
 use super::tty::{Echo, Tty};
 use crate::cli::panics;
 use crate::view::output::{Chunk, Sink};
 
-/// The least time between two drawings, and before the first one: what is over sooner needs no view.
+/// The shortest time between two drawings, and before the first one: a run that ends sooner needs no view.
 const BETWEEN_DRAWINGS: Duration = Duration::from_millis(100);
-/// How often times that are shown have to change.
+/// How often the view is drawn although nothing has changed, because it shows times.
 const CLOCK: Duration = Duration::from_secs(1);
 const MOST_PENDING: usize = 64 * 1024;
 const MOST_HELD: usize = 1024 * 1024;
 const MOST_TITLE: usize = 100;
 
-/// Everything up to the end is shown at once, the cursor hidden meanwhile.
+/// Between these two the terminal shows nothing new and hides the cursor, so that the view does not flicker.
 const BEGIN: &str = "\x1b[?2026h\x1b[?25l";
 const END: &str = "\x1b[?25h\x1b[?2026l";
-/// A line that turns out to be too long ends at the margin.
+/// A line that is too long after all is cut off at the margin.
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 const UP: &str = "\x1b[A";
-/// Lines are cleared one by one: where the whole screen is cleared, some terminals keep a copy of it.
+/// Lines are cleared one by one: some terminals copy a screen that is cleared at once into their scrollback.
 const CLEAR_LINE: &str = "\r\x1b[K";
 const CLEAR_REST_OF_LINE: &str = "\x1b[K";
 const CLEAR_REST_OF_SCREEN: &str = "\x1b[J";
@@ -46,40 +46,44 @@ const RESTORE_TITLE: &str = "\x1b[23;0t";
 pub(super) struct Screen<W: Write> {
     out: W,
     tty: Tty,
-    model: Arc<Mutex<Model>>,
-    state: State,
-    /// Lines that stay and are not written yet.
+    scene: Arc<Mutex<Scene>>,
+    phase: Phase,
+    /// Lines that are not written yet.
     pending: Vec<u8>,
-    /// What the view shows at present, and on a terminal of which width.
+    /// The view as it is on the screen, and the width of the terminal when it was drawn.
     drawn: Vec<Line>,
     columns: usize,
-    looked: Instant,
+    /// When it was last checked whether there is something to draw.
+    checked: Instant,
     rendered: Option<Instant>,
-    /// Set once the old title is saved.
+    /// The title that was set last; the one before the first was saved.
     title: Option<String>,
-    /// How the terminal was before typing was hidden.
+    /// The terminal's settings before typing was hidden.
     echo: Option<Echo>,
 }
 
+/// What the screen is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Phase {
+    /// The view is drawn.
     Drawing,
-    /// Somebody is answering a question; nothing may disturb that.
-    Held,
+    /// A person is answering a question; nothing else may be written.
+    Asking,
+    /// Nothing is drawn any more.
     Closed,
 }
 
 impl<W: Write> Screen<W> {
-    pub(super) fn new(out: W, tty: Tty, model: Arc<Mutex<Model>>) -> Self {
+    pub(super) fn new(out: W, tty: Tty, scene: Arc<Mutex<Scene>>) -> Self {
         Self {
             out,
             tty,
-            model,
-            state: State::Drawing,
+            scene,
+            phase: Phase::Drawing,
             pending: Vec::new(),
             drawn: Vec::new(),
             columns: 0,
-            looked: Instant::now(),
+            checked: Instant::now(),
             rendered: None,
             title: None,
             echo: None,
@@ -88,11 +92,11 @@ impl<W: Write> Screen<W> {
 
     fn text(&mut self, text: &[u8]) -> io::Result<()> {
         self.pending.extend_from_slice(text);
-        match self.state {
-            State::Drawing if self.pending.len() > MOST_PENDING => self.draw(),
-            State::Drawing => Ok(()),
-            State::Held if self.pending.len() <= MOST_HELD => Ok(()),
-            State::Held | State::Closed => self.write_pending(),
+        match self.phase {
+            Phase::Drawing if self.pending.len() > MOST_PENDING => self.draw(),
+            Phase::Drawing => Ok(()),
+            Phase::Asking if self.pending.len() <= MOST_HELD => Ok(()),
+            Phase::Asking | Phase::Closed => self.write_pending(),
         }
     }
 
@@ -103,25 +107,25 @@ impl<W: Write> Screen<W> {
 
     /// Draws what has changed, if anything has.
     fn draw(&mut self) -> io::Result<()> {
-        self.looked = Instant::now();
+        self.checked = Instant::now();
         let (columns, rows) = self.tty.size();
         let is_due = self.rendered.is_none_or(|time| time.elapsed() >= CLOCK) || columns != self.columns;
-        let has_changed = lock(&self.model).take_change();
+        let has_changed = lock(&self.scene).take_change();
         if !has_changed && !is_due && self.pending.is_empty() {
             return Ok(());
         }
         let rendered = panics::catch(|| {
-            let model = lock(&self.model);
-            (render(&model, Timestamp::now(), columns, rows), render::title(&model))
+            let scene = lock(&self.scene);
+            (render(&scene, Timestamp::now(), columns, rows), render::title(&scene.picture))
         });
         let Some((view, title)) = rendered else {
-            // Better no view than no word about the run. What the panic has printed stays.
+            // Go on without a view, so that lines still appear. The message of the panic stays on the screen.
             self.drawn.clear();
             return self.close();
         };
-        self.rendered = Some(self.looked);
+        self.rendered = Some(self.checked);
         if !self.tty.is_ours() {
-            // In the background lines go by, but nothing is drawn.
+            // In the background only lines are written; drawing would disturb the program in the foreground.
             self.drawn.clear();
             return self.write_pending();
         }
@@ -136,7 +140,7 @@ impl<W: Write> Screen<W> {
         self.out.flush()
     }
 
-    /// All that goes out for one drawing. Lines of the view are written over, which flickers less than clearing first.
+    /// The bytes of one drawing. Lines of the view are overwritten, which flickers less than clearing them first.
     fn frame(&mut self, view: &[Line], columns: usize, rows: usize, title: &str) -> Vec<u8> {
         let mut frame = Vec::new();
         frame.extend_from_slice(BEGIN.as_bytes());
@@ -159,15 +163,15 @@ impl<W: Write> Screen<W> {
         frame
     }
 
-    /// From the end of the view to its first line.
+    /// Moves the cursor from the view's last line to its first.
     fn back_to_top(&self) -> String {
         UP.repeat(self.drawn.len().saturating_sub(1))
     }
 
-    /// The same, and everything is cleared on the way. A terminal that got narrower has broken the view's lines.
+    /// The same, and clears all lines of the view. A terminal that became narrower has wrapped them.
     fn wipe(&self, columns: usize, rows: usize) -> String {
-        let broken = |line: &Line| line.width().max(1).div_ceil(columns.max(1));
-        let lines: usize = self.drawn.iter().map(broken).sum();
+        let wrapped = |line: &Line| line.width().max(1).div_ceil(columns.max(1));
+        let lines: usize = self.drawn.iter().map(wrapped).sum();
         let more = lines.min(rows).saturating_sub(1);
         format!("{CLEAR_LINE}{}", format!("{UP}{CLEAR_LINE}").repeat(more))
     }
@@ -182,7 +186,7 @@ impl<W: Write> Screen<W> {
         set
     }
 
-    /// Takes the view off the screen and writes what waits to be written.
+    /// Takes the view off the screen and writes the lines that are pending.
     fn clear(&mut self) -> io::Result<()> {
         if !self.drawn.is_empty() {
             let (columns, rows) = self.tty.size();
@@ -202,42 +206,42 @@ impl<W: Write> Screen<W> {
     fn ask(&mut self, question: &[u8]) -> io::Result<()> {
         self.clear()?;
         self.show_typing();
-        if self.state == State::Drawing {
-            self.state = State::Held;
+        if self.phase == Phase::Drawing {
+            self.phase = Phase::Asking;
         }
         self.out.write_all(question)?;
         self.out.flush()
     }
 
-    /// What was typed and not sent goes with the first drawing.
+    /// Draws again after a question. The first drawing overwrites what was typed without pressing Enter.
     fn go_on(&mut self) {
-        if self.state == State::Held {
-            self.state = State::Drawing;
+        if self.phase == Phase::Asking {
+            self.phase = Phase::Drawing;
             self.columns = 0;
             self.rendered = None;
         }
     }
 
-    /// Somebody else has written to the terminal.
+    /// Draws everything again after another program has written to the terminal.
     fn draw_again(&mut self) {
         self.drawn.clear();
         self.columns = 0;
         self.rendered = None;
-        // Whoever had the terminal meanwhile may have set it up anew.
+        // That program may have changed the terminal's settings.
         if self.echo.is_some() && self.tty.is_ours() {
             let _ = self.tty.hide_typing();
         }
     }
 
     fn close(&mut self) -> io::Result<()> {
-        if self.state == State::Closed {
+        if self.phase == Phase::Closed {
             return Ok(());
         }
-        if self.state == State::Held {
-            // What is half typed is not sent any more.
+        if self.phase == Phase::Asking {
+            // Clear what was typed without pressing Enter.
             self.out.write_all(CLEAR_LINE.as_bytes())?;
         }
-        self.state = State::Closed;
+        self.phase = Phase::Closed;
         let cleared = self.clear();
         self.show_typing();
         if self.title.take().is_some() {
@@ -261,21 +265,21 @@ impl<W: Write + Send> Sink for Screen<W> {
     }
 
     fn patience(&self) -> Option<Duration> {
-        match self.state {
-            State::Drawing => Some(BETWEEN_DRAWINGS.saturating_sub(self.looked.elapsed())),
-            State::Held | State::Closed => None,
+        match self.phase {
+            Phase::Drawing => Some(BETWEEN_DRAWINGS.saturating_sub(self.checked.elapsed())),
+            Phase::Asking | Phase::Closed => None,
         }
     }
 
     fn idle(&mut self) -> io::Result<()> {
-        match self.state {
-            State::Drawing => self.draw(),
-            State::Held | State::Closed => Ok(()),
+        match self.phase {
+            Phase::Drawing => self.draw(),
+            Phase::Asking | Phase::Closed => Ok(()),
         }
     }
 }
 
-/// However the thread ends, the terminal is left in order.
+/// The terminal is restored however the thread ends.
 impl<W: Write> Drop for Screen<W> {
     fn drop(&mut self) {
         let _ = self.close();

@@ -1,10 +1,10 @@
-//! The terminal behind stderr: how large it is, whether it is ours, and what it does with what is typed.
+//! The terminal behind stderr: its size, whether this process is in its foreground, and whether it echoes typing.
 
 use std::io;
 
 use terminal_size::{Height, Width, terminal_size_of};
 
-/// What is assumed of a terminal that does not say.
+/// The size that is assumed if the terminal does not tell it.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
 #[derive(Clone, Copy, Debug)]
@@ -19,15 +19,15 @@ impl Tty {
         }
     }
 
-    /// Whether a view may be drawn at all. In the background it would be drawn over what others write.
+    /// Whether a view may be drawn at all. In the background it would overwrite the output of other programs.
     pub(super) fn can_be_drawn_on(self) -> bool {
         use io::IsTerminal;
-        // On Windows the terminal must be told to obey escapes.
+        // This makes a Windows console interpret escape sequences.
         let _ = anstream::AutoStream::always_ansi(io::stderr());
         io::stderr().is_terminal() && self.is_ours()
     }
 
-    /// Whether it has a title. Linux's own console would print what sets it.
+    /// Whether it has a title. Linux's own console would print the sequence that sets it.
     pub(super) fn has_title(self) -> bool {
         std::env::var_os("TERM").is_none_or(|name| name != "linux")
     }
@@ -42,16 +42,17 @@ mod system {
 
     use super::Tty;
 
-    /// How the terminal was before.
+    /// The terminal's settings before typing was hidden.
     pub(in super::super) struct Echo(Option<Termios>);
 
     impl Tty {
-        /// Whether this program is in the foreground, as far as the terminal tells one from the other.
+        /// Whether this process is in the terminal's foreground process group; true if the terminal has none.
         pub(in super::super) fn is_ours(self) -> bool {
             tcgetpgrp(io::stderr()).map_or(true, |group| group == getpgrp())
         }
 
-        /// Keeps what is typed from being shown in the middle of the view. It can still be read, and Ctrl-C works.
+        /// Stops the terminal from showing typed characters in the middle of the view. They can still be read, and
+        /// Ctrl-C works.
         pub(in super::super) fn hide_typing(self) -> Echo {
             let Ok(before) = tcgetattr(io::stderr()) else { return Echo(None) };
             let mut hidden = before.clone();
@@ -60,9 +61,9 @@ mod system {
             Echo(Some(before))
         }
 
-        /// Shows again what is typed.
+        /// Makes the terminal show typed characters again.
         pub(in super::super) fn show_typing(self, echo: Echo) {
-            // Whoever took the terminal over has set it up for himself.
+            // A program that has taken over the foreground has its own settings.
             if let Echo(Some(before)) = echo
                 && self.is_ours()
             {
@@ -78,7 +79,7 @@ mod system {
 
     pub(in super::super) struct Echo;
 
-    /// A console shows what is typed only to whoever reads it.
+    /// A Windows console shows typed characters only while a program reads them, so there is nothing to hide.
     impl Tty {
         pub(in super::super) fn is_ours(self) -> bool {
             true

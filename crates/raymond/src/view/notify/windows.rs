@@ -1,4 +1,4 @@
-//! A command of the user's on Windows.
+//! Starting and ending a command of the user's on Windows.
 
 use std::io;
 
@@ -6,22 +6,22 @@ use tokio::process::{Child, Command};
 
 use crate::process::{Job, creation_flags};
 
-/// A shell for the command. What stands between the outer quotes reaches it as it is.
+/// A shell for the command. With `/s`, `cmd.exe` takes the text between the outer quotes literally.
 pub(super) fn shell(command: &str) -> Command {
     let mut shell = Command::new("cmd.exe");
     shell.raw_arg(format!("/d /s /c \"{command}\"")).creation_flags(creation_flags());
     shell
 }
 
-/// A command with all that it started, which ends with Raymond unless it has ended before.
-pub(super) struct Everything {
+/// The job of a command: the shell and all that it started. All of it ends when Raymond ends.
+pub(super) struct CommandProcesses {
     job: Job,
 }
 
-impl Everything {
+impl CommandProcesses {
     pub(super) fn of(child: &Child) -> io::Result<Self> {
         let job = Job::create(None)?;
-        job.take_in(child)?;
+        job.assign_and_resume(child)?;
         Ok(Self { job })
     }
 

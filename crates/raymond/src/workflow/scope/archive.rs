@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use raymond_core::workflow::{Listing, Platform, StateFile};
 use sha2::{Digest, Sha256};
@@ -29,7 +30,7 @@ pub struct Archive {
     platform: Platform,
     manifest: Manifest,
     listing: Listing,
-    files: BTreeMap<String, Vec<u8>>,
+    files: Rc<BTreeMap<String, Vec<u8>>>,
     hash: String,
 }
 
@@ -52,7 +53,7 @@ impl Archive {
             return Err("there is no state in it".to_owned());
         }
         let hash = hexadecimal(&Sha256::digest(&bytes));
-        Ok(Self { path: path.to_owned(), platform, manifest, listing, files, hash })
+        Ok(Self { path: path.to_owned(), platform, manifest, listing, files: Rc::new(files), hash })
     }
 
     pub fn path(&self) -> &Path {
@@ -80,7 +81,7 @@ impl Archive {
         self.files.get(name).map(Vec::as_slice)
     }
 
-    pub fn files(&self) -> &BTreeMap<String, Vec<u8>> {
+    pub fn files(&self) -> &Rc<BTreeMap<String, Vec<u8>>> {
         &self.files
     }
 
@@ -90,7 +91,7 @@ impl Archive {
     }
 
     pub fn into_files(self) -> BTreeMap<String, Vec<u8>> {
-        self.files
+        Rc::unwrap_or_clone(self.files)
     }
 
     pub fn read(&self, state: &StateFile) -> Result<Source, String> {

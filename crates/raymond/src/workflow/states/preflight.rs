@@ -15,7 +15,7 @@ use raymond_core::run::Options;
 use raymond_core::tag::Located as LocatedTag;
 use raymond_core::workflow::StateFile;
 
-use super::{options_in, prepare};
+use super::{TurnSettings, options_in, read_state};
 use crate::agent::registry::Backends;
 use crate::error::UserError;
 use crate::paths::normalise;
@@ -96,13 +96,13 @@ fn check_scope(
             // It may never be needed, or be written by a step before it is.
             Err(_) => continue,
         };
-        let prepared = prepare(&state, &source, options).map_err(|error| {
+        let prepared = read_state(&state, &source, options).map_err(|error| {
             UserError::usage(error).hint("nothing was run; mend the file and start again")
         })?;
         let text = String::from_utf8_lossy(&source.bytes);
         let tags = tags_in(&state, &text);
-        if let Plan::Prompt(prompt) = &prepared.plan {
-            check_backend(scope, &state, prompt, options, backends)?;
+        if let (Plan::Prompt(prompt), Some(settings)) = (&prepared.plan, &prepared.turn) {
+            check_backend(scope, &state, (prompt, settings), options, backends)?;
             conversations.add(&state, prompt, &tags);
             let entries = prompt.policy.iter().flat_map(|policy| &policy.entries);
             others.extend(entries.filter(|entry| entry.tag.is_workflow()).filter_map(|e| e.target.clone()));
@@ -140,13 +140,13 @@ fn workflows_in(tags: &[LocatedTag]) -> impl Iterator<Item = String> {
 fn check_backend(
     scope: &Scope,
     state: &StateFile,
-    prompt: &PromptPlan,
+    (prompt, settings): (&PromptPlan, &TurnSettings),
     options: &Options,
     backends: &Backends,
 ) -> Result<(), UserError> {
     let in_state = |error| UserError::usage(format!("{state}: {error}"));
     let program = backends.get(&prompt.backend).map_err(in_state)?;
-    needs::check(state, prompt, options, program)?;
+    needs::check(state, &prompt.backend, settings, options, program)?;
     program.check(scope).map_err(in_state)
 }
 

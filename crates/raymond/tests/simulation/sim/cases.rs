@@ -20,14 +20,12 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use raymond::agent::registry::Backends;
-use raymond::store::{Durability, Payloads, RunPaths, StateDir, read_all};
+use raymond::store::{FolderStore, RunHandle, RunStore, Start, StateDir, StoreError};
 use raymond::workflow::scope::Scope;
 use raymond::workflow::scopes::{Allowed, Scopes};
-use raymond::workflow::states::ScopeStates;
 use raymond_core::event::{Body, Event};
 use raymond_core::payload::Payload;
 use raymond_core::run::Options;
@@ -37,6 +35,7 @@ use case::{Case, all_cases};
 
 use super::check::report;
 use super::explore::{Tally, every_crash};
+use super::library::RealStates;
 use super::program::Program;
 use super::recording::{Means, Recorder, Unplayable};
 
@@ -144,12 +143,12 @@ fn record(case: &Case) -> Option<Runs> {
     }
     let mut runs = Runs { programs: Vec::new(), left_out: Vec::new() };
     for (lock, recorder) in recorders {
-        let paths = run_of(&lock);
-        let name = format!("{} ({})", case.name, paths.id());
-        match recorder.and_then(|recorder| recorder.finish(&text_of(&paths))) {
+        let run = run_of(&lock);
+        let name = format!("{} ({})", case.name, run.id());
+        match recorder.and_then(|recorder| recorder.finish(&text_of(&*run))) {
             Ok(course) => runs.programs.push(program(&name, course)),
             // A run that was refused has a lock and nothing else.
-            Err(_) if !paths.segment(0).exists() => {}
+            Err(_) if matches!(run.load(), Err(StoreError::Missing { .. })) => {}
             Err(why) => runs.left_out.push((name, why)),
         }
     }
@@ -159,7 +158,8 @@ fn record(case: &Case) -> Option<Runs> {
 fn program(name: &str, course: super::course::Course) -> Program {
     Program::new(name).with(|program| {
         program.options = course.parts[0].options.clone();
-        // Every other journal is cut into segments.
+        // Some live in memory, and every other journal is cut into segments.
+        program.lives_in_memory = name.len().is_multiple_of(3);
         program.segment_bytes = if name.len().is_multiple_of(2) { 900 } else { program.segment_bytes };
         program.course = Some(Rc::new(course));
     })
@@ -180,24 +180,23 @@ fn locks(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn run_of(lock: &Path) -> RunPaths {
+fn run_of(lock: &Path) -> Arc<dyn RunHandle> {
     let id = lock.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    StateDir::at(lock.parent().unwrap_or(lock)).run(&id).expect("a run's id")
+    FolderStore::new(StateDir::at(lock.parent().unwrap_or(lock))).run(&id).expect("a run's id")
 }
 
-fn text_of(paths: &RunPaths) -> impl Fn(&Payload) -> String + use<> {
-    let payloads = Payloads::new(paths.payloads(), Durability::Process);
-    move |payload| payloads.text_of(payload).unwrap_or_else(|error| error)
+fn text_of(run: &dyn RunHandle) -> impl Fn(&Payload) -> String + use<> {
+    let payloads = run.payloads();
+    move |payload| payloads.text_of(payload).unwrap_or_else(|error| error.to_string())
 }
 
 /// What a process has added to a run.
 fn take_in(recorder: &mut Recorder, lock: &Path) -> Result<(), Unplayable> {
-    let paths = run_of(lock);
-    let Ok(lines) = read_all(&paths) else { return Ok(()) };
+    let run = run_of(lock);
+    let Ok(mut stored) = run.events(Start::After(0)) else { return Ok(()) };
     let mut events: Vec<Event> = Vec::new();
-    for line in lines {
-        let line = line.map_err(|error| error.to_string())?;
-        events.push(serde_json::from_str(&line.text).map_err(|error| error.to_string())?);
+    while let Some(batch) = stored.next_batch().map_err(|error| error.to_string())? {
+        events.extend(batch);
     }
     events.retain(|event| !matches!(event.body, Body::Snapshot { .. }));
     let new = events.split_off(recorder.seen().min(events.len()));
@@ -211,14 +210,13 @@ fn take_in(recorder: &mut Recorder, lock: &Path) -> Result<(), Unplayable> {
         _ => options,
     });
     let states = &mut states(&started.scope, options)?;
-    recorder.take(&new, &mut Means { text_of: &text_of(&paths), states })
+    recorder.take(&new, &mut Means { text_of: &text_of(&*run), states })
 }
 
-fn states(scope: &str, options: Options) -> Result<ScopeStates, Unplayable> {
+fn states(scope: &str, options: Options) -> Result<RealStates, Unplayable> {
     let own = Scope::open(Path::new(scope), Platform::Unix)
         .map_err(|error| format!("its workflow is gone: {}", error.message))?;
     let allowed = Allowed::new(&own, Path::new("/"), &[]);
     let scopes = Scopes::new(own, Platform::Unix, allowed);
-    let backends = Backends::built_in();
-    Ok(ScopeStates { scopes: Rc::new(RefCell::new(scopes)), options, backends })
+    Ok(RealStates { scopes: Rc::new(RefCell::new(scopes)), options })
 }

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use raymond::workflow::states::StateText;
 use raymond_core::event::RunStarted;
-use raymond_core::input::{Lookups, Prepared, ScopeEntry};
+use raymond_core::input::{Lookups, ScopeEntry};
 use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Options, RunStatus};
 use raymond_core::transition::Transition;
@@ -40,7 +41,7 @@ pub struct Part {
     /// What was answered since the last part.
     pub answers: Vec<(AgentId, String)>,
     /// States as they were found, by place.
-    pub states: BTreeMap<String, Result<Prepared, String>>,
+    pub states: BTreeMap<String, Result<StateText, String>>,
     /// What the names in a prompt's policy stood for, by place.
     pub policies: BTreeMap<String, Lookups>,
     /// What the names in an agent's messages stood for.
@@ -62,7 +63,7 @@ impl Course {
         acts.get(tries).or(acts.last()).cloned()
     }
 
-    pub fn prepare(&self, part: usize, agent: &Agent) -> Result<Prepared, String> {
+    pub fn state(&self, part: usize, agent: &Agent) -> Result<StateText, String> {
         let found = self.parts[part].states.get(&agent.place());
         found.cloned().unwrap_or_else(|| Err(format!("{} was never read", agent.place())))
     }

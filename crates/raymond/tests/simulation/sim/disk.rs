@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use raymond::store::{Disk, DiskFile};
+use raymond::store::folder::{Disk, DiskFile};
 
 use super::fault::{Down, Kind, Site, Tape, gone};
 use super::files::{Change, Files, Inode, names_in};

@@ -117,8 +117,16 @@ pub fn several_faults(
 }
 
 fn any_kind(rng: &mut Rng) -> Kind {
-    const SITES: [Site; 7] =
-        [Site::Write, Site::Sync, Site::Rename, Site::Read, Site::Receive, Site::Spawn, Site::End];
+    const SITES: [Site; 8] = [
+        Site::Store,
+        Site::Write,
+        Site::Sync,
+        Site::Rename,
+        Site::Read,
+        Site::Receive,
+        Site::Spawn,
+        Site::End,
+    ];
     match *rng.pick(rng.clone().pick(&SITES).kinds()) {
         Kind::KillWithin(_) => Kind::KillWithin(rng.next() as u8),
         Kind::Power(_) => Kind::Power(rng.next() % 1000),

@@ -8,6 +8,8 @@ use super::program::Program;
 /// What kind of call a point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Site {
+    /// The whole store is called, where the run lives in memory.
+    Store,
     Read,
     Create,
     Write,
@@ -93,6 +95,7 @@ impl Site {
             Site::Create | Site::Cut | Site::Rename | Site::Remove => {
                 &[Kill, KillAfter, Power(0), Power(1), Refuse(Refusal::NoSpace)]
             }
+            Site::Store => &[Kill, KillAfter, Power(0), Refuse(Refusal::NoSpace)],
             Site::Read => &[Kill, Refuse(Refusal::Io)],
             Site::Receive => &[Kill, Power(0), StopGently, StopNow, ClockJump(86_400), ClockJump(-3_600)],
             Site::Publish => &[Kill, Power(0)],
@@ -166,7 +169,7 @@ impl Kind {
     /// Whether it leaves the same behind as another kind at this point or the next, or almost.
     pub fn is_doubled(self, site: Site) -> bool {
         match self {
-            Kind::KillAfter => !matches!(site, Site::Spawn | Site::End),
+            Kind::KillAfter => !matches!(site, Site::Spawn | Site::End | Site::Store),
             Kind::KillWithin(share) => share != u8::MAX,
             Kind::Power(what_stays) => site == Site::Write && matches!(what_stays, 1 | 9),
             _ => false,

@@ -1,24 +1,22 @@
 //! A machine on which Raymond lives, dies and is started again: its clock, its programs, its users.
 
-use std::sync::Arc;
-
+use super::library::Launch;
 use jiff::Timestamp;
-use raymond::run::engine::Launch;
 use raymond::run::recovery::token;
-use raymond::store::{Durability, JournalOptions, Payloads, RunPaths, StateDir};
+use raymond::store::{Durability, JournalOptions};
 use raymond_core::event::Event;
-use raymond_core::input::{Input, Plan};
+use raymond_core::input::Input;
 use raymond_core::run::Options;
 
 use super::disk::SimDisk;
 use super::fault::{Down, Fault, Kind, Site, Tape};
+use super::home::Home;
 use super::library::Library;
 use super::monitor::Monitor;
 use super::people::People;
 use super::process::Process;
-use super::program::{Act, Does, LOCKS, Program};
+use super::program::{Act, Does, Program};
 use super::rng::Rng;
-use super::view::View;
 
 /// When the simulated clock starts, in milliseconds since 1970.
 const EPOCH: i64 = 1_750_000_000_000;
@@ -43,8 +41,7 @@ pub struct Manner {
 pub struct Host<'p> {
     pub program: &'p Program,
     pub disk: SimDisk,
-    pub paths: RunPaths,
-    pub payloads: Payloads,
+    pub home: Home,
     pub options: Options,
     pub monitor: Monitor,
     pub people: People,
@@ -70,16 +67,12 @@ pub struct Host<'p> {
 impl<'p> Host<'p> {
     pub fn new(program: &'p Program, seed: u64, plan: &[Fault], manner: Manner) -> Self {
         let disk = SimDisk::new(Tape::new(plan, manner.keeps_log));
-        let paths = StateDir::at(program.home().join(LOCKS)).run("sim").expect("a run's id");
-        let view = View { disk: disk.clone(), sees_safe: program.is_synced };
-        let monitor = Monitor::new(&paths, view, manner.is_thorough);
-        let paths = paths.on(Arc::new(disk.clone()));
-        let payloads = Payloads::new(paths.payloads(), durability(program)).on(Arc::new(disk.clone()));
+        let home = Home::new(program, disk.clone());
+        let monitor = Monitor::new(&home, manner.is_thorough);
         Self {
             program,
             disk,
-            paths,
-            payloads,
+            home,
             options: program.options.clone(),
             monitor,
             people: People::default(),
@@ -146,7 +139,7 @@ impl<'p> Host<'p> {
             _ => String::new(),
         };
         let was_refused = matches!(kind, Some(Kind::Refuse(_)));
-        let run_time = if was_refused { 0 } else { self.run_time(&act, &launch.plan) };
+        let run_time = if was_refused { 0 } else { self.run_time(&act, &launch) };
         self.processes.push(Process {
             token: token(NONCE, started.step, started.attempt),
             life: self.life,
@@ -181,9 +174,9 @@ impl<'p> Host<'p> {
     }
 
     /// A recorded program takes as long as it took.
-    fn run_time(&mut self, act: &Act, plan: &Plan) -> u64 {
+    fn run_time(&mut self, act: &Act, launch: &Launch) -> u64 {
         let more = if self.program.course.is_some() { 0 } else { self.rng.below(500) as u64 };
-        Process::run_time(act, plan) + more
+        Process::run_time(act, launch) + more
     }
 
     fn fill_in(&self, text: &str, launch: &Launch) -> String {
@@ -301,7 +294,7 @@ impl<'p> Host<'p> {
             }
             self.people.power_cut(down);
         }
-        self.disk.restart();
+        self.home.restart();
         self.reports.clear();
         self.clock += 1 + self.rng.below(3_000) as u64;
         self.let_programs_end();

@@ -2,15 +2,16 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
-use raymond::agent::registry::Backends;
-use raymond::run::engine::States;
+use raymond::run::engine::{Preparation, States, StepLaunch};
 use raymond::run::lookups;
+use raymond::store::StoreError;
 use raymond::workflow::scope::Scope;
 use raymond::workflow::scopes::{Allowed, Scopes};
-use raymond::workflow::states::ScopeStates;
+use raymond::workflow::states::{StateText, options_in, read_state};
 use raymond_core::input::{Lookups, Prepared, PromptPlan};
-use raymond_core::run::{Agent, Options};
+use raymond_core::run::{Agent, Options, Run};
 use raymond_core::transition::Transition;
 use raymond_core::workflow::Platform;
 
@@ -62,13 +63,41 @@ impl Library {
 }
 
 impl States for Library {
-    fn prepare(&mut self, agent: &Agent) -> Result<Prepared, String> {
-        match self {
+    /// All that a played program needs to know: how long it may be silent.
+    type Job = Option<Duration>;
+
+    fn prepare(&mut self, _: &Run, agent: &Agent) -> Result<Preparation<Option<Duration>>, StoreError> {
+        let state = match self {
             Self::Real { scopes, options } => {
-                let (scopes, options) = (Rc::clone(scopes), options.clone());
-                ScopeStates { scopes, options, backends: Backends::built_in() }.prepare(agent)
+                RealStates { scopes: Rc::clone(scopes), options: options.clone() }.read(agent)
             }
-            Self::Recorded { course, part } => course.prepare(*part, agent),
+            Self::Recorded { course, part } => course.state(*part, agent),
+        };
+        Ok(state.map(|state| {
+            let timeout = state.timeout();
+            (Prepared { hash: state.hash, plan: state.plan, warnings: state.warnings }, timeout)
+        }))
+    }
+}
+
+/// A step to play.
+pub type Launch = StepLaunch<Option<Duration>>;
+
+/// States read from real workflows.
+pub struct RealStates {
+    pub scopes: Rc<RefCell<Scopes>>,
+    pub options: Options,
+}
+
+impl RealStates {
+    pub fn read(&self, agent: &Agent) -> Result<StateText, String> {
+        let mut scopes = self.scopes.borrow_mut();
+        let needed = |error| format!("{error} ({} needs it)", agent.id);
+        let scope = scopes.of(agent).map_err(needed)?;
+        let source = scope.read(&agent.state).map_err(needed)?;
+        match agent.scope.is_some() {
+            true => read_state(&agent.state, &source, &options_in(scope, &self.options)),
+            false => read_state(&agent.state, &source, &self.options),
         }
     }
 }

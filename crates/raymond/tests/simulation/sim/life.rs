@@ -4,8 +4,7 @@
 
 use raymond::run::engine::{Command, Engine, Round};
 use raymond::run::recovery::take_over_with;
-use raymond::store::events::{JournalStore, fold};
-use raymond::store::{Journal, JournalError, RunLock, read_all};
+use raymond::store::{Opened, RunWriter, Start, StoreError};
 use raymond_core::decide;
 use raymond_core::event::{Body, Event};
 use raymond_core::input::Input;
@@ -14,6 +13,7 @@ use raymond_core::run::{RunStatus, Status};
 
 use super::course::Course;
 use super::fault::{Kind, Site};
+use super::home::RUN;
 use super::host::{Crashed, Host};
 use super::library::Library;
 use super::process::FOR_EVER;
@@ -40,7 +40,7 @@ impl From<Crashed> for Death {
 
 /// A run that was taken up.
 struct Begun {
-    engine: Engine<JournalStore>,
+    engine: Engine<Box<dyn RunWriter>>,
     unseen: Vec<Event>,
     opening: Vec<Input>,
 }
@@ -64,11 +64,8 @@ impl Host<'_> {
     }
 
     fn begin(&mut self) -> Result<Begun, Death> {
-        let lock = RunLock::acquire(&self.paths.lock()).map_err(|error| Death::Refused(error.to_string()))?;
-        match Journal::open(&self.paths, self.journal_options(), &lock) {
-            Ok((journal, tail)) => {
-                let run =
-                    fold(&self.paths, &tail.lines).map_err(|error| Death::Refused(error.to_string()))?;
+        match self.home.open(self.journal_options()) {
+            Ok(Opened { writer, run, .. }) => {
                 self.check_recovery(&run)?;
                 if run.status == RunStatus::Completed {
                     return Err(Death::Exit(RunStatus::Completed));
@@ -79,29 +76,27 @@ impl Host<'_> {
                 let rehearsed = rehearse(self, run.clone(), resume(interrupted.clone()));
                 self.expected = rehearsed.map(|events| (events, hits));
                 let opening = vec![resume(interrupted)];
-                let engine = Engine::take_up(run, JournalStore::new(journal, self.payloads.clone(), lock));
-                Ok(Begun { engine, unseen: Vec::new(), opening })
+                Ok(Begun { engine: Engine::take_up(run, writer), unseen: Vec::new(), opening })
             }
-            Err(JournalError::Missing { .. }) => self.create(lock),
-            Err(JournalError::Empty { file }) => {
+            Err(StoreError::Missing { .. }) => self.create(),
+            Err(StoreError::Empty { .. }) => {
                 self.monitor.expect(self.monitor.events.is_empty(), || "the journal is empty".to_owned());
-                self.disk.delete(&file);
-                self.create(lock)
+                self.home.remove_empty();
+                self.create()
             }
             Err(error) => Err(self.refused(error.to_string())),
         }
     }
 
-    fn create(&mut self, lock: RunLock) -> Result<Begun, Death> {
-        let journal = Journal::create(&self.paths, self.journal_options(), &lock)
-            .map_err(|error| self.refused(error.to_string()))?;
+    fn create(&mut self) -> Result<Begun, Death> {
+        let writer =
+            self.home.create(self.journal_options()).map_err(|error| self.refused(error.to_string()))?;
         let started = self.program.run_started();
         let input =
             self.program.course.as_ref().map_or(Some("input".to_owned()), |course| course.input.clone());
-        let store = JournalStore::new(journal, self.payloads.clone(), lock);
         let opening = decide::start(started, input);
-        let (engine, unseen) =
-            Engine::create("sim", self.now(), opening, store).map_err(|error| self.refused(error.0))?;
+        let (engine, unseen) = Engine::create(RUN, self.now(), opening, writer)
+            .map_err(|error| self.refused(error.to_string()))?;
         self.monitor.acknowledged(&unseen, engine.run());
         Ok(Begun { engine, unseen, opening: Vec::new() })
     }
@@ -114,23 +109,26 @@ impl Host<'_> {
 
     /// Reading again gives the same, and goes on from what counted.
     fn check_recovery(&mut self, run: &raymond_core::run::Run) -> Result<(), Death> {
-        let copy = self.paths.clone().on(std::sync::Arc::new(self.disk.copy()));
-        let lines: Result<Vec<_>, JournalError> = match read_all(&copy) {
-            Ok(lines) => lines.collect(),
-            Err(error) => Err(error),
-        };
-        match lines {
-            Ok(lines) => self.monitor.recovered(&lines, run),
+        match self.read_everything() {
+            Ok(batches) => self.monitor.recovered(&batches, run),
             Err(error) => self.monitor.broken.push(format!("the whole journal cannot be read: {error}")),
         }
         self.check()
+    }
+
+    fn read_everything(&self) -> Result<Vec<Vec<Event>>, StoreError> {
+        let mut events = self.home.look().events(Start::After(0))?;
+        let mut batches = Vec::new();
+        while let Some(batch) = events.next_batch()? {
+            batches.push(batch);
+        }
+        Ok(batches)
     }
 
     fn take_over(
         &mut self,
         run: &raymond_core::run::Run,
     ) -> Result<Vec<raymond_core::event::Interrupted>, Death> {
-        let paths = self.paths.clone();
         let estimates: Vec<(u64, u32, Usd)> = self
             .processes
             .iter()
@@ -141,6 +139,8 @@ impl Host<'_> {
             found.map_or(Usd::ZERO, |(_, _, estimate)| *estimate)
         };
         let mut crashed = false;
+        // No process ever wrote there.
+        let scratch = self.program.home().join("scratch");
         let end = |targets: Vec<raymond::process::Target>| {
             let mut survivors = Vec::new();
             for target in targets {
@@ -151,7 +151,7 @@ impl Host<'_> {
             }
             survivors
         };
-        let taken = take_over_with(run, &paths, end, |lost| estimate(lost.work.step, lost.work.attempt));
+        let taken = take_over_with(run, &scratch, end, |lost| estimate(lost.work.step, lost.work.attempt));
         if crashed {
             return Err(Death::Crashed);
         }
@@ -172,7 +172,7 @@ impl Host<'_> {
             self.receive(&mut engine)?;
             let now = self.now();
             let round = engine.round(now, inputs, &mut self.library);
-            let round = round.map_err(|error| self.give_up(error.0))?;
+            let round = round.map_err(|error| self.give_up(error.to_string()))?;
             self.people.remove(&std::mem::take(&mut taken));
             self.monitor.acknowledged(&round.events, engine.run());
             if let Some((expected, hits)) = self.expected.take()
@@ -185,7 +185,7 @@ impl Host<'_> {
             let trouble = round.trouble.clone();
             let status = self.carry_out(&engine, round)?;
             if let Some(error) = trouble {
-                return Err(self.give_up(error.0));
+                return Err(self.give_up(error.to_string()));
             }
             if let Some(status) = status {
                 return Ok(status);
@@ -200,7 +200,7 @@ impl Host<'_> {
     }
 
     /// The point at which inputs are in hand, where somebody may also want the run to stop.
-    fn receive(&mut self, engine: &mut Engine<JournalStore>) -> Result<(), Death> {
+    fn receive(&mut self, engine: &mut Engine<Box<dyn RunWriter>>) -> Result<(), Death> {
         match self.pass(Site::Receive, String::new)? {
             Some(Kind::StopGently) => engine.drain(),
             Some(Kind::StopNow) => {
@@ -213,7 +213,11 @@ impl Host<'_> {
         Ok(())
     }
 
-    fn carry_out(&mut self, engine: &Engine<JournalStore>, round: Round) -> Result<Option<RunStatus>, Death> {
+    fn carry_out(
+        &mut self,
+        engine: &Engine<Box<dyn RunWriter>>,
+        round: Round<Option<std::time::Duration>>,
+    ) -> Result<Option<RunStatus>, Death> {
         self.publish(&round.events)?;
         self.read_questions(engine);
         self.clean_up(&round.events);
@@ -253,7 +257,7 @@ impl Host<'_> {
         Ok(())
     }
 
-    fn read_questions(&mut self, engine: &Engine<JournalStore>) {
+    fn read_questions(&mut self, engine: &Engine<Box<dyn RunWriter>>) {
         if self.program.is_answered && self.program.course.is_none() {
             for (agent, ask) in engine.run().asks() {
                 self.people.read(ask, agent.id.as_str(), self.clock);
@@ -268,7 +272,7 @@ impl Host<'_> {
     }
 
     /// Lets time pass until something happens, and takes in some of what has.
-    fn wait(&mut self, engine: &Engine<JournalStore>) -> Result<(Vec<String>, Vec<Input>), Death> {
+    fn wait(&mut self, engine: &Engine<Box<dyn RunWriter>>) -> Result<(Vec<String>, Vec<Input>), Death> {
         let wake = engine.run().next_wake(jiff::Timestamp::MIN).map(|time| self.when(time));
         let report = self.reports.iter().map(|(time, _)| *time).min();
         let Some(next) = [wake, report, self.people.next()].into_iter().flatten().min() else {

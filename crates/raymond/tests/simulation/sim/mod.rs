@@ -1,4 +1,4 @@
-//! The real engine, journal and recovery on a simulated host.
+//! The real engine, store and recovery on a simulated host.
 
 pub mod account;
 pub mod cases;
@@ -10,6 +10,7 @@ pub mod explore;
 pub mod fault;
 pub mod files;
 pub mod generate;
+pub mod home;
 pub mod host;
 pub mod library;
 pub mod life;

@@ -4,9 +4,8 @@
 //! compares that with what Raymond shows, starts and believes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use raymond::store::{Durability, Follower, Line, Payloads, RunPaths};
+use raymond::store::Payloads;
 use raymond_core::event::{Body, Event, StepStarted};
 use raymond_core::evolve::evolve;
 use raymond_core::money::Usd;
@@ -16,20 +15,15 @@ use raymond_core::run::Run;
 
 use super::account::Account;
 use super::compare::{is_legal, same};
-use super::view::View;
-
-/// How a snapshot looks in the journal.
-const SNAPSHOT: &str = "\"event\":\"snapshot\"";
+use super::home::{Home, Watched};
 
 pub struct Monitor {
-    follower: Follower,
+    safe: Watched,
     payloads: Payloads,
     /// Those that were looked at.
     known_payloads: BTreeSet<String>,
     /// Everything that is safe, in order, snapshots left out.
     pub events: Vec<Event>,
-    /// As they were written.
-    texts: Vec<String>,
     /// What they add up to.
     pub run: Option<Run>,
     pub account: Account,
@@ -44,14 +38,12 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    pub fn new(paths: &RunPaths, view: View, is_thorough: bool) -> Self {
-        let view = Arc::new(view);
+    pub fn new(home: &Home, is_thorough: bool) -> Self {
         Self {
-            follower: Follower::new(&paths.clone().on(view.clone()), 0),
-            payloads: Payloads::new(paths.payloads(), Durability::Process).on(view),
+            safe: home.watch(),
+            payloads: home.safe_payloads(),
             known_payloads: BTreeSet::new(),
             events: Vec::new(),
-            texts: Vec::new(),
             run: None,
             account: Account::default(),
             tries: BTreeMap::new(),
@@ -79,23 +71,19 @@ impl Monitor {
 
     /// Takes in what has become safe.
     pub fn look(&mut self) {
-        match self.follower.poll() {
-            Ok(lines) => lines.iter().for_each(|line| self.take_line(line)),
-            Err(error) => self.broken.push(format!("the journal cannot be read: {error}")),
+        loop {
+            match self.safe.next_batch() {
+                Ok(Some(batch)) => batch.into_iter().for_each(|event| self.take(event)),
+                Ok(None) => break,
+                Err(error) => {
+                    self.broken.push(format!("the journal cannot be read: {error}"));
+                    break;
+                }
+            }
         }
         if let Some(run) = &self.run {
             let wrong = is_legal(run, self.is_thorough);
             self.broken.extend(wrong);
-        }
-    }
-
-    fn take_line(&mut self, line: &Line) {
-        if !line.text.contains(SNAPSHOT) {
-            self.texts.push(line.text.clone());
-        }
-        match serde_json::from_str::<Event>(&line.text) {
-            Ok(event) => self.take(event),
-            Err(error) => self.broken.push(format!("no event: {error}: {}", line.text)),
         }
     }
 
@@ -133,7 +121,7 @@ impl Monitor {
     }
 
     pub fn text_of(&self, payload: &Payload) -> String {
-        self.payloads.text_of(payload).unwrap_or_else(|error| error)
+        self.payloads.text_of(payload).unwrap_or_else(|error| error.to_string())
     }
 
     fn count_tries(&mut self, body: &Body) {
@@ -165,16 +153,18 @@ impl Monitor {
     }
 
     /// A journal was opened again: nothing that counted may be missing, and at most one batch may be new.
-    pub fn recovered(&mut self, lines: &[Line], believed: &Run) {
+    pub fn recovered(&mut self, batches: &[Vec<Event>], believed: &Run) {
         let mut last = 0;
         let mut new_batches = 0;
-        for line in lines.iter().filter(|line| !line.text.contains(SNAPSHOT)) {
-            if let Some(safe) = self.texts.get(last) {
-                let is_same = *safe == line.text;
-                self.expect(is_same, || format!("event {} has changed", last + 1));
+        for batch in batches {
+            for event in batch {
+                if let Some(safe) = self.events.get(last) {
+                    let is_same = safe == event;
+                    self.expect(is_same, || format!("event {} has changed", last + 1));
+                }
+                last += 1;
             }
-            new_batches += usize::from(last >= self.acknowledged && line.ends_batch);
-            last += 1;
+            new_batches += usize::from(last > self.acknowledged);
         }
         let counted = self.acknowledged;
         self.expect(last >= counted, || format!("events up to {counted} counted, only {last} are left"));

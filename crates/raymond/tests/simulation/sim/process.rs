@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::library::Launch;
 use jiff::Timestamp;
-use raymond::run::engine::Launch;
 use raymond_core::duration::Limit;
 use raymond_core::header::Header;
 use raymond_core::input::{
@@ -62,13 +62,9 @@ impl Process {
     }
 
     /// When it ends by itself, or its time is up.
-    pub fn run_time(act: &Act, plan: &Plan) -> u64 {
-        let timeout = match plan {
-            Plan::Script(header) => header.timeout.and_then(Limit::duration),
-            Plan::Prompt(prompt) => prompt.timeout,
-        };
+    pub fn run_time(act: &Act, launch: &Launch) -> u64 {
         match act.does {
-            Does::Hangs => timeout.unwrap_or(act.time).as_millis() as u64,
+            Does::Hangs => launch.job.unwrap_or(act.time).as_millis() as u64,
             Does::GoesOn => FOR_EVER,
             _ => act.time.as_millis() as u64,
         }

@@ -124,6 +124,8 @@ pub struct Program {
     pub pauses: bool,
     pub is_answered: bool,
     pub segment_bytes: u64,
+    /// Whether the run lives in memory instead of in files.
+    pub lives_in_memory: bool,
     /// Whether the journal is synced.
     pub is_synced: bool,
     /// Whether its result is free of the words of errors.
@@ -143,6 +145,7 @@ impl Program {
             pauses: false,
             is_answered: true,
             segment_bytes: 8 * 1024 * 1024,
+            lives_in_memory: false,
             is_synced: true,
             names_no_error: true,
             result: None,

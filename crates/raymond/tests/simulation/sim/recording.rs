@@ -6,11 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use raymond::run::engine::States;
 use raymond::run::lookups;
 use raymond::workflow::scope::Scope;
 use raymond::workflow::scopes::entry_into;
-use raymond::workflow::states::ScopeStates;
 use raymond_core::event::{
     AgentStarted, AskOpened, Body, Closed, Event, LedTo, NextTry, StepFailed, StepFinished,
 };
@@ -26,6 +24,7 @@ use raymond_core::workflow::Platform;
 use super::check::Outcome;
 use super::course::{Course, Part, Visit, add};
 use super::host::NONCE;
+use super::library::RealStates;
 use super::program::{Act, Does};
 
 /// Why a run cannot be played again.
@@ -47,7 +46,7 @@ pub struct Recorder {
 /// How the texts of a run are read, and its states.
 pub struct Means<'a> {
     pub text_of: &'a dyn Fn(&Payload) -> String,
-    pub states: &'a mut ScopeStates,
+    pub states: &'a RealStates,
 }
 
 impl Default for Recorder {
@@ -173,7 +172,7 @@ impl Recorder {
         hash: Option<&str>,
         means: &mut Means<'_>,
     ) -> Result<(), Unplayable> {
-        let prepared = means.states.prepare(agent);
+        let prepared = means.states.read(agent);
         if let (Some(hash), found) = (hash, &prepared)
             && found.as_ref().map(|found| found.hash.as_str()) != Ok(hash)
         {

@@ -1,9 +1,9 @@
 //! The first round of a recovery, tried without leaving a trace: the real one must come to the same.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use raymond::run::engine::{Engine, EventStore, StoreError};
-use raymond::store::{Durability, Payloads};
+use raymond::run::engine::Engine;
+use raymond::store::{Payloads, RunWriter, StoreError, reference_to};
 use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::input::Input;
 use raymond_core::payload::Payload;
@@ -11,33 +11,48 @@ use raymond_core::run::Run;
 
 use super::host::Host;
 
-/// A store that forgets.
-struct Forgetful(Payloads);
+/// A writer that forgets.
+#[derive(Debug)]
+struct Forgetful {
+    stored: Payloads,
+    kept: BTreeMap<String, String>,
+}
 
-impl EventStore for Forgetful {
+impl RunWriter for Forgetful {
+    fn incarnation(&self) -> &str {
+        "rehearsal"
+    }
+
     fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError> {
-        let stored = self.0.put(text).map_err(|error| StoreError(error.to_string()))?;
-        Ok(Payload::Stored { payload: stored.hash, bytes: stored.bytes })
+        let payload = reference_to(text)?;
+        if let Payload::Stored { payload: hash, .. } = &payload {
+            self.kept.insert(hash.clone(), text.to_owned());
+        }
+        Ok(payload)
     }
 
     fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
-        self.0.text_of(payload).map_err(StoreError)
+        match payload {
+            Payload::Stored { payload: hash, .. } if self.kept.contains_key(hash) => {
+                Ok(self.kept[hash].clone())
+            }
+            other => self.stored.text_of(other),
+        }
     }
 
     fn commit(&mut self, _batch: &[Event]) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn rotate_if_long(&mut self, _snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {
+    fn snapshot_if_long(&mut self, _snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// The events of the round; none where the disk makes it impossible.
+/// The events of the round; none where a payload cannot be read.
 pub fn rehearse(host: &Host<'_>, run: Run, input: Input) -> Option<Vec<Event>> {
-    let copy = Arc::new(host.disk.copy());
-    let payloads = Payloads::new(host.paths.payloads(), Durability::Process).on(copy);
-    let mut engine = Engine::take_up(run, Forgetful(payloads));
+    let writer = Forgetful { stored: host.home.look().payloads(), kept: BTreeMap::new() };
+    let mut engine = Engine::take_up(run, writer);
     engine.wait_for_answers(!host.pauses());
     let mut library = host.library.clone();
     engine.round(host.now(), [input], &mut library).ok().map(|round| round.events)

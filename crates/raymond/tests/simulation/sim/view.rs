@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use raymond::store::{Disk, DiskFile};
+use raymond::store::folder::{Disk, DiskFile};
 
 use super::disk::{Handle, SimDisk};
 use super::files::{Files, names_in};

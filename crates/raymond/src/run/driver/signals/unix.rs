@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::Exit;
 use crate::process::is_hangup_ignored;
-use crate::run::driver::Stop;
+use crate::run::stop::Stop;
 
 pub(in crate::run::driver) struct Signals {
     interrupt: Signal,

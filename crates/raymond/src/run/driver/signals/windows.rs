@@ -8,7 +8,7 @@ use tokio::signal::windows::{
 };
 
 use crate::error::Exit;
-use crate::run::driver::Stop;
+use crate::run::stop::Stop;
 
 pub(in crate::run::driver) struct Signals {
     interrupt: CtrlC,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use raymond_core::event::TurnStarted;
-use raymond_core::input::{FailedTurn, FaultClass, Input, PromptPlan, TurnCost};
+use raymond_core::input::{FailedTurn, FaultClass, Input, TurnCost};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::run::Session;
@@ -12,16 +12,15 @@ use raymond_core::run::Session;
 use super::{Turned, show_prints};
 use crate::agent::{
     AgentProgram, Class, Continued, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader,
-    TurnStart,
 };
 use crate::process::{
-    self, AfterExit, Ending, Flow, Limits, ParentDeath, Sink, SpawnError, StopSignal, Tail, supervise,
+    self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, StopSignal, TimeLimits,
+    supervise,
 };
-use crate::run::engine::Launch;
+use crate::run::job::{StepJob, TurnNeeds};
 use crate::run::mailbox::Message;
 use crate::run::step::runnable::Runnable;
-use crate::run::step::variables::{StepFacts, agent_environment};
-use crate::run::step::{NotReady, StepContext, token};
+use crate::run::step::{LocalExecutor, NotReady, environment, make_folders};
 use crate::view::Stream;
 use crate::view::debug::StepFiles;
 
@@ -30,61 +29,56 @@ const LINGER: Duration = Duration::from_secs(10);
 /// How many lines of stderr the agent program's decoder looks at.
 const STDERR_LINES: usize = 40;
 
-/// A turn that is to be taken.
-pub(super) struct Asked<'a> {
-    pub(super) started: &'a TurnStarted,
-    pub(super) plan: &'a PromptPlan,
-    pub(super) program: &'a dyn AgentProgram,
-    pub(super) prompt: String,
-}
-
 pub(super) async fn take(
-    context: &StepContext,
-    launch: &Launch,
-    asked: Asked<'_>,
+    executor: &LocalExecutor,
+    job: &StepJob,
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> Result<Turned, NotReady> {
-    let Asked { plan, program, .. } = asked;
-    let turn = turn(context, launch, asked);
-    if let Some(fault) = cannot_continue(program, plan, &turn) {
+    let (Some(needs), Some(started)) = (&job.needs.turn, &job.turn) else {
+        return Err(NotReady::Step(format!("{} has no prompt", job.attempt.state)));
+    };
+    files.prompt(&needs.prompt);
+    let program = executor.backends.get(&needs.backend)?;
+    let turn = turn(needs, started, program);
+    if let Some(fault) = cannot_continue(program, &needs.backend, &turn) {
         return Ok(Turned::Failed(failed(&fault, Cost::default(), None)));
     }
-    let start = program.begin(&turn, &*context.scopes.borrow_mut().of(&launch.agent)?)?;
     let mut sink = TurnSink {
-        context,
-        launch,
+        executor,
+        job,
         files,
         reader: TurnReader::new(program, &turn),
         program_chooses_session: turn.session.is_none(),
-        stderr: Tail::new(MAX_STDERR_TAIL_BYTES),
+        stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
     };
-    let ending = match start {
-        TurnStart::Answered(output) => {
-            sink.stdout(&output);
+    let ending = match &needs.answer {
+        Some(answer) => {
+            sink.stdout(answer.as_ref().map_err(String::clone)?);
             TurnEnding::Code(0)
         }
-        TurnStart::Program(invocation) => match supervised(&mut sink, plan, invocation, stop).await? {
+        None => match supervised(&mut sink, needs, program.invocation(&turn)?, stop).await? {
             Ok(ending) => ending,
             Err(fault) => return Ok(Turned::Failed(failed(&fault, Cost::default(), None))),
         },
     };
-    Ok(sink.result(ending, &plan.backend))
+    Ok(sink.result(ending, &needs.backend))
 }
 
 /// Runs the program to its end, or says why it could not be started.
 async fn supervised(
     sink: &mut TurnSink<'_>,
-    plan: &PromptPlan,
+    needs: &TurnNeeds,
     invocation: Invocation,
     stop: StopSignal,
 ) -> Result<Result<TurnEnding, TurnFault>, NotReady> {
     let name = invocation.program.clone();
     // The copy, if there is one, lasts as long as the turn.
-    let (process, _runnable) = process(sink.context, sink.launch, invocation)?;
+    let (process, _runnable) = process(sink.executor, sink.job, invocation)?;
     sink.files.program(&process);
-    let limits = Limits { idle: plan.timeout, total: plan.max_time, ..Limits::default() };
-    let reaper = &sink.context.reaper;
+    let settings = &needs.settings;
+    let limits = TimeLimits { idle: settings.timeout, total: settings.max_time, ..TimeLimits::default() };
+    let reaper = &sink.executor.reaper;
     let done = supervise(process, limits, sink, stop, reaper, AfterExit::EndAll).await;
     sink.files.ended(&done.ending);
     Ok(match done.ending {
@@ -93,62 +87,45 @@ async fn supervised(
     })
 }
 
-fn turn(context: &StepContext, launch: &Launch, asked: Asked<'_>) -> Turn {
-    let Asked { started, plan, program, prompt } = asked;
-    let capabilities = program.capabilities();
-    let agent = &launch.agent;
-    let conversation = agent.work().and_then(|work| work.conversation(agent));
+fn turn(needs: &TurnNeeds, started: &TurnStarted, program: &dyn AgentProgram) -> Turn {
+    let settings = needs.settings.clone();
     Turn {
-        prompt,
-        state: agent.state.name().to_owned(),
-        number: started.number,
+        prompt: needs.prompt.clone(),
         session: started.session.clone(),
-        continues: started.branch_of.clone().map(|session| Continued {
-            total_usd: conversation.and_then(|earlier| earlier.total_usd).map(Usd::dollars),
-            session,
-        }),
-        model: plan.model.clone(),
-        effort: plan.effort.clone(),
-        allow_tools: plan.allow_tools.clone(),
-        deny_tools: plan.deny_tools.clone(),
-        add_dirs: plan.add_dirs.clone(),
-        mcp_config: plan.mcp_config.clone(),
-        skip_permissions: context.skip_permissions,
-        budget_usd: started.share_usd.filter(|_| capabilities.budget_share).map(Usd::dollars),
+        continues: started
+            .branch_of
+            .clone()
+            .map(|session| Continued { session, total_usd: needs.conversation_total_usd.map(Usd::dollars) }),
+        model: settings.model,
+        effort: settings.effort,
+        allow_tools: settings.allow_tools,
+        deny_tools: settings.deny_tools,
+        add_dirs: settings.add_dirs,
+        mcp_config: settings.mcp_config,
+        skip_permissions: needs.skip_permissions,
+        budget_usd: started.share_usd.filter(|_| program.capabilities().budget_share).map(Usd::dollars),
     }
 }
 
 /// A turn that would have to go on in a conversation, with a program that cannot branch one. A backend that may
 /// continue the conversation itself instead (`without_branch`) would be let through here.
-fn cannot_continue(program: &dyn AgentProgram, plan: &PromptPlan, turn: &Turn) -> Option<TurnFault> {
+fn cannot_continue(program: &dyn AgentProgram, backend: &str, turn: &Turn) -> Option<TurnFault> {
     let is_refused = turn.continues.is_some() && !program.capabilities().branch;
-    is_refused.then(|| TurnFault::CannotBranch { backend: plan.backend.clone() })
+    is_refused.then(|| TurnFault::CannotBranch { backend: backend.to_owned() })
 }
 
 fn process(
-    context: &StepContext,
-    launch: &Launch,
+    executor: &LocalExecutor,
+    job: &StepJob,
     invocation: Invocation,
-) -> Result<(process::Launch, Runnable), NotReady> {
-    let agent = &launch.agent;
-    let task_folder = context.task_folder(agent)?;
-    let runnable = Runnable::of(context, agent)?;
-    let mut scopes = context.scopes.borrow_mut();
-    let scope = scopes.of(agent)?;
-    let facts = StepFacts {
-        run_id: &context.run_id,
-        agent,
-        scope: scope.path(),
-        environment: &scope.manifest().environment,
-        state_file: runnable.path(),
-        task_folder: &task_folder,
-        input: None,
-    };
-    let token = token(&context.nonce, launch.started.step, launch.started.attempt);
-    let mut process = process::Launch::new(invocation.program, &agent.cwd, token);
+) -> Result<(process::ProgramSpec, Runnable), NotReady> {
+    make_folders(job)?;
+    let runnable = Runnable::of(executor, job)?;
+    let token = job.attempt.token.clone();
+    let mut process = process::ProgramSpec::new(invocation.program, &job.needs.cwd, token);
     process.args = invocation.args.into_iter().map(OsString::from).collect();
     process.stdin = invocation.stdin;
-    process.env = agent_environment(&facts);
+    process.env = environment(job, runnable.path());
     process.env.extend(invocation.unset.into_iter().map(|name| (name.into(), None)));
     process.env.extend(invocation.set.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
     // The program ends its own tools when it is asked to end.
@@ -156,11 +133,11 @@ fn process(
     Ok((process, runnable))
 }
 
-fn ending_of(ending: Ending, limits: &Limits) -> TurnEnding {
+fn ending_of(ending: Ending, limits: &TimeLimits) -> TurnEnding {
     match ending {
-        Ending::Exited(process::Exit::Code(code)) => TurnEnding::Code(code),
-        Ending::Exited(process::Exit::Signal(signal)) => TurnEnding::Signal(signal),
-        Ending::Exited(process::Exit::Unknown) | Ending::SpawnFailed(_) | Ending::Aborted => {
+        Ending::Exited(process::ProcessExit::Code(code)) => TurnEnding::Code(code),
+        Ending::Exited(process::ProcessExit::Signal(signal)) => TurnEnding::Signal(signal),
+        Ending::Exited(process::ProcessExit::Unknown) | Ending::SpawnFailed(_) | Ending::Aborted => {
             TurnEnding::Code(-1)
         }
         Ending::IdleTimeout => TurnEnding::Silent(limits.idle.unwrap_or_default()),
@@ -209,12 +186,12 @@ fn denials(tools: &[String]) -> Vec<String> {
 
 /// Decodes what the program prints as it comes.
 struct TurnSink<'a> {
-    context: &'a StepContext,
-    launch: &'a Launch,
+    executor: &'a LocalExecutor,
+    job: &'a StepJob,
     files: &'a mut StepFiles,
     reader: TurnReader,
     program_chooses_session: bool,
-    stderr: Tail,
+    stderr: OutputTail,
 }
 
 impl TurnSink<'_> {
@@ -259,14 +236,14 @@ impl TurnSink<'_> {
 
     /// A session that the program chose is recorded as soon as it is known.
     fn record_session(&self, session: String) {
-        let (step, attempt) = (self.launch.started.step, self.launch.started.attempt);
-        let agent = self.launch.agent.id.clone();
-        self.context.send(Message::Input(Input::SessionKnown { agent, step, attempt, session }));
+        let (step, attempt) = (self.job.attempt.step, self.job.attempt.number);
+        let agent = self.job.attempt.agent.clone();
+        self.executor.send(Message::Input(Input::SessionKnown { agent, step, attempt, session }));
     }
 
     fn show(&self, seen: &TurnEvent) {
         if let TurnEvent::Text(text) = seen {
-            show_prints(self.context, self.launch, text);
+            show_prints(self.executor, self.job, text);
         }
         let line = match seen {
             TurnEvent::Text(text) => text.clone(),
@@ -280,17 +257,17 @@ impl TurnSink<'_> {
                 return;
             }
         };
-        self.context.show(&self.launch.agent.id, Stream::Stdout, format!("{line}\n").as_bytes());
+        self.executor.show(&self.job.attempt.agent, Stream::Stdout, format!("{line}\n").as_bytes());
     }
 }
 
 impl Sink for TurnSink<'_> {
     fn started(&mut self, group: i32) {
-        self.context.remember_group(self.launch, group);
+        self.executor.remember_group(self.job, group);
     }
 
     fn is_held_up(&self) -> bool {
-        self.context.messages.is_full()
+        self.executor.messages.is_full()
     }
 
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
@@ -308,7 +285,7 @@ impl Sink for TurnSink<'_> {
 
     fn stderr(&mut self, bytes: &[u8]) -> Flow {
         self.files.stderr(bytes);
-        self.context.show(&self.launch.agent.id, Stream::Stderr, bytes);
+        self.executor.show(&self.job.attempt.agent, Stream::Stderr, bytes);
         self.stderr.push(bytes);
         Flow::Continue
     }

@@ -1,4 +1,4 @@
-//! What the view looks like: models made of events, on terminals of several sizes.
+//! What the view looks like: runs folded from events, on terminals of several sizes.
 
 use std::fmt::Write;
 
@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use raymond_core::event::Event;
+use raymond_core::evolve;
 use raymond_core::name::AgentId;
+use raymond_core::run::Run;
 
-/// The moment of most tests: a minute and five seconds after the run began.
+/// The time of most tests: a minute and five seconds after the run began.
 fn now() -> Timestamp {
     at(65)
 }
@@ -17,8 +19,11 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + second).unwrap()
 }
 
-/// A model, from the events of a run that begins at second 0.
-struct Film(Model);
+/// A run that begins at second 0, and what its steps have printed.
+struct Film {
+    run: Run,
+    printed: Vec<(AgentId, String)>,
+}
 
 impl Film {
     fn new() -> Self {
@@ -26,13 +31,14 @@ impl Film {
             "event": "run_started", "version": 1, "workflow": "wf", "scope": "/wf", "entry": "START.md",
             "cwd": "/", "nonce": "n", "options": { "budget_usd": 10.0 },
         });
-        let started: Event = event(0, started);
-        let run = raymond_core::evolve::evolve(None, &started).unwrap();
-        Film(Model::of(&run)).born("main", None, "START.md")
+        let started = event(1, 0, started);
+        let run = evolve::evolve(None, &started).unwrap();
+        Film { run, printed: Vec::new() }.born("main", None, "START.md")
     }
 
     fn then(mut self, second: i64, body: Value) -> Self {
-        self.0.apply(&event(second, body));
+        let event = event(self.run.seq + 1, second, body);
+        evolve::apply(&mut self.run, &event);
         self
     }
 
@@ -61,22 +67,28 @@ impl Film {
     }
 
     fn prints(mut self, agent: &str, text: &str) -> Self {
-        self.0.output(&AgentId::new(agent), text.as_bytes());
+        self.printed.push((AgentId::new(agent), text.to_owned()));
         self
+    }
+
+    fn scene(&self) -> Scene {
+        let mut scene = Scene::new(Picture::of(&self.run));
+        self.printed.iter().for_each(|(agent, text)| scene.add_output(agent, text.as_bytes()));
+        scene
     }
 }
 
-fn event(second: i64, body: Value) -> Event {
-    let mut event = json!({ "seq": 1, "time": at(second), "run": "review-20260921-101500-ab12" });
+fn event(seq: u64, second: i64, body: Value) -> Event {
+    let mut event = json!({ "seq": seq, "time": at(second), "run": "review-20260921-101500-ab12" });
     event.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
     serde_json::from_value(event).unwrap()
 }
 
-fn alone() -> Model {
-    Film::new().starts(3, "main", "START.md").prints("main", "Reading src/lib.rs\n").0
+fn alone() -> Scene {
+    Film::new().starts(3, "main", "START.md").prints("main", "Reading src/lib.rs\n").scene()
 }
 
-fn three() -> Model {
+fn three() -> Scene {
     Film::new()
         .starts(1, "main", "START.md")
         .finishes(5, "main", "START.md", "goto", "REVIEW.md", 0.25)
@@ -88,11 +100,11 @@ fn three() -> Model {
         .finishes(64, "main_write2", "WRITE.md", "goto", "CHECK.md", 1.5)
         .prints("main", "I look at the parser first.\nBash: cargo test --workspace --all-targets\n")
         .prints("main_tests1", "10%\r20%\r\x1b[32m30% of 日本語の長い説明文はここで切られます\x1b[0m")
-        .0
+        .scene()
 }
 
-/// Everybody waits, each in another way.
-fn waiting() -> Model {
+/// Each agent waits in another way.
+fn waiting() -> Film {
     let workers = ["ask1", "late2", "limit3", "retry4", "bad5", "far6"];
     let film = Film::new().starts(1, "main", "START.md");
     let film =
@@ -121,20 +133,19 @@ fn waiting() -> Model {
             "error": "exit code 3" }),
     )
     .then(14, json!({ "event": "delayed", "agent": "main_far6", "state": "WORK.md", "until": at(200_000) }))
-    .0
 }
 
-fn crowd() -> Model {
+fn crowd() -> Scene {
     let names: Vec<String> = (1..500).map(|number| format!("main_worker{number}")).collect();
     let film =
         Film::new().starts(0, "main", "START.md").finishes(1, "main", "START.md", "join", "END.md", 0.0);
     let film = names.iter().fold(film, |film, name| film.born(name, Some("main"), "WORKER.md"));
     let film = names.iter().take(8).fold(film, |film, name| film.starts(30, name, "WORKER.md"));
-    film.prints("main_worker3", "busy").0
+    film.prints("main_worker3", "busy").scene()
 }
 
-/// Whatever a model or script says is text.
-fn hostile() -> Model {
+/// Text from models and scripts with characters that a terminal would interpret.
+fn hostile() -> Scene {
     let agent = "main_\u{202e}evil1";
     Film::new()
         .born(agent, Some("main"), "e\u{301}ta\u{301}t\u{202e}.md")
@@ -145,17 +156,17 @@ fn hostile() -> Model {
             json!({ "event": "step_failed", "agent": "main", "state": "START.md", "fatal": false,
             "error": "\u{1b}[31mred\u{7}\r\nsecond" }),
         )
-        .0
+        .scene()
 }
 
-fn stopping() -> Model {
-    let mut model = three();
-    model.stopping();
-    model
+fn stopping() -> Scene {
+    let mut scene = three();
+    scene.stopping();
+    scene
 }
 
-fn picture(model: &Model, width: usize, height: usize) -> String {
-    let lines = render(model, now(), width, height);
+fn drawn(scene: &Scene, width: usize, height: usize) -> String {
+    let lines = render(scene, now(), width, height);
     let mut picture = String::new();
     for line in &lines {
         assert!(line.width() < width.max(1), "wider than {width}: {line:?}");
@@ -170,29 +181,29 @@ fn picture(model: &Model, width: usize, height: usize) -> String {
 #[test]
 fn it_looks_like_this() {
     let mut pictures = String::new();
-    for (name, model, sizes) in [
+    for (name, scene, sizes) in [
         ("one agent", alone(), &[(80, 24), (40, 24), (20, 24), (200, 50)][..]),
         ("three agents", three(), &[(80, 24), (60, 24), (40, 24), (20, 24), (200, 50), (80, 4)]),
-        ("all ways to wait", waiting(), &[(100, 24), (80, 24), (40, 24), (20, 24)]),
+        ("all ways to wait", waiting().scene(), &[(100, 24), (80, 24), (40, 24), (20, 24)]),
         ("five hundred", crowd(), &[(80, 24), (20, 9), (80, 2)]),
         ("hostile text", hostile(), &[(80, 24), (40, 24)]),
         ("stopping", stopping(), &[(80, 4), (30, 2)]),
     ] {
         for (width, height) in sizes {
-            let _ = writeln!(pictures, "== {name}, {width} × {height}: {}", title(&model));
-            pictures.push_str(&picture(&model, *width, *height));
+            let _ = writeln!(pictures, "== {name}, {width} × {height}: {}", title(&scene.picture));
+            pictures.push_str(&drawn(&scene, *width, *height));
         }
     }
     insta::assert_snapshot!(pictures);
 }
 
-/// Any size at all, the impossible ones too.
+/// Any size, including impossible ones.
 #[test]
 fn it_fits_every_terminal() {
-    for model in [alone(), three(), waiting(), crowd(), hostile(), stopping()] {
+    for scene in [alone(), three(), waiting().scene(), crowd(), hostile(), stopping()] {
         for width in 0..130 {
             for height in [0, 1, 2, 3, 5, 24] {
-                picture(&model, width, height);
+                drawn(&scene, width, height);
             }
         }
     }
@@ -200,7 +211,7 @@ fn it_fits_every_terminal() {
 
 #[test]
 fn what_waits_stands_out() {
-    let lines = render(&waiting(), now(), 100, 24);
+    let lines = render(&waiting().scene(), now(), 100, 24);
     let looks = |word: &str| {
         let pieces = lines.iter().flat_map(|line| &line.0);
         pieces.filter(|(_, text)| text.trim() == word).map(|(style, _)| *style).collect::<Vec<_>>()
@@ -212,18 +223,28 @@ fn what_waits_stands_out() {
     assert_eq!(looks("failed"), [BAD]);
 }
 
-/// The counts and the order are kept as agents come and go, so that they need not be looked for.
 #[test]
-fn nobody_is_forgotten_or_counted_twice() {
+fn a_join_counts_the_workers_that_it_waits_for() {
     let done = json!({ "event": "agent_finished", "agent": "main_late2", "result": "ok" });
     let joined = json!({ "event": "joined", "agent": "main", "state": "END.md", "result": "[]",
         "workers": ["main_ask1", "main_late2", "main_limit3", "main_retry4", "main_bad5", "main_far6"] });
-    let mut model = waiting();
-    let workers = |model: &Model| model.first(9).iter().find(|row| row.birth == 1).map(|row| row.workers);
-    assert_eq!((model.agents(), workers(&model)), (7, Some(5)), "one of six has failed");
-    model.apply(&event(66, done));
-    assert_eq!((model.agents(), workers(&model)), (6, Some(4)));
-    model.apply(&event(67, joined));
-    let counts: Vec<_> = model.counts().filter(|(_, count)| *count > 0).collect();
-    assert_eq!((model.agents(), counts), (1, vec![("ready", 1)]));
+    let waits = |film: &Film| {
+        let scene = film.scene();
+        let main = scene.picture.rows.iter().find(|row| row.birth == 1).unwrap();
+        detail(main, &scene, now())
+    };
+    let film = waiting();
+    assert_eq!(waits(&film), "waits for 5 workers", "one of six has failed");
+    let film = film.then(66, done);
+    assert_eq!(waits(&film), "waits for 4 workers");
+    let film = film.then(67, joined);
+    assert_eq!((waits(&film), film.scene().picture.agents()), (String::new(), 1));
+}
+
+/// There are rows for a limited number of agents only; all others are counted.
+#[test]
+fn a_very_high_terminal_shows_as_many_agents_as_there_are_rows() {
+    let lines = drawn(&crowd(), 80, 2000);
+    assert_eq!(lines.lines().count(), 1 + MOST_ROWS + 1);
+    assert!(lines.ends_with("… and 400 more: 400 ready\n"), "{lines}");
 }

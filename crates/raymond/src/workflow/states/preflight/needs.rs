@@ -9,25 +9,26 @@ use raymond_core::workflow::StateFile;
 
 use crate::agent::{AgentProgram, Capabilities};
 use crate::error::UserError;
+use crate::workflow::states::TurnSettings;
 
 /// Refuses a state that asks for something that its backend's program cannot do.
 pub(super) fn check(
     state: &StateFile,
-    plan: &PromptPlan,
+    backend: &str,
+    settings: &TurnSettings,
     options: &Options,
     program: &dyn AgentProgram,
 ) -> Result<(), UserError> {
     let can: Capabilities = program.capabilities();
     let asks_for = [
-        ("model", plan.model.is_some(), can.model),
-        ("effort", plan.effort.is_some(), can.effort),
-        ("allow_tools", !plan.allow_tools.is_empty(), can.tool_rules),
-        ("deny_tools", !plan.deny_tools.is_empty(), can.tool_rules),
-        ("add_dirs", !plan.add_dirs.is_empty(), can.add_dirs),
-        ("mcp_config", !plan.mcp_config.is_empty(), can.mcp),
+        ("model", settings.model.is_some(), can.model),
+        ("effort", settings.effort.is_some(), can.effort),
+        ("allow_tools", !settings.allow_tools.is_empty(), can.tool_rules),
+        ("deny_tools", !settings.deny_tools.is_empty(), can.tool_rules),
+        ("add_dirs", !settings.add_dirs.is_empty(), can.add_dirs),
+        ("mcp_config", !settings.mcp_config.is_empty(), can.mcp),
         ("dangerously_skip_permissions", options.skip_permissions, can.skip_permissions),
     ];
-    let backend = &plan.backend;
     if let Some((what, ..)) = asks_for.into_iter().find(|(_, is_asked, is_there)| *is_asked && !is_there) {
         let error = format!("{state}: `{what}` is set for it, which its backend `{backend}` does not take");
         return Err(UserError::usage(error).hint("leave it out, or choose another backend for the state"));

@@ -1,0 +1,23 @@
+//! Starting and ending processes in ways that the standard library does not offer.
+//!
+//! - Unix: [`isolate`] adds to a [`std::process::Command`] what a supervised program needs: a process group, a
+//!   parent-death signal (Linux), a file limit, and signals that are not ignored.
+//! - Linux: [`Spawn`] starts a program with the same properties, but with `vfork`, so that the time does not grow with
+//!   the memory of the parent process.
+//! - Windows: [`Job`] is a job object, which ends a program together with everything that it has started.
+//!
+//! This is the only crate of the workspace with `unsafe` code. Everything that it exports is safe to call.
+
+#[cfg(windows)]
+mod job;
+#[cfg(unix)]
+mod unix;
+#[cfg(target_os = "linux")]
+mod vfork;
+
+#[cfg(windows)]
+pub use job::{Job, Member, creation_flags, send_ctrl_break};
+#[cfg(unix)]
+pub use unix::{Isolation, is_ignored, isolate, stop_ignoring};
+#[cfg(target_os = "linux")]
+pub use vfork::{Spawn, VforkChild};

@@ -1,0 +1,550 @@
+//! The table of tags: what each tag is and does, and what each attribute holds.
+//!
+//! Everything that needs to know something about a tag reads it here: the reader of tags and transitions, policies and
+//! their reminders, the fold of events, graphs, lint rules, diagrams and schemas. The tests of the documentation compare
+//! its tables with this one. A new tag is a variant of [`TagName`] and a row in [`TagName::facts`]; a new attribute is a
+//! variant of [`Attribute`], a row in [`Attribute::facts`], and a mention in the rows of the tags that take it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use strum::VariantArray;
+
+/// The names of all tags; anything else is text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, VariantArray)]
+#[serde(rename_all = "kebab-case")]
+pub enum TagName {
+    Goto,
+    Reset,
+    Call,
+    Function,
+    Fork,
+    Result,
+    Ask,
+    Join,
+    CallWorkflow,
+    FunctionWorkflow,
+    ForkWorkflow,
+    ResetWorkflow,
+    Print,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagFacts {
+    pub spelling: Spelling,
+    pub content: Content,
+    /// The attributes that mean something to Raymond on this tag, in the order in which messages list them.
+    pub attributes: &'static [(Attribute, Need)],
+    /// Whether attributes that Raymond does not know become variables of the new agent; elsewhere they are ignored.
+    pub takes_variables: bool,
+    pub together: Together,
+    pub waits: Waits,
+    pub session: SessionEffect,
+    pub stack: StackEffect,
+    /// What the tag does, in one sentence for the authors of workflows.
+    pub about: &'static str,
+}
+
+/// How a tag is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spelling {
+    pub name: &'static str,
+    /// The beginning of the opening tag, up to its attributes.
+    pub opening: &'static str,
+    pub closing: &'static str,
+}
+
+/// What stands between a tag's opening and closing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The name of a state of the same workflow.
+    State,
+    /// Where another workflow is.
+    Scope,
+    /// Text, kept as it is.
+    Text {
+        /// What an example shows in its place.
+        placeholder: &'static str,
+    },
+}
+
+/// Whether a tag can do without an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It cannot.
+    Required,
+    /// It can if another tag beside it says the same.
+    OncePerStep,
+    Optional,
+}
+
+/// Which other tags may be in the output of the same step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Together {
+    /// No other transition.
+    Alone,
+    /// No other transition, or only forks: then it says where the forking agent goes on, and there is one of it.
+    AloneOrBesideForks,
+    /// Any number of forks, each of which starts a new agent.
+    Forks,
+    /// All tags in any number, because this one is not a transition: its content is only shown.
+    Anything,
+}
+
+/// What must happen before the agent goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// Nothing.
+    No,
+    /// A person must answer.
+    ForAnswer,
+    /// All agents that this one has forked must end.
+    ForWorkers,
+}
+
+/// What becomes of the agent's conversation. An agent that a fork starts has none yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEffect {
+    Kept,
+    /// The next prompt begins a new one.
+    Fresh,
+    /// The next prompt continues a branch of it; the stack keeps the original.
+    Branched,
+    /// It is the caller's again.
+    Restored,
+}
+
+/// What becomes of the agent's stack of callers. An agent that a fork starts has an empty one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackEffect {
+    Kept,
+    Pushed,
+    /// The top frame is taken off; if there is none, the agent ends.
+    Popped,
+    Cleared,
+}
+
+/// The attributes that mean something to Raymond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
+pub enum Attribute {
+    Input,
+    Delay,
+    Cd,
+    Return,
+    Next,
+    Timeout,
+    TimeoutNext,
+}
+
+/// What an attribute is called and holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttributeFacts {
+    pub name: &'static str,
+    pub value: Value,
+    /// What the attribute says, in one sentence for the authors of workflows.
+    pub about: &'static str,
+}
+
+/// What the value of an attribute is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// The name of a state of the same workflow.
+    State,
+    Directory,
+    /// Such as `90s`.
+    Duration,
+    /// Text, kept as it is.
+    Text,
+}
+
+/// The spelling of a tag, from its name alone.
+macro_rules! spelling {
+    ($name:literal) => {
+        Spelling { name: $name, opening: concat!("<", $name), closing: concat!("</", $name, ">") }
+    };
+}
+
+impl TagName {
+    /// Every tag, in the order of the enum.
+    pub const ALL: &'static [TagName] = TagName::VARIANTS;
+
+    /// The row of this tag.
+    #[must_use]
+    pub const fn facts(self) -> &'static TagFacts {
+        use Attribute::{Cd, Delay, Input, Next, Return, Timeout, TimeoutNext};
+        use Need::{OncePerStep, Optional, Required};
+        match self {
+            TagName::Goto => &TagFacts {
+                spelling: spelling!("goto"),
+                content: Content::State,
+                attributes: &[(Input, Optional), (Delay, Optional)],
+                takes_variables: false,
+                together: Together::AloneOrBesideForks,
+                waits: Waits::No,
+                session: SessionEffect::Kept,
+                stack: StackEffect::Kept,
+                about: "Go on at another state, in the same conversation.",
+            },
+            TagName::Reset => &TagFacts {
+                spelling: spelling!("reset"),
+                content: Content::State,
+                attributes: &[(Input, Optional), (Delay, Optional), (Cd, Optional)],
+                takes_variables: false,
+                together: Together::Alone,
+                waits: Waits::No,
+                session: SessionEffect::Fresh,
+                stack: StackEffect::Kept,
+                about: "Go on at another state with a new conversation; calls still return.",
+            },
+            TagName::Call => &TagFacts {
+                spelling: spelling!("call"),
+                content: Content::State,
+                attributes: &[(Return, Required), (Input, Optional)],
+                takes_variables: false,
+                together: Together::Alone,
+                waits: Waits::No,
+                session: SessionEffect::Branched,
+                stack: StackEffect::Pushed,
+                about: "Call a state that knows this conversation; its result goes to the state named by `return`.",
+            },
+            TagName::Function => &TagFacts {
+                spelling: spelling!("function"),
+                content: Content::State,
+                attributes: &[(Return, Required), (Input, Optional)],
+                takes_variables: false,
+                together: Together::Alone,
+                waits: Waits::No,
+                session: SessionEffect::Fresh,
+                stack: StackEffect::Pushed,
+                about: "Call a state with a new conversation; its result goes to the state named by `return`.",
+            },
+            TagName::Fork => &TagFacts {
+                spelling: spelling!("fork"),
+                content: Content::State,
+                attributes: &[(Next, OncePerStep), (Input, Optional), (Cd, Optional)],
+                takes_variables: true,
+                together: Together::Forks,
+                waits: Waits::No,
+                session: SessionEffect::Kept,
+                stack: StackEffect::Kept,
+                about: "Start a new agent at a state; this agent goes on at `next` at the same time.",
+            },
+            TagName::Result => &TagFacts {
+                spelling: spelling!("result"),
+                content: Content::Text { placeholder: "your result" },
+                attributes: &[],
+                takes_variables: false,
+                together: Together::Alone,
+                waits: Waits::No,
+                session: SessionEffect::Restored,
+                stack: StackEffect::Popped,
+                about: "Return a result to the caller, or end the agent with it if there is no caller.",
+            },
+            TagName::Ask => &TagFacts {
+                spelling: spelling!("ask"),
+                content: Content::Text { placeholder: "your question" },
+                attributes: &[(Next, Required), (Timeout, Optional), (TimeoutNext, Optional)],
+                takes_variables: false,
+                together: Together::Alone,
+                waits: Waits::ForAnswer,
+                session: SessionEffect::Kept,
+                stack: StackEffect::Kept,
+                about: "Ask a person a question; the agent goes on at `next` with the answer.",
+            },
+            TagName::Join => &TagFacts {
+                spelling: spelling!("join"),
+                content: Content::State,
+                attributes: &[(Input, Optional)],
+                takes_variables: false,
+                together: Together::Alone,
+                waits: Waits::ForWorkers,
+                session: SessionEffect::Kept,
+                stack: StackEffect::Kept,
+                about: "Wait until all agents that this one forked have ended, then go on at a state with their results.",
+            },
+            TagName::CallWorkflow => &TagFacts {
+                spelling: spelling!("call-workflow"),
+                content: Content::Scope,
+                attributes: &[(Return, Required), (Input, Optional)],
+                takes_variables: false,
+                together: Together::Alone,
+                waits: Waits::No,
+                session: SessionEffect::Branched,
+                stack: StackEffect::Pushed,
+                about: "Call another workflow that knows this conversation; its result goes to the state named by \
+                        `return`.",
+            },
+            TagName::FunctionWorkflow => &TagFacts {
+                spelling: spelling!("function-workflow"),
+                content: Content::Scope,
+                attributes: &[(Return, Required), (Input, Optional), (Cd, Optional)],
+                takes_variables: false,
+                together: Together::Alone,
+                waits: Waits::No,
+                session: SessionEffect::Fresh,
+                stack: StackEffect::Pushed,
+                about: "Call another workflow with a new conversation; its result goes to the state named by `return`.",
+            },
+            TagName::ForkWorkflow => &TagFacts {
+                spelling: spelling!("fork-workflow"),
+                content: Content::Scope,
+                attributes: &[(Next, OncePerStep), (Input, Optional), (Cd, Optional)],
+                takes_variables: true,
+                together: Together::Forks,
+                waits: Waits::No,
+                session: SessionEffect::Kept,
+                stack: StackEffect::Kept,
+                about: "Start a new agent in another workflow; this agent goes on at `next` at the same time.",
+            },
+            TagName::ResetWorkflow => &TagFacts {
+                spelling: spelling!("reset-workflow"),
+                content: Content::Scope,
+                attributes: &[(Input, Optional), (Cd, Optional)],
+                takes_variables: false,
+                together: Together::Alone,
+                waits: Waits::No,
+                session: SessionEffect::Fresh,
+                stack: StackEffect::Cleared,
+                about: "Go on in another workflow with a new conversation; calls no longer return.",
+            },
+            TagName::Print => &TagFacts {
+                spelling: spelling!("print"),
+                content: Content::Text { placeholder: "your text" },
+                attributes: &[],
+                takes_variables: false,
+                together: Together::Anything,
+                waits: Waits::No,
+                session: SessionEffect::Kept,
+                stack: StackEffect::Kept,
+                about: "Show a text to the people who watch the run; this is not a transition.",
+            },
+        }
+    }
+
+    /// Every tag that is a transition.
+    pub fn transitions() -> impl Iterator<Item = TagName> {
+        Self::ALL.iter().copied().filter(|tag| tag.is_transition())
+    }
+
+    /// The tags that may say, beside forks, where the forking agent goes on.
+    pub fn beside_forks() -> impl Iterator<Item = TagName> {
+        Self::ALL.iter().copied().filter(|tag| tag.may_stand_beside_forks())
+    }
+
+    /// The tag of this name, which is lower case and exact.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<TagName> {
+        Self::ALL.iter().copied().find(|tag| tag.as_str() == name)
+    }
+
+    /// The name as it is written in a tag.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.facts().spelling.name
+    }
+
+    #[must_use]
+    pub fn is_transition(self) -> bool {
+        self.facts().together != Together::Anything
+    }
+
+    /// Whether this tag starts a new agent; only such tags may be repeated.
+    #[must_use]
+    pub fn is_fork(self) -> bool {
+        self.facts().together == Together::Forks
+    }
+
+    #[must_use]
+    pub fn may_stand_beside_forks(self) -> bool {
+        self.facts().together == Together::AloneOrBesideForks
+    }
+
+    /// Whether this tag's result goes to a state that it names.
+    #[must_use]
+    pub fn is_call(self) -> bool {
+        self.facts().stack == StackEffect::Pushed
+    }
+
+    /// Whether this tag's target is another workflow instead of a state.
+    #[must_use]
+    pub fn is_workflow(self) -> bool {
+        self.facts().content == Content::Scope
+    }
+
+    /// Whether the content names a state or a workflow, instead of being text for someone.
+    #[must_use]
+    pub fn has_target(self) -> bool {
+        match self.facts().content {
+            Content::State | Content::Scope => true,
+            Content::Text { .. } => false,
+        }
+    }
+
+    /// Whether a policy that permits nothing else can take this tag without its being written. Text cannot be guessed.
+    #[must_use]
+    pub fn can_be_implicit(self) -> bool {
+        self.is_transition() && self.has_target()
+    }
+
+    /// How much this tag needs an attribute; nothing if it does not take it.
+    #[must_use]
+    pub fn need(self, attribute: Attribute) -> Option<Need> {
+        self.facts().attributes.iter().find(|(taken, _)| *taken == attribute).map(|(_, need)| *need)
+    }
+
+    #[must_use]
+    pub fn takes(self, attribute: Attribute) -> bool {
+        self.need(attribute).is_some()
+    }
+
+    pub(super) const fn opening(self) -> &'static str {
+        self.facts().spelling.opening
+    }
+
+    pub(super) const fn closing(self) -> &'static str {
+        self.facts().spelling.closing
+    }
+
+    /// How long the longest name is.
+    pub(super) const MAX_NAME_BYTES: usize = {
+        let mut longest = 0;
+        let mut index = 0;
+        while index < Self::ALL.len() {
+            let length = Self::ALL[index].as_str().len();
+            longest = if length > longest { length } else { longest };
+            index += 1;
+        }
+        longest
+    };
+
+    /// This tag in a set of tags that is kept as bits.
+    pub(super) fn bit(self) -> u16 {
+        const { assert!(TagName::ALL.len() <= u16::BITS as usize, "a set of tags needs more bits") };
+        1 << (self as u16)
+    }
+}
+
+impl fmt::Display for TagName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Attribute {
+    /// Every attribute, in the order of the enum.
+    pub const ALL: &'static [Attribute] = Attribute::VARIANTS;
+
+    /// The row of this attribute.
+    #[must_use]
+    pub const fn facts(self) -> &'static AttributeFacts {
+        match self {
+            Attribute::Input => &AttributeFacts {
+                name: "input",
+                value: Value::Text,
+                about: "The text that the target is handed as `{{input}}`.",
+            },
+            Attribute::Delay => &AttributeFacts {
+                name: "delay",
+                value: Value::Duration,
+                about: "How long Raymond waits before the target starts, such as `90s`.",
+            },
+            Attribute::Cd => &AttributeFacts {
+                name: "cd",
+                value: Value::Directory,
+                about: "The agent's working directory from now on.",
+            },
+            Attribute::Return => &AttributeFacts {
+                name: "return",
+                value: Value::State,
+                about: "The state that gets the result.",
+            },
+            Attribute::Next => &AttributeFacts {
+                name: "next",
+                value: Value::State,
+                about: "The state at which this agent goes on.",
+            },
+            Attribute::Timeout => &AttributeFacts {
+                name: "timeout",
+                value: Value::Duration,
+                about: "How long to wait for an answer, such as `2h`.",
+            },
+            Attribute::TimeoutNext => &AttributeFacts {
+                name: "timeout_next",
+                value: Value::State,
+                about: "The state at which this agent goes on when no answer has come in time.",
+            },
+        }
+    }
+
+    /// The attribute of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Attribute> {
+        Self::ALL.iter().copied().find(|attribute| attribute.as_str() == name)
+    }
+
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.facts().name
+    }
+}
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_named_in_journals_as_they_are_written() {
+        for tag in TagName::ALL {
+            assert_eq!(serde_json::to_value(tag).unwrap(), tag.as_str());
+            assert_eq!(TagName::from_name(tag.as_str()), Some(*tag));
+        }
+        for attribute in Attribute::ALL {
+            assert_eq!(Attribute::from_name(attribute.as_str()), Some(*attribute));
+        }
+    }
+
+    /// Readers of the table rely on these.
+    #[test]
+    fn rows_do_not_contradict_themselves() {
+        for tag in TagName::ALL {
+            let facts = tag.facts();
+            assert_eq!(
+                tag.is_call(),
+                tag.takes(Attribute::Return),
+                "{tag}: a call, and only it, says where to return"
+            );
+            assert_eq!(tag.is_fork(), facts.takes_variables, "{tag}: only a new agent has variables");
+            assert_eq!(
+                facts.session == SessionEffect::Restored,
+                facts.stack == StackEffect::Popped,
+                "{tag}: the caller's conversation comes from the stack"
+            );
+            assert!(
+                tag.is_transition() || facts.attributes.is_empty(),
+                "{tag}: its attributes are never read"
+            );
+            let names: Vec<Attribute> = facts.attributes.iter().map(|(attribute, _)| *attribute).collect();
+            assert!(
+                names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1),
+                "{tag}"
+            );
+        }
+    }
+
+    #[test]
+    fn descriptions_are_sentences() {
+        let tags = TagName::ALL.iter().map(|tag| tag.facts().about);
+        let attributes = Attribute::ALL.iter().map(|attribute| attribute.facts().about);
+        for about in tags.chain(attributes) {
+            assert!(about.starts_with(char::is_uppercase) && about.ends_with('.'), "{about}");
+            assert!(!about.contains(['\n', '<']) && about.len() <= 120, "{about}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! On Windows a step is its job object. Each living job is one entry of the table, and a signal to it reaches all its
+//! members.
+
+use std::io;
+
+use super::{Delivery, Demand, Process};
+use crate::process::{Target, system};
+
+const NO_SESSION: i32 = 0;
+
+pub(in crate::process) fn check() -> io::Result<()> {
+    Ok(())
+}
+
+/// Sessions are not used here.
+pub(super) fn own_session() -> io::Result<i32> {
+    Ok(NO_SESSION)
+}
+
+pub(super) fn processes(targets: &[&Target]) -> io::Result<Vec<Process>> {
+    let mut processes = Vec::new();
+    for target in targets {
+        let pid = system::living(&target.token)?.and_then(|pid| i32::try_from(pid).ok());
+        processes.extend(pid.map(|pid| whole_job(&target.token, pid)));
+    }
+    Ok(processes)
+}
+
+fn whole_job(token: &str, pid: i32) -> Process {
+    let token = Some(token.as_bytes().to_vec());
+    Process { pid, parent: 0, group: pid, session: NO_SESSION, started: 0, suspended: false, token }
+}
+
+pub(in crate::process) fn send(process: &Process, demand: Demand) -> Delivery {
+    let token = process.token.as_deref().and_then(|token| std::str::from_utf8(token).ok());
+    let Some(token) = token else { return Delivery::Gone };
+    match system::terminate(token, demand) {
+        Ok(()) => Delivery::Sent,
+        Err(_) => Delivery::Refused,
+    }
+}

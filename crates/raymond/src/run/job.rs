@@ -1,0 +1,119 @@
+//! A step's attempt as a value: everything its executor needs, and nothing that ties it to this process.
+//!
+//! A job needs neither the layout of the project, nor the engine's memory, nor Raymond's own state folder. The
+//! folders in it are places to work in that were chosen for it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use raymond_core::event::{StepStarted, TurnStarted};
+use raymond_core::input::Plan;
+use raymond_core::money::Usd;
+use raymond_core::name::AgentId;
+use raymond_core::workflow::StateFile;
+
+use super::engine::StepLaunch;
+use crate::process::secrets::Secrets;
+use crate::workflow::scopes::PackedFiles;
+use crate::workflow::states::TurnSettings;
+
+/// One attempt at a step, ready to be carried out.
+#[derive(Clone, Debug)]
+pub struct StepJob {
+    pub attempt: Attempt,
+    /// Handed back with the attempt's end: deciding about that needs it.
+    pub plan: Plan,
+    pub needs: StepNeeds,
+    /// What the journal says about a prompt's turn: its conversation and its share of the budget.
+    pub turn: Option<TurnStarted>,
+}
+
+/// Which attempt at which step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub agent: AgentId,
+    pub state: StateFile,
+    pub step: u64,
+    pub number: u32,
+    /// The mark in the environment of everything that the attempt starts, by which it is found again.
+    pub token: String,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { agent, state, step, number, .. } = self;
+        write!(f, "{agent} {state} step {step} attempt {number}")
+    }
+}
+
+/// What was found for a step when its state was read.
+#[derive(Clone, Debug)]
+pub struct StepNeeds {
+    /// Where its program runs.
+    pub cwd: String,
+    /// Variables to set, or to remove where there is no value; all others are inherited.
+    pub environment: VariableChanges,
+    /// Values among the step's own variables that no record may show.
+    pub secrets: Secrets,
+    /// The agent's own folder, made on first use.
+    pub task_folder: PathBuf,
+    /// What a script is handed, and the file that is to hold it.
+    pub handed: Option<Handed>,
+    pub code: StateCode,
+    /// What a prompt's turn needs besides.
+    pub turn: Option<TurnNeeds>,
+}
+
+pub type VariableChanges = Vec<(OsString, Option<OsString>)>;
+
+#[derive(Clone, Debug)]
+pub struct Handed {
+    pub text: String,
+    pub file: PathBuf,
+}
+
+/// A state's own file, with the files that belong beside it.
+#[derive(Clone, Debug)]
+pub enum StateCode {
+    /// It lies here and can be run as it is, among the files that belong to it.
+    InPlace(PathBuf),
+    /// It lies among its files, but something in its text would not run: a copy with this text runs instead.
+    Copy(Vec<u8>),
+    /// It is packed together with its files, and runs among them with this text.
+    Packed { files: Rc<PackedFiles>, text: Vec<u8> },
+}
+
+/// What a turn of an agent needs.
+#[derive(Clone, Debug)]
+pub struct TurnNeeds {
+    pub backend: String,
+    /// The rendered text that is sent.
+    pub prompt: String,
+    pub settings: TurnSettings,
+    pub skip_permissions: bool,
+    /// The answer, where it is known beforehand and no program is asked, or why there is none.
+    pub answer: Option<Result<Vec<u8>, String>>,
+    /// What the conversation had cost when the turn that this one continues ended, where the program reports sums.
+    pub conversation_total_usd: Option<Usd>,
+}
+
+impl StepJob {
+    /// The job of an attempt whose start is recorded.
+    pub fn new(nonce: &str, launch: StepLaunch<StepNeeds>) -> Self {
+        let StepStarted { agent, step, attempt, state, turn, .. } = launch.started;
+        let token = token(nonce, step, attempt);
+        Self {
+            attempt: Attempt { agent, state, step, number: attempt, token },
+            plan: launch.plan,
+            needs: launch.job,
+            turn,
+        }
+    }
+}
+
+/// The mark by which everything that an attempt started is found again. It follows from the journal alone.
+pub fn token(nonce: &str, step: u64, attempt: u32) -> String {
+    format!("{nonce}-{step}-{attempt}")
+}

@@ -1,0 +1,135 @@
+//! From an agent whose turn it is to what its step needs: its state is read, its prompt rendered, its folders chosen.
+//!
+//! All of this happens before the step's start is recorded, so that the journal can say what is about to run.
+
+mod code;
+mod prompt;
+mod variables;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use raymond_core::input::{Plan, Prepared};
+use raymond_core::name::AgentId;
+use raymond_core::run::{Agent, Options, Run};
+
+use super::engine::{Preparation, States};
+use super::job::{Handed, StepNeeds, TurnNeeds};
+use crate::agent::Asked;
+use crate::agent::registry::Backends;
+use crate::process::secrets::Secrets;
+use crate::store::{Payloads, StoreError, hash_of};
+use crate::workflow::scopes::Scopes;
+use crate::workflow::states::{StateText, options_in, read_state};
+use variables::{StepFacts, agent_variables, script_variables};
+
+/// Prepares the steps of a run.
+pub struct Preparer {
+    pub scopes: Rc<RefCell<Scopes>>,
+    pub options: Options,
+    pub payloads: Payloads,
+    pub backends: Backends,
+    /// Where each agent gets a folder of its own.
+    pub tasks: PathBuf,
+}
+
+/// Why a step cannot be prepared.
+enum NotReady {
+    /// The step fails.
+    Step(String),
+    /// What the run keeps cannot be read. No workflow could handle that, so the program ends.
+    Store(StoreError),
+}
+
+impl From<String> for NotReady {
+    fn from(error: String) -> Self {
+        Self::Step(error)
+    }
+}
+
+impl States for Preparer {
+    type Job = StepNeeds;
+
+    fn prepare(&mut self, run: &Run, agent: &Agent) -> Result<Preparation<StepNeeds>, StoreError> {
+        match self.ready(run, agent) {
+            Ok(ready) => Ok(Ok(ready)),
+            Err(NotReady::Step(error)) => Ok(Err(error)),
+            Err(NotReady::Store(error)) => Err(error),
+        }
+    }
+}
+
+impl Preparer {
+    fn ready(&self, run: &Run, agent: &Agent) -> Result<(Prepared, StepNeeds), NotReady> {
+        let mut scopes = self.scopes.borrow_mut();
+        let needed = |error| format!("{error} ({} needs it)", agent.id);
+        let scope = scopes.of(agent).map_err(needed)?;
+        let source = scope.read(&agent.state).map_err(needed)?;
+        let state = match agent.scope.is_some() {
+            true => read_state(&agent.state, &source, &options_in(scope, &self.options))?,
+            false => read_state(&agent.state, &source, &self.options)?,
+        };
+        let task_folder = self.tasks.join(file_name_of(&agent.id));
+        let handed = self.handed(agent)?;
+        let facts = StepFacts {
+            run_id: &run.id,
+            agent,
+            scope: scope.path(),
+            environment: &scope.manifest().environment,
+            task_folder: &task_folder,
+            input: handed.as_ref().map(|handed| (handed.text.as_str(), handed.file.as_path())),
+        };
+        let environment = match agent.state.kind().is_prompt() {
+            true => agent_variables(&facts),
+            false => script_variables(&facts),
+        };
+        let secrets = Secrets::of(scope.manifest().environment.iter().chain(&agent.attributes));
+        let code = code::of(&mut scopes, agent, source)?;
+        let StateText { hash, mut plan, turn, warnings, body } = state;
+        let turn = match (&mut plan, turn) {
+            (Plan::Prompt(prompt), Some(settings)) => {
+                let program = self.backends.get(&prompt.backend)?;
+                let text = prompt::message(&self.payloads, run, agent, &body, &task_folder, program)?;
+                prompt.prompt_sha256 = Some(hash_of(text.as_bytes()));
+                prompt.program_chooses_session = !program.capabilities().own_session_id;
+                let asked = Asked { state: agent.state.name(), number: run.next_turn(agent), prompt: &text };
+                Some(TurnNeeds {
+                    answer: program.answer(&asked, scopes.of(agent)?),
+                    backend: prompt.backend.clone(),
+                    prompt: text,
+                    settings,
+                    skip_permissions: self.options.skip_permissions,
+                    conversation_total_usd: agent.conversation().and_then(|session| session.total_usd),
+                })
+            }
+            _ => None,
+        };
+        let handed = handed.filter(|_| turn.is_none());
+        let needs =
+            StepNeeds { cwd: agent.cwd.clone(), environment, secrets, task_folder, handed, code, turn };
+        Ok((Prepared { hash, plan, warnings }, needs))
+    }
+
+    /// The payload handed to the agent's state, and the file of the agent's own that is to hold it.
+    fn handed(&self, agent: &Agent) -> Result<Option<Handed>, NotReady> {
+        if agent.state.kind().is_prompt() {
+            return Ok(None);
+        }
+        let Some(payload) = &agent.payload else { return Ok(None) };
+        let text = self.payloads.text_of(payload).map_err(NotReady::Store)?;
+        let file = self.tasks.join(format!("{}.input", file_name_of(&agent.id)));
+        Ok(Some(Handed { text, file }))
+    }
+}
+
+/// Agent names grow with each generation of forks; file systems stop at 255 bytes.
+pub(super) fn file_name_of(agent: &AgentId) -> String {
+    const MOST: usize = 120;
+    let name = agent.as_str();
+    if name.len() <= MOST {
+        return name.to_owned();
+    }
+    let start: String = name.chars().take(MOST / 4).collect();
+    format!("{start}-{:08x}", crc32fast::hash(name.as_bytes()))
+}

@@ -1,0 +1,89 @@
+//! The file of a state as it has to be for its program to run it.
+
+use std::borrow::Cow;
+
+use raymond_core::run::Agent;
+use raymond_core::workflow::Kind;
+
+use crate::run::job::StateCode;
+use crate::workflow::scope::Source;
+use crate::workflow::scopes::Scopes;
+
+/// The file of the state that an agent is in.
+pub(super) fn of(scopes: &mut Scopes, agent: &Agent, source: Source) -> Result<StateCode, String> {
+    let kind = agent.state.kind();
+    match source.file {
+        Some(file) => Ok(match text_to_run(kind, &source.bytes, true) {
+            Cow::Borrowed(_) => StateCode::InPlace(file),
+            Cow::Owned(text) => StateCode::Copy(text),
+        }),
+        None => {
+            let text = text_to_run(kind, &source.bytes, false).into_owned();
+            Ok(StateCode::Packed { files: scopes.packed(agent)?, text })
+        }
+    }
+}
+
+fn text_to_run(kind: Kind, bytes: &[u8], has_file: bool) -> Cow<'_, [u8]> {
+    match kind {
+        Kind::Bash => unix_text(bytes),
+        Kind::Batch => batch_text(bytes, has_file),
+        _ => Cow::Borrowed(bytes),
+    }
+}
+
+/// A script without byte-order mark and carriage returns, which bash takes for part of a command.
+fn unix_text(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let without_mark = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let has_foreign_line_ends = memchr::memmem::find(without_mark, b"\r\n").is_some();
+    if !has_foreign_line_ends && without_mark.len() == bytes.len() {
+        return Cow::Borrowed(bytes);
+    }
+    let mut text = Vec::with_capacity(bytes.len());
+    for (index, byte) in without_mark.iter().enumerate() {
+        if *byte != b'\r' || without_mark.get(index + 1) != Some(&b'\n') {
+            text.push(*byte);
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// A batch file without a byte-order mark, which `cmd.exe` takes for part of a command. In a text without carriage
+/// returns it may miss labels, so a copy gets them; a file that runs where it lies is its author's, as it also has to
+/// know where that is.
+fn batch_text(bytes: &[u8], has_file: bool) -> Cow<'_, [u8]> {
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if has_file && text.len() == bytes.len() {
+        return Cow::Borrowed(bytes);
+    }
+    let mut lines = Vec::with_capacity(text.len());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_suffix(b"\n") {
+            Some(content) => {
+                lines.extend_from_slice(content.strip_suffix(b"\r").unwrap_or(content));
+                lines.extend_from_slice(b"\r\n");
+            }
+            None => lines.extend_from_slice(line),
+        }
+    }
+    Cow::Owned(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_file_is_changed_only_where_a_copy_is_needed() {
+        assert_eq!(batch_text(b"a\nb\r\nc", false).as_ref(), b"a\r\nb\r\nc");
+        assert_eq!(batch_text(b"\xef\xbb\xbfa\nb", true).as_ref(), b"a\r\nb");
+        assert!(matches!(batch_text(b"a\nb", true), Cow::Borrowed(_)), "it runs from its own file");
+    }
+
+    #[test]
+    fn foreign_line_ends_and_marks_are_taken_out() {
+        assert_eq!(unix_text(b"\xef\xbb\xbfa\r\nb\r\n").as_ref(), b"a\nb\n");
+        assert_eq!(unix_text(b"a\rb\n").as_ref(), b"a\rb\n", "a carriage return alone is the author's");
+        assert!(matches!(unix_text(b"a\nb"), Cow::Borrowed(_)), "a plain script runs from its own file");
+    }
+}

@@ -1,0 +1,65 @@
+//! What a step finds in its environment, but for the path of the file that runs: only the executor knows that.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use raymond_core::limits::MAX_ENVIRONMENT_PAYLOAD_BYTES;
+use raymond_core::run::Agent;
+
+use crate::run::job::VariableChanges;
+
+/// What fits into one variable. Windows takes no longer ones than 32,767 characters, its name included.
+const MOST_IN_A_VARIABLE: usize = if cfg!(windows) { 32_000 } else { MAX_ENVIRONMENT_PAYLOAD_BYTES };
+
+/// Everything of a step that its environment tells.
+pub struct StepFacts<'a> {
+    pub run_id: &'a str,
+    pub agent: &'a Agent,
+    pub scope: &'a Path,
+    /// What the workflow's manifest adds.
+    pub environment: &'a BTreeMap<String, String>,
+    pub task_folder: &'a Path,
+    /// The handed payload and the file that holds it.
+    pub input: Option<(&'a str, &'a Path)>,
+}
+
+/// What a script is told.
+pub fn script_variables(facts: &StepFacts<'_>) -> VariableChanges {
+    // What comes later wins: a worker's own variables over those of the whole workflow.
+    let mut changes = changes_of(facts.environment);
+    changes.extend(changes_of(&facts.agent.attributes));
+    changes.extend(identity(facts));
+    changes
+}
+
+/// What an agent program is told: its prompt says the rest.
+pub fn agent_variables(facts: &StepFacts<'_>) -> VariableChanges {
+    let mut changes = changes_of(facts.environment);
+    changes.extend(identity(facts));
+    changes
+}
+
+fn changes_of(variables: &BTreeMap<String, String>) -> VariableChanges {
+    variables.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
+}
+
+/// Who runs and what it was handed.
+fn identity(facts: &StepFacts<'_>) -> VariableChanges {
+    let short = |text: &&str| text.len() <= MOST_IN_A_VARIABLE;
+    let short_input = facts.input.as_ref().map(|(text, _)| *text).filter(short).map(OsString::from);
+    let visits = facts.agent.visits_here().to_string();
+    // A run may be started by a step of another run, so what is not set is removed.
+    let variables: [(&str, Option<OsString>); 9] = [
+        ("RAYMOND_RUN_ID", Some(facts.run_id.into())),
+        ("RAYMOND_WORKFLOW_ID", Some(facts.run_id.into())),
+        ("RAYMOND_AGENT_ID", Some(facts.agent.id.as_str().into())),
+        ("RAYMOND_STATE_DIR", Some(facts.scope.into())),
+        ("RAYMOND_VISITS", Some(visits.into())),
+        ("RAYMOND_TASK_FOLDER", Some(facts.task_folder.into())),
+        ("RAYMOND_RESULT", short_input.clone()),
+        ("RAYMOND_INPUT", short_input),
+        ("RAYMOND_INPUT_FILE", facts.input.as_ref().map(|(_, file)| file.into())),
+    ];
+    variables.into_iter().map(|(name, value)| (name.into(), value)).collect()
+}

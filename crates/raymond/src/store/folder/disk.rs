@@ -1,0 +1,165 @@
+//! The few file-system calls that the rest of the store has in common.
+//!
+//! All files are created for their owner only, because journals hold prompts, answers and paths. Journal and payloads
+//! make their calls through [`Disk`], so that a simulation can replace it with a disk that fails.
+
+use std::fmt::Debug;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// A file that is open.
+pub trait DiskFile: Debug + Read + Write + Send {
+    fn sync_data(&self) -> io::Result<()>;
+    fn sync_all(&self) -> io::Result<()>;
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+}
+
+/// The calls that decide whether a run survives a crash.
+pub trait Disk: Debug + Send + Sync {
+    /// Creates a file that is not there, for the owner only, to be written from its start.
+    fn create(&self, path: &Path, read_only: bool) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens a file to be written at its end.
+    fn append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
+    /// Opens a file to be read from an offset on.
+    fn read(&self, path: &Path, offset: u64) -> io::Result<Box<dyn DiskFile>>;
+    /// How long a file is; none if there is no file of this name.
+    fn length(&self, path: &Path) -> Option<u64>;
+    /// The names in a folder.
+    fn names(&self, dir: &Path) -> io::Result<Vec<String>>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file that need not be there.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes the names in a folder durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+}
+
+impl DiskFile for File {
+    fn sync_data(&self) -> io::Result<()> {
+        File::sync_data(self)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        File::sync_all(self)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        File::set_len(self, bytes)
+    }
+}
+
+/// The file system of this machine.
+#[derive(Debug)]
+pub(super) struct SystemDisk;
+
+impl Disk for SystemDisk {
+    fn create(&self, path: &Path, read_only: bool) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = if read_only { read_only_options() } else { private_options() };
+        Ok(Box::new(options.append(true).create_new(true).open(path)?))
+    }
+
+    fn append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(private_options().append(true).open(path)?))
+    }
+
+    fn read(&self, path: &Path, offset: u64) -> io::Result<Box<dyn DiskFile>> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Box::new(file))
+    }
+
+    fn length(&self, path: &Path) -> Option<u64> {
+        std::fs::symlink_metadata(path).ok().filter(|data| data.is_file()).map(|data| data.len())
+    }
+
+    fn names(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let entries = match std::fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        remove_if_there(path)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        create_private_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        sync_dir(dir)
+    }
+}
+
+/// Makes the names in a folder durable, which syncing the files in it does not do.
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+    // Only Unix can sync a folder; elsewhere the file system orders its own changes.
+    if cfg!(unix) {
+        File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Creates a folder for the owner only, and missing folders above it. One that exists is left as it is.
+pub(super) fn create_private_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+        _ => Ok(()),
+    }
+}
+
+/// Options that give a new file the mode 0600.
+pub(super) fn private_options() -> OpenOptions {
+    options_with_mode(0o600)
+}
+
+/// Options that give a new file the mode 0400; the handle that creates it can still write.
+pub(super) fn read_only_options() -> OpenOptions {
+    options_with_mode(0o400)
+}
+
+#[cfg_attr(not(unix), expect(unused_variables, unused_mut, reason = "modes exist on Unix only"))]
+fn options_with_mode(mode: u32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    options
+}
+
+/// Removes a file that need not be there.
+pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removing_what_is_not_there_is_fine() {
+        let dir = tempfile::tempdir().unwrap();
+        remove_if_there(&dir.path().join("nothing")).unwrap();
+    }
+}

@@ -1,0 +1,185 @@
+//! Events ↔ lines of the journal.
+
+use jiff::Timestamp;
+use raymond_core::event::{Body, Event, FORMAT_VERSION};
+use raymond_core::run::Run;
+use serde::{Deserialize, Serialize};
+
+use super::place::RunPaths;
+use super::read::{Lines, visit_tail};
+use super::segment::Line;
+use crate::store::error::StoreError;
+use crate::store::fold::{Folding, check_order};
+use crate::store::home::Events;
+
+pub(super) fn to_line(paths: &RunPaths, event: &impl Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(event)
+        .map_err(|error| StoreError::refused(paths.segment(0).display(), format!("no JSON: {error}")))
+}
+
+/// One line of a journal as an event. The line is known to be whole, so it is of another version if it cannot be read.
+fn to_event(paths: &RunPaths, line: &Line) -> Result<Event, StoreError> {
+    let event = parse(&line.text).map_err(|error| StoreError::UnknownEvent {
+        place: place_of(paths, line),
+        line: line.number,
+        what: error.to_string(),
+    })?;
+    match &event.body {
+        Body::RunStarted(started) if started.version > FORMAT_VERSION => Err(StoreError::NewerFormat {
+            run: event.run.clone(),
+            version: started.version,
+            newest_known: FORMAT_VERSION,
+        }),
+        _ => Ok(event),
+    }
+}
+
+fn place_of(paths: &RunPaths, line: &Line) -> String {
+    paths.segment(line.segment).display().to_string()
+}
+
+/// The line of a snapshot; `event` says that it is one.
+#[derive(Deserialize)]
+struct Snapshot {
+    seq: u64,
+    time: Timestamp,
+    run: String,
+    state: Box<Run>,
+}
+
+/// Reads an event. Which fields it has depends on one of them, so serde holds all of them until that one is known,
+/// in several times the memory of the text. A snapshot may be megabytes long, so it is recognised by its beginning.
+fn parse(text: &str) -> serde_json::Result<Event> {
+    const BEGINNING: usize = 512;
+    let beginning = &text.as_bytes()[..text.len().min(BEGINNING)];
+    if memchr::memmem::find(beginning, br#""event":"snapshot""#).is_some()
+        && let Ok(Snapshot { seq, time, run, state }) = serde_json::from_str(text)
+    {
+        return Ok(Event { seq, time, run, body: Body::Snapshot { state } });
+    }
+    serde_json::from_str(text)
+}
+
+/// Adds up the lines of a journal. The first one that cannot be added is the error, and those behind it are ignored.
+pub(super) struct LineFolding<'a> {
+    paths: &'a RunPaths,
+    folding: Result<Folding, StoreError>,
+}
+
+impl<'a> LineFolding<'a> {
+    pub(super) fn new(paths: &'a RunPaths) -> Self {
+        Self { paths, folding: Ok(Folding::default()) }
+    }
+
+    pub(super) fn take(&mut self, line: &Line) {
+        if let Ok(folding) = &mut self.folding {
+            let paths = self.paths;
+            let taken = to_event(paths, line)
+                .and_then(|event| folding.take(event, &|| place_of(paths, line), line.number));
+            if let Err(error) = taken {
+                self.folding = Err(error);
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<Run, StoreError> {
+        self.folding?.finish(&|| self.paths.segment(0).display().to_string())
+    }
+}
+
+/// What lines of a journal add up to.
+pub fn fold(paths: &RunPaths, lines: &[Line]) -> Result<Run, StoreError> {
+    let mut folding = LineFolding::new(paths);
+    lines.iter().for_each(|line| folding.take(line));
+    folding.finish()
+}
+
+/// What the last segment adds up to, read one batch at a time.
+pub(super) fn load(paths: &RunPaths, newest: Option<u32>) -> Result<Run, StoreError> {
+    let mut folding = LineFolding::new(paths);
+    visit_tail(paths, newest, &mut |line| folding.take(&line))?;
+    folding.finish()
+}
+
+/// The events of a journal behind some number.
+#[derive(Debug)]
+pub(super) struct JournalEvents {
+    paths: RunPaths,
+    lines: Lines,
+    /// Events up to this one are not wanted.
+    after: u64,
+    /// The event that was given out last.
+    last_seq: u64,
+    /// What is wrong behind the batch that was given out last.
+    trouble: Option<StoreError>,
+}
+
+impl JournalEvents {
+    pub(super) fn new(paths: RunPaths, lines: Lines, after: u64) -> Self {
+        Self { paths, lines, after, last_seq: after, trouble: None }
+    }
+
+    /// The event in a line, if it is wanted. A snapshot is wanted only where events are missing before it.
+    fn wanted(&mut self, line: &Line) -> Result<Option<Event>, StoreError> {
+        let known = if line.is_snapshot { self.last_seq } else { self.after };
+        if line.seq.is_some_and(|seq| seq <= known) {
+            return Ok(None);
+        }
+        let event = to_event(&self.paths, line)?;
+        if !line.is_snapshot {
+            check_order(self.last_seq, &event, &|| place_of(&self.paths, line), line.number)?;
+        }
+        self.last_seq = event.seq;
+        Ok(Some(event))
+    }
+}
+
+impl Events for JournalEvents {
+    fn next_batch(&mut self) -> Result<Option<Vec<Event>>, StoreError> {
+        loop {
+            if let Some(error) = &self.trouble {
+                return Err(error.clone());
+            }
+            let Some(lines) = self.lines.next_batch()? else { return Ok(None) };
+            let mut batch = Vec::with_capacity(lines.len());
+            for line in lines {
+                match self.wanted(&line) {
+                    Ok(event) => batch.extend(event),
+                    Err(error) => {
+                        self.trouble = Some(error);
+                        break;
+                    }
+                }
+            }
+            if !batch.is_empty() {
+                return Ok(Some(batch));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use raymond_core::event::SnapshotLine;
+    use raymond_core::evolve::evolve;
+
+    const STARTED: &str = r#"{"seq":1,"time":"2026-01-01T00:00:00Z","run":"r","event":"run_started","version":1,"workflow":"w","scope":"/w","entry":"START.sh","cwd":"/","nonce":"n","options":{}}"#;
+    const AGENT: &str = r#"{"seq":2,"time":"2026-01-01T00:00:00Z","run":"r","event":"agent_started","agent":"main_w1","state":"W.sh","cwd":"/","parent":"main","number":1,"fork":1,"attributes":{"event":"snapshot","state":"x"}}"#;
+
+    #[test]
+    fn a_snapshot_is_read_like_any_other_event() {
+        let run = [STARTED, AGENT].iter().fold(None, |run, line| evolve(run, &parse(line).unwrap())).unwrap();
+        let line = serde_json::to_string(&SnapshotLine::of(&run, run.started_at)).unwrap();
+        let read = parse(&line).unwrap();
+        assert_eq!(read, serde_json::from_str(&line).unwrap());
+        assert!(matches!(read.body, Body::Snapshot { .. }));
+    }
+
+    #[test]
+    fn what_only_looks_like_a_snapshot_is_none() {
+        let read = parse(AGENT).unwrap();
+        assert!(matches!(read.body, Body::AgentStarted(_)), "{read:?}");
+        assert_eq!(read, serde_json::from_str(AGENT).unwrap());
+    }
+}

@@ -1,0 +1,350 @@
+//! Where the files of runs are.
+//!
+//! Finding them creates nothing, so commands that only read leave no trace. [`StateDir::create`] is for commands that
+//! start a run.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::disk::{Disk, SystemDisk, create_private_dir, private_options};
+use crate::store::id::{BadRunId, check_run_id, split_segment_digits};
+
+/// The folder that holds config and state of a project.
+const HOME_NAME: &str = ".raymond";
+
+/// The folder of the journals, which may not exist yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDir {
+    path: PathBuf,
+    /// The `.raymond` folder around it, unless the folder was named by the user.
+    home: Option<PathBuf>,
+}
+
+/// The files of one run, as a listing of the folder shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) id: String,
+    /// When the journal was last written.
+    pub(super) modified: SystemTime,
+    /// The newest segment; 0 is the first.
+    pub(super) last_segment: u32,
+}
+
+impl StateDir {
+    /// The state folder that belongs to a working directory.
+    ///
+    /// That is the nearest `.raymond` upwards, looked for no higher than the folder that holds
+    /// `.git`; where there is none, it is to be created beside `.git`, or else in `cwd`.
+    pub fn find(cwd: &Path) -> io::Result<Self> {
+        let cwd = std::path::absolute(cwd)?;
+        let top = cwd.ancestors().find(|folder| folder.join(HOME_NAME).is_dir() || holds_git(folder));
+        let home = top.unwrap_or(&cwd).join(HOME_NAME);
+        Ok(Self { path: home.join("state"), home: Some(home) })
+    }
+
+    /// The state folder that the user named; journals are directly in it.
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        Self { path: dir.into(), home: None }
+    }
+
+    /// Where the journals are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The `.raymond` folder; none if the user named the state folder.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
+    /// Creates the folders that are missing, for the owner only.
+    pub fn create(&self) -> io::Result<()> {
+        self.create_home()?;
+        create_private_dir(&self.path)
+    }
+
+    /// Creates `.raymond` with its own `.gitignore`, without the folder of the journals.
+    pub fn create_home(&self) -> io::Result<()> {
+        let Some(home) = &self.home else { return Ok(()) };
+        create_private_dir(home)?;
+        let ignore = private_options().write(true).create_new(true).open(home.join(".gitignore"));
+        match ignore {
+            Ok(mut file) => file.write_all(b"*\n"),
+            // The user may have changed it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The paths of a run, whether it exists or not.
+    pub fn run(&self, id: &str) -> Result<RunPaths, BadRunId> {
+        check_run_id(id)?;
+        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned(), disk: Arc::new(SystemDisk) })
+    }
+
+    /// The folder in which the steps of a run leave files. Steps run on this machine wherever the run itself is kept.
+    pub fn scratch(&self, id: &str) -> Result<PathBuf, BadRunId> {
+        Ok(self.run(id)?.with_suffix("tasks"))
+    }
+
+    /// All runs, the one written last first.
+    pub(super) fn runs(&self) -> io::Result<Vec<Listed>> {
+        let mut found: BTreeMap<String, Listed> = BTreeMap::new();
+        let mut with_first_segment = Vec::new();
+        for (id, segment, entry) in journal_files(&self.path)? {
+            // A file can be deleted between the listing and this call.
+            let Ok(modified) = entry.metadata().and_then(|data| data.modified()) else {
+                continue;
+            };
+            if segment == 0 {
+                with_first_segment.push(id.clone());
+            }
+            let run = found.entry(id.clone()).or_insert(Listed { id, modified, last_segment: segment });
+            run.modified = run.modified.max(modified);
+            run.last_segment = run.last_segment.max(segment);
+        }
+        let mut runs: Vec<Listed> = with_first_segment.iter().filter_map(|id| found.remove(id)).collect();
+        runs.sort_by(|a, b| (b.modified, &b.id).cmp(&(a.modified, &a.id)));
+        Ok(runs)
+    }
+}
+
+/// In a linked worktree or a submodule, `.git` is a file.
+fn holds_git(folder: &Path) -> bool {
+    folder.join(".git").exists()
+}
+
+/// Every journal file in a folder with its run and segment; none if there is no folder.
+fn journal_files(dir: &Path) -> io::Result<Vec<(String, u32, std::fs::DirEntry)>> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        if let Some((id, segment)) = name.to_str().and_then(parse_journal_name) {
+            files.push((id.to_owned(), segment, entry));
+        }
+    }
+    Ok(files)
+}
+
+/// Run id and segment number of `RUN.jsonl` or `RUN.NNNN.jsonl`.
+fn parse_journal_name(name: &str) -> Option<(&str, u32)> {
+    let stem = name.strip_suffix(".jsonl")?;
+    let (id, segment) = match split_segment_digits(stem) {
+        None => (stem, 0),
+        Some((id, digits)) => {
+            let segment: u32 = digits.parse().ok()?;
+            // A journal never wrote a file with another spelling of the number.
+            if segment == 0 || format!("{segment:04}") != digits {
+                return None;
+            }
+            (id, segment)
+        }
+    };
+    check_run_id(id).is_ok().then_some((id, segment))
+}
+
+/// The paths of one run.
+#[derive(Clone, Debug)]
+pub struct RunPaths {
+    dir: PathBuf,
+    id: String,
+    disk: Arc<dyn Disk>,
+}
+
+impl RunPaths {
+    /// The same paths on another disk.
+    pub fn on(self, disk: Arc<dyn Disk>) -> Self {
+        Self { disk, ..self }
+    }
+
+    /// What the journal is written with.
+    pub(super) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
+    pub(super) fn shared_disk(&self) -> Arc<dyn Disk> {
+        Arc::clone(&self.disk)
+    }
+
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The folder that holds all files of the run.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A segment of the journal; 0 is `RUN.jsonl`.
+    pub fn segment(&self, number: u32) -> PathBuf {
+        self.dir.join(self.segment_name(number))
+    }
+
+    /// Where a segment is written before it is renamed. Ids never begin with a dot, so no run has this file.
+    pub(super) fn unfinished_segment(&self, number: u32) -> PathBuf {
+        self.dir.join(format!(".{}.tmp", self.segment_name(number)))
+    }
+
+    pub fn lock(&self) -> PathBuf {
+        self.with_suffix("lock")
+    }
+
+    /// Messages from other processes.
+    pub fn inbox(&self) -> PathBuf {
+        self.with_suffix("in")
+    }
+
+    /// Payloads too long for the journal.
+    pub fn payloads(&self) -> PathBuf {
+        self.with_suffix("d")
+    }
+
+    /// The numbers of the segments that exist, rising.
+    pub fn segments(&self) -> io::Result<Vec<u32>> {
+        let names = self.disk.names(&self.dir)?;
+        let journals = names.iter().filter_map(|name| parse_journal_name(name));
+        let mut numbers: Vec<u32> =
+            journals.filter(|(id, _)| *id == self.id).map(|(_, number)| number).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn segment_name(&self, number: u32) -> String {
+        match number {
+            0 => format!("{}.jsonl", self.id),
+            _ => format!("{}.{number:04}.jsonl", self.id),
+        }
+    }
+
+    fn with_suffix(&self, suffix: &str) -> PathBuf {
+        self.dir.join(format!("{}.{suffix}", self.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::time::Duration;
+    use tempfile::tempdir;
+
+    fn state_with(files: &[&str]) -> (tempfile::TempDir, StateDir) {
+        let dir = tempdir().unwrap();
+        for (age, name) in files.iter().enumerate() {
+            let file = fs::File::create(dir.path().join(name)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - age as u64)).unwrap();
+        }
+        let state = StateDir::at(dir.path());
+        (dir, state)
+    }
+
+    fn ids(state: &StateDir) -> Vec<String> {
+        state.runs().unwrap().into_iter().map(|run| run.id).collect()
+    }
+
+    #[test]
+    fn finding_walks_up_to_the_nearest_raymond_folder() {
+        let root = tempdir().unwrap();
+        let deep = root.path().join("a/b/c");
+        fs::create_dir_all(&deep).unwrap();
+        fs::create_dir(root.path().join("a/.raymond")).unwrap();
+        fs::create_dir(root.path().join(".raymond")).unwrap();
+        let state = StateDir::find(&deep).unwrap();
+        assert_eq!(state.path(), root.path().join("a/.raymond/state"));
+        assert_eq!(state.home(), Some(root.path().join("a/.raymond").as_path()));
+    }
+
+    #[test]
+    fn finding_stops_at_git_whether_file_or_folder() {
+        for git_is_file in [true, false] {
+            let root = tempdir().unwrap();
+            let deep = root.path().join("repo/src");
+            fs::create_dir_all(&deep).unwrap();
+            fs::create_dir(root.path().join(".raymond")).unwrap();
+            let git = root.path().join("repo/.git");
+            if git_is_file {
+                fs::write(git, "gitdir: x").unwrap()
+            } else {
+                fs::create_dir(git).unwrap()
+            }
+            let state = StateDir::find(&deep).unwrap();
+            assert_eq!(state.path(), root.path().join("repo/.raymond/state"));
+        }
+    }
+
+    #[test]
+    fn finding_and_listing_create_nothing() {
+        let root = tempdir().unwrap();
+        fs::create_dir(root.path().join(".git")).unwrap();
+        let state = StateDir::find(root.path()).unwrap();
+        assert!(state.runs().unwrap().is_empty());
+        assert!(state.run("a").unwrap().segments().unwrap().is_empty());
+        assert!(!root.path().join(".raymond").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn created_folders_are_for_the_owner_and_not_for_git() {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let root = tempdir().unwrap();
+        fs::create_dir(root.path().join(".git")).unwrap();
+        let state = StateDir::find(root.path()).unwrap();
+        state.create().unwrap();
+        state.create().unwrap();
+        assert_eq!(mode(state.home().unwrap()), 0o700);
+        assert_eq!(mode(state.path()), 0o700);
+        assert_eq!(fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(), "*\n");
+        let named = StateDir::at(root.path().join("x/y"));
+        named.create().unwrap();
+        assert_eq!(mode(named.path()), 0o700);
+        assert!(!named.path().join(".gitignore").exists());
+    }
+
+    #[test]
+    fn a_gitignore_of_the_user_stays() {
+        let root = tempdir().unwrap();
+        fs::create_dir(root.path().join(".raymond")).unwrap();
+        fs::write(root.path().join(".raymond/.gitignore"), "state/\n").unwrap();
+        StateDir::find(root.path()).unwrap().create().unwrap();
+        assert_eq!(fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(), "state/\n");
+    }
+
+    #[test]
+    fn runs_are_listed_by_their_newest_segment() {
+        let (_dir, state) = state_with(&[
+            "old.0002.jsonl",
+            "new.jsonl",
+            "old.0001.jsonl",
+            "old.jsonl",
+            "orphan.0001.jsonl",
+            ".old.0003.jsonl.tmp",
+            "odd.00001.jsonl",
+            "new.lock",
+            "x y.jsonl",
+        ]);
+        assert_eq!(ids(&state), ["old", "new"]);
+        assert_eq!(state.runs().unwrap()[0].last_segment, 2);
+        assert_eq!(state.run("old").unwrap().segments().unwrap(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn paths_of_a_run() {
+        let run = StateDir::at("/s").run("r.1").unwrap();
+        assert_eq!(run.segment(0), Path::new("/s/r.1.jsonl"));
+        assert_eq!(run.segment(1), Path::new("/s/r.1.0001.jsonl"));
+        assert_eq!(run.segment(12345), Path::new("/s/r.1.12345.jsonl"));
+        assert_eq!(run.lock(), Path::new("/s/r.1.lock"));
+        assert_eq!(run.inbox(), Path::new("/s/r.1.in"));
+        assert_eq!(run.payloads(), Path::new("/s/r.1.d"));
+        assert_eq!(StateDir::at("/s").scratch("r.1").unwrap(), Path::new("/s/r.1.tasks"));
+    }
+}

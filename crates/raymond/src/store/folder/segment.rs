@@ -1,0 +1,676 @@
+//! The format of one journal segment: batches of lines, each closed by a commit mark.
+//!
+//! The last line of a batch has its closing `}` replaced by `,"commit":"<crc32>"}`; the checksum
+//! covers every byte of the batch before the mark. So a batch is there as a whole or not at all, and every line of
+//! the file is one JSON object. Reading holds one batch at a time.
+//!
+//! What follows the last whole batch is a *torn tail* if an interrupted write explains it: an
+//! unfinished line, lines without a mark, or zeros where the data had not reached the disk yet.
+//! Anything else is damage and is reported, because cutting it off would lose committed events.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::disk::DiskFile;
+use super::place::RunPaths;
+use crate::store::error::StoreError;
+
+/// The longest line that is written or read.
+pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
+
+/// The longest batch that is written or read.
+pub const MAX_BATCH_BYTES: usize = 256 * 1024 * 1024;
+
+/// What the `event` field of the first line of a later segment says.
+pub const SNAPSHOT_EVENT: &str = "snapshot";
+
+const MARK_START: &[u8] = b",\"commit\":\"";
+const MARK_END: &[u8] = b"\"}";
+const DIGITS: usize = 8;
+const MARK_BYTES: usize = MARK_START.len() + DIGITS + MARK_END.len();
+
+/// One event of a committed batch, as it was given to the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub segment: u32,
+    /// Counted from 1 within the segment.
+    pub number: u64,
+    /// Without the commit mark.
+    pub text: String,
+    /// Whether a batch ends here, so that folding up to here gives a state that was once current.
+    pub ends_batch: bool,
+    pub(super) seq: Option<u64>,
+    pub(super) is_snapshot: bool,
+}
+
+/// What an interrupted write left behind the last whole batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// Where the last whole batch ends.
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// Joins lines to one batch with its commit mark. They have passed `check_lines`.
+pub(super) fn encode_batch(lines: &[String]) -> Vec<u8> {
+    let mut batch = lines.join("\n").into_bytes();
+    batch.pop();
+    let digits = format!("{:08x}", crc32fast::hash(&batch));
+    batch.extend_from_slice(MARK_START);
+    batch.extend_from_slice(digits.as_bytes());
+    batch.extend_from_slice(MARK_END);
+    batch.push(b'\n');
+    batch
+}
+
+/// The last `seq` after these lines, or why a reader would not accept them as a batch.
+pub(super) fn check_lines(lines: &[String], mut last_seq: Option<u64>) -> Result<Option<u64>, String> {
+    if lines.is_empty() {
+        return Err("a batch needs a line".to_owned());
+    }
+    let total: usize = lines.iter().map(|line| line.len() + 1).sum();
+    if total + MARK_BYTES > MAX_BATCH_BYTES {
+        return Err(format!("a batch of {total} bytes is too long"));
+    }
+    for line in lines {
+        last_seq = follow_seq(last_seq, check_line(line)?)?;
+    }
+    let mut batch = Pending::default();
+    if lines[..lines.len() - 1].iter().any(|line| !matches!(batch.judge(line.as_bytes()), Mark::None)) {
+        return Err("the text of a line happens to be its own checksum".to_owned());
+    }
+    Ok(last_seq)
+}
+
+fn check_line(line: &str) -> Result<Fields, String> {
+    if line.len() + MARK_BYTES > MAX_LINE_BYTES {
+        return Err(format!("a line of {} bytes is too long", line.len()));
+    }
+    if line.contains('\n') {
+        return Err("a line must not hold a line break".to_owned());
+    }
+    if !line.ends_with('}') || line.trim_start_matches('{').trim_start().starts_with('}') {
+        return Err("a line must be an object that is not empty".to_owned());
+    }
+    if split_mark(line.as_bytes()).is_some_and(|(_, mark)| mark_digits(mark).is_some()) {
+        return Err("an event must not end with a field 'commit'".to_owned());
+    }
+    probe(line)
+}
+
+/// The fields of an event that the format rests on: `seq` must rise, and a later segment begins with a snapshot.
+#[derive(Clone, Copy)]
+struct Fields {
+    seq: Option<u64>,
+    is_snapshot: bool,
+}
+
+#[derive(Deserialize)]
+struct Event<'line> {
+    #[serde(default)]
+    seq: Option<u64>,
+    #[serde(default, borrow)]
+    event: Cow<'line, str>,
+}
+
+/// Reads the few fields that are needed. The rest of the line is only checked to be JSON.
+fn probe(line: &str) -> Result<Fields, String> {
+    // serde would read an array into the same structure, so the first character is checked.
+    if !line.starts_with('{') {
+        return Err("this is not a JSON object".to_owned());
+    }
+    match serde_json::from_str::<Event<'_>>(line) {
+        Ok(Event { seq, event }) => Ok(Fields { seq, is_snapshot: event == SNAPSHOT_EVENT }),
+        Err(error) => Err(format!("this is not a JSON event ({error})")),
+    }
+}
+
+/// Whether a line is one that a later segment may begin with.
+pub(super) fn is_snapshot(line: &str) -> bool {
+    probe(line).is_ok_and(|fields| fields.is_snapshot)
+}
+
+/// The last `seq` after a line. A snapshot may repeat the number of the event that it was taken after.
+fn follow_seq(last: Option<u64>, fields: Fields) -> Result<Option<u64>, String> {
+    match (last, fields.seq) {
+        (Some(last), Some(next)) if next < last || (next == last && !fields.is_snapshot) => {
+            Err(format!("its seq is {next} where more than {last} is due"))
+        }
+        _ => Ok(fields.seq.or(last)),
+    }
+}
+
+/// Splits a line where a commit mark would begin.
+fn split_mark(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    line.len().checked_sub(MARK_BYTES).map(|start| line.split_at(start))
+}
+
+/// The part of a mark where the checksum is, whatever is around it.
+fn digits_place(mark: &[u8]) -> &[u8] {
+    &mark[MARK_START.len()..MARK_START.len() + DIGITS]
+}
+
+/// The checksum of a mark, if the rest of the mark is intact.
+fn mark_digits(mark: &[u8]) -> Option<&[u8]> {
+    (mark.starts_with(MARK_START) && mark.ends_with(MARK_END)).then(|| digits_place(mark))
+}
+
+/// What the end of a line says about its batch.
+enum Mark {
+    /// The line is not the last of its batch.
+    None,
+    /// The batch is whole.
+    Good,
+    /// There is a mark, and it or the batch has changed.
+    Bad,
+}
+
+/// The batch that is being read.
+#[derive(Default)]
+struct Pending {
+    crc: crc32fast::Hasher,
+    bytes: u64,
+    lines: Vec<(String, Fields)>,
+}
+
+impl Pending {
+    /// Adds a line to the checksum and examines its end.
+    fn judge(&mut self, line: &[u8]) -> Mark {
+        self.bytes += line.len() as u64 + 1;
+        let Some((head, mark)) = split_mark(line) else {
+            self.crc.update(line);
+            self.crc.update(b"\n");
+            return Mark::None;
+        };
+        self.crc.update(head);
+        let expected = format!("{:08x}", self.crc.clone().finalize());
+        let digits_match = digits_place(mark) == expected.as_bytes();
+        self.crc.update(mark);
+        self.crc.update(b"\n");
+        match mark_digits(mark) {
+            Some(_) if digits_match => Mark::Good,
+            Some(_) => Mark::Bad,
+            // The right checksum is in the right place, so this was a mark, and one of its other bytes has changed.
+            None if digits_match => Mark::Bad,
+            None => Mark::None,
+        }
+    }
+}
+
+/// The end of a whole batch: where reading can go on later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) offset: u64,
+    /// How many lines are before it.
+    pub(super) lines: u64,
+    pub(super) last_seq: Option<u64>,
+}
+
+enum Found {
+    Line,
+    Unfinished,
+    End,
+}
+
+/// Reads the whole batches of one segment in order.
+#[derive(Debug)]
+pub(super) struct SegmentReader<R> {
+    input: R,
+    file: PathBuf,
+    segment: u32,
+    position: Position,
+    torn: Option<Torn>,
+    /// The line read last, without its line break.
+    line: Vec<u8>,
+    max_line: usize,
+}
+
+impl SegmentReader<BufReader<Box<dyn DiskFile>>> {
+    /// Opens a segment behind a batch that was read before, or at its start.
+    pub(super) fn open(paths: &RunPaths, segment: u32, position: Position) -> Result<Self, StoreError> {
+        let path = paths.segment(segment);
+        let file = paths
+            .disk()
+            .read(&path, position.offset)
+            .map_err(|error| StoreError::io(path.display(), "open", error))?;
+        Ok(Self::new(BufReader::with_capacity(128 * 1024, file), &path, segment, position))
+    }
+}
+
+impl<R: BufRead> SegmentReader<R> {
+    fn new(input: R, file: &Path, segment: u32, position: Position) -> Self {
+        let file = file.to_owned();
+        Self { input, file, segment, position, torn: None, line: Vec::new(), max_line: MAX_LINE_BYTES }
+    }
+
+    /// The end of the last batch given out.
+    pub(super) fn position(&self) -> Position {
+        self.position
+    }
+
+    /// What followed the last batch; known once `next_batch` has given none.
+    pub(super) fn torn(&self) -> Option<Torn> {
+        self.torn
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The next whole batch; none at the end or before a torn tail.
+    pub(super) fn next_batch(&mut self) -> Result<Option<Vec<Line>>, StoreError> {
+        let mut batch = Pending::default();
+        loop {
+            match self.read_line(&batch)? {
+                Found::End => return self.finish(&batch, 0),
+                Found::Unfinished => return self.finish_unfinished(batch),
+                Found::Line if self.line.contains(&0) => return self.finish_zeros(batch),
+                Found::Line => {
+                    if self.accept(&mut batch)? {
+                        return self.give_out(batch).map(Some);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads one line into `self.line`, never more than the bounds of a line and of a batch allow.
+    fn read_line(&mut self, batch: &Pending) -> Result<Found, StoreError> {
+        self.line.clear();
+        let most = self.max_line as u64 + 1;
+        let read = self.input.by_ref().take(most).read_until(b'\n', &mut self.line);
+        read.map_err(|error: io::Error| StoreError::io(self.file.display(), "read", error))?;
+        if self.line.is_empty() {
+            return Ok(Found::End);
+        }
+        let finished = self.line.last() == Some(&b'\n');
+        if finished {
+            self.line.pop();
+        } else if self.line.len() > self.max_line {
+            return Err(self.damage(batch, "this line is longer than any that Raymond writes"));
+        }
+        if batch.bytes + self.line.len() as u64 >= MAX_BATCH_BYTES as u64 {
+            return Err(self.damage(batch, "this batch is longer than any that Raymond writes"));
+        }
+        Ok(if finished { Found::Line } else { Found::Unfinished })
+    }
+
+    /// Adds `self.line` to the batch. True if it is the last line of the batch.
+    fn accept(&mut self, batch: &mut Pending) -> Result<bool, StoreError> {
+        let Ok(text) = std::str::from_utf8(&self.line) else {
+            return Err(self.damage(batch, "this is not UTF-8"));
+        };
+        let fields = probe(text).map_err(|what| self.damage(batch, what))?;
+        let mut text = text.to_owned();
+        match batch.judge(&self.line) {
+            Mark::Bad => {
+                let first = self.position.lines + 1;
+                let what = match batch.lines.len() as u64 {
+                    0 => "the checksum does not match".to_owned(),
+                    more => format!("the checksum of lines {first} to {} does not match", first + more),
+                };
+                Err(self.damage(batch, what))
+            }
+            Mark::None => {
+                batch.lines.push((text, fields));
+                Ok(false)
+            }
+            Mark::Good => {
+                text.truncate(text.len() - MARK_BYTES);
+                text.push('}');
+                batch.lines.push((text, fields));
+                Ok(true)
+            }
+        }
+    }
+
+    /// Checks what a checksum cannot show, and moves the position behind the batch.
+    fn give_out(&mut self, batch: Pending) -> Result<Vec<Line>, StoreError> {
+        let at_start = self.position.lines == 0;
+        if at_start && self.segment > 0 && !matches!(&batch.lines[..], [(_, only)] if only.is_snapshot) {
+            let first = batch.lines.first().map_or("", |(text, _)| text);
+            let what = "a snapshot should be here";
+            return Err(StoreError::damaged(self.file.display(), 1, what, first.as_bytes()));
+        }
+        let count = batch.lines.len();
+        let mut lines = Vec::with_capacity(count);
+        for (index, (text, fields)) in batch.lines.into_iter().enumerate() {
+            let number = self.position.lines + 1;
+            self.position.last_seq = follow_seq(self.position.last_seq, fields)
+                .map_err(|what| StoreError::damaged(self.file.display(), number, what, text.as_bytes()))?;
+            self.position.lines = number;
+            let Fields { seq, is_snapshot } = fields;
+            let ends_batch = index + 1 == count;
+            lines.push(Line { segment: self.segment, number, text, ends_batch, seq, is_snapshot });
+        }
+        self.position.offset += batch.bytes;
+        Ok(lines)
+    }
+
+    /// The end of the file, perhaps behind lines without a mark.
+    fn finish(&mut self, batch: &Pending, more: u64) -> Result<Option<Vec<Line>>, StoreError> {
+        let bytes = batch.bytes + more;
+        if self.position.lines == 0 && self.segment > 0 {
+            let first = batch.lines.first().map_or(self.line.as_slice(), |(text, _)| text.as_bytes());
+            return Err(StoreError::damaged(
+                self.file.display(),
+                1,
+                "a whole snapshot should be here",
+                first,
+            ));
+        }
+        self.torn = (bytes > 0).then_some(Torn { offset: self.position.offset, bytes });
+        Ok(None)
+    }
+
+    /// The end of the file behind a line without a line break.
+    fn finish_unfinished(&mut self, mut batch: Pending) -> Result<Option<Vec<Line>>, StoreError> {
+        let bytes = batch.bytes;
+        let more = self.line.len() as u64;
+        // An interrupted write ends early; it does not put another byte in the place of the line break. Only a zero
+        // can be there, from a block that never reached the disk.
+        if let Some((last, whole)) = self.line.split_last()
+            && *last != 0
+            && matches!(batch.judge(whole), Mark::Good)
+        {
+            return Err(self.damage(&batch, "the line break behind this line has changed"));
+        }
+        batch.bytes = bytes;
+        self.finish(&batch, more)
+    }
+
+    /// Zeros are a torn tail, unless a whole batch was written behind them.
+    fn finish_zeros(&mut self, batch: Pending) -> Result<Option<Vec<Line>>, StoreError> {
+        let damage = self.damage(&batch, "this line holds zero bytes");
+        let mut bytes = batch.bytes;
+        // Every place where a batch may have begun: right behind the zeros, in the line after
+        // them, and after each mark.
+        let mut begun: Vec<Pending> = Vec::new();
+        loop {
+            bytes += self.line.len() as u64 + 1;
+            let behind = self.line.iter().rposition(|byte| *byte == 0).map_or(0, |last| last + 1);
+            let holds_zeros = behind > 0;
+            if holds_zeros {
+                begun = vec![Pending::default()];
+            }
+            let rest = &self.line[behind..];
+            if begun.iter_mut().any(|batch| matches!(batch.judge(rest), Mark::Good)) {
+                return Err(damage);
+            }
+            if self.ends_with_mark() {
+                begun = vec![Pending::default()];
+            } else if holds_zeros {
+                begun.push(Pending::default());
+            }
+            if !matches!(self.read_line(&Pending::default())?, Found::Line) {
+                return self.finish(&Pending::default(), bytes + self.line.len() as u64);
+            }
+        }
+    }
+
+    fn ends_with_mark(&self) -> bool {
+        split_mark(&self.line).is_some_and(|(_, mark)| mark_digits(mark).is_some())
+    }
+
+    /// Damage in the line read last, which follows the lines of the batch.
+    fn damage(&self, batch: &Pending, what: impl Into<String>) -> StoreError {
+        let number = self.position.lines + batch.lines.len() as u64 + 1;
+        StoreError::damaged(self.file.display(), number, what, &self.line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(lines: &[&str]) -> Vec<u8> {
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        check_lines(&lines, None).unwrap();
+        encode_batch(&lines)
+    }
+
+    fn reader(bytes: &[u8], segment: u32) -> SegmentReader<&[u8]> {
+        SegmentReader::new(bytes, Path::new("r.jsonl"), segment, Position::default())
+    }
+
+    type Outcome = (Vec<String>, Option<Torn>);
+
+    fn read(bytes: &[u8]) -> Result<Outcome, StoreError> {
+        let mut reader = reader(bytes, 0);
+        let mut texts = Vec::new();
+        while let Some(lines) = reader.next_batch()? {
+            assert!(lines.last().unwrap().ends_batch);
+            texts.extend(lines.into_iter().map(|line| line.text));
+        }
+        Ok((texts, reader.torn()))
+    }
+
+    fn damage(bytes: &[u8]) -> (u64, String) {
+        match read(bytes) {
+            Err(StoreError::Damaged { line, what, .. }) => (line, what),
+            other => panic!("expected damage, got {other:?}"),
+        }
+    }
+
+    const ONE: &str = r#"{"seq":1,"event":"run_started","é":"\u0000"}"#;
+    const TWO: &str = r#"{"seq":2,"event":"a"}"#;
+    const THREE: &str = r#"{"seq":3,"event":"b","text":"x"}"#;
+    const FOUR: &str = r#"{"seq":4,"event":"c"}"#;
+
+    fn sample() -> (Vec<Vec<u8>>, Vec<u8>) {
+        let batches = vec![batch(&[ONE]), batch(&[TWO, THREE]), batch(&[FOUR])];
+        let all = batches.concat();
+        (batches, all)
+    }
+
+    #[test]
+    fn a_batch_is_lines_with_one_mark_that_stay_json() {
+        let bytes = batch(&[TWO, THREE]);
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let crc = crc32fast::hash(format!("{TWO}\n{}", &THREE[..THREE.len() - 1]).as_bytes());
+        assert!(text.ends_with(&format!(",\"commit\":\"{crc:08x}\"}}\n")), "{text}");
+        for line in text.lines() {
+            serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
+        assert_eq!(read(&bytes).unwrap(), (vec![TWO.to_owned(), THREE.to_owned()], None));
+    }
+
+    /// A reader would take such a line for the end of a batch in which a byte has changed.
+    #[test]
+    fn a_line_that_ends_like_a_batch_is_not_written_within_one() {
+        let head = "{\"seq\":1,\"message\":\"";
+        let filler = "x".repeat(MARK_START.len());
+        let line = |digits: &str| format!("{head}{filler}{digits}{}", std::str::from_utf8(MARK_END).unwrap());
+        let digits = format!("{:08x}", crc32fast::hash(head.as_bytes()));
+        let next = "{\"seq\":2}".to_owned();
+        assert!(check_lines(&[line("00000000"), next.clone()], None).is_ok());
+        assert!(check_lines(&[line(&digits), next], None).is_err());
+        assert!(check_lines(&[line(&digits)], None).is_ok(), "behind the last line stands its real mark");
+    }
+
+    #[test]
+    fn lines_a_reader_would_refuse_are_not_written() {
+        let refuse = |lines: &[&str]| {
+            let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+            check_lines(&lines, Some(1)).unwrap_err()
+        };
+        assert!(refuse(&[]).contains("needs a line"));
+        assert!(refuse(&["{}"]).contains("not empty"));
+        assert!(refuse(&["{ }"]).contains("not empty"));
+        assert!(refuse(&["[1]"]).contains("object"));
+        assert!(refuse(&["{\"a\":\n1}"]).contains("line break"));
+        assert!(refuse(&["{\"a\":\"\0\"}"]).contains("JSON"));
+        assert!(refuse(&["{\"a\":1} "]).contains("object"));
+        assert!(refuse(&["{\"a\":1}{\"b\":1}"]).contains("JSON"));
+        assert!(refuse(&["{\"a\":1,\"commit\":\"00000000\"}"]).contains("commit"));
+        assert!(refuse(&["{\"seq\":1}"]).contains("seq"));
+        assert!(refuse(&["{\"seq\":3}", "{\"seq\":2}"]).contains("seq"));
+    }
+
+    #[test]
+    fn cut_at_every_byte_gives_the_whole_batches_before() {
+        let (batches, all) = sample();
+        let ends: Vec<usize> = batches
+            .iter()
+            .scan(0, |end, batch| {
+                *end += batch.len();
+                Some(*end)
+            })
+            .collect();
+        let texts = [ONE, TWO, THREE, FOUR];
+        let lines_after = [1, 3, 4];
+        for cut in 0..=all.len() {
+            let whole = ends.iter().filter(|end| **end <= cut).count();
+            let offset = if whole == 0 { 0 } else { ends[whole - 1] };
+            let expected = if whole == 0 { 0 } else { lines_after[whole - 1] };
+            let (lines, torn) = read(&all[..cut]).unwrap();
+            assert_eq!(lines, &texts[..expected]);
+            let bytes = (cut - offset) as u64;
+            assert_eq!(torn, (bytes > 0).then_some(Torn { offset: offset as u64, bytes }), "cut {cut}");
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_is_damage_or_a_zero_in_the_last_batch() {
+        let (batches, all) = sample();
+        let last_start = all.len() - batches[2].len();
+        for place in 0..all.len() {
+            for change in 1..=255u8 {
+                let mut bytes = all.clone();
+                bytes[place] ^= change;
+                match read(&bytes) {
+                    Err(StoreError::Damaged { .. }) => {}
+                    Ok((lines, torn)) => {
+                        assert_eq!(bytes[place], 0, "place {place} change {change}");
+                        assert!(place >= last_start);
+                        assert_eq!(lines, [ONE, TWO, THREE]);
+                        assert_eq!(torn.unwrap().offset, last_start as u64);
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_torn_wherever_they_begin() {
+        let (batches, all) = sample();
+        let last_start = all.len() - batches[2].len();
+        for start in last_start..all.len() {
+            let mut bytes = all.clone();
+            bytes[start..].fill(0);
+            let (lines, torn) = read(&bytes).unwrap();
+            assert_eq!(lines.len(), 3);
+            let bytes = (all.len() - last_start) as u64;
+            assert_eq!(torn, Some(Torn { offset: last_start as u64, bytes }));
+        }
+    }
+
+    #[test]
+    fn zeros_inside_the_last_batch_are_torn_though_its_mark_arrived() {
+        let mut bytes = batch(&[ONE]);
+        let whole = bytes.len();
+        bytes.extend(batch(&[TWO, THREE, FOUR]));
+        bytes[whole + 5..whole + 30].fill(0);
+        let (lines, torn) = read(&bytes).unwrap();
+        assert_eq!(lines, [ONE]);
+        assert_eq!(torn, Some(Torn { offset: whole as u64, bytes: (bytes.len() - whole) as u64 }));
+    }
+
+    #[test]
+    fn zeros_before_something_whole_are_damage() {
+        let (batches, all) = sample();
+        for start in 0..all.len() - batches[2].len() {
+            let mut bytes = all.clone();
+            let end = all.len() - batches[2].len();
+            bytes[start..end].fill(0);
+            damage(&bytes);
+        }
+        let mut padded = all.clone();
+        padded.extend([0; 512]);
+        padded.push(b'\n');
+        assert_eq!(read(&padded).unwrap().1.unwrap().bytes, 513);
+        padded.extend(batch(&["{\"seq\":5}"]));
+        assert_eq!(damage(&padded), (5, "this line holds zero bytes".to_owned()));
+    }
+
+    #[test]
+    fn damage_is_told_with_its_line() {
+        let (_, mut all) = sample();
+        all.extend(b"oops\n");
+        assert_eq!(damage(&all).0, 5);
+        let (_, mut all) = sample();
+        all.extend(b"{\"a\":\"\xff\"}\n");
+        assert_eq!(damage(&all), (5, "this is not UTF-8".to_owned()));
+        let (batches, _) = sample();
+        let without_middle_line = [&batches[0][..], &batches[1][TWO.len() + 1..]].concat();
+        assert_eq!(damage(&without_middle_line), (2, "the checksum does not match".to_owned()));
+        let changed = String::from_utf8(batches.concat()).unwrap().replace("\"x\"", "\"y\"");
+        assert_eq!(damage(changed.as_bytes()), (3, "the checksum of lines 2 to 3 does not match".to_owned()));
+    }
+
+    #[test]
+    fn a_repeated_or_lost_batch_is_damage() {
+        let (batches, _) = sample();
+        let repeated = [&batches[0][..], &batches[1], &batches[1]].concat();
+        let (line, what) = damage(&repeated);
+        assert_eq!(line, 4);
+        assert!(what.contains("seq is 2 where more than 3"), "{what}");
+    }
+
+    #[test]
+    fn a_later_segment_begins_with_a_snapshot() {
+        let snapshot = r#"{"event":"snapshot","seq":4}"#;
+        let good = [batch(&[snapshot]), batch(&["{\"seq\":5}"])].concat();
+        let mut segment = reader(&good, 1);
+        assert_eq!(segment.next_batch().unwrap().unwrap()[0].text, snapshot);
+        assert!(segment.next_batch().unwrap().is_some());
+        assert!(segment.next_batch().unwrap().is_none());
+        for bad in
+            [batch(&[TWO]), batch(&[snapshot, "{\"seq\":5}"]), Vec::new(), good[..10].to_vec(), vec![0; 9]]
+        {
+            let result = reader(&bad, 1).next_batch();
+            assert!(matches!(result, Err(StoreError::Damaged { line: 1, .. })), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_beyond_the_bound_is_damage_and_not_read_whole() {
+        let (_, mut all) = sample();
+        all.extend([b'x'; 200]);
+        let mut segment = reader(&all, 0);
+        segment.max_line = 100;
+        for _ in 0..3 {
+            assert!(segment.next_batch().unwrap().is_some());
+        }
+        let error = segment.next_batch().unwrap_err().to_string();
+        assert!(error.contains("line 5: this line is longer"), "{error}");
+    }
+
+    #[test]
+    fn reading_goes_on_from_a_position() {
+        let (_, all) = sample();
+        let mut first = reader(&all, 0);
+        first.next_batch().unwrap();
+        let position = first.position();
+        let rest = &all[position.offset as usize..];
+        let mut second = SegmentReader::new(rest, Path::new("r.jsonl"), 0, position);
+        let lines = second.next_batch().unwrap().unwrap();
+        assert_eq!((lines[0].number, lines[0].text.as_str()), (2, TWO));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(0u8..128, 0..300)) {
+            let _ = read(&bytes);
+            let (_, mut all) = sample();
+            all.extend(&bytes);
+            if let Ok((lines, _)) = read(&all) {
+                assert_eq!(lines, [ONE, TWO, THREE, FOUR]);
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The seam between Raymond and the place where runs live.
+//!
+//! The rest of the program holds these handles and no paths. A [`RunStore`] is a place with many runs, a [`RunHandle`]
+//! one of them, to be looked at by any number of processes. Only the process that has a run's lease may write it,
+//! and a [`RunWriter`] holds that lease. Events go in and come out as values, in the batches in which they were
+//! committed; how they are laid out is the business of each form.
+//!
+//! To add a form, implement these traits and run it through the cases in `suite.rs`.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use raymond_core::event::{Event, SnapshotLine};
+use raymond_core::payload::Payload;
+use raymond_core::run::Run;
+use serde::{Deserialize, Serialize};
+
+use super::error::StoreError;
+use super::inbox::Inbox;
+use super::payload::Payloads;
+
+/// A place with many runs.
+pub trait RunStore: Debug + Send + Sync {
+    /// Where the runs are, in words for people.
+    fn place(&self) -> String;
+
+    /// All runs, the one written last first. A run whose journal is damaged is among them.
+    fn list(&self) -> Result<Vec<RunEntry>, StoreError>;
+
+    /// A handle on the run of this id, whether it exists or not. Creates nothing.
+    fn run(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError>;
+
+    /// Creates a run that has no events yet, and takes its lease.
+    fn create(&self, id: &str, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError>;
+
+    /// The run with this id, or the only one whose id begins like this.
+    fn find(&self, given: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
+        let mut runs: Vec<Arc<dyn RunHandle>> = self.list()?.into_iter().map(|entry| entry.run).collect();
+        if let Some(at) = runs.iter().position(|run| run.id() == given) {
+            return Ok(runs.swap_remove(at));
+        }
+        let ids = |runs: &[Arc<dyn RunHandle>]| runs.iter().map(|run| run.id().to_owned()).collect();
+        let mut matches: Vec<_> = runs.iter().filter(|run| run.id().starts_with(given)).cloned().collect();
+        match matches.len() {
+            0 => Err(StoreError::Unknown { given: given.to_owned(), existing: ids(&runs) }),
+            1 => Ok(matches.remove(0)),
+            _ => Err(StoreError::Ambiguous { given: given.to_owned(), matches: ids(&matches) }),
+        }
+    }
+}
+
+/// One run in the list of all runs.
+#[derive(Clone, Debug)]
+pub struct RunEntry {
+    pub run: Arc<dyn RunHandle>,
+    /// When the run was last written.
+    pub modified: SystemTime,
+}
+
+/// One run, for all processes that read it or leave a message for it. They need no lease.
+pub trait RunHandle: Debug + Send + Sync {
+    fn id(&self) -> &str;
+
+    /// Where the run is, in words for people.
+    fn place(&self) -> String;
+
+    /// Reads committed events, batch by batch.
+    fn events(&self, start: Start) -> Result<Box<dyn Events>, StoreError>;
+
+    /// The present state: what all committed events add up to.
+    fn load(&self) -> Result<Run, StoreError>;
+
+    /// The process that writes the run now, if there is one.
+    fn holder(&self) -> Result<Option<Holder>, StoreError>;
+
+    /// Takes the lease only to keep others from writing the run; it must exist.
+    fn lease(&self) -> Result<Box<dyn Lease>, StoreError>;
+
+    /// Takes the lease and opens the run to go on with it.
+    fn open(&self, options: JournalOptions) -> Result<Opened, StoreError>;
+
+    fn payloads(&self) -> Payloads;
+
+    fn inbox(&self) -> Arc<dyn Inbox>;
+}
+
+/// Which process has a run's lease. The fields are missing in the moment between taking it and writing them down.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Holder {
+    pub pid: Option<u32>,
+    /// The namespace of that pid: in a container the same number means another process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid_namespace: Option<String>,
+    /// Differs for every process that ever had the lease; pids are used again.
+    pub incarnation: Option<String>,
+    /// RFC 3339, UTC.
+    pub since: Option<String>,
+}
+
+/// The right to write a run. It is given back when this is dropped or the process ends, however it ends.
+pub trait Lease: Debug + Send {}
+
+/// A run that was opened to go on with it.
+#[derive(Debug)]
+pub struct Opened {
+    pub writer: Box<dyn RunWriter>,
+    /// The state that its events add up to.
+    pub run: Run,
+    /// How many bytes of an interrupted write were cut off.
+    pub cut_bytes: u64,
+}
+
+/// Where reading begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With the event behind the one of this number; 0 stands for the beginning of the run.
+    After(u64),
+    /// With the newest snapshot up to the event of this number, or with the beginning of the run: all that is needed
+    /// to compute the state after that event.
+    SnapshotUpTo(u64),
+}
+
+impl Start {
+    /// All that is needed to compute the present state.
+    pub const LATEST_SNAPSHOT: Self = Self::SnapshotUpTo(u64::MAX);
+}
+
+/// Reads the events of a run in order.
+///
+/// The numbers of events rise by one. Only where old events were deleted, a [`Body::Snapshot`] takes their place: its
+/// number is that of the last event it stands for.
+///
+/// [`Body::Snapshot`]: raymond_core::event::Body::Snapshot
+pub trait Events: Debug + Send {
+    /// The next batch; none at the present end. A later call goes on there, so that a run can be followed.
+    ///
+    /// A batch is what was committed at once. The first one is cut short if reading begins inside it.
+    fn next_batch(&mut self) -> Result<Option<Vec<Event>>, StoreError>;
+}
+
+/// The lease of a run, and the only way to add to it.
+///
+/// After an error from `commit` or `snapshot_if_long` it is not known what was stored. So the writer refuses all
+/// further writes, and the run has to be opened again.
+pub trait RunWriter: Debug {
+    /// Differs for every writer that the run ever had.
+    fn incarnation(&self) -> &str;
+
+    /// Stores a long text. It is as durable as a batch before an event may name it.
+    fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError>;
+
+    /// Reads a text back.
+    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError>;
+
+    /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
+    fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
+
+    /// Stores a snapshot of the present state if so much was written since the last one that reading takes long.
+    fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError>;
+}
+
+impl<W: RunWriter + ?Sized> RunWriter for Box<W> {
+    fn incarnation(&self) -> &str {
+        (**self).incarnation()
+    }
+
+    fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError> {
+        (**self).keep_payload(text)
+    }
+
+    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
+        (**self).load_payload(payload)
+    }
+
+    fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
+        (**self).commit(batch)
+    }
+
+    fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {
+        (**self).snapshot_if_long(snapshot)
+    }
+}
+
+/// What a committed batch survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: every batch is synced before the call returns.
+    #[default]
+    Power,
+    /// The death of this process: the system has the bytes, but the disk may not have them yet.
+    Process,
+}
+
+/// How large a segment grows before a new one is begun.
+pub const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
+
+/// How a run's journal is written. A segment is what lies between two snapshots.
+#[derive(Clone, Copy, Debug)]
+pub struct JournalOptions {
+    pub durability: Durability,
+    /// How large a segment grows before a new one is begun.
+    pub segment_bytes: u64,
+    /// How many of the newest segments stay, the current one among them; all if not given. The first always stays.
+    pub keep_segments: Option<u32>,
+}
+
+impl Default for JournalOptions {
+    fn default() -> Self {
+        Self { durability: Durability::default(), segment_bytes: SEGMENT_BYTES, keep_segments: None }
+    }
+}

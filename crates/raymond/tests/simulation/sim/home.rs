@@ -1,0 +1,225 @@
+//! Where the simulated run lives: in files on a disk that fails, or in memory, where every write may fail as a whole.
+//!
+//! The first form tests the journal and its format. The second one tests what is built on the seam of the store, with
+//! fewer points to try.
+
+use std::sync::Arc;
+
+use raymond::store::folder::{Lines, RunPaths};
+use raymond::store::memory::MemoryStore;
+use raymond::store::{
+    Events, FolderStore, JournalOptions, Opened, Payloads, RunHandle, RunStore, RunWriter, Start, StateDir,
+    StoreError,
+};
+use raymond_core::event::{Event, SnapshotLine};
+use raymond_core::payload::Payload;
+
+use super::disk::SimDisk;
+use super::fault::{Down, Kind, Site, gone};
+use super::program::{LOCKS, Program};
+use super::view::View;
+
+/// The only run.
+pub const RUN: &str = "sim";
+
+pub struct Home {
+    /// The files, if the run lives there, and in any case the count of points.
+    disk: SimDisk,
+    dir: StateDir,
+    /// Whether only what survives a power cut counts as stored.
+    sees_safe: bool,
+    memory: Option<MemoryStore>,
+}
+
+impl Home {
+    pub fn new(program: &Program, disk: SimDisk) -> Self {
+        let dir = StateDir::at(program.home().join(LOCKS));
+        let memory = program.lives_in_memory.then(MemoryStore::default);
+        Self { disk, dir, sees_safe: program.is_synced, memory }
+    }
+
+    /// The run as the living Raymond creates it.
+    pub fn create(&self, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError> {
+        match &self.memory {
+            Some(memory) => {
+                self.point("create", || memory.create(RUN, options)).map(|writer| self.faulty(writer))
+            }
+            None => self.files(self.disk.clone()).create(RUN, options),
+        }
+    }
+
+    /// The run as the living Raymond takes it up.
+    pub fn open(&self, options: JournalOptions) -> Result<Opened, StoreError> {
+        match &self.memory {
+            Some(memory) => {
+                let opened = self.point("open", || memory.run(RUN)?.open(options))?;
+                Ok(Opened { writer: self.faulty(opened.writer), ..opened })
+            }
+            None => self.files(self.disk.clone()).run(RUN)?.open(options),
+        }
+    }
+
+    /// The run as it is now, for those who only look: nothing fails, and nothing is changed.
+    pub fn look(&self) -> Arc<dyn RunHandle> {
+        let found = match &self.memory {
+            Some(memory) => memory.run(RUN),
+            None => self.files(self.disk.copy()).run(RUN),
+        };
+        found.expect("a run's id")
+    }
+
+    /// Everything that is safe, as it becomes so.
+    pub fn watch(&self) -> Watched {
+        match &self.memory {
+            Some(_) => Watched::Memory { run: self.look(), events: None },
+            None => {
+                let paths = self.paths().on(Arc::new(self.view()));
+                Watched::Files(Box::new(Lines::from_segment(&paths, 0)))
+            }
+        }
+    }
+
+    /// The payloads that are safe.
+    pub fn safe_payloads(&self) -> Payloads {
+        match &self.memory {
+            Some(_) => self.look().payloads(),
+            None => {
+                let store = FolderStore::on(self.dir.clone(), Arc::new(self.view()));
+                store.run(RUN).expect("a run's id").payloads()
+            }
+        }
+    }
+
+    /// A person removes a run of which nothing was recorded.
+    pub fn remove_empty(&self) {
+        match &self.memory {
+            Some(memory) => memory.remove(RUN),
+            None => self.disk.delete(&self.paths().segment(0)),
+        }
+    }
+
+    /// The machine comes up again.
+    pub fn restart(&self) {
+        let down = self.disk.tape(|tape| tape.down);
+        if let (Some(memory), Some(Down::PowerCut(_))) = (&self.memory, down) {
+            memory.power_cut();
+        }
+        self.disk.restart();
+    }
+
+    fn files(&self, disk: SimDisk) -> FolderStore {
+        FolderStore::on(self.dir.clone(), Arc::new(disk))
+    }
+
+    fn paths(&self) -> RunPaths {
+        self.dir.run(RUN).expect("a run's id")
+    }
+
+    fn view(&self) -> View {
+        View { disk: self.disk.clone(), sees_safe: self.sees_safe }
+    }
+
+    fn faulty(&self, inner: Box<dyn RunWriter>) -> Box<dyn RunWriter> {
+        Box::new(Faulty { inner, disk: self.disk.clone() })
+    }
+
+    fn point<T>(
+        &self,
+        what: &'static str,
+        act: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        point(&self.disk, what, act)
+    }
+}
+
+/// A call to the store that may fail as a whole.
+fn point<T>(
+    disk: &SimDisk,
+    what: &'static str,
+    act: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let failed =
+        |source| StoreError::Io { place: "memory".to_owned(), action: what, source: Arc::new(source) };
+    let kind = disk.tape(|tape| match tape.down {
+        Some(_) => Err(failed(gone())),
+        None => Ok(tape.pass(Site::Store, || what.to_owned())),
+    })?;
+    let (result, down) = match kind {
+        Some(Kind::Kill) => (Err(failed(gone())), Some(Down::Killed)),
+        Some(Kind::KillAfter) => (act().and(Err(failed(gone()))), Some(Down::Killed)),
+        Some(Kind::Power(what_stays)) => (act().and(Err(failed(gone()))), Some(Down::PowerCut(what_stays))),
+        Some(Kind::Refuse(refusal)) => (Err(failed(refusal.error())), None),
+        _ => (act(), None),
+    };
+    if let Some(down) = down {
+        disk.tape(|tape| tape.go_down(down));
+    }
+    result
+}
+
+/// A writer whose calls are points.
+#[derive(Debug)]
+struct Faulty {
+    inner: Box<dyn RunWriter>,
+    disk: SimDisk,
+}
+
+impl RunWriter for Faulty {
+    fn incarnation(&self) -> &str {
+        self.inner.incarnation()
+    }
+
+    fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError> {
+        let Self { inner, disk } = self;
+        point(disk, "keep", || inner.keep_payload(text))
+    }
+
+    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
+        self.inner.load_payload(payload)
+    }
+
+    fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
+        let Self { inner, disk } = self;
+        point(disk, "commit", || inner.commit(batch))
+    }
+
+    fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {
+        self.inner.snapshot_if_long(snapshot)
+    }
+}
+
+/// Reads what is safe, from the beginning of the run on.
+pub enum Watched {
+    /// With the snapshots, so that they can be compared with what the events add up to.
+    Files(Box<Lines>),
+    Memory {
+        run: Arc<dyn RunHandle>,
+        /// None until there is a run.
+        events: Option<Box<dyn Events>>,
+    },
+}
+
+impl Watched {
+    /// The next batch; none if nothing more is safe yet.
+    pub fn next_batch(&mut self) -> Result<Option<Vec<Event>>, String> {
+        match self {
+            Watched::Files(lines) => {
+                let batch = lines.next_batch().map_err(|error| error.to_string())?;
+                let event = |text: &str| {
+                    serde_json::from_str(text).map_err(|error| format!("no event: {error}: {text}"))
+                };
+                batch.map(|lines| lines.iter().map(|line| event(&line.text)).collect()).transpose()
+            }
+            Watched::Memory { run, events } => {
+                if events.is_none() {
+                    *events = match run.events(Start::After(0)) {
+                        Err(StoreError::Missing { .. }) => return Ok(None),
+                        other => Some(other.map_err(|error| error.to_string())?),
+                    };
+                }
+                let Some(events) = events else { return Ok(None) };
+                events.next_batch().map_err(|error| error.to_string())
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Checks the dependencies with cargo-deny, as deny.toml says: licences, duplicates, sources and known vulnerabilities.
+#
+#   scripts/deny.sh                           all of them; fetches the list of vulnerabilities from GitHub
+#   scripts/deny.sh licenses bans sources     these only; once built, needs no network but crates.io
+#
+# cargo-deny is built once and kept in $XDG_CACHE_HOME/raymond-ci, or in ~/.cache/raymond-ci.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=0.20.2
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/raymond-ci/cargo-deny-$version
+
+if [ "$("$folder/bin/cargo-deny" --version 2>/dev/null)" != "cargo-deny $version" ]; then
+    echo "building cargo-deny $version into $folder"
+    build=$(mktemp -d)
+    trap 'rm -rf "$build"' EXIT
+    # Without optimisation: that takes far longer than the check saves. And aside first, so that a build that was
+    # interrupted is never taken for a whole one.
+    CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$build/target \
+        cargo install cargo-deny --version "=$version" --locked --debug --quiet --no-track --root "$build/root"
+    rm -rf "$folder"
+    mkdir -p "$(dirname "$folder")"
+    mv "$build/root" "$folder"
+fi
+"$folder/bin/cargo-deny" --locked --all-features check "$@"
