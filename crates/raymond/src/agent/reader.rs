@@ -37,7 +37,7 @@ impl TurnReader {
         let can = program.capabilities();
         TurnReader {
             decoder: program.decoder(earlier_total),
-            must_be_told: turn.session.is_none() && (can.branch || can.resume),
+            must_be_told: !can.own_session_id && (can.branch || can.resume),
             wanted,
             session: None,
             unwanted: None,
