@@ -3,13 +3,15 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails here")]
 
-use raymond::agent::claude::{Decoder, invocation};
-use raymond::agent::{Exit, FailedTurn, Turn, TurnReport};
+use raymond::agent::registry::program;
+use raymond::agent::{AgentProgram, Continued, Turn, TurnEnding, TurnFailure, TurnReader, TurnReport};
+use raymond::config::BackendSettings;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_claude");
@@ -17,7 +19,12 @@ const FIRST: &str = "11111111-1111-4111-8111-111111111111";
 const SECOND: &str = "22222222-2222-4222-8222-222222222222";
 const THIRD: &str = "33333333-3333-4333-8333-333333333333";
 
-type Ended = Result<TurnReport, Box<FailedTurn>>;
+type Ended = Result<TurnReport, Box<TurnFailure>>;
+
+fn claude() -> Arc<dyn AgentProgram> {
+    let settings = BackendSettings { command: Some(PROGRAM.to_owned()), ..BackendSettings::default() };
+    program("claude", &settings).unwrap()
+}
 
 struct Fake {
     home: TempDir,
@@ -32,7 +39,7 @@ impl Fake {
     }
 
     fn start(&self, turn: &Turn) -> Child {
-        let invocation = invocation(turn, PROGRAM, &[]);
+        let invocation = claude().invocation(turn).unwrap();
         let mut child = Command::new(&invocation.program)
             .args(&invocation.args)
             .env_clear()
@@ -52,14 +59,11 @@ impl Fake {
     }
 
     fn run(&self, turn: &Turn) -> Ended {
-        self.run_after(turn, None)
-    }
-
-    fn run_after(&self, turn: &Turn, previous_total: Option<f64>) -> Ended {
         let output = self.start(turn).wait_with_output().unwrap();
-        let mut decoder = Decoder::new(turn.session.as_str(), previous_total);
-        decoder.feed(&output.stdout);
-        decoder.finish(exit_of(output.status), &String::from_utf8_lossy(&output.stderr))
+        let mut reader = TurnReader::new(&*claude(), turn);
+        reader.feed(&output.stdout);
+        reader.close();
+        reader.finish(ending_of(output.status), &String::from_utf8_lossy(&output.stderr))
     }
 
     fn calls(&self) -> Vec<Value> {
@@ -72,16 +76,17 @@ fn lines(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn exit_of(status: std::process::ExitStatus) -> Exit {
-    status.code().map_or_else(|| Exit::Signal(status.signal().unwrap()), Exit::Code)
+fn ending_of(status: std::process::ExitStatus) -> TurnEnding {
+    status.code().map_or_else(|| TurnEnding::Signal(status.signal().unwrap()), TurnEnding::Code)
 }
 
 fn turn(prompt: &str, session: &str) -> Turn {
-    Turn { prompt: prompt.to_owned(), session: session.to_owned(), ..Turn::default() }
+    Turn { prompt: prompt.to_owned(), session: Some(session.to_owned()), ..Turn::default() }
 }
 
 fn branch(prompt: &str, session: &str, parent: &str) -> Turn {
-    Turn { branch_from: Some(parent.to_owned()), ..turn(prompt, session) }
+    let continues = Continued { session: parent.to_owned(), total_usd: None };
+    Turn { continues: Some(continues), ..turn(prompt, session) }
 }
 
 fn text(ended: Ended) -> String {
@@ -145,7 +150,9 @@ fn costs_are_counted_once_in_either_style() {
         let rules = json!([{"match": "two", "reply": "b", "cost": 0.5, "earlier": ["a"]}, {"cost": 0.25}]);
         let fake = Fake { style, ..Fake::new(rules) };
         let first = fake.run(&turn("one", FIRST)).unwrap();
-        let second = fake.run_after(&branch("two", SECOND, FIRST), first.cost.session_total_usd).unwrap();
+        let total_usd = first.cost.session_total_usd;
+        let continues = Some(Continued { session: FIRST.to_owned(), total_usd });
+        let second = fake.run(&Turn { continues, ..turn("two", SECOND) }).unwrap();
         assert_eq!((first.cost.usd, second.cost.usd, second.text.as_str()), (0.25, 0.5, "b"), "{style}");
     }
 }
@@ -195,7 +202,7 @@ fn all_options_of_a_rule_together_keep_the_reply_readable() {
         "run": "echo made > made.txt", "linger_ms": 1, "delay_ms": 1, "stderr": "a warning"}]);
     let fake = Fake::new(rules);
     let report = fake.run(&turn("x", FIRST)).unwrap();
-    assert_eq!((report.text.as_str(), report.unreadable_lines), ("a b c", 3));
+    assert_eq!(report.text, "a b c");
     assert_eq!(report.permission_denials, ["Write"]);
     assert_eq!(std::fs::read_to_string(fake.home.path().join("made.txt")).unwrap().trim(), "made");
 }
@@ -205,7 +212,8 @@ fn a_prompt_without_a_matching_rule_fails_at_once() {
     let fake = Fake::new(json!([{"match": "expected", "model": "haiku", "fresh": true}]));
     assert_eq!(fake.run(&turn("another", FIRST)).unwrap_err().fault.name(), "bad_request");
     let with_model = Turn { model: Some("haiku".to_owned()), ..turn("expected", SECOND) };
-    assert_eq!(fake.run(&with_model).unwrap().model.as_deref(), Some("claude-haiku-5-5"));
+    fake.run(&with_model).unwrap();
+    assert_eq!(fake.calls()[1]["model"], "claude-haiku-5-5");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use raymond::agent::scripted::Replies;
 use raymond::workflow::scope::{parse_one_file, unpack};
-use raymond_core::workflow::{Listing, Platform, StateFile};
+use raymond_core::workflow::{Listing, Platform};
 
 use crate::language::check_place;
 
@@ -71,10 +71,9 @@ pub fn replies(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match Replies::parse(&text) {
         Ok(replies) => {
-            let state = StateFile::new("START.md").expect("a prompt is a state");
-            let first = replies.get(&state, 1);
+            let first = replies.get("START", 1);
             for turn in [0, 2, u64::MAX] {
-                assert_eq!(replies.get(&state, turn).is_some(), first.is_some());
+                assert_eq!(replies.get("START", turn).is_some(), first.is_some());
             }
             if let Some(reply) = first {
                 assert!(

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-use raymond::agent::claude::Decoder;
-use raymond::agent::{Cost, Exit, Seen};
+use raymond::agent::registry::program;
+use raymond::agent::{AgentProgram, Cost, KINDS, TurnEnding, TurnEvent};
+use raymond::config::BackendSettings;
 
 use crate::pieces::cuttings;
 
-/// A program may end in any of these ways after any output.
-const EXITS: [Exit; 6] = [
-    Exit::Code(0),
-    Exit::Code(1),
-    Exit::Signal(9),
-    Exit::Lingered,
-    Exit::Silent(Duration::from_secs(1)),
-    Exit::Stopped,
+/// A program that is paid for may end in any of these ways after any output.
+const ENDINGS: [TurnEnding; 6] = [
+    TurnEnding::Code(0),
+    TurnEnding::Code(1),
+    TurnEnding::Signal(9),
+    TurnEnding::Lingered,
+    TurnEnding::Silent(Duration::from_secs(1)),
+    TurnEnding::Stopped,
 ];
 
 /// How many names of refused tools are kept.
@@ -23,21 +24,31 @@ const MOST_DENIALS: usize = 100;
 /// The result of a turn depends on the printed bytes, not on how they are cut into pieces. Its cost is a valid amount
 /// of money, and the kept data is not longer than the output.
 pub fn agent_stream(data: &[u8]) {
-    let exit = EXITS[data.len() % EXITS.len()];
-    let whole = decode(&[data], exit, data.len());
-    for pieces in cuttings(data) {
-        assert_eq!(decode(&pieces, exit, data.len()), whole, "in pieces: {pieces:?}");
+    let ending = ENDINGS[data.len() % ENDINGS.len()];
+    for kind in KINDS {
+        let Ok(program) = program(kind.name, &BackendSettings::default()) else { continue };
+        let whole = decode(&*program, &[data], ending, data.len());
+        for pieces in cuttings(data) {
+            let cut = decode(&*program, &pieces, ending, data.len());
+            assert_eq!(cut, whole, "{} in pieces: {pieces:?}", kind.name);
+        }
     }
 }
 
-/// Everything that was seen and reported, as text, so that it can be compared even with NaN in it.
-fn decode(pieces: &[&[u8]], exit: Exit, length: usize) -> (String, String) {
-    let mut decoder = Decoder::new("00000000-0000-4000-8000-000000000000", Some(0.25));
-    let seen: Vec<Seen> = pieces.iter().flat_map(|piece| decoder.feed(piece)).collect();
-    // Every event is at least one line, or a block within one.
+/// Everything that was seen and reported, as text, so that it can be compared whatever its numbers are.
+fn decode(
+    program: &dyn AgentProgram,
+    pieces: &[&[u8]],
+    ending: TurnEnding,
+    length: usize,
+) -> (String, String) {
+    let mut decoder = program.decoder(Some(0.25));
+    let mut seen: Vec<TurnEvent> = pieces.iter().flat_map(|piece| decoder.feed(piece)).collect();
+    seen.extend(decoder.close());
+    // Every event is at least a line of its own, or a block within one.
     assert!(seen.len() <= length, "{} events in {length} bytes", seen.len());
     let was_final = decoder.is_final();
-    let ended = decoder.finish(exit, "some words on stderr");
+    let ended = decoder.finish(ending, "some words on stderr");
     match &ended {
         Ok(report) => {
             check_cost(report.cost);

@@ -13,7 +13,7 @@ mod turn;
 
 use jiff::Timestamp;
 
-use crate::event::{AgentStarted, Body, Interrupted, RunResumed, RunStarted};
+use crate::event::{AgentStarted, Body, Interrupted, RunResumed, RunStarted, SessionStarted};
 use crate::input::{Ended, Input, Plan, StepOutcome};
 use crate::money::Usd;
 use crate::name::AgentId;
@@ -40,6 +40,9 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
         _ if run.status != RunStatus::Running => Vec::new(),
         Input::Launch { agent, prepared } => {
             with_agent(run, &agent, |agent| launch::launch(run, agent, now, prepared))
+        }
+        Input::SessionKnown { agent, step, attempt, session } => {
+            with_agent(run, &agent, |agent| session_known(agent, step, attempt, session))
         }
         Input::Ended(ended) => with_budget(run, step_ended(run, now, *ended)),
         Input::Print { agent, step, attempt, text } => {
@@ -89,6 +92,19 @@ fn with_budget(run: &Run, mut events: Vec<Body>) -> Vec<Body> {
 fn exceeded(options: &Options, cost_usd: Usd) -> Option<Body> {
     let budget_usd = options.budget_usd;
     (!budget_usd.is_zero() && cost_usd > budget_usd).then_some(Body::BudgetExceeded { cost_usd, budget_usd })
+}
+
+/// What the running attempt did not know already. A program may say it more than once.
+fn session_known(agent: &Agent, step: u64, attempt: u32, session: String) -> Vec<Body> {
+    match running(agent) {
+        Some(work)
+            if (work.step, work.attempt) == (step, attempt) && work.session.as_ref() != Some(&session) =>
+        {
+            let (agent, state) = (agent.id.clone(), agent.state.clone());
+            vec![Body::SessionStarted(SessionStarted { agent, step, attempt, state, session })]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// A report counts only for the attempt that runs now: one from an earlier attempt is ignored.

@@ -45,6 +45,8 @@ pub enum Body {
     RunStarted(Box<RunStarted>),
     AgentStarted(#[schemars(with = "wire::AgentStartedFields<'static>")] Box<AgentStarted>),
     StepStarted(#[schemars(with = "wire::StepStartedFields<'static>")] StepStarted),
+    /// An agent program that chooses its sessions itself has told which one a turn runs in.
+    SessionStarted(SessionStarted),
     StepFinished(#[schemars(with = "wire::StepFinishedFields<'static>")] Box<StepFinished>),
     StepFailed(StepFailed),
     /// The step's program is tried again, after a while.
@@ -213,9 +215,11 @@ pub struct StepStarted {
 /// The turn that an attempt at a prompt takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnStarted {
-    /// The session chosen for this attempt.
-    pub session: String,
-    /// The number of this turn among all turns of the run in this state.
+    /// The backend that takes the turn; journals of version 0.1 do not tell.
+    pub backend: Option<String>,
+    /// The session chosen for this attempt. Where the program chooses, [`SessionStarted`] tells it later.
+    pub session: Option<String>,
+    /// Which of the run's turns in this state it is.
     pub number: u64,
     /// The session that this attempt continues.
     pub branch_of: Option<String>,
@@ -272,6 +276,15 @@ pub struct StepFailed {
     pub cost_estimated: bool,
     #[serde(default)]
     pub duration_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionStarted {
+    pub agent: AgentId,
+    pub step: u64,
+    pub attempt: u32,
+    pub state: StateFile,
+    pub session: String,
 }
 
 /// An attempt failed, and the step is tried again.
@@ -511,6 +524,7 @@ impl Body {
             Body::RunFinished { result, .. } => result.iter_mut().collect(),
             Body::RunStarted(_)
             | Body::StepStarted(_)
+            | Body::SessionStarted(_)
             | Body::Delayed { .. }
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
@@ -531,6 +545,7 @@ impl Body {
             Body::RunStarted(_)
             | Body::AgentStarted(_)
             | Body::StepStarted(_)
+            | Body::SessionStarted(_)
             | Body::Delayed { .. }
             | Body::AgentFinished { .. }
             | Body::Joined { .. }
@@ -560,6 +575,7 @@ impl Body {
             Body::RunStarted(_)
             | Body::AgentStarted(_)
             | Body::StepStarted(_)
+            | Body::SessionStarted(_)
             | Body::Delayed { .. }
             | Body::AgentFinished { .. }
             | Body::Joined { .. }
@@ -580,6 +596,7 @@ impl Body {
             Body::RunStarted(_)
             | Body::AgentStarted(_)
             | Body::StepStarted(_)
+            | Body::SessionStarted(_)
             | Body::StepFinished(_)
             | Body::StepFailed(_)
             | Body::Retry(_)

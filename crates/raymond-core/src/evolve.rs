@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::event::{
     AgentStarted, AskClosed, AskOpened, Body, Closed, Event, LedTo, LimitWaiting, NextTry, OtherWorkflow,
-    Parts, Reminder, Retry, RunResumed, StepFinished, StepStarted,
+    Parts, Reminder, Retry, RunResumed, SessionStarted, StepFinished, StepStarted,
 };
 use crate::limits::{MAX_REMEMBERED_STDERR_BYTES, MAX_UNJOINED_WORKERS};
 use crate::money::Usd;
@@ -62,6 +62,7 @@ pub fn apply(run: &mut Run, event: &Event) {
     match &event.body {
         Body::AgentStarted(started) => agent_started(run, event.seq, started),
         Body::StepStarted(started) => step_started(run, event.time, started),
+        Body::SessionStarted(started) => session_started(run, started),
         Body::StepFinished(finished) => step_finished(run, event.seq, finished),
         Body::StepFailed(failed) => {
             if failed.fatal {
@@ -125,6 +126,7 @@ fn note_time(run: &mut Run, event: &Event) {
             return run.agents.values_mut().filter(is_ready).for_each(|agent| agent.since = event.time);
         }
         Body::StepStarted(_)
+        | Body::SessionStarted(_)
         | Body::Retry(_)
         | Body::Reminder(_)
         | Body::LimitWaiting(_)
@@ -220,6 +222,8 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
         let work = Work {
             attempt: started.attempt,
             turn: turn.map(|turn| turn.number),
+            backend: turn.and_then(|turn| turn.backend.clone()),
+            session: turn.and_then(|turn| turn.session.clone()),
             share_usd: turn.and_then(|turn| turn.share_usd),
             interrupted: None,
             ..before.unwrap_or_else(|| Work::first(started.step))
@@ -228,7 +232,17 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
     });
 }
 
-/// Remembers the hash that an archive had when it was last entered.
+fn session_started(run: &mut Run, started: &SessionStarted) {
+    run.update(&started.agent, |agent| {
+        if let Status::Running { work, .. } = &mut agent.status
+            && (work.step, work.attempt) == (started.step, started.attempt)
+        {
+            work.session = Some(started.session.clone());
+        }
+    });
+}
+
+/// An archive is remembered as it was when it was last entered.
 fn entered(run: &mut Run, workflow: Option<&OtherWorkflow>) {
     if let Some(OtherWorkflow { scope, scope_hash: Some(hash) }) = workflow {
         run.scope_hashes.insert(scope.clone(), hash.clone());

@@ -21,6 +21,8 @@ pub enum Input {
     Resume { options: Options, interrupted: Vec<Interrupted> },
     /// It is this agent's turn; its state has been read.
     Launch { agent: AgentId, prepared: Result<Prepared, String> },
+    /// A turn's program has told the session that it runs in.
+    SessionKnown { agent: AgentId, step: u64, attempt: u32, session: String },
     /// A step's program has ended.
     Ended(Box<Ended>),
     /// A step printed text to show to people.
@@ -77,6 +79,8 @@ pub struct PromptPlan {
     pub force_implicit: bool,
     pub max_visits: Option<u64>,
     pub backend: String,
+    /// Whether the backend's program chooses the ids of its sessions itself.
+    pub program_chooses_session: bool,
     /// The SHA-256 of the text that is sent, in hexadecimal digits.
     pub prompt_sha256: Option<String>,
 }
@@ -154,8 +158,8 @@ pub struct CompletedTurn {
     pub reading: Result<Reading, BadMessage>,
     /// The final message, with secrets removed, so it may be recorded.
     pub message: String,
-    /// The conversation as it is now.
-    pub session: Session,
+    /// The conversation as it is now; nothing if the program has told none, so that it cannot go on.
+    pub session: Option<Session>,
     pub cost: TurnCost,
     /// Warnings about the turn for the user.
     pub warnings: Vec<String>,

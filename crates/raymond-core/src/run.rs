@@ -293,6 +293,11 @@ pub struct Work {
     pub say: Say,
     /// The number of the turn among all turns of the run in this state; a repeated turn keeps its number.
     pub turn: Option<u64>,
+    /// The backend of the turn that runs, or ran last, and its session as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// How much of the budget the running turn may use.
     pub share_usd: Option<Usd>,
     /// The cost of the attempts that have ended.
@@ -310,6 +315,8 @@ impl Work {
             reminders: 0,
             say: Say::Prompt,
             turn: None,
+            backend: None,
+            session: None,
             share_usd: None,
             cost_usd: Usd::ZERO,
             interrupted: None,

@@ -87,11 +87,11 @@ impl TryFrom<f64> for Dollars {
 
 fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let kind = String::deserialize(deserializer)?;
-    match registry::KINDS.contains(&kind.as_str()) {
+    match registry::is_kind(&kind) {
         true => Ok(Some(kind)),
         false => {
-            let known = registry::KINDS.join(" and ");
-            Err(serde::de::Error::custom(format!("unknown kind `{kind}`; known kinds are {known}")))
+            let known = registry::known_kinds();
+            Err(serde::de::Error::custom(format!("unknown kind `{kind}`; {known}")))
         }
     }
 }
@@ -183,12 +183,12 @@ fn check_kind(
     name: &Spanned<String>,
     settings: &BackendSettings,
 ) -> Result<(), UserError> {
-    if settings.kind.is_some() || registry::KINDS.contains(&name.get_ref().as_str()) {
+    if settings.kind.is_some() || registry::is_kind(name.get_ref()) {
         return Ok(());
     }
     let place = place(line_at(text, name.span().start));
     let error = format!("{}{place}: the backend `{}` has no `kind`", file.display(), name.get_ref());
-    Err(UserError::usage(error).hint(format!("known kinds are {}", registry::KINDS.join(" and "))))
+    Err(UserError::usage(error).hint(registry::known_kinds()))
 }
 
 fn line_at(text: &str, offset: usize) -> Option<usize> {
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(config.raymond.budget, Some(Dollars(10.0)));
         assert_eq!(config.raymond.timeout.map(|timeout| timeout.milliseconds), Some(30 * 60 * 1000));
         assert_eq!(config.raymond.max_parallel.map(usize::from), Some(8));
-        assert!(config.backend.contains_key("claude"));
+        assert!(config.backend.contains_key(crate::agent::DEFAULT_BACKEND));
     }
 
     #[test]

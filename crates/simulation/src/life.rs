@@ -151,7 +151,7 @@ impl Host<'_> {
             }
             survivors
         };
-        let taken = take_over_with(run, &scratch, end, |_, work| estimate(work.step, work.attempt));
+        let taken = take_over_with(run, &scratch, end, |lost| estimate(lost.work.step, lost.work.attempt));
         if crashed {
             return Err(Death::Crashed);
         }

@@ -175,11 +175,8 @@ impl Process {
     }
 
     fn turn_outcome(&self, reading: Result<Reading, BadMessage>, now: Timestamp) -> TurnOutcome {
-        let session = Session {
-            id: self.launch.started.turn.as_ref().map(|turn| turn.session.clone()).unwrap_or_default(),
-            total_usd: None,
-            backend: None,
-        };
+        let chosen = self.launch.started.turn.as_ref().and_then(|turn| turn.session.clone());
+        let session = chosen.map(|id| Session { id, total_usd: None, backend: None });
         let cost = TurnCost { usd: self.cost(), estimated: false };
         let failed = |class, error: &str, session| {
             let error = error.to_owned();
@@ -197,7 +194,7 @@ impl Process {
                 let reading = Err(BadMessage { problem: problem.clone(), has_no_tag: false });
                 TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
             }
-            Does::Fails(FaultClass::ShareUsed, error) => failed(FaultClass::ShareUsed, error, Some(session)),
+            Does::Fails(FaultClass::ShareUsed, error) => failed(FaultClass::ShareUsed, error, session),
             Does::Fails(class, error) => failed(*class, error, None),
             Does::HitsLimit(seconds) => {
                 let until = later(now, Duration::from_secs(u64::from(*seconds)));

@@ -45,7 +45,8 @@ pub(super) fn launch(
         let conversation = work.conversation(agent);
         let goes_on = conversation.filter(|session| session.is_of(&prompt.backend));
         started.turn = Some(TurnStarted {
-            session: session_id(run, work.step, attempt),
+            backend: Some(prompt.backend.clone()),
+            session: (!prompt.program_chooses_session).then(|| session_id(run, work.step, attempt)),
             number: run.next_turn(agent),
             branch_of: goes_on.map(|session| session.id.clone()),
             share_usd: run.budget_share(),

@@ -38,7 +38,7 @@ fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Ve
     let chosen = choose(step, plan, reading).and_then(|chosen| {
         let turn = Turn {
             message: Some(message.clone()),
-            session: Some(session.clone()),
+            session: session.clone(),
             cost,
             implicit: chosen.implicit,
         };
@@ -129,17 +129,18 @@ fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Resu
     Ok(())
 }
 
-/// The reminder lists the entries of the policy; without a policy there is no reminder.
+/// The reminder lists the entries of the policy. Without a policy, or without a conversation, there is no reminder.
 fn remind_or_fail(
     step: &EndedStep<'_>,
     plan: &PromptPlan,
     problem: String,
     message: String,
-    session: Session,
+    session: Option<Session>,
     cost: TurnCost,
 ) -> Body {
     let number = step.work.reminders + 1;
-    let Some(policy) = &plan.policy else {
+    // A reminder goes on in the conversation of the turn that it is about.
+    let (Some(policy), Some(session)) = (&plan.policy, session) else {
         return failed(step, Fault { cost, message: Some(message), ..Fault::new(problem, false) });
     };
     if number > MAX_REMINDERS {

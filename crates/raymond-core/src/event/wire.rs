@@ -212,6 +212,9 @@ pub(super) struct StepStartedFields<'a> {
     visits: u64,
     /// The hash of the state's file.
     hash: Cow<'a, str>,
+    /// The backend that takes a prompt's turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    backend: Option<Cow<'a, str>>,
     /// The session chosen for this attempt of a prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<Cow<'a, str>>,
@@ -239,7 +242,8 @@ impl Serialize for StepStarted {
             state: Cow::Borrowed(&self.state),
             visits: self.visits,
             hash: Cow::Borrowed(&self.hash),
-            session: turn.map(|turn| Cow::Borrowed(turn.session.as_str())),
+            backend: turn.and_then(|turn| turn.backend.as_deref()).map(Cow::Borrowed),
+            session: turn.and_then(|turn| turn.session.as_deref()).map(Cow::Borrowed),
             turn: turn.map(|turn| turn.number),
             branch_of: turn.and_then(|turn| turn.branch_of.as_deref()).map(Cow::Borrowed),
             share_usd: turn.and_then(|turn| turn.share_usd),
@@ -253,18 +257,21 @@ impl TryFrom<StepStartedFields<'_>> for StepStarted {
     type Error = &'static str;
 
     fn try_from(fields: StepStartedFields<'_>) -> Result<Self, Self::Error> {
-        let has_more =
-            fields.branch_of.is_some() || fields.share_usd.is_some() || fields.prompt_sha256.is_some();
-        let turn = match (fields.session, fields.turn) {
-            (Some(session), Some(number)) => Some(TurnStarted {
-                session: session.into_owned(),
+        let of_turns = [&fields.backend, &fields.session, &fields.branch_of, &fields.prompt_sha256];
+        let has_more = fields.share_usd.is_some() || of_turns.into_iter().any(Option::is_some);
+        // Journals of version 0.1 have a session and no backend.
+        let is_turn = fields.session.is_some() || fields.backend.is_some();
+        let turn = match fields.turn {
+            Some(number) if is_turn => Some(TurnStarted {
+                backend: fields.backend.map(Cow::into_owned),
+                session: fields.session.map(Cow::into_owned),
                 number,
                 branch_of: fields.branch_of.map(Cow::into_owned),
                 share_usd: fields.share_usd,
                 prompt_sha256: fields.prompt_sha256.map(Cow::into_owned),
             }),
-            (None, None) if !has_more => None,
-            _ => return Err("the start of a turn needs both `session` and `turn`"),
+            None if !has_more => None,
+            _ => return Err("the start of a turn needs `turn`, and `backend` or `session`"),
         };
         Ok(Self {
             agent: fields.agent.into_owned(),

@@ -230,7 +230,14 @@ impl Rig {
         self
     }
 
-    /// The run waits for answers to open questions.
+    /// The program of this prompt's backend chooses its sessions.
+    pub fn choosing(mut self, name: &str) -> Self {
+        let plan = self.files.prompts.get_mut(&StateFile::new(&format!("{name}.md")).unwrap()).unwrap();
+        plan.program_chooses_session = true;
+        self
+    }
+
+    /// Open questions keep the run going.
     pub fn waiting(mut self) -> Self {
         self.mode.waits_for_answers = true;
         self
@@ -366,7 +373,7 @@ impl Rig {
     pub fn chosen_session(&self, name: &str) -> Session {
         let id = self.journal.iter().rev().find_map(|event| match &event.body {
             Body::StepStarted(started) if started.agent.as_str() == name => {
-                started.turn.as_ref().map(|turn| turn.session.clone())
+                started.turn.as_ref().and_then(|turn| turn.session.clone())
             }
             _ => None,
         });
@@ -378,7 +385,7 @@ impl Rig {
         let turn = CompletedTurn {
             reading: message(text),
             message: text.to_owned(),
-            session: self.chosen_session(name),
+            session: Some(self.chosen_session(name)),
             cost: TurnCost { usd: usd(cost), estimated: false },
             warnings: Vec::new(),
         };

@@ -32,7 +32,7 @@ fn line(body: &Body) -> String {
     let Value::Object(mut fields) = serde_json::to_value(body).unwrap() else {
         panic!("an event is an object");
     };
-    for redacted in ["duration_ms", "hash", "options", "cwd", "share_usd"] {
+    for redacted in ["duration_ms", "hash", "options", "cwd", "share_usd", "backend"] {
         fields.remove(redacted);
     }
     fields.retain(|name, value| name != "cost_usd" || value.as_f64() != Some(0.0));

@@ -34,6 +34,7 @@ fn only_the_running_attempt_may_report() {
             nothing(&rig, Input::Ended(Box::new(ended)));
         }
         nothing(&rig, Input::Print { agent: AgentId::main(), step, attempt, text: "late".into() });
+        nothing(&rig, Input::SessionKnown { agent: AgentId::main(), step, attempt, session: "late".into() });
     }
 }
 

@@ -149,7 +149,7 @@ fn turn() -> BoxedStrategy<TurnOutcome> {
         }),
     ];
     prop_oneof![
-        3 => (reading, session(), cost()).prop_map(|(reading, session, cost)| {
+        3 => (reading, proptest::option::weighted(0.8, session()), cost()).prop_map(|(reading, session, cost)| {
             let (message, warnings) = ("said".into(), vec!["denied".into()]);
             TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
         }),
@@ -255,6 +255,9 @@ fn coming() -> BoxedStrategy<Coming> {
             attempt,
             text: "hello".into(),
         })),
+        2 => (agent(), 0..4_u64, 0..3_u32, "[ab]").prop_map(|(agent, step, attempt, session)| {
+            Coming::As(Input::SessionKnown { agent, step, attempt, session })
+        }),
         2 => agent().prop_map(|agent| Coming::As(Input::End { agent })),
         1 => any::<bool>().prop_map(|stop_requested| Coming::As(Input::Close { stop_requested, interrupted: Vec::new() })),
         2 => options()
@@ -285,7 +288,9 @@ fn is_stale(run: &Run, input: &Input) -> bool {
         |id: &AgentId, fits: fn(&Status) -> bool| run.agents.get(id).is_some_and(|agent| fits(&agent.status));
     match input {
         Input::Ended(ended) => !running(&ended.agent, ended.step, ended.attempt),
-        Input::Print { agent, step, attempt, .. } => !running(agent, *step, *attempt),
+        Input::Print { agent, step, attempt, .. } | Input::SessionKnown { agent, step, attempt, .. } => {
+            !running(agent, *step, *attempt)
+        }
         Input::Launch { agent, .. } => !run.agents.contains_key(agent),
         Input::End { agent } => {
             !matches!(run.agents.get(agent).map(|agent| &agent.status), Some(Status::Ending { .. }))

@@ -4,7 +4,8 @@ use expect_test::expect;
 use jiff::SignedDuration;
 use raymond_core::event::{Body, Event, LedTo};
 use raymond_core::input::{CompletedTurn, FailedTurn, FaultClass, Input, StepOutcome, TurnCost, TurnOutcome};
-use raymond_core::run::{Options, RunStatus};
+use raymond_core::name::AgentId;
+use raymond_core::run::{Options, RunStatus, Session, Work};
 
 use crate::rig::{Rig, beginning, message, state, usd};
 use crate::show::{check, check_agents};
@@ -555,7 +556,7 @@ fn branches(rig: &Rig) -> Vec<(String, Option<String>)> {
         .filter_map(|event| match &event.body {
             Body::StepStarted(started) => {
                 let turn = started.turn.as_ref()?;
-                Some((turn.session.clone(), turn.branch_of.clone()))
+                Some((turn.session.clone()?, turn.branch_of.clone()))
             }
             _ => None,
         })
@@ -763,7 +764,7 @@ fn warnings_of_a_turn_are_recorded() {
     let turn = CompletedTurn {
         reading: message("<goto colour=\"red\">REVIEW</goto>"),
         message: "red".to_owned(),
-        session: rig.chosen_session("main"),
+        session: Some(rig.chosen_session("main")),
         cost: TurnCost { usd: usd(0.1), estimated: true },
         warnings: vec!["`Bash` was not permitted".into()],
     };
@@ -822,4 +823,79 @@ fn at_most_max_parallel_turns_run_at_once() {
         rig.says("main_q1", "<result></result>");
         assert!(rig.running().contains(&format!("main_q{}", running + 1)), "they wait in order");
     }
+}
+
+/// What main's running turn tells about its session.
+fn tells(rig: &mut Rig, session: &str) -> Vec<Event> {
+    let Work { step, attempt, .. } = *rig.work("main");
+    rig.round([Input::SessionKnown { agent: AgentId::main(), step, attempt, session: session.into() }])
+}
+
+/// A turn of main that says something in a session.
+fn says_in(rig: &mut Rig, session: Option<&str>, text: &str) -> Vec<Event> {
+    let session = session.map(|id| Session { id: id.into(), total_usd: None, backend: None });
+    let turn = CompletedTurn {
+        reading: message(text),
+        message: text.to_owned(),
+        session,
+        cost: TurnCost::default(),
+        warnings: Vec::new(),
+    };
+    let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Completed(turn)));
+    rig.round([Input::Ended(Box::new(ended))])
+}
+
+/// A run that has come to Q, whose program chooses its sessions.
+fn choosing(frontmatter: &str) -> Rig {
+    let mut rig = Rig::new("P.md").prompt("Q", frontmatter).choosing("Q");
+    rig.says("main", "<goto>Q</goto>");
+    rig
+}
+
+#[test]
+fn a_session_that_the_program_chose_is_recorded_once_it_is_known() {
+    let mut rig = choosing("model: x");
+    assert_eq!(rig.work("main").session, None, "nothing was chosen for it");
+    check(
+        &tells(&mut rig, "t1"),
+        expect![[r#"
+        session_started main 2 Q.md attempt=1 session=t1
+    "#]],
+    );
+    assert_eq!(rig.work("main").session.as_deref(), Some("t1"));
+    assert_eq!(tells(&mut rig, "t1"), [], "once is enough");
+    check(
+        &says_in(&mut rig, Some("t1"), "<goto>Q</goto>"),
+        expect![[r#"
+        step_finished main 2 Q.md message=<goto>Q</goto> session=t1 tag=goto target=Q.md
+        step_started main 3 Q.md attempt=1 branch_of=t1 turn=2 visits=2
+    "#]],
+    );
+}
+
+#[test]
+fn an_attempt_that_was_killed_goes_on_from_the_last_completed_turn() {
+    let mut rig = choosing("model: x");
+    says_in(&mut rig, Some("t1"), "<goto>Q</goto>");
+    tells(&mut rig, "t2");
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed interrupted=[{agent=main state=Q.md step=3}]
+        step_started main 3 Q.md attempt=2 branch_of=t1 turn=2 visits=2
+    "#]],
+    );
+    assert_eq!(rig.work("main").session, None, "the new attempt has not told its own");
+}
+
+#[test]
+fn without_a_conversation_there_is_no_reminder() {
+    let mut rig = choosing(POLICY);
+    check(
+        &says_in(&mut rig, None, "no tag"),
+        expect![[r#"
+        step_failed main 2 Q.md error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="no tag"
+        run_stopped agents=1 error="main failed in Q.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=1
+    "#]],
+    );
 }

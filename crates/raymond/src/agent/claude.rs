@@ -10,29 +10,23 @@
 
 mod classify;
 mod cost;
-mod lines;
 mod plain;
 mod stream;
 
-pub use plain::plain;
-pub use stream::Decoder;
+use std::borrow::Cow;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::{Capabilities, Invocation, Turn};
+use super::session::SessionPlace;
+use super::{AgentProgram, Capabilities, Invocation, Turn, TurnDecoder};
+use crate::config::BackendSettings;
 
 /// The program's name when the config does not give another.
-pub const COMMAND: &str = "claude";
+const COMMAND: &str = "claude";
 
-pub const CAPABILITIES: Capabilities = Capabilities {
-    resume: true,
-    branch: true,
-    own_session_id: true,
-    cost: true,
-    model: true,
-    effort: true,
-    budget_share: true,
-    tool_rules: true,
-    mcp: true,
-};
+/// The program shortens the name of a project's folder from this length on, in a way of its own.
+const LONGEST_PROJECT_NAME: usize = 200;
 
 /// Marks of a surrounding Claude Code session. A child that saw them would take itself for a part of that session.
 const SURROUNDING_SESSION: [&str; 11] = [
@@ -52,9 +46,60 @@ const SURROUNDING_SESSION: [&str; 11] = [
 /// The smallest limit that is handed over: the program refuses zero, and rounding must not make one.
 const SMALLEST_BUDGET_USD: f64 = 0.000_001;
 
+/// How Claude Code is started for a backend.
+#[derive(Debug)]
+struct Claude {
+    command: String,
+    args: Vec<String>,
+}
+
+pub(super) fn program(settings: &BackendSettings) -> Arc<dyn AgentProgram> {
+    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
+    Arc::new(Claude { command, args: settings.args.clone() })
+}
+
+impl AgentProgram for Claude {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
+    }
+
+    fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
+        Ok(invocation(turn, &self.command, &self.args))
+    }
+
+    fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+        Box::new(stream::Decoder::new(earlier_total_usd))
+    }
+
+    fn plain<'v>(&self, value: &'v str, before: &str) -> Cow<'v, str> {
+        plain::plain(value, before)
+    }
+
+    /// The program looks for conversations by the folder that it runs in: of its path everything but letters and digits
+    /// becomes a dash.
+    fn session_file(&self, place: &SessionPlace<'_>) -> Option<PathBuf> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if place.session.is_empty() || !place.session.bytes().all(is_plain) {
+            return None;
+        }
+        let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+        let config =
+            (place.variable)("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        let config = config.or_else(|| Some(PathBuf::from((place.variable)(home)?).join(".claude")))?;
+        let cwd = fs::canonicalize(place.cwd).unwrap_or_else(|_| place.cwd.to_owned());
+        let project: String = cwd
+            .to_str()?
+            .encode_utf16()
+            .map(|unit| u8::try_from(unit).ok().filter(u8::is_ascii_alphanumeric).map_or('-', char::from))
+            .collect();
+        let file = || config.join("projects").join(&project).join(format!("{}.jsonl", place.session));
+        (project.len() < LONGEST_PROJECT_NAME).then(file)
+    }
+}
+
 /// How to start `command` for this turn. `extra_args` come first, so that `command` may be a wrapper whose
 /// arguments end with the program's name; the program takes the last of two equal options, so ours hold.
-pub fn invocation(turn: &Turn, command: &str, extra_args: &[String]) -> Invocation {
+fn invocation(turn: &Turn, command: &str, extra_args: &[String]) -> Invocation {
     let mut args = extra_args.to_vec();
     args.extend(["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned));
     args.extend(session_args(turn));
@@ -73,10 +118,10 @@ pub fn invocation(turn: &Turn, command: &str, extra_args: &[String]) -> Invocati
 /// A continued conversation is a branch: the session it continues stays as it was, so that a retry starts from it again.
 fn session_args(turn: &Turn) -> Vec<String> {
     let mut args = Vec::new();
-    if let Some(parent) = &turn.branch_from {
-        args.extend(["--resume".to_owned(), parent.clone(), "--fork-session".to_owned()]);
+    if let Some(continued) = &turn.continues {
+        args.extend(["--resume".to_owned(), continued.session.clone(), "--fork-session".to_owned()]);
     }
-    args.extend(["--session-id".to_owned(), turn.session.clone()]);
+    args.extend(turn.session.iter().flat_map(|session| pair("--session-id", session)));
     args
 }
 
@@ -129,13 +174,17 @@ fn plain_decimal(usd: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Continued;
+    use super::super::session::{export, import};
     use super::*;
+    use std::ffi::OsString;
+    use std::path::Path;
 
     const OWN: &str = "11111111-1111-4111-8111-111111111111";
     const PARENT: &str = "22222222-2222-4222-8222-222222222222";
 
     fn fresh() -> Turn {
-        Turn { prompt: "do it".to_owned(), session: OWN.to_owned(), ..Turn::default() }
+        Turn { prompt: "do it".to_owned(), session: Some(OWN.to_owned()), ..Turn::default() }
     }
 
     fn args(turn: &Turn) -> String {
@@ -157,7 +206,8 @@ mod tests {
 
     #[test]
     fn a_continued_turn_branches_off() {
-        let turn = Turn { branch_from: Some(PARENT.to_owned()), ..fresh() };
+        let turn =
+            Turn { continues: Some(Continued { session: PARENT.to_owned(), total_usd: None }), ..fresh() };
         assert!(args(&turn).contains(&format!("--resume {PARENT} --fork-session --session-id {OWN}")));
     }
 
@@ -215,5 +265,44 @@ mod tests {
         assert_eq!(invocation.program, "wrapper");
         assert_eq!(invocation.args[..3], ["run", "--permission-mode=plan", "-p"]);
         assert!(!invocation.args.contains(&"acceptEdits".to_owned()));
+    }
+    #[test]
+    fn a_conversation_is_carried_to_another_folder_and_home() {
+        let here = tempfile::tempdir().unwrap();
+        let there = tempfile::tempdir().unwrap();
+        let program = program(&BackendSettings::default());
+        let home = |folder: &Path| {
+            let home = folder.as_os_str().to_owned();
+            move |name: &str| (name == "HOME" || name == "USERPROFILE").then(|| home.clone())
+        };
+        let (from, to) = (home(here.path()), home(there.path()));
+        let cwd = here.path().join("a b.c");
+        fs::create_dir(&cwd).unwrap();
+        let place = SessionPlace { session: OWN, cwd: &cwd, variable: &from };
+        let file = program.session_file(&place).unwrap();
+        assert!(file.starts_with(here.path().join(".claude/projects")), "{}", file.display());
+        let project = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
+        assert!(project.ends_with("-a-b-c") && !project.contains(['/', '.', ' ']), "{project}");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "{}\n").unwrap();
+
+        let bytes = export(&*program, &place).unwrap().unwrap();
+        let place = SessionPlace { session: OWN, cwd: there.path(), variable: &to };
+        assert!(export(&*program, &place).is_err(), "it is not there yet");
+        assert!(import(&*program, &place, &bytes).unwrap());
+        assert!(import(&*program, &place, &bytes).unwrap(), "twice is once");
+        assert_eq!(export(&*program, &place).unwrap().unwrap(), b"{}\n");
+        let folder = program.session_file(&place).unwrap().parent().unwrap().to_owned();
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn an_id_that_is_more_than_an_id_names_no_file() {
+        let program = program(&BackendSettings::default());
+        let variable = |_: &str| Some(OsString::from("/home/x"));
+        for session in ["", "../../x", "a/b", "a\\b", "a.b"] {
+            let place = SessionPlace { session, cwd: Path::new("/"), variable: &variable };
+            assert_eq!(program.session_file(&place), None, "{session}");
+        }
     }
 }

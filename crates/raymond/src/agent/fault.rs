@@ -85,6 +85,8 @@ pub enum TurnFault {
         asked: String,
         got: String,
     },
+    /// It should have told which session it ran in, and did not.
+    SessionUntold,
     SessionMissing {
         message: String,
     },
@@ -92,6 +94,10 @@ pub enum TurnFault {
         message: String,
     },
     RefusedForRoot,
+    /// The turn continues a conversation, which the backend's program cannot do without changing it.
+    CannotBranch {
+        backend: String,
+    },
 }
 
 impl TurnFault {
@@ -120,7 +126,9 @@ impl TurnFault {
             | BadRequest { .. }
             | BadArguments { .. }
             | OverTime { .. }
-            | SessionMismatch { .. } => Class::Fatal,
+            | SessionMismatch { .. }
+            | SessionUntold
+            | CannotBranch { .. } => Class::Fatal,
         }
     }
 
@@ -148,9 +156,11 @@ impl TurnFault {
             Crashed { .. } => "crashed",
             Junk { .. } => "junk",
             SessionMismatch { .. } => "session_mismatch",
+            SessionUntold => "session_untold",
             SessionMissing { .. } => "session_missing",
             SessionInUse { .. } => "session_in_use",
             RefusedForRoot => "refused_for_root",
+            CannotBranch { .. } => "cannot_branch",
         }
     }
 
@@ -169,6 +179,11 @@ impl TurnFault {
             SessionMismatch { asked, got } => {
                 return format!("the agent program ran in session {got} though {asked} was asked for");
             }
+            CannotBranch { backend } => {
+                return format!(
+                    "the backend `{backend}` cannot branch a conversation, which this turn needs"
+                );
+            }
             NotLoggedIn { message } => ("the agent program is not logged in", message),
             Forbidden { message } => ("the account was refused", message),
             LimitReached { message, .. } => ("a usage limit was reached", message),
@@ -183,6 +198,7 @@ impl TurnFault {
             Failed { message } => ("the agent program gave up", message),
             Interrupted => ("the agent program was interrupted", ""),
             Junk { detail } => ("the agent program ended without a readable final message", detail),
+            SessionUntold => ("the agent program did not tell which session it ran in", ""),
             SessionMissing { message } => {
                 ("the conversation to continue is unknown to the agent program", message)
             }
@@ -207,11 +223,14 @@ impl TurnFault {
             BadRequest { .. } => "mend the state and resume",
             BadArguments { .. } => "check the backend's `args`, and the program's version",
             OverTime { .. } => "raise `max_time` and resume",
-            SessionMismatch { .. } => {
+            SessionMismatch { .. } | SessionUntold => {
                 "check the backend's `args` for session options, and the program's version"
             }
             SessionMissing { .. } => {
                 "resume on the machine and from the folder where it began, or rewind to before it"
+            }
+            CannotBranch { .. } => {
+                "lead to the state with <reset> or <function>, or choose another backend for it"
             }
             RefusedForRoot => "run as another user, or set IS_SANDBOX=1 inside a sandbox",
             LimitReached { .. }

@@ -1,66 +1,67 @@
 //! The backends that states, manifests and the command line pick from by name.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::claude;
+use super::{AgentProgram, KINDS};
 use crate::config::BackendSettings;
 use crate::error::UserError;
 
-/// What a table `[backend.NAME]` may give as its `kind`; each is there under its own name, too.
-pub const KINDS: [&str; 2] = ["claude", "scripted"];
-
-/// An agent program and how to start it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Backend {
-    Claude {
-        command: String,
-        args: Vec<String>,
-    },
-    /// `replies` names the file with the replies; without it, it lies beside the workflow.
-    Scripted {
-        replies: Option<String>,
-    },
-}
-
-/// Every backend that can be named.
+/// Every backend that can be named: an agent program with its settings.
 #[derive(Clone, Debug)]
 pub struct Backends {
-    named: BTreeMap<String, Backend>,
+    named: BTreeMap<String, Arc<dyn AgentProgram>>,
 }
 
 impl Backends {
-    /// What is there by itself, and what the config file adds or changes.
-    pub fn new(configured: &BTreeMap<String, BackendSettings>) -> Result<Self, UserError> {
-        let mut named = BTreeMap::new();
-        for name in KINDS {
-            named.insert(name.to_owned(), backend(name, &BackendSettings::default())?);
-        }
-        for (name, settings) in configured {
-            named.insert(name.clone(), backend(name, settings)?);
-        }
-        Ok(Self { named })
+    /// What is there by itself: each kind under its own name.
+    pub fn built_in() -> Self {
+        let named = KINDS.iter().map(|kind| (kind.name.to_owned(), (kind.make)(&BackendSettings::default())));
+        Self { named: named.collect() }
     }
 
-    pub fn get(&self, name: &str) -> Result<&Backend, String> {
-        self.named.get(name).ok_or_else(|| {
+    /// What is there by itself, and what the config file adds or changes.
+    pub fn new(configured: &BTreeMap<String, BackendSettings>) -> Result<Self, UserError> {
+        let mut backends = Self::built_in();
+        for (name, settings) in configured {
+            backends.add(name, program(name, settings)?);
+        }
+        Ok(backends)
+    }
+
+    /// Adds a backend, or replaces the one of that name.
+    pub fn add(&mut self, name: &str, program: Arc<dyn AgentProgram>) {
+        self.named.insert(name.to_owned(), program);
+    }
+
+    pub fn get(&self, name: &str) -> Result<&dyn AgentProgram, String> {
+        self.named.get(name).map(|program| &**program).ok_or_else(|| {
             let known: Vec<&str> = self.named.keys().map(String::as_str).collect();
             format!("there is no backend `{}`; known are: {}", name.escape_debug(), known.join(", "))
         })
     }
 }
 
-fn backend(name: &str, settings: &BackendSettings) -> Result<Backend, UserError> {
-    match settings.kind.as_deref().unwrap_or(name) {
-        "claude" => Ok(Backend::Claude {
-            command: settings.command.clone().unwrap_or_else(|| claude::COMMAND.to_owned()),
-            args: settings.args.clone(),
-        }),
-        "scripted" => Ok(Backend::Scripted { replies: settings.replies.clone() }),
-        other => {
-            let error = format!("config: the backend `{name}` is of the unknown kind `{other}`");
-            Err(UserError::usage(error).hint("known kinds are claude and scripted"))
+/// The agent program of a backend. Without a `kind` in its settings, its name is its kind.
+pub fn program(name: &str, settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, UserError> {
+    let wanted = settings.kind.as_deref().unwrap_or(name);
+    match KINDS.iter().find(|kind| kind.name == wanted) {
+        Some(kind) => Ok((kind.make)(settings)),
+        None => {
+            let error = format!("config: the backend `{name}` is of the unknown kind `{wanted}`");
+            Err(UserError::usage(error).hint(known_kinds()))
         }
     }
+}
+
+pub fn is_kind(name: &str) -> bool {
+    KINDS.iter().any(|kind| kind.name == name)
+}
+
+/// What to tell someone who named another kind.
+pub fn known_kinds() -> String {
+    let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+    format!("known kinds are {}", names.join(" and "))
 }
 
 #[cfg(test)]
@@ -75,17 +76,14 @@ mod tests {
             ..Default::default()
         };
         let backends = Backends::new(&BTreeMap::from([("mine".to_owned(), settings)])).unwrap();
-        assert_eq!(
-            backends.get("mine"),
-            Ok(&Backend::Claude { command: "my-claude".into(), args: Vec::new() })
-        );
-        assert_eq!(
-            backends.get("claude"),
-            Ok(&Backend::Claude { command: "claude".into(), args: Vec::new() })
-        );
-        assert_eq!(
-            backends.get("x").unwrap_err(),
-            "there is no backend `x`; known are: claude, mine, scripted"
+        let shown = |name: &str| format!("{:?}", backends.get(name).unwrap());
+        assert_eq!(shown("mine"), r#"Claude { command: "my-claude", args: [] }"#);
+        assert_eq!(shown("claude"), r#"Claude { command: "claude", args: [] }"#);
+        let unknown = backends.get("x").unwrap_err();
+        assert!(unknown.starts_with("there is no backend `x`; known are: "), "{unknown}");
+        assert!(
+            KINDS.iter().all(|kind| unknown.contains(kind.name)) && unknown.contains("mine"),
+            "{unknown}"
         );
         let error =
             Backends::new(&BTreeMap::from([("y".to_owned(), BackendSettings::default())])).unwrap_err();

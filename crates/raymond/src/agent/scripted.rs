@@ -10,11 +10,138 @@
 //! ```
 //!
 //! The n-th turn that a run takes in a state gets the state's n-th reply; the last one is given again and again.
+//!
+//! A turn is answered in this process, by one line of JSON: `{"reply": …, "cost_usd": …}`.
 
 use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::Arc;
 
 use raymond_core::frontmatter::yaml::{self, Fault, Field, Node, Value};
-use raymond_core::workflow::StateFile;
+use serde_json::json;
+
+use super::lines::{Line, Lines};
+use super::{
+    AgentProgram, Asked, Capabilities, Cost, Invocation, Turn, TurnDecoder, TurnEnding, TurnEvent,
+    TurnFailure, TurnFault, TurnReport, WorkflowFiles,
+};
+use crate::config::BackendSettings;
+
+/// Where the replies are, beside the workflow's states, unless config names another file.
+const REPLIES_FILE: &str = "replies.yaml";
+
+#[derive(Debug)]
+struct Scripted {
+    /// The file that config names; it may also lie beside the workflow as a whole.
+    named: Option<String>,
+}
+
+pub(super) fn program(settings: &BackendSettings) -> Arc<dyn AgentProgram> {
+    Arc::new(Scripted { named: settings.replies.clone() })
+}
+
+impl Scripted {
+    fn replies(&self, files: &dyn WorkflowFiles) -> Result<Replies, String> {
+        let name = self.named.as_deref().unwrap_or(REPLIES_FILE);
+        let file = files.file(name, self.named.is_some())?;
+        let path = file.path.display();
+        let text =
+            file.text.ok_or_else(|| format!("the scripted backend needs {path}, which is not there"))?;
+        Replies::parse(&text).map_err(|error| format!("{path}: {error}"))
+    }
+}
+
+impl AgentProgram for Scripted {
+    /// It takes whatever a state asks for and does without it, so that any workflow can be tried. It stops at no share
+    /// of the budget: a reply costs what the file says.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { budget_share: false, ..Capabilities::ALL }
+    }
+
+    fn check(&self, files: &dyn WorkflowFiles) -> Result<(), String> {
+        self.replies(files).map(drop)
+    }
+
+    fn answer(&self, asked: &Asked<'_>, files: &dyn WorkflowFiles) -> Option<Result<Vec<u8>, String>> {
+        Some(self.replies(files).and_then(|replies| {
+            let Asked { state, number, .. } = *asked;
+            let reply = replies.get(state, number).ok_or_else(|| {
+                format!("the scripted backend has no reply for `{state}`; add one to its file of replies")
+            })?;
+            let line = json!({ "reply": reply.text, "cost_usd": reply.cost_usd });
+            Ok(format!("{line}\n").into_bytes())
+        }))
+    }
+
+    fn invocation(&self, _turn: &Turn) -> Result<Invocation, String> {
+        Err("the scripted backend starts no program".to_owned())
+    }
+
+    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+        Box::new(Decoder::default())
+    }
+
+    /// An answer that was not recorded is given again, and paid for then.
+    fn cost_of_lost_turn(
+        &self,
+        _earlier_total_usd: Option<f64>,
+        _kept: Option<&mut dyn Read>,
+    ) -> Option<Cost> {
+        Some(Cost::default())
+    }
+}
+
+/// Reads the line of an answer.
+#[derive(Debug, Default)]
+struct Decoder {
+    lines: Lines,
+    reply: Option<Reply>,
+}
+
+impl Decoder {
+    fn line(&mut self, line: Line) -> Vec<TurnEvent> {
+        let event = match line {
+            Line::Event(event) => event,
+            Line::Unreadable(start) => return vec![TurnEvent::Unreadable(start)],
+        };
+        let Some(text) = event.get("reply").and_then(serde_json::Value::as_str) else { return Vec::new() };
+        let cost = event.get("cost_usd").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+        self.reply = Some(Reply { text: text.to_owned(), cost_usd: cost.max(0.0) });
+        vec![TurnEvent::Text(text.to_owned()), TurnEvent::End { is_error: false }]
+    }
+}
+
+impl TurnDecoder for Decoder {
+    fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent> {
+        let lines = self.lines.feed(bytes);
+        lines.into_iter().flat_map(|line| self.line(line)).collect()
+    }
+
+    fn close(&mut self) -> Vec<TurnEvent> {
+        self.lines.end_line().map(|line| self.line(line)).unwrap_or_default()
+    }
+
+    fn is_final(&self) -> bool {
+        self.reply.is_some()
+    }
+
+    fn finish(self: Box<Self>, _ending: TurnEnding, _stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        match self.reply {
+            Some(reply) => Ok(TurnReport {
+                text: reply.text,
+                cost: Cost { usd: reply.cost_usd, ..Cost::default() },
+                permission_denials: Vec::new(),
+            }),
+            None => Err(Box::new(TurnFailure {
+                fault: TurnFault::Junk { detail: "there is no reply in it".to_owned() },
+                cost: Cost::default(),
+                final_text: None,
+                last_text: None,
+                permission_denials: Vec::new(),
+            })),
+        }
+    }
+}
 
 /// One answer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,9 +162,9 @@ impl Replies {
         read(text).map_err(|fault| format!("{}: {}", fault.position, fault.message))
     }
 
-    /// The reply to the `turn`-th turn in a state, counted from 1.
-    pub fn get(&self, state: &StateFile, turn: u64) -> Option<&Reply> {
-        let replies = self.by_state.get(state.name())?;
+    /// The reply to the `turn`-th turn in a state, counted from 1; the state's name is without extension.
+    pub fn get(&self, state: &str, turn: u64) -> Option<&Reply> {
+        let replies = self.by_state.get(state)?;
         let index = usize::try_from(turn.saturating_sub(1)).unwrap_or(usize::MAX);
         replies.get(index).or(replies.last())
     }
@@ -108,18 +235,14 @@ fn fault(node: &Node, message: &str) -> Fault {
 mod tests {
     use super::*;
 
-    fn state(name: &str) -> StateFile {
-        StateFile::new(name).unwrap()
-    }
-
     #[test]
     fn replies_are_given_in_order_and_the_last_again() {
         let replies = Replies::parse("A:\n  - one\n  - { reply: two, cost: 0.5 }\nB.md: only\n").unwrap();
-        let texts = [1, 2, 3, 99].map(|turn| replies.get(&state("A.md"), turn).unwrap().text.as_str());
+        let texts = [1, 2, 3, 99].map(|turn| replies.get("A", turn).unwrap().text.as_str());
         assert_eq!(texts, ["one", "two", "two", "two"]);
-        assert_eq!(replies.get(&state("A.md"), 2).unwrap().cost_usd, 0.5);
-        assert_eq!(replies.get(&state("B.md"), 1).unwrap().text, "only");
-        assert_eq!(replies.get(&state("C.md"), 1), None);
+        assert_eq!(replies.get("A", 2).unwrap().cost_usd, 0.5);
+        assert_eq!(replies.get("B", 1).unwrap().text, "only");
+        assert_eq!(replies.get("C", 1), None);
     }
 
     #[test]

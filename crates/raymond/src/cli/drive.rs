@@ -37,7 +37,7 @@ pub(super) struct Manner {
     detail: Detail,
     json: bool,
     on_ask: OnAsk,
-    pub(super) debug: DebugFolder,
+    debug: DebugFolder,
     notify: Option<String>,
 }
 
@@ -55,19 +55,28 @@ impl Manner {
     }
 }
 
-/// Debug files lie in `.raymond`, wherever the journals are.
 fn debug_folder(args: &RunOptions, settings: &Settings, run: &str) -> DebugFolder {
     let is_off = args.no_debug || settings.no_debug.unwrap_or(false);
-    let home = working_folder().ok().and_then(|cwd| StateDir::find(&cwd).ok());
-    match home.as_ref().and_then(|dir| Some((dir, dir.home()?))) {
-        Some((dir, home)) if !is_off => {
+    match debug_home(run) {
+        Some((dir, path)) if !is_off => {
             // Trouble with the folder is a warning when the first file is written.
             let _ = dir.create_home();
-            let keep = settings.debug_steps.unwrap_or(DEFAULT_KEPT_STEPS);
-            DebugFolder::open(home.join("debug").join(run), keep)
+            DebugFolder::open(path, settings.debug_steps.unwrap_or(DEFAULT_KEPT_STEPS))
         }
         _ => DebugFolder::off(),
     }
+}
+
+/// The debug files that earlier processes of a run left, whether or not this one writes any.
+pub(super) fn kept_debug_files(run: &str) -> DebugFolder {
+    debug_home(run).map_or_else(DebugFolder::off, |(_, path)| DebugFolder::open(path, DEFAULT_KEPT_STEPS))
+}
+
+/// Debug files lie in `.raymond`, wherever the journals are.
+fn debug_home(run: &str) -> Option<(StateDir, PathBuf)> {
+    let dir = working_folder().ok().and_then(|cwd| StateDir::find(&cwd).ok())?;
+    let path = dir.home()?.join("debug").join(run);
+    Some((dir, path))
 }
 
 /// A run that is ready to be driven.

@@ -8,7 +8,7 @@ use raymond_core::run::{Run, RunStatus};
 use raymond_core::workflow::Platform;
 
 use super::args::ResumeArgs;
-use super::drive::{Manner, Ready, drive};
+use super::drive::{Manner, Ready, drive, kept_debug_files};
 use super::find::{all_scopes, find_run, journal_options, load_config, scratch_folder, store};
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
@@ -35,9 +35,11 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let manner = Manner::new(&args.options, settings, stored.id());
-    let interrupted = take_over(&run, &scratch, &reaper, &manner.debug)?;
+    let kept = kept_debug_files(stored.id());
+    let (interrupted, warnings) = take_over(&run, &scratch, &reaper, &kept, &backends)?;
     let options = override_with(&args.options, run.options.clone());
     let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
+    opening.extend(warnings);
     opening.extend(Some(cut_bytes).filter(|bytes| *bytes > 0).map(torn));
     let incarnation = writer.incarnation().to_owned();
     drive(Ready {

@@ -214,6 +214,7 @@ impl<S: RunWriter> Engine<S> {
             Body::RunFinished { .. } | Body::RunStopped { .. } => Some(Command::Finish),
             Body::RunStarted(_)
             | Body::AgentStarted(_)
+            | Body::SessionStarted(_)
             | Body::StepFinished(_)
             | Body::Retry(_)
             | Body::Reminder(_)

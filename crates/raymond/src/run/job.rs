@@ -15,7 +15,6 @@ use raymond_core::name::AgentId;
 use raymond_core::workflow::StateFile;
 
 use super::engine::StepLaunch;
-use crate::agent::scripted::Reply;
 use crate::process::secrets::Secrets;
 use crate::workflow::scopes::PackedFiles;
 use crate::workflow::states::TurnSettings;
@@ -95,7 +94,7 @@ pub struct TurnNeeds {
     pub settings: TurnSettings,
     pub skip_permissions: bool,
     /// The answer, where it is known beforehand and no program is asked, or why there is none.
-    pub reply: Option<Result<Reply, String>>,
+    pub answer: Option<Result<Vec<u8>, String>>,
     /// What the conversation had cost when the turn that this one continues ended, where the program reports sums.
     pub conversation_total_usd: Option<Usd>,
 }

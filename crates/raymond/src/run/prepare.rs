@@ -16,8 +16,8 @@ use raymond_core::run::{Agent, Options, Run};
 
 use super::engine::{Preparation, States};
 use super::job::{Handed, StepNeeds, TurnNeeds};
-use crate::agent::registry::{Backend, Backends};
-use crate::agent::scripted::Reply;
+use crate::agent::Asked;
+use crate::agent::registry::Backends;
 use crate::process::secrets::Secrets;
 use crate::store::{Payloads, StoreError, hash_of};
 use crate::workflow::scopes::Scopes;
@@ -89,11 +89,13 @@ impl Preparer {
         let StateText { hash, mut plan, turn, warnings, body } = state;
         let turn = match (&mut plan, turn) {
             (Plan::Prompt(prompt), Some(settings)) => {
-                let backend = self.backends.get(&prompt.backend)?;
-                let text = prompt::message(&self.payloads, run, agent, &body, &task_folder, backend)?;
+                let program = self.backends.get(&prompt.backend)?;
+                let text = prompt::message(&self.payloads, run, agent, &body, &task_folder, program)?;
                 prompt.prompt_sha256 = Some(hash_of(text.as_bytes()));
+                prompt.program_chooses_session = !program.capabilities().own_session_id;
+                let asked = Asked { state: agent.state.name(), number: run.next_turn(agent), prompt: &text };
                 Some(TurnNeeds {
-                    reply: reply(&mut scopes, run, agent, backend).transpose(),
+                    answer: program.answer(&asked, scopes.of(agent)?),
                     backend: prompt.backend.clone(),
                     prompt: text,
                     settings,
@@ -119,17 +121,6 @@ impl Preparer {
         let file = self.tasks.join(format!("{}.input", file_name_of(&agent.id)));
         Ok(Some(Handed { text, file }))
     }
-}
-
-/// The answer to the turn, if the backend has it ready.
-fn reply(scopes: &mut Scopes, run: &Run, agent: &Agent, backend: &Backend) -> Result<Option<Reply>, String> {
-    let Backend::Scripted { replies } = backend else { return Ok(None) };
-    let replies = scopes.of(agent)?.replies(replies.as_deref())?;
-    let reply = replies.get(&agent.state, run.next_turn(agent)).cloned();
-    reply.map(Some).ok_or_else(|| {
-        let state = agent.state.name();
-        format!("the scripted backend has no reply for `{state}`; add one to its file of replies")
-    })
 }
 
 /// Agent names grow with each generation of forks; file systems stop at 255 bytes.

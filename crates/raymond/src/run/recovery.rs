@@ -4,31 +4,44 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use jiff::Timestamp;
 use raymond_core::event::Interrupted;
+use raymond_core::input::Input;
 use raymond_core::money::Usd;
 use raymond_core::run::{Agent, Run, Status, Work};
 
-use crate::agent::claude::Decoder;
-use crate::agent::{Cost, Exit};
+use crate::agent::registry::Backends;
+use crate::agent::{AgentProgram, DEFAULT_BACKEND};
 use crate::error::UserError;
 use crate::process::{Reaper, Target};
+use crate::run::driver::now;
 pub use crate::run::job::token;
 use crate::run::step::leftovers;
 use crate::view::debug::{DebugFolder, StepName};
 
-/// How much of what a lost turn streamed is looked at.
-const MAX_STREAM_BYTES: u64 = 64 * 1024 * 1024;
+/// An attempt that was running when its process died.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost<'a> {
+    pub agent: &'a Agent,
+    pub work: &'a Work,
+    pub since: Timestamp,
+    /// Whether a program is known to have been started for it.
+    pub had_started: bool,
+}
 
 /// Ends what is left of steps that were running when the last process died, so that none gets a twin, and says which
-/// steps have to run again.
+/// steps have to run again. `debug` is where debug files lie, if there are any. Returns what opens the resumed run.
 pub fn take_over(
     run: &Run,
     scratch: &Path,
     reaper: &Reaper,
     debug: &DebugFolder,
-) -> Result<Vec<Interrupted>, UserError> {
+    backends: &Backends,
+) -> Result<(Vec<Interrupted>, Vec<Input>), UserError> {
     let end = |targets| reaper.end_blocking(targets);
-    take_over_with(run, scratch, end, |agent, work| estimated_cost(agent, work, debug))
+    let mut costs = Costs { debug, backends, warnings: Vec::new() };
+    let interrupted = take_over_with(run, scratch, end, |lost| costs.of(lost))?;
+    Ok((interrupted, costs.warnings))
 }
 
 /// The same with other means: `end` gives back what it could not end, `estimate` what a lost attempt cost.
@@ -36,26 +49,33 @@ pub fn take_over_with(
     run: &Run,
     scratch: &Path,
     end: impl FnOnce(Vec<Target>) -> Vec<i32>,
-    estimate: impl Fn(&Agent, &Work) -> Usd,
+    mut estimate: impl FnMut(Lost<'_>) -> Usd,
 ) -> Result<Vec<Interrupted>, UserError> {
-    let mut tokens = Vec::new();
     let mut interrupted = run.interrupted();
-    for agent in run.agents_by_birth() {
-        if let Status::Running { work, .. } = &agent.status {
-            tokens.push(token(&run.nonce, work.step, work.attempt));
-            interrupted.push(Interrupted {
-                agent: agent.id.clone(),
-                step: work.step,
-                state: agent.state.clone(),
-                estimated_cost_usd: estimate(agent, work),
-            });
-        }
-    }
-    if tokens.is_empty() {
+    let running: Vec<(&Agent, &Work, Timestamp)> = run
+        .agents_by_birth()
+        .into_iter()
+        .filter_map(|agent| match &agent.status {
+            Status::Running { work, started } => Some((agent, work, *started)),
+            _ => None,
+        })
+        .collect();
+    if running.is_empty() {
         return Ok(interrupted);
     }
-    tracing::debug!(attempts = tokens.len(), "end what is left of interrupted steps");
-    let survivors = end(leftovers(scratch, tokens));
+    let tokens = running.iter().map(|(_, work, _)| token(&run.nonce, work.step, work.attempt));
+    tracing::debug!(attempts = running.len(), "end what is left of interrupted steps");
+    let targets = leftovers(scratch, tokens.collect());
+    for ((agent, work, since), target) in running.into_iter().zip(&targets) {
+        let lost = Lost { agent, work, since, had_started: target.group.is_some() };
+        interrupted.push(Interrupted {
+            agent: agent.id.clone(),
+            step: work.step,
+            state: agent.state.clone(),
+            estimated_cost_usd: estimate(lost),
+        });
+    }
+    let survivors = end(targets);
     if survivors.is_empty() {
         return Ok(interrupted);
     }
@@ -63,24 +83,69 @@ pub fn take_over_with(
         .hint("end them yourself, then resume again"))
 }
 
-/// What a lost turn is thought to have cost, by what its program had streamed.
-fn estimated_cost(agent: &Agent, work: &Work, debug: &DebugFolder) -> Usd {
-    if !agent.state.kind().is_prompt() {
-        return Usd::ZERO;
+/// Judges what lost turns cost.
+struct Costs<'a> {
+    debug: &'a DebugFolder,
+    backends: &'a Backends,
+    /// What the user should know about it.
+    warnings: Vec<Input>,
+}
+
+impl Costs<'_> {
+    /// By what the turn's program had streamed, if that was kept, and otherwise by the share of the budget that it was
+    /// handed: it may have used all of that.
+    fn of(&mut self, lost: Lost<'_>) -> Usd {
+        if !lost.agent.state.kind().is_prompt() {
+            return Usd::ZERO;
+        }
+        let program = self.program_of(lost);
+        let earlier = lost.work.conversation(lost.agent).and_then(|session| session.total_usd);
+        let mut kept = self.kept_stream(lost);
+        let kept = kept.as_mut().map(|file| file as &mut dyn Read);
+        if let Some(cost) =
+            program.and_then(|program| program.cost_of_lost_turn(earlier.map(Usd::dollars), kept))
+        {
+            return Usd::from_dollars(cost.usd);
+        }
+        if !lost.had_started && !has_host_restarted_since(lost.since) {
+            return Usd::ZERO;
+        }
+        let holds_share = program.is_none_or(|program| program.capabilities().budget_share);
+        let share = lost.work.share_usd.filter(|_| holds_share);
+        self.warn(lost, share);
+        share.unwrap_or(Usd::ZERO)
     }
-    let name = StepName { agent: &agent.id, state: &agent.state, step: work.step, attempt: work.attempt };
-    let mut stream = Vec::new();
-    let file = debug.streamed(name).and_then(|path| File::open(path).ok());
-    let read = file.map(|file| file.take(MAX_STREAM_BYTES).read_to_end(&mut stream));
-    if !matches!(read, Some(Ok(_))) {
-        return Usd::ZERO;
+
+    /// The agent program of the turn; nothing if its backend is not in the config any more.
+    fn program_of(&self, lost: Lost<'_>) -> Option<&dyn AgentProgram> {
+        // Journals of version 0.1 do not tell the backend.
+        self.backends.get(lost.work.backend.as_deref().unwrap_or(DEFAULT_BACKEND)).ok()
     }
-    let previous = work.conversation(agent).and_then(|session| session.total_usd).map(Usd::dollars);
-    let mut decoder = Decoder::new("", previous);
-    decoder.feed(&stream);
-    let cost: Cost = match decoder.finish(Exit::Stopped, "") {
-        Ok(report) => report.cost,
-        Err(turn) => turn.cost,
-    };
-    Usd::from_dollars(cost.usd)
+
+    fn kept_stream(&self, lost: Lost<'_>) -> Option<File> {
+        let Lost { agent, work, .. } = lost;
+        let name = StepName { agent: &agent.id, state: &agent.state, step: work.step, attempt: work.attempt };
+        self.debug.streamed(name).and_then(|path| File::open(path).ok())
+    }
+
+    fn warn(&mut self, lost: Lost<'_>, share: Option<Usd>) {
+        let what = format!("nothing was kept of what the interrupted turn in {} printed", lost.agent.state);
+        let message = match share {
+            Some(share) => format!("{what}; its share of the budget, {share}, is counted as its cost"),
+            None => {
+                format!("{what}, and it had no share of a budget; what it cost is not known and not counted")
+            }
+        };
+        self.warnings.push(Input::Warning { agent: Some(lost.agent.id.clone()), message });
+    }
+}
+
+/// Whether the machine was started again since then, so that notes about started programs may be gone: they are not
+/// synced. Where this cannot be told, they are believed.
+fn has_host_restarted_since(time: Timestamp) -> bool {
+    let uptime = std::fs::read_to_string("/proc/uptime").ok();
+    let seconds = uptime.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    let booted_at = seconds
+        .and_then(|seconds| now().checked_sub(std::time::Duration::try_from_secs_f64(seconds).ok()?).ok());
+    booted_at.is_some_and(|booted_at| booted_at > time)
 }

@@ -32,6 +32,7 @@ impl Costs {
             Body::RunStarted(_)
             | Body::AgentStarted(_)
             | Body::StepStarted(_)
+            | Body::SessionStarted(_)
             | Body::Delayed { .. }
             | Body::AgentFinished { .. }
             | Body::Joined { .. }

@@ -156,6 +156,7 @@ impl DebugFolder {
             Body::RunStarted(_)
             | Body::AgentStarted(_)
             | Body::StepStarted(_)
+            | Body::SessionStarted(_)
             | Body::Retry(_)
             | Body::Reminder(_)
             | Body::LimitWaiting(_)

@@ -172,6 +172,7 @@ fn worth_telling(body: &Body) -> Option<&'static str> {
         Body::RunStarted(_)
         | Body::AgentStarted(_)
         | Body::StepStarted(_)
+        | Body::SessionStarted(_)
         | Body::StepFinished(_)
         | Body::Retry(_)
         | Body::Reminder(_)

@@ -59,6 +59,11 @@ pub(super) fn lines(event: &Event, payloads: &Payloads) -> Lines {
         Body::StepStarted(step) => {
             lines.verbose(format!("{} {DIM}starts (step {}){DIM:#}", at(&step.agent, &step.state), step.step))
         }
+        Body::SessionStarted(started) => lines.verbose(format!(
+            "{} {DIM}runs in the session {}{DIM:#}",
+            at(&started.agent, &started.state),
+            clean(&started.session)
+        )),
         Body::StepFinished(step) => lines.normal(step_finished(step)),
         Body::StepFailed(failed) => step_failed(failed),
         Body::Retry(retry) => lines.normal(retried(event, retry)),

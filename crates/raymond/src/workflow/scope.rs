@@ -7,6 +7,8 @@ mod one_file;
 mod source;
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -19,14 +21,12 @@ pub use one_file::{Contents, Mistakes, OneFile, OneState, Origin, TextPlace, hea
 pub use one_file::{parse as parse_one_file, parse_leniently, read_text as read_one_file};
 pub use source::{Beside, Given, Source};
 
-use crate::agent::scripted::Replies;
+use crate::agent::{WorkflowFile, WorkflowFiles};
 use crate::author::convert;
 use crate::error::UserError;
 use crate::paths::{is_special_on_windows, normalise};
 use crate::workflow::manifest::Manifest;
 
-/// Where the replies of a scripted backend are, unless config names another file.
-const REPLIES_FILE: &str = "replies.yaml";
 /// How much a workflow may hold, whatever its form.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// How many files it may hold.
@@ -196,29 +196,6 @@ impl Scope {
         }
     }
 
-    /// The replies of a scripted backend: those of the named file, or those that lie beside the states.
-    pub fn replies(&self, named: Option<&str>) -> Result<Replies, String> {
-        let name = named.unwrap_or(REPLIES_FILE);
-        let file = self.path().join(name);
-        let inside = match self {
-            Self::Folder(_) => None,
-            Self::Archive(archive) => archive.file(name),
-            Self::OneFile(one) => one.file(name),
-        };
-        let outside = || (named.is_some() || matches!(self, Self::Folder(_))).then(|| self.home().join(name));
-        let (file, text) = match (inside, outside()) {
-            (Some(bytes), _) => (file, String::from_utf8_lossy(bytes).into_owned()),
-            (None, Some(file)) => {
-                let text = folder::read_replies(&file)?;
-                (file, text)
-            }
-            (None, None) => {
-                return Err(format!("the scripted backend needs {}, which is not there", file.display()));
-            }
-        };
-        Replies::parse(&text).map_err(|error| format!("{}: {error}", file.display()))
-    }
-
     fn resolve_in_listing(&self, target: &str) -> Result<StateFile, String> {
         self.listing().resolve(target, self.platform()).map_err(|error| error.to_string())
     }
@@ -236,6 +213,29 @@ impl Scope {
             Self::Folder(folder) => folder.platform(),
             Self::Archive(archive) => archive.platform(),
             Self::OneFile(file) => file.platform(),
+        }
+    }
+}
+
+impl WorkflowFiles for Scope {
+    fn file(&self, name: &str, or_around: bool) -> Result<WorkflowFile, String> {
+        let inside = match self {
+            Self::Folder(_) => None,
+            Self::Archive(archive) => archive.file(name),
+            Self::OneFile(one) => one.file(name),
+        };
+        if let Some(bytes) = inside {
+            let text = Some(String::from_utf8_lossy(bytes).into_owned());
+            return Ok(WorkflowFile { path: self.path().join(name), text });
+        }
+        if !or_around && !matches!(self, Self::Folder(_)) {
+            return Ok(WorkflowFile { path: self.path().join(name), text: None });
+        }
+        let path = self.home().join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(WorkflowFile { path, text: Some(text) }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(WorkflowFile { path, text: None }),
+            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
         }
     }
 }

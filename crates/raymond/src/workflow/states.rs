@@ -14,10 +14,9 @@ use raymond_core::workflow::source::{SourceError, SourceWarning};
 
 pub use preflight::check_all;
 
+use crate::agent::DEFAULT_BACKEND;
 use crate::workflow::scope::{Beside, Given, Scope, Source};
 
-/// The backend when nobody chose one.
-const DEFAULT_BACKEND: &str = "claude";
 /// How long an agent program may be silent when nobody chose a time.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
@@ -126,6 +125,7 @@ fn prompt(settings: Settings, body: &str, options: &Options) -> Parts {
         force_implicit: settings.force_implicit,
         max_visits: settings.max_visits,
         backend: settings.backend.or(options.backend.clone()).unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),
+        program_chooses_session: false,
         prompt_sha256: None,
     };
     let turn = TurnSettings {

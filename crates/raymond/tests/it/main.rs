@@ -35,6 +35,8 @@ mod lint;
 #[cfg(test)]
 mod live;
 #[cfg(test)]
+mod lost_turns;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod old_journals;

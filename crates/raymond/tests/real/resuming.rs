@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mock_api::{Reply, say, use_tool};
+use raymond::agent::registry::program as program_of_kind;
+use raymond::agent::session::{SessionPlace, export, import};
 use rustix::process::Signal;
 use test_kit::rig::{Live, send, wait_for_file, wait_until};
 
@@ -18,6 +20,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_killed_program_is_started_again", program_killed),
     ("the_agent_program_ends_when_raymond_is_killed", no_orphan),
     ("kills_at_any_moment_change_no_conversation_and_no_result", anywhere),
+    ("a_conversation_goes_on_in_another_home", carried),
 ];
 
 /// A command that records its pids, creates a file, and then hangs, also with a child in its own session.
@@ -254,4 +257,36 @@ pub(crate) fn program_of(bench: &Bench) -> i32 {
     let found =
         survivors.iter().find(|(_, line)| line.contains("--session-id") && line.contains("--output-format"));
     found.unwrap_or_else(|| panic!("no agent program runs: {survivors:?}")).0
+}
+
+/// The conversation is all that is carried over, as to another machine.
+fn carried(program: &Program) {
+    let mut bench = Bench::new(program);
+    bench.state("START.md", "begin").state("NEXT.md", "go on");
+    bench.state("GATE.sh", "[ -e open ] && echo '<goto>NEXT</goto>'");
+    bench.api.on("begin", [say("<goto>GATE</goto>")]);
+    bench.api.on("go on", [say("<result>done</result>")]);
+    let homes = ["first", "second"].map(|name| bench.path(&format!("../{name}-home")));
+    for home in &homes {
+        std::fs::create_dir(home).unwrap();
+    }
+    bench.variables.push(("HOME", homes[0].to_str().unwrap().to_owned()));
+    bench.run(&[]).assert(1, "");
+
+    let finished = bench.events_of("step_finished");
+    let session = finished[0]["session"]["id"].as_str().unwrap();
+    let claude = program_of_kind("claude", &Default::default()).unwrap();
+    let [from, to] =
+        homes.map(|home| move |name: &str| (name == "HOME").then(|| home.clone().into_os_string()));
+    let cwd = bench.work();
+    let kept = SessionPlace { session, cwd: &cwd, variable: &from };
+    let conversation = export(&*claude, &kept).unwrap().unwrap();
+    assert!(import(&*claude, &SessionPlace { variable: &to, ..kept }, &conversation).unwrap());
+    std::fs::remove_dir_all(from("HOME").unwrap()).unwrap();
+
+    bench.variables.push(("HOME", to("HOME").unwrap().into_string().unwrap()));
+    bench.write("open", "");
+    bench.resume(&[]).assert(0, "done\n");
+    let requests = bench.api.requests();
+    assert_history(&requests[1], &["user: begin", "agent: <goto>GATE</goto>", "user: go on"]);
 }

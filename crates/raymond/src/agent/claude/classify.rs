@@ -1,15 +1,15 @@
 //! From a turn that failed to the reason it did, by the most reliable sign there is: the fields of the `result`
 //! event first, then the error kind of the last message, and the wording only where nothing else tells.
 
-use super::super::{Exit, TurnFault};
-use super::lines::shortened;
+use super::super::lines::shortened;
+use super::super::{TurnEnding, TurnFault};
 
 /// What a fault quotes of the program's own words.
 const LONGEST_QUOTE: usize = 2000;
 
 /// The last `result` event.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ResultEvent {
     pub(super) subtype: String,
     pub(super) is_error: bool,
     pub(super) api_error_status: Option<u16>,
@@ -20,7 +20,7 @@ pub(super) struct Outcome {
     pub(super) errors: String,
 }
 
-impl Outcome {
+impl ResultEvent {
     /// An API error also has the subtype `success`, and an interrupted program exits with 0: both must agree.
     pub(super) fn is_success(&self) -> bool {
         self.subtype == "success" && !self.is_error
@@ -32,7 +32,7 @@ impl Outcome {
     }
 }
 
-/// What the stream told about a failed outcome besides the outcome itself.
+/// What the stream told about a failed turn besides its `result` event.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// `error` of the last assistant event, such as `rate_limit`.
@@ -43,30 +43,30 @@ pub(super) struct Signs {
     pub(super) retried: bool,
 }
 
-/// Why a turn that did report an outcome failed.
-pub(super) fn failed_outcome(outcome: &Outcome, signs: &Signs) -> TurnFault {
-    by_subtype(outcome)
-        .or_else(|| by_status(outcome, signs))
-        .or_else(|| by_error_kind(outcome, signs))
-        .or_else(|| by_wording(&outcome.message(), signs))
-        .unwrap_or_else(|| TurnFault::Failed { message: outcome.message() })
+/// Why a turn that did print a `result` event failed.
+pub(super) fn failed_result(result: &ResultEvent, signs: &Signs) -> TurnFault {
+    by_subtype(result)
+        .or_else(|| by_status(result, signs))
+        .or_else(|| by_error_kind(result, signs))
+        .or_else(|| by_wording(&result.message(), signs))
+        .unwrap_or_else(|| TurnFault::Failed { message: result.message() })
 }
 
-fn by_subtype(outcome: &Outcome) -> Option<TurnFault> {
-    let message = outcome.message();
-    match outcome.subtype.as_str() {
+fn by_subtype(result: &ResultEvent) -> Option<TurnFault> {
+    let message = result.message();
+    match result.subtype.as_str() {
         "error_max_budget_usd" => Some(TurnFault::OverBudgetShare),
         "error_max_turns" => Some(TurnFault::MaxTurns { message }),
-        _ if outcome.terminal_reason.starts_with("aborted") => Some(TurnFault::Interrupted),
-        _ if outcome.terminal_reason == "prompt_too_long" => Some(TurnFault::TooLong { message }),
-        _ if outcome.errors.contains("No conversation found") => Some(TurnFault::SessionMissing { message }),
+        _ if result.terminal_reason.starts_with("aborted") => Some(TurnFault::Interrupted),
+        _ if result.terminal_reason == "prompt_too_long" => Some(TurnFault::TooLong { message }),
+        _ if result.errors.contains("No conversation found") => Some(TurnFault::SessionMissing { message }),
         _ => None,
     }
 }
 
-fn by_status(outcome: &Outcome, signs: &Signs) -> Option<TurnFault> {
-    let message = outcome.message();
-    Some(match outcome.api_error_status? {
+fn by_status(result: &ResultEvent, signs: &Signs) -> Option<TurnFault> {
+    let message = result.message();
+    Some(match result.api_error_status? {
         401 => TurnFault::NotLoggedIn { message },
         402 | 403 => by_wording(&message, signs).unwrap_or(TurnFault::Forbidden { message }),
         404 if signs.error_kind == "model_not_found" || message.contains("model") => {
@@ -80,8 +80,8 @@ fn by_status(outcome: &Outcome, signs: &Signs) -> Option<TurnFault> {
     })
 }
 
-fn by_error_kind(outcome: &Outcome, signs: &Signs) -> Option<TurnFault> {
-    let message = outcome.message();
+fn by_error_kind(result: &ResultEvent, signs: &Signs) -> Option<TurnFault> {
+    let message = result.message();
     Some(match signs.error_kind.as_str() {
         "authentication_failed" => TurnFault::NotLoggedIn { message },
         "billing_error" => TurnFault::Forbidden { message },
@@ -144,15 +144,19 @@ fn by_wording(message: &str, signs: &Signs) -> Option<TurnFault> {
         .then_some(TurnFault::Overloaded { message })
 }
 
-/// Why a turn that reported no outcome, or one that its exit code contradicts, failed.
-pub(super) fn no_outcome(exit: Exit, stderr: &str, unreadable_lines: u64) -> TurnFault {
-    match exit {
-        Exit::Silent(after) => TurnFault::Silent { after },
-        Exit::OverTime(after) => TurnFault::OverTime { after },
-        Exit::Stopped => TurnFault::Interrupted,
-        Exit::Code(0) | Exit::Lingered => TurnFault::Junk { detail: junk_detail(stderr, unreadable_lines) },
-        Exit::Code(code) => by_stderr(stderr).unwrap_or_else(|| crashed(format!("exit code {code}"), stderr)),
-        Exit::Signal(signal) => crashed(format!("signal {signal}"), stderr),
+/// Why a turn that printed no `result` event, or one that its exit code contradicts, failed.
+pub(super) fn no_result(ending: TurnEnding, stderr: &str, unreadable_lines: u64) -> TurnFault {
+    match ending {
+        TurnEnding::Silent(after) => TurnFault::Silent { after },
+        TurnEnding::OverTime(after) => TurnFault::OverTime { after },
+        TurnEnding::Stopped => TurnFault::Interrupted,
+        TurnEnding::Code(0) | TurnEnding::Lingered => {
+            TurnFault::Junk { detail: junk_detail(stderr, unreadable_lines) }
+        }
+        TurnEnding::Code(code) => {
+            by_stderr(stderr).unwrap_or_else(|| crashed(format!("exit code {code}"), stderr))
+        }
+        TurnEnding::Signal(signal) => crashed(format!("signal {signal}"), stderr),
     }
 }
 
@@ -215,13 +219,13 @@ fn tail(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn error(status: Option<u16>, text: &str) -> Outcome {
-        Outcome {
+    fn error(status: Option<u16>, text: &str) -> ResultEvent {
+        ResultEvent {
             subtype: "success".to_owned(),
             is_error: true,
             api_error_status: status,
             text: Some(text.to_owned()),
-            ..Outcome::default()
+            ..ResultEvent::default()
         }
     }
 
@@ -235,7 +239,7 @@ mod tests {
             ("API Error: Overloaded", "overloaded"),
             ("something new", "failed"),
         ] {
-            assert_eq!(failed_outcome(&error(None, text), &Signs::default()).name(), name, "{text}");
+            assert_eq!(failed_result(&error(None, text), &Signs::default()).name(), name, "{text}");
         }
     }
 
@@ -252,21 +256,21 @@ mod tests {
             (503, "overloaded"),
             (529, "overloaded"),
         ] {
-            assert_eq!(failed_outcome(&error(Some(status), "x"), &Signs::default()).name(), name, "{status}");
+            assert_eq!(failed_result(&error(Some(status), "x"), &Signs::default()).name(), name, "{status}");
         }
     }
 
     #[test]
     fn an_old_limit_text_names_its_time() {
-        let fault = failed_outcome(&error(Some(429), "Claude AI usage limit reached|17"), &Signs::default());
+        let fault = failed_result(&error(Some(429), "Claude AI usage limit reached|17"), &Signs::default());
         assert!(matches!(fault, TurnFault::LimitReached { resets_at: Some(17), .. }));
     }
 
     #[test]
     fn a_429_is_an_overload_only_if_it_was_retried() {
         let retried = Signs { retried: true, ..Signs::default() };
-        assert_eq!(failed_outcome(&error(Some(429), "x"), &retried).name(), "overloaded");
-        assert_eq!(failed_outcome(&error(Some(429), "x"), &Signs::default()).name(), "limit_reached");
+        assert_eq!(failed_result(&error(Some(429), "x"), &retried).name(), "overloaded");
+        assert_eq!(failed_result(&error(Some(429), "x"), &Signs::default()).name(), "limit_reached");
     }
 
     #[test]
@@ -278,9 +282,9 @@ mod tests {
             ("Error: piped stdin input exceeds 10MB. Pass large content as a file path", "too_long"),
             ("TypeError: undefined is not a function", "crashed"),
         ] {
-            assert_eq!(no_outcome(Exit::Code(1), stderr, 0).name(), name, "{stderr}");
+            assert_eq!(no_result(TurnEnding::Code(1), stderr, 0).name(), name, "{stderr}");
         }
-        assert_eq!(no_outcome(Exit::Code(0), "", 3).name(), "junk");
+        assert_eq!(no_result(TurnEnding::Code(0), "", 3).name(), "junk");
     }
 
     #[test]

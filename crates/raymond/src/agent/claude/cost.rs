@@ -18,8 +18,8 @@
 //! What was streamed after the last `result`, or before one that reports an aborted request, has no figure at all.
 //! It is estimated from token counts at list prices, and the cost is marked so.
 
-use super::super::Cost;
-use super::lines::shortened;
+use super::super::lines::shortened;
+use super::super::{Cost, Tokens};
 use serde_json::Value;
 use std::collections::VecDeque;
 
@@ -121,6 +121,17 @@ impl Meter {
     }
 }
 
+/// The counts in a `usage` object.
+pub(super) fn tokens(usage: &Value) -> Tokens {
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
+    Tokens {
+        input: count("input_tokens"),
+        output: count("output_tokens"),
+        cache_write: count("cache_creation_input_tokens"),
+        cache_read: count("cache_read_input_tokens"),
+    }
+}
+
 fn was_aborted(result: &Value) -> bool {
     result.get("terminal_reason").and_then(Value::as_str).is_some_and(|reason| reason.starts_with("aborted"))
 }
@@ -169,28 +180,27 @@ impl Streamed {
 struct Message {
     id: String,
     price: &'static Price,
-    input: u64,
-    output: u64,
-    cache_write: u64,
-    cache_read: u64,
+    tokens: Tokens,
     characters: u64,
 }
 
 impl Message {
     fn raise(&mut self, usage: &Value) {
-        let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
-        self.input = self.input.max(count("input_tokens"));
-        self.output = self.output.max(count("output_tokens"));
-        self.cache_write = self.cache_write.max(count("cache_creation_input_tokens"));
-        self.cache_read = self.cache_read.max(count("cache_read_input_tokens"));
+        let (known, told) = (self.tokens, tokens(usage));
+        self.tokens = Tokens {
+            input: known.input.max(told.input),
+            output: known.output.max(told.output),
+            cache_write: known.cache_write.max(told.cache_write),
+            cache_read: known.cache_read.max(told.cache_read),
+        };
     }
 
     fn usd(&self) -> f64 {
         // The output count of an unfinished message is a placeholder; its length says more.
-        let output = self.output.max(self.characters.div_ceil(CHARACTERS_A_TOKEN));
-        let input = self.input as f64
-            + self.cache_write as f64 * CACHE_WRITE_FACTOR
-            + self.cache_read as f64 * CACHE_READ_FACTOR;
+        let output = self.tokens.output.max(self.characters.div_ceil(CHARACTERS_A_TOKEN));
+        let input = self.tokens.input as f64
+            + self.tokens.cache_write as f64 * CACHE_WRITE_FACTOR
+            + self.tokens.cache_read as f64 * CACHE_READ_FACTOR;
         (input * self.price.input + output as f64 * self.price.output) / 1e6
     }
 }

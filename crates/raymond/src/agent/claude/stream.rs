@@ -4,10 +4,10 @@
 //! decided at its end alone, by the last `result` event and the way the program ended; until then the decoder only
 //! collects, in bounded memory.
 
-use super::super::{Exit, FailedTurn, Seen, TurnFault, TurnReport};
-use super::classify::{self, Outcome, Signs};
-use super::cost::Meter;
-use super::lines::{Line, Lines, shortened};
+use super::super::lines::{Line, Lines, shortened};
+use super::super::{TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
+use super::classify::{self, ResultEvent, Signs};
+use super::cost::{Meter, tokens};
 use serde_json::Value;
 
 /// A message that grows past this is no final message that anything could be done with.
@@ -23,19 +23,15 @@ const LONGEST_SUMMARY: usize = 200;
 const MILLISECONDS_FROM: f64 = 1e11;
 
 #[derive(Debug)]
-pub struct Decoder {
-    asked_session: String,
+pub(super) struct Decoder {
     lines: Lines,
     meter: Meter,
     signs: Signs,
-    outcome: Option<Outcome>,
+    /// The last `result` event.
+    result: Option<ResultEvent>,
     is_final: bool,
-    session: Option<String>,
-    /// The first session reported that is not the one asked for.
-    other_session: Option<String>,
-    model: Option<String>,
     message: FinalMessage,
-    /// The message whose text is arriving in deltas; its finished blocks are not shown again.
+    /// The message that is arriving in deltas.
     streaming_message: String,
     permission_denials: Vec<String>,
     unreadable_lines: u64,
@@ -48,28 +44,8 @@ struct FinalMessage {
     text: String,
 }
 
-impl Decoder {
-    /// `previous_total_usd` is the `session_total_usd` that the turn this one continues ended with.
-    pub fn new(asked_session: impl Into<String>, previous_total_usd: Option<f64>) -> Decoder {
-        Decoder {
-            asked_session: asked_session.into(),
-            lines: Lines::default(),
-            meter: Meter::new(previous_total_usd),
-            signs: Signs::default(),
-            outcome: None,
-            is_final: false,
-            session: None,
-            other_session: None,
-            model: None,
-            message: FinalMessage::default(),
-            streaming_message: String::new(),
-            permission_denials: Vec::new(),
-            unreadable_lines: 0,
-        }
-    }
-
-    /// Takes in output in pieces of any size, and tells what is worth showing.
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Seen> {
+impl TurnDecoder for Decoder {
+    fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent> {
         let mut seen = Vec::new();
         for line in self.lines.feed(bytes) {
             self.line(line, &mut seen);
@@ -77,92 +53,100 @@ impl Decoder {
         seen
     }
 
-    /// Whether the agent has said its final message and nothing has begun since.
-    pub fn is_final(&self) -> bool {
+    fn close(&mut self) -> Vec<TurnEvent> {
+        let mut seen = Vec::new();
+        if let Some(line) = self.lines.end_line() {
+            self.line(line, &mut seen);
+        }
+        seen
+    }
+
+    fn is_final(&self) -> bool {
         self.is_final
     }
 
-    /// What came of the turn, once the program has ended and all its output was fed.
-    pub fn finish(mut self, exit: Exit, stderr_tail: &str) -> Result<TurnReport, Box<FailedTurn>> {
-        if let Some(line) = self.lines.end_line() {
-            self.line(line, &mut Vec::new());
-        }
-        match self.fault(exit, stderr_tail) {
+    fn finish(self: Box<Self>, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        match self.fault(ending, stderr) {
             Some(fault) => Err(Box::new(self.failure(fault))),
             None => Ok(self.report()),
         }
     }
+}
 
-    fn failure(self, fault: TurnFault) -> FailedTurn {
-        let had_finished = self.outcome.as_ref().is_some_and(|outcome| outcome.stop_reason == "end_turn");
+impl Decoder {
+    pub(super) fn new(earlier_total_usd: Option<f64>) -> Decoder {
+        Decoder {
+            lines: Lines::default(),
+            meter: Meter::new(earlier_total_usd),
+            signs: Signs::default(),
+            result: None,
+            is_final: false,
+            message: FinalMessage::default(),
+            streaming_message: String::new(),
+            permission_denials: Vec::new(),
+            unreadable_lines: 0,
+        }
+    }
+
+    fn failure(self, fault: TurnFault) -> TurnFailure {
+        let had_finished = self.result.as_ref().is_some_and(|result| result.stop_reason == "end_turn");
         let said = Some(without_nul(self.message.text)).filter(|text| !text.is_empty());
         let only_the_share = fault == TurnFault::OverBudgetShare && had_finished;
-        let told = self.outcome.and_then(|outcome| outcome.text).filter(|text| !text.is_empty());
-        FailedTurn {
+        let told = self.result.and_then(|result| result.text).filter(|text| !text.is_empty());
+        TurnFailure {
             fault,
             cost: self.meter.cost(),
-            session: self.session,
             last_text: told.map(without_nul).or_else(|| said.clone()),
             final_text: said.filter(|_| only_the_share),
             permission_denials: self.permission_denials,
         }
     }
 
-    fn fault(&self, exit: Exit, stderr: &str) -> Option<TurnFault> {
-        let Some(outcome) = &self.outcome else {
-            return Some(classify::no_outcome(exit, stderr, self.unreadable_lines));
+    fn fault(&self, ending: TurnEnding, stderr: &str) -> Option<TurnFault> {
+        let Some(result) = &self.result else {
+            return Some(classify::no_result(ending, stderr, self.unreadable_lines));
         };
-        let ended_by_us = !matches!(exit, Exit::Code(_) | Exit::Signal(_));
-        let accepted = exit == Exit::Code(0) || exit == Exit::Lingered || ended_by_us && self.is_final;
-        if outcome.is_success() && accepted {
-            return self.mismatch();
+        let ended_by_us = !matches!(ending, TurnEnding::Code(_) | TurnEnding::Signal(_));
+        let accepted =
+            matches!(ending, TurnEnding::Code(0) | TurnEnding::Lingered) || ended_by_us && self.is_final;
+        match (result.is_success(), accepted) {
+            (true, true) => None,
+            (true, false) => Some(classify::no_result(ending, stderr, self.unreadable_lines)),
+            (false, _) if ended_by_us && !self.is_final => {
+                Some(classify::no_result(ending, stderr, self.unreadable_lines))
+            }
+            (false, _) => Some(classify::failed_result(result, &self.signs)),
         }
-        if outcome.is_success() || ended_by_us && !self.is_final {
-            return Some(classify::no_outcome(exit, stderr, self.unreadable_lines));
-        }
-        match classify::failed_outcome(outcome, &self.signs) {
-            // Such a turn is continued, so that it matters where it ran.
-            TurnFault::OverBudgetShare => Some(self.mismatch().unwrap_or(TurnFault::OverBudgetShare)),
-            fault => Some(fault),
-        }
-    }
-
-    fn mismatch(&self) -> Option<TurnFault> {
-        let got = self.other_session.clone()?;
-        Some(TurnFault::SessionMismatch { asked: self.asked_session.clone(), got })
     }
 
     fn report(self) -> TurnReport {
-        let text = self.outcome.and_then(|outcome| outcome.text).filter(|text| !text.is_empty());
+        let text = self.result.and_then(|result| result.text).filter(|text| !text.is_empty());
         TurnReport {
             text: without_nul(text.unwrap_or(self.message.text)),
             cost: self.meter.cost(),
-            session: self.session,
-            model: self.model,
             permission_denials: self.permission_denials,
-            unreadable_lines: self.unreadable_lines,
         }
     }
 
-    fn line(&mut self, line: Line, seen: &mut Vec<Seen>) {
+    fn line(&mut self, line: Line, seen: &mut Vec<TurnEvent>) {
         match line {
             Line::Event(event) => self.event(&event, seen),
             Line::Unreadable(start) => {
                 self.unreadable_lines += 1;
-                seen.push(Seen::Unreadable(start));
+                seen.push(TurnEvent::Unreadable(start));
             }
         }
     }
 
-    fn event(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+    fn event(&mut self, event: &Value, seen: &mut Vec<TurnEvent>) {
         match (text(event, "type"), text(event, "subtype")) {
             ("system", "init") => self.init(event, seen),
             ("system", "api_retry") => self.api_retry(event, seen),
             ("system", "permission_denied") => {
-                seen.push(Seen::PermissionDenied { tool: text(event, "tool_name").to_owned() });
+                seen.push(TurnEvent::ToolRefused { tool: text(event, "tool_name").to_owned() });
             }
             ("assistant", _) => self.assistant(event, seen),
-            ("stream_event", _) => self.stream_event(event, seen),
+            ("stream_event", _) => self.stream_event(event),
             ("user", _) => self.is_final = false,
             ("rate_limit_event", _) => self.rate_limit(event, seen),
             ("result", _) => self.result(event, seen),
@@ -170,28 +154,23 @@ impl Decoder {
         }
     }
 
-    fn init(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+    fn init(&mut self, event: &Value, seen: &mut Vec<TurnEvent>) {
         self.is_final = false;
-        self.note_session(event);
+        note_session(event, seen);
         self.meter.saw_version(text(event, "claude_code_version"));
-        let model = owned_text(event, "model");
-        seen.push(Seen::Started { session: owned_text(event, "session_id"), model: model.clone() });
-        self.model = self.model.take().or(model);
     }
 
-    fn api_retry(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+    fn api_retry(&mut self, event: &Value, seen: &mut Vec<TurnEvent>) {
         self.is_final = false;
         self.signs.retried = true;
-        seen.push(Seen::ApiRetry {
+        seen.push(TurnEvent::Retrying {
             attempt: number(event, "attempt") as u64,
             of: number(event, "max_retries") as u64,
-            delay_ms: number(event, "retry_delay_ms") as u64,
-            status: status(event, "error_status"),
             error: shortened(text(event, "error"), LONGEST_SUMMARY),
         });
     }
 
-    fn assistant(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+    fn assistant(&mut self, event: &Value, seen: &mut Vec<TurnEvent>) {
         self.is_final = false;
         let Some(message) = event.get("message") else {
             return;
@@ -206,29 +185,26 @@ impl Decoder {
             return;
         }
         self.signs.retried = false;
-        let is_shown_already =
-            self.streaming_message == text(message, "id") && !self.streaming_message.is_empty();
         self.message.turn_to(text(message, "id"));
         for block in message.get("content").and_then(Value::as_array).into_iter().flatten() {
             match text(block, "type") {
                 "text" => {
                     let block_text = text(block, "text");
                     self.message.add(block_text);
-                    if !is_shown_already {
-                        seen.push(Seen::Text(block_text.to_owned()));
-                    }
+                    seen.push(TurnEvent::Text(block_text.to_owned()));
                 }
                 "tool_use" => {
                     let name = text(block, "name").to_owned();
-                    seen.push(Seen::Tool { name, summary: summary(block.get("input")) });
+                    seen.push(TurnEvent::ToolUse { name, summary: summary(block.get("input")) });
                 }
                 _ => {}
             }
         }
     }
 
-    /// Raw deltas, which come only when the backend's arguments ask for them.
-    fn stream_event(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+    /// Raw deltas, which come only when the backend's arguments ask for them. Their text comes again as a whole; their
+    /// token counts are all that is known of a message that does not come to its end.
+    fn stream_event(&mut self, event: &Value) {
         self.is_final = false;
         let Some(inner) = event.get("event") else { return };
         match text(inner, "type") {
@@ -241,12 +217,6 @@ impl Decoder {
                     self.streaming_message = text(message, "id").to_owned();
                 }
             }
-            "content_block_delta" if !is_of_subagent(event) => {
-                let delta = inner.get("delta").map_or("", |delta| text(delta, "text"));
-                if !delta.is_empty() {
-                    seen.push(Seen::TextDelta(delta.to_owned()));
-                }
-            }
             "message_delta" => {
                 let id =
                     event.get("api_message_id").and_then(Value::as_str).unwrap_or(&self.streaming_message);
@@ -256,37 +226,28 @@ impl Decoder {
         }
     }
 
-    fn rate_limit(&mut self, event: &Value, seen: &mut Vec<Seen>) {
+    fn rate_limit(&mut self, event: &Value, seen: &mut Vec<TurnEvent>) {
         let Some(info) = event.get("rate_limit_info") else {
             return;
         };
         let resets_at = epoch_seconds(info.get("resetsAt"));
-        let rejected = text(info, "status") == "rejected";
-        self.signs.rejected_until = rejected.then_some(resets_at);
-        seen.push(Seen::RateLimit { rejected, resets_at, window: owned_text(info, "rateLimitType") });
+        let reached = text(info, "status") == "rejected";
+        self.signs.rejected_until = reached.then_some(resets_at);
+        seen.push(TurnEvent::Limit { reached, resets_at });
     }
 
-    fn result(&mut self, event: &Value, seen: &mut Vec<Seen>) {
-        self.note_session(event);
+    fn result(&mut self, event: &Value, seen: &mut Vec<TurnEvent>) {
+        note_session(event, seen);
         self.meter.saw_result(event);
         self.note_denials(event);
-        let outcome = outcome_of(event);
-        seen.push(Seen::Final { is_error: !outcome.is_success() });
-        if outcome.is_success() {
+        let result = read_result(event);
+        seen.extend(event.get("usage").map(tokens).map(TurnEvent::Usage));
+        seen.push(TurnEvent::End { is_error: !result.is_success() });
+        if result.is_success() {
             self.signs = Signs::default();
         }
-        self.outcome = Some(outcome);
+        self.result = Some(result);
         self.is_final = true;
-    }
-
-    fn note_session(&mut self, event: &Value) {
-        let Some(session) = owned_text(event, "session_id") else {
-            return;
-        };
-        if session != self.asked_session && self.other_session.is_none() {
-            self.other_session = Some(session.clone());
-        }
-        self.session = Some(session);
     }
 
     fn note_denials(&mut self, result: &Value) {
@@ -320,9 +281,13 @@ impl FinalMessage {
     }
 }
 
-fn outcome_of(event: &Value) -> Outcome {
+fn note_session(event: &Value, seen: &mut Vec<TurnEvent>) {
+    seen.extend(owned_text(event, "session_id").map(TurnEvent::Session));
+}
+
+fn read_result(event: &Value) -> ResultEvent {
     let errors = event.get("errors").and_then(Value::as_array).into_iter().flatten();
-    Outcome {
+    ResultEvent {
         subtype: text(event, "subtype").to_owned(),
         is_error: event.get("is_error").and_then(Value::as_bool).unwrap_or(false),
         api_error_status: status(event, "api_error_status"),

@@ -8,8 +8,7 @@ use raymond_core::run::{Agent, Run, Say};
 use raymond_core::template;
 
 use super::NotReady;
-use crate::agent::claude::plain;
-use crate::agent::registry::Backend;
+use crate::agent::AgentProgram;
 use crate::store::Payloads;
 
 /// What an agent is told when its program stopped at its share of the budget and may go on.
@@ -22,35 +21,27 @@ pub(super) fn message(
     agent: &Agent,
     body: &str,
     task_folder: &Path,
-    backend: &Backend,
+    program: &dyn AgentProgram,
 ) -> Result<String, NotReady> {
     let text_of = |payload: &Payload| payloads.text_of(payload).map_err(NotReady::Store);
     match agent.work().map(|work| &work.say) {
         // A reminder quotes what the agent said.
-        Some(Say::Reminder { text, .. }) => text_of(text).map(|text| data(backend, &text, "").into_owned()),
+        Some(Say::Reminder { text, .. }) => text_of(text).map(|text| program.plain(&text, "").into_owned()),
         Some(Say::GoOn { .. }) => Ok(GO_ON.to_owned()),
         Some(Say::Prompt) | None => {
             let input = agent.payload.as_ref().map(text_of).transpose()?.unwrap_or_default();
             let visits = agent.visits_here().to_string();
             let values = Values { run, agent, input: &input, task_folder, visits: &visits };
-            Ok(render(body, &values, backend))
+            Ok(render(body, &values, program))
         }
     }
 }
 
-/// A value as it may be put into a prompt after what is there already: it is data, and starts nothing in the program.
-fn data<'v>(backend: &Backend, value: &'v str, before: &str) -> Cow<'v, str> {
-    match backend {
-        Backend::Claude { .. } => plain(value, before),
-        Backend::Scripted { .. } => value.into(),
-    }
-}
-
-fn render(body: &str, values: &Values<'_>, backend: &Backend) -> String {
+fn render(body: &str, values: &Values<'_>, program: &dyn AgentProgram) -> String {
     template::render_after(body, |name, before| {
         Some(match values.get(name)? {
-            Cow::Borrowed(value) => data(backend, value, before),
-            Cow::Owned(value) => data(backend, &value, before).into_owned().into(),
+            Cow::Borrowed(value) => program.plain(value, before),
+            Cow::Owned(value) => program.plain(&value, before).into_owned().into(),
         })
     })
 }

@@ -1,6 +1,6 @@
 //! A prompt state: one turn of an agent.
 
-mod claude;
+mod turn;
 
 use raymond_core::input::FaultClass;
 use raymond_core::input::{BadMessage, CompletedTurn, FailedTurn, StepOutcome, TurnCost, TurnOutcome};
@@ -12,15 +12,13 @@ use raymond_core::workflow::Platform;
 
 use super::script::print;
 use super::{LocalExecutor, NotReady};
-use crate::agent::registry::Backend;
-use crate::agent::scripted::Reply;
 use crate::process::StopSignal;
-use crate::run::job::{StepJob, TurnNeeds};
+use crate::run::job::StepJob;
 use crate::view::debug::StepFiles;
 
 /// How a turn ended, before anybody has read its final message.
 enum Turned {
-    Completed { text: String, session: Session, cost: TurnCost, warnings: Vec<String> },
+    Completed { text: String, session: Option<Session>, cost: TurnCost, warnings: Vec<String> },
     Failed(FailedTurn),
     Interrupted { cost: Usd },
 }
@@ -31,7 +29,7 @@ pub(super) async fn run(
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> StepOutcome {
-    let turned = match turn(executor, job, stop, files).await {
+    let turned = match turn::take(executor, job, stop, files).await {
         Ok(turned) => turned,
         Err(NotReady::Store(error)) => return executor.give_up(error),
         Err(NotReady::Step(error)) => Turned::Failed(final_fault(error)),
@@ -48,51 +46,6 @@ pub(super) async fn run(
             TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
         }
     })
-}
-
-async fn turn(
-    executor: &LocalExecutor,
-    job: &StepJob,
-    stop: StopSignal,
-    files: &mut StepFiles,
-) -> Result<Turned, NotReady> {
-    let Some(turn) = &job.needs.turn else {
-        return Err(NotReady::Step(format!("{} has no prompt", job.attempt.state)));
-    };
-    files.prompt(&turn.prompt);
-    if let Some(reply) = &turn.reply {
-        return Ok(replied(executor, job, turn, reply.as_ref().map_err(String::clone)?, files));
-    }
-    match executor.backends.get(&turn.backend)? {
-        Backend::Claude { command, args } => {
-            claude::turn(executor, job, turn, claude::Program { command, args, files }, stop).await
-        }
-        Backend::Scripted { .. } => Err(NotReady::Step("the scripted backend has no reply".to_owned())),
-    }
-}
-
-/// The session that was chosen for the turn.
-fn session_of(job: &StepJob) -> String {
-    job.turn.as_ref().map(|turn| turn.session.clone()).unwrap_or_default()
-}
-
-/// A turn whose answer was known beforehand.
-fn replied(
-    executor: &LocalExecutor,
-    job: &StepJob,
-    turn: &TurnNeeds,
-    reply: &Reply,
-    files: &mut StepFiles,
-) -> Turned {
-    let line = serde_json::json!({ "reply": reply.text, "cost_usd": reply.cost_usd });
-    files.stdout(format!("{line}\n").as_bytes());
-    show_prints(executor, job, &reply.text);
-    Turned::Completed {
-        text: reply.text.clone(),
-        session: Session { id: session_of(job), total_usd: None, backend: Some(turn.backend.clone()) },
-        cost: TurnCost { usd: Usd::from_dollars(reply.cost_usd), estimated: false },
-        warnings: Vec::new(),
-    }
 }
 
 /// What a final message says comes next.

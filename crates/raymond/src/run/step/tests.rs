@@ -1,4 +1,4 @@
-//! What a job may not need.
+//! What a job may not need, and what an agent program may be like.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,12 +10,14 @@ use std::rc::Rc;
 use raymond_core::decide;
 use raymond_core::event::{Body, Event, FORMAT_VERSION, RunStarted};
 use raymond_core::evolve::evolve;
-use raymond_core::input::{Ended, Input, ScriptOutcome, StepOutcome};
+use raymond_core::input::{Ended, Input, Prepared, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::name::AgentId;
 use raymond_core::run::{Options, Run};
 use raymond_core::workflow::{Platform, StateFile};
 
 use super::*;
+use crate::agent::testing::Threads;
+use crate::agent::{AgentProgram, Capabilities};
 use crate::run::engine::{States, StepLaunch};
 use crate::run::job::StepNeeds;
 use crate::run::mailbox::mailbox;
@@ -36,59 +38,80 @@ fn write_archive(path: &Path) {
     archive.finish().unwrap();
 }
 
-/// A run in its first state, and the start of its first step.
-fn begin(scope: &Path, cwd: &Path) -> (Run, raymond_core::event::StepStarted) {
-    let started = RunStarted {
-        version: FORMAT_VERSION,
-        workflow: "w".to_owned(),
-        scope: scope.display().to_string(),
-        scope_hash: None,
-        entry: StateFile::new("START.sh").unwrap(),
-        cwd: cwd.display().to_string(),
-        nonce: "n".to_owned(),
-        labels: BTreeMap::new(),
-        options: Options::default(),
-    };
-    let mut run = None;
-    let mut seq = 0;
-    let mut take = |run: Option<Run>, body: Body| {
-        seq += 1;
-        evolve(run, &Event { seq, time: jiff::Timestamp::UNIX_EPOCH, run: "r".to_owned(), body })
-    };
-    for body in decide::start(started, Some("handed".to_owned())) {
-        run = take(run, body);
-    }
-    let run = run.unwrap();
-    let prepared = raymond_core::input::Prepared {
-        hash: String::new(),
-        plan: Plan::Script(Default::default()),
-        warnings: Vec::new(),
-    };
-    let launch = Input::Launch { agent: AgentId::main(), prepared: Ok(prepared) };
-    let events = decide::decide(&run, jiff::Timestamp::UNIX_EPOCH, launch);
-    let step = events.into_iter().find_map(|body| match body {
-        Body::StepStarted(started) => Some(started),
-        _ => None,
-    });
-    (run, step.unwrap())
+/// A run whose events are added up as they come.
+struct Course {
+    run: Option<Run>,
+    seq: u64,
 }
 
-fn prepare(run: &Run, archive: &Path, tasks: &Path) -> (Plan, StepNeeds) {
-    let scope = Scope::open(archive, Platform::current()).unwrap();
-    let allowed = Allowed::new(&scope, archive.parent().unwrap(), &[]);
+impl Course {
+    /// In its first state.
+    fn begin(scope: &Path, cwd: &Path, entry: &str) -> Self {
+        let started = RunStarted {
+            version: FORMAT_VERSION,
+            workflow: "w".to_owned(),
+            scope: scope.display().to_string(),
+            scope_hash: None,
+            entry: StateFile::new(entry).unwrap(),
+            cwd: cwd.display().to_string(),
+            nonce: "n".to_owned(),
+            labels: BTreeMap::new(),
+            options: Options::default(),
+        };
+        let mut course = Self { run: None, seq: 0 };
+        course.apply(decide::start(started, Some("handed".to_owned())));
+        course
+    }
+
+    fn run(&self) -> &Run {
+        self.run.as_ref().unwrap()
+    }
+
+    fn apply(&mut self, bodies: Vec<Body>) -> Vec<Body> {
+        for body in &bodies {
+            self.seq += 1;
+            let time = jiff::Timestamp::UNIX_EPOCH;
+            let event = Event { seq: self.seq, time, run: "r".to_owned(), body: body.clone() };
+            self.run = evolve(self.run.take(), &event);
+        }
+        bodies
+    }
+
+    fn take(&mut self, input: Input) -> Vec<Body> {
+        let bodies = decide::decide(self.run(), jiff::Timestamp::UNIX_EPOCH, input);
+        self.apply(bodies)
+    }
+
+    /// Starts the step of the first agent.
+    fn launch(&mut self, scope: &Path, tasks: &Path, backends: &Backends) -> StepJob {
+        let (prepared, needs) = prepare(self.run(), scope, tasks, backends);
+        let plan = prepared.plan.clone();
+        let events = self.take(Input::Launch { agent: AgentId::main(), prepared: Ok(prepared) });
+        let step = events.into_iter().find_map(|body| match body {
+            Body::StepStarted(started) => Some(started),
+            _ => None,
+        });
+        let agent = self.run().agents[&AgentId::main()].clone();
+        StepJob::new("n", StepLaunch { started: step.unwrap(), agent, plan, job: needs })
+    }
+}
+
+fn prepare(run: &Run, scope: &Path, tasks: &Path, backends: &Backends) -> (Prepared, StepNeeds) {
+    let own = Scope::open(scope, Platform::current()).unwrap();
+    let allowed = Allowed::new(&own, scope.parent().unwrap(), &[]);
     let mut preparer = Preparer {
-        scopes: Rc::new(RefCell::new(Scopes::new(scope, Platform::current(), allowed))),
+        scopes: Rc::new(RefCell::new(Scopes::new(own, Platform::current(), allowed))),
         options: Options::default(),
         payloads: Payloads::none(),
-        backends: Backends::new(&BTreeMap::new()).unwrap(),
+        backends: backends.clone(),
         tasks: tasks.to_owned(),
     };
     let agent = &run.agents[&AgentId::main()];
-    let (prepared, needs) = preparer.prepare(run, agent).unwrap().unwrap();
-    (prepared.plan, needs)
+    preparer.prepare(run, agent).unwrap().unwrap()
 }
 
-async fn carry_out(job: StepJob, scratch: &Path) -> Box<Ended> {
+/// Everything that a step reports, its end last.
+fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
     let (sender, mut messages) = mailbox();
     let mut steps = LocalSteps::new(LocalExecutor {
         platform: Platform::current(),
@@ -98,17 +121,29 @@ async fn carry_out(job: StepJob, scratch: &Path) -> Box<Ended> {
         reaper: Reaper::start().unwrap(),
         debug: DebugFolder::off(),
         secrets: Secrets::default(),
-        backends: Backends::new(&BTreeMap::new()).unwrap(),
+        backends: backends.clone(),
         messages: sender,
         shows_output: false,
         view: None,
     });
-    steps.start(job);
-    loop {
-        if let Some(Message::Input(Input::Ended(ended))) = messages.recv().await {
-            assert!(!steps.is_busy(), "its end is reported when it has ended");
-            return ended;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async move {
+        steps.start(job);
+        let mut reports = Vec::new();
+        while !matches!(reports.last(), Some(Input::Ended(_))) {
+            if let Some(Message::Input(input)) = messages.recv().await {
+                reports.push(input);
+            }
         }
+        assert!(!steps.is_busy(), "its end is reported when it has ended");
+        reports
+    })
+}
+
+fn end_in(report: Option<Input>) -> Box<Ended> {
+    match report {
+        Some(Input::Ended(ended)) => ended,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -120,16 +155,13 @@ fn a_job_needs_neither_the_project_nor_the_state_folder() {
     let elsewhere = tempfile::tempdir().unwrap();
     let archive = project.path().join("w.zip");
     write_archive(&archive);
-    let (run, started) = begin(&archive, elsewhere.path());
-    let (plan, needs) = prepare(&run, &archive, elsewhere.path());
+    let backends = Backends::built_in();
+    let mut course = Course::begin(&archive, elsewhere.path(), "START.sh");
+    let job = course.launch(&archive, elsewhere.path(), &backends);
     drop(project);
     assert!(!archive.exists());
-    let agent = run.agents[&AgentId::main()].clone();
-    let job = StepJob::new("n", StepLaunch { started, agent, plan, job: needs });
     assert_eq!(job.attempt.token, "n-1-1");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let local = tokio::task::LocalSet::new();
-    let ended = local.block_on(&runtime, carry_out(job, elsewhere.path()));
+    let ended = end_in(carry_out(job, elsewhere.path(), &backends).pop());
     let StepOutcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. }) = &ended.outcome else {
         panic!("{ended:?}");
     };
@@ -137,4 +169,68 @@ fn a_job_needs_neither_the_project_nor_the_state_folder() {
         reading.transition,
         raymond_core::transition::Transition::Result { payload: "packed handed handed".to_owned() }
     );
+}
+
+const THREAD: &str = "{\"type\":\"thread\",\"id\":\"t7\"}\n\
+    {\"type\":\"message\",\"text\":\"<goto>START</goto>\"}\n\
+    {\"type\":\"completed\",\"input\":100,\"output\":20}\n";
+
+/// A workflow of one prompt, with a backend of this program.
+fn with_program(program: impl AgentProgram + 'static) -> (tempfile::TempDir, Course, Backends) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("START.md"), "---\nbackend: threads\n---\nGo on.").unwrap();
+    let mut backends = Backends::built_in();
+    backends.add("threads", std::sync::Arc::new(program));
+    let course = Course::begin(folder.path(), folder.path(), "START.md");
+    (folder, course, backends)
+}
+
+/// What comes of the next turn, once everything but its end is recorded.
+fn next_turn(folder: &Path, course: &mut Course, backends: &Backends) -> (Vec<Body>, Box<Ended>) {
+    let job = course.launch(folder, folder, backends);
+    let mut reports = carry_out(job, folder, backends);
+    let ended = end_in(reports.pop());
+    (reports.into_iter().flat_map(|report| course.take(report)).collect(), ended)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_session_that_the_program_chose_is_recorded_and_gone_on_from() {
+    let (folder, mut course, backends) = with_program(Threads::new(THREAD));
+    let (recorded, mut ended) = next_turn(folder.path(), &mut course, &backends);
+    assert!(
+        matches!(&recorded[..], [Body::SessionStarted(started)] if started.session == "t7"),
+        "{recorded:?}"
+    );
+    let agent = &course.run().agents[&AgentId::main()];
+    ended.lookups.states.insert("START".to_owned(), Ok(agent.state.clone()));
+    let StepOutcome::Turn(TurnOutcome::Completed(turn)) = &ended.outcome else { panic!("{ended:?}") };
+    assert_eq!(turn.session.as_ref().unwrap().id, "t7");
+    assert_eq!(turn.cost.usd, Usd::from_dollars(0.12));
+    course.take(Input::Ended(ended));
+
+    let job = course.launch(folder.path(), folder.path(), &backends);
+    let turn = job.turn.clone().unwrap();
+    assert_eq!((turn.session, turn.branch_of.as_deref()), (None, Some("t7")));
+    // It reports the session that it should have left as it was.
+    let ended = end_in(carry_out(job, folder.path(), &backends).pop());
+    let StepOutcome::Turn(TurnOutcome::Failed(turn)) = &ended.outcome else { panic!("{ended:?}") };
+    assert!(turn.error.contains("though a branch of t7 was asked for"), "{}", turn.error);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_cannot_branch_is_not_asked_to_go_on() {
+    let program = Threads::new(THREAD);
+    let can = Capabilities { branch: false, ..program.can };
+    let (folder, mut course, backends) = with_program(Threads { can, ..program });
+    let (_, mut ended) = next_turn(folder.path(), &mut course, &backends);
+    let agent = &course.run().agents[&AgentId::main()];
+    ended.lookups.states.insert("START".to_owned(), Ok(agent.state.clone()));
+    course.take(Input::Ended(ended));
+    let (recorded, ended) = next_turn(folder.path(), &mut course, &backends);
+    assert_eq!(recorded, [], "nothing was started");
+    let StepOutcome::Turn(TurnOutcome::Failed(turn)) = &ended.outcome else { panic!("{ended:?}") };
+    assert_eq!(turn.class, raymond_core::input::FaultClass::Final);
+    assert!(turn.error.contains("the backend `threads` cannot branch a conversation"), "{}", turn.error);
 }

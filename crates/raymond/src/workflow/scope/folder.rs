@@ -83,16 +83,6 @@ impl Folder {
     }
 }
 
-/// The text of a file of replies.
-pub fn read_replies(file: &Path) -> Result<String, String> {
-    fs::read_to_string(file).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!("the scripted backend needs {}, which is not there", file.display())
-        }
-        _ => format!("cannot read {}: {error}", file.display()),
-    })
-}
-
 fn load_manifest(file: &Path) -> Result<Manifest, UserError> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,

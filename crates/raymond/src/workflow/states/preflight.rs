@@ -4,20 +4,24 @@
 //! reached are checked: the first one, and every state whose name stands in the text of one that can be. The same goes
 //! for other workflows that such states name and that are there; one that is not may be made by a step.
 
+mod needs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use raymond_core::graph::scan;
-use raymond_core::input::Plan;
+use raymond_core::input::{Plan, PromptPlan};
 use raymond_core::run::Options;
-use raymond_core::workflow::{Kind, StateFile};
+use raymond_core::tag::Located as LocatedTag;
+use raymond_core::workflow::StateFile;
 
-use super::{options_in, read_state};
-use crate::agent::registry::{Backend, Backends};
+use super::{TurnSettings, options_in, read_state};
+use crate::agent::registry::Backends;
 use crate::error::UserError;
 use crate::paths::normalise;
 use crate::workflow::scope::{Form, Given, Located, Scope};
 use crate::workflow::scopes::Allowed;
+use needs::Conversations;
 
 /// How many other workflows are looked into; whoever has more finds the rest when they are entered.
 const MAX_OTHERS: usize = 200;
@@ -84,6 +88,7 @@ fn check_scope(
     let mut reached = BTreeSet::from([entry.clone()]);
     let mut to_check = vec![entry.clone()];
     let mut others = BTreeSet::new();
+    let mut conversations = Conversations::default();
     while let Some(state) = to_check.pop() {
         let source = match scope.read(&state) {
             Ok(source) => source,
@@ -93,13 +98,15 @@ fn check_scope(
         };
         let prepared = read_state(&state, &source, options)
             .map_err(|error| UserError::usage(error).hint("nothing was run; fix the file and start again"))?;
-        if let Plan::Prompt(prompt) = &prepared.plan {
-            check_backend(scope, &state, &prompt.backend, backends)?;
+        let text = String::from_utf8_lossy(&source.bytes);
+        let tags = tags_in(&state, &text);
+        if let (Plan::Prompt(prompt), Some(settings)) = (&prepared.plan, &prepared.turn) {
+            check_backend(scope, &state, (prompt, settings), options, backends)?;
+            conversations.add(&state, prompt, &tags);
             let entries = prompt.policy.iter().flat_map(|policy| &policy.entries);
             others.extend(entries.filter(|entry| entry.tag.is_workflow()).filter_map(|e| e.target.clone()));
         }
-        let text = String::from_utf8_lossy(&source.bytes);
-        others.extend(workflows_in(state.kind(), &text));
+        others.extend(workflows_in(&tags));
         let beside = match &source.given {
             Given::Beside { text, .. } => text.as_str(),
             Given::InText | Given::InPart { .. } => "",
@@ -110,25 +117,36 @@ fn check_scope(
             }
         }
     }
+    conversations.check(&names, |backend| backends.get(backend).ok())?;
     Ok(others)
 }
 
-/// The other workflows whose names stand in the tags of a text.
-fn workflows_in(kind: Kind, text: &str) -> Vec<String> {
-    if !text.contains("-workflow") {
-        return Vec::new();
+/// The tags in a state's text, unless no use would be made of them.
+fn tags_in(state: &StateFile, text: &str) -> Vec<LocatedTag> {
+    match state.kind().is_prompt() || text.contains("-workflow") {
+        true => scan(state.kind(), text, 0..text.len()).tags,
+        false => Vec::new(),
     }
-    let tags = scan(kind, text, 0..text.len()).tags.into_iter().map(|located| located.tag);
-    tags.filter(|tag| tag.name.is_workflow()).map(|tag| tag.content.trim().to_owned()).collect()
 }
 
-/// A state's prompt cannot be sent to a backend that is not there.
-fn check_backend(scope: &Scope, state: &StateFile, name: &str, backends: &Backends) -> Result<(), UserError> {
-    let backend = backends.get(name).map_err(|error| UserError::usage(format!("{state}: {error}")))?;
-    if let Backend::Scripted { replies } = backend {
-        scope.replies(replies.as_deref()).map_err(|error| UserError::usage(format!("{state}: {error}")))?;
-    }
-    Ok(())
+/// The other workflows whose names stand in tags.
+fn workflows_in(tags: &[LocatedTag]) -> impl Iterator<Item = String> {
+    let tags = tags.iter().map(|located| &located.tag);
+    tags.filter(|tag| tag.name.is_workflow()).map(|tag| tag.content.trim().to_owned())
+}
+
+/// A state's prompt cannot be sent to a backend that is not there, or that cannot do what the state needs.
+fn check_backend(
+    scope: &Scope,
+    state: &StateFile,
+    (prompt, settings): (&PromptPlan, &TurnSettings),
+    options: &Options,
+    backends: &Backends,
+) -> Result<(), UserError> {
+    let in_state = |error| UserError::usage(format!("{state}: {error}"));
+    let program = backends.get(&prompt.backend).map_err(in_state)?;
+    needs::check(state, &prompt.backend, settings, options, program)?;
+    program.check(scope).map_err(in_state)
 }
 
 /// Every state by the names it can be called.
@@ -148,3 +166,6 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         [word, word.trim_end_matches('.')]
     })
 }
+
+#[cfg(test)]
+mod tests;

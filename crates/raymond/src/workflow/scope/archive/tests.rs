@@ -178,7 +178,7 @@ fn marks_without_an_archive_cost_nothing() {
 const ENTRY: &[u8] = b"PK\x01\x02 and what follows it in a directory.....";
 
 #[test]
-fn the_manifest_and_replies_are_read_from_the_archive() {
+fn the_manifest_and_other_files_are_read_from_the_archive() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wf.zip");
     let archive = |manifest: &str| {
@@ -191,10 +191,8 @@ fn the_manifest_and_replies_are_read_from_the_archive() {
     fs::write(&path, archive("id: demo")).unwrap();
     let scope = crate::workflow::scope::Scope::open(&path, Platform::Unix).unwrap();
     assert_eq!(scope.manifest().id.as_deref(), Some("demo"));
-    assert_eq!(
-        scope.replies(None).unwrap().get(&scope.entry().unwrap(), 1).unwrap().text,
-        "<result>1</result>"
-    );
+    let replies = crate::agent::WorkflowFiles::file(&scope, "replies.yaml", false).unwrap();
+    assert_eq!(replies.text.as_deref(), Some("START: <result>1</result>"));
     fs::write(&path, archive("id: []")).unwrap();
     let error = Archive::open(&path, Platform::Unix).unwrap_err().message;
     assert!(

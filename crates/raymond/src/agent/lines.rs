@@ -1,4 +1,4 @@
-//! From bytes as they arrive to lines of JSON, with bounded memory and much patience.
+//! From bytes as they arrive to lines of JSON, in bounded memory. A line that cannot be read is passed on as such.
 
 use serde_json::Value;
 

@@ -1,0 +1,146 @@
+//! What Raymond needs of an agent program.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use super::session::SessionPlace;
+use super::{Asked, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport};
+
+/// An agent program, with the settings of its backend.
+pub trait AgentProgram: fmt::Debug + Send + Sync {
+    /// What it can do. A workflow that needs more is refused before it starts.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Whether everything is there that its turns in a workflow need; asked before a run starts.
+    fn check(&self, _files: &dyn WorkflowFiles) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The answer to a turn, where it is given in this process and no program is started: what such a program would
+    /// have printed. It is asked for while the turn is prepared, which is where the workflow's files are.
+    fn answer(&self, _asked: &Asked<'_>, _files: &dyn WorkflowFiles) -> Option<Result<Vec<u8>, String>> {
+        None
+    }
+
+    /// How the program is started for a turn that has no answer yet. The error fails the step: the same turn would fail
+    /// again in the same way.
+    fn invocation(&self, turn: &Turn) -> Result<Invocation, String>;
+
+    /// Reads what one turn prints. `earlier_total_usd` is the [`Cost::session_total_usd`] of the turn that it continues.
+    fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder>;
+
+    /// A value as it may be put into a prompt after the text `before`. A value is data, possibly from a model or a
+    /// stranger, and must not start anything in the program: no command, no reading of files.
+    fn plain<'v>(&self, value: &'v str, _before: &str) -> Cow<'v, str> {
+        value.into()
+    }
+
+    /// The file that holds a conversation, so that it can be carried to another folder or machine (see
+    /// [`super::session`]); nothing if its conversations cannot be carried.
+    fn session_file(&self, _place: &SessionPlace<'_>) -> Option<PathBuf> {
+        None
+    }
+
+    /// What a turn cost that Raymond did not see to its end, by what was kept of its output. `None` says that it cannot
+    /// be told: nothing was kept, or it cannot be read.
+    fn cost_of_lost_turn(&self, earlier_total_usd: Option<f64>, kept: Option<&mut dyn Read>) -> Option<Cost> {
+        let kept = kept?;
+        let mut decoder = self.decoder(earlier_total_usd);
+        let mut piece = vec![0; 64 * 1024];
+        loop {
+            match kept.read(&mut piece) {
+                Ok(0) => break,
+                Ok(length) => drop(decoder.feed(&piece[..length])),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+        decoder.close();
+        Some(match decoder.finish(TurnEnding::Stopped, "") {
+            Ok(report) => report.cost,
+            Err(failure) => failure.cost,
+        })
+    }
+}
+
+/// Turns the output of one turn into the vocabulary that all programs share. It only collects, in bounded memory; what
+/// the turn comes to is decided in `finish`.
+///
+/// A program that is spoken to in both directions (JSON-RPC on its stdin and stdout) will also have something to send
+/// while it runs. The place for that is a method here that is asked after each `feed` for bytes to write, nothing by
+/// default; `process::supervise` then has to keep stdin open, which it does not do yet.
+pub trait TurnDecoder: fmt::Debug {
+    /// Takes in output in pieces of any size. How it is cut into pieces makes no difference.
+    fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent>;
+
+    /// The output has ended, perhaps without a line break.
+    fn close(&mut self) -> Vec<TurnEvent>;
+
+    /// Whether the agent has said its final message and nothing has begun since.
+    fn is_final(&self) -> bool;
+
+    /// What came of the turn, once all output was fed, `close` was called and the program has ended.
+    fn finish(self: Box<Self>, ending: TurnEnding, stderr_tail: &str)
+    -> Result<TurnReport, Box<TurnFailure>>;
+}
+
+/// What an agent program can do. A struct and no set of flags, so that a new capability does not compile before each
+/// program has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Continue an earlier conversation.
+    pub resume: bool,
+    /// Continue it in a new session and leave the old one as it was.
+    pub branch: bool,
+    /// Take a session id that was chosen beforehand. Otherwise the program chooses, and tells it with
+    /// [`TurnEvent::Session`].
+    pub own_session_id: bool,
+    /// Say what a turn cost.
+    pub cost: bool,
+    /// Stop by itself once a turn has used its share of the budget.
+    pub budget_share: bool,
+    pub model: bool,
+    pub effort: bool,
+    /// `allow_tools` and `deny_tools`.
+    pub tool_rules: bool,
+    /// `add_dirs`.
+    pub add_dirs: bool,
+    /// `mcp_config`.
+    pub mcp: bool,
+    /// `--dangerously-skip-permissions`.
+    pub skip_permissions: bool,
+}
+
+impl Capabilities {
+    /// Everything. Whatever lacks something says so: `Capabilities { effort: false, ..Capabilities::ALL }`.
+    pub const ALL: Capabilities = Capabilities {
+        resume: true,
+        branch: true,
+        own_session_id: true,
+        cost: true,
+        budget_share: true,
+        model: true,
+        effort: true,
+        tool_rules: true,
+        add_dirs: true,
+        mcp: true,
+        skip_permissions: true,
+    };
+}
+
+/// The files that lie beside a workflow's states, whatever form it has.
+pub trait WorkflowFiles {
+    /// The file of this name, in the workflow or, if `or_around` says so, in the folder that holds it.
+    fn file(&self, name: &str, or_around: bool) -> Result<WorkflowFile, String>;
+}
+
+/// A file that was looked for in a workflow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkflowFile {
+    /// Where it is, or would be.
+    pub path: PathBuf,
+    /// `None` if it is not there.
+    pub text: Option<String>,
+}

@@ -1,0 +1,123 @@
+//! Reading a turn: the program's own decoder, and the check that holds for every program.
+
+use super::{AgentProgram, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
+
+/// Decodes a turn and compares the session that the program ran in with the one that it was asked for. A program that
+/// runs in another session would lose a conversation, or change one that has to stay as it was.
+#[derive(Debug)]
+pub struct TurnReader {
+    decoder: Box<dyn TurnDecoder>,
+    wanted: Wanted,
+    /// Whether nothing could go on from this turn if its session were not known.
+    must_be_told: bool,
+    /// The session as the program last told it.
+    session: Option<String>,
+    /// The first session reported that is not the wanted one.
+    unwanted: Option<String>,
+}
+
+/// The session that a turn has to run in.
+#[derive(Debug)]
+enum Wanted {
+    /// The one whose id Raymond chose.
+    This(String),
+    /// A new one that the program chooses, so any but the one it branches off.
+    BranchOf(String),
+    Any,
+}
+
+impl TurnReader {
+    pub fn new(program: &dyn AgentProgram, turn: &Turn) -> TurnReader {
+        let earlier_total = turn.continues.as_ref().and_then(|continued| continued.total_usd);
+        let wanted = match (&turn.session, &turn.continues) {
+            (Some(chosen), _) => Wanted::This(chosen.clone()),
+            (None, Some(continued)) => Wanted::BranchOf(continued.session.clone()),
+            (None, None) => Wanted::Any,
+        };
+        let can = program.capabilities();
+        TurnReader {
+            decoder: program.decoder(earlier_total),
+            must_be_told: !can.own_session_id && (can.branch || can.resume),
+            wanted,
+            session: None,
+            unwanted: None,
+        }
+    }
+
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent> {
+        let seen = self.decoder.feed(bytes);
+        self.note_sessions(&seen);
+        seen
+    }
+
+    pub fn is_final(&self) -> bool {
+        self.decoder.is_final()
+    }
+
+    /// The session that the turn runs in, as far as it is known: as the program told it, or as it was chosen.
+    pub fn session(&self) -> Option<&str> {
+        match (&self.session, &self.wanted) {
+            (Some(told), _) => Some(told),
+            (None, Wanted::This(chosen)) => Some(chosen),
+            (None, Wanted::BranchOf(_) | Wanted::Any) => None,
+        }
+    }
+
+    /// The output has ended.
+    pub fn close(&mut self) -> Vec<TurnEvent> {
+        let seen = self.decoder.close();
+        self.note_sessions(&seen);
+        seen
+    }
+
+    /// What came of the turn, once the program has ended and its output was closed.
+    pub fn finish(self, ending: TurnEnding, stderr_tail: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        let is_untold = self.must_be_told && self.session.is_none();
+        let untold = is_untold.then_some(TurnFault::SessionUntold);
+        let mismatch = self.wanted.mismatch(self.unwanted).or(untold);
+        match (self.decoder.finish(ending, stderr_tail), mismatch) {
+            (Ok(report), Some(fault)) => Err(Box::new(TurnFailure {
+                fault,
+                cost: report.cost,
+                final_text: None,
+                last_text: Some(report.text),
+                permission_denials: report.permission_denials,
+            })),
+            // Such a turn is continued, so that it matters where it ran. Other failures are graver than a mismatch.
+            (Err(failure), Some(fault)) if failure.fault == TurnFault::OverBudgetShare => {
+                Err(Box::new(TurnFailure { fault, final_text: None, ..*failure }))
+            }
+            (ended, _) => ended,
+        }
+    }
+
+    fn note_sessions(&mut self, seen: &[TurnEvent]) {
+        for event in seen {
+            if let TurnEvent::Session(session) = event {
+                if self.unwanted.is_none() && !self.wanted.accepts(session) {
+                    self.unwanted = Some(session.clone());
+                }
+                self.session = Some(session.clone());
+            }
+        }
+    }
+}
+
+impl Wanted {
+    fn accepts(&self, session: &str) -> bool {
+        match self {
+            Wanted::This(chosen) => chosen == session,
+            Wanted::BranchOf(parent) => parent != session,
+            Wanted::Any => true,
+        }
+    }
+
+    fn mismatch(self, got: Option<String>) -> Option<TurnFault> {
+        let asked = match self {
+            Wanted::This(chosen) => chosen,
+            Wanted::BranchOf(parent) => format!("a branch of {parent}"),
+            Wanted::Any => return None,
+        };
+        Some(TurnFault::SessionMismatch { asked, got: got? })
+    }
+}

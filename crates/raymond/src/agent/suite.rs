@@ -1,0 +1,255 @@
+//! What must hold of every agent program, shown with recordings of real turns: `tests/data/KIND/VERSION/CASE.jsonl` is
+//! what it printed, `CASE.stderr` what it wrote there, and `CASE.meta.json` has its arguments (`args`) and its exit code
+//! or, below zero, its signal (`rc`).
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::registry::program;
+use super::testing::Threads;
+use super::*;
+
+/// A recorded turn.
+pub(super) struct Sample {
+    /// `VERSION/CASE`.
+    pub(super) name: String,
+    pub(super) stdout: Vec<u8>,
+    stderr: String,
+    ending: TurnEnding,
+    turn: Turn,
+}
+
+type Ended = Result<TurnReport, Box<TurnFailure>>;
+
+pub(super) fn of_kind(kind: &str) -> Arc<dyn AgentProgram> {
+    program(kind, &BackendSettings::default()).unwrap()
+}
+
+/// The recordings of a kind.
+pub(super) fn samples(kind: &str) -> Vec<Sample> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(kind);
+    let versions =
+        fs::read_dir(&root).unwrap_or_else(|_| panic!("{kind} has no recordings in {}", root.display()));
+    let mut stems: Vec<PathBuf> = versions
+        .flat_map(|version| fs::read_dir(version.unwrap().path()).unwrap())
+        .map(|entry| stem(&entry.unwrap().path()))
+        .collect();
+    stems.sort();
+    stems.dedup();
+    assert!(!stems.is_empty(), "{kind} has no recordings in {}", root.display());
+    stems.iter().map(|stem| sample(&root, stem)).collect()
+}
+
+/// `…/04-streamjson` for each of its files.
+fn stem(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let known = [".meta.json", ".jsonl", ".json", ".stderr"];
+    let stem = known.into_iter().find_map(|ending| name.strip_suffix(ending)).unwrap();
+    path.with_file_name(stem)
+}
+
+fn sample(root: &Path, stem: &Path) -> Sample {
+    let file = |ending: &str| fs::read(format!("{}{ending}", stem.display())).unwrap_or_default();
+    let stdout = [file(".jsonl"), file(".json")].concat();
+    let meta: Value = serde_json::from_slice(&file(".meta.json")).unwrap_or_default();
+    // A few turns were driven by hand and have no record of their exit.
+    let code = meta["rc"].as_i64().unwrap_or(i64::from(stdout.is_empty())) as i32;
+    let args: Vec<&str> = meta["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let chosen = args.iter().position(|arg| *arg == "--session-id").map(|at| args[at + 1].to_owned());
+    Sample {
+        name: stem.strip_prefix(root).unwrap().display().to_string().replace('\\', "/"),
+        ending: if code < 0 { TurnEnding::Signal(-code) } else { TurnEnding::Code(code) },
+        turn: Turn { session: chosen, ..Turn::default() },
+        stderr: String::from_utf8(file(".stderr")).unwrap(),
+        stdout,
+    }
+}
+
+fn read(
+    program: &dyn AgentProgram,
+    turn: &Turn,
+    pieces: impl Iterator<Item = impl AsRef<[u8]>>,
+    end: (TurnEnding, &str),
+) -> (Vec<TurnEvent>, Ended) {
+    let mut reader = TurnReader::new(program, turn);
+    let mut seen: Vec<TurnEvent> = pieces.flat_map(|piece| reader.feed(piece.as_ref())).collect();
+    seen.extend(reader.close());
+    (seen, reader.finish(end.0, end.1))
+}
+
+fn read_sample(program: &dyn AgentProgram, sample: &Sample, chunk: usize) -> (Vec<TurnEvent>, Ended) {
+    read(program, &sample.turn, sample.stdout.chunks(chunk), (sample.ending, &sample.stderr))
+}
+
+fn cost(ended: &Ended) -> Cost {
+    ended.as_ref().map_or_else(|failure| failure.cost, |report| report.cost)
+}
+
+#[test]
+fn every_recorded_turn_is_understood() {
+    for kind in KINDS {
+        let program = of_kind(kind.name);
+        let mut table = String::new();
+        for sample in samples(kind.name) {
+            let (seen, ended) = read_sample(&*program, &sample, usize::MAX);
+            writeln!(table, "{}: {}{}", sample.name, told(&ended), tokens(&seen)).unwrap();
+        }
+        insta::assert_snapshot!(format!("{}_turns", kind.name), table);
+    }
+}
+
+fn told(ended: &Ended) -> String {
+    let usd = |cost: &Cost| format!("${:.6}{}", cost.usd, if cost.estimated { " (estimated)" } else { "" });
+    match ended {
+        Ok(report) if report.permission_denials.is_empty() => {
+            format!("{} {:?}", usd(&report.cost), report.text)
+        }
+        Ok(report) => {
+            format!("{} {:?} denied {:?}", usd(&report.cost), report.text, report.permission_denials)
+        }
+        Err(failure) => {
+            let said =
+                failure.final_text.as_ref().map_or(String::new(), |text| format!(" (it said {text:?})"));
+            format!("{} {:?} {}{said}", usd(&failure.cost), failure.fault.class(), failure.fault)
+        }
+    }
+}
+
+fn tokens(seen: &[TurnEvent]) -> String {
+    let used = seen.iter().filter_map(|event| match event {
+        TurnEvent::Usage(tokens) if *tokens != Tokens::default() => Some(tokens),
+        _ => None,
+    });
+    let used = used.map(|tokens| {
+        let Tokens { input, output, cache_write, cache_read } = tokens;
+        format!("; tokens: {input} in, {output} out, cache {cache_write} in, {cache_read} out")
+    });
+    used.collect()
+}
+
+#[test]
+fn pieces_are_read_like_the_whole() {
+    for kind in KINDS {
+        let program = of_kind(kind.name);
+        for sample in samples(kind.name) {
+            let whole = read_sample(&*program, &sample, usize::MAX);
+            for chunk in [1, 7, 4096] {
+                let pieces = read_sample(&*program, &sample, chunk);
+                assert_eq!(pieces, whole, "{} {} in pieces of {chunk}", kind.name, sample.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_turn_whose_end_was_not_seen_costs_what_its_kept_output_says() {
+    for kind in KINDS {
+        let program = of_kind(kind.name);
+        for sample in samples(kind.name) {
+            let Some(lost) = program.cost_of_lost_turn(None, Some(&mut &*sample.stdout)) else {
+                panic!("{} cannot judge {}", kind.name, sample.name)
+            };
+            let seen_to_the_end = cost(&read_sample(&*program, &sample, usize::MAX).1);
+            // A program that answers in this process loses nothing; the answer is given again.
+            assert!(lost == seen_to_the_end || lost == Cost::default(), "{}: {lost:?}", sample.name);
+            let of_nothing = program.cost_of_lost_turn(None, Some(&mut io::empty())).unwrap();
+            assert_eq!(of_nothing.usd, 0.0, "{}: a program that printed nothing", kind.name);
+        }
+    }
+}
+
+/// A recording that was cut, torn or repeated somewhere.
+fn damaged() -> impl Strategy<Value = (&'static str, Vec<u8>, usize)> {
+    let kinds: Vec<&'static str> = KINDS.iter().map(|kind| kind.name).collect();
+    let places = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<prop::sample::Index>());
+    (prop::sample::select(kinds), places, any::<u8>(), 1_usize..64).prop_map(
+        |(kind, (which, at, other), byte, chunk)| {
+            let mut samples = samples(kind);
+            let mut bytes = samples.swap_remove(which.index(samples.len())).stdout;
+            let (at, other) = (at.index(bytes.len() + 1), other.index(bytes.len() + 1));
+            let (from, to) = (at.min(other), at.max(other));
+            match byte % 4 {
+                0 => bytes.truncate(at),
+                1 => drop(bytes.drain(from..to)),
+                2 => drop(bytes.splice(from..from, bytes[from..to].to_vec())),
+                _ => bytes.insert(at, byte),
+            }
+            (kind, bytes, chunk)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_damage_makes_a_decoder_panic_or_the_pieces_matter((kind, bytes, chunk) in damaged()) {
+        let program = of_kind(kind);
+        let end = (TurnEnding::Code(0), "");
+        let whole = read(&*program, &Turn::default(), [&bytes].into_iter(), end);
+        let usd = cost(&whole.1).usd;
+        prop_assert!(usd.is_finite() && usd >= 0.0, "{usd}");
+        prop_assert_eq!(read(&*program, &Turn::default(), bytes.chunks(chunk), end), whole);
+    }
+}
+
+const ITS_OWN: &str = r#"{"type":"thread","id":"t7"}
+{"type":"message","text":"done"}
+{"type":"completed","input":100,"output":20}
+"#;
+
+#[test]
+fn a_program_may_choose_its_session_by_itself() {
+    let program = Threads::new(ITS_OWN);
+    let mut reader = TurnReader::new(&program, &Turn::default());
+    assert_eq!(reader.session(), None);
+    reader.feed(ITS_OWN.as_bytes());
+    assert_eq!(reader.session(), Some("t7"));
+    let report = reader.finish(TurnEnding::Code(0), "").unwrap();
+    assert_eq!((report.text.as_str(), report.cost.usd), ("done", 0.12));
+}
+
+#[test]
+fn a_program_with_conversations_has_to_tell_its_session() {
+    let untold = ITS_OWN.replace("thread", "other");
+    let ended = |program: &Threads| {
+        read(program, &Turn::default(), [&untold].into_iter(), (TurnEnding::Code(0), "")).1
+    };
+    let program = Threads::new("");
+    assert_eq!(ended(&program).unwrap_err().fault, TurnFault::SessionUntold);
+    let without = Capabilities { branch: false, resume: false, ..program.can };
+    ended(&Threads { can: without, ..program }).expect("where nothing goes on, it does not matter");
+}
+
+#[test]
+fn the_session_is_the_one_that_was_asked_for() {
+    let branch_of = |session: &str| Some(Continued { session: session.to_owned(), total_usd: None });
+    let chosen = |session: &str| Some(session.to_owned());
+    // What was asked for, and whether `t7` is that.
+    for (session, continues, fault) in [
+        (None, None, None),
+        (None, branch_of("t6"), None),
+        (
+            None,
+            branch_of("t7"),
+            Some("the agent program ran in session t7 though a branch of t7 was asked for"),
+        ),
+        (chosen("t7"), None, None),
+        (chosen("t7"), branch_of("t6"), None),
+        (chosen("t8"), None, Some("the agent program ran in session t7 though t8 was asked for")),
+        (chosen("t8"), branch_of("t7"), Some("the agent program ran in session t7 though t8 was asked for")),
+    ] {
+        let turn = Turn { session, continues, ..Turn::default() };
+        let (_, ended) = read(&Threads::new(""), &turn, [ITS_OWN].into_iter(), (TurnEnding::Code(0), ""));
+        let got = ended.as_ref().err().map(|failure| failure.fault.to_string());
+        let got = got.as_ref().map(|told| told.split(';').next().unwrap());
+        assert_eq!(got, fault, "{turn:?}");
+        assert_eq!(cost(&ended).usd, 0.12, "it is paid for in any case");
+    }
+}

@@ -1,0 +1,292 @@
+//! A turn of an agent program, whichever it is.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use raymond_core::event::TurnStarted;
+use raymond_core::input::{FailedTurn, FaultClass, Input, TurnCost};
+use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
+use raymond_core::money::Usd;
+use raymond_core::run::Session;
+
+use super::{Turned, show_prints};
+use crate::agent::{
+    AgentProgram, Class, Continued, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader,
+};
+use crate::process::{
+    self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, StopSignal, TimeLimits,
+    supervise,
+};
+use crate::run::job::{StepJob, TurnNeeds};
+use crate::run::mailbox::Message;
+use crate::run::step::runnable::Runnable;
+use crate::run::step::{LocalExecutor, NotReady, environment, make_folders};
+use crate::view::Stream;
+use crate::view::debug::StepFiles;
+
+/// How long a program may stay after its final message.
+const LINGER: Duration = Duration::from_secs(10);
+/// How many lines of stderr the agent program's decoder looks at.
+const STDERR_LINES: usize = 40;
+
+pub(super) async fn take(
+    executor: &LocalExecutor,
+    job: &StepJob,
+    stop: StopSignal,
+    files: &mut StepFiles,
+) -> Result<Turned, NotReady> {
+    let (Some(needs), Some(started)) = (&job.needs.turn, &job.turn) else {
+        return Err(NotReady::Step(format!("{} has no prompt", job.attempt.state)));
+    };
+    files.prompt(&needs.prompt);
+    let program = executor.backends.get(&needs.backend)?;
+    let turn = turn(needs, started, program);
+    if let Some(fault) = cannot_continue(program, &needs.backend, &turn) {
+        return Ok(Turned::Failed(failed(&fault, Cost::default(), None)));
+    }
+    let mut sink = TurnSink {
+        executor,
+        job,
+        files,
+        reader: TurnReader::new(program, &turn),
+        program_chooses_session: turn.session.is_none(),
+        stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
+    };
+    let ending = match &needs.answer {
+        Some(answer) => {
+            sink.stdout(answer.as_ref().map_err(String::clone)?);
+            TurnEnding::Code(0)
+        }
+        None => match supervised(&mut sink, needs, program.invocation(&turn)?, stop).await? {
+            Ok(ending) => ending,
+            Err(fault) => return Ok(Turned::Failed(failed(&fault, Cost::default(), None))),
+        },
+    };
+    Ok(sink.result(ending, &needs.backend))
+}
+
+/// Runs the program to its end, or says why it could not be started.
+async fn supervised(
+    sink: &mut TurnSink<'_>,
+    needs: &TurnNeeds,
+    invocation: Invocation,
+    stop: StopSignal,
+) -> Result<Result<TurnEnding, TurnFault>, NotReady> {
+    let name = invocation.program.clone();
+    // The copy, if there is one, lasts as long as the turn.
+    let (process, _runnable) = process(sink.executor, sink.job, invocation)?;
+    sink.files.program(&process);
+    let settings = &needs.settings;
+    let limits = TimeLimits { idle: settings.timeout, total: settings.max_time, ..TimeLimits::default() };
+    let reaper = &sink.executor.reaper;
+    let done = supervise(process, limits, sink, stop, reaper, AfterExit::EndAll).await;
+    sink.files.ended(&done.ending);
+    Ok(match done.ending {
+        Ending::SpawnFailed(error) => Err(not_started(name, error)),
+        ending => Ok(ending_of(ending, &limits)),
+    })
+}
+
+fn turn(needs: &TurnNeeds, started: &TurnStarted, program: &dyn AgentProgram) -> Turn {
+    let settings = needs.settings.clone();
+    Turn {
+        prompt: needs.prompt.clone(),
+        session: started.session.clone(),
+        continues: started
+            .branch_of
+            .clone()
+            .map(|session| Continued { session, total_usd: needs.conversation_total_usd.map(Usd::dollars) }),
+        model: settings.model,
+        effort: settings.effort,
+        allow_tools: settings.allow_tools,
+        deny_tools: settings.deny_tools,
+        add_dirs: settings.add_dirs,
+        mcp_config: settings.mcp_config,
+        skip_permissions: needs.skip_permissions,
+        budget_usd: started.share_usd.filter(|_| program.capabilities().budget_share).map(Usd::dollars),
+    }
+}
+
+/// A turn that would have to go on in a conversation, with a program that cannot branch one. A backend that may
+/// continue the conversation itself instead (`without_branch`) would be let through here.
+fn cannot_continue(program: &dyn AgentProgram, backend: &str, turn: &Turn) -> Option<TurnFault> {
+    let is_refused = turn.continues.is_some() && !program.capabilities().branch;
+    is_refused.then(|| TurnFault::CannotBranch { backend: backend.to_owned() })
+}
+
+fn process(
+    executor: &LocalExecutor,
+    job: &StepJob,
+    invocation: Invocation,
+) -> Result<(process::ProgramSpec, Runnable), NotReady> {
+    make_folders(job)?;
+    let runnable = Runnable::of(executor, job)?;
+    let token = job.attempt.token.clone();
+    let mut process = process::ProgramSpec::new(invocation.program, &job.needs.cwd, token);
+    process.args = invocation.args.into_iter().map(OsString::from).collect();
+    process.stdin = invocation.stdin;
+    process.env = environment(job, runnable.path());
+    process.env.extend(invocation.unset.into_iter().map(|name| (name.into(), None)));
+    process.env.extend(invocation.set.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
+    // The program ends its own tools when it is asked to end.
+    process.on_parent_death = ParentDeath::Terminate;
+    Ok((process, runnable))
+}
+
+fn ending_of(ending: Ending, limits: &TimeLimits) -> TurnEnding {
+    match ending {
+        Ending::Exited(process::ProcessExit::Code(code)) => TurnEnding::Code(code),
+        Ending::Exited(process::ProcessExit::Signal(signal)) => TurnEnding::Signal(signal),
+        Ending::Exited(process::ProcessExit::Unknown) | Ending::SpawnFailed(_) | Ending::Aborted => {
+            TurnEnding::Code(-1)
+        }
+        Ending::IdleTimeout => TurnEnding::Silent(limits.idle.unwrap_or_default()),
+        Ending::TotalTimeout => TurnEnding::OverTime(limits.total.unwrap_or_default()),
+        Ending::Lingered => TurnEnding::Lingered,
+        Ending::Stopped => TurnEnding::Stopped,
+    }
+}
+
+fn not_started(program: String, error: SpawnError) -> TurnFault {
+    match error {
+        SpawnError::NotOnPath(_) | SpawnError::FileMissing(_) => TurnFault::MissingProgram { program },
+        other => TurnFault::NotStarted { program, message: other.to_string() },
+    }
+}
+
+fn failed(fault: &TurnFault, cost: Cost, session: Option<Session>) -> FailedTurn {
+    let class = match fault.class() {
+        Class::Retry => FaultClass::Retry,
+        Class::WaitUntil(seconds) => FaultClass::Limit {
+            until: seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok()),
+        },
+        Class::ShareUsed => FaultClass::ShareUsed,
+        Class::NeedsPerson | Class::Fatal => FaultClass::Final,
+    };
+    FailedTurn {
+        error: fault.to_string(),
+        class,
+        cost: turn_cost(&cost),
+        session,
+        exit_code: None,
+        message: None,
+    }
+}
+
+fn turn_cost(cost: &Cost) -> TurnCost {
+    TurnCost { usd: Usd::from_dollars(cost.usd), estimated: cost.estimated }
+}
+
+fn denials(tools: &[String]) -> Vec<String> {
+    tools
+        .iter()
+        .map(|tool| format!("the agent was not permitted to use {tool}; `allow_tools` would permit it"))
+        .collect()
+}
+
+/// Decodes what the program prints as it comes.
+struct TurnSink<'a> {
+    executor: &'a LocalExecutor,
+    job: &'a StepJob,
+    files: &'a mut StepFiles,
+    reader: TurnReader,
+    program_chooses_session: bool,
+    stderr: OutputTail,
+}
+
+impl TurnSink<'_> {
+    fn result(mut self, ending: TurnEnding, backend: &str) -> Turned {
+        self.reader.close();
+        let session_id = self.reader.session().map(str::to_owned);
+        let session = |cost: &Cost| {
+            Some(Session {
+                id: session_id.clone()?,
+                total_usd: cost.session_total_usd.map(Usd::from_dollars),
+                backend: Some(backend.to_owned()),
+            })
+        };
+        let stderr = self.stderr.last_lines(STDERR_LINES);
+        match self.reader.finish(ending, &stderr) {
+            Ok(report) => Turned::Completed {
+                session: session(&report.cost),
+                cost: turn_cost(&report.cost),
+                warnings: denials(&report.permission_denials),
+                text: report.text,
+            },
+            // It went over its share with its last words; they were said and paid for.
+            Err(failure) if failure.final_text.is_some() => Turned::Completed {
+                session: session(&failure.cost),
+                cost: turn_cost(&failure.cost),
+                warnings: denials(&failure.permission_denials),
+                text: failure.final_text.unwrap_or_default(),
+            },
+            Err(failure) if ending == TurnEnding::Stopped => {
+                Turned::Interrupted { cost: Usd::from_dollars(failure.cost.usd) }
+            }
+            Err(failure) => {
+                let exit_code = match ending {
+                    TurnEnding::Code(code) => Some(code),
+                    _ => None,
+                };
+                let failed = failed(&failure.fault, failure.cost, session(&failure.cost));
+                Turned::Failed(FailedTurn { exit_code, message: failure.last_text, ..failed })
+            }
+        }
+    }
+
+    /// A session that the program chose is recorded as soon as it is known.
+    fn record_session(&self, session: String) {
+        let (step, attempt) = (self.job.attempt.step, self.job.attempt.number);
+        let agent = self.job.attempt.agent.clone();
+        self.executor.send(Message::Input(Input::SessionKnown { agent, step, attempt, session }));
+    }
+
+    fn show(&self, seen: &TurnEvent) {
+        if let TurnEvent::Text(text) = seen {
+            show_prints(self.executor, self.job, text);
+        }
+        let line = match seen {
+            TurnEvent::Text(text) => text.clone(),
+            TurnEvent::ToolUse { name, summary } => format!("{name}: {summary}"),
+            TurnEvent::ToolRefused { tool } => format!("not permitted: {tool}"),
+            TurnEvent::Retrying { attempt, of, error } => {
+                format!("the model's service: {error}; retry {attempt} of {of}")
+            }
+            TurnEvent::Unreadable(line) => format!("unreadable: {line}"),
+            TurnEvent::Session(_) | TurnEvent::Usage(_) | TurnEvent::Limit { .. } | TurnEvent::End { .. } => {
+                return;
+            }
+        };
+        self.executor.show(&self.job.attempt.agent, Stream::Stdout, format!("{line}\n").as_bytes());
+    }
+}
+
+impl Sink for TurnSink<'_> {
+    fn started(&mut self, group: i32) {
+        self.executor.remember_group(self.job, group);
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.executor.messages.is_full()
+    }
+
+    fn stdout(&mut self, bytes: &[u8]) -> Flow {
+        self.files.stdout(bytes);
+        for seen in self.reader.feed(bytes) {
+            self.show(&seen);
+            if let TurnEvent::Session(session) = seen
+                && self.program_chooses_session
+            {
+                self.record_session(session);
+            }
+        }
+        if self.reader.is_final() { Flow::EndWithin(LINGER) } else { Flow::Continue }
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> Flow {
+        self.files.stderr(bytes);
+        self.executor.show(&self.job.attempt.agent, Stream::Stderr, bytes);
+        self.stderr.push(bytes);
+        Flow::Continue
+    }
+}

@@ -1,0 +1,129 @@
+//! What a state needs of its agent program, as far as that can be told before the run.
+
+use std::collections::BTreeMap;
+
+use raymond_core::input::PromptPlan;
+use raymond_core::run::Options;
+use raymond_core::tag::{Located, TagName};
+use raymond_core::workflow::StateFile;
+
+use crate::agent::{AgentProgram, Capabilities};
+use crate::error::UserError;
+use crate::workflow::states::TurnSettings;
+
+/// Refuses a state that asks for something that its backend's program cannot do.
+pub(super) fn check(
+    state: &StateFile,
+    backend: &str,
+    settings: &TurnSettings,
+    options: &Options,
+    program: &dyn AgentProgram,
+) -> Result<(), UserError> {
+    let can: Capabilities = program.capabilities();
+    let asks_for = [
+        ("model", settings.model.is_some(), can.model),
+        ("effort", settings.effort.is_some(), can.effort),
+        ("allow_tools", !settings.allow_tools.is_empty(), can.tool_rules),
+        ("deny_tools", !settings.deny_tools.is_empty(), can.tool_rules),
+        ("add_dirs", !settings.add_dirs.is_empty(), can.add_dirs),
+        ("mcp_config", !settings.mcp_config.is_empty(), can.mcp),
+        ("dangerously_skip_permissions", options.skip_permissions, can.skip_permissions),
+    ];
+    if let Some((what, ..)) = asks_for.into_iter().find(|(_, is_asked, is_there)| *is_asked && !is_there) {
+        let error = format!("{state}: `{what}` is set for it, which its backend `{backend}` does not take");
+        return Err(UserError::usage(error).hint("leave it out, or choose another backend for the state"));
+    }
+    // A backend whose turns may go uncounted (`cost = "none"`) would be let through here.
+    if !can.cost && !options.budget_usd.is_zero() {
+        let error = format!(
+            "{state}: its backend `{backend}` does not tell the cost of a turn, so that no budget holds it"
+        );
+        return Err(UserError::usage(error).hint("run it without a budget: --budget 0"));
+    }
+    Ok(())
+}
+
+/// The prompts of a workflow and which of them go on in the conversation of another, as far as their texts tell.
+#[derive(Debug, Default)]
+pub(super) struct Conversations {
+    prompts: BTreeMap<StateFile, Prompt>,
+}
+
+#[derive(Debug)]
+struct Prompt {
+    backend: String,
+    /// The names of states that it leads to with its conversation kept, with the tag that does.
+    leads_to: Vec<(TagName, String)>,
+}
+
+impl Conversations {
+    pub(super) fn add(&mut self, state: &StateFile, plan: &PromptPlan, tags: &[Located]) {
+        let entries = plan.policy.iter().flat_map(|policy| &policy.entries);
+        let in_policy = entries.flat_map(|entry| {
+            let part = |name: &str| match name {
+                "return" => entry.return_to.clone(),
+                "next" => entry.next.clone(),
+                _ => entry.target.clone(),
+            };
+            kept_by(entry.tag).iter().filter_map(move |name| Some((entry.tag, part(name)?)))
+        });
+        let in_text = tags.iter().map(|located| &located.tag).flat_map(|tag| {
+            let attribute =
+                |name: &str| tag.attributes.iter().find(|(own, _)| own == name).map(|(_, value)| value);
+            let part = move |name: &str| match name {
+                CONTENT => Some(tag.content.trim().to_owned()),
+                name => attribute(name).cloned(),
+            };
+            kept_by(tag.name).iter().filter_map(move |name| Some((tag.name, part(name)?)))
+        });
+        let leads_to = in_policy.chain(in_text).collect();
+        self.prompts.insert(state.clone(), Prompt { backend: plan.backend.clone(), leads_to });
+    }
+
+    /// Refuses a state that would go on in a conversation with a program that cannot branch one.
+    pub(super) fn check<'p>(
+        &self,
+        names: &BTreeMap<String, Vec<StateFile>>,
+        program: impl Fn(&str) -> Option<&'p dyn AgentProgram>,
+    ) -> Result<(), UserError> {
+        for (from, prompt) in &self.prompts {
+            let Some(can) = program(&prompt.backend).map(AgentProgram::capabilities) else { continue };
+            if can.branch {
+                continue;
+            }
+            for (tag, name) in &prompt.leads_to {
+                let leads_to = names.get(name).into_iter().flatten();
+                // Another backend's conversation is not gone on with.
+                let same_backend = |state: &&StateFile| {
+                    self.prompts.get(*state).is_some_and(|other| other.backend == prompt.backend)
+                };
+                if let Some(to) = leads_to.into_iter().find(same_backend) {
+                    return Err(refused(to, from, *tag, prompt, can));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(to: &StateFile, from: &StateFile, tag: TagName, prompt: &Prompt, can: Capabilities) -> UserError {
+    let verb = if can.resume { "branch" } else { "continue" };
+    let error = format!(
+        "{to}: <{tag}> in {from} leads there with the conversation kept, and the backend `{}` cannot {verb} one",
+        prompt.backend
+    );
+    UserError::usage(error).hint("lead there with <reset> or <function>, or choose another backend")
+}
+
+const CONTENT: &str = "content";
+
+/// The parts of a tag that name states at which the conversation goes on.
+fn kept_by(tag: TagName) -> &'static [&'static str] {
+    match tag {
+        TagName::Goto | TagName::Join => &[CONTENT],
+        TagName::Call => &[CONTENT, "return"],
+        TagName::Function | TagName::CallWorkflow | TagName::FunctionWorkflow => &["return"],
+        TagName::Fork | TagName::ForkWorkflow | TagName::Ask => &["next"],
+        TagName::Reset | TagName::ResetWorkflow | TagName::Result | TagName::Print => &[],
+    }
+}
