@@ -1,11 +1,13 @@
 //! What a turn cost that Raymond did not live to see the end of.
 
-use crate::rig::{Done, Rig};
+use test_kit::rig::{Done, Rig};
+
+use crate::RAYMOND;
 
 /// A first turn that costs a cent, and a second that hangs after half an answer worth two; asked again, it answers for
 /// four.
 fn with_a_turn_that_hangs() -> Rig {
-    let rig = Rig::new();
+    let rig = Rig::new(RAYMOND);
     rig.state("START.md", "Start.").state("WORK.md", "Work.");
     rig.agent(
         r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01},

@@ -65,7 +65,7 @@ fn object(object: &mut Map<String, Value>, work: &Path) {
             "ended_at" | "deadline" if !value.is_null() => "TIME",
             "duration_ms" => "MS",
             "nonce" => "NONCE",
-            "hash" | "scope_hash" => "HASH",
+            "hash" | "scope_hash" | "prompt_sha256" => "HASH",
             // Cases do not test which options exist; other artefacts show their effects.
             "options" => "OPTIONS",
             _ => {
