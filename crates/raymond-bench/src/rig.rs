@@ -8,8 +8,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Builds the program in release mode and returns its path.
+/// Builds the program in release mode and returns its path. `BENCH_RAYMOND` names another build to measure instead, for
+/// example that of an earlier version.
 pub fn build_raymond() -> Result<PathBuf, String> {
+    if let Some(other) = std::env::var_os("BENCH_RAYMOND") {
+        return Ok(PathBuf::from(other));
+    }
     if cfg!(debug_assertions) {
         return Err("measure release builds: cargo run --release -p raymond-bench".to_owned());
     }

@@ -8,7 +8,7 @@ const SECRET_WORDS: [&str; 7] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD",
 /// What is shown instead.
 pub const HIDDEN: &str = "***";
 
-/// Shorter values are no secrets that anybody could keep, and would be found in the middle of words: `KEYBOARD=us`.
+/// Shorter values are not masked: they would be found in the middle of words, as `KEYBOARD=us` would be.
 const SHORTEST_SECRET_BYTES: usize = 6;
 
 /// Whether a variable holds a secret, by its name.

@@ -186,7 +186,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
 
     /// Waits until something happens and takes in all that has.
     async fn wait(&mut self) -> Vec<Input> {
-        // Who stops at once cares no more about who reads.
+        // After a stop with `--now`, a slow reader does not hold the run up any more.
         let is_reader_behind =
             self.stopping != Some(Stop::Now) && self.parts.outputs.iter().any(Output::is_full);
         let sleep = if is_reader_behind { SLOW_READER_POLL } else { self.sleep() };
@@ -197,7 +197,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
             }
             (stop, exit) = self.signals.next() => self.stop_by_signal(stop, exit),
             found = self.inbox.next() => self.take_found(found, &mut inputs),
-            () = nobody_left(self.parts.terminal.as_ref()) => self.nobody_answers(),
+            () = terminal_closed(self.parts.terminal.as_ref()) => self.stop_waiting_for_answers(),
             () = tokio::time::sleep(sleep) => {}
         }
         inputs
@@ -263,7 +263,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         }
     }
 
-    fn nobody_answers(&mut self) {
+    fn stop_waiting_for_answers(&mut self) {
         self.parts.engine.wait_for_answers(false);
         self.stop_asking();
     }
@@ -344,12 +344,12 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         }
         UserError::failed(error)
             .hint("every step was ended; what was recorded is safe")
-            .hint(format!("mend the cause, then: raymond resume {}", self.run().id))
+            .hint(format!("fix the cause, then: raymond resume {}", self.run().id))
     }
 }
 
-/// Waits until there is nobody left on the terminal to answer.
-async fn nobody_left(terminal: Option<&Terminal>) {
+/// Waits until standard input is at its end, so that no more answers can come from there.
+async fn terminal_closed(terminal: Option<&Terminal>) {
     match terminal {
         Some(terminal) => terminal.ended().await,
         None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! Who carries out steps: the seam between a run and the place where its programs run.
+//! The executor of steps: the seam between a run and the place where its programs run.
 
 use raymond_core::name::AgentId;
 

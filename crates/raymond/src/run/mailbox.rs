@@ -62,7 +62,7 @@ pub fn mailbox() -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// The driver outlives its steps; if it is gone, nobody is left to tell.
+    /// The driver outlives its steps. If it is gone all the same, the message is dropped.
     pub fn send(&self, message: Message) {
         self.bytes.set(self.bytes.get() + message.weight());
         let _ = self.channel.send(message);

@@ -17,7 +17,7 @@ pub use preflight::check_all;
 use crate::agent::DEFAULT_BACKEND;
 use crate::workflow::scope::{Beside, Given, Scope, Source};
 
-/// How long an agent program may be silent when nobody chose a time.
+/// How long an agent program may be silent by default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// A state's file, read and understood.

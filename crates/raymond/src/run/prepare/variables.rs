@@ -44,7 +44,7 @@ fn changes_of(variables: &BTreeMap<String, String>) -> VariableChanges {
     variables.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
 }
 
-/// Who runs and what it was handed.
+/// The identity of the step, and its input.
 fn identity(facts: &StepFacts<'_>) -> VariableChanges {
     let short = |text: &&str| text.len() <= MOST_IN_A_VARIABLE;
     let short_input = facts.input.as_ref().map(|(text, _)| *text).filter(short).map(OsString::from);

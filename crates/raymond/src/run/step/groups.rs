@@ -49,7 +49,7 @@ impl Groups {
         let _ = inner.write(place, &format!("{token} {group}"));
     }
 
-    /// The end of the agent's step is recorded, so nobody will look for what is left of it.
+    /// The end of the agent's step is recorded, so its processes will not be looked for.
     pub fn forget(&self, agent: &AgentId) {
         let mut inner = self.inner.borrow_mut();
         if let Some(place) = inner.places.remove(agent) {

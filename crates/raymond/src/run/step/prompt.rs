@@ -16,7 +16,7 @@ use crate::process::StopSignal;
 use crate::run::job::StepJob;
 use crate::view::debug::StepFiles;
 
-/// How a turn ended, before anybody has read its final message.
+/// How a turn ended, before its final message is read.
 enum Turned {
     Completed { text: String, session: Option<Session>, cost: TurnCost, warnings: Vec<String> },
     Failed(FailedTurn),

@@ -23,7 +23,7 @@ use crate::workflow::scope::{Form, Given, Located, Scope};
 use crate::workflow::scopes::Allowed;
 use needs::Conversations;
 
-/// How many other workflows are looked into; whoever has more finds the rest when they are entered.
+/// How many other workflows are checked; mistakes in further ones are found when they are entered.
 const MAX_OTHERS: usize = 200;
 
 /// Finds what is wrong with the states that a run from `entry` may reach, in its own workflow and in others.
