@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use raymond_core::event::Interrupted;
 use raymond_core::input::Input;
 use raymond_core::money::Usd;
-use raymond_core::run::{Agent, Run, Status, Work};
+use raymond_core::run::{Agent, Run, Session, Status, Work};
 
 use crate::agent::registry::Backends;
 use crate::agent::{AgentProgram, DEFAULT_BACKEND};
@@ -99,7 +99,9 @@ impl Costs<'_> {
             return Usd::ZERO;
         }
         let program = self.program_of(lost);
-        let earlier = lost.work.conversation(lost.agent).and_then(|session| session.total_usd);
+        // A conversation of another backend is not continued, so its total says nothing about this turn.
+        let is_continued = |session: &&Session| session.is_of(backend_of(lost));
+        let earlier = lost.work.conversation(lost.agent).filter(is_continued).and_then(|s| s.total_usd);
         let mut kept = self.kept_stream(lost);
         let kept = kept.as_mut().map(|file| file as &mut dyn Read);
         if let Some(cost) =
@@ -118,8 +120,7 @@ impl Costs<'_> {
 
     /// The agent program of the turn; nothing if its backend is not in the config any more.
     fn program_of(&self, lost: Lost<'_>) -> Option<&dyn AgentProgram> {
-        // Journals of version 0.1 do not tell the backend.
-        self.backends.get(lost.work.backend.as_deref().unwrap_or(DEFAULT_BACKEND)).ok()
+        self.backends.get(backend_of(lost)).ok()
     }
 
     fn kept_stream(&self, lost: Lost<'_>) -> Option<File> {
@@ -138,6 +139,11 @@ impl Costs<'_> {
         };
         self.warnings.push(Input::Warning { agent: Some(lost.agent.id.clone()), message });
     }
+}
+
+/// The backend of the turn. Journals of version 0.1 do not tell it.
+fn backend_of(lost: Lost<'_>) -> &str {
+    lost.work.backend.as_deref().unwrap_or(DEFAULT_BACKEND)
 }
 
 /// Whether the machine was started again since then, so that notes about started programs may be gone: they are not

@@ -54,7 +54,8 @@ impl Course {
             scope_hash: None,
             entry: StateFile::new(entry).unwrap(),
             cwd: cwd.display().to_string(),
-            nonce: "n".to_owned(),
+            // Programs are found by it, so no two tests may share one.
+            nonce: uuid::Uuid::new_v4().to_string(),
             labels: BTreeMap::new(),
             options: Options::default(),
         };
@@ -92,7 +93,8 @@ impl Course {
             _ => None,
         });
         let agent = self.run().agents[&AgentId::main()].clone();
-        StepJob::new("n", StepLaunch { started: step.unwrap(), agent, plan, job: needs })
+        let nonce = &self.run().nonce;
+        StepJob::new(nonce, StepLaunch { started: step.unwrap(), agent, plan, job: needs })
     }
 }
 
@@ -160,7 +162,7 @@ fn a_job_needs_neither_the_project_nor_the_state_folder() {
     let job = course.launch(&archive, elsewhere.path(), &backends);
     drop(project);
     assert!(!archive.exists());
-    assert_eq!(job.attempt.token, "n-1-1");
+    assert_eq!(job.attempt.token, format!("{}-1-1", course.run().nonce));
     let ended = end_in(carry_out(job, elsewhere.path(), &backends).pop());
     let StepOutcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. }) = &ended.outcome else {
         panic!("{ended:?}");
