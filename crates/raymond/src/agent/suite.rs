@@ -224,7 +224,8 @@ fn a_program_with_conversations_has_to_report_its_session() {
     let program = Threads::new("");
     assert_eq!(ended(&program).unwrap_err().fault, TurnFault::SessionUntold);
     let without = Capabilities { branch: false, resume: false, ..program.can };
-    ended(&Threads { can: without, ..program }).expect("a program without conversations need not report a session");
+    ended(&Threads { can: without, ..program })
+        .expect("a program without conversations need not report a session");
 }
 
 #[test]

@@ -32,7 +32,11 @@ impl AgentProgram for Threads {
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
-        assert_eq!(turn.session.is_some(), self.can.own_session_id, "an id is given only to a program that takes one");
+        assert_eq!(
+            turn.session.is_some(),
+            self.can.own_session_id,
+            "an id is given only to a program that takes one"
+        );
         Ok(Invocation {
             program: "cat".to_owned(),
             args: Vec::new(),
