@@ -1,10 +1,9 @@
-//! Agent programs: how a turn is taken with one, and what came of it.
+//! Agent programs: how a turn is run with one, and what its result is.
 //!
-//! Each kind of program is an [`AgentProgram`]: a file or a folder below, and a line in [`KINDS`]. Everything outside
-//! speaks to the trait and to the vocabulary of [`turn`] and [`fault`]; no other part of Raymond knows one program from
-//! another. All of this is free of I/O, except that [`session`] copies the files of a conversation and that a program
-//! which answers in this process may read its answers from the workflow. Starting programs is the business of
-//! `run::step::prompt`.
+//! Each kind of program is an [`AgentProgram`]: a file or a folder below, and a line in [`KINDS`]. All other modules
+//! use only the trait and the types of [`turn`] and [`fault`]; no other part of Raymond depends on a particular
+//! program. There is no I/O here, with two exceptions: [`session`] copies the files of a conversation, and a program
+//! that answers in this process may read its answers from the workflow. Programs are started by `run::step::prompt`.
 
 mod claude;
 mod fault;
@@ -31,15 +30,15 @@ use std::sync::Arc;
 
 use crate::config::BackendSettings;
 
-/// A kind of agent program: what `kind` in a table `[backend.NAME]` names, and how it is made from that table.
+/// A kind of agent program: the value of `kind` in a table `[backend.NAME]`, and how a program is made from that table.
 pub struct Kind {
     pub name: &'static str,
     make: fn(&BackendSettings) -> Arc<dyn AgentProgram>,
 }
 
-/// Every kind. Each is a backend under its own name, too; the first is the default.
+/// Every kind. Each is also a backend under its own name; the first is the default.
 pub const KINDS: &[Kind] =
     &[Kind { name: "claude", make: claude::program }, Kind { name: "scripted", make: scripted::program }];
 
-/// The backend when nothing else is chosen.
+/// The backend that is used when none is chosen.
 pub const DEFAULT_BACKEND: &str = KINDS[0].name;

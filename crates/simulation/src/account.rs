@@ -1,4 +1,4 @@
-//! An account of steps, agents, questions and money, kept apart from Raymond's own.
+//! An independent account of steps, agents, questions and money, separate from Raymond's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use raymond_core::name::AgentId;
 use raymond_core::run::{Run, Status};
 use raymond_core::tag::TagName;
 
-/// How the last attempt of a step stands.
+/// The state of the last attempt of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Attempt {
     Running,
-    /// Its program never reported; the journal has said so, or not yet.
+    /// Its program never reported its end. The flag says whether the journal has recorded that.
     Lost {
         is_noted: bool,
     },
-    /// Another attempt goes on from here.
+    /// Another attempt follows.
     Again {
         session: Option<String>,
     },
@@ -39,18 +39,18 @@ pub struct Account {
     steps: BTreeMap<u64, Step>,
     /// The last step of each agent.
     last_steps: BTreeMap<AgentId, u64>,
-    /// Programs that have ended, with what they cost, or would be thought to.
+    /// Programs that have ended, with their cost and the estimate of it.
     pub programs: BTreeMap<(u64, u32), (Usd, Usd)>,
-    /// Attempts that were paid.
+    /// Attempts whose cost is counted.
     paid: BTreeSet<(u64, u32)>,
     pub spent: Usd,
     agents: BTreeSet<AgentId>,
     ended_agents: BTreeSet<AgentId>,
     joined: BTreeSet<AgentId>,
     closed_asks: BTreeSet<String>,
-    /// Where the calls of each agent left from, the last one last.
+    /// The place of each agent at each of its open calls, the last call last.
     calls: BTreeMap<AgentId, Vec<Place>>,
-    /// Where each agent must be when it starts next.
+    /// The place in which each agent must start its next step.
     places: BTreeMap<AgentId, Place>,
     /// The first answer that was posted to each question.
     pub first_answers: BTreeMap<String, String>,
@@ -63,7 +63,7 @@ impl Account {
             .is_some_and(|step| step.last.attempt == attempt && step.attempt == Attempt::Running)
     }
 
-    /// Enters an event, and says what is wrong with it. `run` is the state before it.
+    /// Adds an event, and returns what is wrong with it. `run` is the state before it.
     pub fn check(&mut self, run: Option<&Run>, event: &Event) -> Vec<String> {
         let mut wrong = Vec::new();
         match (&event.body, run) {
@@ -121,7 +121,7 @@ impl Account {
             wrong.push(format!("step {step} starts over budget"));
         }
         if attempt == 1 && run.options.max_steps.is_some_and(|most| step > most) {
-            wrong.push(format!("step {step} is one too many"));
+            wrong.push(format!("step {step} starts over the limit of steps"));
         }
         let prompts = run.running_agents().filter(|id| run.agents[*id].state.kind().is_prompt()).count();
         if started.turn.is_some() && prompts >= run.options.max_parallel {
@@ -131,17 +131,17 @@ impl Account {
             && before != step
             && self.steps.get(&before).is_some_and(|before| before.attempt != Attempt::Over)
         {
-            wrong.push(format!("step {step} starts, and {} has left step {before} undone", started.agent));
+            wrong.push(format!("step {step} starts, but {} has not finished step {before}", started.agent));
         }
         match self.steps.get(&step) {
             None if attempt == 1 => {}
-            None => wrong.push(format!("step {step} begins with attempt {attempt}")),
+            None => wrong.push(format!("step {step} starts with attempt {attempt}")),
             Some(before) => again(before, started, wrong),
         }
         self.steps.insert(step, Step { last: started.clone(), attempt: Attempt::Running });
     }
 
-    /// A step says where its agent goes; a return goes back to where the call was.
+    /// A step says where its agent goes next; a return goes back to the place of the call.
     fn moved(&mut self, finished: &StepFinished) {
         let Some(place) = self.places.get_mut(&finished.agent) else { return };
         let calls = self.calls.entry(finished.agent.clone()).or_default();
@@ -162,7 +162,7 @@ impl Account {
         }
     }
 
-    /// The end of an attempt is recorded once, when its own program has ended, with what that cost.
+    /// The end of an attempt is recorded once, after its program has ended, with the program's cost.
     fn ended(&mut self, run: &Run, agent: &AgentId, body: &Body, wrong: &mut Vec<String>) {
         let Some(Status::Running { work, .. }) = run.agents.get(agent).map(|agent| &agent.status) else {
             if !matches!(body, Body::StepFailed(failed) if failed.step.is_none()) {
@@ -172,18 +172,18 @@ impl Account {
         };
         let attempt = (work.step, work.attempt);
         match self.programs.get(&attempt) {
-            None => wrong.push(format!("the end of {attempt:?} is recorded, but its program runs")),
+            None => wrong.push(format!("the end of {attempt:?} is recorded, but its program still runs")),
             Some((cost, _)) if *cost != body.cost() => {
                 wrong.push(format!("{attempt:?} cost {cost}, but {} is recorded", body.cost()));
             }
             Some(_) => {}
         }
         if !self.paid.insert(attempt) {
-            wrong.push(format!("{attempt:?} is paid twice"));
+            wrong.push(format!("{attempt:?} is counted twice in the cost"));
         }
         self.spent += body.cost();
         let Some(step) = self.steps.get_mut(&work.step) else {
-            wrong.push(format!("step {} ends and never began", work.step));
+            wrong.push(format!("step {} ends but never started", work.step));
             return;
         };
         if step.attempt != Attempt::Running {
@@ -201,11 +201,11 @@ impl Account {
         };
     }
 
-    /// Attempts that were lost are named, and paid once for what they are thought to have cost.
+    /// Lost attempts are recorded, and their estimated cost is counted once.
     fn interrupted(&mut self, interrupted: &[Interrupted], wrong: &mut Vec<String>) {
         for lost in interrupted {
             let Some(step) = self.steps.get_mut(&lost.step) else {
-                wrong.push(format!("step {} was interrupted and never began", lost.step));
+                wrong.push(format!("step {} was interrupted but never started", lost.step));
                 continue;
             };
             if !matches!(step.attempt, Attempt::Running | Attempt::Lost { .. }) {
@@ -218,10 +218,10 @@ impl Account {
                 continue;
             }
             if self.programs.get(&attempt).is_none_or(|(_, estimate)| *estimate != cost) {
-                wrong.push(format!("{attempt:?} was lost and is thought to have cost {cost}"));
+                wrong.push(format!("{attempt:?} was lost, and {cost} is not its estimated cost"));
             }
             if !self.paid.insert(attempt) {
-                wrong.push(format!("{attempt:?} was lost and is paid twice"));
+                wrong.push(format!("{attempt:?} was lost and is counted twice in the cost"));
             }
             self.spent += cost;
         }
@@ -241,18 +241,18 @@ impl Account {
     }
 }
 
-/// A step goes on with its next attempt, from the conversation that the last one's end leaves.
+/// A step continues with its next attempt, from the conversation that the end of the last attempt left.
 fn again(before: &Step, started: &StepStarted, wrong: &mut Vec<String>) {
     let step = started.step;
     let last = &before.last;
     if started.attempt != last.attempt + 1 || started.agent != last.agent || started.state != last.state {
-        wrong.push(format!("step {step} goes on as {started:?} after {last:?}"));
+        wrong.push(format!("step {step} continues as {started:?} after {last:?}"));
     }
     let branch = match &before.attempt {
         Attempt::Running => return wrong.push(format!("step {step} starts again while it runs")),
-        Attempt::Over => return wrong.push(format!("step {step} is over and starts again")),
+        Attempt::Over => return wrong.push(format!("step {step} starts again after its end")),
         Attempt::Lost { is_noted: false } => {
-            return wrong.push(format!("step {step} was lost, and nobody said so"));
+            return wrong.push(format!("step {step} was lost, but the journal does not record it"));
         }
         Attempt::Lost { .. } => {
             let number = |started: &StepStarted| started.turn.as_ref().map(|turn| turn.number);
@@ -265,7 +265,7 @@ fn again(before: &Step, started: &StepStarted, wrong: &mut Vec<String>) {
     };
     let from = branch_of(started);
     if from != branch {
-        wrong.push(format!("step {step} goes on from {from:?} instead of {branch:?}"));
+        wrong.push(format!("step {step} continues from {from:?} instead of {branch:?}"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The case folders as programs: each is run once for real, and what its steps did is played again.
+//! The case folders as programs: each is run once for real, and its recorded steps are replayed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,29 +26,30 @@ use crate::library::RealStates;
 use crate::program::Program;
 use crate::recording::{Means, Recorder, Unplayable};
 
-/// How many cases are run and played at the same time.
+/// How many cases are run and replayed at the same time.
 const AT_ONCE: usize = 4;
 
 /// The runs of a case.
 struct Runs {
     programs: Vec<Program>,
-    /// Those that cannot be played again, and why.
+    /// The runs that cannot be replayed, and why.
     left_out: Vec<(String, Unplayable)>,
 }
 
-/// What came of all cases.
+/// The result of all cases.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// How many runs were played, with how many crashes in all.
+    /// How many runs were replayed, and with how many crashes in total.
     pub played: usize,
     pub tally: Tally,
-    /// Runs that cannot be played, and why.
+    /// Runs that cannot be replayed, and why.
     pub left_out: Vec<(String, Unplayable)>,
-    /// Cases in which nothing is run.
+    /// Cases without a run.
     pub idle: Vec<String>,
     /// Cases that need an interpreter that is not installed.
     pub skipped: Vec<String>,
-    /// Runs that are held to everything but their recorded outcome, which depends on who was first.
+    /// Runs whose outcome is not compared with the recorded one, because it depends on the order of the agents. All
+    /// other checks apply.
     pub by_order: Vec<String>,
     pub failures: Vec<String>,
 }
@@ -56,11 +57,15 @@ pub struct Told {
 impl fmt::Display for Told {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tally { runs, off_course } = self.tally;
-        writeln!(out, "{} runs of case folders played with {runs} crashes", self.played)?;
-        writeln!(out, "{off_course} of these went where the recording says nothing")?;
-        writeln!(out, "nothing is run in {} cases: {}", self.idle.len(), self.idle.join(", "))?;
-        writeln!(out, "skipped for want of an interpreter: {}", self.skipped.join(", "))?;
-        writeln!(out, "outcome not compared, for it depends on who is first: {}", self.by_order.join(", "))?;
+        writeln!(out, "{} runs of case folders replayed with {runs} crashes", self.played)?;
+        writeln!(out, "{off_course} of these left the recorded course")?;
+        writeln!(out, "{} cases without a run: {}", self.idle.len(), self.idle.join(", "))?;
+        writeln!(out, "skipped because an interpreter is missing: {}", self.skipped.join(", "))?;
+        writeln!(
+            out,
+            "outcome not compared, because it depends on the order of agents: {}",
+            self.by_order.join(", ")
+        )?;
         for (name, why) in &self.left_out {
             writeln!(out, "left out: {name}: {why}")?;
         }
@@ -68,7 +73,7 @@ impl fmt::Display for Told {
     }
 }
 
-/// Runs every case once with the program `raymond`, and plays its runs with crashes at so many points of each.
+/// Runs every case once with the program `raymond`, and replays its runs with crashes at this many points of each.
 pub fn try_cases(raymond: &Path, points: usize) -> Told {
     let cases = all_cases();
     let next = AtomicUsize::new(0);
@@ -86,7 +91,7 @@ pub fn try_cases(raymond: &Path, points: usize) -> Told {
 }
 
 fn try_case(case: &Case, raymond: &Path, points: usize, told: &Mutex<Told>) {
-    let tell = || told.lock().expect("nobody panics while telling");
+    let tell = || told.lock().expect("no thread panics while it holds the lock");
     let Some(runs) = record(case, raymond) else {
         return tell().skipped.push(case.name.clone());
     };
@@ -108,7 +113,7 @@ fn try_case(case: &Case, raymond: &Path, points: usize, told: &Mutex<Told>) {
     }
 }
 
-/// Runs a case and records its runs; none where an interpreter is not installed.
+/// Runs a case and records its runs; there are none if an interpreter is not installed.
 fn record(case: &Case, raymond: &Path) -> Option<Runs> {
     if needs::lacks_an_interpreter(&case.folder, &format!("the simulation of the case {}", case.name)) {
         return None;
@@ -134,7 +139,7 @@ fn record(case: &Case, raymond: &Path) -> Option<Runs> {
         let name = format!("{} ({})", case.name, run.id());
         match recorder.and_then(|recorder| recorder.finish(&text_of(&*run))) {
             Ok(course) => runs.programs.push(program(&name, course)),
-            // A run that was refused has a lock and nothing else.
+            // A run that was refused has only a lock.
             Err(_) if matches!(run.load(), Err(StoreError::Missing { .. })) => {}
             Err(why) => runs.left_out.push((name, why)),
         }
@@ -145,14 +150,14 @@ fn record(case: &Case, raymond: &Path) -> Option<Runs> {
 fn program(name: &str, course: Course) -> Program {
     Program::new(name).with(|program| {
         program.options = course.parts[0].options.clone();
-        // Some live in memory, and every other journal is cut into segments.
+        // Some runs are kept in memory, and every second journal is split into segments.
         program.lives_in_memory = name.len().is_multiple_of(3);
         program.segment_bytes = if name.len().is_multiple_of(2) { 900 } else { program.segment_bytes };
         program.course = Some(Rc::new(course));
     })
 }
 
-/// Where runs are, by their locks.
+/// Finds runs by their locks.
 fn locks(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -177,7 +182,7 @@ fn text_of(run: &dyn RunHandle) -> impl Fn(&Payload) -> String + use<> {
     move |payload| payloads.text_of(payload).unwrap_or_else(|error| error.to_string())
 }
 
-/// What a process has added to a run.
+/// The events that a process has added to a run.
 fn take_in(recorder: &mut Recorder, lock: &Path) -> Result<(), Unplayable> {
     let run = run_of(lock);
     let Ok(mut stored) = run.events(Start::After(0)) else { return Ok(()) };
@@ -191,7 +196,7 @@ fn take_in(recorder: &mut Recorder, lock: &Path) -> Result<(), Unplayable> {
         return Ok(());
     }
     let started = events.first().or(new.first()).map(|event| &event.body);
-    let Some(Body::RunStarted(started)) = started else { return Err("it has no start".to_owned()) };
+    let Some(Body::RunStarted(started)) = started else { return Err("its journal has no start".to_owned()) };
     let options = new.iter().fold(started.options.clone(), |options, event| match &event.body {
         Body::RunResumed(resumed) => resumed.options.clone(),
         _ => options,
@@ -202,7 +207,7 @@ fn take_in(recorder: &mut Recorder, lock: &Path) -> Result<(), Unplayable> {
 
 fn states(scope: &str, options: Options) -> Result<RealStates, Unplayable> {
     let own = Scope::open(Path::new(scope), Platform::Unix)
-        .map_err(|error| format!("its workflow is gone: {}", error.message))?;
+        .map_err(|error| format!("its workflow cannot be opened: {}", error.message))?;
     let allowed = Allowed::new(&own, Path::new("/"), &[]);
     let scopes = Scopes::new(own, Platform::Unix, allowed);
     Ok(RealStates { scopes: Rc::new(RefCell::new(scopes)), options })

@@ -1,4 +1,4 @@
-//! Whole runs: without faults to know what comes of a program, then with them.
+//! Whole runs: first without faults to get the outcome of a program, then with faults.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::host::{Host, Manner};
 use crate::life::Death;
 use crate::program::Program;
 
-/// How often a run is started before it counts as one that never ends.
+/// How many times a run may be started before it counts as a run that never ends.
 const MOST_LIVES: u32 = 60;
 
-/// What came of a run, as far as faults must not change it.
+/// The outcome of a run: everything that faults must not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub result: Option<String>,
@@ -22,24 +22,24 @@ pub struct Outcome {
     steps: BTreeMap<String, Vec<String>>,
     /// The workers of each agent, in order.
     workers: BTreeMap<String, Vec<String>>,
-    /// What each agent left.
+    /// The result of each agent.
     results: BTreeMap<String, String>,
     /// How each part of a recorded run ended.
     ends: Vec<RunStatus>,
 }
 
-/// A run to its end.
+/// A finished run.
 pub struct Ran {
     pub outcome: Outcome,
-    /// The points that it passed.
+    /// The points that it reached.
     pub sites: Vec<Site>,
     pub broken: Option<String>,
-    /// Whether it went where its recording says nothing, so that its outcome says nothing either.
+    /// Whether it left the recorded course, so that its outcome cannot be compared.
     pub is_off_course: bool,
     pub log: Vec<String>,
 }
 
-/// Runs a program to its end, starting it again as often as it takes.
+/// Runs a program to its end, and restarts it as often as needed.
 pub fn run(program: &Program, seed: u64, plan: &[Fault], manner: Manner) -> Ran {
     let mut host = Host::new(program, seed, plan, manner);
     while host.life < MOST_LIVES {
@@ -70,7 +70,7 @@ pub fn run(program: &Program, seed: u64, plan: &[Fault], manner: Manner) -> Ran 
 }
 
 impl Outcome {
-    /// What events say was done; with their ends, where those are no matter of chance.
+    /// The steps in the events; with the agents' ends if those do not depend on the order.
     pub fn of(events: &[Event], text_of: &dyn Fn(&Payload) -> String, with_ends: bool) -> Self {
         let mut outcome = Outcome::default();
         for event in events {
@@ -107,7 +107,7 @@ impl Outcome {
     }
 }
 
-/// A program that went wrong, with the fewest faults that make it so.
+/// A program that failed, with the smallest set of faults that causes it.
 pub struct Failure {
     pub seed: u64,
     pub plan: Vec<Fault>,
@@ -115,7 +115,7 @@ pub struct Failure {
     pub log: Vec<String>,
 }
 
-/// Runs a program with faults and says how it differs from a run without.
+/// Runs a program with faults and returns how it differs from a run without.
 pub fn check(program: &Program, expected: &Outcome, seed: u64, plan: &[Fault]) -> Result<Ran, Box<Failure>> {
     let ran = run(program, seed, plan, Manner::default());
     if trouble(program, &ran, expected).is_none() {
@@ -132,7 +132,8 @@ pub fn check(program: &Program, expected: &Outcome, seed: u64, plan: &[Fault]) -
         }
     }
     let ran = run(program, seed, &smallest, Manner { keeps_log: true, ..Manner::default() });
-    let why = trouble(program, &ran, expected).unwrap_or_else(|| "it went well when tried again".to_owned());
+    let why = trouble(program, &ran, expected)
+        .unwrap_or_else(|| "it did not fail when it was tried again".to_owned());
     Err(Box::new(Failure { seed, plan: smallest, why, log: ran.log }))
 }
 
@@ -140,14 +141,14 @@ fn trouble(program: &Program, ran: &Ran, expected: &Outcome) -> Option<String> {
     if let Some(broken) = &ran.broken {
         return Some(broken.clone());
     }
-    // Who is first is a matter of chance, and so is then who has done what.
+    // The order of agents is random, and what each agent did may depend on it.
     let is_compared =
         !ran.is_off_course && !program.course.as_ref().is_some_and(|course| course.depends_on_order);
     (is_compared && ran.outcome != *expected)
         .then(|| format!("another outcome: {:#?}\ninstead of: {expected:#?}", ran.outcome))
 }
 
-/// Everything that somebody needs who has to find the cause.
+/// Everything that is needed to find the cause.
 pub fn report(program: &Program, failure: &Failure) -> String {
     let clip = |text: &str| text.chars().take(4_000).collect::<String>();
     let plan: Vec<String> = failure.plan.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! What no state of a run may be.
+//! Conditions that every state of a run must meet.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::evolve::evolve;
 use raymond_core::run::{Run, RunStatus};
 
-/// What no state of a run may be.
+/// Returns the first condition that a state of a run does not meet.
 pub fn is_legal(run: &Run, is_thorough: bool) -> Option<String> {
     let mut steps = BTreeSet::new();
     for agent in run.agents.values() {
@@ -27,21 +27,21 @@ pub fn is_legal(run: &Run, is_thorough: bool) -> Option<String> {
     }
     let is_over = run.status == RunStatus::Completed;
     if is_over && !run.agents.is_empty() {
-        return Some("the run is over and has agents".to_owned());
+        return Some("the run has ended but still has agents".to_owned());
     }
     if run.status != RunStatus::Running && run.running() > 0 {
         return Some("steps run in a run that stopped".to_owned());
     }
     if run.running() > 0 && run.running_agents().any(|id| !run.agents.contains_key(id)) {
-        return Some("somebody runs who is not there".to_owned());
+        return Some("a running agent does not exist".to_owned());
     }
     if is_thorough { survives_a_snapshot(run).err() } else { None }
 }
 
-/// Writing a state down and reading it again gives the same state, queues included.
+/// Writing a state and reading it again gives the same state, including the queues.
 fn survives_a_snapshot(run: &Run) -> Result<(), String> {
     let text = serde_json::to_string(&SnapshotLine::of(run, run.last_time))
-        .map_err(|error| format!("no snapshot: {error}"))?;
+        .map_err(|error| format!("cannot write a snapshot: {error}"))?;
     let event: Event =
         serde_json::from_str(&text).map_err(|error| format!("a snapshot cannot be read: {error}: {text}"))?;
     if serde_json::to_string(&event).is_ok_and(|again| again != text) {

@@ -1,5 +1,5 @@
-//! The course of a run that really happened, as its journal tells it: what each attempt did, so that the same run can
-//! be played again, with faults.
+//! The course of a real run, read from its journal: what each attempt did, so that the same run can be replayed with
+//! faults.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use raymond_core::workflow::StateFile;
 use crate::check::Outcome;
 use crate::program::Act;
 
-/// Where an agent is: itself, its place, and how often it has been there.
+/// Where an agent is: its id, its place, and how many times it has been there.
 pub type Visit = (AgentId, String, u64);
 
 #[derive(Debug)]
@@ -23,28 +23,28 @@ pub struct Course {
     pub began: Timestamp,
     pub started: RunStarted,
     pub input: Option<String>,
-    /// What each process of Raymond's did for the run; each but the first was a resume.
+    /// What each process of Raymond did for the run; each process except the first was a resume.
     pub parts: Vec<Part>,
-    /// Other workflows by how they were named.
+    /// Other workflows, by the names that were used for them.
     pub entered: BTreeMap<String, ScopeEntry>,
     pub outcome: Outcome,
-    /// Whether what was done depends on who was first: a run of several agents came to a halt.
+    /// Whether the outcome depends on the order of agents: a run of several agents was halted.
     pub depends_on_order: bool,
 }
 
 #[derive(Debug)]
 pub struct Part {
     pub options: Options,
-    /// When it began, in milliseconds since the run did.
+    /// When it began, in milliseconds after the start of the run.
     pub begin: u64,
     pub pauses: bool,
-    /// What was answered since the last part.
+    /// The answers since the last part.
     pub answers: Vec<(AgentId, String)>,
-    /// States as they were found, by place.
+    /// States as they were read, by place.
     pub states: BTreeMap<String, Result<StateText, String>>,
-    /// What the names in a prompt's policy stood for, by place.
+    /// What the names in a prompt's policy resolved to, by place.
     pub policies: BTreeMap<String, Lookups>,
-    /// What the names in an agent's messages stood for.
+    /// What the names in an agent's messages resolved to.
     pub said: BTreeMap<Visit, Lookups>,
     /// What each try did.
     pub acts: BTreeMap<Visit, Vec<Act>>,
@@ -56,10 +56,10 @@ impl Course {
         self.parts.last().map_or(RunStatus::Running, |part| part.end)
     }
 
-    /// What a try does; nothing is known of one that the recorded run never came to.
+    /// What a try does; an error if the recorded run had no such try.
     pub fn act(&self, part: usize, agent: &Agent, visit: u64, tries: usize) -> Option<Act> {
         let acts = self.parts[part].acts.get(&(agent.id.clone(), agent.place(), visit))?;
-        // What failed then fails again.
+        // A failure is repeated.
         acts.get(tries).or(acts.last()).cloned()
     }
 
@@ -68,7 +68,7 @@ impl Course {
         found.cloned().unwrap_or_else(|| Err(format!("{} was never read", agent.place())))
     }
 
-    /// Names in what a script says are resolved ones.
+    /// Names in a script's output are already resolved.
     pub fn look_up(&self, transition: &Transition) -> Lookups {
         let state = |name: &str| StateFile::new(name).ok_or_else(|| format!("`{name}` is no state"));
         let names = transition.state_names();

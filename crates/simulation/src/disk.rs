@@ -1,4 +1,4 @@
-//! A disk in memory on which every call is a point where things go wrong.
+//! A disk in memory on which every call is a point where a fault can happen.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ struct Machine {
     tape: Tape,
 }
 
-/// The disk as a living Raymond sees it.
+/// The disk as the running Raymond sees it.
 #[derive(Clone, Debug)]
 pub struct SimDisk(Arc<Mutex<Machine>>);
 
@@ -24,7 +24,7 @@ impl SimDisk {
         Self(Arc::new(Mutex::new(Machine { files: Files::default(), tape })))
     }
 
-    /// A look at the files that is no call of Raymond's.
+    /// Reads the files for the simulation, without a point.
     pub fn files<T>(&self, look: impl FnOnce(&Files) -> T) -> T {
         look(&self.machine().files)
     }
@@ -41,12 +41,12 @@ impl SimDisk {
         self.tape(|tape| tape.note(line));
     }
 
-    /// Another disk with the same content, on which nothing goes wrong.
+    /// Another disk with the same content and without faults.
     pub fn copy(&self) -> Self {
         Self(Arc::new(Mutex::new(Machine { files: self.machine().files.clone(), tape: Tape::default() })))
     }
 
-    /// The machine comes up again.
+    /// The machine starts again.
     pub fn restart(&self) {
         let mut machine = self.machine();
         if let Some(Down::PowerCut(what_stays)) = machine.tape.down.take() {
@@ -54,7 +54,7 @@ impl SimDisk {
         }
     }
 
-    /// Everything that was written becomes safe.
+    /// Everything that was written becomes durable.
     pub fn settle(&self) {
         self.machine().files.power_cut(1);
     }
@@ -66,7 +66,7 @@ impl SimDisk {
         machine.files.sync_names(path.parent().unwrap_or(path));
     }
 
-    /// A call at a point.
+    /// A call that is a point.
     fn call<T>(
         &self,
         site: Site,
@@ -89,7 +89,7 @@ impl SimDisk {
             }
             Some(Kind::Power(what_stays)) => {
                 tape.go_down(Down::PowerCut(what_stays));
-                // What a sync or cut that was under way did is not known either; here it did nothing.
+                // It is also unknown what a sync or truncation in progress did; here it did nothing.
                 if site == Site::Sync || site == Site::SyncDir {
                     Err(gone())
                 } else {

@@ -1,4 +1,4 @@
-//! Which faults are tried: first every single one, then those of a recovery, then several by chance.
+//! Which faults are tried: first every single fault, then faults during a recovery, then several random ones.
 
 use crate::check::{Failure, Outcome, check, run};
 use crate::fault::{Fault, Kind, Site};
@@ -6,25 +6,25 @@ use crate::host::Manner;
 use crate::program::Program;
 use crate::rng::Rng;
 
-/// What may go wrong in a recovery that follows a crash.
+/// Faults during a recovery that follows a crash.
 const AGAIN: [Kind; 4] = [Kind::Kill, Kind::KillAfter, Kind::Power(0), Kind::Power(11)];
-/// After how many points a recovery is over for sure.
+/// A recovery has always ended after this many points.
 const RECOVERY_POINTS: usize = 10;
 
-/// What comes of a program when nothing goes wrong, and the points that it passes.
+/// The outcome of a program without faults, and the points that it reaches.
 pub fn fault_free(program: &Program, seed: u64) -> Result<(Outcome, Vec<Site>), Box<Failure>> {
     let ran = run(program, seed, &[], Manner { is_thorough: true, keeps_log: true });
     match ran.broken {
         Some(why) => Err(Box::new(Failure { seed, plan: Vec::new(), why, log: ran.log })),
         None if program.result.is_some() && ran.outcome.result != program.result => {
-            let why = format!("{:?} comes of it instead of {:?}", ran.outcome.result, program.result);
+            let why = format!("the result is {:?} instead of {:?}", ran.outcome.result, program.result);
             Err(Box::new(Failure { seed, plan: Vec::new(), why, log: ran.log }))
         }
         None => Ok((ran.outcome, ran.sites)),
     }
 }
 
-/// Everything that can go wrong at every point of a program, one at a time. Gives the number of runs.
+/// Every possible fault at every point of a program, one at a time. Returns the number of runs.
 pub fn every_single_fault(program: &Program, seed: u64, is_thrifty: bool) -> Result<usize, Box<Failure>> {
     let (outcome, sites) = fault_free(program, seed)?;
     let mut runs = 0;
@@ -38,12 +38,12 @@ pub fn every_single_fault(program: &Program, seed: u64, is_thrifty: bool) -> Res
     Ok(runs)
 }
 
-/// How the crashes of a recorded run went.
+/// How the runs with crashes of a recorded run went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub runs: usize,
-    /// How many of them went where the recording says nothing: a resume gives what failed another chance, and others
-    /// go on meanwhile. They are held to everything but the recorded outcome.
+    /// How many of them left the recorded course: a resume retries failed steps while other agents continue. All checks
+    /// apply to them, but their outcome is not compared with the recorded one.
     pub off_course: usize,
 }
 
@@ -54,7 +54,7 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// Every crash at so many points of a recorded run, which must first go as it was recorded.
+/// Every crash at this many points of a recorded run. Without faults, the run must first have the recorded outcome.
 pub fn every_crash(program: &Program, points: usize) -> Result<Tally, Box<Failure>> {
     let course = program.course.clone().expect("a recorded run");
     let (outcome, sites) = fault_free(program, 1)?;
@@ -64,7 +64,7 @@ pub fn every_crash(program: &Program, points: usize) -> Result<Tally, Box<Failur
     }
     let mut tally = Tally::default();
     let stride = sites.len().div_ceil(points).max(1);
-    // Which points are tried differs from run to run, so that all kinds are.
+    // Which points are tried differs between runs, so that all kinds of points are covered.
     for (at, site) in sites.into_iter().enumerate().skip(program.name.len() % stride).step_by(stride) {
         let kinds = site.kinds().iter().copied().filter(|kind| kind.is_crash() && !kind.is_doubled(site));
         for kind in kinds {
@@ -76,7 +76,7 @@ pub fn every_crash(program: &Program, points: usize) -> Result<Tally, Box<Failur
     Ok(tally)
 }
 
-/// A crash at every `stride`th point, and another at every point of the recovery from it.
+/// A crash at every `stride`th point, and a second crash at every point of the recovery from it.
 pub fn every_crash_of_a_recovery(program: &Program, seed: u64, stride: usize) -> Result<usize, Box<Failure>> {
     let (outcome, sites) = fault_free(program, seed)?;
     let mut runs = 0;
@@ -97,7 +97,7 @@ pub fn every_crash_of_a_recovery(program: &Program, seed: u64, stride: usize) ->
     Ok(runs)
 }
 
-/// Several faults by chance, on a schedule by chance.
+/// Several random faults, with a random schedule.
 pub fn several_faults(
     program: &Program,
     outcome: &Outcome,

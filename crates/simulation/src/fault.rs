@@ -1,14 +1,15 @@
-//! What goes wrong, and when: every call that matters is a numbered point, and a plan says what happens at which.
+//! Which faults happen, and when: every call that matters is a numbered point, and a plan says which fault happens at
+//! which point.
 
 use std::fmt;
 use std::io;
 
 use crate::program::Program;
 
-/// What kind of call a point is.
+/// The kind of call at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Site {
-    /// The whole store is called, where the run lives in memory.
+    /// A call to the whole store, if the run is kept in memory.
     Store,
     Read,
     Create,
@@ -18,32 +19,33 @@ pub enum Site {
     SyncDir,
     Rename,
     Remove,
-    /// Inputs were taken in and nothing has been decided.
+    /// Inputs were received and nothing has been decided.
     Receive,
     /// Events are committed and not yet shown.
     Publish,
     /// A program is about to start.
     Spawn,
-    /// A leftover of a dead Raymond is about to be ended.
+    /// A process left by a dead Raymond is about to be ended.
     End,
 }
 
-/// What happens at a point. What does not fit the point does nothing.
+/// What happens at a point. A fault that does not fit the point has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Raymond is killed before the call, or after it.
     Kill,
     KillAfter,
-    /// Raymond is killed in the middle of a write, of which this share of 256 is done.
+    /// Raymond is killed in the middle of a write, after this share (of 256) is written.
     KillWithin(u8),
-    /// The power fails after the call; the number says what the disk still holds: 0 only what was synced, 1 all.
+    /// The power fails after the call. The number says what is left on the disk: 0 is only what was synced, 1 is
+    /// everything.
     Power(u64),
-    /// The call fails and Raymond lives.
+    /// The call fails and Raymond continues.
     Refuse(Refusal),
-    /// Somebody asks the run to stop.
+    /// A person asks the run to stop.
     StopGently,
     StopNow,
-    /// The clock is set, by so many seconds.
+    /// The clock is changed by this many seconds.
     ClockJump(i32),
 }
 
@@ -75,7 +77,7 @@ impl fmt::Display for Fault {
 }
 
 impl Site {
-    /// Everything that can go wrong at such a point.
+    /// Every fault that can happen at such a point.
     pub fn kinds(self) -> &'static [Kind] {
         use Kind::*;
         match self {
@@ -105,22 +107,22 @@ impl Site {
     }
 }
 
-/// How Raymond went down.
+/// How Raymond ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Down {
     Killed,
     PowerCut(u64),
 }
 
-/// Counts the points and carries out the plan.
+/// Counts the points and applies the plan.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
     plan: Vec<Fault>,
     pub sites: Vec<Site>,
-    /// How many faults there were.
+    /// How many faults have happened.
     pub hits: usize,
     pub down: Option<Down>,
-    /// What happened, for whoever has to understand a failure; kept only when asked for.
+    /// What happened, to understand a failure; kept only if asked for.
     pub log: Option<Vec<String>>,
 }
 
@@ -135,7 +137,7 @@ impl Tape {
         }
     }
 
-    /// Passes a point; while Raymond is down there is none.
+    /// Reaches a point; there are no points while Raymond is down.
     pub fn pass(&mut self, site: Site, what: impl FnOnce() -> String) -> Option<Kind> {
         let at = self.sites.len();
         self.sites.push(site);
@@ -155,18 +157,18 @@ impl Tape {
     }
 }
 
-/// Whether two kinds differ in their numbers only.
+/// Whether two kinds differ only in their numbers.
 fn like(one: Kind, other: Kind) -> bool {
     std::mem::discriminant(&one) == std::mem::discriminant(&other)
 }
 
-/// What calls give back once Raymond is down.
+/// The error of every call after Raymond is down.
 pub fn gone() -> io::Error {
     io::Error::other("simulated: this process is dead")
 }
 
 impl Kind {
-    /// Whether it leaves the same behind as another kind at this point or the next, or almost.
+    /// Whether it leaves the same state, or almost the same, as another kind at this point or the next.
     pub fn is_doubled(self, site: Site) -> bool {
         match self {
             Kind::KillAfter => !matches!(site, Site::Spawn | Site::End | Site::Store),
@@ -180,8 +182,8 @@ impl Kind {
         matches!(self, Kind::Kill | Kind::KillAfter | Kind::KillWithin(_) | Kind::Power(_))
     }
 
-    /// Whether a run with it must come to the same end: without syncs no power cut is survived, and a program that
-    /// cannot be started may be what a worker fails of.
+    /// Whether a run with this fault must have the same outcome: without syncs a run does not survive a power cut, and
+    /// a worker may fail because its program cannot be started.
     pub fn suits(self, program: &Program, site: Site) -> bool {
         match self {
             Kind::Power(_) => program.is_synced,

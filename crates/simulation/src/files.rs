@@ -1,7 +1,7 @@
-//! Files that tell what was written from what is safe.
+//! Files that distinguish written data from durable data.
 //!
-//! Contents are safe once their file is synced, names once their folder is. Of what is not safe, a power cut keeps
-//! a part: names in the order they were changed up to some point, contents up to some byte, or zeros in their place.
+//! Contents are durable once their file is synced, names once their folder is synced. A power cut keeps a part of the
+//! rest: changes of names in their order up to some point, and contents up to some byte or with zeros in their place.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +29,7 @@ pub struct Files {
     pub inodes: Vec<Inode>,
     pub names: BTreeMap<PathBuf, usize>,
     pub safe_names: BTreeMap<PathBuf, usize>,
-    /// Changes of names that are not safe yet.
+    /// Changes of names that are not durable yet.
     changes: Vec<Change>,
 }
 
@@ -66,7 +66,7 @@ impl Files {
         self.changes.push(change);
     }
 
-    /// Makes the names in a folder safe.
+    /// Makes the names in a folder durable.
     pub fn sync_names(&mut self, dir: &Path) {
         let (safe, others): (Vec<_>, Vec<_>) =
             self.changes.drain(..).partition(|change| change.folder() == Some(dir));
@@ -107,7 +107,7 @@ fn torn(inode: &Inode, rng: &mut Rng) -> Vec<u8> {
     let end = safe + rng.below(all - safe + 1);
     let mut left = inode.now[..end].to_vec();
     if rng.one_in(3) {
-        // The length arrived and one page of what was written did not.
+        // The new length was stored, but one page of the content was not.
         left = inode.now.clone();
         let page = end / PAGE * PAGE;
         let hole = page.max(safe).min(all)..(page + PAGE).min(all);

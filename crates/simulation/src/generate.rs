@@ -1,5 +1,5 @@
-//! Workflows by chance, one to four that enter each other, in all forms. States lead to later ones only, or back as long
-//! as the agent has not been there often, so that every one of them ends.
+//! Random workflows, one to four that enter each other, in all forms. States lead only to later states, or back a
+//! limited number of times, so every program ends.
 
 use raymond_core::input::FaultClass;
 
@@ -7,7 +7,8 @@ use crate::program::{Act, Does, Program, exits, fails, says};
 use crate::rng::Rng;
 
 const MOST_STATES: usize = 7;
-/// A worker's failure would show in what its parent joins, so scripts fail the whole run and are mended.
+/// A worker's failure would show in the input of its parent's join. So a failed script fails the whole run, and it
+/// succeeds after a resume.
 const SCRIPT: &str = "# raymond: timeout=5s retry=2 backoff=3s";
 const PROMPT: &str = "---
 allowed_transitions:
@@ -28,13 +29,13 @@ timeout: 20s
 Go on.";
 /// The other workflows.
 const OTHERS: [&str; 3] = ["first.zip", "second.yaml", "third"];
-/// Where a `cd` may lead from anywhere.
+/// Folders that a `cd` may name from anywhere.
 const FOLDERS: [&str; 4] = ["{home}/here", "{home}/there", "{home}/there/below", ".."];
 
-/// How many steps a program may have, about.
+/// About how many steps a program may have.
 const MOST_STEPS: usize = 30;
 
-/// The program of a seed: the first of those it leads to that is not too long.
+/// The program of a seed: the first generated one that is not too long.
 pub fn generate(seed: u64) -> Program {
     let mut rng = Rng::new(seed ^ 0x5eed);
     loop {
@@ -44,13 +45,13 @@ pub fn generate(seed: u64) -> Program {
     }
 }
 
-/// What is known of a program's states; of the later ones first.
+/// What is known about a program's states; later states come first.
 struct Plan {
     /// How many steps follow from each state.
     steps: Vec<usize>,
-    /// Which workflow each state is in; the first one's is the run's own.
+    /// Which workflow each state is in; the first workflow is the run's own.
     homes: Vec<usize>,
-    /// The names of the workflows, which tell their forms.
+    /// The names of the workflows, which decide their forms.
     workflows: Vec<&'static str>,
 }
 
@@ -76,7 +77,7 @@ fn attempt(name_of_it: &str, rng: &mut Rng) -> Option<Program> {
             goes_back = true;
             let back = rng.pick(&earlier);
             visits.push(tries(rng, is_prompt, format!("<goto input=\"again\">{}</goto>", name(*back))));
-            // The way there and back again.
+            // The steps to that state and back again.
             plan.steps[state] = 2 * plan.steps[state] + state;
         }
         visits.push(tries(rng, is_prompt, text));
@@ -99,7 +100,7 @@ fn attempt(name_of_it: &str, rng: &mut Rng) -> Option<Program> {
         program.is_synced = !rng.one_in(4);
         program.segment_bytes = if rng.one_in(2) { 700 } else { 1_000_000 };
     });
-    // Workers count their visits anew, so going back to a fork would never end.
+    // Workers count their visits from zero, so going back to a fork would never end.
     (plan.steps[0] <= MOST_STEPS && !(forks && goes_back)).then_some(program)
 }
 
@@ -108,7 +109,7 @@ fn name(state: usize) -> String {
     NAMES[state].to_owned()
 }
 
-/// A way on from a state, and how many steps it means.
+/// A transition from a state, and how many steps it leads to.
 fn transition(rng: &mut Rng, state: usize, plan: &Plan) -> (String, usize) {
     let own = plan.homes[state];
     let later = state + 1..plan.homes.len();
@@ -140,7 +141,7 @@ fn transition(rng: &mut Rng, state: usize, plan: &Plan) -> (String, usize) {
     }
 }
 
-/// A way into another workflow, and back to one of `here` where there is one.
+/// A transition into another workflow, and back to one of `here` if there is one.
 fn into_another(rng: &mut Rng, plan: &Plan, target: usize, here: &[usize]) -> (String, usize) {
     let other = plan.workflows[plan.homes[target]];
     // The run's own first state would lead here again.
@@ -166,7 +167,7 @@ fn cd(rng: &mut Rng) -> String {
     if rng.one_in(2) { format!(" cd=\"{}\"", rng.pick(&FOLDERS)) } else { String::new() }
 }
 
-/// Some tries that fail, and one that does not.
+/// Some tries that fail, and one that succeeds.
 fn tries(rng: &mut Rng, is_prompt: bool, text: String) -> Vec<Act> {
     let mut tries = Vec::new();
     while rng.one_in(5) && tries.len() < 3 {

@@ -1,7 +1,8 @@
-//! Where the simulated run lives: in files on a disk that fails, or in memory, where every write may fail as a whole.
+//! Where the simulated run is stored: in files on a disk with faults, or in memory, where every write may fail as a
+//! whole.
 //!
-//! The first form tests the journal and its format. The second one tests what is built on the seam of the store, with
-//! fewer points to try.
+//! The first form tests the journal and its format. The second one tests the code above the store's trait, with fewer
+//! points to try.
 
 use std::sync::Arc;
 
@@ -23,10 +24,10 @@ use crate::view::View;
 pub const RUN: &str = "sim";
 
 pub struct Home {
-    /// The files, if the run lives there, and in any case the count of points.
+    /// The files, if the run is stored there, and in both cases the count of points.
     disk: SimDisk,
     dir: StateDir,
-    /// Whether only what survives a power cut counts as stored.
+    /// Whether data counts as stored only if it survives a power cut.
     sees_safe: bool,
     memory: Option<MemoryStore>,
 }
@@ -38,7 +39,7 @@ impl Home {
         Self { disk, dir, sees_safe: program.is_synced, memory }
     }
 
-    /// The run as the living Raymond creates it.
+    /// The run as the running Raymond creates it.
     pub fn create(&self, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError> {
         match &self.memory {
             Some(memory) => {
@@ -48,7 +49,7 @@ impl Home {
         }
     }
 
-    /// The run as the living Raymond takes it up.
+    /// The run as the running Raymond opens it for a resume.
     pub fn open(&self, options: JournalOptions) -> Result<Opened, StoreError> {
         match &self.memory {
             Some(memory) => {
@@ -59,7 +60,7 @@ impl Home {
         }
     }
 
-    /// The run as it is now, for those who only look: nothing fails, and nothing is changed.
+    /// The run as it is now, for reading only: there are no faults, and nothing is changed.
     pub fn look(&self) -> Arc<dyn RunHandle> {
         let found = match &self.memory {
             Some(memory) => memory.run(RUN),
@@ -68,7 +69,7 @@ impl Home {
         found.expect("a run's id")
     }
 
-    /// Everything that is safe, as it becomes so.
+    /// Reads everything that is durable, as it becomes durable.
     pub fn watch(&self) -> Watched {
         match &self.memory {
             Some(_) => Watched::Memory { run: self.look(), events: None },
@@ -79,7 +80,7 @@ impl Home {
         }
     }
 
-    /// The payloads that are safe.
+    /// The payloads that are durable.
     pub fn safe_payloads(&self) -> Payloads {
         match &self.memory {
             Some(_) => self.look().payloads(),
@@ -90,7 +91,7 @@ impl Home {
         }
     }
 
-    /// A person removes a run of which nothing was recorded.
+    /// A person removes a run without any recorded event.
     pub fn remove_empty(&self) {
         match &self.memory {
             Some(memory) => memory.remove(RUN),
@@ -98,7 +99,7 @@ impl Home {
         }
     }
 
-    /// The machine comes up again.
+    /// The machine starts again.
     pub fn restart(&self) {
         let down = self.disk.tape(|tape| tape.down);
         if let (Some(memory), Some(Down::PowerCut(_))) = (&self.memory, down) {
@@ -188,9 +189,9 @@ impl RunWriter for Faulty {
     }
 }
 
-/// Reads what is safe, from the beginning of the run on.
+/// Reads durable events, from the beginning of the run.
 pub enum Watched {
-    /// With the snapshots, so that they can be compared with what the events add up to.
+    /// Includes the snapshots, so that they can be compared with the fold of the events.
     Files(Box<Lines>),
     Memory {
         run: Arc<dyn RunHandle>,
@@ -200,13 +201,13 @@ pub enum Watched {
 }
 
 impl Watched {
-    /// The next batch; none if nothing more is safe yet.
+    /// The next batch; `None` if nothing more is durable yet.
     pub fn next_batch(&mut self) -> Result<Option<Vec<Event>>, String> {
         match self {
             Watched::Files(lines) => {
                 let batch = lines.next_batch().map_err(|error| error.to_string())?;
                 let event = |text: &str| {
-                    serde_json::from_str(text).map_err(|error| format!("no event: {error}: {text}"))
+                    serde_json::from_str(text).map_err(|error| format!("not an event: {error}: {text}"))
                 };
                 batch.map(|lines| lines.iter().map(|line| event(&line.text)).collect()).transpose()
             }

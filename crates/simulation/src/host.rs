@@ -1,4 +1,4 @@
-//! A machine on which Raymond lives, dies and is started again: its clock, its programs, its users.
+//! A machine on which Raymond runs, is killed and is started again: its clock, its programs, its users.
 
 use crate::library::Launch;
 use jiff::Timestamp;
@@ -20,20 +20,20 @@ use crate::rng::Rng;
 
 /// When the simulated clock starts, in milliseconds since 1970.
 const EPOCH: i64 = 1_750_000_000_000;
-/// How long ending a program takes that does not listen.
+/// How long it takes to end a program that ignores the request to end.
 const GRACE: u64 = 5_000;
-/// Repeated, it is longer than what the journal holds itself.
+/// Repeated, this text is too long for the journal and becomes a payload.
 const BIG: &str = "long text, ";
 pub const NONCE: &str = "6f1c1f0e-0000-4000-8000-000000000001";
 
-/// Raymond is gone: nothing of what it was about to do happens.
+/// Raymond is down: its remaining actions do not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crashed;
 
-/// How closely a run is looked at.
+/// How closely a run is checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
-    /// Whether every state is looked at in all ways.
+    /// Whether all checks are made on every state.
     pub is_thorough: bool,
     pub keeps_log: bool,
 }
@@ -46,21 +46,22 @@ pub struct Host<'p> {
     pub monitor: Monitor,
     pub people: People,
     pub rng: Rng,
-    /// The workflows as the living Raymond has opened them.
+    /// The workflows as the running Raymond has opened them.
     pub library: Library,
-    /// Which part of a recorded run is being played.
+    /// Which part of a recorded run is being replayed.
     pub part: usize,
-    /// Set when a recorded run has gone where its recording says nothing.
+    /// Set when a recorded run has left its recorded course.
     pub is_off_course: bool,
     pub processes: Vec<Process>,
     /// Milliseconds that have passed.
     pub clock: u64,
-    /// How far the wall clock was set.
+    /// By how much the wall clock was changed.
     skew: i64,
     pub life: u32,
-    /// What another Raymond would have done first in this life, if there had been no more faults than so many.
+    /// What another Raymond would have done first in this life. It is valid only if there were no more faults than this
+    /// number.
     pub expected: Option<(Vec<Event>, usize)>,
-    /// What the living Raymond will hear, and when: the end of a process by its number.
+    /// What the running Raymond will be told, and when: the end of a process by its number.
     pub reports: Vec<(u64, usize)>,
 }
 
@@ -109,7 +110,7 @@ impl<'p> Host<'p> {
         self.skew += i64::from(seconds) * 1000;
     }
 
-    /// Passes a point that is no call to the disk.
+    /// Reaches a point that is not a call to the disk.
     pub fn pass(&mut self, site: Site, what: impl FnOnce() -> String) -> Result<Option<Kind>, Crashed> {
         self.disk.tape(|tape| {
             if tape.down.is_some() {
@@ -124,7 +125,7 @@ impl<'p> Host<'p> {
         })
     }
 
-    /// Starts a program, if the point before lets it.
+    /// Starts a program, unless the point before it prevents that.
     pub fn spawn(&mut self, launch: Launch) -> Result<(), Crashed> {
         let started = launch.started.clone();
         let kind = self.pass(Site::Spawn, || {
@@ -173,7 +174,7 @@ impl<'p> Host<'p> {
         })
     }
 
-    /// A recorded program takes as long as it took.
+    /// A recorded program takes as long as it did in the recording.
     fn run_time(&mut self, act: &Act, launch: &Launch) -> u64 {
         let more = if self.program.course.is_some() { 0 } else { self.rng.below(500) as u64 };
         Process::run_time(act, launch) + more
@@ -193,7 +194,7 @@ impl<'p> Host<'p> {
             .replace("{input}", &input.unwrap_or_default())
     }
 
-    /// Lets programs end whose time has come, heard of or not.
+    /// Ends programs whose time has come. Raymond may be told of it or not.
     pub fn let_programs_end(&mut self) {
         for process in &mut self.processes {
             if process.is_alive && process.ends <= self.clock {
@@ -203,7 +204,7 @@ impl<'p> Host<'p> {
         }
     }
 
-    /// What has been reported by now; reports of other lives are heard by nobody.
+    /// What has been reported by now; reports for earlier lives are dropped.
     pub fn take_reports(&mut self, most: usize) -> Vec<Input> {
         let now = self.now();
         let mut inputs = Vec::new();
@@ -222,7 +223,7 @@ impl<'p> Host<'p> {
                 self.monitor.ended(process.step(), process.attempt(), process.cost(), process.estimate());
             }
             inputs.extend(process.reports(&self.library, now));
-            // Now and then a report comes twice, late enough to meet another attempt.
+            // Sometimes a report arrives twice, so late that another attempt may be running.
             if is_first && !self.processes[number].was_ended {
                 self.reports.push((self.clock + 1 + self.rng.below(2_500) as u64, number));
             }
@@ -231,7 +232,7 @@ impl<'p> Host<'p> {
         inputs
     }
 
-    /// Ends programs of the living Raymond, which hears of it.
+    /// Ends programs of the running Raymond, which gets their reports.
     pub fn end_programs(&mut self, only_scripts: bool) {
         let life = self.life;
         for (number, process) in self.processes.iter_mut().enumerate() {
@@ -245,7 +246,7 @@ impl<'p> Host<'p> {
         }
     }
 
-    /// Ends everything with a token; gives back what does not end.
+    /// Ends everything with a token; returns what does not end.
     pub fn end_by_token(&mut self, token: &str) -> Result<Vec<i32>, Crashed> {
         let kind = self.pass(Site::End, || token.to_owned())?;
         if matches!(kind, Some(Kind::Refuse(_))) {
@@ -269,17 +270,19 @@ impl<'p> Host<'p> {
         Ok(Vec::new())
     }
 
-    /// Whatever runs is named by the journal, and nothing runs twice.
+    /// Every running program is in the journal as running.
     pub fn check_programs(&mut self) {
         for process in self.processes.iter().filter(|process| process.is_alive) {
             let (step, attempt) = (process.step(), process.attempt());
             if !self.monitor.account.is_running(step, attempt) {
-                self.monitor.broken.push(format!("step {step}/{attempt} runs, and the journal knows better"));
+                self.monitor
+                    .broken
+                    .push(format!("step {step}/{attempt} runs, but the journal does not say so"));
             }
         }
     }
 
-    /// Raymond is dead; after a power cut everything is.
+    /// Raymond is down; after a power cut all programs are.
     pub fn go_down(&mut self) {
         let down = self.disk.tape(|tape| tape.down);
         self.disk.log(|| format!("      -- down: {down:?}"));
@@ -305,7 +308,7 @@ fn durability(program: &Program) -> Durability {
     if program.is_synced { Durability::Power } else { Durability::Process }
 }
 
-/// Whether a program is, or is left of, another attempt at the same step.
+/// Whether a process belongs to another attempt of the same step and still lives.
 fn is_twin(other: &Process, launch: &Launch) -> bool {
     other.step() == launch.started.step && other.lives()
 }

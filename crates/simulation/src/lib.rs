@@ -1,6 +1,6 @@
 //! The real engine, store and recovery on a simulated host.
 //!
-//! The tests run it with fixed seeds, the program `simulate` with fresh ones. `crates/raymond/tests/README.md` says more.
+//! The tests run it with fixed seeds, the program `simulate` with new ones. See `crates/raymond/tests/README.md`.
 
 pub mod account;
 pub mod cases;

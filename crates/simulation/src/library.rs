@@ -1,4 +1,4 @@
-//! Where states are read and names looked up, as one process of Raymond's sees them.
+//! Reads states and resolves names, as one process of Raymond sees them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub fn own_scope(program: &Program) -> Scope {
 }
 
 impl Library {
-    /// As a new process opens it.
+    /// Opens it as a new process does.
     pub fn open(program: &Program, options: &Options, part: usize) -> Self {
         match &program.course {
             Some(course) => Self::Recorded { course: Rc::clone(course), part },
@@ -63,7 +63,7 @@ impl Library {
 }
 
 impl States for Library {
-    /// All that a played program needs to know: how long it may be silent.
+    /// All that a replayed program needs: how long it may be silent.
     type Job = Option<Duration>;
 
     fn prepare(&mut self, _: &Run, agent: &Agent) -> Result<Preparation<Option<Duration>>, StoreError> {
@@ -80,7 +80,7 @@ impl States for Library {
     }
 }
 
-/// A step to play.
+/// A step to replay.
 pub type Launch = StepLaunch<Option<Duration>>;
 
 /// States read from real workflows.

@@ -1,6 +1,6 @@
-//! One life of Raymond on the simulated host: started or taken up, driven round by round, until it ends somehow.
+//! One life of Raymond on the simulated host: it starts or resumes a run and drives it round by round until it ends.
 //!
-//! This is what the driver and `raymond resume` do, around the real engine, journal, payloads and recovery.
+//! This does what the driver and `raymond resume` do, around the real engine, journal, payloads and recovery.
 
 use raymond::run::engine::{Command, Engine, Round};
 use raymond::run::recovery::take_over_with;
@@ -23,12 +23,12 @@ use crate::rehearsal::rehearse;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Death {
     Crashed,
-    /// Raymond gave up by itself, or refused to begin, with this error.
+    /// Raymond ended or refused to start, with this error.
     Refused(String),
     Exit(RunStatus),
-    /// A recorded run has gone where its recording says nothing.
+    /// A recorded run has left its recorded course.
     OffCourse,
-    /// Something is wrong that should never be.
+    /// Something is wrong.
     Broken,
 }
 
@@ -38,7 +38,7 @@ impl From<Crashed> for Death {
     }
 }
 
-/// A run that was taken up.
+/// A run that was resumed.
 struct Begun {
     engine: Engine<Box<dyn RunWriter>>,
     unseen: Vec<Event>,
@@ -46,7 +46,7 @@ struct Begun {
 }
 
 impl Host<'_> {
-    /// Lives one life.
+    /// Runs one life.
     pub fn live(&mut self) -> Death {
         self.life += 1;
         self.library = Library::open(self.program, &self.options, self.part);
@@ -101,13 +101,13 @@ impl Host<'_> {
         Ok(Begun { engine, unseen, opening: Vec::new() })
     }
 
-    /// Only what the simulation did to the disk may be a reason to refuse.
+    /// Raymond may refuse only because of a simulated fault.
     fn refused(&mut self, error: String) -> Death {
         self.monitor.expect(error.contains("simulated"), || format!("Raymond refuses: {error}"));
         Death::Refused(error)
     }
 
-    /// Reading again gives the same, and goes on from what counted.
+    /// Reading again gives the same events, and continues from the committed ones.
     fn check_recovery(&mut self, run: &raymond_core::run::Run) -> Result<(), Death> {
         match self.read_everything() {
             Ok(batches) => self.monitor.recovered(&batches, run),
@@ -139,7 +139,7 @@ impl Host<'_> {
             found.map_or(Usd::ZERO, |(_, _, estimate)| *estimate)
         };
         let mut crashed = false;
-        // No process ever wrote there.
+        // No process has ever written there.
         let scratch = self.program.home().join("scratch");
         let end = |targets: Vec<raymond::process::Target>| {
             let mut survivors = Vec::new();
@@ -179,7 +179,7 @@ impl Host<'_> {
                 && self.disk.tape(|tape| tape.hits == hits)
             {
                 self.monitor
-                    .expect(expected == round.events, || "recovering twice gives two runs".to_owned());
+                    .expect(expected == round.events, || "a second recovery gives other events".to_owned());
             }
             self.check()?;
             let trouble = round.trouble.clone();
@@ -199,7 +199,7 @@ impl Host<'_> {
         Err(Death::Broken)
     }
 
-    /// The point at which inputs are in hand, where somebody may also want the run to stop.
+    /// The point at which inputs are received; a person may also ask for a stop here.
     fn receive(&mut self, engine: &mut Engine<Box<dyn RunWriter>>) -> Result<(), Death> {
         match self.pass(Site::Receive, String::new)? {
             Some(Kind::StopGently) => engine.drain(),
@@ -234,7 +234,7 @@ impl Host<'_> {
         Ok(is_over.then_some(engine.run().status))
     }
 
-    /// A step that exited well and failed all the same leaves nothing behind.
+    /// A step that exited with 0 and still failed leaves no process behind.
     fn clean_up(&mut self, events: &[Event]) {
         for event in events {
             if let Body::StepFailed(failed) = &event.body {
@@ -271,12 +271,12 @@ impl Host<'_> {
         self.people.look()
     }
 
-    /// Lets time pass until something happens, and takes in some of what has.
+    /// Lets time pass until something happens, and returns some of what has happened.
     fn wait(&mut self, engine: &Engine<Box<dyn RunWriter>>) -> Result<(Vec<String>, Vec<Input>), Death> {
         let wake = engine.run().next_wake(jiff::Timestamp::MIN).map(|time| self.when(time));
         let report = self.reports.iter().map(|(time, _)| *time).min();
         let Some(next) = [wake, report, self.people.next()].into_iter().flatten().min() else {
-            self.monitor.broken.push(format!("nothing will ever happen again: {:?}", engine.run()));
+            self.monitor.broken.push(format!("the run waits for nothing: {:?}", engine.run()));
             return Err(Death::Broken);
         };
         if next >= FOR_EVER {
@@ -292,7 +292,7 @@ impl Host<'_> {
         Ok((names, inputs))
     }
 
-    /// The journal cannot be written: everything is ended before Raymond is.
+    /// The journal cannot be written: all programs are ended before Raymond ends.
     fn give_up(&mut self, error: String) -> Death {
         let is_down = self.disk.tape(|tape| tape.down.is_some());
         if is_down {
@@ -316,7 +316,7 @@ impl Host<'_> {
         if self.monitor.broken.is_empty() { Ok(()) } else { Err(Death::Broken) }
     }
 
-    /// Somebody looks at how the run stands and starts it again.
+    /// A person looks at the status of the run and starts it again.
     pub fn react(&mut self, status: RunStatus) {
         let Some(run) = &self.monitor.run else { return };
         if status == RunStatus::OverBudget {
@@ -332,9 +332,10 @@ impl Host<'_> {
         }
     }
 
-    /// Where a part of a recorded run is over, somebody does what was done then. Says whether that was the last.
+    /// At the end of a part of a recorded run, repeats what the person did then. Returns whether that was the last
+    /// part.
     pub fn go_on_as_recorded(&mut self, course: &Course) -> bool {
-        // By the time that somebody looks, the system has written everything.
+        // By the time a person looks, the system has written everything.
         self.disk.settle();
         self.monitor.look();
         let Some(run) = &self.monitor.run else { return false };

@@ -1,7 +1,7 @@
-//! Watches a run from outside and says what should never have happened.
+//! Observes a run from outside and reports what must never happen.
 //!
 //! It reads the journal as a power cut would leave it, keeps its own account of steps, questions and money, and
-//! compares that with what Raymond shows, starts and believes.
+//! compares that with what Raymond shows, starts and keeps in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,18 +22,18 @@ pub struct Monitor {
     payloads: Payloads,
     /// Those that were looked at.
     known_payloads: BTreeSet<String>,
-    /// Everything that is safe, in order, snapshots left out.
+    /// Every durable event in order, without snapshots.
     pub events: Vec<Event>,
-    /// What they add up to.
+    /// The fold of the events.
     pub run: Option<Run>,
     pub account: Account,
-    /// How many tries have ended since each agent entered the state it is in.
+    /// How many tries have ended since each agent entered its current state.
     tries: BTreeMap<AgentId, usize>,
-    /// How many events Raymond was told are safe.
+    /// How many events Raymond was told are durable.
     acknowledged: usize,
-    /// Whether to look at every state in all ways.
+    /// Whether to make all checks on every state.
     is_thorough: bool,
-    /// What is wrong; the first is the cause of the others.
+    /// What is wrong; the first entry causes the others.
     pub broken: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Monitor {
         }
     }
 
-    /// Says that something is wrong unless a condition holds.
+    /// Records that something is wrong unless a condition holds.
     pub fn expect(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.broken.push(what());
@@ -64,12 +64,12 @@ impl Monitor {
         self.tries.get(agent).copied().unwrap_or(0)
     }
 
-    /// Somebody may have mended what failed.
+    /// A person may have fixed what failed.
     pub fn forget_tries(&mut self) {
         self.tries.clear();
     }
 
-    /// Takes in what has become safe.
+    /// Reads what has become durable.
     pub fn look(&mut self) {
         loop {
             match self.safe.next_batch() {
@@ -91,7 +91,7 @@ impl Monitor {
         if let Body::Snapshot { .. } = &event.body {
             let snapshot = evolve(None, &event);
             let is_same = matches!((&self.run, &snapshot), (Some(run), Some(snapshot)) if run == snapshot);
-            self.expect(is_same, || format!("a snapshot is not what the events add up to: {snapshot:?}"));
+            self.expect(is_same, || format!("a snapshot is not the fold of the events: {snapshot:?}"));
             return;
         }
         let seq = self.events.len() as u64 + 1;
@@ -102,19 +102,19 @@ impl Monitor {
         self.run = evolve(self.run.take(), &event);
         let (run, spent) = (self.run.as_ref().map(|run| run.cost_usd), self.account.spent);
         self.expect(run.is_none_or(|cost| cost == spent), || {
-            format!("cost is {run:?}, but {spent} was paid")
+            format!("cost is {run:?}, but the programs cost {spent}")
         });
         self.events.push(event);
     }
 
-    /// What an event names is as safe as the event.
+    /// The payloads that an event names must be as durable as the event.
     fn check_payloads(&mut self, event: &mut Event) {
         for payload in event.body.payloads_mut() {
             if let Payload::Stored { payload: hash, .. } = payload
                 && self.known_payloads.insert(hash.clone())
                 && let Err(error) = self.payloads.text_of(payload)
             {
-                self.broken.push(format!("event {} names a payload that is not safe: {error}", event.seq));
+                self.broken.push(format!("event {} names a payload that is not durable: {error}", event.seq));
             }
         }
     }
@@ -128,7 +128,7 @@ impl Monitor {
             Body::StepFinished(finished) => {
                 self.tries.remove(&finished.agent);
             }
-            // Only a program that ran counts: what the host refused is tried again in the same way.
+            // Only a program that ran counts: what the host refused to start is tried again in the same way.
             Body::StepFailed(failed) if failed.step.is_none() || failed.error.contains("refuses") => {}
             body => {
                 if let Some(agent) = body.ended_attempt_of() {
@@ -138,20 +138,20 @@ impl Monitor {
         }
     }
 
-    /// Raymond acts upon these events.
+    /// Raymond acts on these events.
     pub fn acknowledged(&mut self, events: &[Event], believed: &Run) {
         self.look();
         for event in events {
             let safe = self.events.get(event.seq as usize - 1);
             let is_safe = safe == Some(event);
-            self.expect(is_safe, || format!("event {} is acted upon and not safe", event.seq));
+            self.expect(is_safe, || format!("event {} is acted on but is not durable", event.seq));
             self.acknowledged = self.acknowledged.max(event.seq as usize);
         }
         let agrees = self.run.as_ref().is_some_and(|run| run == believed);
-        self.expect(agrees, || "what Raymond believes is not what its journal says".to_owned());
+        self.expect(agrees, || "the state in Raymond's memory is not the fold of its journal".to_owned());
     }
 
-    /// A journal was opened again: nothing that counted may be missing, and at most one batch may be new.
+    /// A journal was opened again: no committed event may be missing, and at most one batch may be new.
     pub fn recovered(&mut self, batches: &[Vec<Event>], believed: &Run) {
         let mut last = 0;
         let mut new_batches = 0;
@@ -166,21 +166,25 @@ impl Monitor {
             new_batches += usize::from(last > self.acknowledged);
         }
         let counted = self.acknowledged;
-        self.expect(last >= counted, || format!("events up to {counted} counted, only {last} are left"));
-        self.expect(new_batches <= 1, || format!("{new_batches} batches appeared from nowhere"));
-        // From now on Raymond goes on from it, so it counts.
+        self.expect(last >= counted, || {
+            format!("events up to {counted} were committed, only {last} are left")
+        });
+        self.expect(new_batches <= 1, || format!("{new_batches} batches are new, at most one may be"));
+        // From now on Raymond continues from it, so it counts as committed.
         self.acknowledged = last;
         self.look();
         let agrees = self.run.as_ref().is_some_and(|run| run == believed);
         self.expect(agrees, || "the recovered run is not the fold of the journal".to_owned());
     }
 
-    /// A program is about to start: it must be the durable journal's wish, and alone.
+    /// A program is about to start: the durable journal must say so, and no other attempt of the step may be running.
     pub fn spawning(&mut self, started: &StepStarted, twins: usize) {
         let named = self.account.is_running(started.step, started.attempt);
         let (step, attempt) = (started.step, started.attempt);
-        self.expect(named, || format!("step {step}/{attempt} starts, and the journal does not say so"));
-        self.expect(twins == 0, || format!("step {step}/{attempt} starts beside {twins} others of its kind"));
+        self.expect(named, || format!("step {step}/{attempt} starts, but the journal does not say so"));
+        self.expect(twins == 0, || {
+            format!("step {step}/{attempt} starts while {twins} other attempts of the step run")
+        });
     }
 
     pub fn ended(&mut self, step: u64, attempt: u32, cost: Usd, estimate: Usd) {

@@ -1,4 +1,4 @@
-//! People who answer questions, several at once and more than once, through the run's inbox.
+//! People who answer questions through the run's inbox, several at once and more than once.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use raymond_core::run::Ask;
 
 use crate::fault::Down;
 
-/// How long a person thinks, in milliseconds, and when the others come with theirs.
+/// How long a person needs for an answer, in milliseconds, and when the other people answer.
 const THINKING: [u64; 3] = [700, 701, 4_000];
 
 #[derive(Clone, Debug)]
@@ -19,11 +19,11 @@ struct Message {
 
 #[derive(Clone, Debug, Default)]
 pub struct People {
-    /// Answers still to be given, by when.
+    /// Answers that are still to be given, by time.
     plans: Vec<(u64, Message)>,
-    /// What lies in the inbox, by name: a message of the same name keeps others out.
+    /// The messages in the inbox, by name: a second message with the same name is refused.
     inbox: BTreeMap<String, Message>,
-    /// Messages that were removed and would be back after a power cut.
+    /// Messages that were removed and would be there again after a power cut.
     removed: BTreeMap<String, Message>,
     known: BTreeMap<String, usize>,
     /// The first answer that was posted to each question.
@@ -31,20 +31,20 @@ pub struct People {
 }
 
 impl People {
-    /// Somebody reads a question and will answer it; so will somebody else.
+    /// A person reads a question and will answer it; so will another person.
     pub fn read(&mut self, ask: &Ask, agent: &str, now: u64) {
         if self.known.insert(ask.id.clone(), 0).is_some() {
             return;
         }
         for (number, wait) in THINKING.into_iter().enumerate() {
-            // The text does not depend on who asked first, so that a run's result does not either.
+            // The text does not depend on the order of the questions, so that a run's result does not either.
             let text = format!("answer for {agent}");
             let answer_id = format!("{}-{number}", ask.id);
             self.plans.push((now + wait, Message { ask: ask.id.clone(), text, answer_id }));
         }
     }
 
-    /// Somebody answers at once, and somebody else too late.
+    /// A person answers at once, and another person answers too late.
     pub fn post(&mut self, ask: &str, text: &str) {
         for number in 0..2 {
             let answer_id = format!("{ask}-{number}");
@@ -59,7 +59,7 @@ impl People {
         self.plans.iter().map(|(time, _)| *time).min()
     }
 
-    /// Those whose time has come leave their answers.
+    /// Answers whose time has come are posted.
     pub fn act(&mut self, now: u64) {
         let (due, later): (Vec<_>, Vec<_>) = self.plans.drain(..).partition(|(time, _)| *time <= now);
         self.plans = later;
@@ -69,14 +69,14 @@ impl People {
         }
     }
 
-    /// What lies in the inbox, which stays there until it is removed.
+    /// The messages in the inbox, which stay there until they are removed.
     pub fn look(&self) -> (Vec<String>, Vec<Input>) {
         let answer = |message: &Message| Input::Answer {
             ask: message.ask.clone(),
             text: message.text.clone(),
             answer_id: Some(message.answer_id.clone()),
         };
-        // Whoever races may even be read twice.
+        // Each message may be read twice.
         let answers = self.inbox.values().chain(self.inbox.values()).map(answer).collect();
         (self.inbox.keys().cloned().collect(), answers)
     }
@@ -89,7 +89,7 @@ impl People {
         }
     }
 
-    /// Removing a file is not synced, so it may come back.
+    /// The removal of a file is not synced, so the file may be there again.
     pub fn power_cut(&mut self, down: Option<Down>) {
         let removed = std::mem::take(&mut self.removed);
         if down != Some(Down::PowerCut(1)) {

@@ -1,4 +1,4 @@
-//! Programs that only pretend to run: they outlive the Raymond that started them until somebody ends them.
+//! Simulated programs: they outlive the Raymond that started them until they are ended.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::library::Library;
 use crate::program::{Act, Does};
 use crate::rng::Rng;
 
-/// How long a program takes that never ends by itself, in milliseconds.
+/// How long a program runs that never ends by itself, in milliseconds.
 pub const FOR_EVER: u64 = 1_000_000_000_000;
 
 /// One attempt's program.
@@ -27,18 +27,18 @@ pub const FOR_EVER: u64 = 1_000_000_000_000;
 pub struct Process {
     pub launch: Launch,
     pub token: String,
-    /// Which life of Raymond started it, and hears of its end.
+    /// Which life of Raymond started it and is told of its end.
     pub life: u32,
     pub act: Act,
-    /// What it prints, filled in.
+    /// What it prints, with its placeholders filled in.
     pub text: String,
     pub started: u64,
     pub ends: u64,
     pub is_alive: bool,
     pub child_lives: bool,
-    /// Set when it was ended before its time.
+    /// Set if it was ended early.
     pub was_ended: bool,
-    /// Set when it could not even be started.
+    /// Set if it could not be started.
     pub was_refused: bool,
     pub chunks: u64,
 }
@@ -61,7 +61,7 @@ impl Process {
         matches!(self.launch.plan, Plan::Script(_))
     }
 
-    /// When it ends by itself, or its time is up.
+    /// When it ends by itself or times out.
     pub fn run_time(act: &Act, launch: &Launch) -> u64 {
         match act.does {
             Does::Hangs => launch.job.unwrap_or(act.time).as_millis() as u64,
@@ -70,7 +70,7 @@ impl Process {
         }
     }
 
-    /// What it is thought to have cost if it was ended before its time.
+    /// Its estimated cost if it was ended early.
     pub fn estimate(&self) -> Usd {
         match self.is_script() || self.was_refused {
             true => Usd::ZERO,
@@ -91,7 +91,7 @@ impl Process {
         make(self.launch.agent.id.clone(), self.step(), self.attempt())
     }
 
-    /// What Raymond hears of it: what it printed, then its end.
+    /// What Raymond is told about it: its output, then its end.
     pub fn reports(&self, library: &Library, now: Timestamp) -> Vec<Input> {
         let mut prints = Vec::new();
         let collected = self.collect(&mut prints);

@@ -1,4 +1,4 @@
-//! Workflows for the simulation: state files as the real ones, and what their programs do instead of running.
+//! Workflows for the simulation: real state files, and what their programs do instead of running.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -20,27 +20,27 @@ use crate::library::own_scope;
 
 /// The folder for the lock, which is a real file.
 pub const LOCKS: &str = "locks";
-/// What else is in the folder that holds the workflows, for a `cd` to name.
+/// Other folders beside the workflows, for a `cd` to name.
 const FOLDERS: [&str; 4] = [LOCKS, "here", "there", "there/below"];
 
 /// What one attempt does.
 #[derive(Clone, Debug)]
 pub enum Does {
-    /// Prints this and exits well; for a prompt it is the final message.
+    /// Prints this and exits with 0; for a prompt it is the final message.
     Says(String),
     Exits(i32),
     DiesBySignal(i32),
-    /// Is silent until its time is up.
+    /// Is silent until it times out.
     Hangs,
-    /// Talks until its time is up.
+    /// Prints output until it times out.
     Overruns,
-    /// Says something that cannot be understood, for this reason.
+    /// Prints something that cannot be parsed, for this reason.
     Babbles(String),
-    /// The turn of an agent fails, in these words.
+    /// The turn of an agent fails with this message.
     Fails(FaultClass, String),
-    /// The agent's turn ends at a usage limit that is over so many seconds later.
+    /// The agent's turn ends at a usage limit that is reset this many seconds later.
     HitsLimit(u32),
-    /// Nobody knows how it would have ended.
+    /// It is not known how it would have ended.
     GoesOn,
 }
 
@@ -48,12 +48,12 @@ pub enum Does {
 pub struct Act {
     pub does: Does,
     pub cost: Usd,
-    /// What it is thought to have cost if it was ended before its time.
+    /// Its estimated cost if it was ended early.
     pub cost_if_lost: Usd,
     pub time: Duration,
-    /// A child that goes on living when the program has ended.
+    /// A child that keeps running after the program has ended.
     pub leaves_child: bool,
-    /// Does not end before it is killed.
+    /// Ends only when it is killed.
     pub is_stubborn: bool,
 }
 
@@ -82,7 +82,7 @@ impl Act {
     }
 }
 
-/// Prints a text, in which `{input}`, `{visits}`, `{agent}`, `{place}`, `{home}` and `{big}` are filled in.
+/// Prints a text, in which `{input}`, `{visits}`, `{agent}`, `{place}`, `{home}` and `{big}` are replaced.
 pub fn says(text: &str) -> Act {
     Act::new(Does::Says(text.to_owned()))
 }
@@ -98,9 +98,9 @@ pub fn fails(class: FaultClass) -> Act {
 #[derive(Clone, Debug)]
 pub struct State {
     pub file: StateFile,
-    /// What stands in the file.
+    /// The content of the file.
     pub text: String,
-    /// What happens on each visit, at each try; the last ones go on for ever.
+    /// What happens on each visit, at each try; the last ones are repeated.
     pub visits: Vec<Vec<Act>>,
 }
 
@@ -111,26 +111,26 @@ pub struct Workflow {
     pub states: Vec<State>,
 }
 
-/// A workflow with those it enters, and how it is run.
+/// A workflow with those that it enters, and how it is run.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub name: String,
     /// The first is the run's own.
     pub workflows: Vec<Workflow>,
-    /// What was recorded, for a program that nobody wrote.
+    /// The recording, for a program made from a case folder.
     pub course: Option<Rc<Course>>,
     pub options: Options,
     /// Whether open questions end the run until they are answered.
     pub pauses: bool,
     pub is_answered: bool,
     pub segment_bytes: u64,
-    /// Whether the run lives in memory instead of in files.
+    /// Whether the run is stored in memory instead of in files.
     pub lives_in_memory: bool,
     /// Whether the journal is synced.
     pub is_synced: bool,
-    /// Whether its result is free of the words of errors.
+    /// Whether its result contains no error messages.
     pub names_no_error: bool,
-    /// What must come of it, where that is known beforehand.
+    /// The expected result, if it is known.
     pub result: Option<String>,
     home: Rc<OnceCell<TempDir>>,
 }
@@ -153,13 +153,13 @@ impl Program {
         }
     }
 
-    /// From here on states are those of another workflow.
+    /// Starts another workflow: the states that follow belong to it.
     pub fn workflow(mut self, name: &str) -> Self {
         self.workflows.push(Workflow { name: name.to_owned(), states: Vec::new() });
         self
     }
 
-    /// A state that does the same at every visit and try.
+    /// A state that does the same at every visit and every try.
     pub fn state(self, file: &str, text: &str, act: Act) -> Self {
         self.visits(file, text, vec![vec![act]])
     }
@@ -181,7 +181,7 @@ impl Program {
         self
     }
 
-    /// The folder in which the workflows lie, written when they are first needed.
+    /// The folder of the workflows, written when it is first needed.
     pub fn home(&self) -> &Path {
         self.home
             .get_or_init(|| {
@@ -199,7 +199,7 @@ impl Program {
         self.home().join(&self.workflows[0].name)
     }
 
-    /// What the journal opens with.
+    /// The first event of the journal.
     pub fn run_started(&self) -> RunStarted {
         if let Some(course) = &self.course {
             return course.started.clone();
@@ -219,7 +219,7 @@ impl Program {
         }
     }
 
-    /// What the program of an agent's state does at a visit, after so many tries that have ended.
+    /// What the program of an agent's state does at a visit, after this many tries have ended.
     pub fn act(&self, agent: &Agent, visit: u64, tries: usize) -> Act {
         let own = &self.workflows[0].name;
         let name = agent.scope.as_ref().and_then(|path| Path::new(path).file_name()?.to_str()).unwrap_or(own);

@@ -1,4 +1,4 @@
-//! Workflows by hand, each for something that recovery must get right.
+//! Hand-written workflows. Each is for something that recovery must get right.
 
 use raymond_core::input::FaultClass;
 use raymond_core::money::Usd;
@@ -79,7 +79,7 @@ fn fan_out() -> Program {
         .with(|program| program.options.max_parallel = 1)
 }
 
-/// Two workers fail whatever happens, one does not; the join takes them all.
+/// Two workers always fail, one does not; the join takes them all.
 fn failing_worker() -> Program {
     Program::new("failing worker")
         .state("START.sh", "", says("<fork>BAD</fork><fork>GOOD</fork><fork>OFTEN</fork><goto>WAIT</goto>"))
@@ -193,7 +193,7 @@ fn max_steps() -> Program {
         .with(|program| program.options.max_steps = Some(3))
 }
 
-/// A text too long for the journal is joined by a worker, whose result is joined in turn.
+/// A text too long for the journal is passed to workers, and each result is joined.
 fn payloads() -> Program {
     Program::new("payloads")
         .state(
@@ -207,7 +207,7 @@ fn payloads() -> Program {
         .state("END.sh", "", says("<result>{input}</result>"))
 }
 
-/// Calls through all forms of a workflow and back, each return to the scope and folder that the call left.
+/// Calls through all forms of a workflow and back. Each return goes to the scope and folder of the call.
 fn nested_workflows() -> Program {
     Program::new("nested workflows")
         .state("START.md", "", says("<reset cd=\"there\">GO</reset>").cents(1))
@@ -299,7 +299,7 @@ fn forked_workflows() -> Program {
         })
 }
 
-/// A workflow that is entered for good forgets who called: what it returns is the run's result.
+/// A workflow that is entered with a reset forgets its callers: its result is the run's result.
 fn left_for_good() -> Program {
     Program::new("left for good")
         .state("START.md", "", says("<call return=\"NEVER\">IN</call>").cents(1))
@@ -329,7 +329,7 @@ fn segments() -> Program {
     })
 }
 
-/// Nothing is synced, so only the process may die.
+/// Nothing is synced, so only the process may be killed.
 fn unsynced() -> Program {
     failing_worker().with(|program| {
         program.name = "unsynced".to_owned();

@@ -1,4 +1,4 @@
-//! From the journal of a real run to its course: each attempt's end is turned back into what its program said.
+//! Makes a course from the journal of a real run: the end of each attempt is turned back into what its program did.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,10 +27,10 @@ use crate::host::NONCE;
 use crate::library::RealStates;
 use crate::program::{Act, Does};
 
-/// Why a run cannot be played again.
+/// Why a run cannot be replayed.
 pub type Unplayable = String;
 
-/// Reads a run while it happens: after each of its processes, when its files are still as that process found them.
+/// Reads a run after each of its processes, while its files are still as that process read them.
 pub struct Recorder {
     run: Option<Run>,
     /// Everything so far.
@@ -38,12 +38,12 @@ pub struct Recorder {
     course: Option<Course>,
     /// Attempts that have not ended.
     open: BTreeMap<AgentId, (Visit, Timestamp)>,
-    /// What was printed since an attempt began.
+    /// What was printed since an attempt started.
     prints: BTreeMap<AgentId, String>,
     began: Timestamp,
 }
 
-/// How the texts of a run are read, and its states.
+/// How the texts and the states of a run are read.
 pub struct Means<'a> {
     pub text_of: &'a dyn Fn(&Payload) -> String,
     pub states: &'a RealStates,
@@ -67,7 +67,7 @@ impl Recorder {
         self.events.len()
     }
 
-    /// Takes in what one process added to the journal.
+    /// Adds the events of one process to the recording.
     pub fn take(&mut self, events: &[Event], means: &mut Means<'_>) -> Result<(), Unplayable> {
         for (index, event) in events.iter().enumerate() {
             self.one(event, &events[index + 1..], means)?;
@@ -78,7 +78,7 @@ impl Recorder {
     }
 
     pub fn finish(mut self, text_of: &dyn Fn(&Payload) -> String) -> Result<Course, Unplayable> {
-        let mut course = self.course.take().ok_or("it has no start")?;
+        let mut course = self.course.take().ok_or("its journal has no start")?;
         let is_over = self.events.last().is_some_and(|event| event.body.is_last());
         if !is_over {
             return Err("its journal has no end".to_owned());
@@ -137,7 +137,7 @@ impl Recorder {
                     let answer = (closed.agent.clone(), (means.text_of)(answer));
                     let part = self.part()?;
                     if !part.acts.is_empty() {
-                        return Err("somebody answers while it runs".to_owned());
+                        return Err("a question is answered while it runs".to_owned());
                     }
                     part.answers.push(answer);
                 }
@@ -154,18 +154,18 @@ impl Recorder {
     }
 
     fn course(&mut self) -> Result<&mut Course, Unplayable> {
-        self.course.as_mut().ok_or_else(|| "it has no start".to_owned())
+        self.course.as_mut().ok_or_else(|| "its journal has no start".to_owned())
     }
 
     fn part(&mut self) -> Result<&mut Part, Unplayable> {
-        self.course()?.parts.last_mut().ok_or_else(|| "it has no start".to_owned())
+        self.course()?.parts.last_mut().ok_or_else(|| "its journal has no start".to_owned())
     }
 
     fn agent(&self, id: &AgentId) -> Result<&Agent, Unplayable> {
-        self.run.as_ref().and_then(|run| run.agents.get(id)).ok_or_else(|| format!("{id} is not there"))
+        self.run.as_ref().and_then(|run| run.agents.get(id)).ok_or_else(|| format!("{id} does not exist"))
     }
 
-    /// Reads a state as the process has found it, if it still is what it was.
+    /// Reads a state as the process read it, if the state has not changed since.
     fn note_state(
         &mut self,
         agent: &Agent,
@@ -196,7 +196,7 @@ impl Recorder {
         means: &Means<'_>,
     ) -> Result<(), Unplayable> {
         let Some((visit, began)) = self.open.remove(id) else {
-            return Err(format!("{id} ends a step that never began"));
+            return Err(format!("{id} ends a step that never started"));
         };
         let agent = self.agent(id)?.clone();
         let prints = self.prints.remove(id).unwrap_or_default();
@@ -234,7 +234,7 @@ impl Recorder {
 
     fn end_part(&mut self, status: RunStatus) -> Result<(), Unplayable> {
         if status == RunStatus::Interrupted {
-            return Err("somebody stops it".to_owned());
+            return Err("it is stopped by a person".to_owned());
         }
         let open = std::mem::take(&mut self.open);
         let part = self.part()?;
@@ -246,7 +246,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// An agent's final message, and what the names in it stood for.
+    /// An agent's final message, and what the names in it resolved to.
     fn spoke(
         &mut self,
         agent: &Agent,
@@ -269,7 +269,7 @@ impl Recorder {
         Ok(Does::Says(text))
     }
 
-    /// The tags that a finished script has printed, with the names that they were found to mean.
+    /// The tags that a finished script has printed, with their names resolved.
     fn said(
         &mut self,
         agent: &Agent,
@@ -286,7 +286,7 @@ impl Recorder {
             Body::Delayed { agent: whose, until, .. } if *whose == agent.id => Some(millis(time, *until)),
             _ => None,
         });
-        // What comes after the agent's next step is no part of this one.
+        // What follows the agent's next step is not part of this one.
         let delay = delay.filter(|_| !starts_before_delay(agent, following));
         match &finished.led_to {
             LedTo::Return { input: result, .. } | LedTo::End { result } => return Ok(tag.with(&text(result))),
@@ -330,7 +330,7 @@ impl Recorder {
         tag.with(&target)
     }
 
-    /// How another workflow is named: in full.
+    /// How another workflow is named: with its full path.
     fn entered(&mut self, scope: &str, state: &str) -> String {
         let name = format!("{scope}/{state}");
         let Some(course) = &mut self.course else { return name };
@@ -359,7 +359,7 @@ impl Part {
     }
 }
 
-/// What a message asks for, if it can be understood.
+/// What a message asks for, if it can be parsed.
 fn transition_in(text: &str) -> Option<Transition> {
     let mut tags = TagCollector::new();
     tags.feed(text.as_bytes(), &mut |_| {}).ok()?;
@@ -380,7 +380,7 @@ fn starts_before_delay(agent: &Agent, following: &[Event]) -> bool {
     matches!(next, Some(event) if matches!(event.body, Body::StepStarted(_)))
 }
 
-/// The workers of a fork follow right behind it.
+/// The workers of a fork follow directly after it.
 fn workers<'e>(parent: &'e Agent, following: &'e [Event]) -> impl Iterator<Item = &'e AgentStarted> {
     following.iter().skip_while(|event| matches!(event.body, Body::Delayed { .. })).map_while(|event| {
         match &event.body {
@@ -409,11 +409,11 @@ fn why_failed(agent: &Agent, failed: &StepFailed) -> Does {
     if !agent.state.kind().is_prompt() {
         return how_ended(&failed.error, failed.exit_code);
     }
-    // Whatever was tried before, this is where it ended.
+    // Earlier tries do not matter: this is the result.
     Does::Fails(FaultClass::Final, failed.error.clone())
 }
 
-/// How a script has ended that failed with these words.
+/// How a script ended that failed with this message.
 fn how_ended(error: &str, exit_code: Option<i32>) -> Does {
     let number = |prefix: &str| error.strip_prefix(prefix).and_then(|rest| rest.parse().ok());
     match exit_code.or_else(|| number("exited with code ")) {

@@ -1,4 +1,4 @@
-//! The first round of a recovery, tried without leaving a trace: the real one must come to the same.
+//! The first round of a recovery, tried without changing anything: the real one must have the same result.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use raymond_core::run::Run;
 
 use crate::host::Host;
 
-/// A writer that forgets.
+/// A writer that stores nothing.
 #[derive(Debug)]
 struct Forgetful {
     stored: Payloads,
@@ -49,7 +49,7 @@ impl RunWriter for Forgetful {
     }
 }
 
-/// The events of the round; none where a payload cannot be read.
+/// The events of the round; `None` if a payload cannot be read.
 pub fn rehearse(host: &Host<'_>, run: Run, input: Input) -> Option<Vec<Event>> {
     let writer = Forgetful { stored: host.home.look().payloads(), kept: BTreeMap::new() };
     let mut engine = Engine::take_up(run, writer);

@@ -1,4 +1,4 @@
-//! A small generator of numbers that look random and follow from a seed.
+//! A small generator of pseudorandom numbers from a seed.
 
 #[derive(Clone, Debug)]
 pub struct Rng(u64);

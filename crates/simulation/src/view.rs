@@ -1,4 +1,4 @@
-//! What somebody sees who only looks at the disk: nothing goes wrong, and nothing is changed.
+//! A read-only view of the disk: there are no faults, and nothing is changed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,7 @@ use raymond::store::folder::{Disk, DiskFile};
 use crate::disk::{Handle, SimDisk};
 use crate::files::{Files, names_in};
 
-/// The disk as it is, or as it would be found after a power cut that keeps only what is safe.
+/// The disk as it is, or as it would be after a power cut that keeps only durable data.
 #[derive(Clone, Debug)]
 pub struct View {
     pub disk: SimDisk,

@@ -44,7 +44,7 @@ mod tests {
         single_faults(3);
     }
 
-    /// The same with the store in memory, where all kinds of faults can be tried at every point.
+    /// The same with the store in memory, where every fault can be tried at every point.
     #[test]
     fn every_single_fault_is_survived_in_memory() {
         for mut program in programs::all() {

@@ -1,12 +1,12 @@
-//! Claude Code, run headless: one process a turn, its prompt on standard input, its events as JSON lines.
+//! Claude Code, run headless: one process for each turn, its prompt on standard input, its events as JSON lines.
 //!
 //! | module | holds |
 //! |---|---|
 //! | here | the command line |
 //! | `stream` | the decoder of what it prints |
-//! | `cost` | counting each turn's cost once, whichever way it is reported |
+//! | `cost` | counting the cost of each turn once, however it is reported |
 //! | `plain` | values that stay text in a prompt |
-//! | `classify` | from a failed ending to a [`TurnFault`](super::TurnFault) |
+//! | `classify` | from a failed turn to a [`TurnFault`](super::TurnFault) |
 
 mod classify;
 mod cost;
@@ -25,10 +25,11 @@ use crate::config::BackendSettings;
 /// The program's name when the config does not give another.
 const COMMAND: &str = "claude";
 
-/// The program shortens the name of a project's folder from this length on, in a way of its own.
+/// The program shortens the name of a project's folder from this length on. We do not know how.
 const LONGEST_PROJECT_NAME: usize = 200;
 
-/// Marks of a surrounding Claude Code session. A child that saw them would take itself for a part of that session.
+/// Variables of a surrounding Claude Code session. A child that inherits them would think that it is part of that
+/// session.
 const SURROUNDING_SESSION: [&str; 11] = [
     "CLAUDECODE",
     "CLAUDE_CODE_CHILD_SESSION",
@@ -43,7 +44,7 @@ const SURROUNDING_SESSION: [&str; 11] = [
     "AI_AGENT",
 ];
 
-/// The smallest limit that is handed over: the program refuses zero, and rounding must not make one.
+/// The smallest limit that is passed on: the program refuses zero, and rounding must not produce it.
 const SMALLEST_BUDGET_USD: f64 = 0.000_001;
 
 /// How Claude Code is started for a backend.
@@ -75,8 +76,8 @@ impl AgentProgram for Claude {
         plain::plain(value, before)
     }
 
-    /// The program looks for conversations by the folder that it runs in: of its path everything but letters and digits
-    /// becomes a dash.
+    /// The program finds conversations by its working folder: in the folder's path, every character but letters and
+    /// digits becomes a dash.
     fn session_file(&self, place: &SessionPlace<'_>) -> Option<PathBuf> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if place.session.is_empty() || !place.session.bytes().all(is_plain) {
@@ -97,8 +98,8 @@ impl AgentProgram for Claude {
     }
 }
 
-/// How to start `command` for this turn. `extra_args` come first, so that `command` may be a wrapper whose
-/// arguments end with the program's name; the program takes the last of two equal options, so ours hold.
+/// How to start `command` for this turn. `extra_args` come first, so `command` may be a wrapper whose arguments end
+/// with the program's name. If an option is given twice, the program uses the last one, so ours win.
 fn invocation(turn: &Turn, command: &str, extra_args: &[String]) -> Invocation {
     let mut args = extra_args.to_vec();
     args.extend(["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned));
@@ -115,7 +116,8 @@ fn invocation(turn: &Turn, command: &str, extra_args: &[String]) -> Invocation {
     }
 }
 
-/// A continued conversation is a branch: the session it continues stays as it was, so that a retry starts from it again.
+/// A continued conversation is a branch: the session that it continues is not changed, so a retry can start from it
+/// again.
 fn session_args(turn: &Turn) -> Vec<String> {
     let mut args = Vec::new();
     if let Some(continued) = &turn.continues {
@@ -125,7 +127,7 @@ fn session_args(turn: &Turn) -> Vec<String> {
     args
 }
 
-/// A permission mode among the backend's own arguments is left to stand.
+/// A permission mode in the backend's own arguments is kept.
 fn permission_args(turn: &Turn, extra_args: &[String]) -> Vec<String> {
     if turn.skip_permissions {
         return vec!["--dangerously-skip-permissions".to_owned()];
@@ -147,13 +149,13 @@ fn choice_args(turn: &Turn) -> Vec<String> {
         .collect()
 }
 
-/// Flag and value are two arguments, as everybody writes them: a wrapper named in the config may look for them.
+/// Flag and value are two arguments, which is the usual form: a wrapper named in the config may look for them.
 fn pair(flag: &str, value: &str) -> [String; 2] {
     [flag.to_owned(), value.to_owned()]
 }
 
-/// These flags take any number of values and would swallow what follows, so nothing but flags may. Repeating one adds
-/// to its list; its first value is taken whatever it begins with.
+/// These flags take any number of values, so only another flag may follow them. A repeated flag adds to its list; its
+/// first value is accepted even if it begins with a dash.
 fn list_args(turn: &Turn) -> Vec<String> {
     let lists = [
         ("--allowedTools", &turn.allow_tools),
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_turn_names_its_session_and_keeps_the_prompt_off_the_command_line() {
+    fn a_fresh_turn_names_its_session_and_has_no_prompt_in_its_arguments() {
         let invocation = invocation(&fresh(), COMMAND, &[]);
         assert_eq!(
             invocation.args.join(" "),
@@ -205,14 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn a_continued_turn_branches_off() {
+    fn a_continued_turn_is_a_branch() {
         let turn =
             Turn { continues: Some(Continued { session: PARENT.to_owned(), total_usd: None }), ..fresh() };
         assert!(args(&turn).contains(&format!("--resume {PARENT} --fork-session --session-id {OWN}")));
     }
 
     #[test]
-    fn lists_give_one_flag_a_value() {
+    fn each_value_of_a_list_gets_its_own_flag() {
         let turn = Turn {
             allow_tools: vec!["Bash(cargo test:*)".to_owned(), "--odd".to_owned()],
             deny_tools: vec!["WebFetch".to_owned()],
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapper_and_a_permission_mode_in_the_config_stand() {
+    fn a_wrapper_and_a_permission_mode_in_the_config_are_kept() {
         let extra = ["run", "--permission-mode=plan"].map(str::to_owned);
         let invocation = invocation(&fresh(), "wrapper", &extra);
         assert_eq!(invocation.program, "wrapper");
@@ -267,7 +269,7 @@ mod tests {
         assert!(!invocation.args.contains(&"acceptEdits".to_owned()));
     }
     #[test]
-    fn a_conversation_is_carried_to_another_folder_and_home() {
+    fn a_conversation_is_copied_to_another_folder_and_home() {
         let here = tempfile::tempdir().unwrap();
         let there = tempfile::tempdir().unwrap();
         let program = program(&BackendSettings::default());
@@ -290,14 +292,14 @@ mod tests {
         let place = SessionPlace { session: OWN, cwd: there.path(), variable: &to };
         assert!(export(&*program, &place).is_err(), "it is not there yet");
         assert!(import(&*program, &place, &bytes).unwrap());
-        assert!(import(&*program, &place, &bytes).unwrap(), "twice is once");
+        assert!(import(&*program, &place, &bytes).unwrap(), "a second import changes nothing");
         assert_eq!(export(&*program, &place).unwrap().unwrap(), b"{}\n");
         let folder = program.session_file(&place).unwrap().parent().unwrap().to_owned();
-        assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing else is left");
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "there is no temporary file left");
     }
 
     #[test]
-    fn an_id_that_is_more_than_an_id_names_no_file() {
+    fn an_id_with_other_characters_names_no_file() {
         let program = program(&BackendSettings::default());
         let variable = |_: &str| Some(OsString::from("/home/x"));
         for session in ["", "../../x", "a/b", "a\\b", "a.b"] {

@@ -3,18 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What is to be done about a fault.
+/// What to do about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// The same turn may well succeed in a moment.
+    /// The same turn may succeed if it is tried again soon.
     Retry,
-    /// It will succeed after this time, in seconds since 1970, where the program named one.
+    /// It will succeed after this time, in seconds since 1970, if the program reported one.
     WaitUntil(Option<i64>),
-    /// Someone has to change something outside the workflow.
+    /// A person has to change something outside the workflow.
     NeedsPerson,
-    /// The turn used up its share; it goes on with a new one while the run has money.
+    /// The turn used up its share of the budget; it continues with a new share if the run has money left.
     ShareUsed,
-    /// The same turn would fail in the same way again.
+    /// The same turn would fail again in the same way.
     Fatal,
 }
 
@@ -31,7 +31,7 @@ pub enum TurnFault {
     NotLoggedIn {
         message: String,
     },
-    /// The account may not do this, or has no credit left.
+    /// The account is not allowed to do this, or has no credit left.
     Forbidden {
         message: String,
     },
@@ -62,7 +62,7 @@ pub enum TurnFault {
     Connection {
         message: String,
     },
-    /// The program ended the turn with an error of a kind we do not know.
+    /// The program ended the turn with an unknown error.
     Failed {
         message: String,
     },
@@ -77,7 +77,7 @@ pub enum TurnFault {
         ending: String,
         stderr: String,
     },
-    /// It ended as if all was well, but without a final message that could be read.
+    /// The program ended without an error, but also without a final message that could be read.
     Junk {
         detail: String,
     },
@@ -85,7 +85,7 @@ pub enum TurnFault {
         asked: String,
         got: String,
     },
-    /// It should have told which session it ran in, and did not.
+    /// The program did not report the session that it ran in, although it has to.
     SessionUntold,
     SessionMissing {
         message: String,
@@ -94,7 +94,7 @@ pub enum TurnFault {
         message: String,
     },
     RefusedForRoot,
-    /// The turn continues a conversation, which the backend's program cannot do without changing it.
+    /// The turn continues a conversation. The backend's program cannot do that without changing the conversation.
     CannotBranch {
         backend: String,
     },
@@ -220,7 +220,7 @@ impl TurnFault {
             MaxTurns { .. } => "raise the limit in the backend's `args`",
             TooLong { .. } => "shorten the prompt, or start the state in a fresh session with <reset>",
             UnknownModel { .. } => "correct `model` in the state, the command line or the config",
-            BadRequest { .. } => "mend the state and resume",
+            BadRequest { .. } => "fix the state and resume",
             BadArguments { .. } => "check the backend's `args`, and the program's version",
             OverTime { .. } => "raise `max_time` and resume",
             SessionMismatch { .. } | SessionUntold => {
@@ -259,7 +259,7 @@ impl fmt::Display for TurnFault {
 
 impl std::error::Error for TurnFault {}
 
-/// What the program said, as an addition to what we say; left out when it said nothing.
+/// The program's message, to be added to ours; empty if the program said nothing.
 fn quoted(message: &str) -> String {
     let message = message.trim();
     if message.is_empty() { String::new() } else { format!(": {message}") }

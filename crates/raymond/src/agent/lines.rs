@@ -1,4 +1,5 @@
-//! From bytes as they arrive to lines of JSON, in bounded memory. A line that cannot be read is passed on as such.
+//! Splits the bytes of a program's output into lines of JSON, in bounded memory. A line that cannot be read is passed
+//! on as unreadable.
 
 use serde_json::Value;
 
@@ -9,15 +10,15 @@ const LONGEST_LINE: usize = 16 * 1024 * 1024;
 #[derive(Debug, PartialEq)]
 pub(super) enum Line {
     Event(Value),
-    /// Not an object in JSON; the start of it, for whoever looks.
+    /// Not a JSON object; the start of the line, to be shown.
     Unreadable(String),
 }
 
-/// Splits output into lines, whatever the sizes of its pieces.
+/// Splits output into lines. The pieces may be of any size.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     partial: Vec<u8>,
-    /// Whether the line being read has grown too long, so that its rest is dropped.
+    /// Whether the current line has become too long, so that the rest of it is dropped.
     skipping: bool,
 }
 
@@ -34,7 +35,7 @@ impl Lines {
         lines
     }
 
-    /// The end of the output ends its last line too.
+    /// The end of the output also ends its last line.
     pub(super) fn end_line(&mut self) -> Option<Line> {
         let bytes = std::mem::take(&mut self.partial);
         if std::mem::take(&mut self.skipping) {
@@ -65,8 +66,8 @@ fn read(bytes: &[u8]) -> Line {
     }
 }
 
-/// JavaScript cuts strings between the halves of a surrogate pair and writes the half as an escape, which is not
-/// text in any encoding. Such a half becomes U+FFFD, so that one cut emoji does not cost a whole turn.
+/// JavaScript can cut a string between the two halves of a surrogate pair. It writes the half as an escape, which is
+/// not valid text in any encoding. Such a half is replaced by U+FFFD, so that one cut emoji does not fail a whole turn.
 fn mend_surrogates(text: &str) -> String {
     let mut mended = String::with_capacity(text.len());
     let mut rest = text;
@@ -80,7 +81,7 @@ fn mend_surrogates(text: &str) -> String {
                 rest = &rest[6..];
                 continue;
             }
-            // The escaped character goes along, so that an escaped backslash does not start another escape.
+            // The escaped character is copied too, so that an escaped backslash does not start another escape.
             _ => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
         };
         mended.push_str(&rest[..length]);
@@ -99,7 +100,7 @@ fn escaped_unit(text: &str) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// At most `length` characters of `text`, marked where it was cut.
+/// At most `length` characters of `text`, with a mark if it was cut.
 pub(super) fn shortened(text: &str, length: usize) -> String {
     match text.char_indices().nth(length) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -113,7 +114,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_line_may_come_in_pieces_and_end_with_the_output() {
+    fn a_line_may_arrive_in_pieces_and_end_with_the_output() {
         let mut lines = Lines::default();
         assert_eq!(lines.feed(b"{\"a\":"), []);
         assert_eq!(lines.feed(b"1}\r\n\n{\"b\":2}"), [Line::Event(json!({"a": 1}))]);
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_skipped_and_holds_no_memory() {
+    fn an_endless_line_is_skipped_in_bounded_memory() {
         let mut lines = Lines::default();
         for _ in 0..40 {
             assert_eq!(lines.feed(&vec![b'x'; 1024 * 1024]), []);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_mended() {
+    fn half_a_surrogate_pair_is_replaced() {
         for (written, meant) in [
             (r#""cut \ud83d""#, "cut \u{FFFD}"),
             (r#""\ude00\ud83d\ude00\ud83dx""#, "\u{FFFD}😀\u{FFFD}x"),
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_shown_in_short() {
+    fn a_line_that_is_not_an_object_is_shortened() {
         assert_eq!(Lines::default().feed(b"[1]\n"), [Line::Unreadable("[1]".to_owned())]);
         let long = "é".repeat(300);
         let expected = format!("{}…", "é".repeat(200));

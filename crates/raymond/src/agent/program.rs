@@ -1,4 +1,4 @@
-//! What Raymond needs of an agent program.
+//! What Raymond needs from an agent program.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,38 +13,39 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
     /// What it can do. A workflow that needs more is refused before it starts.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether everything is there that its turns in a workflow need; asked before a run starts.
+    /// Checks that everything is there that its turns in a workflow need. Called before a run starts.
     fn check(&self, _files: &dyn WorkflowFiles) -> Result<(), String> {
         Ok(())
     }
 
-    /// The answer to a turn, where it is given in this process and no program is started: what such a program would
-    /// have printed. It is asked for while the turn is prepared, which is where the workflow's files are.
+    /// The answer to a turn if it is given in this process and no program is started: the output that such a program
+    /// would have printed. It is asked for while the turn is prepared, because the workflow's files are there.
     fn answer(&self, _asked: &Asked<'_>, _files: &dyn WorkflowFiles) -> Option<Result<Vec<u8>, String>> {
         None
     }
 
-    /// How the program is started for a turn that has no answer yet. The error fails the step: the same turn would fail
-    /// again in the same way.
+    /// How the program is started for a turn that has no answer yet. An error fails the step, because the same turn
+    /// would fail again in the same way.
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String>;
 
-    /// Reads what one turn prints. `earlier_total_usd` is the [`Cost::session_total_usd`] of the turn that it continues.
+    /// Reads the output of one turn. `earlier_total_usd` is the [`Cost::session_total_usd`] of the turn that it
+    /// continues.
     fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder>;
 
-    /// A value as it may be put into a prompt after the text `before`. A value is data, possibly from a model or a
-    /// stranger, and must not start anything in the program: no command, no reading of files.
+    /// A value as it may be put into a prompt after the text `before`. A value is data, possibly from a model or an
+    /// unknown person. It must not make the program do anything, such as run a command or read a file.
     fn plain<'v>(&self, value: &'v str, _before: &str) -> Cow<'v, str> {
         value.into()
     }
 
-    /// The file that holds a conversation, so that it can be carried to another folder or machine (see
-    /// [`super::session`]); nothing if its conversations cannot be carried.
+    /// The file that holds a conversation, so that it can be copied to another folder or machine (see
+    /// [`super::session`]); `None` if the program's conversations cannot be copied.
     fn session_file(&self, _place: &SessionPlace<'_>) -> Option<PathBuf> {
         None
     }
 
-    /// What a turn cost that Raymond did not see to its end, by what was kept of its output. `None` says that it cannot
-    /// be told: nothing was kept, or it cannot be read.
+    /// What a turn cost whose end Raymond did not see, estimated from the part of its output that was kept. `None`
+    /// means that the cost is unknown: nothing was kept, or it cannot be read.
     fn cost_of_lost_turn(&self, earlier_total_usd: Option<f64>, kept: Option<&mut dyn Read>) -> Option<Cost> {
         let kept = kept?;
         let mut decoder = self.decoder(earlier_total_usd);
@@ -65,39 +66,39 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
     }
 }
 
-/// Turns the output of one turn into the vocabulary that all programs share. It only collects, in bounded memory; what
-/// the turn comes to is decided in `finish`.
+/// Turns the output of one turn into the types that all programs share. It only collects data, in bounded memory; the
+/// result of the turn is decided in `finish`.
 ///
-/// A program that is spoken to in both directions (JSON-RPC on its stdin and stdout) will also have something to send
-/// while it runs. The place for that is a method here that is asked after each `feed` for bytes to write, nothing by
-/// default; `process::supervise` then has to keep stdin open, which it does not do yet.
+/// A program that communicates in both directions (JSON-RPC on its stdin and stdout) also needs input while it runs.
+/// This would be a new method here that returns the bytes to write after each `feed`, none by default.
+/// `process::supervise` would then have to keep stdin open, which it does not do yet.
 pub trait TurnDecoder: fmt::Debug {
-    /// Takes in output in pieces of any size. How it is cut into pieces makes no difference.
+    /// Reads output in pieces of any size. The result does not depend on the sizes.
     fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent>;
 
     /// The output has ended, perhaps without a line break.
     fn close(&mut self) -> Vec<TurnEvent>;
 
-    /// Whether the agent has said its final message and nothing has begun since.
+    /// Whether the agent's final message is there and nothing has begun since.
     fn is_final(&self) -> bool;
 
-    /// What came of the turn, once all output was fed, `close` was called and the program has ended.
+    /// The result of the turn, once all output was fed, `close` was called and the program has ended.
     fn finish(self: Box<Self>, ending: TurnEnding, stderr_tail: &str)
     -> Result<TurnReport, Box<TurnFailure>>;
 }
 
-/// What an agent program can do. A struct and no set of flags, so that a new capability does not compile before each
-/// program has answered.
+/// What an agent program can do. This is a struct and not a set of flags: when a capability is added, the code compiles
+/// only after every program says whether it has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// Continue an earlier conversation.
     pub resume: bool,
-    /// Continue it in a new session and leave the old one as it was.
+    /// Continue it in a new session and leave the old one unchanged.
     pub branch: bool,
-    /// Take a session id that was chosen beforehand. Otherwise the program chooses, and tells it with
+    /// Take a session id that Raymond chose. Otherwise the program chooses one and reports it with
     /// [`TurnEvent::Session`].
     pub own_session_id: bool,
-    /// Say what a turn cost.
+    /// Report what a turn cost.
     pub cost: bool,
     /// Stop by itself once a turn has used its share of the budget.
     pub budget_share: bool,
@@ -114,7 +115,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Everything. Whatever lacks something says so: `Capabilities { effort: false, ..Capabilities::ALL }`.
+    /// Everything. A program that lacks something says so: `Capabilities { effort: false, ..Capabilities::ALL }`.
     pub const ALL: Capabilities = Capabilities {
         resume: true,
         branch: true,
@@ -130,9 +131,9 @@ impl Capabilities {
     };
 }
 
-/// The files that lie beside a workflow's states, whatever form it has.
+/// The files beside a workflow's states, for every form of workflow.
 pub trait WorkflowFiles {
-    /// The file of this name, in the workflow or, if `or_around` says so, in the folder that holds it.
+    /// The file of this name in the workflow or, if `or_around` is set, in the folder that holds the workflow.
     fn file(&self, name: &str, or_around: bool) -> Result<WorkflowFile, String>;
 }
 

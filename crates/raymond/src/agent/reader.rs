@@ -1,18 +1,18 @@
-//! Reading a turn: the program's own decoder, and the check that holds for every program.
+//! Reads a turn: the program's own decoder, and the check that is the same for every program.
 
 use super::{AgentProgram, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
 
-/// Decodes a turn and compares the session that the program ran in with the one that it was asked for. A program that
-/// runs in another session would lose a conversation, or change one that has to stay as it was.
+/// Decodes a turn and compares the session that the program ran in with the one that was asked for. A program that runs
+/// in another session would lose a conversation, or change one that has to stay unchanged.
 #[derive(Debug)]
 pub struct TurnReader {
     decoder: Box<dyn TurnDecoder>,
     wanted: Wanted,
-    /// Whether nothing could go on from this turn if its session were not known.
+    /// Whether later turns may need this turn's session, so that it has to be known.
     must_be_told: bool,
-    /// The session as the program last told it.
+    /// The session that the program reported last.
     session: Option<String>,
-    /// The first session reported that is not the wanted one.
+    /// The first reported session that is not the wanted one.
     unwanted: Option<String>,
 }
 
@@ -21,7 +21,7 @@ pub struct TurnReader {
 enum Wanted {
     /// The one whose id Raymond chose.
     This(String),
-    /// A new one that the program chooses, so any but the one it branches off.
+    /// A new one that the program chooses: any except the one that it branches off.
     BranchOf(String),
     Any,
 }
@@ -54,7 +54,8 @@ impl TurnReader {
         self.decoder.is_final()
     }
 
-    /// The session that the turn runs in, as far as it is known: as the program told it, or as it was chosen.
+    /// The session that the turn runs in, if it is known: the one that the program reported, or the one that was
+    /// chosen.
     pub fn session(&self) -> Option<&str> {
         match (&self.session, &self.wanted) {
             (Some(told), _) => Some(told),
@@ -70,7 +71,7 @@ impl TurnReader {
         seen
     }
 
-    /// What came of the turn, once the program has ended and its output was closed.
+    /// The result of the turn, once the program has ended and its output was closed.
     pub fn finish(self, ending: TurnEnding, stderr_tail: &str) -> Result<TurnReport, Box<TurnFailure>> {
         let is_untold = self.must_be_told && self.session.is_none();
         let untold = is_untold.then_some(TurnFault::SessionUntold);
@@ -83,7 +84,7 @@ impl TurnReader {
                 last_text: Some(report.text),
                 permission_denials: report.permission_denials,
             })),
-            // Such a turn is continued, so that it matters where it ran. Other failures are graver than a mismatch.
+            // Such a turn is continued, so its session matters. Any other failure is more serious than a mismatch.
             (Err(failure), Some(fault)) if failure.fault == TurnFault::OverBudgetShare => {
                 Err(Box::new(TurnFailure { fault, final_text: None, ..*failure }))
             }

@@ -1,4 +1,4 @@
-//! The backends that states, manifests and the command line pick from by name.
+//! The backends that states, manifests and the command line choose by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ pub struct Backends {
 }
 
 impl Backends {
-    /// What is there by itself: each kind under its own name.
+    /// The built-in backends: each kind under its own name.
     pub fn built_in() -> Self {
         let named = KINDS.iter().map(|kind| (kind.name.to_owned(), (kind.make)(&BackendSettings::default())));
         Self { named: named.collect() }
     }
 
-    /// What is there by itself, and what the config file adds or changes.
+    /// The built-in backends, and those that the config file adds or changes.
     pub fn new(configured: &BTreeMap<String, BackendSettings>) -> Result<Self, UserError> {
         let mut backends = Self::built_in();
         for (name, settings) in configured {
@@ -29,7 +29,7 @@ impl Backends {
         Ok(backends)
     }
 
-    /// Adds a backend, or replaces the one of that name.
+    /// Adds a backend, or replaces the one with that name.
     pub fn add(&mut self, name: &str, program: Arc<dyn AgentProgram>) {
         self.named.insert(name.to_owned(), program);
     }
@@ -42,7 +42,7 @@ impl Backends {
     }
 }
 
-/// The agent program of a backend. Without a `kind` in its settings, its name is its kind.
+/// The agent program of a backend. Without a `kind` in its settings, the backend's name is the kind.
 pub fn program(name: &str, settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, UserError> {
     let wanted = settings.kind.as_deref().unwrap_or(name);
     match KINDS.iter().find(|kind| kind.name == wanted) {
@@ -58,7 +58,7 @@ pub fn is_kind(name: &str) -> bool {
     KINDS.iter().any(|kind| kind.name == name)
 }
 
-/// What to tell someone who named another kind.
+/// The error message for an unknown kind.
 pub fn known_kinds() -> String {
     let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
     format!("known kinds are {}", names.join(" and "))

@@ -5,11 +5,11 @@
 //!   - reply: "<goto>BUILD</goto>"
 //!     cost: 0.02
 //! BUILD:
-//!   - no tag in this one            # a reply may be plain text and then costs nothing
+//!   - no tag in this one            # a reply may be plain text; it then costs nothing
 //!   - <result>done</result>
 //! ```
 //!
-//! The n-th turn that a run takes in a state gets the state's n-th reply; the last one is given again and again.
+//! The n-th turn of a run in a state gets the state's n-th reply; the last one is repeated.
 //!
 //! A turn is answered in this process, by one line of JSON: `{"reply": …, "cost_usd": …}`.
 
@@ -27,12 +27,12 @@ use super::{
 };
 use crate::config::BackendSettings;
 
-/// Where the replies are, beside the workflow's states, unless config names another file.
+/// The file of replies beside the workflow's states, unless the config names another file.
 const REPLIES_FILE: &str = "replies.yaml";
 
 #[derive(Debug)]
 struct Scripted {
-    /// The file that config names; it may also lie beside the workflow as a whole.
+    /// The file that the config names; it may also be beside the workflow.
     named: Option<String>,
 }
 
@@ -52,8 +52,8 @@ impl Scripted {
 }
 
 impl AgentProgram for Scripted {
-    /// It takes whatever a state asks for and does without it, so that any workflow can be tried. It stops at no share
-    /// of the budget: a reply costs what the file says.
+    /// It accepts and ignores every setting of a state, so any workflow can be tried. It does not stop at a share of
+    /// the budget: a reply costs what the file says.
     fn capabilities(&self) -> Capabilities {
         Capabilities { budget_share: false, ..Capabilities::ALL }
     }
@@ -81,7 +81,7 @@ impl AgentProgram for Scripted {
         Box::new(Decoder::default())
     }
 
-    /// An answer that was not recorded is given again, and paid for then.
+    /// An answer that was not recorded is given again, and its cost is counted then.
     fn cost_of_lost_turn(
         &self,
         _earlier_total_usd: Option<f64>,
@@ -162,7 +162,7 @@ impl Replies {
         read(text).map_err(|fault| format!("{}: {}", fault.position, fault.message))
     }
 
-    /// The reply to the `turn`-th turn in a state, counted from 1; the state's name is without extension.
+    /// The reply to the `turn`-th turn in a state, counted from 1. The state's name has no extension.
     pub fn get(&self, state: &str, turn: u64) -> Option<&Reply> {
         let replies = self.by_state.get(state)?;
         let index = usize::try_from(turn.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_placed() {
+    fn errors_name_their_place() {
         let cases = [
             ("A: []", "line 1, column 4: there must be at least one reply"),
             ("A:\n  - { cost: 1 }", "line 2, column 5: a reply needs its text: `reply: …`"),

@@ -1,7 +1,7 @@
-//! Carrying a conversation elsewhere: to another folder, or to another machine.
+//! Copies a conversation to another folder or to another machine.
 //!
-//! A program keeps a conversation in a file of its own ([`super::AgentProgram::session_file`]). To carry it is to copy that file to
-//! where the program will look for it there.
+//! A program keeps a conversation in a file of its own ([`super::AgentProgram::session_file`]). That file is copied to
+//! the path where the program will look for it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,26 +10,26 @@ use std::path::Path;
 
 use super::AgentProgram;
 
-/// Where a conversation is kept, or is to be kept.
+/// Where a conversation is, or will be, kept.
 #[derive(Clone, Copy)]
 pub struct SessionPlace<'a> {
     pub session: &'a str,
     /// The working folder of its turns.
     pub cwd: &'a Path,
-    /// What the program finds in its environment.
+    /// The program's environment variables.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
-/// Everything that the program keeps of a conversation, or `None` if it cannot be carried.
+/// All data that the program keeps of a conversation, or `None` if conversations cannot be copied.
 pub fn export(program: &dyn AgentProgram, place: &SessionPlace<'_>) -> io::Result<Option<Vec<u8>>> {
     program.session_file(place).map(fs::read).transpose()
 }
 
-/// Lets the program find a conversation at a place; `false` if it cannot be carried.
+/// Puts a conversation where the program finds it; `false` if conversations cannot be copied.
 pub fn import(program: &dyn AgentProgram, place: &SessionPlace<'_>, bytes: &[u8]) -> io::Result<bool> {
     let Some(file) = program.session_file(place) else { return Ok(false) };
     create_private_folders(file.parent().unwrap_or(Path::new(".")))?;
-    // Aside first: half a conversation must never be found.
+    // Write to another name first: the program must never find half a conversation.
     let mut aside = file.clone().into_os_string();
     aside.push(".new");
     let aside = Path::new(&aside);

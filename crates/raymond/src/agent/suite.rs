@@ -1,6 +1,6 @@
-//! What must hold of every agent program, shown with recordings of real turns: `tests/data/KIND/VERSION/CASE.jsonl` is
-//! what it printed, `CASE.stderr` what it wrote there, and `CASE.meta.json` has its arguments (`args`) and its exit code
-//! or, below zero, its signal (`rc`).
+//! Tests that every agent program has to pass, with recordings of real turns: `tests/data/KIND/VERSION/CASE.jsonl` is
+//! the program's stdout, `CASE.stderr` its stderr, and `CASE.meta.json` has its arguments (`args`) and its exit code
+//! or, if negative, its signal (`rc`).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -46,7 +46,7 @@ pub(super) fn samples(kind: &str) -> Vec<Sample> {
     stems.iter().map(|stem| sample(&root, stem)).collect()
 }
 
-/// `…/04-streamjson` for each of its files.
+/// `…/04-streamjson` for all files of that case.
 fn stem(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap().to_str().unwrap();
     let known = [".meta.json", ".jsonl", ".json", ".stderr"];
@@ -58,7 +58,7 @@ fn sample(root: &Path, stem: &Path) -> Sample {
     let file = |ending: &str| fs::read(format!("{}{ending}", stem.display())).unwrap_or_default();
     let stdout = [file(".jsonl"), file(".json")].concat();
     let meta: Value = serde_json::from_slice(&file(".meta.json")).unwrap_or_default();
-    // A few turns were driven by hand and have no record of their exit.
+    // A few turns were run by hand, so their exit code is not recorded.
     let code = meta["rc"].as_i64().unwrap_or(i64::from(stdout.is_empty())) as i32;
     let args: Vec<&str> = meta["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let chosen = args.iter().position(|arg| *arg == "--session-id").map(|at| args[at + 1].to_owned());
@@ -134,7 +134,7 @@ fn tokens(seen: &[TurnEvent]) -> String {
 }
 
 #[test]
-fn pieces_are_read_like_the_whole() {
+fn the_sizes_of_the_pieces_do_not_matter() {
     for kind in KINDS {
         let program = of_kind(kind.name);
         for sample in samples(kind.name) {
@@ -148,15 +148,15 @@ fn pieces_are_read_like_the_whole() {
 }
 
 #[test]
-fn a_turn_whose_end_was_not_seen_costs_what_its_kept_output_says() {
+fn the_cost_of_a_lost_turn_is_read_from_its_kept_output() {
     for kind in KINDS {
         let program = of_kind(kind.name);
         for sample in samples(kind.name) {
             let Some(lost) = program.cost_of_lost_turn(None, Some(&mut &*sample.stdout)) else {
-                panic!("{} cannot judge {}", kind.name, sample.name)
+                panic!("{} cannot estimate the cost of {}", kind.name, sample.name)
             };
             let seen_to_the_end = cost(&read_sample(&*program, &sample, usize::MAX).1);
-            // A program that answers in this process loses nothing; the answer is given again.
+            // A program that answers in this process loses nothing, because the answer is given again.
             assert!(lost == seen_to_the_end || lost == Cost::default(), "{}: {lost:?}", sample.name);
             let of_nothing = program.cost_of_lost_turn(None, Some(&mut io::empty())).unwrap();
             assert_eq!(of_nothing.usd, 0.0, "{}: a program that printed nothing", kind.name);
@@ -164,7 +164,7 @@ fn a_turn_whose_end_was_not_seen_costs_what_its_kept_output_says() {
     }
 }
 
-/// A recording that was cut, torn or repeated somewhere.
+/// A recording with a part cut off, damaged or repeated.
 fn damaged() -> impl Strategy<Value = (&'static str, Vec<u8>, usize)> {
     let kinds: Vec<&'static str> = KINDS.iter().map(|kind| kind.name).collect();
     let places = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<prop::sample::Index>());
@@ -205,7 +205,7 @@ const ITS_OWN: &str = r#"{"type":"thread","id":"t7"}
 "#;
 
 #[test]
-fn a_program_may_choose_its_session_by_itself() {
+fn a_program_may_choose_its_session() {
     let program = Threads::new(ITS_OWN);
     let mut reader = TurnReader::new(&program, &Turn::default());
     assert_eq!(reader.session(), None);
@@ -216,7 +216,7 @@ fn a_program_may_choose_its_session_by_itself() {
 }
 
 #[test]
-fn a_program_with_conversations_has_to_tell_its_session() {
+fn a_program_with_conversations_has_to_report_its_session() {
     let untold = ITS_OWN.replace("thread", "other");
     let ended = |program: &Threads| {
         read(program, &Turn::default(), [&untold].into_iter(), (TurnEnding::Code(0), "")).1
@@ -224,14 +224,15 @@ fn a_program_with_conversations_has_to_tell_its_session() {
     let program = Threads::new("");
     assert_eq!(ended(&program).unwrap_err().fault, TurnFault::SessionUntold);
     let without = Capabilities { branch: false, resume: false, ..program.can };
-    ended(&Threads { can: without, ..program }).expect("where nothing goes on, it does not matter");
+    ended(&Threads { can: without, ..program })
+        .expect("a program without conversations need not report a session");
 }
 
 #[test]
-fn the_session_is_the_one_that_was_asked_for() {
+fn the_session_has_to_be_the_one_that_was_asked_for() {
     let branch_of = |session: &str| Some(Continued { session: session.to_owned(), total_usd: None });
     let chosen = |session: &str| Some(session.to_owned());
-    // What was asked for, and whether `t7` is that.
+    // What was asked for, and the fault if `t7` is not allowed.
     for (session, continues, fault) in [
         (None, None, None),
         (None, branch_of("t6"), None),
@@ -250,6 +251,6 @@ fn the_session_is_the_one_that_was_asked_for() {
         let got = ended.as_ref().err().map(|failure| failure.fault.to_string());
         let got = got.as_ref().map(|told| told.split(';').next().unwrap());
         assert_eq!(got, fault, "{turn:?}");
-        assert_eq!(cost(&ended).usd, 0.12, "it is paid for in any case");
+        assert_eq!(cost(&ended).usd, 0.12, "the cost counts in any case");
     }
 }

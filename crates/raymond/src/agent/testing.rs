@@ -1,5 +1,5 @@
-//! An agent program for tests that is unlike the real kinds: it chooses its session ids by itself, tells tokens and no
-//! dollars, and can do as much as a test says.
+//! An agent program for tests that differs from the real kinds: it chooses its session ids, reports tokens and no
+//! dollars, and has the capabilities that a test gives it.
 
 use super::lines::{Line, Lines};
 use super::{
@@ -8,7 +8,7 @@ use super::{
 };
 use serde_json::Value;
 
-/// What a token costs with it.
+/// The price of a token.
 const USD_A_TOKEN: f64 = 0.001;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Chooses its ids, and can do everything else.
+    /// Chooses its session ids, and has all other capabilities.
     pub(crate) fn new(output: impl Into<String>) -> Threads {
         let can = Capabilities { own_session_id: false, budget_share: false, ..Capabilities::ALL };
         Threads { can, output: output.into() }
@@ -32,7 +32,11 @@ impl AgentProgram for Threads {
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
-        assert_eq!(turn.session.is_some(), self.can.own_session_id, "an id is chosen where it is taken");
+        assert_eq!(
+            turn.session.is_some(),
+            self.can.own_session_id,
+            "an id is given only to a program that takes one"
+        );
         Ok(Invocation {
             program: "cat".to_owned(),
             args: Vec::new(),

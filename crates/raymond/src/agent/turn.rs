@@ -1,5 +1,5 @@
-//! The vocabulary of a turn: what is asked of an agent program, how it is started, what is seen while it runs, and what
-//! came of it.
+//! The types of a turn: what an agent program is asked, how it is started, what it reports while it runs, and the
+//! result.
 
 use std::time::Duration;
 
@@ -8,22 +8,21 @@ use super::TurnFault;
 /// A turn that is about to be prepared.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
-    /// The state that the prompt is of, without extension.
+    /// The state whose prompt it is, without extension.
     pub state: &'a str,
-    /// Which of the run's turns in that state it is, counted from 1.
+    /// The number of this turn among the run's turns in that state, counted from 1.
     pub number: u64,
     pub prompt: &'a str,
 }
 
-/// What one turn asks of an agent program. All of it is given every time: what a program remembers of an earlier turn
-/// differs.
+/// What one turn asks of an agent program. Every turn gives all of it, because programs differ in what they remember of
+/// an earlier turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Turn {
     pub prompt: String,
-    /// The id chosen for this attempt's session, written down before the program starts. `None` where the program
-    /// chooses.
+    /// The id chosen for this attempt's session, recorded before the program starts. `None` if the program chooses.
     pub session: Option<String>,
-    /// The conversation that the turn continues, in a branch that leaves it as it was.
+    /// The conversation that the turn continues, in a branch that does not change it.
     pub continues: Option<Continued>,
     pub model: Option<String>,
     pub effort: Option<String>,
@@ -32,15 +31,15 @@ pub struct Turn {
     pub add_dirs: Vec<String>,
     pub mcp_config: Vec<String>,
     pub skip_permissions: bool,
-    /// This turn's share of what is left of the run's budget, where the program takes one.
+    /// This turn's share of the rest of the run's budget, if the program takes one.
     pub budget_usd: Option<f64>,
 }
 
-/// A conversation as its last completed turn left it.
+/// A conversation in the state after its last completed turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Continued {
     pub session: String,
-    /// What that turn's [`Cost::session_total_usd`] was.
+    /// The [`Cost::session_total_usd`] of that turn.
     pub total_usd: Option<f64>,
 }
 
@@ -56,25 +55,25 @@ pub struct Invocation {
     pub set: Vec<(String, String)>,
 }
 
-/// How a turn's program came to its end.
+/// How a turn's program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnEnding {
     Code(i32),
     Signal(i32),
-    /// It stayed on after its final message and Raymond ended it; what it said before counts.
+    /// It kept running after its final message and Raymond ended it; its output counts.
     Lingered,
-    /// It printed nothing for this long and Raymond ended it.
+    /// It printed nothing for this long, so Raymond ended it.
     Silent(Duration),
-    /// It ran longer than it was allowed to in all and Raymond ended it.
+    /// It ran longer than allowed in total, so Raymond ended it.
     OverTime(Duration),
     /// Raymond ended it because the run was stopped.
     Stopped,
 }
 
-/// Something that a turn's output says while it comes. It is for those who watch, except that `Session` is recorded.
+/// An event in a turn's output while it runs. Events are only shown, except that `Session` is recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnEvent {
-    /// The session that the turn runs in, each time the program says so.
+    /// The session that the turn runs in, each time the program reports it.
     Session(String),
     /// A whole block of the agent's text.
     Text(String),
@@ -85,21 +84,21 @@ pub enum TurnEvent {
     ToolRefused {
         tool: String,
     },
-    /// What was used since the last event of this kind.
+    /// The usage since the last event of this kind.
     Usage(Tokens),
-    /// The program tries again by itself to reach the model's service.
+    /// The program retries its call to the model's service.
     Retrying {
         attempt: u64,
         of: u64,
         error: String,
     },
-    /// How a usage limit stands.
+    /// The state of a usage limit.
     Limit {
         reached: bool,
         /// In seconds since 1970.
         resets_at: Option<i64>,
     },
-    /// A final message; another may follow when background work wakes the agent again.
+    /// A final message; another may follow if background work wakes the agent.
     End {
         is_error: bool,
     },
@@ -110,44 +109,44 @@ pub enum TurnEvent {
 /// How much the model has read and written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Without what came from the prompt cache.
+    /// Without tokens from the prompt cache.
     pub input: u64,
     pub output: u64,
     pub cache_write: u64,
     pub cache_read: u64,
 }
 
-/// What a turn cost, whether it came to its end or not.
+/// What a turn cost, completed or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
     /// Of this turn alone.
     pub usd: f64,
-    /// Whether some of it was worked out from streamed token counts, since the program named no figure.
+    /// Whether part of it was computed from streamed token counts, because the program reported no cost.
     pub estimated: bool,
-    /// The running total that the program reported, to be handed to the decoder of the turn that continues this
-    /// one. It is a fact about the session, not an amount to add up.
+    /// The total that the program reported, for the decoder of the turn that continues this one. It is a fact about the
+    /// session, not an amount to add up.
     pub session_total_usd: Option<f64>,
 }
 
-/// A turn that ended as it should.
+/// A turn that completed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TurnReport {
     /// The agent's final message.
     pub text: String,
     pub cost: Cost,
-    /// Tools that were asked for and refused, written like the rule that would permit them.
+    /// Tools that were asked for and refused, in the form of the rule that would allow them.
     pub permission_denials: Vec<String>,
 }
 
-/// A turn that did not end as it should; what it cost was spent all the same.
+/// A turn that failed; its cost counts all the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnFailure {
     pub fault: TurnFault,
     pub cost: Cost,
-    /// The final message of a turn that went over its share with its very last call. It was said and paid for, so
-    /// that the turn may be taken for completed.
+    /// The final message of a turn that exceeded its share of the budget with its very last call. The message is
+    /// complete and paid for, so the turn may be treated as completed.
     pub final_text: Option<String>,
-    /// The last thing that the agent, or its program in its place, said.
+    /// The last text of the agent or of its program.
     pub last_text: Option<String>,
     pub permission_denials: Vec<String>,
 }

@@ -1,9 +1,9 @@
-//! The heart of the program: one owner of the state, fed with inputs, that commits before anything is done.
+//! The core of the program: the single owner of the run's state. It takes inputs and commits before anything is done.
 //!
-//! It is synchronous and knows no runtime: the driver feeds it and carries out what it returns, and a simulation can
+//! It is synchronous and uses no runtime: the driver passes inputs in and carries out what it returns. A simulation can
 //! do the same.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be handled here")]
 
 use std::collections::BTreeMap;
 
@@ -30,11 +30,11 @@ pub trait States {
 /// A state that is ready to start, or why it cannot be started.
 pub type Preparation<J> = Result<(Prepared, J), String>;
 
-/// What the driver has to do next, now that it is recorded.
+/// What the driver has to do next. It is recorded already.
 #[derive(Debug)]
 pub enum Command<J> {
     Launch(Box<StepLaunch<J>>),
-    /// A script failed for the whole run: the other scripts are ended, turns of agents finish.
+    /// A script failed for the whole run: the other scripts are ended, but the turns of agents may finish.
     EndScripts,
     /// Everything is done.
     Finish,
@@ -49,13 +49,13 @@ pub struct StepLaunch<J> {
     pub job: J,
 }
 
-/// What a round of inputs led to.
+/// The result of a round of inputs.
 #[derive(Debug)]
 pub struct Round<J> {
     pub events: Vec<Event>,
     pub commands: Vec<Command<J>>,
-    /// Why nothing more can be done, although what happened is recorded: a payload could not be read. That is not a
-    /// failure of the workflow, which might handle it and go on: the program must end.
+    /// Why the run cannot go on although everything that happened is recorded: a payload could not be read. This is not
+    /// a failure that the workflow could handle, so the program must end.
     pub trouble: Option<StoreError>,
 }
 
@@ -89,7 +89,7 @@ impl<S: RunWriter> Engine<S> {
         Ok((Self { run, store, mode: Mode::default(), interrupted: Vec::new() }, events))
     }
 
-    /// Takes up a run as its journal left it.
+    /// Continues a run from its journal.
     pub fn take_up(run: Run, store: S) -> Self {
         Self { run, store, mode: Mode::default(), interrupted: Vec::new() }
     }
@@ -108,7 +108,7 @@ impl<S: RunWriter> Engine<S> {
         self.mode.waits_for_answers = wait;
     }
 
-    /// Decides about each input, then about everything that is due; one append, one sync; and says what to do.
+    /// Decides about each input, then about everything that is due. Appends and syncs once, then returns what to do.
     pub fn round<J>(
         &mut self,
         now: Timestamp,
@@ -154,7 +154,7 @@ impl<S: RunWriter> Engine<S> {
         Ok(())
     }
 
-    /// An attempt that was ended because the run stops. The event that ends the run records it.
+    /// An attempt that was ended because the run stops. It is recorded in the event that ends the run.
     fn note_interruption(&mut self, ended: &Ended) {
         let StepOutcome::Interrupted { cost } = ended.outcome else { return };
         let Some(agent) = self.run.agents.get(&ended.agent) else { return };

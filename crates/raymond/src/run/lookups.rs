@@ -1,4 +1,4 @@
-//! What the names in a step's output stand for, asked of the workflows and the disk before anything is decided.
+//! Resolves the names in a step's output with the workflows and the disk, before anything is decided.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use raymond_core::workflow::StateFile;
 use crate::paths::{leads_away, normalise};
 use crate::workflow::scopes::Scopes;
 
-/// Looks up every name in what an attempt ended with.
+/// Resolves every name in the result of an attempt.
 pub fn of_ended(scopes: &mut Scopes, agent: &Agent, ended: &Ended) -> Lookups {
     match (&ended.outcome, &ended.plan) {
         (StepOutcome::Script(ScriptOutcome::Exited { exit, reading: Ok(reading), .. }), _)
@@ -33,7 +33,7 @@ pub fn of_ended(scopes: &mut Scopes, agent: &Agent, ended: &Ended) -> Lookups {
     }
 }
 
-/// Every name in a transition, so that deciding about it needs no disk.
+/// Resolves every name in a transition, so that the decision needs no disk.
 pub fn of_transition(scopes: &mut Scopes, agent: &Agent, transition: &Transition) -> Lookups {
     let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
     let entered = transition.scopes().into_iter();
@@ -47,7 +47,7 @@ pub fn of_transition(scopes: &mut Scopes, agent: &Agent, transition: &Transition
     }
 }
 
-/// Everything that an agent's message and its state's policy name.
+/// Resolves every name in an agent's message and in its state's policy.
 pub fn of_turn(
     scopes: &mut Scopes,
     agent: &Agent,
@@ -66,7 +66,7 @@ pub fn of_turn(
         })
         .collect();
     lookups.states.extend(resolve_all(scopes, agent, &names));
-    // A transition that is taken without a tag may lead to another workflow.
+    // A transition that is taken without a tag may go to another workflow.
     let implied = plan.policy.as_ref().and_then(Policy::implicit).filter(|entry| entry.tag.is_workflow());
     if let Some(written) = implied.and_then(|entry| entry.target.as_ref()) {
         lookups.scopes.entry(written.clone()).or_insert_with(|| scopes.enter(agent, written));
@@ -86,7 +86,8 @@ fn resolve_all(
     }
 }
 
-/// A working directory as the next steps will use it. It must exist now: later would be too late to say so.
+/// A working directory in the form that the next steps use. It must exist now, because later the error could not be
+/// reported to this step.
 fn directory(cwd: &str, path: &str) -> Result<String, String> {
     let folder = normalise(Path::new(cwd), Path::new(path));
     if leads_away(&folder, Path::new(cwd)) {

@@ -1,7 +1,7 @@
 //! The one channel into the driver.
 //!
-//! Senders are not made to wait, because they are in the middle of reading a program's output. They are told when too
-//! much lies in the channel and then stop reading, so that the program waits instead.
+//! Senders do not wait, because they are in the middle of reading a program's output. When too much is in the channel,
+//! they stop reading, so that the program waits instead.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,18 +12,18 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::view::Stream;
 
-/// How much may lie in the channel before senders are to pause.
+/// How many bytes may be in the channel before senders should pause.
 const FULL_AT_BYTES: usize = 4 * 1024 * 1024;
-/// What a message takes beside its text.
+/// The size of a message without its text.
 const MESSAGE_BYTES: usize = 256;
 
-/// What a step tells the driver.
+/// A message from a step to the driver.
 #[derive(Debug)]
 pub enum Message {
     Input(Input),
-    /// What the step was to be handed could not be read or put where it reads it: the program must end.
+    /// The step's input could not be read, or could not be written to where the step reads it: the program must end.
     Trouble(String),
-    /// Output to show; it drives nothing.
+    /// Output to show; it changes nothing in the run.
     Output {
         agent: AgentId,
         stream: Stream,
@@ -32,7 +32,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// About how much memory it takes.
+    /// About how much memory the message takes.
     pub fn weight(&self) -> usize {
         MESSAGE_BYTES
             + match self {
@@ -62,13 +62,13 @@ pub fn mailbox() -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// The driver outlives its steps. If it is gone all the same, the message is dropped.
+    /// The driver outlives its steps. If it is gone, the message is not needed.
     pub fn send(&self, message: Message) {
         self.bytes.set(self.bytes.get() + message.weight());
         let _ = self.channel.send(message);
     }
 
-    /// Whether to wait before sending more.
+    /// Whether the sender should wait before it sends more.
     pub fn is_full(&self) -> bool {
         self.bytes.get() > FULL_AT_BYTES
     }

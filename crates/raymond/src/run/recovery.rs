@@ -1,4 +1,4 @@
-//! Taking over from a process that died: its steps are ended before they run again, and what they cost is counted.
+//! Takes over from a process that died: its steps are ended before they run again, and their cost is counted.
 
 use std::fs::File;
 use std::io::Read;
@@ -29,8 +29,9 @@ pub struct Lost<'a> {
     pub had_started: bool,
 }
 
-/// Ends what is left of steps that were running when the last process died, so that none gets a twin, and says which
-/// steps have to run again. `debug` is where debug files lie, if there are any. Returns what opens the resumed run.
+/// Ends the processes of steps that were running when the last process died, so that no step runs twice at the same
+/// time, and says which steps have to run again. `debug` is the folder of debug files, if there is one. Returns the
+/// input that opens the resumed run.
 pub fn take_over(
     run: &Run,
     scratch: &Path,
@@ -44,7 +45,7 @@ pub fn take_over(
     Ok((interrupted, costs.warnings))
 }
 
-/// The same with other means: `end` gives back what it could not end, `estimate` what a lost attempt cost.
+/// The same with other functions: `end` returns what it could not end, `estimate` returns what a lost attempt cost.
 pub fn take_over_with(
     run: &Run,
     scratch: &Path,
@@ -83,17 +84,17 @@ pub fn take_over_with(
         .hint("end them yourself, then resume again"))
 }
 
-/// Judges what lost turns cost.
+/// Estimates the cost of lost turns.
 struct Costs<'a> {
     debug: &'a DebugFolder,
     backends: &'a Backends,
-    /// What the user should know about it.
+    /// Warnings for the user about the estimate.
     warnings: Vec<Input>,
 }
 
 impl Costs<'_> {
-    /// By what the turn's program had streamed, if that was kept, and otherwise by the share of the budget that it was
-    /// handed: it may have used all of that.
+    /// From the output of the turn's program, if it was kept. Otherwise the share of the budget that the turn was
+    /// given, because it may have used all of it.
     fn of(&mut self, lost: Lost<'_>) -> Usd {
         if !lost.agent.state.kind().is_prompt() {
             return Usd::ZERO;
@@ -118,7 +119,7 @@ impl Costs<'_> {
         share.unwrap_or(Usd::ZERO)
     }
 
-    /// The agent program of the turn; nothing if its backend is not in the config any more.
+    /// The agent program of the turn; `None` if its backend is no longer in the config.
     fn program_of(&self, lost: Lost<'_>) -> Option<&dyn AgentProgram> {
         self.backends.get(backend_of(lost)).ok()
     }

@@ -1,4 +1,4 @@
-//! Steps carried out in this process: the local executor.
+//! Runs steps in this process: the local executor.
 
 mod groups;
 mod interpreter;
@@ -33,22 +33,22 @@ use crate::process::{Reaper, StopSignal, Target};
 use crate::view::debug::{DebugFolder, Status, StepName, Verdict};
 use crate::view::{LiveView, Stream};
 
-/// What is needed to carry out any step here.
+/// What is needed to run any step here.
 pub struct LocalExecutor {
     pub platform: Platform,
-    /// Where steps leave files that are not part of the run.
+    /// The folder for files of steps that are not part of the run.
     pub scratch: PathBuf,
     pub unpacked: Unpacked,
     pub groups: Groups,
     pub reaper: Reaper,
     pub debug: DebugFolder,
-    /// Those that every program inherits.
+    /// The variables that every program inherits.
     pub secrets: Secrets,
     pub backends: Backends,
     pub messages: Sender,
     /// Whether all output is shown.
     pub shows_output: bool,
-    /// The live view, which shows only the end of it.
+    /// The live view, which shows only the end of the output.
     pub view: Option<LiveView>,
 }
 
@@ -58,7 +58,7 @@ pub struct LocalSteps {
     running: Rc<RefCell<BTreeMap<AgentId, StopSignal>>>,
     /// The token of each attempt that has started and whose end is not recorded.
     unrecorded: BTreeMap<AgentId, String>,
-    /// Failed attempts whose last processes are being ended.
+    /// Failed attempts whose remaining processes are being ended.
     cleaning: JoinSet<()>,
 }
 
@@ -96,7 +96,7 @@ impl Executor for LocalSteps {
     fn recorded(&mut self, agent: &AgentId, end: RecordedEnd) {
         self.executor.groups.forget(agent);
         let token = self.unrecorded.remove(agent);
-        // A step that exited well and failed all the same may have left processes behind.
+        // A step that exited with 0 and still failed may have left processes behind.
         if let (RecordedEnd::Failed, Some(token)) = (end, token) {
             let executor = Rc::clone(&self.executor);
             self.cleaning.spawn_local(async move {
@@ -122,7 +122,7 @@ impl LocalExecutor {
         let mut files = self.debug.begin(StepName { agent, state, step: *step, attempt: *number });
         let outcome = match &job.plan {
             Plan::Script(header) => script::run(self, &job, header, stop, &mut files).await,
-            // In a box, because a turn is far larger than a script, and thousands of scripts may run.
+            // Boxed, because a turn is much larger than a script and thousands of scripts may run.
             Plan::Prompt(_) => Box::pin(prompt::run(self, &job, stop, &mut files)).await,
         };
         files.finish(verdict(&outcome));
@@ -144,7 +144,7 @@ impl LocalExecutor {
         self.messages.send(message);
     }
 
-    /// Shows a piece of output, if it is to be seen.
+    /// Shows a piece of output, if output is shown.
     fn show(&self, agent: &AgentId, stream: Stream, bytes: &[u8]) {
         if let Some(view) = &self.view {
             view.glimpse(agent, bytes);
@@ -154,7 +154,7 @@ impl LocalExecutor {
         }
     }
 
-    /// A text as it may be recorded: without the secrets that the step's programs find in their environment.
+    /// A text that may be recorded: without the secrets in the environment of the step's programs.
     fn without_secrets(&self, job: &StepJob, text: String) -> String {
         if text.is_empty() {
             return text;
@@ -162,31 +162,32 @@ impl LocalExecutor {
         self.secrets.joined(&job.needs.secrets).hide(text)
     }
 
-    /// The run ends, and this step is left to a resume.
+    /// The run ends, and a resume will run this step again.
     fn give_up(&self, error: String) -> StepOutcome {
         self.send(Message::Trouble(error));
         StepOutcome::Interrupted { cost: Usd::ZERO }
     }
 
-    /// Leaves a hint by which a successor finds what is left of this attempt, should this process be killed.
+    /// Writes a hint for the next process of this run, so that it finds the processes of this attempt if this process
+    /// is killed.
     fn remember_group(&self, job: &StepJob, group: i32) {
         self.groups.remember(&job.attempt.agent, &job.attempt.token, group);
     }
 }
 
-/// Makes the agent's own folder, and the file with what a script is handed.
+/// Creates the agent's own folder and the file with the script's input.
 fn make_folders(job: &StepJob) -> Result<(), NotReady> {
     let folder = &job.needs.task_folder;
     create_private_folder(folder)
         .map_err(|error| NotReady::Store(format!("cannot make {}: {error}", folder.display())))?;
     let Some(handed) = &job.needs.handed else { return Ok(()) };
-    // The last state may have made the file its own.
+    // The previous state may have replaced the file or made it read-only.
     let _ = fs::remove_file(&handed.file);
     fs::write(&handed.file, &handed.text)
         .map_err(|error| NotReady::Store(format!("cannot write {}: {error}", handed.file.display())))
 }
 
-/// A job's variables, with the file that runs.
+/// A job's variables, including the path of the file that runs.
 fn environment(job: &StepJob, state_file: &Path) -> super::job::VariableChanges {
     let mut changes = job.needs.environment.clone();
     changes.push(("RAYMOND_STATE_FILE".into(), Some(state_file.into())));
@@ -204,7 +205,7 @@ fn create_private_folder(folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// What became of an attempt, as far as it can be told before it is decided about.
+/// The result of an attempt, as far as it is known before the decision.
 fn verdict(outcome: &StepOutcome) -> Verdict {
     let failed =
         |error: &str, cost_usd| Verdict { status: Status::Failed, error: Some(error.to_owned()), cost_usd };
@@ -229,11 +230,11 @@ fn verdict(outcome: &StepOutcome) -> Verdict {
     }
 }
 
-/// Why a step's program is not started at all.
+/// Why a step's program is not started.
 enum NotReady {
     /// The step fails.
     Step(String),
-    /// What Raymond keeps cannot be read or written. That is nothing a workflow could handle, so the run ends.
+    /// Raymond's own files cannot be read or written. A workflow could not handle that, so the run ends.
     Store(String),
 }
 

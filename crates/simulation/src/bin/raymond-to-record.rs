@@ -1,5 +1,5 @@
-//! Raymond's program, which runs the case folders while they are recorded. It is a program of this package, so that Cargo builds
-//! it anew together with the simulation.
+//! Raymond's program, which runs the case folders while they are recorded. It is part of this package, so that Cargo
+//! rebuilds it together with the simulation.
 
 fn main() -> std::process::ExitCode {
     raymond::cli::main()

@@ -1,8 +1,8 @@
-//! Simulates for a while with fresh seeds: `cargo run --release -p simulation -- --seconds 600 [--seed N]`.
+//! Runs the simulation for a while with new seeds: `cargo run --release -p simulation -- --seconds 600 [--seed N]`.
 //!
-//! With `--every` it first tries every single fault and every crash of a recovery in the programs by hand, and every crash
-//! of every case folder, which it runs for real once. A failure prints its seed, the fewest faults that make it, what
-//! happened and the program.
+//! With `--every` it first tries every single fault and every crash during a recovery in the hand-written programs, and
+//! every crash in every case folder. Each case folder is run for real once. A failure prints its seed, the smallest set
+//! of faults that causes it, what happened, and the program.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use simulation::program::Program;
 use simulation::programs;
 use test_kit::programs::build;
 
-/// How many plans of faults each program gets before the next one's turn.
+/// How many plans of faults are tried with each program.
 const PLANS: u64 = 20;
 
 fn main() -> ExitCode {
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let first = number("--seed").unwrap_or(time.as_millis() as u64);
     let end = Instant::now() + Duration::from_secs(number("--seconds").unwrap_or(60));
-    println!("seeds from {first} on");
+    println!("first seed: {first}");
     if std::env::args().any(|argument| argument == "--every") {
         if let Err(failed) = every(first) {
             return tell(&failed);
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         }
         runs += PLANS;
     }
-    println!("{runs} runs, nothing found");
+    println!("{runs} runs, no failure found");
     ExitCode::SUCCESS
 }
 
@@ -65,7 +65,7 @@ fn every(seed: u64) -> Result<(), Failed> {
             .and_then(|singles| Ok((singles, every_crash_of_a_recovery(&program, seed, 1)?)));
         match tried {
             Ok((singles, recoveries)) => {
-                println!("{}: {singles} single faults, {recoveries} crashes of recoveries", program.name);
+                println!("{}: {singles} single faults, {recoveries} crashes during recoveries", program.name);
             }
             Err(failure) => return Err(Box::new((program, failure))),
         }
@@ -73,7 +73,7 @@ fn every(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A program with some plans of faults: every other time one by hand.
+/// A program with some plans of faults. Every second program is a hand-written one.
 fn one(seed: u64) -> Result<(), Failed> {
     let mut by_hand = programs::all();
     let program = match seed % 2 {

@@ -1,10 +1,10 @@
-//! From a turn that failed to the reason it did, by the most reliable sign there is: the fields of the `result`
-//! event first, then the error kind of the last message, and the wording only where nothing else tells.
+//! Finds out why a turn failed, from the most reliable sign: first the fields of the `result` event, then the error
+//! kind of the last message, and the wording only if there is nothing else.
 
 use super::super::lines::shortened;
 use super::super::{TurnEnding, TurnFault};
 
-/// What a fault quotes of the program's own words.
+/// How much a fault quotes of the program's own message.
 const LONGEST_QUOTE: usize = 2000;
 
 /// The last `result` event.
@@ -14,14 +14,14 @@ pub(super) struct ResultEvent {
     pub(super) is_error: bool,
     pub(super) api_error_status: Option<u16>,
     pub(super) terminal_reason: String,
-    /// Why the model stopped: `end_turn` once it had nothing more to do.
+    /// Why the model stopped: `end_turn` if it was finished.
     pub(super) stop_reason: String,
     pub(super) text: Option<String>,
     pub(super) errors: String,
 }
 
 impl ResultEvent {
-    /// An API error also has the subtype `success`, and an interrupted program exits with 0: both must agree.
+    /// An API error also has the subtype `success`, and an interrupted program exits with 0, so both are checked.
     pub(super) fn is_success(&self) -> bool {
         self.subtype == "success" && !self.is_error
     }
@@ -32,18 +32,18 @@ impl ResultEvent {
     }
 }
 
-/// What the stream told about a failed turn besides its `result` event.
+/// What the stream said about a failed turn besides its `result` event.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// `error` of the last assistant event, such as `rate_limit`.
     pub(super) error_kind: String,
-    /// The reset time of a limit that was reported as reached, if it was.
+    /// The reset time of a limit that was reported as reached, if there is one.
     pub(super) rejected_until: Option<Option<i64>>,
-    /// Whether the program retried by itself before it gave up.
+    /// Whether the program retried by itself before it failed.
     pub(super) retried: bool,
 }
 
-/// Why a turn that did print a `result` event failed.
+/// Why a turn that printed a `result` event failed.
 pub(super) fn failed_result(result: &ResultEvent, signs: &Signs) -> TurnFault {
     by_subtype(result)
         .or_else(|| by_status(result, signs))
@@ -95,8 +95,9 @@ fn by_error_kind(result: &ResultEvent, signs: &Signs) -> Option<TurnFault> {
     })
 }
 
-/// A limit is waited out and an overload retried, and both are a 429. It is a limit when the program was told so, and
-/// also when it did not even retry, which it leaves out only if the service asks for a long wait.
+/// A 429 is either a usage limit, which needs a wait, or an overload, which needs a retry. It is a limit if the program
+/// reported one. It is also a limit if the program did not retry: it skips retries only if the service asks for a long
+/// wait.
 fn limit_or_overload(message: String, signs: &Signs) -> TurnFault {
     if let Some(resets_at) = signs.rejected_until {
         return TurnFault::LimitReached { resets_at, message };
@@ -116,7 +117,8 @@ fn reset_time_in(message: &str) -> Option<i64> {
     message.rsplit_once('|').and_then(|(_, time)| time.trim().parse().ok())
 }
 
-/// The last resort. It is only asked about text of a turn that failed, which the program wrote and not the model.
+/// The last resort. It is used only for the text of a failed turn, which is written by the program and not by the
+/// model.
 fn by_wording(message: &str, signs: &Signs) -> Option<TurnFault> {
     let lower_case = message.to_lowercase();
     let says = |phrases: &[&str]| phrases.iter().any(|phrase| lower_case.contains(phrase));
@@ -144,7 +146,7 @@ fn by_wording(message: &str, signs: &Signs) -> Option<TurnFault> {
         .then_some(TurnFault::Overloaded { message })
 }
 
-/// Why a turn that printed no `result` event, or one that its exit code contradicts, failed.
+/// Why a turn failed that printed no `result` event, or one that its exit code contradicts.
 pub(super) fn no_result(ending: TurnEnding, stderr: &str, unreadable_lines: u64) -> TurnFault {
     match ending {
         TurnEnding::Silent(after) => TurnFault::Silent { after },
@@ -169,7 +171,7 @@ fn junk_detail(stderr: &str, unreadable_lines: u64) -> String {
     if stderr.trim().is_empty() { read } else { format!("{read}; {}", tail(stderr)) }
 }
 
-/// Refusals before the turn began are on stderr only.
+/// Errors from before the turn began are on stderr only.
 fn by_stderr(stderr: &str) -> Option<TurnFault> {
     let message = tail(stderr);
     let says = |phrase: &str| stderr.contains(phrase);
@@ -206,7 +208,7 @@ fn crashed(ending: String, stderr: &str) -> TurnFault {
     TurnFault::Crashed { ending, stderr: tail(stderr) }
 }
 
-/// The last words matter most.
+/// The end of a text matters most.
 fn tail(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().rev().nth(LONGEST_QUOTE) {
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn wording_decides_where_there_is_no_field() {
+    fn wording_decides_if_there_is_no_field() {
         for (text, name) in [
             ("Invalid API key · Please run /login", "not_logged_in"),
             ("Credit balance is too low", "forbidden"),
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_limit_text_names_its_time() {
+    fn the_reset_time_is_read_from_an_old_limit_text() {
         let fault = failed_result(&error(Some(429), "Claude AI usage limit reached|17"), &Signs::default());
         assert!(matches!(fault, TurnFault::LimitReached { resets_at: Some(17), .. }));
     }
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_on_stderr_are_told_apart_from_crashes() {
+    fn errors_on_stderr_are_distinguished_from_crashes() {
         for (stderr, name) in [
             ("error: unknown option '--nope'\n(Did you mean --name?)", "bad_arguments"),
             ("Error: Invalid session ID. Must be a valid UUID.", "bad_arguments"),

@@ -1,39 +1,39 @@
-//! Counting what a turn cost, once, whichever way it is reported.
+//! Counts the cost of a turn once, however it is reported.
 //!
-//! A process may end several times (`result` events), and what `total_cost_usd` means differs by release:
+//! A process may print several `result` events, and what `total_cost_usd` means differs by release:
 //!
 //! | release | `total_cost_usd` | `model_usage_since_last_result` |
 //! |---|---|---|
 //! | up to 2.1.197 | of this process | absent |
-//! | from 2.1.325 | of the session, what it branched off included | what is new |
+//! | from 2.1.325 | of the session, including the session that it branched off | what is new |
 //!
-//! So each `result` adds, by the first line that applies:
+//! So each `result` adds the first of these that applies:
 //!
-//! 1. what `model_usage_since_last_result` adds up to;
-//! 2. its total less that of the previous `result` of this process;
+//! 1. the sum of `model_usage_since_last_result`;
+//! 2. its total minus the total of the previous `result` of this process;
 //! 3. where the stream is known to carry totals of the session (it numbers its results, or says that it is 2.1.325
 //!    or later): its total less the last one known for the conversation it continues;
-//! 4. its total. A release that we cannot place is thus counted too high rather than too low.
+//! 4. its total. So with an unknown release, the cost is rather too high than too low.
 //!
-//! What was streamed after the last `result`, or before one that reports an aborted request, has no figure at all.
-//! It is estimated from token counts at list prices, and the cost is marked so.
+//! For what was streamed after the last `result`, or before one that reports an aborted request, no cost is reported.
+//! It is estimated from token counts at list prices, and the cost is marked as estimated.
 
 use super::super::lines::shortened;
 use super::super::{Cost, Tokens};
 use serde_json::Value;
 use std::collections::VecDeque;
 
-/// The first release whose totals are known to run through a session.
+/// The first release whose totals are known to be totals of the session.
 const SESSION_TOTALS_SINCE: [u64; 3] = [2, 1, 325];
 
-/// How many messages may be incomplete at once; beyond it the oldest counts as complete. Subagents interleave, but
-/// never this many.
+/// How many messages may be incomplete at once; beyond this the oldest counts as complete. Messages of subagents are
+/// interleaved, but there are never this many.
 const MOST_OPEN_MESSAGES: usize = 64;
 
-/// Models answer with about four characters a token.
+/// A token is about four characters of a model's answer.
 const CHARACTERS_A_TOKEN: u64 = 4;
 
-/// Dollars for a million tokens. Rough, since only turns that end without a figure need them.
+/// Dollars for a million tokens. Rough, because only turns that end without a reported cost need them.
 struct Price {
     family: &'static str,
     input: f64,
@@ -46,7 +46,7 @@ const PRICES: [Price; 3] = [
     Price { family: "haiku", input: 1.0, output: 5.0 },
 ];
 
-/// An unknown model is taken for a dear one.
+/// An unknown model is assumed to be an expensive one.
 const UNKNOWN_FAMILY: &Price = &PRICES[0];
 
 /// Writing to the prompt cache costs more than plain input, reading from it less.
@@ -75,12 +75,12 @@ impl Meter {
         self.totals_are_of_the_session |= release >= SESSION_TOTALS_SINCE;
     }
 
-    /// Takes in an `assistant` event's message, or that of a streamed `message_start`.
+    /// Adds the message of an `assistant` event, or of a streamed `message_start`.
     pub(super) fn saw_message(&mut self, message: &Value) {
         self.streamed.add(message);
     }
 
-    /// Takes in the closing counts of a streamed message.
+    /// Adds the final counts of a streamed message.
     pub(super) fn saw_delta(&mut self, message_id: &str, usage: &Value) {
         if let Some(open) = self.streamed.open.iter_mut().find(|open| open.id == message_id) {
             open.raise(usage);
@@ -101,11 +101,11 @@ impl Meter {
         self.counted += if figure_is_missing { reported.max(streamed) } else { reported };
     }
 
-    /// The part of a reported total that is not news.
+    /// The part of a reported total that was counted before.
     fn already_in(&self, total: f64) -> f64 {
         let inherited = if self.totals_are_of_the_session { self.inherited_total } else { None };
         let earlier = self.last_total.or(inherited).unwrap_or(0.0);
-        // A smaller total than before is a count that started again.
+        // If the total is smaller than before, the program has started to count again from zero.
         if earlier <= total { earlier } else { 0.0 }
     }
 
@@ -140,8 +140,8 @@ fn dollars(value: &Value) -> Option<f64> {
     value.as_f64().filter(|usd| usd.is_finite() && *usd >= 0.0)
 }
 
-/// Messages seen since the last figure. Each arrives as several events that repeat its usage, so that counts are
-/// kept by message and not added up.
+/// Messages seen since the last reported cost. Each message arrives as several events that repeat its usage, so counts
+/// are kept for each message and not added up.
 #[derive(Debug, Default)]
 struct Streamed {
     open: VecDeque<Message>,
@@ -196,7 +196,7 @@ impl Message {
     }
 
     fn usd(&self) -> f64 {
-        // The output count of an unfinished message is a placeholder; its length says more.
+        // The output count of an unfinished message is a placeholder, so its length gives the better estimate.
         let output = self.tokens.output.max(self.characters.div_ceil(CHARACTERS_A_TOKEN));
         let input = self.tokens.input as f64
             + self.tokens.cache_write as f64 * CACHE_WRITE_FACTOR
@@ -221,7 +221,7 @@ fn price_of(model: &str) -> &'static Price {
     PRICES.iter().find(|price| model.contains(price.family)).unwrap_or(UNKNOWN_FAMILY)
 }
 
-/// How much text the model wrote in these blocks, tool inputs included.
+/// How many characters the model wrote in these blocks, including tool inputs.
 fn characters(content: &Value) -> u64 {
     match content {
         Value::String(text) => text.chars().count() as u64,
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_of_a_session_lose_what_it_inherited() {
+    fn totals_of_a_session_are_counted_without_the_inherited_part() {
         let results = [json!({"total_cost_usd": 0.5}), json!({"total_cost_usd": 0.7})];
         let cost = meter(Some(0.1), "2.1.325", &results);
         close(cost.usd, 0.6);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_preferred() {
+    fn usage_since_the_last_result_is_preferred() {
         let result = |total: f64, new: f64| {
             json!({"total_cost_usd": total,
                 "model_usage_since_last_result": {"a": {"costUSD": new}, "b": {"costUSD": 0.01}}})
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_replaces_the_estimate() {
+    fn a_reported_cost_replaces_the_estimate() {
         let mut meter = Meter::new(None);
         meter.saw_message(&json!({"id": "m", "model": "opus", "usage": {"input_tokens": 1_000_000}}));
         meter.saw_result(&json!({"total_cost_usd": 0.25}));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_figures_are_no_figures() {
+    fn invalid_costs_are_ignored() {
         let results = [json!({"total_cost_usd": -3}), json!({"total_cost_usd": "x"})];
         close(meter(None, "2.1.325", &results).usd, 0.0);
     }

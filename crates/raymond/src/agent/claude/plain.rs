@@ -1,16 +1,16 @@
-//! Keeping text that was put into a prompt from doing anything there.
+//! Makes sure that a value in a prompt is only text for the program.
 //!
-//! Two things in a prompt are more than text to the program: a `/` at its very start makes it one of the program's
-//! commands, and `@path` after a blank has that file read in. An author may write both. What a value brings along, and
-//! may have been said by a model or a stranger, must stay text. The least change that does this, as seen with the real
-//! program, is a blank before the slash and an invisible character before the `@`.
+//! Two things in a prompt are more than text for the program: a `/` at the very start makes the prompt one of the
+//! program's commands, and `@path` after white space makes the program read that file. An author may write both. A
+//! value may come from a model or from an unknown person, so it must stay text. The smallest change that works, tested
+//! with the real program, is a space before the slash and an invisible character before the `@`.
 
 use std::borrow::Cow;
 
-/// ZERO WIDTH SPACE. It is no blank to the program, so that an `@` behind it begins nothing.
+/// ZERO WIDTH SPACE. The program does not treat it as white space, so an `@` after it is plain text.
 const INVISIBLE: char = '\u{200B}';
 
-/// A value as it may stand in a prompt after what is there already.
+/// A value as it may be put into a prompt after the text `before`.
 pub fn plain<'v>(value: &'v str, before: &str) -> Cow<'v, str> {
     let is_command = before.is_empty() && value.starts_with('/');
     if !is_command && !value.contains('@') {
@@ -23,7 +23,7 @@ pub fn plain<'v>(value: &'v str, before: &str) -> Cow<'v, str> {
     let mut previous = before.chars().next_back();
     let mut characters = value.chars().peekable();
     while let Some(character) = characters.next() {
-        // What comes after a value may make a path of an `@` at its end.
+        // With the text after the value, an `@` at its end could become a path.
         let may_name_a_file = character == '@' && !characters.peek().is_some_and(|next| next.is_whitespace());
         if may_name_a_file && previous.is_none_or(is_boundary) {
             safe.push(INVISIBLE);
@@ -34,8 +34,8 @@ pub fn plain<'v>(value: &'v str, before: &str) -> Cow<'v, str> {
     safe.into()
 }
 
-/// Whether a name may begin after this character: blanks of all kinds, and some signs of other scripts. Of the signs
-/// the program takes fewer than this, but which ones differs from release to release.
+/// Whether `@path` may begin after this character: after all kinds of white space, and after some punctuation of other
+/// scripts. The program accepts less punctuation than this, but the set differs between releases.
 fn is_boundary(character: char) -> bool {
     let is_foreign_sign = !character.is_ascii() && !character.is_alphanumeric() && character != INVISIBLE;
     character.is_whitespace() || is_foreign_sign
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_would_do_something_is_changed() {
+    fn only_commands_and_file_references_are_changed() {
         let cases = [
             ("", "", ""),
             ("", "/cost", " /cost"),

@@ -1,8 +1,8 @@
 //! The decoder of Claude Code's event stream.
 //!
-//! Every release adds event types and fields, so that whatever is unknown is passed over. What a turn comes to is
-//! decided at its end alone, by the last `result` event and the way the program ended; until then the decoder only
-//! collects, in bounded memory.
+//! Every release adds event types and fields, so unknown ones are ignored. The result of a turn is decided only at its
+//! end, by the last `result` event and the way the program ended. Until then the decoder only collects data, in bounded
+//! memory.
 
 use super::super::lines::{Line, Lines, shortened};
 use super::super::{TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
@@ -10,7 +10,7 @@ use super::classify::{self, ResultEvent, Signs};
 use super::cost::{Meter, tokens};
 use serde_json::Value;
 
-/// A message that grows past this is no final message that anything could be done with.
+/// A message longer than this is not used as a final message.
 const LONGEST_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// How many refused tools are remembered.
@@ -19,7 +19,7 @@ const MOST_DENIALS: usize = 100;
 /// How much of a tool's input is shown.
 const LONGEST_SUMMARY: usize = 200;
 
-/// Times past this are in milliseconds: in seconds they would lie in the year 5138.
+/// Times above this are in milliseconds: in seconds they would be after the year 5138.
 const MILLISECONDS_FROM: f64 = 1e11;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Decoder {
     unreadable_lines: u64,
 }
 
-/// The text of the agent's most recent message, for a `result` that leaves it out.
+/// The text of the agent's most recent message, for a `result` without it.
 #[derive(Debug, Default)]
 struct FinalMessage {
     id: String,
@@ -181,7 +181,7 @@ impl Decoder {
         }
         self.signs.error_kind = text(event, "error").to_owned();
         if !self.signs.error_kind.is_empty() {
-            // The program's own words about an API error, which the `result` repeats.
+            // The program's own message about an API error, which the `result` repeats.
             return;
         }
         self.signs.retried = false;
@@ -202,8 +202,8 @@ impl Decoder {
         }
     }
 
-    /// Raw deltas, which come only when the backend's arguments ask for them. Their text comes again as a whole; their
-    /// token counts are all that is known of a message that does not come to its end.
+    /// Raw deltas, which are printed only if the backend's arguments ask for them. Their text is printed again as a
+    /// whole. For a message that is never completed, their token counts are all that is known.
     fn stream_event(&mut self, event: &Value) {
         self.is_final = false;
         let Some(inner) = event.get("event") else { return };
@@ -266,7 +266,7 @@ impl Decoder {
 }
 
 impl FinalMessage {
-    /// A message comes in several events, one a block.
+    /// A message is printed as several events, one for each block.
     fn turn_to(&mut self, id: &str) {
         if self.id != id || id.is_empty() {
             self.id = id.to_owned();
@@ -306,7 +306,7 @@ fn is_of_subagent(event: &Value) -> bool {
     event.get("parent_tool_use_id").is_some_and(Value::is_string)
 }
 
-/// What a tool is about to do, in short: the field that tells most.
+/// A short text about what a tool is going to do: the field that says most.
 fn summary(input: Option<&Value>) -> String {
     let telling = ["command", "file_path", "path", "pattern", "url", "query", "description"];
     let found = input.and_then(|input| telling.into_iter().find_map(|name| input.get(name)?.as_str()));

@@ -108,7 +108,7 @@ mod tests {
     use crate::store::memory::MemoryStore;
 
     #[test]
-    fn what_is_meant_for_this_process_is_found_and_the_rest_is_removed() {
+    fn messages_for_this_process_are_found_and_the_rest_is_removed() {
         let messages = MemoryStore::default().run("r").unwrap().inbox();
         let inbox = Inbox::new(Arc::clone(&messages), "mine".to_owned());
         for (name, content) in [

@@ -1,8 +1,8 @@
-//! Asking a person on the terminal that Raymond runs on.
+//! Asks a person on the terminal that Raymond runs on.
 //!
-//! One question at a time, read by a thread of its own. The answer goes through the inbox like one from `raymond answer`,
+//! One question at a time, read by a separate thread. The answer is posted to the inbox like one from `raymond answer`,
 //! so exactly one is taken. The wait for a line is cancelled if the question is answered in another way. Questions are
-//! written by stderr's own writer, which holds back all other output until the answer.
+//! printed by stderr's own writer, which holds back all other output until the answer.
 
 use std::collections::VecDeque;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The file of a state as it has to be for its program to run it.
+//! The file of a state in the form that its interpreter can run.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ fn text_to_run(kind: Kind, bytes: &[u8], has_file: bool) -> Cow<'_, [u8]> {
     }
 }
 
-/// A script without byte-order mark and carriage returns, which bash takes for part of a command.
+/// A script without byte-order mark and carriage returns, which bash would read as part of a command.
 fn unix_text(bytes: &[u8]) -> Cow<'_, [u8]> {
     let without_mark = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let has_foreign_line_ends = memchr::memmem::find(without_mark, b"\r\n").is_some();
@@ -48,9 +48,9 @@ fn unix_text(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text)
 }
 
-/// A batch file without a byte-order mark, which `cmd.exe` takes for part of a command. In a text without carriage
-/// returns it may miss labels, so a copy gets them; a file that runs where it lies is its author's, as it also has to
-/// know where that is.
+/// A batch file without a byte-order mark, which `cmd.exe` would read as part of a command. `cmd.exe` may miss labels
+/// in a text without carriage returns, so they are added to a copy. A file that runs from its own folder is not changed
+/// for that, because it may need to know where it is.
 fn batch_text(bytes: &[u8], has_file: bool) -> Cow<'_, [u8]> {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if has_file && text.len() == bytes.len() {
@@ -81,9 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn foreign_line_ends_and_marks_are_taken_out() {
+    fn carriage_returns_and_byte_order_marks_are_removed() {
         assert_eq!(unix_text(b"\xef\xbb\xbfa\r\nb\r\n").as_ref(), b"a\nb\n");
-        assert_eq!(unix_text(b"a\rb\n").as_ref(), b"a\rb\n", "a carriage return alone is the author's");
+        assert_eq!(unix_text(b"a\rb\n").as_ref(), b"a\rb\n", "a single carriage return is kept");
         assert!(matches!(unix_text(b"a\nb"), Cow::Borrowed(_)), "a plain script runs from its own file");
     }
 }

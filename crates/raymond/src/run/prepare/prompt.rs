@@ -1,4 +1,4 @@
-//! What an agent is sent.
+//! The prompt that an agent gets.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::NotReady;
 use crate::agent::AgentProgram;
 use crate::store::Payloads;
 
-/// What an agent is told when its program stopped at its share of the budget and may go on.
+/// The prompt for an agent whose program stopped at its share of the budget and may continue.
 const GO_ON: &str = "Please go on from where you stopped.";
 
-/// The rendered body and nothing else, or what the step has to add to it.
+/// The rendered body alone, or with what the step has to add.
 pub(super) fn message(
     payloads: &Payloads,
     run: &Run,
@@ -25,7 +25,7 @@ pub(super) fn message(
 ) -> Result<String, NotReady> {
     let text_of = |payload: &Payload| payloads.text_of(payload).map_err(NotReady::Store);
     match agent.work().map(|work| &work.say) {
-        // A reminder quotes what the agent said.
+        // A reminder quotes the agent's message.
         Some(Say::Reminder { text, .. }) => text_of(text).map(|text| program.plain(&text, "").into_owned()),
         Some(Say::GoOn { .. }) => Ok(GO_ON.to_owned()),
         Some(Say::Prompt) | None => {
@@ -46,7 +46,7 @@ fn render(body: &str, values: &Values<'_>, program: &dyn AgentProgram) -> String
     })
 }
 
-/// What placeholders stand for.
+/// The values of the placeholders.
 struct Values<'a> {
     run: &'a Run,
     agent: &'a Agent,

@@ -1,4 +1,4 @@
-//! What a step finds in its environment, but for the path of the file that runs: only the executor knows that.
+//! The environment variables of a step, except the path of the file that runs: only the executor knows that.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,31 +9,31 @@ use raymond_core::run::Agent;
 
 use crate::run::job::VariableChanges;
 
-/// What fits into one variable. Windows takes no longer ones than 32,767 characters, its name included.
+/// How long a variable may be. On Windows the limit is 32,767 characters, including the name.
 const MOST_IN_A_VARIABLE: usize = if cfg!(windows) { 32_000 } else { MAX_ENVIRONMENT_PAYLOAD_BYTES };
 
-/// Everything of a step that its environment tells.
+/// Everything about a step that is in its environment.
 pub struct StepFacts<'a> {
     pub run_id: &'a str,
     pub agent: &'a Agent,
     pub scope: &'a Path,
-    /// What the workflow's manifest adds.
+    /// The variables from the workflow's manifest.
     pub environment: &'a BTreeMap<String, String>,
     pub task_folder: &'a Path,
-    /// The handed payload and the file that holds it.
+    /// The payload of the step and the file that holds it.
     pub input: Option<(&'a str, &'a Path)>,
 }
 
-/// What a script is told.
+/// The variables of a script.
 pub fn script_variables(facts: &StepFacts<'_>) -> VariableChanges {
-    // What comes later wins: a worker's own variables over those of the whole workflow.
+    // Later ones win: a worker's own variables override those of the whole workflow.
     let mut changes = changes_of(facts.environment);
     changes.extend(changes_of(&facts.agent.attributes));
     changes.extend(identity(facts));
     changes
 }
 
-/// What an agent program is told: its prompt says the rest.
+/// The variables of an agent program: everything else is in its prompt.
 pub fn agent_variables(facts: &StepFacts<'_>) -> VariableChanges {
     let mut changes = changes_of(facts.environment);
     changes.extend(identity(facts));
@@ -44,12 +44,12 @@ fn changes_of(variables: &BTreeMap<String, String>) -> VariableChanges {
     variables.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
 }
 
-/// The identity of the step, and its input.
+/// The agent, and the payload it was given.
 fn identity(facts: &StepFacts<'_>) -> VariableChanges {
     let short = |text: &&str| text.len() <= MOST_IN_A_VARIABLE;
     let short_input = facts.input.as_ref().map(|(text, _)| *text).filter(short).map(OsString::from);
     let visits = facts.agent.visits_here().to_string();
-    // A run may be started by a step of another run, so what is not set is removed.
+    // A run may be started by a step of another run, so variables that are not set here are removed.
     let variables: [(&str, Option<OsString>); 9] = [
         ("RAYMOND_RUN_ID", Some(facts.run_id.into())),
         ("RAYMOND_WORKFLOW_ID", Some(facts.run_id.into())),

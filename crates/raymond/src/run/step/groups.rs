@@ -1,9 +1,9 @@
-//! The process groups of the steps that run, remembered on disk: hints by which a successor finds what is left of
-//! them, should this process be killed.
+//! The process groups of running steps, kept on disk. They are hints for the next process of the run, so that it finds
+//! the steps' processes if this process is killed.
 //!
-//! One file for a run, with a record of fixed length for each step that runs; a step that ends leaves its place to a
-//! later one. So a step costs a write and no file of its own. Without the hints, a step's processes are still found by
-//! their token, unless they cleaned their environment.
+//! There is one file for each run, with a record of fixed length for each running step. The record of a step that has
+//! ended is used again. So a step costs one write and needs no file of its own. Without the hints, a step's processes
+//! are still found by their token, unless they cleared their environment.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,9 +29,9 @@ struct Inner {
     path: PathBuf,
     /// Opened with the first hint.
     file: Option<File>,
-    /// Which record is whose.
+    /// The record of each agent.
     places: BTreeMap<AgentId, u64>,
-    /// Records that were used and are free again.
+    /// Records that are free again.
     free: BTreeSet<u64>,
 }
 
@@ -41,15 +41,15 @@ impl Groups {
         Self { inner: RefCell::new(inner) }
     }
 
-    /// Remembers the group of an agent's step until that is forgotten or the agent has another.
+    /// Stores the group of an agent's step until it is forgotten or the agent has another one.
     pub(super) fn remember(&self, agent: &AgentId, token: &str, group: i32) {
         let mut inner = self.inner.borrow_mut();
         let place = inner.place_of(agent);
-        // It is only a hint.
+        // An error is ignored, because this is only a hint.
         let _ = inner.write(place, &format!("{token} {group}"));
     }
 
-    /// The end of the agent's step is recorded, so its processes will not be looked for.
+    /// The end of the agent's step is recorded, so its processes need not be found any more.
     pub fn forget(&self, agent: &AgentId) {
         let mut inner = self.inner.borrow_mut();
         if let Some(place) = inner.places.remove(agent) {
@@ -81,17 +81,17 @@ impl Inner {
     }
 }
 
-/// What a predecessor wrote has been read by now.
+/// The records of the previous process have been read by now.
 fn open(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-    // Not emptied for nothing: some file systems send such a file to the disk as soon as it is closed.
+    // Truncate only if needed: some file systems write such a file to the disk as soon as it is closed.
     if file.metadata()?.len() > 0 {
         file.set_len(0)?;
     }
     Ok(file)
 }
 
-/// What is left of attempts of a process that died: by their tokens, and by their groups where these are known.
+/// What to end of the attempts of a process that died: by their tokens, and by their groups if these are known.
 pub fn leftovers(scratch: &Path, tokens: Vec<String>) -> Vec<Target> {
     let hints = fs::read(file(scratch)).unwrap_or_default();
     let hints = String::from_utf8_lossy(&hints);
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_successor_finds_the_groups_of_the_steps_that_ran() {
+    fn the_next_process_finds_the_groups_of_the_running_steps() {
         let folder = tempfile::tempdir().unwrap();
         let scratch = folder.path();
         let groups = Groups::new(scratch);
@@ -121,20 +121,20 @@ mod tests {
         groups.remember(&second, "n-2-1", 102);
         groups.forget(&first);
         groups.remember(&first, "n-3-1", 103);
-        // The next attempt, without an end in between.
+        // The next attempt, while the last one was not forgotten.
         groups.remember(&second, "n-2-2", 104);
         let found = leftovers(scratch, ["n-1-1", "n-2-2", "n-3-1"].map(str::to_owned).to_vec());
         let found: Vec<Option<i32>> = found.into_iter().map(|target| target.group).collect();
-        assert_eq!(found, [None, Some(104), Some(103)], "places are used again");
+        assert_eq!(found, [None, Some(104), Some(103)], "records are used again");
         assert_eq!(fs::metadata(file(scratch)).unwrap().len(), 2 * RECORD_BYTES as u64);
         Groups::new(scratch).remember(&first, "n-4-1", 105);
         let found = leftovers(scratch, ["n-2-2", "n-4-1"].map(str::to_owned).to_vec());
         let found: Vec<Option<i32>> = found.into_iter().map(|target| target.group).collect();
-        assert_eq!(found, [None, Some(105)], "a successor begins anew");
+        assert_eq!(found, [None, Some(105)], "the next process starts with an empty file");
     }
 
     #[test]
-    fn a_damaged_hint_is_no_hint() {
+    fn a_damaged_hint_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let scratch = folder.path();
         fs::write(file(scratch), b"n-1-1 \xff\nn-2-1\nn-3-1 7x\n\n \n").unwrap();

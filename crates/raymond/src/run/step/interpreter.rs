@@ -5,13 +5,13 @@ use std::path::Path;
 
 use raymond_core::workflow::{Kind, Platform};
 
-/// PowerShell under its names, the one that is kept up first.
+/// The names of PowerShell, the current version first.
 const POWER_SHELLS: [&str; 2] = ["pwsh", "powershell"];
 
 /// The program that runs a script, and its arguments. A prompt has none.
 ///
-/// A batch file is its own program: it has to go through `cmd.exe`, which reads its command line by rules of its own,
-/// and starting such a file is where the standard library follows them.
+/// A batch file is its own program: it has to be run by `cmd.exe`, which parses its command line by special rules. The
+/// standard library follows these rules when it starts a batch file.
 pub fn command_line(kind: Kind, file: &Path, platform: Platform) -> Option<(OsString, Vec<OsString>)> {
     let file = file.as_os_str().to_owned();
     let (program, args): (&str, Vec<OsString>) = match (kind, platform) {
@@ -20,19 +20,19 @@ pub fn command_line(kind: Kind, file: &Path, platform: Platform) -> Option<(OsSt
         (Kind::Batch, _) => return Some((file, Vec::new())),
         (Kind::PowerShell, _) => (power_shell(is_on_path), power_shell_arguments(file)),
         (Kind::Python, Platform::Unix) => ("python3", vec![file]),
-        // Without this it prints in the code page of the machine, which is hardly ever UTF-8.
+        // Without this it prints in the code page of the machine, which is rarely UTF-8.
         (Kind::Python, Platform::Windows) => ("python", vec!["-X".into(), "utf8".into(), file]),
         (Kind::Node, _) => ("node", vec![file]),
     };
     Some((program.into(), args))
 }
 
-/// The first that is there; if none is, the error that follows names the one to install.
+/// The first one that is installed. If there is none, the error names the one to install.
 fn power_shell(is_there: impl Fn(&str) -> bool) -> &'static str {
     POWER_SHELLS.into_iter().find(|name| is_there(name)).unwrap_or(POWER_SHELLS[0])
 }
 
-/// Neither what a person has set up for themselves nor the system's wish to be asked may keep a state from running.
+/// A person's own profile and the system's prompts must not keep a state from running.
 fn power_shell_arguments(file: OsString) -> Vec<OsString> {
     let mut arguments: Vec<OsString> =
         ["-NoLogo", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File"]
@@ -47,7 +47,7 @@ fn is_on_path(name: &str) -> bool {
     crate::process::find_program(name).is_some()
 }
 
-/// No such state runs here.
+/// Such a state never runs on this platform.
 #[cfg(not(windows))]
 fn is_on_path(_name: &str) -> bool {
     false
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_script_has_its_program() {
+    fn every_kind_of_script_has_an_interpreter() {
         let cases = [
             (Kind::Bash, Platform::Unix, "/bin/bash|/wf/A B"),
             (Kind::Python, Platform::Unix, "python3|/wf/A B"),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_shell_script_runs_with_the_newest_there_is() {
+    fn a_power_shell_script_runs_with_the_newest_installed_version() {
         assert_eq!(power_shell(|_| true), "pwsh");
         assert_eq!(power_shell(|name| name == "powershell"), "powershell");
         assert_eq!(power_shell(|_| false), "pwsh");

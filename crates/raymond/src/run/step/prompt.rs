@@ -48,11 +48,11 @@ pub(super) async fn run(
     })
 }
 
-/// What a final message says comes next.
+/// The transition in a final message.
 fn read(text: &str, platform: Platform) -> Result<Reading, BadMessage> {
     let bad = |problem: String| BadMessage { problem, has_no_tag: false };
     let mut tags = TagCollector::new();
-    // What it prints was shown as it came.
+    // Printed text was shown when it arrived.
     tags.feed(text.as_bytes(), &mut |_| {}).map_err(|error| bad(error.to_string()))?;
     let collected = tags.finish(&mut |_| {}).map_err(|error| bad(error.to_string()))?;
     transition::read(collected, platform == Platform::Windows).map_err(|error| BadMessage {
@@ -61,7 +61,7 @@ fn read(text: &str, platform: Platform) -> Result<Reading, BadMessage> {
     })
 }
 
-/// Shows what a piece of the agent's text prints.
+/// Shows the printed text in a piece of the agent's text.
 fn show_prints(executor: &LocalExecutor, job: &StepJob, text: &str) {
     let mut reader = TagReader::new();
     let mut show = |tag: Tag| {
@@ -69,13 +69,13 @@ fn show_prints(executor: &LocalExecutor, job: &StepJob, text: &str) {
             print(executor, job, tag.content);
         }
     };
-    // What is wrong with the tags is found when the final message is read.
+    // Errors in the tags are found when the final message is read.
     if reader.feed(text.as_bytes(), &mut show).is_ok() {
         let _ = reader.finish(&mut show);
     }
 }
 
-/// A turn that could not be taken, and that would fail again in the same way.
+/// A turn that could not be run and would fail again in the same way.
 fn final_fault(error: String) -> FailedTurn {
     FailedTurn {
         error,

@@ -1,5 +1,5 @@
-//! The file that a step's program is given: the state's own, the one among the unpacked files of its workflow, or a
-//! private copy where that cannot be run as it is.
+//! The file that a step's program runs: the state's own file, the same file among the unpacked files of its workflow,
+//! or a private copy if that cannot be run as it is.
 
 use std::fs;
 use std::io::Write;
@@ -11,11 +11,11 @@ use super::{LocalExecutor, create_private_folder};
 use crate::run::job::{StateCode, StepJob};
 use crate::run::prepare::file_name_of;
 
-/// A file to run. A copy is removed together with this.
+/// A file to run. A copy is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Runnable {
     path: PathBuf,
-    /// The folder that was made for the copy alone.
+    /// The folder that holds only the copy.
     made_for_copy: Option<PathBuf>,
 }
 
@@ -53,7 +53,7 @@ impl Runnable {
 impl Drop for Runnable {
     fn drop(&mut self) {
         if let Some(folder) = &self.made_for_copy {
-            // Background children that still read it keep what they have open; what else is in the folder stays.
+            // Background children that have the file open can still read it; other files in the folder are kept.
             let _ = fs::remove_file(&self.path);
             let _ = fs::remove_dir(folder);
         }
@@ -61,7 +61,7 @@ impl Drop for Runnable {
 }
 
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // A copy of a step that was killed may still be read by its background children.
+    // Remove it and create it anew, because background children of a killed step may still read the old copy.
     let _ = fs::remove_file(path);
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_goes_with_its_step() {
+    fn a_copy_is_removed_with_its_step() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("main.state");
         let state = StateFile::new("START.sh").unwrap();

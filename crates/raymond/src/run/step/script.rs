@@ -1,4 +1,4 @@
-//! A script state: run directly, at no cost.
+//! A script state: run directly and without cost.
 
 use raymond_core::duration::Limit;
 use raymond_core::header::Header;
@@ -30,7 +30,7 @@ pub(super) async fn run(
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> StepOutcome {
-    // The copy, if there is one, lasts as long as the step.
+    // The copy, if there is one, is kept until the end of the step.
     let (program, _runnable) = match prepare(executor, job) {
         Ok(prepared) => prepared,
         Err(NotReady::Store(error)) => return executor.give_up(error),
@@ -56,7 +56,7 @@ pub(super) async fn run(
     let reading = sink
         .finish()
         .and_then(|collected| transition::read(collected, ignores_case).map_err(|error| error.to_string()));
-    // A step that succeeded may leave children behind; one that turns out to have failed may not.
+    // A step that succeeded may leave children behind; one that failed may not.
     if exit == process::ProcessExit::Code(0) && reading.is_err() {
         executor.reaper.end(vec![Target { group: done.group, ..group_of }]).await;
     }
@@ -103,7 +103,7 @@ fn prepare(executor: &LocalExecutor, job: &StepJob) -> Result<(process::ProgramS
     Ok((program, runnable))
 }
 
-/// Reads tags out of a script's output as it comes.
+/// Reads tags from a script's output as it arrives.
 struct ScriptSink<'a> {
     executor: &'a LocalExecutor,
     job: &'a StepJob,

@@ -1,4 +1,4 @@
-//! What a job may not need, and what an agent program may be like.
+//! What a job must not need, and which agent programs are supported.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ fn write_archive(path: &Path) {
     archive.finish().unwrap();
 }
 
-/// A run whose events are added up as they come.
+/// A run that applies events as they arrive.
 struct Course {
     run: Option<Run>,
     seq: u64,
@@ -112,7 +112,7 @@ fn prepare(run: &Run, scope: &Path, tasks: &Path, backends: &Backends) -> (Prepa
     preparer.prepare(run, agent).unwrap().unwrap()
 }
 
-/// Everything that a step reports, its end last.
+/// Everything that a step reports; its end is last.
 fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
     let (sender, mut messages) = mailbox();
     let mut steps = LocalSteps::new(LocalExecutor {
@@ -137,7 +137,7 @@ fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
                 reports.push(input);
             }
         }
-        assert!(!steps.is_busy(), "its end is reported when it has ended");
+        assert!(!steps.is_busy(), "its end was reported before it had ended");
         reports
     })
 }
@@ -149,7 +149,7 @@ fn end_in(report: Option<Input>) -> Box<Ended> {
     }
 }
 
-/// Where the step was prepared, neither the workflow nor the state folder is needed to carry it out.
+/// A step that was prepared needs neither the workflow nor the state folder to run.
 #[cfg(unix)]
 #[test]
 fn a_job_needs_neither_the_project_nor_the_state_folder() {
@@ -187,7 +187,7 @@ fn with_program(program: impl AgentProgram + 'static) -> (tempfile::TempDir, Cou
     (folder, course, backends)
 }
 
-/// What comes of the next turn, once everything but its end is recorded.
+/// The result of the next turn, after everything except its end is recorded.
 fn next_turn(folder: &Path, course: &mut Course, backends: &Backends) -> (Vec<Body>, Box<Ended>) {
     let job = course.launch(folder, folder, backends);
     let mut reports = carry_out(job, folder, backends);
@@ -197,7 +197,7 @@ fn next_turn(folder: &Path, course: &mut Course, backends: &Backends) -> (Vec<Bo
 
 #[cfg(unix)]
 #[test]
-fn a_session_that_the_program_chose_is_recorded_and_gone_on_from() {
+fn a_session_that_the_program_chose_is_recorded_and_continued() {
     let (folder, mut course, backends) = with_program(Threads::new(THREAD));
     let (recorded, mut ended) = next_turn(folder.path(), &mut course, &backends);
     assert!(
@@ -214,7 +214,7 @@ fn a_session_that_the_program_chose_is_recorded_and_gone_on_from() {
     let job = course.launch(folder.path(), folder.path(), &backends);
     let turn = job.turn.clone().unwrap();
     assert_eq!((turn.session, turn.branch_of.as_deref()), (None, Some("t7")));
-    // It reports the session that it should have left as it was.
+    // It reports the session that it should have left unchanged.
     let ended = end_in(carry_out(job, folder.path(), &backends).pop());
     let StepOutcome::Turn(TurnOutcome::Failed(turn)) = &ended.outcome else { panic!("{ended:?}") };
     assert!(turn.error.contains("though a branch of t7 was asked for"), "{}", turn.error);
@@ -222,7 +222,7 @@ fn a_session_that_the_program_chose_is_recorded_and_gone_on_from() {
 
 #[cfg(unix)]
 #[test]
-fn a_program_that_cannot_branch_is_not_asked_to_go_on() {
+fn a_program_that_cannot_branch_is_not_asked_to_continue() {
     let program = Threads::new(THREAD);
     let can = Capabilities { branch: false, ..program.can };
     let (folder, mut course, backends) = with_program(Threads { can, ..program });

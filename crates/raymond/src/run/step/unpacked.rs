@@ -1,8 +1,8 @@
-//! The files of an archive or a one-file workflow on disk, so that a script finds what lies beside it there as it
-//! would in a folder.
+//! The unpacked files of an archive or a one-file workflow, so that a script finds the files beside it as it would in a
+//! folder.
 //!
-//! They are written when the first script of a workflow is run, once for a run, in a folder of the run's own that goes
-//! with the process. How much that can be is bounded by what a workflow may hold.
+//! They are written when the first script of a workflow runs, once for each run, in a folder of the run that is removed
+//! when the process ends. Their size is limited by the maximum size of a workflow.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use super::create_private_folder;
 use super::runnable::write_private;
 use crate::workflow::scopes::PackedFiles;
 
-/// The folders of a run's workflows, which are removed together with this.
+/// The folders of a run's workflows, which are removed when this is dropped.
 #[derive(Debug)]
 pub struct Unpacked {
     scratch: PathBuf,
@@ -38,7 +38,7 @@ impl Unpacked {
         Unpacked { scratch, known: RefCell::default() }
     }
 
-    /// A state's file among all others of its workflow.
+    /// A state's file, together with all other files of its workflow.
     pub(super) fn file(
         &self,
         files: &PackedFiles,
@@ -47,7 +47,7 @@ impl Unpacked {
     ) -> Result<PathBuf, String> {
         let folder = self.folder(files)?;
         let file = folder.join(state.as_str());
-        // A script may have changed or removed what lies beside it; what runs is what the workflow says.
+        // A script may have changed or removed files in its folder. The state must run as it is in the workflow.
         write_if_other(&file, bytes).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         Ok(file)
     }
@@ -65,7 +65,7 @@ impl Unpacked {
             .map(|old| old.names.iter().filter(|name| !files.by_name.contains_key(*name)).collect())
             .unwrap_or_default();
         if old.is_none() {
-            // What a process that was killed has left is of another time.
+            // Remove files that a killed process left: they may be out of date.
             let _ = fs::remove_dir_all(&folder);
         }
         write_all(&folder, &files.by_name, &gone).map_err(|error| {
@@ -97,7 +97,7 @@ fn write_all(folder: &Path, files: &BTreeMap<String, Vec<u8>>, gone: &[&String])
     Ok(())
 }
 
-/// Replaces a file as a whole, because another agent may be running it.
+/// Replaces a file atomically, because another agent may be running it.
 fn write_if_other(file: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(file).is_ok_and(|old| old == bytes) {
         return Ok(());

@@ -73,7 +73,7 @@ fn another_session_is_not_accepted() {
 }
 
 #[test]
-fn work_in_the_background_makes_a_final_message_provisional() {
+fn a_message_is_not_final_while_background_work_goes_on() {
     let mut decoder = fed(&[init(), said("a", "one"), result(Some("one"))]);
     assert!(decoder.is_final());
     decoder.feed(&line(json!({"type": "system", "subtype": "task_updated"})));
@@ -86,7 +86,7 @@ fn work_in_the_background_makes_a_final_message_provisional() {
 }
 
 #[test]
-fn a_turn_that_was_killed_is_estimated() {
+fn the_cost_of_a_killed_turn_is_estimated() {
     let decoder = fed(&[init(), said("a", "abcd"), said("a", "efgh")]);
     let failed = finish(decoder, TurnEnding::Signal(9)).unwrap_err();
     assert!(failed.cost.estimated);
@@ -95,7 +95,7 @@ fn a_turn_that_was_killed_is_estimated() {
 }
 
 #[test]
-fn a_final_message_survives_that_we_ended_the_program() {
+fn a_final_message_counts_if_raymond_ended_the_program() {
     let second = Duration::from_secs(1);
     for ending in [TurnEnding::Stopped, TurnEnding::Silent(second), TurnEnding::OverTime(second)] {
         assert_eq!(finish(fed(&[init(), result(Some("done"))]), ending).unwrap().text, "done");
@@ -106,13 +106,13 @@ fn a_final_message_survives_that_we_ended_the_program() {
 }
 
 #[test]
-fn the_last_message_stands_in_for_a_missing_result_text() {
+fn the_last_message_replaces_a_missing_result_text() {
     let lines = [init(), said("a", "first"), said("b", "se"), said("b", "cond"), result(None)];
     assert_eq!(finish(fed(&lines), TurnEnding::Code(0)).unwrap().text, "second");
 }
 
 #[test]
-fn text_that_came_in_deltas_is_shown_once_and_as_a_whole() {
+fn text_that_arrives_in_deltas_is_shown_once_and_as_a_whole() {
     let delta = |event: Value| line(json!({"type": "stream_event", "event": event}));
     let lines = [
         delta(json!({"type": "message_start", "message": {"id": "a", "model": "haiku"}})),
@@ -131,7 +131,7 @@ fn a_reset_time_may_be_in_milliseconds() {
     assert_eq!(epoch_seconds(Some(&json!("soon"))), None);
 }
 
-/// Words of the protocol with values of any shape, which is nastier than plain noise.
+/// Words of the protocol with values of any type, which find more errors than random bytes.
 fn odd_event() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![
         Just(json!(null)),
@@ -189,7 +189,7 @@ fn odd_event() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn nothing_a_program_prints_makes_it_panic(
+    fn no_output_makes_the_decoder_panic(
         events in prop::collection::vec(odd_event(), 0..12),
         chunk in 1_usize..64,
         code in 0..2,

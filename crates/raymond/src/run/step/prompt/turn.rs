@@ -1,4 +1,4 @@
-//! A turn of an agent program, whichever it is.
+//! A turn of any agent program.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -24,9 +24,9 @@ use crate::run::step::{LocalExecutor, NotReady, environment, make_folders};
 use crate::view::Stream;
 use crate::view::debug::StepFiles;
 
-/// How long a program may stay after its final message.
+/// How long a program may keep running after its final message.
 const LINGER: Duration = Duration::from_secs(10);
-/// How many lines of stderr the agent program's decoder looks at.
+/// How many lines of stderr the program's decoder gets.
 const STDERR_LINES: usize = 40;
 
 pub(super) async fn take(
@@ -73,7 +73,7 @@ async fn supervised(
     stop: StopSignal,
 ) -> Result<Result<TurnEnding, TurnFault>, NotReady> {
     let name = invocation.program.clone();
-    // The copy, if there is one, lasts as long as the turn.
+    // The copy, if there is one, is kept until the end of the turn.
     let (process, _runnable) = process(sink.executor, sink.job, invocation)?;
     sink.files.program(&process);
     let settings = &needs.settings;
@@ -107,8 +107,8 @@ fn turn(needs: &TurnNeeds, started: &TurnStarted, program: &dyn AgentProgram) ->
     }
 }
 
-/// A turn that would have to go on in a conversation, with a program that cannot branch one. A backend that may
-/// continue the conversation itself instead (`without_branch`) would be let through here.
+/// A turn that has to continue a conversation, with a program that cannot branch one. A backend that may continue the
+/// conversation itself instead (`without_branch`) would be allowed here.
 fn cannot_continue(program: &dyn AgentProgram, backend: &str, turn: &Turn) -> Option<TurnFault> {
     let is_refused = turn.continues.is_some() && !program.capabilities().branch;
     is_refused.then(|| TurnFault::CannotBranch { backend: backend.to_owned() })
@@ -184,7 +184,7 @@ fn denials(tools: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Decodes what the program prints as it comes.
+/// Decodes the program's output as it arrives.
 struct TurnSink<'a> {
     executor: &'a LocalExecutor,
     job: &'a StepJob,
@@ -213,7 +213,7 @@ impl TurnSink<'_> {
                 warnings: denials(&report.permission_denials),
                 text: report.text,
             },
-            // It went over its share with its last words; they were said and paid for.
+            // It exceeded its share with its last message, which is complete and paid for.
             Err(failure) if failure.final_text.is_some() => Turned::Completed {
                 session: session(&failure.cost),
                 cost: turn_cost(&failure.cost),
