@@ -273,7 +273,7 @@ impl Host<'_> {
 
     /// Lets time pass until something happens, and returns some of what has happened.
     fn wait(&mut self, engine: &Engine<Box<dyn RunWriter>>) -> Result<(Vec<String>, Vec<Input>), Death> {
-        let wake = engine.run().next_wake(jiff::Timestamp::MIN).map(|time| self.when(time));
+        let wake = engine.run().next_wake(self.now()).map(|time| self.when(time));
         let report = self.reports.iter().map(|(time, _)| *time).min();
         let Some(next) = [wake, report, self.people.next()].into_iter().flatten().min() else {
             self.monitor.broken.push(format!("the run waits for nothing: {:?}", engine.run()));
