@@ -33,7 +33,7 @@ mod wrong_platform;
 
 use super::Rule;
 
-/// All rules, sorted by code: first errors, then warnings, then notes.
+/// All rules, in the order of their codes.
 pub static RULES: [&Rule; 30] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
