@@ -228,7 +228,7 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
             interrupted: None,
             ..before.unwrap_or_else(|| Work::first(started.step))
         };
-        agent.status = Status::Running { work, started: time };
+        agent.status = Status::Running { work: Box::new(work), started: time };
     });
 }
 
@@ -339,9 +339,9 @@ fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
                 turn: None,
                 share_usd: None,
                 cost_usd,
-                ..work.clone()
+                ..(**work).clone()
             };
-            agent.status = Status::Ready { since: seq, work: Some(work) };
+            agent.status = Status::Ready { since: seq, work: Some(Box::new(work)) };
         }
     });
 }
@@ -367,9 +367,9 @@ fn wait_with_work(
 ) {
     run.update(id, |agent| {
         if let Status::Running { work, .. } = &agent.status {
-            let mut work = Work { share_usd: None, ..work.clone() };
+            let mut work = Work { share_usd: None, ..(**work).clone() };
             change(&mut work);
-            agent.status = Status::Waiting { until, why, since: seq, work: Some(work), error };
+            agent.status = Status::Waiting { until, why, since: seq, work: Some(Box::new(work)), error };
         }
     });
 }
@@ -433,7 +433,7 @@ fn ask_opened(run: &mut Run, time: Timestamp, opened: &AskOpened) {
         deadline: opened.deadline,
         timeout_next: opened.timeout_next.clone(),
     };
-    run.update(&opened.agent, |agent| agent.status = Status::Asking { ask });
+    run.update(&opened.agent, |agent| agent.status = Status::Asking { ask: Box::new(ask) });
 }
 
 fn ask_closed(run: &mut Run, seq: u64, closed: &AskClosed) {
@@ -473,8 +473,8 @@ fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
 fn status_after_resume(agent: &Agent, event: &Event) -> Status {
     match &agent.status {
         Status::Running { work, .. } => {
-            let work = Work { share_usd: None, ..work.clone() };
-            Status::Ready { since: work.step, work: Some(work) }
+            let work = Work { share_usd: None, ..(**work).clone() };
+            Status::Ready { since: work.step, work: Some(Box::new(work)) }
         }
         // A question that timed out is opened again by a separate event.
         Status::Failed { waited: Some(waited), .. } => (**waited).clone(),
@@ -495,8 +495,8 @@ fn cut_off(status: &mut Status, step: u64) {
     if let Status::Running { work, .. } = status
         && work.step == step
     {
-        let work = Work { share_usd: None, ..work.clone() };
-        *status = Status::Ready { since: work.step, work: Some(work) };
+        let work = Work { share_usd: None, ..(**work).clone() };
+        *status = Status::Ready { since: work.step, work: Some(Box::new(work)) };
     }
 }
 

@@ -177,7 +177,7 @@ impl Agent {
     /// The step that has begun here and not ended.
     pub fn work(&self) -> Option<&Work> {
         match &self.status {
-            Status::Ready { work, .. } | Status::Waiting { work, .. } => work.as_ref(),
+            Status::Ready { work, .. } | Status::Waiting { work, .. } => work.as_deref(),
             Status::Running { work, .. } => Some(work),
             Status::Asking { .. }
             | Status::Joining { .. }
@@ -200,17 +200,18 @@ impl Agent {
     }
 }
 
-/// The status of an agent. Each variant has only its own data.
+/// The status of an agent. Each variant has only its own data. What is large is boxed: most agents of a large run wait,
+/// and their memory counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Status {
     /// It can start now and waits in the queue, in the order of `since`.
     Ready {
         since: u64,
-        work: Option<Work>,
+        work: Option<Box<Work>>,
     },
     Running {
-        work: Work,
+        work: Box<Work>,
         started: Timestamp,
     },
     /// It may not start before `until`.
@@ -218,14 +219,14 @@ pub enum Status {
         until: Timestamp,
         why: Wait,
         since: u64,
-        work: Option<Work>,
+        work: Option<Box<Work>>,
         /// Why its last attempt is repeated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// It waits for a person.
     Asking {
-        ask: Ask,
+        ask: Box<Ask>,
     },
     /// It waits until every worker it forked has ended.
     Joining {
@@ -697,14 +698,14 @@ impl Run {
 
     /// Open questions, the oldest first.
     pub fn asks(&self) -> Vec<(&Agent, &Ask)> {
-        let mut asks: Vec<_> = self
+        let mut asks: Vec<(&Agent, &Ask)> = self
             .queues
             .asking
             .iter()
             .filter_map(|(_, id)| {
                 let agent = self.agents.get(id)?;
                 match &agent.status {
-                    Status::Asking { ask } => Some((agent, ask)),
+                    Status::Asking { ask } => Some((agent, ask.as_ref())),
                     _ => None,
                 }
             })

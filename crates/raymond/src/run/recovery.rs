@@ -57,7 +57,7 @@ pub fn take_over_with(
         .agents_by_birth()
         .into_iter()
         .filter_map(|agent| match &agent.status {
-            Status::Running { work, started } => Some((agent, work, *started)),
+            Status::Running { work, started } => Some((agent, work.as_ref(), *started)),
             _ => None,
         })
         .collect();
