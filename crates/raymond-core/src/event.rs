@@ -61,6 +61,12 @@ pub enum Body {
         state: StateFile,
         until: Timestamp,
     },
+    /// The agent's state waits until no other step with its `exclusive` name is left before it.
+    ExclusiveWaiting {
+        agent: AgentId,
+        state: StateFile,
+        exclusive: String,
+    },
     AgentFinished {
         agent: AgentId,
         result: Payload,
@@ -208,6 +214,8 @@ pub struct StepStarted {
     pub visits: u64,
     /// The hash of the state's file.
     pub hash: String,
+    /// No other step with this name starts before this one has ended.
+    pub exclusive: Option<String>,
     /// Set only for prompts.
     pub turn: Option<TurnStarted>,
 }
@@ -526,6 +534,7 @@ impl Body {
             | Body::StepStarted(_)
             | Body::SessionStarted(_)
             | Body::Delayed { .. }
+            | Body::ExclusiveWaiting { .. }
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
             | Body::RunResumed(_)
@@ -547,6 +556,7 @@ impl Body {
             | Body::StepStarted(_)
             | Body::SessionStarted(_)
             | Body::Delayed { .. }
+            | Body::ExclusiveWaiting { .. }
             | Body::AgentFinished { .. }
             | Body::Joined { .. }
             | Body::AskOpened(_)
@@ -577,6 +587,7 @@ impl Body {
             | Body::StepStarted(_)
             | Body::SessionStarted(_)
             | Body::Delayed { .. }
+            | Body::ExclusiveWaiting { .. }
             | Body::AgentFinished { .. }
             | Body::Joined { .. }
             | Body::AskOpened(_)
@@ -603,6 +614,7 @@ impl Body {
             | Body::Reminder(_)
             | Body::LimitWaiting(_)
             | Body::Delayed { .. }
+            | Body::ExclusiveWaiting { .. }
             | Body::AgentFinished { .. }
             | Body::Joined { .. }
             | Body::AskOpened(_)

@@ -88,6 +88,9 @@ pub fn apply(run: &mut Run, event: &Event) {
                 error: None,
             };
         }),
+        Body::ExclusiveWaiting { agent, exclusive, .. } => {
+            run.update(agent, |agent| agent.waits_for_name = Some(exclusive.clone()));
+        }
         Body::AgentFinished { agent, result } => agent_finished(run, agent, result),
         Body::Joined { agent, workers, result, .. } => joined(run, event.seq, agent, workers, result),
         Body::AskOpened(opened) => ask_opened(run, event.time, opened),
@@ -130,6 +133,7 @@ fn note_time(run: &mut Run, event: &Event) {
         | Body::Retry(_)
         | Body::Reminder(_)
         | Body::LimitWaiting(_)
+        | Body::ExclusiveWaiting { .. }
         | Body::AgentFinished { .. }
         | Body::RunStarted(_)
         | Body::Print { .. }
@@ -192,6 +196,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
         ask_id: None,
         since: run.last_time,
         cost_usd: Usd::ZERO,
+        waits_for_name: None,
         status: Status::Joining { since: seq },
     };
     enter(&mut agent, seq, &started.state, started.input.as_ref());
@@ -205,6 +210,7 @@ fn enter(agent: &mut Agent, seq: u64, state: &StateFile, payload: Option<&Payloa
     *visits = visits.saturating_add(1);
     agent.payload = payload.cloned();
     agent.ask_id = None;
+    agent.waits_for_name = None;
     agent.status = Status::Ready { since: seq, work: None };
 }
 
@@ -226,8 +232,10 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
             session: turn.and_then(|turn| turn.session.clone()),
             share_usd: turn.and_then(|turn| turn.share_usd),
             interrupted: None,
+            exclusive: started.exclusive.clone(),
             ..before.unwrap_or_else(|| Work::first(started.step))
         };
+        agent.waits_for_name = None;
         agent.status = Status::Running { work: Box::new(work), started: time };
     });
 }

@@ -3,6 +3,7 @@
 //! Everything is checked before a turn is paid for, and every error has a line and a column of the file.
 
 use crate::duration::Limit;
+use crate::header;
 use crate::limits::{MAX_FRONTMATTER_BYTES, MAX_WARNINGS};
 use crate::policy::{self, Entry, Policy};
 use crate::tag::{Attribute, TagName};
@@ -44,6 +45,8 @@ pub struct Settings {
     pub deny_tools: Vec<String>,
     pub add_dirs: Vec<String>,
     pub mcp_config: Vec<String>,
+    /// Steps with the same name never run at the same time.
+    pub exclusive: Option<String>,
 }
 
 /// Where and why the settings cannot be understood.
@@ -53,7 +56,7 @@ pub type FrontmatterError = SourceError;
 type Setter = fn(&mut Reader, &Field) -> Result<(), Fault>;
 
 /// The table of settings, in the order the documentation gives them.
-const SETTINGS: [(&str, Setter); 12] = [
+const SETTINGS: [(&str, Setter); 13] = [
     ("allowed_transitions", Reader::read_policy),
     ("model", |reader, field| text(field).map(|text| reader.settings.model = Some(text))),
     ("effort", |reader, field| text(field).map(|text| reader.settings.effort = Some(text))),
@@ -66,6 +69,7 @@ const SETTINGS: [(&str, Setter); 12] = [
     ("deny_tools", |reader, field| texts(field).map(|texts| reader.settings.deny_tools = texts)),
     ("add_dirs", |reader, field| texts(field).map(|texts| reader.settings.add_dirs = texts)),
     ("mcp_config", |reader, field| text_or_texts(field).map(|texts| reader.settings.mcp_config = texts)),
+    ("exclusive", |reader, field| exclusive(field).map(|name| reader.settings.exclusive = Some(name))),
 ];
 
 /// The keys of a policy's entry.
@@ -325,6 +329,10 @@ fn flag(field: &Field) -> Result<bool, Fault> {
         Value::Bool(flag) => Ok(flag),
         _ => Err(wrong_type(field, "`true` or `false`")),
     }
+}
+
+fn exclusive(field: &Field) -> Result<String, Fault> {
+    header::exclusive_name(text(field)?.trim()).map_err(|message| Fault::new(field.node.position, message))
 }
 
 fn max_visits(field: &Field) -> Result<u64, Fault> {

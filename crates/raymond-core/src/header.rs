@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::duration::{self, Limit};
-use crate::limits::{MAX_HEADER_LINES, MAX_RETRIES, MAX_WARNINGS};
+use crate::limits::{MAX_EXCLUSIVE_NAME_BYTES, MAX_HEADER_LINES, MAX_RETRIES, MAX_WARNINGS};
 use crate::workflow::Kind;
 use crate::workflow::source::{Position, SourceError, SourceWarning, saturated};
 use crate::workflow::wording::{did_you_mean, nearest, quoted};
@@ -21,6 +21,8 @@ pub struct Header {
     pub backoff: Option<Duration>,
     pub max_visits: Option<u64>,
     pub fatal: Fatal,
+    /// Steps with the same name never run at the same time.
+    pub exclusive: Option<String>,
 }
 
 /// What stops when a script fails.
@@ -38,7 +40,7 @@ pub type HeaderError = SourceError;
 type Setter = fn(&mut Header, &str) -> Result<(), String>;
 
 /// The table of settings, in the order the documentation gives them.
-const SETTINGS: [(&str, Setter); 6] = [
+const SETTINGS: [(&str, Setter); 7] = [
     ("timeout", |header, value| {
         Limit::parse(value).map(|limit| header.timeout = Some(limit)).map_err(|e| e.to_string())
     }),
@@ -47,6 +49,7 @@ const SETTINGS: [(&str, Setter); 6] = [
     ("backoff", |header, value| backoff(value).map(|backoff| header.backoff = backoff)),
     ("max_visits", |header, value| max_visits(value).map(|visits| header.max_visits = visits)),
     ("fatal", |header, value| fatal(value).map(|fatal| header.fatal = fatal)),
+    ("exclusive", |header, value| exclusive_name(value).map(|name| header.exclusive = Some(name))),
 ];
 
 /// The names of all settings.
@@ -181,6 +184,16 @@ fn whole_number(value: &str) -> Option<u64> {
     value.parse().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// The name that `exclusive` gives, in headers and frontmatter.
+pub(crate) fn exclusive_name(value: &str) -> Result<String, String> {
+    match value.len() <= MAX_EXCLUSIVE_NAME_BYTES && !value.contains(char::is_control) {
+        true => Ok(value.to_owned()),
+        false => Err(format!(
+            "the name for `exclusive` is longer than {MAX_EXCLUSIVE_NAME_BYTES} bytes or holds control characters"
+        )),
+    }
+}
+
 fn fatal(value: &str) -> Result<Fatal, String> {
     match value {
         "run" => Ok(Fatal::Run),
@@ -202,7 +215,7 @@ mod tests {
     #[test]
     fn all_settings_are_read() {
         let text = "#!/bin/bash\r\n# raymond: timeout=30s max_time=10m,retry=3, backoff=5s\r\n\
-                    \r\n  #raymond:\tmax_visits=100 fatal=agent\r\necho hi\r\n";
+                    \r\n  #raymond:\tmax_visits=100 fatal=agent exclusive=git\r\necho hi\r\n";
         let expected = Header {
             timeout: Some(Limit::After(Duration::from_secs(30))),
             max_time: Some(Duration::from_secs(600)),
@@ -210,6 +223,7 @@ mod tests {
             backoff: Some(Duration::from_secs(5)),
             max_visits: Some(100),
             fatal: Fatal::Agent,
+            exclusive: Some("git".to_owned()),
         };
         assert_eq!(parse(Kind::Bash, text), Ok((expected, Vec::new())));
     }
@@ -266,6 +280,16 @@ mod tests {
                 "# raymond: timeout = 30s",
                 12,
                 "`timeout` has no value; write it as `key=value` without spaces",
+            ),
+            (
+                "# raymond: exclusive=a\u{7}",
+                12,
+                "the name for `exclusive` is longer than 64 bytes or holds control characters",
+            ),
+            (
+                "# raymond: exclusive=",
+                12,
+                "`exclusive` has no value; write it as `key=value` without spaces",
             ),
             ("# raymond: fatal=all", 12, "`all` is neither `run` nor `agent` for `fatal`"),
             ("# raymond: max_visits=0", 12, "`0` is not a whole number from 1 on for `max_visits`"),

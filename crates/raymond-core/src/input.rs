@@ -68,6 +68,14 @@ impl Plan {
             Plan::Prompt(prompt) => prompt.max_visits,
         }
     }
+
+    /// The name of which no two steps run at the same time.
+    pub fn exclusive(&self) -> Option<&str> {
+        match self {
+            Plan::Script(header) => header.exclusive.as_deref(),
+            Plan::Prompt(prompt) => prompt.exclusive.as_deref(),
+        }
+    }
 }
 
 /// The settings of a prompt that deciding needs. The executor alone knows what is sent, and how.
@@ -78,6 +86,7 @@ pub struct PromptPlan {
     /// Whether the only permitted transition is taken without reading tags.
     pub force_implicit: bool,
     pub max_visits: Option<u64>,
+    pub exclusive: Option<String>,
     pub backend: String,
     /// Whether the backend's program chooses the ids of its sessions itself.
     pub program_chooses_session: bool,

@@ -17,7 +17,7 @@ pub const MAX_TAG_BYTES_PER_STEP: usize = 32 * 1024 * 1024;
 /// How deep calls may nest in one agent.
 pub const MAX_STACK_DEPTH: usize = 64;
 
-/// How many scripts run at the same time.
+/// How many scripts run at the same time, unless the options of the run say otherwise.
 pub const MAX_PARALLEL_SCRIPTS: usize = 256;
 
 /// Payloads longer than this are stored in files next to the journal.
@@ -33,6 +33,9 @@ pub const MAX_REMEMBERED_STDERR_BYTES: usize = 1024;
 
 /// How many of a script's first lines are searched for directives.
 pub const MAX_HEADER_LINES: usize = 20;
+
+/// The longest name that `exclusive` may give.
+pub const MAX_EXCLUSIVE_NAME_BYTES: usize = 64;
 
 /// The longest duration that can be set: ten years.
 pub const MAX_DURATION: std::time::Duration = std::time::Duration::from_secs(3650 * 86_400);

@@ -29,6 +29,8 @@ pub struct Options {
     /// Zero is unlimited.
     pub budget_usd: Usd,
     pub max_parallel: usize,
+    #[serde(skip_serializing_if = "is_default_number_of_scripts")]
+    pub max_parallel_scripts: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u64>,
     /// Whether a usage limit stops the run; otherwise the run waits until the limit ends.
@@ -51,11 +53,16 @@ pub struct Options {
     pub skip_permissions: bool,
 }
 
+fn is_default_number_of_scripts(number: &usize) -> bool {
+    *number == MAX_PARALLEL_SCRIPTS
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             budget_usd: Usd::from_dollars(10.0),
             max_parallel: 8,
+            max_parallel_scripts: MAX_PARALLEL_SCRIPTS,
             max_steps: None,
             no_wait: false,
             model: None,
@@ -155,6 +162,9 @@ pub struct Agent {
     /// The cost of all its attempts so far.
     #[serde(default, skip_serializing_if = "Usd::is_zero")]
     pub cost_usd: Usd,
+    /// The `exclusive` name of its state, if another step had that name when this one could have started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for_name: Option<String>,
     pub status: Status,
 }
 
@@ -180,6 +190,23 @@ impl Agent {
             Status::Ready { work, .. } | Status::Waiting { work, .. } => work.as_deref(),
             Status::Running { work, .. } => Some(work),
             Status::Asking { .. }
+            | Status::Joining { .. }
+            | Status::Ending { .. }
+            | Status::Failed { .. } => None,
+        }
+    }
+
+    /// The `exclusive` name that its step has. A step keeps it between two attempts, because it has not ended.
+    pub fn held_name(&self) -> Option<&str> {
+        self.work()?.exclusive.as_deref()
+    }
+
+    /// Its place in the queue, if it can start now or later.
+    pub(crate) fn ready_since(&self) -> Option<u64> {
+        match self.status {
+            Status::Ready { since, .. } | Status::Waiting { since, .. } => Some(since),
+            Status::Running { .. }
+            | Status::Asking { .. }
             | Status::Joining { .. }
             | Status::Ending { .. }
             | Status::Failed { .. } => None,
@@ -305,6 +332,9 @@ pub struct Work {
     pub cost_usd: Usd,
     /// Set when the last attempt was interrupted, with its estimated cost.
     pub interrupted: Option<Usd>,
+    /// No other step with this name starts before this one has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<String>,
 }
 
 impl Work {
@@ -321,6 +351,7 @@ impl Work {
             share_usd: None,
             cost_usd: Usd::ZERO,
             interrupted: None,
+            exclusive: None,
         }
     }
 }
@@ -608,7 +639,7 @@ impl Run {
     }
 
     fn launchable(&self, now: Timestamp) -> Option<&AgentId> {
-        let script_room = self.queues.running_scripts.len() < MAX_PARALLEL_SCRIPTS;
+        let script_room = self.queues.running_scripts.len() < self.options.max_parallel_scripts.max(1);
         let prompt_room =
             self.queues.running_prompts.len() < self.options.max_parallel.max(1) && self.has_money_to_share();
         let script = self.first_of(&self.queues.scripts, script_room, now, false);
@@ -627,14 +658,30 @@ impl Run {
         if !has_room {
             return None;
         }
-        let ready = queue.iter().map(|(since, id)| (*since, id)).find(|(_, id)| self.may_begin(id));
+        let ready = self.first_that_may_begin(queue);
+        let named = self.queues.free_names().filter_map(|waiting| self.first_that_may_begin(waiting));
         let due = self.queues.waiting.iter().take_while(|(until, _)| *until <= now);
         let woken = due.filter_map(|(_, id)| {
             let agent = self.agents.get(id)?;
-            let Status::Waiting { since, .. } = agent.status else { return None };
-            (agent.state.kind().is_prompt() == is_prompt && self.may_begin(id)).then_some((since, id))
+            let free = agent.waits_for_name.as_ref().is_none_or(|name| self.may_take(name, agent));
+            (free && self.may_begin(id)).then_some((agent.ready_since()?, id))
         });
-        ready.into_iter().chain(woken).min().map(|(_, id)| id)
+        let is_of_kind = |id: &AgentId| {
+            self.agents.get(id).is_some_and(|agent| agent.state.kind().is_prompt() == is_prompt)
+        };
+        let others = named.chain(woken).filter(|(_, id)| is_of_kind(id));
+        ready.into_iter().chain(others).min().map(|(_, id)| id)
+    }
+
+    fn first_that_may_begin<'a>(&self, queue: &'a BTreeSet<(u64, AgentId)>) -> Option<(u64, &'a AgentId)> {
+        queue.iter().map(|(since, id)| (*since, id)).find(|(_, id)| self.may_begin(id))
+    }
+
+    /// Whether an agent's step may have an `exclusive` name now: no step has it, and no agent has waited longer for it.
+    pub(crate) fn may_take(&self, name: &str, agent: &Agent) -> bool {
+        let first = self.queues.first_waiting_for(name);
+        let is_first = first.is_none_or(|(since, _)| agent.ready_since().is_some_and(|own| own <= *since));
+        is_first && !self.queues.is_held(name)
     }
 
     /// When `max_steps` is reached, only a step that has begun may go on.
@@ -686,9 +733,11 @@ impl Run {
         self.queues.ending.iter()
     }
 
-    /// Agents that are ready but not started: scripts, then prompts, in the order in which they will start.
+    /// Agents that are ready but not started: scripts, then prompts, in the order in which they will start, then those
+    /// that wait for an `exclusive` name.
     pub fn ready_agents(&self) -> impl Iterator<Item = &AgentId> {
-        self.queues.scripts.iter().chain(&self.queues.prompts).map(|(_, id)| id)
+        let named = self.queues.named.values().flatten();
+        self.queues.scripts.iter().chain(&self.queues.prompts).chain(named).map(|(_, id)| id)
     }
 
     /// How many of an agent's workers have neither ended nor failed.
@@ -726,7 +775,8 @@ impl Run {
 
     /// How many agents are ready but not started.
     pub fn ready(&self) -> usize {
-        self.queues.scripts.len() + self.queues.prompts.len()
+        let named: usize = self.queues.named.values().map(BTreeSet::len).sum();
+        self.queues.scripts.len() + self.queues.prompts.len() + named
     }
 
     /// The time that processes have worked on this run.

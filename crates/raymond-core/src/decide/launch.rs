@@ -29,6 +29,9 @@ pub(super) fn launch(
         );
         return vec![cannot_start(agent, error)];
     }
+    if let Some(waits) = waits_for_name(run, agent, &prepared.plan) {
+        return waits;
+    }
     let mut events = warnings(run, agent, &prepared);
     let work = agent.work().cloned().unwrap_or_else(|| Work::first(run.steps_started + 1));
     let attempt = work.attempt.saturating_add(1);
@@ -39,6 +42,7 @@ pub(super) fn launch(
         state: agent.state.clone(),
         visits,
         hash: prepared.hash,
+        exclusive: exclusive_name(agent, &prepared.plan).map(str::to_owned),
         turn: None,
     };
     if let Plan::Prompt(prompt) = &prepared.plan {
@@ -62,6 +66,27 @@ pub(super) fn launch(
     }
     events.push(Body::StepStarted(started));
     events
+}
+
+/// The `exclusive` name of a step. It is settled when the step begins: if an edit could change it between two attempts,
+/// two steps could each wait for the name of the other.
+fn exclusive_name<'a>(agent: &'a Agent, plan: &'a Plan) -> Option<&'a str> {
+    match agent.work() {
+        Some(work) => work.exclusive.as_deref(),
+        None => plan.exclusive(),
+    }
+}
+
+/// What happens instead of a start if another step has the name, or another agent has waited longer for it.
+fn waits_for_name(run: &Run, agent: &Agent, plan: &Plan) -> Option<Vec<Body>> {
+    let name = exclusive_name(agent, plan).filter(|_| agent.work().is_none())?;
+    if run.may_take(name, agent) {
+        return None;
+    }
+    let is_known = agent.waits_for_name.as_deref() == Some(name);
+    let (agent, state) = (agent.id.clone(), agent.state.clone());
+    let waits = Body::ExclusiveWaiting { agent, state, exclusive: name.to_owned() };
+    Some((!is_known).then_some(waits).into_iter().collect())
 }
 
 fn may_start(status: &Status, now: Timestamp) -> bool {

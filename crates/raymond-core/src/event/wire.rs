@@ -212,6 +212,9 @@ pub(super) struct StepStartedFields<'a> {
     visits: u64,
     /// The hash of the state's file.
     hash: Cow<'a, str>,
+    /// No other step with this name starts before this one has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exclusive: Option<Cow<'a, str>>,
     /// The backend that takes a prompt's turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     backend: Option<Cow<'a, str>>,
@@ -242,6 +245,7 @@ impl Serialize for StepStarted {
             state: Cow::Borrowed(&self.state),
             visits: self.visits,
             hash: Cow::Borrowed(&self.hash),
+            exclusive: self.exclusive.as_deref().map(Cow::Borrowed),
             backend: turn.and_then(|turn| turn.backend.as_deref()).map(Cow::Borrowed),
             session: turn.and_then(|turn| turn.session.as_deref()).map(Cow::Borrowed),
             turn: turn.map(|turn| turn.number),
@@ -280,6 +284,7 @@ impl TryFrom<StepStartedFields<'_>> for StepStarted {
             state: fields.state.into_owned(),
             visits: fields.visits,
             hash: fields.hash.into_owned(),
+            exclusive: fields.exclusive.map(Cow::into_owned),
             turn,
         })
     }

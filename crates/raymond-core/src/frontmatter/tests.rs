@@ -33,6 +33,7 @@ allow_tools: [ "Bash(cargo test:*)" ]
 deny_tools: [WebFetch, WebSearch]
 add_dirs: []
 mcp_config: servers.json
+exclusive: git
 ---
 Body.
 "#;
@@ -59,6 +60,7 @@ Body.
         deny_tools: strings(&["WebFetch", "WebSearch"]),
         add_dirs: Vec::new(),
         mcp_config: strings(&["servers.json"]),
+        exclusive: Some("git".to_owned()),
     };
     assert_eq!(prompt.settings, expected);
 }

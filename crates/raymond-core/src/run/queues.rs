@@ -12,6 +12,10 @@ pub(super) struct Queues {
     /// Agents that can start, in the order they became ready.
     pub(super) scripts: BTreeSet<(u64, AgentId)>,
     pub(super) prompts: BTreeSet<(u64, AgentId)>,
+    /// Agents that can start as soon as an `exclusive` name is free, by that name.
+    pub(super) named: BTreeMap<String, BTreeSet<(u64, AgentId)>>,
+    /// The `exclusive` names of steps that have begun, and whose steps they are.
+    holders: BTreeMap<String, BTreeSet<AgentId>>,
     pub(super) running_scripts: BTreeSet<AgentId>,
     pub(super) running_prompts: BTreeSet<AgentId>,
     /// Agents that may not start before a certain time.
@@ -55,13 +59,35 @@ impl Queues {
         self.check_join(&agent.id);
     }
 
+    pub(super) fn is_held(&self, name: &str) -> bool {
+        self.holders.contains_key(name)
+    }
+
+    pub(super) fn first_waiting_for(&self, name: &str) -> Option<&(u64, AgentId)> {
+        self.named.get(name)?.first()
+    }
+
+    /// The queues for the names that no step has.
+    pub(super) fn free_names(&self) -> impl Iterator<Item = &BTreeSet<(u64, AgentId)>> {
+        self.named.iter().filter(|(name, _)| !self.is_held(name)).map(|(_, waiting)| waiting)
+    }
+
     /// Adds an agent to the queues of its status, or removes it.
     fn place(&mut self, agent: &Agent, present: bool) {
         let id = agent.id.clone();
         let is_prompt = agent.state.kind().is_prompt();
+        if let Some(name) = agent.held_name() {
+            set_by_name(&mut self.holders, name, id.clone(), present);
+        }
         match &agent.status {
-            Status::Ready { since, .. } if is_prompt => set(&mut self.prompts, (*since, id), present),
-            Status::Ready { since, .. } => set(&mut self.scripts, (*since, id), present),
+            Status::Ready { since, .. } => {
+                let item = (*since, id);
+                match (&agent.waits_for_name, is_prompt) {
+                    (Some(name), _) => set_by_name(&mut self.named, name, item, present),
+                    (None, true) => set(&mut self.prompts, item, present),
+                    (None, false) => set(&mut self.scripts, item, present),
+                }
+            }
             Status::Running { .. } if is_prompt => set(&mut self.running_prompts, id, present),
             Status::Running { .. } => set(&mut self.running_scripts, id, present),
             Status::Waiting { until, why, .. } => {
@@ -87,6 +113,18 @@ impl Queues {
     fn check_join(&mut self, agent: &AgentId) {
         let is_joinable = self.joining.contains(agent) && !self.live_workers.contains_key(agent);
         set(&mut self.joinable, agent.clone(), is_joinable);
+    }
+}
+
+fn set_by_name<T: Ord>(sets: &mut BTreeMap<String, BTreeSet<T>>, name: &str, item: T, present: bool) {
+    if !sets.contains_key(name) {
+        sets.insert(name.to_owned(), BTreeSet::new());
+    }
+    if let Some(of_name) = sets.get_mut(name) {
+        set(of_name, item, present);
+        if of_name.is_empty() {
+            sets.remove(name);
+        }
     }
 }
 

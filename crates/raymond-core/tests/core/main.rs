@@ -15,6 +15,7 @@ mod documents;
 #[cfg(test)]
 mod effects;
 #[cfg(test)]
+mod exclusive;
 mod failures;
 #[cfg(test)]
 mod folding;

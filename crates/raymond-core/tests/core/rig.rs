@@ -224,6 +224,7 @@ impl Rig {
             policy: prompt.settings.allowed_transitions,
             force_implicit: prompt.settings.force_implicit,
             max_visits: prompt.settings.max_visits,
+            exclusive: prompt.settings.exclusive,
             ..PromptPlan::default()
         };
         self.files.prompts.insert(StateFile::new(&format!("{name}.md")).unwrap(), plan);

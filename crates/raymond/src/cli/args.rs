@@ -131,6 +131,9 @@ pub(super) struct RunOptions {
     /// How many agent programs run at the same time [default: 8]
     #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroUsize>, allow_negative_numbers = true)]
     pub(super) max_parallel: Option<NonZeroUsize>,
+    /// How many scripts run at the same time [default: 256]
+    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroUsize>, allow_negative_numbers = true)]
+    pub(super) max_parallel_scripts: Option<NonZeroUsize>,
     /// Let agents do anything without asking; only for workflows you trust
     #[arg(long)]
     pub(super) dangerously_skip_permissions: bool,

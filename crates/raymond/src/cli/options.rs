@@ -18,6 +18,7 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
             .or(manifest.default_budget)
             .map_or(default.budget_usd, Usd::from_dollars),
         max_parallel: settings.max_parallel.map_or(default.max_parallel, usize::from),
+        max_parallel_scripts: settings.max_parallel_scripts.map_or(default.max_parallel_scripts, usize::from),
         max_steps: settings.max_steps,
         no_wait: settings.no_wait.unwrap_or(default.no_wait),
         model: settings.model.clone(),
@@ -37,6 +38,7 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
     Options {
         budget_usd: args.budget.map_or(before.budget_usd, Usd::from_dollars),
         max_parallel: args.max_parallel.map_or(before.max_parallel, usize::from),
+        max_parallel_scripts: args.max_parallel_scripts.map_or(before.max_parallel_scripts, usize::from),
         max_steps: args.max_steps.map(u64::from).or(before.max_steps),
         no_wait: args.no_wait || before.no_wait,
         model: args.model.clone().or(before.model),

@@ -220,6 +220,7 @@ impl<S: RunWriter> Engine<S> {
             | Body::Reminder(_)
             | Body::LimitWaiting(_)
             | Body::Delayed { .. }
+            | Body::ExclusiveWaiting { .. }
             | Body::AgentFinished { .. }
             | Body::Joined { .. }
             | Body::AskOpened(_)

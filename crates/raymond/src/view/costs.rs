@@ -34,6 +34,7 @@ impl Costs {
             | Body::StepStarted(_)
             | Body::SessionStarted(_)
             | Body::Delayed { .. }
+            | Body::ExclusiveWaiting { .. }
             | Body::AgentFinished { .. }
             | Body::Joined { .. }
             | Body::AskOpened(_)

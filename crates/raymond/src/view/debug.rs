@@ -161,6 +161,7 @@ impl DebugFolder {
             | Body::Reminder(_)
             | Body::LimitWaiting(_)
             | Body::Delayed { .. }
+            | Body::ExclusiveWaiting { .. }
             | Body::AgentFinished { .. }
             | Body::Joined { .. }
             | Body::AskOpened(_)

@@ -177,6 +177,7 @@ fn worth_telling(body: &Body) -> Option<&'static str> {
         | Body::Retry(_)
         | Body::Reminder(_)
         | Body::Delayed { .. }
+        | Body::ExclusiveWaiting { .. }
         | Body::AgentFinished { .. }
         | Body::Joined { .. }
         | Body::AskClosed(_)

@@ -81,6 +81,11 @@ pub(super) fn lines(event: &Event, payloads: &Payloads) -> Lines {
         Body::Delayed { agent, state, until } => {
             lines.normal(format!("{} in {}", at(agent, state), wait(event, *until)))
         }
+        Body::ExclusiveWaiting { agent, state, exclusive } => lines.verbose(format!(
+            "{} {DIM}waits for its turn with `{}`{DIM:#}",
+            at(agent, state),
+            clean(exclusive)
+        )),
         Body::Joined { agent, workers, .. } => {
             lines.normal(format!("{} {GOOD}joined{GOOD:#} {}", who(agent), count(workers.len(), "worker")))
         }

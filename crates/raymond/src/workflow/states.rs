@@ -124,6 +124,7 @@ fn prompt(settings: Settings, body: &str, options: &Options) -> Parts {
         policy: settings.allowed_transitions,
         force_implicit: settings.force_implicit,
         max_visits: settings.max_visits,
+        exclusive: settings.exclusive,
         backend: settings.backend.or(options.backend.clone()).unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),
         program_chooses_session: false,
         prompt_sha256: None,

@@ -55,6 +55,8 @@ mod steady;
 #[cfg(test)]
 mod stopping;
 #[cfg(test)]
+mod turns;
+#[cfg(test)]
 mod waiting;
 
 /// The program under test, which Cargo has built for these tests.

@@ -37,6 +37,9 @@ pub struct Frontmatter {
     add_dirs: Option<Vec<String>>,
     /// Configurations of MCP servers.
     mcp_config: Option<OneOrMany>,
+    /// Steps of a run with the same name never run at the same time.
+    #[schemars(length(min = 1, max = 64))]
+    exclusive: Option<String>,
 }
 
 #[derive(JsonSchema)]
@@ -178,6 +181,9 @@ pub struct OneScript {
     max_visits: Option<u64>,
     /// What a failure stops.
     fatal: Option<Fatal>,
+    /// Steps of a run with the same name never run at the same time.
+    #[schemars(length(min = 1, max = 64))]
+    exclusive: Option<String>,
 }
 
 #[derive(JsonSchema)]
