@@ -286,11 +286,7 @@ mod tests {
                 12,
                 "the name for `exclusive` is longer than 64 bytes or holds control characters",
             ),
-            (
-                "# raymond: exclusive=",
-                12,
-                "`exclusive` has no value; write it as `key=value` without spaces",
-            ),
+            ("# raymond: exclusive=", 12, "`exclusive` has no value; write it as `key=value` without spaces"),
             ("# raymond: fatal=all", 12, "`all` is neither `run` nor `agent` for `fatal`"),
             ("# raymond: max_visits=0", 12, "`0` is not a whole number from 1 on for `max_visits`"),
         ];

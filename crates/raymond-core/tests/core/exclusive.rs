@@ -62,7 +62,8 @@ fn scripts_and_prompts_with_one_name_take_turns_and_hold_no_slot_while_they_wait
 
 #[test]
 fn a_step_keeps_its_name_between_two_attempts() {
-    let mut rig = Rig::new("START").header("W", "exclusive=git retry=1 backoff=5s").header("V", "exclusive=git");
+    let mut rig =
+        Rig::new("START").header("W", "exclusive=git retry=1 backoff=5s").header("V", "exclusive=git");
     forked(&mut rig, &["W", "V"]);
     assert_eq!(started(&rig.exits("main_w1", 1)), Vec::<&str>::new());
     check_agents(

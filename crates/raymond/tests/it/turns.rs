@@ -40,8 +40,11 @@ fn six_workers_commit_in_one_tree() {
 #[test]
 fn prompts_scripts_and_other_workflows_take_turns_with_one_name() {
     let rig = Rig::new(RAYMOND);
-    rig.state("START.sh", "echo '<fork next=\"END\">W</fork><fork next=\"END\">P</fork><fork next=\"END\">W</fork>'\n\
-              echo '<fork-workflow next=\"END\">../other.yaml</fork-workflow>'");
+    rig.state(
+        "START.sh",
+        "echo '<fork next=\"END\">W</fork><fork next=\"END\">P</fork><fork next=\"END\">W</fork>'\n\
+              echo '<fork-workflow next=\"END\">../other.yaml</fork-workflow>'",
+    );
     rig.state("END.sh", "echo '<join>LAST</join>'").state("LAST.sh", "echo '<result>ok</result>'");
     rig.state("W.sh", format!("# raymond: exclusive=tree\n{ALONE}echo '<result>w</result>'"));
     rig.state("P.md", "---\nexclusive: tree\n---\nWork.");
