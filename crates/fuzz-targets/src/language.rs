@@ -59,6 +59,8 @@ fn check_places(text: &str, tags: &[Tag]) {
     }
     for missed in &found.missed {
         assert!(missed.range.end <= text.len());
+        let before = text.get(..missed.range.start).expect("it begins between characters");
+        assert_eq!(missed.line, 1 + before.matches('\n').count() as u64, "the line of {missed}");
     }
 }
 

@@ -92,6 +92,7 @@ fn ended(
         outcome: StepOutcome::Script(ScriptOutcome::Exited {
             exit: ProcessExit::Code(0),
             reading: Ok(reading),
+            other_case: Vec::new(),
             stderr: String::new(),
         }),
         lookups: Lookups { states, ..Default::default() },

@@ -18,7 +18,7 @@ pub use exit::{Leads, Origin, Reference, Role, StateExit};
 pub use scan::scan;
 pub use source::{EntryPlaces, Notice, PromptSettings, Source, Told, Trouble};
 
-use crate::tag::{Located, Missed};
+use crate::tag::{Located, NearMiss};
 use crate::workflow::{Listing, Platform, ResolveError, StateFile};
 use reach::{Edges, reachable, reversed};
 
@@ -53,7 +53,7 @@ pub struct StateNode {
     /// The transition tags in its body.
     pub tags: Vec<Located>,
     /// Text in its body that looks like a tag but is not.
-    pub missed: Vec<Missed>,
+    pub missed: Vec<NearMiss>,
     /// The transitions that it may take.
     pub exits: Vec<StateExit>,
     /// Transitions in its text that its policy forbids.

@@ -11,6 +11,7 @@ use crate::money::Usd;
 use crate::name::AgentId;
 use crate::policy::Policy;
 use crate::run::{Options, Session};
+use crate::tag::{Meant, NearMiss};
 use crate::transition::Reading;
 use crate::workflow::StateFile;
 
@@ -137,6 +138,8 @@ pub enum ScriptOutcome {
     Exited {
         exit: ProcessExit,
         reading: Result<Reading, String>,
+        /// Tags in another case, which are mistakes if they name states.
+        other_case: Vec<NearMiss>,
         stderr: String,
     },
     /// Ended because its output exceeded a limit.
@@ -165,6 +168,8 @@ pub enum TurnOutcome {
 pub struct CompletedTurn {
     /// The transition in the final message, or the reason why there is none.
     pub reading: Result<Reading, BadMessage>,
+    /// Tags in another case, which are mistakes if they name states.
+    pub other_case: Vec<NearMiss>,
     /// The final message, with secrets removed, so it may be recorded.
     pub message: String,
     /// The conversation as it is now; nothing if the program has told none, so that it cannot go on.
@@ -295,6 +300,14 @@ impl ScopeEntry {
 }
 
 impl Lookups {
+    /// The first of the tags in another case that names a state.
+    pub fn mistake<'n>(&self, other_case: &'n [NearMiss]) -> Option<&'n NearMiss> {
+        other_case.iter().find(|near| match &near.meant {
+            Meant::TagIfState(name) => self.state(name).is_ok(),
+            Meant::Text | Meant::Tag => false,
+        })
+    }
+
     pub fn state(&self, name: &str) -> Result<StateFile, String> {
         self.states.get(name).cloned().unwrap_or_else(|| Err(format!("`{name}` was not looked up")))
     }

@@ -11,6 +11,8 @@
 
 mod collector;
 mod located;
+#[cfg(test)]
+mod near_tests;
 mod opener;
 mod reader;
 mod schema;
@@ -22,14 +24,14 @@ mod trouble;
 use std::fmt;
 
 pub use collector::{Collected, TagCollector};
-pub use located::{Found, Located, Missed, locate};
+pub use located::{Found, Located, locate};
 pub use reader::TagReader;
 pub use schema::schema_of;
 pub use table::{
     Attribute, AttributeFacts, Content, Need, SessionEffect, Spelling, StackEffect, TagFacts, TagName,
     Together, Value, Waits,
 };
-pub use trouble::{NearMiss, NearMissReason, TagError};
+pub use trouble::{Meant, NearMiss, NearMissReason, NearMisses, TagError};
 
 /// One complete tag as read from the text.
 #[derive(Clone, Debug, PartialEq, Eq)]

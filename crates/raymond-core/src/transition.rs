@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::duration;
-use crate::tag::{Attribute, Collected, NearMiss, Need, Tag, TagName, clip};
+use crate::tag::{Attribute, Collected, NearMiss, NearMisses, Need, Tag, TagName, clip};
 use crate::variable::{self, VariableError};
 use crate::workflow::StateFile;
 
@@ -190,23 +190,60 @@ pub struct Reading {
 /// The reason why a step's tags make no transition. A `tag` is quoted as it would be written, clipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    NoTag { near_miss: Option<NearMiss> },
-    Several { tags: Vec<String>, total: u64 },
-    UnexpectedAttribute { tag: String, name: TagName, attribute: Attribute },
-    DuplicateAttribute { tag: String, attribute: String },
-    MissingAttribute { tag: String, name: TagName, attribute: Attribute },
-    EmptyAttribute { tag: String, attribute: Attribute },
-    EmptyTarget { tag: String, name: TagName },
-    BadDuration { tag: String, attribute: Attribute, why: String },
-    BadVariable { tag: String, why: VariableError },
-    ForkWithoutNext { tag: String },
-    ForkNextsDiffer { first: String, second: String },
+    NoTag {
+        near_miss: Option<NearMiss>,
+    },
+    /// Text that was meant as a tag and cannot be read as one.
+    NearTag(NearMiss),
+    Several {
+        tags: Vec<String>,
+        total: u64,
+    },
+    UnexpectedAttribute {
+        tag: String,
+        name: TagName,
+        attribute: Attribute,
+    },
+    DuplicateAttribute {
+        tag: String,
+        attribute: String,
+    },
+    MissingAttribute {
+        tag: String,
+        name: TagName,
+        attribute: Attribute,
+    },
+    EmptyAttribute {
+        tag: String,
+        attribute: Attribute,
+    },
+    EmptyTarget {
+        tag: String,
+        name: TagName,
+    },
+    BadDuration {
+        tag: String,
+        attribute: Attribute,
+        why: String,
+    },
+    BadVariable {
+        tag: String,
+        why: VariableError,
+    },
+    ForkWithoutNext {
+        tag: String,
+    },
+    ForkNextsDiffer {
+        first: String,
+        second: String,
+    },
 }
 
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoTag { near_miss } => write_no_tag(f, near_miss.as_ref()),
+            Self::NearTag(near) => f.write_str(&near.mistake()),
             Self::Several { tags, total } => write_several(f, tags, *total),
             Self::UnexpectedAttribute { tag, name, attribute } => {
                 write!(f, "`{tag}`: `{attribute}` cannot be given on `{name}`; {}", Takes(*name))
@@ -298,14 +335,18 @@ const MAX_NAMED_TAGS: usize = 3;
 ///
 /// # Errors
 ///
-/// When there is no tag, when there are several that cannot be combined, or when one is not valid.
+/// When there is no tag, when there are several that cannot be combined, when one is not valid, or when there is text
+/// that was meant as one.
 pub fn read(collected: Collected, case_insensitive: bool) -> Result<Reading, ProtocolError> {
-    let Collected { tags, total, near_miss } = collected;
+    let Collected { tags, total, near: NearMisses { first, mistake, .. } } = collected;
+    if let Some(mistake) = mistake {
+        return Err(ProtocolError::NearTag(mistake));
+    }
     let mut reader = Reader { case_insensitive, warnings: Vec::new() };
     let (forks, others): (Vec<&Tag>, Vec<&Tag>) = tags.iter().partition(|tag| tag.name.is_fork());
     let is_whole = total == tags.len() as u64;
     let transition = match (forks.as_slice(), others.as_slice()) {
-        ([], []) => Err(ProtocolError::NoTag { near_miss }),
+        ([], []) => Err(ProtocolError::NoTag { near_miss: first }),
         ([], [tag]) if is_whole => reader.read_single(tag),
         ([_, ..], []) if is_whole => reader.read_forks(&forks, None),
         ([_, ..], [tag]) if is_whole && tag.name.may_stand_beside_forks() => {
@@ -712,7 +753,8 @@ mod tests {
         );
         check_error(
             "<goto input=x>A</goto>",
-            "the output holds no transition tag; `<goto input=x>` looks like a tag, but attribute values need quotes",
+            "line 1, column 1 of the output: `<goto input=x>` looks like a tag, but attribute values need quotes: \
+             `name=\"value\"`; correct it, or write `&lt;` for its `<` if it is only text",
         );
         check_error(
             &"<goto>A</goto>".repeat(50),
@@ -828,7 +870,7 @@ mod tests {
                 .into(),
             content: "W".into(),
         };
-        let collected = Collected { tags: vec![tag], total: 1, near_miss: None };
+        let collected = Collected::single(tag);
         assert!(read(collected.clone(), false).is_ok());
         assert!(matches!(read(collected, true), Err(ProtocolError::DuplicateAttribute { .. })));
     }

@@ -154,7 +154,8 @@ impl Process {
 
     fn script_outcome(&self, reading: Result<Reading, String>, header: &Header) -> ScriptOutcome {
         let stderr = "stderr".to_owned();
-        let exited = |exit, reading, stderr| ScriptOutcome::Exited { exit, reading, stderr };
+        let exited =
+            |exit, reading, stderr| ScriptOutcome::Exited { exit, reading, other_case: Vec::new(), stderr };
         if self.was_refused {
             return ScriptOutcome::NotStarted { error: "the system refuses".to_owned() };
         }
@@ -187,12 +188,24 @@ impl Process {
         }
         let (message, warnings) = (self.text.clone(), Vec::new());
         match &self.act.does {
-            Does::Says(_) => {
-                TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
-            }
+            Does::Says(_) => TurnOutcome::Completed(CompletedTurn {
+                reading,
+                other_case: Vec::new(),
+                message,
+                session,
+                cost,
+                warnings,
+            }),
             Does::Babbles(problem) => {
                 let reading = Err(BadMessage { problem: problem.clone(), has_no_tag: false });
-                TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
+                TurnOutcome::Completed(CompletedTurn {
+                    reading,
+                    other_case: Vec::new(),
+                    message,
+                    session,
+                    cost,
+                    warnings,
+                })
             }
             Does::Fails(FaultClass::ShareUsed, error) => failed(FaultClass::ShareUsed, error, session),
             Does::Fails(class, error) => failed(*class, error, None),

@@ -8,7 +8,7 @@ use super::EndedStep;
 use super::fault::{Fault, failed};
 use super::transition::{self, Turn};
 use crate::event::{Body, LimitWaiting, NextTry, Reminder, Retry};
-use crate::input::{CompletedTurn, FailedTurn, FaultClass, PromptPlan, TurnCost, TurnOutcome};
+use crate::input::{BadMessage, CompletedTurn, FailedTurn, FaultClass, PromptPlan, TurnCost, TurnOutcome};
 use crate::payload::Payload;
 use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
@@ -33,8 +33,12 @@ pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcom
 }
 
 fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Vec<Body> {
-    let CompletedTurn { reading, message, session, cost, warnings } = turn;
+    let CompletedTurn { reading, other_case, message, session, cost, warnings } = turn;
     let mut events = transition::warnings(step, warnings);
+    let reading = match step.lookups.mistake(&other_case) {
+        Some(near) => Err(BadMessage { problem: near.mistake(), has_no_tag: false }),
+        None => reading,
+    };
     let chosen = choose(step, plan, reading).and_then(|chosen| {
         let turn = Turn {
             message: Some(message.clone()),
@@ -81,7 +85,7 @@ struct Chosen {
 fn choose(
     step: &EndedStep<'_>,
     plan: &PromptPlan,
-    reading: Result<Reading, crate::input::BadMessage>,
+    reading: Result<Reading, BadMessage>,
 ) -> Result<Chosen, Problem> {
     let implied = plan.policy.as_ref().and_then(Policy::implicit);
     match (reading, implied) {

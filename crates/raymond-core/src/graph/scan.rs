@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::tag::{Found, Located, Missed, locate};
+use crate::tag::{Found, Located, NearMiss, locate};
 use crate::workflow::Kind;
 
 /// The transition tags in a part of a state's text; those in a script's comments are ignored.
@@ -23,7 +23,7 @@ pub fn scan(kind: Kind, text: &str, body: Range<usize>) -> Found {
     if kind.is_script() {
         let is_code = |range: &Range<usize>| !is_comment(kind, text, range.start);
         found.tags.retain(|located| is_code(&located.range));
-        found.missed.retain(|missed: &Missed| is_code(&missed.range));
+        found.missed.retain(|missed: &NearMiss| is_code(&missed.range));
     }
     found
 }

@@ -51,6 +51,7 @@ fn attribute_of(error: &ProtocolError) -> Option<&str> {
         ProtocolError::DuplicateAttribute { attribute, .. } => Some(attribute),
         ProtocolError::BadVariable { why, .. } => Some(why.name()),
         ProtocolError::NoTag { .. }
+        | ProtocolError::NearTag(_)
         | ProtocolError::Several { .. }
         | ProtocolError::MissingAttribute { .. }
         | ProtocolError::EmptyTarget { .. }

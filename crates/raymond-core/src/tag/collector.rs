@@ -1,6 +1,6 @@
 //! Collects the transition tags of one step, within the limits of a step.
 
-use super::{NearMiss, Tag, TagError, TagReader};
+use super::{NearMisses, Tag, TagError, TagReader};
 use crate::limits::{MAX_TAG_BYTES_PER_STEP, MAX_TAGS_PER_STEP};
 
 /// The transition tags of one step's output.
@@ -10,15 +10,15 @@ pub struct Collected {
     pub tags: Vec<Tag>,
     /// How many there were.
     pub total: u64,
-    /// The first text that looks like a tag but is not one.
-    pub near_miss: Option<NearMiss>,
+    /// Text that looks like a tag but is not one.
+    pub near: NearMisses,
 }
 
 impl Collected {
     /// The result for an output with only this tag.
     #[must_use]
     pub fn single(tag: Tag) -> Self {
-        Self { tags: vec![tag], total: 1, near_miss: None }
+        Self { tags: vec![tag], total: 1, near: NearMisses::default() }
     }
 }
 
@@ -58,9 +58,9 @@ impl TagCollector {
     pub fn finish(mut self, on_print: &mut dyn FnMut(String)) -> Result<Collected, TagError> {
         self.kept.check()?;
         let kept = &mut self.kept;
-        let near_miss = self.reader.finish(&mut |tag| kept.sort(tag, on_print))?;
+        let near = self.reader.finish(&mut |tag| kept.sort(tag, on_print))?;
         self.kept.check()?;
-        Ok(Collected { tags: self.kept.tags, total: self.kept.total, near_miss })
+        Ok(Collected { tags: self.kept.tags, total: self.kept.total, near })
     }
 }
 

@@ -1,15 +1,9 @@
 //! The tags of a whole text with their positions, for tools that point at them.
-//!
-//! It uses the same parts as [`super::TagReader`] to recognize a tag; a test checks that both find the same tags.
 
 use std::ops::Range;
 
-use memchr::{memchr, memmem};
-
-use super::opener::{Opener, Reading, Span};
-use super::reader::{Beginning, beginning, complete};
-use super::{NearMissReason, Tag};
-use crate::limits::MAX_TAG_BYTES;
+use super::reader::{Item, Scanner};
+use super::{NearMiss, Tag};
 
 /// A tag and its positions in the text, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,103 +17,28 @@ pub struct Located {
     pub attributes: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// Text that looks like a tag but is not one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
-    pub why: NearMissReason,
-    pub range: Range<usize>,
-}
-
 /// All tags of a text, and all text that only looks like tags, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub tags: Vec<Located>,
-    pub missed: Vec<Missed>,
+    pub missed: Vec<NearMiss>,
 }
 
 /// Finds all tags of a text; the search ends at a tag that is too long for any step.
 #[must_use]
 pub fn locate(text: &str) -> Found {
-    let bytes = text.as_bytes();
-    let mut locator = Locator::default();
-    let mut at = 0;
-    while let Some(skipped) = bytes.get(at..).and_then(|rest| memchr(b'<', rest)) {
-        at += skipped;
-        match locator.advance(bytes.get(at..).unwrap_or_default(), at) {
-            Some(length) => at += length,
-            None => break,
-        }
+    let mut found = Found::default();
+    let mut scanner = Scanner::default();
+    let mut sink = |item| match item {
+        Item::Tag(located) => found.tags.push(located),
+        Item::Missed(missed) => found.missed.push(missed),
+    };
+    if scanner.feed(text.as_bytes(), &mut sink).is_ok() {
+        // Nothing is left to do about a tag that is too long.
+        let _ = scanner.finish(&mut sink);
     }
-    locator.found
-}
-
-#[derive(Default)]
-struct Locator {
-    found: Found,
-    /// The names (as bits) whose closing tag does not occur in the rest of the text.
-    unclosable: u16,
-}
-
-impl Locator {
-    /// Handles the text at the `<` of `rest` and returns its length, or `None` if the search ends here.
-    fn advance(&mut self, rest: &[u8], offset: usize) -> Option<usize> {
-        match beginning(rest) {
-            Beginning::Tag(name) => self.read_tag(rest, offset, Opener::new(name)),
-            Beginning::WrongCase(name) => {
-                let length = name.opening().len();
-                self.miss(NearMissReason::WrongCase(name), offset..offset + length);
-                Some(length)
-            }
-            Beginning::NeedsMore | Beginning::Text => Some(1),
-        }
-    }
-
-    fn read_tag(&mut self, rest: &[u8], offset: usize, mut opener: Opener) -> Option<usize> {
-        let name = opener.name;
-        let why = match opener.read(rest) {
-            Reading::Complete if self.unclosable & name.bit() != 0 => {
-                self.miss(NearMissReason::NeverClosed(name), offset..offset + opener.at);
-                return Some(opener.at);
-            }
-            Reading::Complete => return self.read_content(rest, offset, &opener),
-            Reading::NeedsMore => NearMissReason::NoEnd,
-            Reading::Malformed(why) => why,
-            Reading::TooManyAttributes => return None,
-        };
-        self.miss(why, offset..offset + opener.at.min(rest.len()));
-        Some(name.opening().len())
-    }
-
-    fn read_content(&mut self, rest: &[u8], offset: usize, opener: &Opener) -> Option<usize> {
-        let start = opener.at;
-        let closing = opener.name.closing().as_bytes();
-        let Some(length) = rest.get(start..).and_then(|content| memmem::find(content, closing)) else {
-            self.unclosable |= opener.name.bit();
-            self.miss(NearMissReason::NeverClosed(opener.name), offset..offset + start);
-            return Some(start);
-        };
-        if length > MAX_TAG_BYTES {
-            return None;
-        }
-        let content = Span { start, end: start + length };
-        let end = content.end + closing.len();
-        let shifted = |span: &Span| offset + span.start..offset + span.end;
-        self.found.tags.push(Located {
-            tag: complete(rest, opener, content).ok()?,
-            range: offset..offset + end,
-            content: shifted(&content),
-            attributes: opener
-                .attributes
-                .iter()
-                .map(|(name, value)| (shifted(name), shifted(value)))
-                .collect(),
-        });
-        Some(end)
-    }
-
-    fn miss(&mut self, why: NearMissReason, range: Range<usize>) {
-        self.found.missed.push(Missed { why, range });
-    }
+    found.missed.sort_by_key(|missed| missed.range.start);
+    found
 }
 
 #[cfg(test)]
@@ -139,7 +58,7 @@ mod tests {
         let (name, value) = &call.attributes[0];
         assert_eq!((&text[name.clone()], &text[value.clone()]), ("return", "BACK"));
         let missed: Vec<&str> = found.missed.iter().map(|missed| &text[missed.range.clone()]).collect();
-        assert_eq!(missed, ["<goto>", "<Goto"]);
+        assert_eq!(missed, ["<goto>", "<Goto>"]);
     }
 
     fn read(text: &str) -> Vec<Tag> {

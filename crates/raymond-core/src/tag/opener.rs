@@ -1,6 +1,6 @@
 //! Opening tags, and the attributes in them.
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 
 use super::{NearMissReason, TagName};
 use crate::limits::MAX_TAG_ATTRIBUTES;
@@ -28,6 +28,8 @@ impl Span {
 #[derive(Debug)]
 pub(super) struct Opener {
     pub(super) name: TagName,
+    /// Whether the name is written in another case, so that this is text or a mistake.
+    pub(super) is_other_case: bool,
     /// The next byte to read.
     pub(super) at: usize,
     expects: Expects,
@@ -67,7 +69,31 @@ pub(super) enum Reading {
 
 impl Opener {
     pub(super) fn new(name: TagName) -> Self {
-        Self { name, at: name.opening().len(), expects: Expects::AttributeOrEnd, attributes: Vec::new() }
+        let at = name.opening().len();
+        Self { name, is_other_case: false, at, expects: Expects::AttributeOrEnd, attributes: Vec::new() }
+    }
+
+    pub(super) fn in_other_case(name: TagName) -> Self {
+        Self { is_other_case: true, ..Self::new(name) }
+    }
+
+    /// The names of all attributes, after the reading has failed: those that were read, the one at which it stopped,
+    /// and every `name=` from there to `end`.
+    pub(super) fn names_before<'t>(&self, tag: &'t [u8], end: usize) -> impl Iterator<Item = &'t [u8]> {
+        let stopped_at = match self.expects {
+            Expects::Quote { name } | Expects::RestOfValue { name, .. } => Some(name),
+            Expects::AttributeOrEnd
+            | Expects::SpaceOrEnd
+            | Expects::RestOfName { .. }
+            | Expects::Equals { .. } => None,
+        };
+        let read: Vec<Span> = self.attributes.iter().map(|(name, _)| *name).chain(stopped_at).collect();
+        let unread = Span { start: self.at.min(end), end };
+        let before = Span { start: self.name.opening().len(), end }.of(tag);
+        let skipped = before.len() - unread.of(tag).len();
+        let later = memchr_iter(b'=', unread.of(tag))
+            .filter_map(move |equals| name_before(before.get(..skipped + equals).unwrap_or_default()));
+        read.into_iter().map(|name| name.of(tag)).chain(later)
     }
 
     /// Reads on in `tag`, which starts with this opener's `<`; after `Complete`, the content begins at `self.at`.
@@ -134,4 +160,16 @@ impl Opener {
         };
         Ok(Some(next))
     }
+}
+
+/// The name of an attribute at the end of a text, with white space or a quote before it.
+fn name_before(text: &[u8]) -> Option<&[u8]> {
+    let text = text.trim_ascii_end();
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-".contains(byte);
+    let start = text.iter().rposition(|byte| !is_part(byte))?;
+    let name = text.get(start + 1..).unwrap_or_default();
+    let begins_well = name.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+    let stands_alone =
+        text.get(start).is_some_and(|byte| byte.is_ascii_whitespace() || b"'\"".contains(byte));
+    (begins_well && stands_alone).then_some(name)
 }

@@ -400,6 +400,13 @@ impl TagName {
         self.need(attribute).is_some()
     }
 
+    /// Whether an attribute of this name means something on this tag.
+    pub(super) fn gives_meaning_to(self, attribute: &[u8]) -> bool {
+        let taken = self.facts().attributes.iter();
+        self.facts().takes_variables
+            || taken.into_iter().any(|(taken, _)| taken.as_str().as_bytes() == attribute)
+    }
+
     pub(super) const fn opening(self) -> &'static str {
         self.facts().spelling.opening
     }

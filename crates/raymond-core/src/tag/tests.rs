@@ -3,25 +3,34 @@
 use proptest::prelude::*;
 
 use super::collector::MAX_SURPLUS_TAGS;
+use super::reader::{Item, Scanner};
 use super::*;
 use crate::limits::{MAX_TAG_ATTRIBUTES, MAX_TAG_BYTES, MAX_TAGS_PER_STEP};
 
 const MIB: usize = 1024 * 1024;
 
 /// The result of a reader, for comparing.
-type Outcome = (Vec<Tag>, Result<Option<NearMiss>, TagError>);
+type Outcome = (Vec<Tag>, Result<NearMisses, TagError>);
 
 fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Outcome, u64) {
-    let mut tags = Vec::new();
-    let mut reader = TagReader::new();
-    let mut sink = |tag| tags.push(tag);
+    let mut items = Vec::new();
+    let mut scanner = Scanner::default();
+    let mut sink = |item| items.push(item);
     let mut fed = Ok(());
     for piece in pieces {
-        fed = fed.and_then(|()| reader.feed(piece, &mut sink));
+        fed = fed.and_then(|()| scanner.feed(piece, &mut sink));
     }
-    let finished = reader.finish_in_place(&mut sink);
+    let finished = scanner.finish(&mut sink);
     assert!(fed.is_ok() || fed == finished, "a failed reader stays failed");
-    (((tags), finished.map(|()| reader.near_miss)), reader.work)
+    let mut misses = NearMisses::default();
+    let mut tags = Vec::new();
+    for item in items {
+        match item {
+            Item::Tag(located) => tags.push(located.tag),
+            Item::Missed(miss) => misses.note(miss),
+        }
+    }
+    ((tags, finished.map(|()| misses)), scanner.work)
 }
 
 fn read(text: impl AsRef<[u8]>) -> Outcome {
@@ -40,7 +49,7 @@ fn short(text: impl AsRef<[u8]>) -> Vec<String> {
 
 fn near_miss(text: &str) -> String {
     let (_, finished) = read(text);
-    finished.expect("within bounds").map_or_else(String::new, |near_miss| near_miss.to_string())
+    finished.expect("within bounds").first.map_or_else(String::new, |near_miss| near_miss.to_string())
 }
 
 #[test]
@@ -154,20 +163,27 @@ fn the_first_near_miss_is_explained() {
         ("fine <goto>A</goto> <b x=1>", ""),
         (
             "so: <goto input=x>A</goto> <result/>",
-            "`<goto input=x>` looks like a tag, but attribute values need quotes",
+            "`<goto input=x>` looks like a tag, but attribute values need quotes: `name=\"value\"`",
         ),
-        ("<goto input=x\n>A</goto>", "`<goto input=x` looks like a tag, but attribute values need quotes"),
+        (
+            "<goto input=x\n>A</goto>",
+            "`<goto input=x` looks like a tag, but attribute values need quotes: `name=\"value\"`",
+        ),
         (
             "<result/>",
             "`<result/>` looks like a tag, but a tag needs a closing tag of its own: `<result>…</result>`",
         ),
         ("<goto>A\nx", "`<goto>A` looks like a tag, but its closing tag `</goto>` is missing"),
-        ("<GOTO>A</GOTO>", "`<GOTO>` looks like a tag, but tag names are lower case: `<goto>`"),
+        ("<GOTO>A</GOTO>", "`<GOTO>` looks like a tag, but tag names are lower case: `<goto>…</goto>`"),
         (
             "<goto now>A</goto>",
             "`<goto now>` looks like a tag, but every attribute needs a value: `name=\"value\"`",
         ),
-        ("<goto a='\n", "`<goto a='` looks like a tag, but its opening tag has no end"),
+        (
+            "<goto a='\n",
+            "`<goto a='` looks like a tag, but its opening tag has no end; a quote may be missing (one inside a value \
+             is written `&quot;` or `&apos;`)",
+        ),
     ];
     for (text, message) in cases {
         assert_eq!(near_miss(text), message, "{text}");
@@ -175,7 +191,10 @@ fn the_first_near_miss_is_explained() {
     let long = near_miss(&format!("<goto x={}", "é".repeat(100)));
     assert_eq!(
         long,
-        format!("`<goto x={}…` looks like a tag, but attribute values need quotes", "é".repeat(71))
+        format!(
+            "`<goto x={}…` looks like a tag, but attribute values need quotes: `name=\"value\"`",
+            "é".repeat(71)
+        )
     );
 }
 
@@ -201,7 +220,7 @@ fn content_may_be_exactly_as_long_as_the_limit() {
         let exact =
             [b"<result a='b'>".as_slice(), &vec![b'x'; MAX_TAG_BYTES], b"</result> <goto>A</goto>"].concat();
         let ((tags, finished), _) = read_pieces(exact.chunks(piece));
-        assert_eq!((tags.len(), finished), (2, Ok(None)));
+        assert_eq!((tags.len(), finished), (2, Ok(NearMisses::default())));
         assert_eq!(tags.first().map(|tag| tag.content.len()), Some(MAX_TAG_BYTES));
 
         let longer = [b"<result>".as_slice(), &vec![b'x'; MAX_TAG_BYTES + 1], b"</result>"].concat();
@@ -210,7 +229,7 @@ fn content_may_be_exactly_as_long_as_the_limit() {
         let unclosed = longer.get(..longer.len() - 9).unwrap();
         assert_eq!(read_pieces(unclosed.chunks(piece)).0.1, Err(too_long(TagName::Result)));
         let unclosed = unclosed.get(..unclosed.len() - 1).unwrap();
-        assert!(matches!(read_pieces(unclosed.chunks(piece)).0.1, Ok(Some(_))));
+        assert!(matches!(read_pieces(unclosed.chunks(piece)).0.1, Ok(NearMisses { first: Some(_), .. })));
     }
     assert_eq!(
         too_long(TagName::Result).to_string(),
@@ -237,12 +256,12 @@ fn only_a_possible_tag_is_buffered() {
     let mut reader = TagReader::new();
     let text = [vec![b'x'; MIB], b"a <b> < c <goto".to_vec(), vec![b'<'; MIB]].concat();
     reader.feed(&text, &mut |_| {}).unwrap();
-    assert_eq!(reader.held, b"<");
+    assert_eq!(reader.scanner.held, b"<");
     reader.feed(b"goto>", &mut |_| {}).unwrap();
     reader.feed(&text, &mut |_| {}).unwrap();
-    assert_eq!(reader.held.len(), text.len() + 6);
+    assert_eq!(reader.scanner.held.len(), text.len() + 6);
     reader.feed(b"</goto>x", &mut |_| {}).unwrap();
-    assert_eq!(reader.held.capacity(), 0);
+    assert_eq!(reader.scanner.held.capacity(), 0);
 }
 
 /// Checks the work per byte, for the whole text at once and in pieces.
@@ -397,7 +416,7 @@ proptest! {
     ) {
         let tag = Tag { name, attributes, content };
         let (tags, finished) = read(format!("{around}{tag}{around}"));
-        prop_assert_eq!(finished, Ok(None));
+        prop_assert_eq!(finished, Ok(NearMisses::default()));
         prop_assert_eq!(tags, vec![tag]);
     }
 

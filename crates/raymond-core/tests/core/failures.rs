@@ -216,6 +216,7 @@ fn timeouts_and_signals_are_retried() {
             ScriptOutcome::Exited {
                 exit: ProcessExit::Signal(9),
                 reading: Err("no tag".into()),
+                other_case: Vec::new(),
                 stderr: String::new(),
             },
             expect![[r#"

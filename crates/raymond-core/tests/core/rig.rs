@@ -385,6 +385,7 @@ impl Rig {
     pub fn turn(&self, name: &str, cost: f64, text: &str) -> Input {
         let turn = CompletedTurn {
             reading: message(text),
+            other_case: Vec::new(),
             message: text.to_owned(),
             session: Some(self.chosen_session(name)),
             cost: TurnCost { usd: usd(cost), estimated: false },
@@ -518,13 +519,19 @@ impl Rig {
 }
 
 pub fn success(reading: Result<Reading, String>) -> ScriptOutcome {
-    ScriptOutcome::Exited { exit: ProcessExit::Code(0), reading, stderr: String::new() }
+    ScriptOutcome::Exited {
+        exit: ProcessExit::Code(0),
+        reading,
+        other_case: Vec::new(),
+        stderr: String::new(),
+    }
 }
 
 pub fn exited(code: i32) -> ScriptOutcome {
     ScriptOutcome::Exited {
         exit: ProcessExit::Code(code),
         reading: Err("no tag".into()),
+        other_case: Vec::new(),
         stderr: "oh no\n".into(),
     }
 }

@@ -104,8 +104,14 @@ fn header() -> impl Strategy<Value = Header> {
 }
 
 fn outcome() -> BoxedStrategy<StepOutcome> {
-    let exited =
-        |exit, reading| StepOutcome::Script(ScriptOutcome::Exited { exit, reading, stderr: String::new() });
+    let exited = |exit, reading| {
+        StepOutcome::Script(ScriptOutcome::Exited {
+            exit,
+            reading,
+            other_case: Vec::new(),
+            stderr: String::new(),
+        })
+    };
     let reading = transition().prop_map(|transition| Reading { transition, warnings: vec!["odd".into()] });
     prop_oneof![
         12 => reading.prop_map(move |reading| exited(ProcessExit::Code(0), Ok(reading))),
@@ -151,7 +157,7 @@ fn turn() -> BoxedStrategy<TurnOutcome> {
     prop_oneof![
         3 => (reading, proptest::option::weighted(0.8, session()), cost()).prop_map(|(reading, session, cost)| {
             let (message, warnings) = ("said".into(), vec!["denied".into()]);
-            TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
+            TurnOutcome::Completed(CompletedTurn { reading, other_case: Vec::new(), message, session, cost, warnings })
         }),
         1 => (class, cost(), proptest::option::of(session())).prop_map(|(class, cost, session)| {
             let (error, message) = ("broke".into(), Some("said".into()));

@@ -763,6 +763,7 @@ fn warnings_of_a_turn_are_recorded() {
     let mut rig = prompt(POLICY);
     let turn = CompletedTurn {
         reading: message("<goto colour=\"red\">REVIEW</goto>"),
+        other_case: Vec::new(),
         message: "red".to_owned(),
         session: Some(rig.chosen_session("main")),
         cost: TurnCost { usd: usd(0.1), estimated: true },
@@ -836,6 +837,7 @@ fn says_in(rig: &mut Rig, session: Option<&str>, text: &str) -> Vec<Event> {
     let session = session.map(|id| Session { id: id.into(), total_usd: None, backend: None });
     let turn = CompletedTurn {
         reading: message(text),
+        other_case: Vec::new(),
         message: text.to_owned(),
         session,
         cost: TurnCost::default(),

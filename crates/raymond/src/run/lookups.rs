@@ -6,6 +6,7 @@ use std::path::Path;
 use raymond_core::input::{Ended, Lookups, Plan, PromptPlan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::policy::Policy;
 use raymond_core::run::Agent;
+use raymond_core::tag::{Meant, NearMiss};
 use raymond_core::transition::Transition;
 use raymond_core::workflow::StateFile;
 
@@ -15,22 +16,43 @@ use crate::workflow::scopes::Scopes;
 /// Resolves every name in the result of an attempt.
 pub fn of_ended(scopes: &mut Scopes, agent: &Agent, ended: &Ended) -> Lookups {
     match (&ended.outcome, &ended.plan) {
-        (StepOutcome::Script(ScriptOutcome::Exited { exit, reading: Ok(reading), .. }), _)
+        (StepOutcome::Script(ScriptOutcome::Exited { exit, reading, other_case, .. }), _)
             if exit.is_success() =>
         {
-            of_transition(scopes, agent, &reading.transition)
+            let transition = reading.as_ref().ok().map(|reading| &reading.transition);
+            let lookups = transition.map(|transition| of_transition(scopes, agent, transition));
+            with_other_case(scopes, agent, lookups.unwrap_or_default(), other_case)
         }
-        (StepOutcome::Turn(turn), Plan::Prompt(plan)) => {
-            let reading = match turn {
-                TurnOutcome::Completed(completed) => completed.reading.as_ref().ok(),
-                TurnOutcome::Failed(_) => None,
-            };
-            of_turn(scopes, agent, plan, reading.map(|reading| &reading.transition))
+        (StepOutcome::Turn(TurnOutcome::Completed(turn)), Plan::Prompt(plan)) => {
+            let transition = turn.reading.as_ref().ok().map(|reading| &reading.transition);
+            let lookups = of_turn(scopes, agent, plan, transition);
+            with_other_case(scopes, agent, lookups, &turn.other_case)
         }
+        (StepOutcome::Turn(TurnOutcome::Failed(_)), Plan::Prompt(plan)) => of_turn(scopes, agent, plan, None),
         (StepOutcome::Script(_) | StepOutcome::Turn(_) | StepOutcome::Interrupted { .. }, _) => {
             Lookups::default()
         }
     }
+}
+
+/// Adds the names in tags of another case, which are mistakes if there are such states.
+fn with_other_case(
+    scopes: &mut Scopes,
+    agent: &Agent,
+    mut lookups: Lookups,
+    other_case: &[NearMiss],
+) -> Lookups {
+    let names: Vec<&str> = other_case
+        .iter()
+        .filter_map(|near| match &near.meant {
+            Meant::TagIfState(name) => Some(name.as_str()),
+            Meant::Text | Meant::Tag => None,
+        })
+        .collect();
+    if !names.is_empty() {
+        lookups.states.extend(resolve_all(scopes, agent, &names));
+    }
+    lookups
 }
 
 /// Resolves every name in a transition, so that the decision needs no disk.

@@ -37,6 +37,8 @@ mod live;
 #[cfg(test)]
 mod lost_turns;
 #[cfg(test)]
+mod markup;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod old_journals;

@@ -3,7 +3,7 @@
 use crate::diagnostic::Severity;
 use crate::graph::StateNode;
 use crate::lint::{Finding, Report, Rule, Subject};
-use crate::tag::{Missed, NearMissReason};
+use crate::tag::{NearMiss, NearMissReason};
 use crate::workflow::wording::quoted;
 
 pub(super) static RULE: Rule = Rule {
@@ -30,12 +30,12 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
 
 /// Excludes text that is probably not meant as a tag: a prompt may mention `<goto>` without closing it, a script may
 /// build a tag from pieces, and `Vec<Result>` is code.
-fn is_meant(state: &StateNode, missed: &Missed) -> bool {
+fn is_meant(state: &StateNode, missed: &NearMiss) -> bool {
     let before = state.text.get(..missed.range.start).and_then(|before| before.chars().next_back());
     let is_generic = before.is_some_and(char::is_alphanumeric);
     match missed.why {
         NearMissReason::WrongCase(_) => !is_generic,
-        NearMissReason::NeverClosed(_) | NearMissReason::NoEnd => false,
+        NearMissReason::NeverClosed(_) | NearMissReason::NeverOpened(_) | NearMissReason::NoEnd => false,
         _ => state.file.kind().is_prompt(),
     }
 }

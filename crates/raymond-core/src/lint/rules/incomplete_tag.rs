@@ -26,12 +26,13 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             | ProtocolError::DuplicateAttribute { .. } => {
                 report.add(Finding::at(*state, range.clone(), error.to_string()));
             }
-            // Other rules report these. The last two cannot happen, because each tag is checked alone.
+            // Other rules report these. The last three cannot happen, because each tag is checked alone.
             ProtocolError::UnexpectedAttribute { .. }
             | ProtocolError::BadVariable { .. }
             | ProtocolError::ForkWithoutNext { .. }
             | ProtocolError::ForkNextsDiffer { .. }
             | ProtocolError::NoTag { .. }
+            | ProtocolError::NearTag(_)
             | ProtocolError::Several { .. } => {}
         }
     }

@@ -6,7 +6,7 @@ use raymond_core::input::FaultClass;
 use raymond_core::input::{BadMessage, CompletedTurn, FailedTurn, StepOutcome, TurnCost, TurnOutcome};
 use raymond_core::money::Usd;
 use raymond_core::run::Session;
-use raymond_core::tag::{Tag, TagCollector, TagReader};
+use raymond_core::tag::{Collected, NearMiss, Tag, TagCollector, TagError, TagReader};
 use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::workflow::Platform;
 
@@ -41,24 +41,34 @@ pub(super) async fn run(
             TurnOutcome::Failed(FailedTurn { message, ..failed })
         }
         Turned::Completed { text, session, cost, warnings } => {
-            let reading = read(&text, executor.platform);
+            let (reading, other_case) = read(&text, executor.platform);
             let message = executor.without_secrets(job, text);
-            TurnOutcome::Completed(CompletedTurn { reading, message, session, cost, warnings })
+            TurnOutcome::Completed(CompletedTurn { reading, other_case, message, session, cost, warnings })
         }
     })
 }
 
-/// The transition in a final message.
-fn read(text: &str, platform: Platform) -> Result<Reading, BadMessage> {
-    let bad = |problem: String| BadMessage { problem, has_no_tag: false };
-    let mut tags = TagCollector::new();
-    // Printed text was shown when it arrived.
-    tags.feed(text.as_bytes(), &mut |_| {}).map_err(|error| bad(error.to_string()))?;
-    let collected = tags.finish(&mut |_| {}).map_err(|error| bad(error.to_string()))?;
-    transition::read(collected, platform == Platform::Windows).map_err(|error| BadMessage {
+/// The transition in a final message, and the tags in another case.
+fn read(text: &str, platform: Platform) -> (Result<Reading, BadMessage>, Vec<NearMiss>) {
+    let mut collected = match collect(text) {
+        Ok(collected) => collected,
+        Err(error) => {
+            return (Err(BadMessage { problem: error.to_string(), has_no_tag: false }), Vec::new());
+        }
+    };
+    let other_case = std::mem::take(&mut collected.near.if_state);
+    let reading = transition::read(collected, platform == Platform::Windows).map_err(|error| BadMessage {
         problem: error.to_string(),
         has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
-    })
+    });
+    (reading, other_case)
+}
+
+fn collect(text: &str) -> Result<Collected, TagError> {
+    let mut tags = TagCollector::new();
+    // Printed text was shown when it arrived.
+    tags.feed(text.as_bytes(), &mut |_| {})?;
+    tags.finish(&mut |_| {})
 }
 
 /// Shows the printed text in a piece of the agent's text.

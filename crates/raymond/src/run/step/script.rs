@@ -53,14 +53,16 @@ pub(super) async fn run(
         other => return ended_early(other, header, sink.error, stderr),
     };
     let ignores_case = executor.platform == Platform::Windows;
-    let reading = sink
-        .finish()
-        .and_then(|collected| transition::read(collected, ignores_case).map_err(|error| error.to_string()));
+    let mut other_case = Vec::new();
+    let reading = sink.finish().and_then(|mut collected| {
+        other_case = std::mem::take(&mut collected.near.if_state);
+        transition::read(collected, ignores_case).map_err(|error| error.to_string())
+    });
     // A step that succeeded may leave children behind; one that failed may not.
     if exit == process::ProcessExit::Code(0) && reading.is_err() {
         executor.reaper.end(vec![Target { group: done.group, ..group_of }]).await;
     }
-    StepOutcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, stderr })
+    StepOutcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, other_case, stderr })
 }
 
 fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr: String) -> StepOutcome {

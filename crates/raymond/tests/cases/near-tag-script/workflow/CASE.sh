@@ -1,0 +1,1 @@
+echo '<Fork item="a">W</Fork><goto>N</goto>'

@@ -1,0 +1,2 @@
+echo 'N</goto>'
+echo '<goto>N</goto>'

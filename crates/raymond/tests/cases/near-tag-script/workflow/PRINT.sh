@@ -1,0 +1,1 @@
+echo '<print level=1>a</print><goto>N</goto>'

@@ -1,0 +1,1 @@
+echo '<fork cd=/x>W</fork><goto>N</goto>'
