@@ -64,7 +64,7 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
             vec![Body::AgentFinished { agent: agent.id.clone(), result: result.clone() }]
         }),
         Input::Join { agent, result } => with_agent(run, &agent, |agent| join::joined(run, agent, result)),
-        Input::Answer { ask, text, answer_id } => ask::answered(run, &ask, text, answer_id),
+        Input::Answer(answer) => ask::answered(run, answer),
         Input::AskTimeout { agent } => with_agent(run, &agent, |agent| ask::timed_out(agent, now)),
         Input::Close { stop_requested, interrupted } => match interrupted.len() == run.running() {
             true => vec![close::close(run, now, stop_requested, interrupted)],

@@ -407,6 +407,9 @@ pub struct AskOpened {
     pub deadline: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_next: Option<StateFile>,
+    /// Whether an empty answer counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub empty_ok: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

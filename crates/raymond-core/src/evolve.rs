@@ -440,6 +440,7 @@ fn ask_opened(run: &mut Run, time: Timestamp, opened: &AskOpened) {
         timeout_ms: opened.timeout_ms,
         deadline: opened.deadline,
         timeout_next: opened.timeout_next.clone(),
+        empty_ok: opened.empty_ok,
     };
     run.update(&opened.agent, |agent| agent.status = Status::Asking { ask: Box::new(ask) });
 }

@@ -35,7 +35,7 @@ pub enum Input {
     /// All workers of this agent have ended; `result` holds their results.
     Join { agent: AgentId, result: Result<String, String> },
     /// A question was answered.
-    Answer { ask: String, text: String, answer_id: Option<String> },
+    Answer(Answer),
     /// This agent's question was not answered in time.
     AskTimeout { agent: AgentId },
     /// Nothing is left to do, or a person asked to stop.
@@ -44,6 +44,18 @@ pub enum Input {
         /// Running steps that were ended because the run stops.
         interrupted: Vec<Interrupted>,
     },
+}
+
+/// A person's answer to a question.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub ask: String,
+    pub text: String,
+    /// Tells the process that answered whether its answer was taken.
+    pub answer_id: Option<String>,
+    /// When it was given, which may be long before it is taken. Messages of earlier versions do not say it; they count
+    /// as given in time.
+    pub given_at: Option<Timestamp>,
 }
 
 /// A state as read from its file when the step starts.

@@ -95,7 +95,9 @@ impl Entry {
             Attribute::Return => Some(&self.return_to),
             Attribute::Next => Some(&self.next),
             Attribute::TimeoutNext => Some(&self.timeout_next),
-            Attribute::Input | Attribute::Delay | Attribute::Cd | Attribute::Timeout => None,
+            Attribute::Input | Attribute::Delay | Attribute::Cd | Attribute::Timeout | Attribute::Empty => {
+                None
+            }
         }
     }
 
@@ -105,7 +107,9 @@ impl Entry {
             Attribute::Return => Some(&mut self.return_to),
             Attribute::Next => Some(&mut self.next),
             Attribute::TimeoutNext => Some(&mut self.timeout_next),
-            Attribute::Input | Attribute::Delay | Attribute::Cd | Attribute::Timeout => None,
+            Attribute::Input | Attribute::Delay | Attribute::Cd | Attribute::Timeout | Attribute::Empty => {
+                None
+            }
         }
     }
 

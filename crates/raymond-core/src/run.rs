@@ -259,7 +259,7 @@ pub enum Status {
     Joining {
         since: u64,
     },
-    /// Its last step is done; it ends with this result, unless the run is over budget.
+    /// Its last step is done; it ends with this result, unless the run is over budget and other agents are left.
     Ending {
         result: Payload,
     },
@@ -287,6 +287,30 @@ pub struct Ask {
     pub deadline: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_next: Option<StateFile>,
+    /// Whether an empty answer counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub empty_ok: bool,
+}
+
+impl Ask {
+    /// Why an answer that is given at this time cannot be taken.
+    pub fn refuses(&self, text: &str, given_at: Option<Timestamp>) -> Option<Refusal> {
+        if !self.empty_ok && text.trim().is_empty() {
+            return Some(Refusal::Empty);
+        }
+        let deadline = self.deadline?;
+        given_at.is_some_and(|given| given >= deadline).then_some(Refusal::Late { deadline })
+    }
+}
+
+/// Why an answer to an open question is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// An empty answer is none, unless the question says otherwise.
+    Empty,
+    Late {
+        deadline: Timestamp,
+    },
 }
 
 /// A worker, with the data that a join of its parent needs.
@@ -588,6 +612,11 @@ impl Run {
             .collect()
     }
 
+    /// Whether the time of an open question is over.
+    pub fn has_overdue_question(&self, now: Timestamp) -> bool {
+        self.queues.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now)
+    }
+
     /// The next time after `now` at which there is something to do.
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         // An agent whose time is past has been handled, or waits for something else that will end.
@@ -603,9 +632,9 @@ impl Run {
             return None;
         }
         let stopped = mode.draining || self.halt.is_some();
-        // A finished agent ends even if a stop was requested. Only over budget its end waits for a resume: the budget
-        // has priority over the transition.
-        if self.halt != Some(Halt::OverBudget)
+        // A finished agent ends even if a stop was requested. Over budget its end waits for a resume if other agents
+        // are left: the budget has priority over the transition. If none is left, nothing more can be spent.
+        if (self.halt != Some(Halt::OverBudget) || self.has_only_ended())
             && let Some(agent) = self.queues.ending.first()
         {
             return Some(Due::End(agent.clone()));
@@ -623,6 +652,11 @@ impl Run {
         }
         let idle = self.running() == mode.interrupted;
         (idle && (stopped || !self.has_more_to_come(mode))).then_some(Due::Close)
+    }
+
+    /// Whether every agent has done its last step or has failed.
+    pub fn has_only_ended(&self) -> bool {
+        self.queues.ending.len() + self.queues.failed.len() == self.agents.len()
     }
 
     /// Whether it makes sense to wait: an answer, which is always accepted, or a step may come. When `max_steps` is

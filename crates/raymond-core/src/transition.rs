@@ -76,6 +76,8 @@ pub struct Ask {
     pub next: String,
     pub timeout: Option<Duration>,
     pub timeout_next: Option<String>,
+    /// Whether an empty answer counts.
+    pub empty_ok: bool,
 }
 
 /// One tag of a transition with the names in it, as they were written.
@@ -226,6 +228,11 @@ pub enum ProtocolError {
         attribute: Attribute,
         why: String,
     },
+    /// An attribute whose only value is `ok` has another.
+    NotOk {
+        tag: String,
+        attribute: Attribute,
+    },
     BadVariable {
         tag: String,
         why: VariableError,
@@ -265,6 +272,12 @@ impl fmt::Display for ProtocolError {
                 write!(f, "`{tag}` names no state; write the state's name between the tags")
             }
             Self::BadDuration { tag, attribute, why } => write!(f, "`{tag}`: `{attribute}`: {why}"),
+            Self::NotOk { tag, attribute } => {
+                write!(
+                    f,
+                    "`{tag}`: `{attribute}` can only be `ok`; write `{attribute}=\"ok\"` or leave it out"
+                )
+            }
             Self::BadVariable { tag, why } => write!(f, "`{tag}`: {why}"),
             Self::ForkWithoutNext { tag } => write!(
                 f,
@@ -400,6 +413,7 @@ impl Reader {
             next: fields.required_state(Attribute::Next)?,
             timeout: fields.duration(Attribute::Timeout)?,
             timeout_next: fields.state(Attribute::TimeoutNext)?,
+            empty_ok: fields.ok(Attribute::Empty)?,
         };
         if ask.timeout_next.is_some() && ask.timeout.is_none() {
             let tag = fields.tag.brief();
@@ -556,6 +570,15 @@ impl Fields<'_> {
         duration::parse(text.trim()).map(Some).map_err(|error| bad(error.to_string()))
     }
 
+    /// Whether an attribute whose only value is `ok` is given.
+    fn ok(&self, attribute: Attribute) -> Result<bool, ProtocolError> {
+        match self.get(attribute).map(str::trim) {
+            None => Ok(false),
+            Some("ok") => Ok(true),
+            Some(_) => Err(ProtocolError::NotOk { tag: self.tag.brief(), attribute }),
+        }
+    }
+
     fn jump(&self) -> Result<Jump, ProtocolError> {
         Ok(Jump { target: self.target()?, input: self.input(), delay: self.duration(Attribute::Delay)? })
     }
@@ -591,7 +614,7 @@ fn may_be_same_state(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tag::TagCollector;
+    use crate::tag::{TagCollector, Value};
 
     fn read_text(text: &str) -> Result<Reading, ProtocolError> {
         let mut collector = TagCollector::new();
@@ -660,11 +683,20 @@ mod tests {
             next: "N".into(),
             timeout: timeout.map(Duration::from_secs),
             timeout_next: timeout_next.map(str::to_owned),
+            empty_ok: false,
         };
         check("<ask next='N'> why? </ask>", Transition::Ask(ask(None, None)));
         check(
             "<ask next='N' timeout='24h' timeout_next='T'> why? </ask>",
             Transition::Ask(ask(Some(86_400), Some("T"))),
+        );
+        check(
+            "<ask next='N' empty=' ok '> why? </ask>",
+            Transition::Ask(Ask { empty_ok: true, ..ask(None, None) }),
+        );
+        check_error(
+            "<ask next='N' empty='yes'>why?</ask>",
+            "`<ask next=\"N\" empty=\"yes\">why?</ask>`: `empty` can only be `ok`; write `empty=\"ok\"` or leave it out",
         );
         let odd = read_text("<ask next='N' timeout_next='T'> why? </ask>").unwrap();
         assert_eq!(
@@ -784,7 +816,8 @@ mod tests {
                 let others = taken.filter(|(other, need)| *need == Need::Required && other != attribute);
                 let others: String = others.map(|(other, _)| format!(" {other}='X'")).collect();
                 let next = if name.is_fork() { "<goto>1s</goto>" } else { "" };
-                let text = format!("<{name} {attribute}='1s'{others}>T</{name}>{next}");
+                let value = if attribute.facts().value == Value::Ok { "ok" } else { "1s" };
+                let text = format!("<{name} {attribute}='{value}'{others}>T</{name}>{next}");
                 match read_text(&text) {
                     Ok(_) => assert!(fits, "{text}"),
                     Err(error) => assert!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use raymond_core::input::Input;
+use raymond_core::input::{Answer, Input};
 use raymond_core::run::Ask;
 
 use crate::fault::Down;
@@ -71,10 +71,13 @@ impl People {
 
     /// The messages in the inbox, which stay there until they are removed.
     pub fn look(&self) -> (Vec<String>, Vec<Input>) {
-        let answer = |message: &Message| Input::Answer {
-            ask: message.ask.clone(),
-            text: message.text.clone(),
-            answer_id: Some(message.answer_id.clone()),
+        let answer = |message: &Message| {
+            Input::Answer(Answer {
+                ask: message.ask.clone(),
+                text: message.text.clone(),
+                answer_id: Some(message.answer_id.clone()),
+                given_at: None,
+            })
         };
         // Each message may be read twice.
         let answers = self.inbox.values().chain(self.inbox.values()).map(answer).collect();

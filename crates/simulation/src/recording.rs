@@ -402,6 +402,7 @@ fn asked(mut tag: Written, opened: &AskOpened, text: &dyn Fn(&Payload) -> String
     tag.attribute("next", Some(opened.next.to_string()));
     tag.attribute("timeout", opened.timeout_ms.map(|millis| format!("{millis}ms")));
     tag.attribute("timeout_next", opened.timeout_next.as_ref().map(ToString::to_string));
+    tag.attribute("empty", opened.empty_ok.then(|| "ok".to_owned()));
     tag.with(&text(&opened.question))
 }
 

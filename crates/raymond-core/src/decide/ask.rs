@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::EndedStep;
 use crate::event::{AskClosed, AskOpened, Body, Closed, LedTo, StepFailed};
+use crate::input::Answer;
 use crate::money::Usd;
 use crate::run::{Agent, Run, Status, later};
 use crate::transition;
@@ -24,6 +25,7 @@ pub(super) fn ask(step: &EndedStep<'_>, ask: transition::Ask) -> Result<(LedTo, 
         timeout_ms: ask.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
         deadline: ask.timeout.map(|timeout| later(step.now, timeout)),
         timeout_next: ask.timeout_next.map(|name| step.lookups.state(&name)).transpose()?,
+        empty_ok: ask.empty_ok,
     });
     Ok((led_to, opened))
 }
@@ -47,13 +49,18 @@ fn ask_again(agent: &Agent, now: Timestamp) -> Option<Body> {
         timeout_ms: ask.timeout_ms,
         deadline: ask.timeout_ms.map(|timeout| later(now, Duration::from_millis(timeout))),
         timeout_next: ask.timeout_next.clone(),
+        empty_ok: ask.empty_ok,
     }))
 }
 
-/// The first answer to an open question is taken; later answers are ignored.
-pub(super) fn answered(run: &Run, ask_id: &str, text: String, answer_id: Option<String>) -> Vec<Body> {
-    let Some(agent) = run.asker(ask_id) else { return Vec::new() };
+/// The first answer to an open question that is not empty and was given in time is taken; all others are ignored.
+pub(super) fn answered(run: &Run, given: Answer) -> Vec<Body> {
+    let Answer { ask, text, answer_id, given_at } = given;
+    let Some(agent) = run.asker(&ask) else { return Vec::new() };
     let Status::Asking { ask } = &agent.status else { return Vec::new() };
+    if ask.refuses(&text, given_at).is_some() {
+        return Vec::new();
+    }
     vec![Body::AskClosed(AskClosed {
         agent: agent.id.clone(),
         ask: ask.id.clone(),

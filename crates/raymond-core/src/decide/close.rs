@@ -30,6 +30,7 @@ pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool, ended: Vec<
 /// Why a run stops although it has agents left; the most serious reason first.
 fn stopped(run: &Run, stop_requested: bool) -> (StoppedStatus, Option<String>) {
     match &run.halt {
+        Some(Halt::OverBudget) if run.has_only_ended() => {}
         Some(Halt::OverBudget) => {
             let error = format!("spent {} of a budget of {}", run.cost_usd, run.options.budget_usd);
             return (StoppedStatus::OverBudget, Some(error));

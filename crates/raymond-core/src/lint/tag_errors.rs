@@ -47,7 +47,8 @@ fn attribute_of(error: &ProtocolError) -> Option<&str> {
     match error {
         ProtocolError::UnexpectedAttribute { attribute, .. }
         | ProtocolError::EmptyAttribute { attribute, .. }
-        | ProtocolError::BadDuration { attribute, .. } => Some(attribute.as_str()),
+        | ProtocolError::BadDuration { attribute, .. }
+        | ProtocolError::NotOk { attribute, .. } => Some(attribute.as_str()),
         ProtocolError::DuplicateAttribute { attribute, .. } => Some(attribute),
         ProtocolError::BadVariable { why, .. } => Some(why.name()),
         ProtocolError::NoTag { .. }
@@ -60,9 +61,12 @@ fn attribute_of(error: &ProtocolError) -> Option<&str> {
     }
 }
 
-/// A duration that a script or a template fills in cannot be checked.
+/// A value that a script or a template fills in cannot be checked.
 fn is_computed(error: &ProtocolError, located: &Located) -> bool {
-    let ProtocolError::BadDuration { attribute, .. } = error else { return false };
+    let (ProtocolError::BadDuration { attribute, .. } | ProtocolError::NotOk { attribute, .. }) = error
+    else {
+        return false;
+    };
     let named = |(name, value): &(String, String)| {
         attribute.as_str() == name && value.contains(['$', '{', '%', '\'', '"', '!'])
     };

@@ -136,6 +136,7 @@ pub enum Attribute {
     Next,
     Timeout,
     TimeoutNext,
+    Empty,
 }
 
 /// The name and the meaning of an attribute.
@@ -155,6 +156,8 @@ pub enum Value {
     Directory,
     /// Such as `90s`.
     Duration,
+    /// The word `ok`.
+    Ok,
     /// Text, not changed.
     Text,
 }
@@ -173,7 +176,7 @@ impl TagName {
     /// The row of this tag.
     #[must_use]
     pub const fn facts(self) -> &'static TagFacts {
-        use Attribute::{Cd, Delay, Input, Next, Return, Timeout, TimeoutNext};
+        use Attribute::{Cd, Delay, Empty, Input, Next, Return, Timeout, TimeoutNext};
         use Need::{OncePerStep, Optional, Required};
         match self {
             TagName::Goto => &TagFacts {
@@ -245,7 +248,12 @@ impl TagName {
             TagName::Ask => &TagFacts {
                 spelling: spelling!("ask"),
                 content: Content::Text { placeholder: "your question" },
-                attributes: &[(Next, Required), (Timeout, Optional), (TimeoutNext, Optional)],
+                attributes: &[
+                    (Next, Required),
+                    (Timeout, Optional),
+                    (TimeoutNext, Optional),
+                    (Empty, Optional),
+                ],
                 takes_variables: false,
                 together: Together::Alone,
                 waits: Waits::ForAnswer,
@@ -482,6 +490,11 @@ impl Attribute {
                 name: "timeout_next",
                 value: Value::State,
                 about: "The state at which this agent goes on when no answer has come in time.",
+            },
+            Attribute::Empty => &AttributeFacts {
+                name: "empty",
+                value: Value::Ok,
+                about: "Whether an empty answer counts, as `ok`; otherwise the question stays open.",
             },
         }
     }

@@ -4,7 +4,7 @@ use expect_test::expect;
 use jiff::SignedDuration;
 use raymond_core::decide::decide;
 use raymond_core::event::Body;
-use raymond_core::input::{FaultClass, Input};
+use raymond_core::input::{Answer, FaultClass, Input};
 use raymond_core::name::AgentId;
 use raymond_core::run::{Options, RunStatus, Status};
 
@@ -59,10 +59,13 @@ fn a_question_suspends_its_agent_until_it_is_answered() {
 #[test]
 fn only_the_first_answer_is_taken() {
     let mut rig = asking(ASK);
-    let answer = |text: &str, id: &str| Input::Answer {
-        ask: "ask1".into(),
-        text: text.into(),
-        answer_id: Some(id.into()),
+    let answer = |text: &str, id: &str| {
+        Input::Answer(Answer {
+            ask: "ask1".into(),
+            text: text.into(),
+            answer_id: Some(id.into()),
+            given_at: None,
+        })
     };
     check(
         &rig.round([answer("first", "a"), answer("second", "b")]),
@@ -145,9 +148,9 @@ fn an_answer_at_the_last_moment_counts() {
     check(
         &rig.answers("ask1", "now"),
         expect![[r#"
-        ask_closed main START.sh answer=now ask=ask1 by=answer target=N.sh
-        step_started main 2 N.sh attempt=1 visits=1
-    "#]],
+            ask_closed main START.sh answer="" ask=ask1 by=timeout target=T.sh
+            step_started main 2 T.sh attempt=1 visits=1
+        "#]],
     );
 }
 
@@ -269,7 +272,8 @@ fn without_waiting_the_other_agents_finish_first() {
     rig.die();
     let options = rig.run.options.clone();
     let resume = Input::Resume { options, interrupted: Vec::new() };
-    let answer = Input::Answer { ask: "ask1".into(), text: "yes".into(), answer_id: None };
+    let answer =
+        Input::Answer(Answer { ask: "ask1".into(), text: "yes".into(), answer_id: None, given_at: None });
     check(
         &rig.round([resume, answer]),
         expect![[r#"
@@ -461,4 +465,46 @@ fn with_no_step_left_an_answer_is_still_taken() {
         run_stopped agents=1 error="reached the limit of 1 step; resume with a higher --max-steps" status=failed steps=1
     "#]],
     );
+}
+
+#[test]
+fn an_empty_answer_is_none_unless_the_question_takes_one() {
+    let mut rig = asking(ASK);
+    for empty in ["", " \n\t"] {
+        check(&rig.answers("ask1", empty), expect![[""]]);
+    }
+    check(
+        &rig.answers("ask1", "yes"),
+        expect![[r#"
+            ask_closed main START.sh answer=yes ask=ask1 by=answer target=NEXT.sh
+            step_started main 2 NEXT.sh attempt=1 visits=1
+        "#]],
+    );
+    rig.emits("main", "<ask next=\"NEXT\" empty=\"ok\">more?</ask>");
+    check(
+        &rig.answers("ask2", ""),
+        expect![[r#"
+            ask_closed main NEXT.sh answer="" ask=ask2 by=answer target=NEXT.sh
+            step_started main 3 NEXT.sh attempt=1 visits=2
+        "#]],
+    );
+}
+
+#[test]
+fn what_counts_is_when_an_answer_was_given() {
+    let tag = "<ask next=\"NEXT\" timeout=\"60s\" timeout_next=\"LATE\">ready?</ask>";
+    let answer = |rig: &Rig, late_by: i64| {
+        let given_at = rig.now - SignedDuration::from_secs(100) + SignedDuration::from_secs(60 + late_by);
+        let (ask, text) = ("ask1".into(), "yes".into());
+        Input::Answer(Answer { ask, text, answer_id: None, given_at: Some(given_at) })
+    };
+    for (late_by, state) in [(-1, "NEXT.sh"), (0, "LATE.sh"), (1, "LATE.sh")] {
+        let mut rig = asking(tag);
+        rig.die();
+        rig.now += SignedDuration::from_secs(100);
+        let resume = Input::Resume { options: rig.run.options.clone(), interrupted: Vec::new() };
+        let given = answer(&rig, late_by);
+        rig.round([resume, given]);
+        assert_eq!(rig.agent("main").state.as_str(), state, "late by {late_by} s");
+    }
 }

@@ -175,14 +175,14 @@ fn money_outweighs_everything() {
         cost_usd: Usd::from_dollars(11.0),
         budget_usd: Usd::from_dollars(10.0),
     });
-    let batch = rig.emits("main_w1", "<result>r</result>");
+    let batch = rig.emits("main_w1", "<goto>N</goto>");
     assert_eq!(rig.run.status, RunStatus::OverBudget);
     assert!(batch.last().unwrap().body.is_last());
     check_agents(
         &rig,
         expect![[r#"
             main failed in N.sh
-            main_w1 ending in W.sh
+            main_w1 ready in N.sh
         "#]],
     );
 }

@@ -73,30 +73,108 @@ fn over_budget_a_transition_is_recorded_but_not_taken() {
 }
 
 #[test]
-fn over_budget_even_a_final_result_waits_for_a_higher_budget() {
+fn the_last_result_ends_the_run_even_over_budget() {
     let mut rig = with_budget(1.0);
     check(
         &rig.says_for("main", 1.5, "<result>r</result>"),
         expect![[r#"
-            step_finished main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 message=<result>r</result> result=r session=s1.1 tag=result
-            budget_exceeded budget_usd=1.0 cost_usd=1.5
-            run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" status=over_budget steps=1
-        "#]],
+        step_finished main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 message=<result>r</result> result=r session=s1.1 tag=result
+        budget_exceeded budget_usd=1.0 cost_usd=1.5
+        agent_finished main result=r
+        run_finished agents=1 cost_usd=1.5 result=r status=completed steps=1
+    "#]],
     );
-    check_agents(
-        &rig,
+}
+
+#[test]
+fn a_failure_of_the_last_agent_ends_the_run_even_over_budget() {
+    let mut rig = with_budget(1.0);
+    check(
+        &rig.says_for("main", 1.5, "no tag"),
         expect![[r#"
-        main ending in P.md session=s1.1
+        step_failed main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="no tag"
+        budget_exceeded budget_usd=1.0 cost_usd=1.5
+        run_stopped agents=1 cost_usd=1.5 error="main failed in P.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
+    "#]],
+    );
+    check(
+        &rig.resume(),
+        expect![[r#"
+        run_resumed
+        budget_exceeded budget_usd=1.0 cost_usd=1.5
+        run_stopped agents=1 cost_usd=1.5 error="spent $1.50 of a budget of $1.00" status=over_budget steps=0
+    "#]],
+    );
+}
+
+#[test]
+fn a_result_over_budget_waits_while_other_agents_live() {
+    let mut rig = with_budget(1.0);
+    rig.says_for("main", 0.1, "<fork next=\"Q\">P</fork>");
+    check(
+        &rig.says_for("main", 1.5, "<result>r</result>"),
+        expect![[r#"
+        step_finished main 2 Q.md attempt_cost_usd=1.5 cost_usd=1.5 message=<result>r</result> result=r session=s2.1 tag=result
+        budget_exceeded budget_usd=1.0 cost_usd=1.6
+    "#]],
+    );
+    check(
+        &rig.says_for("main_p1", 0.1, "<goto>Q</goto>"),
+        expect![[r#"
+        step_finished main_p1 3 P.md attempt_cost_usd=0.1 cost_usd=0.1 message=<goto>Q</goto> session=s3.1 tag=goto target=Q.md
+        run_stopped agents=2 cost_usd=1.7 error="spent $1.70 of a budget of $1.00" status=over_budget steps=3
     "#]],
     );
     rig.die();
-    let options = rig.budget(1.5);
+    let options = rig.budget(3.0);
     check(
         &rig.resume_with(options),
         expect![[r#"
         run_resumed
         agent_finished main result=r
-        run_finished agents=1 cost_usd=1.5 result=r status=completed steps=1
+        step_started main_p1 4 Q.md attempt=1 branch_of=s3.1 session=s4.1 turn=2 visits=1
+    "#]],
+    );
+}
+
+#[test]
+fn results_of_all_agents_end_the_run_even_over_budget() {
+    let mut rig = with_budget(1.0);
+    rig.says_for("main", 0.1, "<fork next=\"Q\">P</fork>");
+    check(
+        &rig.says_for("main", 1.5, "<result>r</result>"),
+        expect![[r#"
+        step_finished main 2 Q.md attempt_cost_usd=1.5 cost_usd=1.5 message=<result>r</result> result=r session=s2.1 tag=result
+        budget_exceeded budget_usd=1.0 cost_usd=1.6
+    "#]],
+    );
+    check(
+        &rig.says_for("main_p1", 0.1, "<result>w</result>"),
+        expect![[r#"
+        step_finished main_p1 3 P.md attempt_cost_usd=0.1 cost_usd=0.1 message=<result>w</result> result=w session=s3.1 tag=result
+        agent_finished main result=r
+        agent_finished main_p1 result=w
+        run_finished agents=2 cost_usd=1.7 result=r status=completed steps=3
+    "#]],
+    );
+}
+
+#[test]
+fn a_result_for_a_caller_over_budget_waits() {
+    let mut rig = with_budget(1.0);
+    rig.says_for("main", 0.1, "<call return=\"Q\">P</call>");
+    check(
+        &rig.says_for("main", 1.5, "<result>r</result>"),
+        expect![[r#"
+        step_finished main 2 P.md attempt_cost_usd=1.5 cost_usd=1.5 input=r message=<result>r</result> session=s2.1 tag=result target=Q.md
+        budget_exceeded budget_usd=1.0 cost_usd=1.6
+        run_stopped agents=1 cost_usd=1.6 error="spent $1.60 of a budget of $1.00" status=over_budget steps=2
+    "#]],
+    );
+    check_agents(
+        &rig,
+        expect![[r#"
+        main ready in Q.md session=s1.1 input=r
     "#]],
     );
 }
@@ -111,7 +189,8 @@ fn a_budget_may_be_spent_completely() {
         expect![[r#"
             step_finished main 2 Q.md attempt_cost_usd=1e-9 cost_usd=1e-9 message=<result>r</result> result=r session=s2.1 tag=result
             budget_exceeded budget_usd=1.0 cost_usd=1.000000001
-            run_stopped agents=1 cost_usd=1.000000001 error="spent $1.00 of a budget of $1.00" status=over_budget steps=2
+            agent_finished main result=r
+            run_finished agents=1 cost_usd=1.000000001 result=r status=completed steps=2
         "#]],
     );
 }
@@ -185,11 +264,13 @@ fn the_cost_of_every_attempt_counts_at_once() {
     for class in
         [FaultClass::Retry, FaultClass::Limit { until: None }, FaultClass::ShareUsed, FaultClass::Final]
     {
+        let is_final = matches!(class, FaultClass::Final);
+        let status = if is_final { RunStatus::Failed } else { RunStatus::OverBudget };
         let mut rig = with_budget(1.0);
         let batch = rig.breaks_for("main", 1.1, class);
         assert_eq!(count(&batch, is_exceeded), 1, "{class:?}");
         assert_eq!(count(&batch, |body| matches!(body, Body::StepStarted(_))), 0, "{class:?}");
-        assert_eq!(rig.run.status, RunStatus::OverBudget, "{class:?}");
+        assert_eq!(rig.run.status, status, "{class:?}");
         assert_eq!(rig.run.cost_usd, usd(1.1), "{class:?}");
     }
     let mut rig = with_budget(1.0);

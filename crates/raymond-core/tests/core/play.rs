@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use raymond_core::event::{Body, Event, NextTry, StepFailed};
 use raymond_core::evolve::{apply, evolve};
-use raymond_core::input::{FaultClass, Input, StepOutcome};
+use raymond_core::input::{Answer, FaultClass, Input, StepOutcome};
 use raymond_core::join;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -253,7 +253,7 @@ impl<'p> Play<'p> {
             return None;
         }
         let (ask, answer) = answers.swap_remove(pick % answers.len());
-        Some(Input::Answer { ask, text: answer.to_string(), answer_id: None })
+        Some(Input::Answer(Answer { ask, text: answer.to_string(), answer_id: None, given_at: None }))
     }
 
     fn make(&mut self, next: Move, running: &[String], pick: usize) {

@@ -12,8 +12,8 @@ use raymond_core::evolve::{apply, evolve};
 use raymond_core::frontmatter;
 use raymond_core::header::{self, Header};
 use raymond_core::input::{
-    BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, InputWanted, Lookups, Plan, Prepared,
-    ProcessExit, PromptPlan, ScopeEntry, ScriptOutcome, StepOutcome, TurnCost, TurnOutcome,
+    Answer, BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, InputWanted, Lookups, Plan,
+    Prepared, ProcessExit, PromptPlan, ScopeEntry, ScriptOutcome, StepOutcome, TurnCost, TurnOutcome,
 };
 use raymond_core::join;
 use raymond_core::money::Usd;
@@ -426,7 +426,8 @@ impl Rig {
     }
 
     pub fn answers(&mut self, ask: &str, text: &str) -> Vec<Event> {
-        self.round([Input::Answer { ask: ask.into(), text: text.into(), answer_id: None }])
+        let (ask, text, given_at) = (ask.into(), text.into(), Some(self.now));
+        self.round([Input::Answer(Answer { ask, text, answer_id: None, given_at })])
     }
 
     pub fn report(&self, name: &str, outcome: ScriptOutcome) -> Input {

@@ -10,8 +10,8 @@ use raymond_core::event::Event;
 use raymond_core::evolve::apply;
 use raymond_core::header::{Fatal, Header};
 use raymond_core::input::{
-    BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, Lookups, Plan, Prepared, ProcessExit,
-    PromptPlan, ScriptOutcome, StepOutcome, TimeLimit, TurnCost, TurnOutcome,
+    Answer, BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, Lookups, Plan, Prepared,
+    ProcessExit, PromptPlan, ScriptOutcome, StepOutcome, TimeLimit, TurnCost, TurnOutcome,
 };
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -73,8 +73,15 @@ fn ask() -> impl Strategy<Value = Ask> {
         2 => (0..100_u64).prop_map(|seconds| Some(Duration::from_secs(seconds))),
         1 => Just(Some(Duration::MAX)),
     ];
-    (name(), name(), timeout, proptest::option::of(name()))
-        .prop_map(|(next, question, timeout, timeout_next)| Ask { question, next, timeout, timeout_next })
+    (name(), name(), timeout, proptest::option::of(name())).prop_map(
+        |(next, question, timeout, timeout_next)| Ask {
+            question,
+            next,
+            timeout,
+            timeout_next,
+            empty_ok: false,
+        },
+    )
 }
 
 fn transition() -> BoxedStrategy<Transition> {
@@ -269,11 +276,12 @@ fn coming() -> BoxedStrategy<Coming> {
         2 => options()
             .prop_map(|options| Coming::As(Input::Resume { options, interrupted: Vec::new() })),
         3 => (agent(), result).prop_map(|(agent, result)| Coming::As(Input::Join { agent, result })),
-        3 => (1..4_u8, "[a-z]?").prop_map(|(ask, text)| Coming::As(Input::Answer {
+        3 => (1..4_u8, "[a-z]?").prop_map(|(ask, text)| Coming::As(Input::Answer(Answer {
             ask: format!("ask{ask}"),
             text,
             answer_id: None,
-        })),
+            given_at: None,
+        }))),
         1 => agent().prop_map(|agent| Coming::As(Input::AskTimeout { agent })),
         1 => Just(()).prop_map(|()| Coming::As(Input::Warning {
             agent: None,
@@ -303,7 +311,7 @@ fn is_stale(run: &Run, input: &Input) -> bool {
         }
         Input::Join { agent, .. } => !is(agent, |status| matches!(status, Status::Joining { .. })),
         Input::AskTimeout { agent } => !is(agent, |status| matches!(status, Status::Asking { .. })),
-        Input::Answer { ask, .. } => run.asker(ask).is_none(),
+        Input::Answer(answer) => run.asker(&answer.ask).is_none(),
         Input::Resume { .. } | Input::Warning { .. } | Input::Close { .. } => false,
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use raymond_core::event::{Body, Closed};
-use raymond_core::run::Run;
+use raymond_core::run::{Refusal, Run};
 
 use super::args::AnswerArgs;
 use super::find::{find_run, store};
@@ -37,8 +37,9 @@ fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<ExitK
         Err(error) => return Err(error.into()),
     };
     let run = stored.load()?;
-    let ask = choose(&run, ask)?;
-    let answer = Answer { ask: ask.clone(), text, answer_id: uuid::Uuid::new_v4().to_string() };
+    let ask = choose(stored, &run, ask)?;
+    let answer = Answer::new(&ask, text);
+    check(&run, &answer)?;
     let content = serde_json::to_string(&answer).map_err(|error| UserError::failed(error.to_string()))?;
     let posted = stored
         .inbox()
@@ -82,12 +83,12 @@ fn message_name(ask: &str) -> String {
 }
 
 /// The question that is meant: the named one, or the only one.
-fn choose(run: &Run, given: Option<&str>) -> Result<String, UserError> {
+fn choose(stored: &dyn RunHandle, run: &Run, given: Option<&str>) -> Result<String, UserError> {
     let open: Vec<&str> = run.asks().into_iter().map(|(_, ask)| ask.id.as_str()).collect();
     let list = if open.is_empty() { "none".to_owned() } else { open.join(", ") };
     match (given, open.as_slice()) {
         (Some(ask), _) if open.contains(&ask) => Ok(ask.to_owned()),
-        (Some(ask), _) if was_asked(run, ask) => Err(too_late(ask)),
+        (Some(ask), _) if was_asked(run, ask) => Err(closed_already(stored, ask)),
         (Some(ask), _) => {
             let error = format!("the run {} has no question `{}`", run.id, ask.escape_debug());
             Err(UserError::usage(error).hint(format!("open questions: {list}")))
@@ -105,8 +106,40 @@ fn was_asked(run: &Run, ask: &str) -> bool {
     number.is_some_and(|number: u64| (1..=run.asks_opened).contains(&number))
 }
 
+/// Refuses an answer that the run would not take.
+fn check(run: &Run, answer: &Answer) -> Result<(), UserError> {
+    let found = run.asks().into_iter().find(|(_, ask)| ask.id == answer.ask);
+    let Some((_, ask)) = found else { return Ok(()) };
+    match ask.refuses(&answer.text, answer.given_at) {
+        None => Ok(()),
+        Some(Refusal::Empty) => Err(UserError::usage("an empty answer does not count")
+            .hint("give a text; a question that may be left empty says so: <ask empty=\"ok\">")),
+        Some(Refusal::Late { deadline }) => {
+            let next = ask.timeout_next.as_ref();
+            let goes_on =
+                next.map_or("its agent fails".to_owned(), |next| format!("its agent goes on at {next}"));
+            let time = deadline.strftime("%Y-%m-%d %H:%M:%S UTC");
+            Err(UserError::failed(format!(
+                "{} had to be answered before {time}; this answer was not taken",
+                ask.id
+            ))
+            .hint(format!("{goes_on} when the run continues")))
+        }
+    }
+}
+
 fn too_late(ask: &str) -> UserError {
     UserError::failed(format!("{ask} is closed already; this answer was not taken"))
+}
+
+/// Why a question that was asked is not open any more.
+fn closed_already(stored: &dyn RunHandle, ask: &str) -> UserError {
+    match how_closed(stored, ask) {
+        Ok(Some(Closed::TimedOut { .. } | Closed::Unanswered)) => {
+            UserError::failed(format!("{ask} was not answered in time; this answer was not taken"))
+        }
+        _ => too_late(ask),
+    }
 }
 
 /// Waits until the running process has taken the answer out of the inbox. Then the journal shows which answer counted.
@@ -122,7 +155,7 @@ fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserE
     }
     match taken(stored, answer)? {
         Some(true) => say(&format!("{} is answered", answer.ask)),
-        Some(false) => return Err(too_late(&answer.ask)),
+        Some(false) => return Err(closed_already(stored, &answer.ask)),
         None => say(&format!("{} is answered; the run has not taken it up yet", answer.ask)),
     }
     Ok(())
@@ -132,7 +165,7 @@ fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserE
 fn recorded_or_lost(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserError> {
     if taken(stored, answer)? == Some(false) {
         let _ = stored.inbox().remove(&message_name(&answer.ask));
-        return Err(too_late(&answer.ask));
+        return Err(closed_already(stored, &answer.ask));
     }
     say(&format!("{} is answered; continue with: raymond resume {}", answer.ask, stored.id()));
     Ok(())
@@ -140,20 +173,24 @@ fn recorded_or_lost(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserE
 
 /// Whether the question was closed with this answer; `None` if it is still open.
 fn taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Option<bool>, UserError> {
+    let closed = how_closed(stored, &answer.ask)?;
+    Ok(closed.map(|closed| is_answered_by(&closed, answer)))
+}
+
+/// How a question was closed; `None` if it is still open.
+fn how_closed(stored: &dyn RunHandle, ask: &str) -> Result<Option<Closed>, UserError> {
     let mut events = stored.events(Start::LATEST_SNAPSHOT)?;
-    let mut taken = None;
+    let mut how = None;
     while let Some(batch) = events.next_batch()? {
         for event in batch {
             match event.body {
-                Body::AskClosed(closed) if closed.ask == answer.ask => {
-                    taken = Some(is_answered_by(&closed.how, answer));
-                }
-                Body::AskOpened(opened) if opened.ask == answer.ask => taken = None,
+                Body::AskClosed(closed) if closed.ask == ask => how = Some(closed.how),
+                Body::AskOpened(opened) if opened.ask == ask => how = None,
                 _ => {}
             }
         }
     }
-    Ok(taken)
+    Ok(how)
 }
 
 fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
@@ -209,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_journal_tells_whose_answer_was_taken() {
-        let answer = Answer { ask: "ask1".to_owned(), text: "yes".to_owned(), answer_id: "mine".to_owned() };
+        let answer = Answer { answer_id: "mine".to_owned(), ..Answer::new("ask1", "yes".to_owned()) };
         for (closed, expected) in [(None, None), (Some("mine"), Some(true)), (Some("another"), Some(false))] {
             let store = waiting();
             let run = store.run("r").unwrap();

@@ -54,7 +54,9 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox) -> i
     }
     let budget = run.budget_usd.map_or("no budget".to_owned(), |budget| format!("of {budget}"));
     writeln!(out, "  steps     {}", run.steps)?;
-    writeln!(out, "  cost      {} {DIM}{budget}{DIM:#}", run.cost_usd)?;
+    let over = run.budget_usd.map(|budget| run.cost_usd.saturating_sub(budget));
+    let over = over.filter(|over| !over.is_zero()).map_or(String::new(), |over| format!(", {over} over"));
+    writeln!(out, "  cost      {} {DIM}{budget}{over}{DIM:#}", run.cost_usd)?;
     for (key, value) in &run.labels {
         writeln!(out, "  label     {}={}", clean(key), clean(value))?;
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use raymond_core::event::{Body, Event};
-use raymond_core::input::{Ended, Input};
+use raymond_core::input::{self, Ended, Input};
 use raymond_core::run::{Run, RunStatus};
 
 pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
@@ -132,6 +132,11 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 Err(error) => return Err(self.give_up(error.to_string()).await),
             }
             inputs = self.wait().await;
+            if self.run().has_overdue_question(now()) {
+                // An answer that was given in time may lie in the inbox.
+                let found = self.inbox.look();
+                self.take_found(found, &mut inputs);
+            }
         }
     }
 
@@ -255,8 +260,8 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
     fn take_found(&mut self, found: Found, inputs: &mut Vec<Input>) {
         self.taken.extend(found.names);
         for answer in found.answers {
-            let answer_id = Some(answer.answer_id);
-            inputs.push(Input::Answer { ask: answer.ask, text: answer.text, answer_id });
+            let inbox::Answer { ask, text, answer_id, given_at } = answer;
+            inputs.push(Input::Answer(input::Answer { ask, text, answer_id: Some(answer_id), given_at }));
         }
         if let Some(stop) = found.stop {
             self.stop(stop, if stop == Stop::Now { ExitKind::Terminated } else { ExitKind::Interrupted });
@@ -282,6 +287,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 agent: opened.agent.to_string(),
                 ask: opened.ask.clone(),
                 text: self.parts.preparer.payloads.text_of(&opened.question).unwrap_or_default(),
+                empty_ok: opened.empty_ok,
             }),
             Body::AskClosed(closed) => terminal.closed(&closed.ask),
             _ => {}
@@ -299,6 +305,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 agent: agent.id.to_string(),
                 ask: ask.id.clone(),
                 text: self.parts.preparer.payloads.text_of(&ask.question).unwrap_or_default(),
+                empty_ok: ask.empty_ok,
             });
         }
     }

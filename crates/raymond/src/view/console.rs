@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use raymond_core::event::{Body, Event, StoppedStatus};
+use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::run::Run;
 
@@ -37,6 +38,8 @@ pub struct Console<W> {
     /// A failure is shown once: when it happens or, if that was in an earlier process, at the end.
     has_shown_failure: bool,
     costs: Costs,
+    /// The budget that the run is over.
+    exceeded: Option<Usd>,
     /// Incomplete lines of output, by agent and stream.
     pending: BTreeMap<(AgentId, Stream), Vec<u8>>,
 }
@@ -50,6 +53,7 @@ impl<W: Write> Console<W> {
             leaves_questions: false,
             has_shown_failure: false,
             costs: Costs::default(),
+            exceeded: None,
             pending: BTreeMap::new(),
         }
     }
@@ -90,6 +94,22 @@ impl<W: Write> Console<W> {
         }
     }
 
+    /// A run that ends over its budget, with nothing left to do, says by how much.
+    fn add_excess(&mut self, event: &Event, lines: &mut Vec<(Detail, String)>) {
+        if let Body::BudgetExceeded { budget_usd, .. } = &event.body {
+            self.exceeded = Some(*budget_usd);
+        } else if let Body::RunResumed(_) = &event.body {
+            self.exceeded = None;
+        } else if let Body::RunFinished { totals, .. }
+        | Body::RunStopped { status: StoppedStatus::Failed, totals, .. } = &event.body
+            && let Some(budget) = self.exceeded
+        {
+            let excess = totals.cost_usd.saturating_sub(budget);
+            let line = format!("  {NOTE}{excess} over the budget{NOTE:#} of {budget}");
+            lines.insert(lines.len().min(1), (Detail::Quiet, line));
+        }
+    }
+
     /// The event that ends a failed run repeats its first failure. It is removed if it was shown when it happened.
     fn without_shown_failure<'a>(&self, event: &'a Event) -> Cow<'a, Event> {
         let mut event = Cow::Borrowed(event);
@@ -118,6 +138,7 @@ impl<W: Write> Console<W> {
         }
         let mut lines = lines(&self.without_shown_failure(event), &self.payloads).0;
         self.add_costs(event, &mut lines);
+        self.add_excess(event, &mut lines);
         for (needed, line) in lines {
             if self.detail >= needed {
                 self.line(&line);

@@ -64,7 +64,11 @@ struct Writer {
 pub(crate) enum Chunk {
     Text(Vec<u8>),
     /// A question that is answered on the same terminal.
-    Question(Vec<u8>),
+    Question {
+        text: Vec<u8>,
+        /// Dropped when the question has been written.
+        shown: mpsc::Sender<()>,
+    },
     /// The question is answered or withdrawn.
     GoOn,
     /// Another program has written to the terminal.
@@ -77,7 +81,7 @@ impl Chunk {
     fn weight(&self) -> usize {
         CHUNK_BYTES
             + match self {
-                Chunk::Text(text) | Chunk::Question(text) => text.len(),
+                Chunk::Text(text) | Chunk::Question { text, .. } => text.len(),
                 Chunk::GoOn | Chunk::DrawAgain | Chunk::Close => 0,
             }
     }
@@ -104,7 +108,7 @@ struct Plain<W>(W);
 impl<W: Write + Send> Sink for Plain<W> {
     fn take(&mut self, chunk: Chunk) -> io::Result<()> {
         match chunk {
-            Chunk::Text(text) | Chunk::Question(text) => {
+            Chunk::Text(text) | Chunk::Question { text, .. } => {
                 self.0.write_all(&text)?;
                 self.0.flush()
             }
@@ -174,10 +178,12 @@ impl Output {
         (failure.kind() != io::ErrorKind::BrokenPipe).then_some(failure)
     }
 
-    /// Asks a question that is answered on the same terminal.
-    pub fn ask(&mut self, question: &str) {
+    /// Asks a question that is answered on the same terminal. The receiver is disconnected once it has been written.
+    pub fn ask(&mut self, question: &str) -> Receiver<()> {
         self.send_line();
-        self.send(Chunk::Question(question.as_bytes().to_vec()));
+        let (shown, is_shown) = mpsc::channel();
+        self.send(Chunk::Question { text: question.as_bytes().to_vec(), shown });
+        is_shown
     }
 
     /// Ends the question: it is answered or withdrawn.

@@ -220,12 +220,44 @@ fn a_timeout_while_the_run_was_stopped_is_noticed_on_resume() {
 }
 
 #[test]
-fn an_answer_after_the_timeout_is_reported_correctly() {
+fn an_answer_after_the_timeout_is_refused_while_the_run_is_stopped() {
     let Some(rig) = overdue() else { return };
-    let answered = rig.raymond(&["answer", "r", "ask1", "too late"]);
-    let resumed = rig.resume();
-    let expected = if answered.exit == 0 { "got too late\n" } else { "late \n" };
-    resumed.assert(0, expected);
+    rig.raymond(&["answer", "r", "ask1", "too late"])
+        .assert(1, "")
+        .says("had to be answered before")
+        .says("LATE.sh");
+    rig.resume().assert(0, "late \n");
+    rig.raymond(&["answer", "r", "ask1", "too late"]).assert(1, "").says("was not answered in time");
+}
+
+#[test]
+fn an_answer_after_the_timeout_is_refused_by_a_live_run() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<ask next=\"GOT\" timeout=\"10ms\" timeout_next=\"LATE\">why?</ask>'");
+    rig.state("GOT.sh", "echo \"<result>got $RAYMOND_RESULT</result>\"");
+    rig.state("LATE.sh", "touch late; until [ -e go ]; do sleep 0.01; done; echo '<result>late</result>'");
+    let live = rig.start(&["workflow", "--id", "r", "--on-ask", "wait"]);
+    wait_until("the timeout", || rig.path("late").exists());
+    rig.raymond(&["answer", "r", "ask1", "too late"]).assert(1, "").says("was not answered in time");
+    rig.write("go", "");
+    live.wait().assert(0, "late\n");
+}
+
+#[test]
+fn an_empty_answer_is_refused_unless_the_question_takes_one() {
+    let rig = asking();
+    rig.run().assert(3, "");
+    for empty in ["", "  "] {
+        rig.raymond(&["answer", "r", empty]).assert(2, "").says("an empty answer does not count");
+    }
+    rig.raymond(&["answer", "r", "full"]).assert(0, "");
+    rig.resume().assert(0, "got full\n");
+
+    let rig = asking();
+    rig.state("START.sh", "echo '<ask next=\"GOT\" empty=\"ok\">why?</ask>'");
+    rig.run().assert(3, "");
+    rig.raymond(&["answer", "r", ""]).assert(0, "");
+    rig.resume().assert(0, "got \n");
 }
 
 /// An answer given in time counts, even if the run is resumed after the deadline.
@@ -252,14 +284,17 @@ fn an_answer_in_time_counts_though_the_resume_is_late() {
     assert!(was_in_time, "answering takes too long");
 }
 
-/// Runs a command on its own terminal, types `answer` when `question` appears, and prints all output.
+/// Runs a command on its own terminal and prints all output. Types each answer when its question appears: the arguments
+/// are pairs of the two, then `--` and the command.
 const TERMINAL: &str = r#"
 import os, pty, sys
-question, answer, command = sys.argv[1].encode(), sys.argv[2].encode(), sys.argv[3:]
+split = sys.argv.index('--')
+words, command = [word.encode() for word in sys.argv[1:split]], sys.argv[split + 1:]
+steps = list(zip(words[::2], words[1::2]))
 pid, terminal = pty.fork()
 if pid == 0:
     os.execv(command[0], command)
-seen, typed = b'', False
+seen, read = b'', 0
 while True:
     try:
         piece = os.read(terminal, 4096)
@@ -268,17 +303,31 @@ while True:
     if not piece:
         break
     seen += piece
-    if not typed and question in seen:
+    while steps and steps[0][0] in seen[read:]:
+        question, answer = steps.pop(0)
+        read = seen.index(question, read) + len(question)
         os.write(terminal, answer)
-        typed = True
+        open('typed', 'ab').write(answer)
 sys.stdout.buffer.write(seen)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) % 256)
 "#;
 
-fn on_a_terminal(rig: &Rig, question: &str, answer: &str, args: &[&str]) -> Done {
+/// What is on the screen when Raymond has begun to read an answer.
+const READS: &str = "\u{1b}[?2004h";
+
+fn at_a_terminal(rig: &Rig, steps: &[(&str, &str)], args: &[&str]) -> Done {
     let mut command = rig.program("python3");
-    command.args(["-c", TERMINAL, question, answer, RAYMOND]).args(args).env("TERM", "xterm");
+    command.args(["-c", TERMINAL]);
+    for (question, answer) in steps {
+        command.args([question, answer]);
+    }
+    command.args(["--", RAYMOND]).args(args).env("TERM", "xterm").env_remove("CI");
     rig.launch(command).wait()
+}
+
+/// Types the answer once the question is on the screen and the answer is read.
+fn on_a_terminal(rig: &Rig, question: &str, answer: &str, args: &[&str]) -> Done {
+    at_a_terminal(rig, &[(question, ""), (READS, answer)], args)
 }
 
 #[test]
@@ -291,6 +340,68 @@ fn a_question_is_asked_and_answered_on_a_terminal() {
     assert_eq!(done.exit, 0, "{done:?}");
     assert!(done.stdout.contains("why?") && done.stdout.contains("got typed in"), "{}", done.stdout);
     assert_eq!(closed(&rig), ["typed in"]);
+}
+
+/// Enter pressed while a step runs must not answer the question that comes next.
+#[test]
+fn what_was_typed_before_the_question_does_not_answer_it() {
+    if is_missing("python3", "what_was_typed_before_the_question_does_not_answer_it") {
+        return;
+    }
+    for has_live_view in [true, false] {
+        let rig = asking();
+        rig.state("START.sh", "echo '<print>begins</print>'; until [ -e go ]; do sleep 0.01; done; echo '<ask next=\"GOT\">why?</ask>'");
+        let mut command = rig.program("python3");
+        command.args([
+            "-c",
+            TERMINAL,
+            "begins",
+            "\rtoo early\r",
+            "why?",
+            "",
+            READS,
+            "in time\r",
+            "--",
+            RAYMOND,
+        ]);
+        command.args(["workflow", "--id", "r", "--no-debug"]).env("TERM", "xterm").env_remove("CI");
+        if !has_live_view {
+            command.env("CI", "1");
+        }
+        let live = rig.launch(command);
+        wait_until("the typing", || rig.path("typed").exists());
+        rig.write("go", "");
+        let done = live.wait();
+        assert_eq!((done.exit, closed(&rig)), (0, vec!["in time".to_owned()]), "{done:?}");
+    }
+}
+
+#[test]
+fn an_empty_line_is_no_answer_and_the_line_can_be_edited() {
+    if is_missing("python3", "an_empty_line_is_no_answer_and_the_line_can_be_edited") {
+        return;
+    }
+    let rig = asking();
+    let typed = "ys\u{1b}[De\u{1b}[H\u{1b}[Cx\u{7f}\u{1b}[F!\r";
+    let steps = [("why?", ""), (READS, "\r"), ("does not count", typed)];
+    let done = at_a_terminal(&rig, &steps, &["workflow", "--id", "r"]);
+    assert_eq!((done.exit, closed(&rig)), (0, vec!["yes!".to_owned()]), "{done:?}");
+
+    let rig = asking();
+    rig.state("START.sh", "echo '<ask next=\"GOT\" empty=\"ok\">why?</ask>'");
+    let done = on_a_terminal(&rig, "why?", "\r", &["workflow", "--id", "r"]);
+    assert_eq!((done.exit, closed(&rig)), (0, vec![String::new()]), "{done:?}");
+}
+
+#[test]
+fn an_answer_may_have_several_lines() {
+    if is_missing("python3", "an_answer_may_have_several_lines") {
+        return;
+    }
+    let rig = asking();
+    let typed = "one\\\rtwo\\\r\u{1b}[200~three\nfour\u{1b}[201~\r";
+    on_a_terminal(&rig, "why?", typed, &["workflow", "--id", "r"]);
+    assert_eq!(closed(&rig), ["one\ntwo\nthree\nfour"]);
 }
 
 #[test]
@@ -312,7 +423,8 @@ fn several_questions_are_asked_one_after_the_other_on_a_terminal() {
     rig.state("START.sh", "echo '<ask next=\"TWO\">first?</ask>'");
     rig.state("TWO.sh", "echo \"$RAYMOND_RESULT\" > first; echo '<ask next=\"GOT\">second?</ask>'");
     rig.state("GOT.sh", "echo \"<result>$(cat first) and $RAYMOND_RESULT</result>\"");
-    let done = on_a_terminal(&rig, "first?", "one\rtwo\r", &["workflow", "--id", "r", "--on-ask", "prompt"]);
+    let steps = [("first?", ""), (READS, "one\r"), ("second?", ""), (READS, "two\r")];
+    let done = at_a_terminal(&rig, &steps, &["workflow", "--id", "r", "--on-ask", "prompt"]);
     assert_eq!(done.exit, 0, "{done:?}");
     assert_eq!(closed(&rig), ["one", "two"]);
 }
@@ -361,7 +473,7 @@ fn an_answer_from_the_command_ends_the_question_on_the_terminal() {
     }
     let rig = asking();
     let mut command = rig.program("python3");
-    command.args(["-c", TERMINAL, "never shown", "", RAYMOND, "workflow", "--id", "r", "--on-ask", "prompt"]);
+    command.args(["-c", TERMINAL, "--", RAYMOND, "workflow", "--id", "r", "--on-ask", "prompt"]);
     let live = rig.launch(command);
     wait_until("the question", || rig.read(".raymond/state/r.jsonl").contains("ask_opened"));
     rig.raymond(&["answer", "r", "from elsewhere"]).assert(0, "");

@@ -23,6 +23,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             | ProtocolError::EmptyAttribute { .. }
             | ProtocolError::EmptyTarget { .. }
             | ProtocolError::BadDuration { .. }
+            | ProtocolError::NotOk { .. }
             | ProtocolError::DuplicateAttribute { .. } => {
                 report.add(Finding::at(*state, range.clone(), error.to_string()));
             }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Stop;
@@ -34,6 +35,17 @@ pub struct Answer {
     pub text: String,
     /// Tells the process that answered whether its answer was taken.
     pub answer_id: String,
+    /// When it was given, which may be long before a run takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_at: Option<Timestamp>,
+}
+
+impl Answer {
+    /// An answer that is given now.
+    pub fn new(ask: &str, text: String) -> Self {
+        let answer_id = uuid::Uuid::new_v4().to_string();
+        Self { ask: ask.to_owned(), text, answer_id, given_at: Some(super::now()) }
+    }
 }
 
 /// The messages that were found.

@@ -1,14 +1,16 @@
-//! Reads lines that a person types. The wait for a line can be cancelled.
+//! Reads the answer that a person types. The wait for it can be cancelled.
 
+#[cfg(unix)]
+mod editor;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
 mod windows;
 
 #[cfg(unix)]
-pub(super) use unix::{CallOff, CalledOff, call_off, read_line};
+pub(super) use unix::{CallOff, CalledOff, Keyboard, call_off};
 #[cfg(windows)]
-pub(super) use windows::{CallOff, CalledOff, call_off, read_line};
+pub(super) use windows::{CallOff, CalledOff, Keyboard, call_off};
 
 pub(super) enum Line {
     Text(String),

@@ -6,15 +6,19 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::inbox::{ANSWER_MESSAGE, Answer};
-use super::keyboard::{CallOff, CalledOff, Line, call_off, read_line};
+use super::keyboard::{CallOff, CalledOff, Keyboard, Line, call_off};
 use crate::store::{Inbox, Posted};
 use crate::view::output::Output;
 use crate::view::text::clean;
+
+/// How long to wait until the terminal is as it was. A terminal that is stopped with Ctrl-S takes longer.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A question as the person sees it.
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub struct Question {
     pub agent: String,
     pub ask: String,
     pub text: String,
+    /// Whether an empty answer counts.
+    pub empty_ok: bool,
 }
 
 pub struct Terminal {
@@ -33,8 +39,16 @@ pub struct Terminal {
     waiting: VecDeque<Question>,
     /// Whether no more questions are asked here.
     is_over: bool,
-    /// The question on the screen; dropping the second part cancels the wait for its answer.
-    asked: Option<(String, CallOff)>,
+    asked: Option<Asked>,
+}
+
+/// The question on the screen.
+struct Asked {
+    ask: String,
+    /// Dropping it cancels the wait for its answer.
+    call_off: CallOff,
+    /// Disconnected when the thread that reads has ended and left the terminal as it was.
+    has_ended: mpsc::Receiver<()>,
 }
 
 impl Terminal {
@@ -54,7 +68,7 @@ impl Terminal {
 
     pub(super) fn closed(&mut self, ask: &str) {
         self.waiting.retain(|question| question.ask != ask);
-        if self.asked.as_ref().is_some_and(|(asked, _)| asked == ask) {
+        if self.asked.as_ref().is_some_and(|asked| asked.ask == ask) {
             self.call_off();
         }
         self.ask_next();
@@ -67,7 +81,9 @@ impl Terminal {
     }
 
     fn call_off(&mut self) {
-        if self.asked.take().is_some() {
+        if let Some(Asked { call_off, has_ended, .. }) = self.asked.take() {
+            drop(call_off);
+            let _ = has_ended.recv_timeout(PATIENCE);
             self.stderr.go_on();
         }
     }
@@ -79,21 +95,32 @@ impl Terminal {
         let Some(question) = self.waiting.pop_front() else { return };
         // Without a way to cancel the wait, the question is left to `raymond answer`.
         let Ok((ended, end)) = call_off() else { return };
-        self.asked = Some((question.ask.clone(), end));
-        self.stderr.ask(&wording(&question));
+        let (running, has_ended) = mpsc::channel();
+        self.asked = Some(Asked { ask: question.ask.clone(), call_off: end, has_ended });
+        let shown = self.stderr.ask(&wording(&question));
         let (inbox, stderr) = (Arc::clone(&self.inbox), self.stderr.clone());
         let stdin_ended = Arc::clone(&self.ended);
         std::thread::spawn(move || {
+            // What is typed before the question is on the screen is no answer to it.
+            let _ = shown.recv();
             if !answer(&question, &*inbox, &ended, stderr) {
                 stdin_ended.notify_one();
             }
+            drop(running);
         });
+    }
+}
+
+/// The terminal is left as it was, however the run ends.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.stop_asking();
     }
 }
 
 fn wording(question: &Question) -> String {
     format!(
-        "\n[{}] asks ({}):\n{}\n(end a line with \\ to write more than one)\n> ",
+        "\n[{}] asks ({}):\n{}\n(end a line with \\ to write more than one)\n",
         clean(&question.agent),
         question.ask,
         clean(question.text.trim_end())
@@ -102,7 +129,7 @@ fn wording(question: &Question) -> String {
 
 /// Reads an answer and posts it. Returns false if stdin has ended.
 fn answer(question: &Question, inbox: &dyn Inbox, called_off: &CalledOff, mut stderr: Output) -> bool {
-    match read_answer(called_off) {
+    match read_answer(question, called_off) {
         Line::Text(text) => {
             if let Err(error) = send(question, inbox, text) {
                 let _ = writeln!(stderr, "{error}");
@@ -117,11 +144,12 @@ fn answer(question: &Question, inbox: &dyn Inbox, called_off: &CalledOff, mut st
     }
 }
 
-/// The lines of an answer.
-fn read_answer(called_off: &CalledOff) -> Line {
+/// The lines of an answer. Without any text it is asked for again.
+fn read_answer(question: &Question, called_off: &CalledOff) -> Line {
+    let mut keyboard = Keyboard::open(called_off);
     let mut answer = String::new();
     loop {
-        let line = match read_line(called_off) {
+        let line = match keyboard.read_line() {
             Line::Text(line) => line,
             other => return other,
         };
@@ -132,14 +160,18 @@ fn read_answer(called_off: &CalledOff) -> Line {
             }
             None => {
                 answer.push_str(&line);
-                return Line::Text(answer);
+                if question.empty_ok || !answer.trim().is_empty() {
+                    return Line::Text(answer);
+                }
+                answer.clear();
+                eprintln!("(an empty answer does not count; type one, or press Ctrl-C to answer later)");
             }
         }
     }
 }
 
 fn send(question: &Question, inbox: &dyn Inbox, text: String) -> Result<(), String> {
-    let answer = Answer { ask: question.ask.clone(), text, answer_id: uuid::Uuid::new_v4().to_string() };
+    let answer = Answer::new(&question.ask, text);
     let content = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
     match inbox.post(&format!("{ANSWER_MESSAGE}{}", question.ask), &content) {
         Ok(Posted::Posted) => Ok(()),

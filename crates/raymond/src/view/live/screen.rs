@@ -256,7 +256,7 @@ impl<W: Write + Send> Sink for Screen<W> {
     fn take(&mut self, chunk: Chunk) -> io::Result<()> {
         match chunk {
             Chunk::Text(text) => self.text(&text)?,
-            Chunk::Question(question) => self.ask(&question)?,
+            Chunk::Question { text, shown: _shown } => self.ask(&text)?,
             Chunk::GoOn => self.go_on(),
             Chunk::DrawAgain => self.draw_again(),
             Chunk::Close => self.close()?,

@@ -35,7 +35,26 @@ impl Drop for CallOff {
     }
 }
 
-pub(in crate::run::driver) fn read_line(called_off: &CalledOff) -> Line {
+/// What is typed from now on, for one question.
+pub(in crate::run::driver) struct Keyboard<'a>(&'a CalledOff);
+
+impl<'a> Keyboard<'a> {
+    /// Begins to read. A line that was typed before is thrown away.
+    pub(in crate::run::driver) fn open(called_off: &'a CalledOff) -> Self {
+        let mut typed = TYPED.lock().unwrap_or_else(PoisonError::into_inner);
+        typed.line = None;
+        CHANGED.notify_all();
+        Self(called_off)
+    }
+
+    /// Reads one line of the answer, with a prompt before it. The console has its own editing.
+    pub(in crate::run::driver) fn read_line(&mut self) -> Line {
+        eprint!("> ");
+        read_line(self.0)
+    }
+}
+
+fn read_line(called_off: &CalledOff) -> Line {
     READER.call_once(|| drop(std::thread::spawn(read_all)));
     let typed = TYPED.lock().unwrap_or_else(PoisonError::into_inner);
     let is_off = || called_off.0.load(Ordering::Acquire);
