@@ -24,7 +24,7 @@ use crate::run::lookups;
 use crate::run::mailbox::{Message, Receiver};
 use crate::run::prepare::Preparer;
 use crate::run::stop::Stop;
-use crate::store::{self, RunWriter};
+use crate::store::{self, RunWriter, StoreError};
 use crate::view::View;
 use crate::view::output::Output;
 use inbox::{Found, Inbox};
@@ -128,6 +128,11 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                     if std::mem::take(&mut asks_again) {
                         self.ask_again();
                     }
+                }
+                // The journal itself is gone, so nothing is safe, and the error says how to go on.
+                Err(error @ StoreError::JournalGone { .. }) => {
+                    self.end_and_wait().await;
+                    return Err(UserError::failed(error.to_string()).hint("every step was ended"));
                 }
                 Err(error) => return Err(self.give_up(error.to_string()).await),
             }
@@ -340,8 +345,8 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         }
     }
 
-    /// The store fails: nothing may be done that is not recorded or not as recorded, so everything ends.
-    async fn give_up(&mut self, error: String) -> UserError {
+    /// Ends every step. What they still report cannot be recorded any more.
+    async fn end_and_wait(&mut self) {
         self.end_everything();
         while self.parts.executor.is_busy() {
             match self.parts.messages.recv().await {
@@ -349,6 +354,11 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 None => break,
             }
         }
+    }
+
+    /// The store fails: nothing may be done that is not recorded or not as recorded, so everything ends.
+    async fn give_up(&mut self, error: String) -> UserError {
+        self.end_and_wait().await;
         UserError::failed(error)
             .hint("every step was ended; what was recorded is safe")
             .hint(format!("fix the cause, then: raymond resume {}", self.run().id))

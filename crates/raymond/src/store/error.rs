@@ -48,6 +48,11 @@ pub enum StoreError {
     NewerFormat { run: String, version: u32, newest_known: u32 },
     /// An earlier write failed, so what the journal holds is not known any more.
     Poisoned { place: String },
+    /// The journal was deleted or replaced while this process wrote it. `rescued` is where its copy is, or why there is
+    /// none.
+    JournalGone { run: String, place: String, rescued: Result<String, String> },
+    /// The lock file was deleted or replaced while this process held it; all that happened is in the journal.
+    LockGone { place: String },
     /// The caller asked for something that a reader would call damage; nothing was written.
     Refused { place: String, what: String },
     /// An event names a payload by something that is not a hash.
@@ -129,6 +134,19 @@ impl fmt::Display for StoreError {
             }
             Self::Poisoned { place } => {
                 write!(out, "an earlier write to {place} failed; the run has to be resumed")
+            }
+            Self::JournalGone { run, place, rescued } => {
+                write!(out, "the journal of {run} is gone: {place} was deleted or replaced while the run was live")?;
+                match rescued {
+                    Ok(copy) => write!(
+                        out,
+                        "\nall that was recorded is in {copy}; to go on, move it to {place}, then: raymond resume {run}"
+                    ),
+                    Err(error) => write!(out, "\nno copy of it could be written: {error}"),
+                }
+            }
+            Self::LockGone { place } => {
+                write!(out, "{place} was deleted or replaced while the run was live; another Raymond could begin to write the run")
             }
             Self::Refused { place, what } => write!(out, "not written to {place}: {what}"),
             Self::NotAHash => write!(out, "the journal names a payload by something that is no hash"),

@@ -14,6 +14,7 @@ mod lock;
 mod payload;
 mod place;
 mod read;
+mod rescue;
 mod segment;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +27,7 @@ pub use disk::{Disk, DiskFile};
 pub use inbox::InboxFolder;
 pub use journal::Journal;
 pub use lines::fold;
-pub use lock::{RunLock, is_live};
+pub use lock::RunLock;
 pub use payload::PayloadFolder;
 pub use place::{RunPaths, StateDir};
 pub use read::{Lines, Tail, read_all, read_tail};
@@ -41,6 +42,7 @@ use super::inbox::Inbox;
 use super::payload::{PayloadSource, Payloads};
 use disk::SystemDisk;
 use lines::{JournalEvents, LineFolding, load, to_line};
+use lock::holder_of;
 use read::segment_behind;
 
 /// All runs of a folder.
@@ -87,8 +89,9 @@ impl RunStore for FolderStore {
     fn create(&self, id: &str, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError> {
         let paths = self.paths(id)?;
         self.dir.create().map_err(|error| StoreError::io(self.place(), "make", error))?;
-        let lock = RunLock::acquire(&paths.lock())?;
+        let mut lock = RunLock::of_run(&paths)?;
         let journal = Journal::create(&paths, options, &lock)?;
+        lock.include_journal(&paths)?;
         Ok(Box::new(FolderWriter::new(paths, journal, options.durability, lock)))
     }
 }
@@ -131,16 +134,16 @@ impl RunHandle for FolderRun {
     }
 
     fn holder(&self) -> Result<Option<Holder>, StoreError> {
-        let lock = self.paths.lock();
-        is_live(&lock).map_err(|error| StoreError::io(lock.display(), "look at", error))
+        holder_of(&self.paths)
+            .map_err(|error| StoreError::io(self.paths.lock().display(), "look at", error))
     }
 
     fn lease(&self) -> Result<Box<dyn Lease>, StoreError> {
-        Ok(Box::new(RunLock::acquire(&self.paths.lock())?))
+        Ok(Box::new(RunLock::of_run(&self.paths)?))
     }
 
     fn open(&self, options: JournalOptions) -> Result<Opened, StoreError> {
-        let lock = RunLock::acquire(&self.paths.lock())?;
+        let lock = RunLock::of_run(&self.paths)?;
         let mut folding = LineFolding::new(&self.paths);
         let (journal, tail) =
             Journal::open_visiting(&self.paths, options, &lock, &mut |line| folding.take(&line))?;
@@ -184,7 +187,11 @@ impl RunWriter for FolderWriter {
     }
 
     fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError> {
-        self.payloads.put(text)
+        match self.payloads.put(text) {
+            // The next commit finds the journal gone, and rescues the text together with the event.
+            Err(_) if !self.journal.is_in_place() => Ok(Payload::Inline(text.to_owned())),
+            other => other,
+        }
     }
 
     fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
@@ -197,7 +204,14 @@ impl RunWriter for FolderWriter {
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
         let lines: Vec<String> =
             batch.iter().map(|event| to_line(&self.paths, event)).collect::<Result<_, _>>()?;
-        self.journal.append(&lines)
+        if !self.journal.is_in_place() {
+            return Err(self.journal.rescue(&lines));
+        }
+        self.journal.append(&lines)?;
+        match self.lock.is_in_place() {
+            true => Ok(()),
+            false => Err(self.journal.close(self.lock.path())),
+        }
     }
 
     fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {

@@ -113,6 +113,35 @@ fn a_flipped_byte_is_reported_with_its_line() {
     }
 }
 
+/// The last line counts, too: its batch was committed, so it is not the rest of an interrupted write.
+#[test]
+fn a_journal_that_another_program_rewrote_is_reported_and_kept() {
+    let rewrites: [(&str, fn(&str) -> String); 5] = [
+        ("CRLF", |line| format!("{}\r\n", line.trim_end())),
+        ("trailing blank", |line| format!("{} \n", line.trim_end())),
+        ("no line break but a blank", |line| format!("{} ", line.trim_end())),
+        ("blanks in the JSON", |line| line.replace("\":", "\": ")),
+        ("CR", |line| format!("{}\r", line.trim_end())),
+    ];
+    let rig = workflow();
+    rig.run().assert(0, RESULT);
+    let journal = fs::read_to_string(rig.journal()).unwrap();
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    for (what, rewrite) in rewrites {
+        let last = lines.len() - 1;
+        let changed = lines[..last].concat() + &rewrite(lines[last]);
+        fs::write(rig.journal(), &changed).unwrap();
+        assert_damaged(&rig.raymond(&["resume", "r"]), lines.len());
+        assert_damaged(&rig.raymond(&["resume"]), lines.len());
+        assert_damaged(&rig.raymond(&["status", "r"]), lines.len());
+        rig.raymond(&["list"]).says("r.jsonl");
+        assert_eq!(fs::read_to_string(rig.journal()).unwrap(), changed, "{what}: the journal is not changed");
+    }
+    fs::write(rig.journal(), journal.trim_end()).unwrap();
+    rig.resume().assert(0, RESULT);
+    assert_eq!(fs::read_to_string(rig.journal()).unwrap(), journal, "the line break is back");
+}
+
 #[test]
 fn a_lost_line_in_the_middle_is_reported() {
     let rig = workflow();

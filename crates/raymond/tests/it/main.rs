@@ -59,6 +59,8 @@ mod stopping;
 #[cfg(test)]
 mod turns;
 #[cfg(test)]
+mod vanishing;
+#[cfg(test)]
 mod waiting;
 
 /// The program under test, which Cargo has built for these tests.

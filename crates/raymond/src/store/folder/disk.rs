@@ -13,6 +13,17 @@ pub trait DiskFile: Debug + Read + Write + Send {
     fn sync_data(&self) -> io::Result<()>;
     fn sync_all(&self) -> io::Result<()>;
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// Whether this path still leads to this file. It does not after the file or a folder above it was deleted, moved
+    /// away or replaced.
+    fn is_at(&self, _path: &Path) -> bool {
+        true
+    }
+
+    /// Copies all of the file, which may have been deleted.
+    fn copy_to(&self, _out: &mut dyn Write) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// The calls that decide whether a run survives a crash.
@@ -47,6 +58,34 @@ impl DiskFile for File {
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         File::set_len(self, bytes)
     }
+
+    fn is_at(&self, path: &Path) -> bool {
+        is_at(self, path)
+    }
+
+    fn copy_to(&self, out: &mut dyn Write) -> io::Result<u64> {
+        let mut file = self.try_clone()?;
+        file.seek(SeekFrom::Start(0))?;
+        io::copy(&mut file, out)
+    }
+}
+
+/// Whether a path leads to an open file. If the system cannot say, it does.
+#[cfg(unix)]
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |data: std::fs::Metadata| (data.dev(), data.ino());
+    let Ok(open) = file.metadata() else { return true };
+    match std::fs::symlink_metadata(path) {
+        Ok(there) => identity(there) == identity(open),
+        Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+    }
+}
+
+/// Here the name of a file that is open cannot be given to another file.
+#[cfg(windows)]
+pub(super) fn is_at(_file: &File, _path: &Path) -> bool {
+    true
 }
 
 /// The file system of this machine.
@@ -56,11 +95,11 @@ pub(super) struct SystemDisk;
 impl Disk for SystemDisk {
     fn create(&self, path: &Path, read_only: bool) -> io::Result<Box<dyn DiskFile>> {
         let mut options = if read_only { read_only_options() } else { private_options() };
-        Ok(Box::new(options.append(true).create_new(true).open(path)?))
+        Ok(Box::new(options.read(true).append(true).create_new(true).open(path)?))
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(private_options().append(true).open(path)?))
+        Ok(Box::new(private_options().read(true).append(true).open(path)?))
     }
 
     fn read(&self, path: &Path, offset: u64) -> io::Result<Box<dyn DiskFile>> {

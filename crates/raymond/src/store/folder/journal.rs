@@ -14,6 +14,7 @@ use super::disk::DiskFile;
 use super::lock::RunLock;
 use super::place::RunPaths;
 use super::read::{Tail, visit_tail};
+use super::rescue;
 use super::segment::{Line, SNAPSHOT_EVENT, check_lines, encode_batch, is_snapshot};
 use crate::store::error::StoreError;
 use crate::store::home::{Durability, JournalOptions};
@@ -89,12 +90,15 @@ impl Journal {
         debug_assert_eq!(lock.path(), paths.lock(), "this is the lock of another run");
         let tail = visit_tail(paths, None, visit)?;
         let path = paths.segment(tail.segment);
-        let file =
+        let mut file =
             paths.disk().append(&path).map_err(|error| StoreError::io(path.display(), "open", error))?;
+        if tail.lacks_line_break {
+            file.write_all(b"\n").map_err(|error| StoreError::io(path.display(), "write", error))?;
+        }
         if let Some(torn) = tail.torn {
             file.set_len(torn.offset).map_err(|error| StoreError::io(path.display(), "cut", error))?;
         }
-        // After a power cut the tail must not be back behind what is written next. And a Raymond that was killed
+        // After a power cut the cut-off tail must not be back behind what is written next. And a Raymond that was killed
         // between write and sync left batches that are acted upon from now on, but may not be on the disk yet.
         if tail.torn.is_some() || options.durability == Durability::Power {
             file.sync_all()
@@ -112,7 +116,7 @@ impl Journal {
             options,
             segment: tail.segment,
             file,
-            bytes: tail.bytes,
+            bytes: tail.bytes + u64::from(tail.lacks_line_break),
             snapshot_bytes: tail.snapshot_bytes,
             last_seq: tail.last_seq,
             poisoned: false,
@@ -137,6 +141,28 @@ impl Journal {
         self.bytes += batch.len() as u64;
         self.last_seq = last_seq;
         Ok(())
+    }
+
+    /// Whether the current segment is still where readers look for it.
+    pub fn is_in_place(&self) -> bool {
+        self.file.is_at(&self.current_file())
+    }
+
+    /// Gives up a journal that was deleted or replaced, and copies it, with a batch behind it, to another place.
+    pub fn rescue(&mut self, lines: &[String]) -> StoreError {
+        self.poisoned = true;
+        let rescued = rescue::write(&self.paths, &*self.file, &encode_batch(lines));
+        StoreError::JournalGone {
+            run: self.paths.id().to_owned(),
+            place: self.paths.segment(0).display().to_string(),
+            rescued: rescued.map(|path| path.display().to_string()).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Refuses all further calls because the lock file was deleted or replaced.
+    pub fn close(&mut self, lock: &Path) -> StoreError {
+        self.poisoned = true;
+        StoreError::LockGone { place: lock.display().to_string() }
     }
 
     /// Whether the current segment is long enough for a new one.
@@ -370,13 +396,13 @@ mod tests {
         let first_batch = encode_batch(&events(1..=1)).len();
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
-            if cut < first_batch {
+            if cut < first_batch - 1 {
                 assert!(matches!(run.open(), Err(StoreError::Empty { .. })));
                 continue;
             }
             let (mut journal, tail) = run.open().unwrap();
             let kept = tail.lines.len() as u64;
-            assert!([1, 4].contains(&kept));
+            assert!([1, 4, 6].contains(&kept));
             let texts: Vec<&String> = tail.lines.iter().map(|line| &line.text).collect();
             assert_eq!(texts, events(1..=kept).iter().collect::<Vec<_>>());
             journal.append(&events(kept + 1..=kept + 2)).unwrap();
@@ -503,7 +529,7 @@ mod tests {
         let run = fixture();
         run.create(small(None)).append(&events(1..=3)).unwrap();
         let batch = encode_batch(&[snapshot(3)]);
-        for cut in 0..batch.len() {
+        for cut in 0..batch.len() - 1 {
             fs::write(run.paths.segment(1), &batch[..cut]).unwrap();
             assert!(matches!(run.open(), Err(StoreError::Damaged { line: 1, .. })), "cut {cut}");
         }

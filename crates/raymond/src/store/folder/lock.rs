@@ -2,7 +2,8 @@
 //!
 //! The system releases the lock when its holder dies, however it dies, so a lock is never stale. The file is never
 //! renamed or deleted: otherwise two processes could lock two different files of the same name, and both would write
-//! the run. The text in the file only tells people which process holds the lock. On Windows a locked file cannot be
+//! the run. A user or a step may delete it all the same, so the holder also locks the first segment of the journal,
+//! where the system allows others to read a locked file. The text in the file only tells people which process holds the lock. On Windows a locked file cannot be
 //! read, so that text is in `RUN.holder` beside it.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -10,7 +11,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::disk::private_options;
+use super::disk::{is_at, private_options};
+use super::place::RunPaths;
 use crate::store::error::StoreError;
 use crate::store::home::{Holder, Lease};
 
@@ -31,12 +33,32 @@ const MAX_HOLDER_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub struct RunLock {
     /// Closing it releases the lock.
-    _file: File,
+    file: File,
+    /// The first segment of the journal, locked as well.
+    journal: Option<File>,
     path: PathBuf,
     incarnation: String,
 }
 
 impl RunLock {
+    /// Takes the lock of a run that may exist already. The journal comes first, so that a process that is refused does
+    /// not create the lock file anew.
+    pub fn of_run(paths: &RunPaths) -> Result<Self, StoreError> {
+        let journal = lock_journal(paths)?;
+        Ok(Self { journal, ..Self::acquire(&paths.lock())? })
+    }
+
+    /// Locks the journal too, which was just created.
+    pub fn include_journal(&mut self, paths: &RunPaths) -> Result<(), StoreError> {
+        self.journal = lock_journal(paths)?;
+        Ok(())
+    }
+
+    /// Whether the lock file is still the one that is locked. Otherwise another process can lock the new one.
+    pub fn is_in_place(&self) -> bool {
+        is_at(&self.file, &self.path)
+    }
+
     /// Takes the lock, creating its file; the folder exists.
     pub fn acquire(path: &Path) -> Result<Self, StoreError> {
         let io = |error| StoreError::io(path.display(), "lock", error);
@@ -50,7 +72,7 @@ impl RunLock {
         }
         let incarnation = uuid::Uuid::new_v4().to_string();
         write_holder(&mut said, &incarnation).map_err(io)?;
-        Ok(Self { _file: file, path: path.to_owned(), incarnation })
+        Ok(Self { file, journal: None, path: path.to_owned(), incarnation })
     }
 
     pub fn path(&self) -> &Path {
@@ -63,6 +85,29 @@ impl RunLock {
 }
 
 impl Lease for RunLock {}
+
+/// Locks the first segment of a run's journal, if it is there.
+#[cfg(unix)]
+fn lock_journal(paths: &RunPaths) -> Result<Option<File>, StoreError> {
+    let path = paths.segment(0);
+    let io = |error| StoreError::io(path.display(), "lock", error);
+    let file = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(io)?,
+    };
+    // Without a lock file it is not known which process the holder is.
+    let mut said = File::open(paths.lock()).or_else(|_| file.try_clone()).map_err(io)?;
+    match lock_patiently(&file, &mut said).map_err(io)? {
+        true => Ok(Some(file)),
+        false => Err(StoreError::Held { run: paths.id().to_owned(), holder: read_holder(&mut said) }),
+    }
+}
+
+/// Here no other process could read a journal that is locked, and a file that is open keeps its name.
+#[cfg(windows)]
+fn lock_journal(_paths: &RunPaths) -> Result<Option<File>, StoreError> {
+    Ok(None)
+}
 
 /// The file that tells who the holder is: the one that is locked.
 #[cfg(unix)]
@@ -123,8 +168,18 @@ fn read_holder(file: &mut File) -> Holder {
     }
 }
 
-/// The process that holds the lock, if there is one. Creates nothing.
-pub fn is_live(path: &Path) -> io::Result<Option<Holder>> {
+/// The process that holds a run's lock, if there is one. Creates nothing.
+pub fn holder_of(paths: &RunPaths) -> io::Result<Option<Holder>> {
+    let lock = paths.lock();
+    match cfg!(unix) && !lock.exists() {
+        // A live run whose lock file was deleted still holds its journal.
+        true => is_live(&paths.segment(0)),
+        false => is_live(&lock),
+    }
+}
+
+/// The process that holds a lock, if there is one.
+fn is_live(path: &Path) -> io::Result<Option<Holder>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,

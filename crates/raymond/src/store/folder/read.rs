@@ -25,6 +25,8 @@ pub struct Tail {
     /// Where the last whole batch ends.
     pub(super) bytes: u64,
     pub(super) last_seq: Option<u64>,
+    /// Whether that batch lacks its line break.
+    pub(super) lacks_line_break: bool,
 }
 
 /// Reads the last segment of a run.
@@ -64,12 +66,12 @@ fn visit_segment(paths: &RunPaths, segment: u32, visit: &mut dyn FnMut(Line)) ->
             .or_else(|| batch.first().filter(|_| segment > 0).map(|line| line.text.len() as u64));
         batch.into_iter().for_each(&mut *visit);
     }
-    let Position { offset: bytes, last_seq, lines } = reader.position();
+    let Position { offset: bytes, last_seq, lines, lacks_line_break } = reader.position();
     if lines == 0 {
         return Err(StoreError::Empty { place: paths.segment(segment).display().to_string() });
     }
     let snapshot_bytes = snapshot_bytes.unwrap_or(0);
-    Ok(Tail { segment, lines: Vec::new(), snapshot_bytes, torn: reader.torn(), bytes, last_seq })
+    Ok(Tail { segment, lines: Vec::new(), snapshot_bytes, torn: reader.torn(), bytes, last_seq, lacks_line_break })
 }
 
 /// The numbers of a run's segments; there is a first one.
@@ -213,6 +215,7 @@ mod tests {
     use super::super::journal::Journal;
     use super::super::lock::RunLock;
     use super::super::place::StateDir;
+    use super::super::segment::encode_batch;
     use super::*;
     use crate::store::home::{Durability, JournalOptions};
     use std::fs;
@@ -266,13 +269,19 @@ mod tests {
             let before = fs::metadata(&path).unwrap().len();
             journal.append(&[event(2), event(3)]).unwrap();
             let whole = fs::read(&path).unwrap();
-            for cut in before as usize..whole.len() {
+            let without_line_break = whole.len() - 1;
+            for cut in before as usize..without_line_break {
                 fs::write(&path, &whole[..cut]).unwrap();
                 assert!(poll(&mut lines).is_empty());
             }
-            let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
-            file.write_all(&whole[whole.len() - 1..]).unwrap();
+            fs::write(&path, &whole[..without_line_break]).unwrap();
             assert_eq!(poll(&mut lines), [event(2), event(3)]);
+            assert!(poll(&mut lines).is_empty());
+            let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+            file.write_all(b"\n").unwrap();
+            assert!(poll(&mut lines).is_empty());
+            file.write_all(&encode_batch(&[event(4)])).unwrap();
+            assert_eq!(poll(&mut lines), [event(4)]);
         });
     }
 

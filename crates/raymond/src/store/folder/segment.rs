@@ -6,13 +6,16 @@
 //!
 //! What follows the last whole batch is a *torn tail* if an interrupted write explains it: an
 //! unfinished line, lines without a mark, or zeros where the data had not reached the disk yet.
-//! Anything else is damage and is reported, because cutting it off would lose committed events.
+//! Anything else is damage and is reported, because cutting it off would lose committed events. In particular, a
+//! line with a field `commit` was the end of a batch once. If the mark does not hold any more, another program has
+//! changed the file, for example its line ends. A batch that lacks only its last line break is whole.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::disk::DiskFile;
 use super::place::RunPaths;
@@ -26,6 +29,9 @@ pub const MAX_BATCH_BYTES: usize = 256 * 1024 * 1024;
 
 /// What the `event` field of the first line of a later segment says.
 pub const SNAPSHOT_EVENT: &str = "snapshot";
+
+/// What is said of a line whose commit mark another program has moved or rewritten.
+const CHANGED: &str = "its commit mark does not hold; another program has changed line ends, blanks or the JSON";
 
 const MARK_START: &[u8] = b",\"commit\":\"";
 const MARK_END: &[u8] = b"\"}";
@@ -95,10 +101,11 @@ fn check_line(line: &str) -> Result<Fields, String> {
     if !line.ends_with('}') || line.trim_start_matches('{').trim_start().starts_with('}') {
         return Err("a line must be an object that is not empty".to_owned());
     }
-    if split_mark(line.as_bytes()).is_some_and(|(_, mark)| mark_digits(mark).is_some()) {
-        return Err("an event must not end with a field 'commit'".to_owned());
+    let fields = probe(line)?;
+    match fields.has_mark {
+        true => Err("an event must not have a field 'commit'".to_owned()),
+        false => Ok(fields),
     }
-    probe(line)
 }
 
 /// The fields of an event that the format rests on: `seq` must rise, and a later segment begins with a snapshot.
@@ -106,6 +113,8 @@ fn check_line(line: &str) -> Result<Fields, String> {
 struct Fields {
     seq: Option<u64>,
     is_snapshot: bool,
+    /// Whether there is a field `commit`, wherever it stands in the line.
+    has_mark: bool,
 }
 
 #[derive(Deserialize)]
@@ -114,6 +123,8 @@ struct Event<'line> {
     seq: Option<u64>,
     #[serde(default, borrow)]
     event: Cow<'line, str>,
+    #[serde(default)]
+    commit: Option<IgnoredAny>,
 }
 
 /// Reads the few fields that are needed. The rest of the line is only checked to be JSON.
@@ -123,7 +134,9 @@ fn probe(line: &str) -> Result<Fields, String> {
         return Err("this is not a JSON object".to_owned());
     }
     match serde_json::from_str::<Event<'_>>(line) {
-        Ok(Event { seq, event }) => Ok(Fields { seq, is_snapshot: event == SNAPSHOT_EVENT }),
+        Ok(Event { seq, event, commit }) => {
+            Ok(Fields { seq, is_snapshot: event == SNAPSHOT_EVENT, has_mark: commit.is_some() })
+        }
         Err(error) => Err(format!("this is not a JSON event ({error})")),
     }
 }
@@ -177,6 +190,11 @@ struct Pending {
 }
 
 impl Pending {
+    /// A batch with the same checksum so far, to examine a line that is perhaps not the next one.
+    fn fork(&self) -> Self {
+        Self { crc: self.crc.clone(), bytes: self.bytes, lines: Vec::new() }
+    }
+
     /// Adds a line to the checksum and examines its end.
     fn judge(&mut self, line: &[u8]) -> Mark {
         self.bytes += line.len() as u64 + 1;
@@ -207,6 +225,8 @@ pub(super) struct Position {
     /// How many lines are before it.
     pub(super) lines: u64,
     pub(super) last_seq: Option<u64>,
+    /// Whether the line break of the last line was missing when it was read. It may be written any moment.
+    pub(super) lacks_line_break: bool,
 }
 
 enum Found {
@@ -263,6 +283,7 @@ impl<R: BufRead> SegmentReader<R> {
     /// The next whole batch; none at the end or before a torn tail.
     pub(super) fn next_batch(&mut self) -> Result<Option<Vec<Line>>, StoreError> {
         let mut batch = Pending::default();
+        self.skip_late_line_break()?;
         loop {
             match self.read_line(&batch)? {
                 Found::End => return self.finish(&batch, 0),
@@ -275,6 +296,19 @@ impl<R: BufRead> SegmentReader<R> {
                 }
             }
         }
+    }
+
+    /// Passes over the line break of the batch that was given out without it, if it has been written meanwhile.
+    fn skip_late_line_break(&mut self) -> Result<(), StoreError> {
+        if self.position.lacks_line_break {
+            let io = |error: io::Error| StoreError::io(self.file.display(), "read", error);
+            if self.input.fill_buf().map_err(io)?.first() == Some(&b'\n') {
+                self.input.consume(1);
+                self.position.offset += 1;
+                self.position.lacks_line_break = false;
+            }
+        }
+        Ok(())
     }
 
     /// Reads one line into `self.line`, never more than the bounds of a line and of a batch allow.
@@ -314,6 +348,7 @@ impl<R: BufRead> SegmentReader<R> {
                 };
                 Err(self.damage(batch, what))
             }
+            Mark::None if fields.has_mark => Err(self.damage(batch, CHANGED)),
             Mark::None => {
                 batch.lines.push((text, fields));
                 Ok(false)
@@ -342,7 +377,7 @@ impl<R: BufRead> SegmentReader<R> {
             self.position.last_seq = follow_seq(self.position.last_seq, fields)
                 .map_err(|what| StoreError::damaged(self.file.display(), number, what, text.as_bytes()))?;
             self.position.lines = number;
-            let Fields { seq, is_snapshot } = fields;
+            let Fields { seq, is_snapshot, .. } = fields;
             let ends_batch = index + 1 == count;
             lines.push(Line { segment: self.segment, number, text, ends_batch, seq, is_snapshot });
         }
@@ -368,18 +403,32 @@ impl<R: BufRead> SegmentReader<R> {
 
     /// The end of the file behind a line without a line break.
     fn finish_unfinished(&mut self, mut batch: Pending) -> Result<Option<Vec<Line>>, StoreError> {
-        let bytes = batch.bytes;
-        let more = self.line.len() as u64;
-        // An interrupted write ends early; it does not put another byte in the place of the line break. Only a zero
-        // can be there, from a block that never reached the disk.
-        if let Some((last, whole)) = self.line.split_last()
-            && *last != 0
-            && matches!(batch.judge(whole), Mark::Good)
-        {
-            return Err(self.damage(&batch, "the line break behind this line has changed"));
+        if matches!(batch.fork().judge(&self.line), Mark::Good) {
+            self.accept(&mut batch)?;
+            batch.bytes -= 1;
+            let lines = self.give_out(batch)?;
+            self.position.lacks_line_break = true;
+            return Ok(Some(lines));
         }
-        batch.bytes = bytes;
+        if let Some(what) = self.what_no_interrupted_write_leaves(&batch) {
+            return Err(self.damage(&batch, what));
+        }
+        let more = self.line.len() as u64;
         self.finish(&batch, more)
+    }
+
+    /// An interrupted write ends early, and may leave zeros from a block that never reached the disk. It adds nothing,
+    /// and puts no other byte in the place of one.
+    fn what_no_interrupted_write_leaves(&self, batch: &Pending) -> Option<&'static str> {
+        let (last, whole) = self.line.split_last()?;
+        if *last != 0 && matches!(batch.fork().judge(whole), Mark::Good) {
+            return Some("the line break behind this line has changed");
+        }
+        let is_whole_event = std::str::from_utf8(&self.line)
+            .is_ok_and(|text| probe(text).is_ok_and(|fields| fields.has_mark));
+        // JSON escapes control characters, so these are not from an event: they are the line ends of another program.
+        let has_other_line_ends = self.line.iter().any(|byte| matches!(byte, 1..0x20));
+        (is_whole_event || has_other_line_ends).then_some(CHANGED)
     }
 
     /// Zeros are a torn tail, unless a whole batch was written behind them.
@@ -506,6 +555,7 @@ mod tests {
         assert!(refuse(&["{\"a\":1} "]).contains("object"));
         assert!(refuse(&["{\"a\":1}{\"b\":1}"]).contains("JSON"));
         assert!(refuse(&["{\"a\":1,\"commit\":\"00000000\"}"]).contains("commit"));
+        assert!(refuse(&["{\"commit\":\"00000000\",\"a\":1}"]).contains("commit"));
         assert!(refuse(&["{\"seq\":1}"]).contains("seq"));
         assert!(refuse(&["{\"seq\":3}", "{\"seq\":2}"]).contains("seq"));
     }
@@ -523,8 +573,9 @@ mod tests {
         let texts = [ONE, TWO, THREE, FOUR];
         let lines_after = [1, 3, 4];
         for cut in 0..=all.len() {
-            let whole = ends.iter().filter(|end| **end <= cut).count();
-            let offset = if whole == 0 { 0 } else { ends[whole - 1] };
+            // A batch is whole without its last line break.
+            let whole = ends.iter().filter(|end| **end - 1 <= cut).count();
+            let offset = if whole == 0 { 0 } else { ends[whole - 1].min(cut) };
             let expected = if whole == 0 { 0 } else { lines_after[whole - 1] };
             let (lines, torn) = read(&all[..cut]).unwrap();
             assert_eq!(lines, &texts[..expected]);
@@ -610,6 +661,65 @@ mod tests {
         assert_eq!(damage(&without_middle_line), (2, "the checksum does not match".to_owned()));
         let changed = String::from_utf8(batches.concat()).unwrap().replace("\"x\"", "\"y\"");
         assert_eq!(damage(changed.as_bytes()), (3, "the checksum of lines 2 to 3 does not match".to_owned()));
+    }
+
+    /// What editors and other tools make of a journal. The last batch is never taken for a torn tail.
+    #[test]
+    fn a_rewritten_journal_is_damage_in_every_line_that_has_a_mark() {
+        let rewritten: [(&str, fn(&str) -> String); 8] = [
+            ("CRLF", |text| text.replace('\n', "\r\n")),
+            ("CR", |text| text.replace('\n', "\r")),
+            ("trailing blank", |text| text.replace('\n', " \n")),
+            ("trailing tab without a line break", |text| format!("{}\t", text.trim_end())),
+            ("blank without a line break", |text| format!("{} ", text.trim_end())),
+            ("blank behind colons", |text| text.replace("\":", "\": ")),
+            ("blank before the end", |text| text.replace("}\n", " }\n")),
+            ("other order of the fields", |text| {
+                let sorted = |line: &str| {
+                    let fields: std::collections::BTreeMap<String, serde_json::Value> =
+                        serde_json::from_str(line).unwrap();
+                    serde_json::to_string(&fields).unwrap() + "\n"
+                };
+                text.lines().map(sorted).collect()
+            }),
+        ];
+        let batches = [batch(&[ONE]), batch(&[TWO]), batch(&[THREE])];
+        for (name, rewrite) in rewritten {
+            for from in 0..batches.len() {
+                let changed = rewrite(std::str::from_utf8(&batches[from..].concat()).unwrap());
+                let bytes = [&batches[..from].concat()[..], changed.as_bytes()].concat();
+                let found = read(&bytes);
+                let Err(StoreError::Damaged { .. }) = found else { panic!("{name} from {from}: {found:?}") };
+            }
+        }
+    }
+
+    #[test]
+    fn a_commit_field_inside_another_object_is_no_mark() {
+        let fork = r#"{"seq":5,"event":"agent_started","attributes":{"branch":"b","commit":"deadbeef"},"x":1}"#;
+        let (_, mut all) = sample();
+        let whole = all.len();
+        all.extend(batch(&[fork]));
+        assert_eq!(read(&all).unwrap().0.len(), 5);
+        for cut in whole + 1..all.len() - 1 {
+            assert_eq!(read(&all[..cut]).unwrap().1.unwrap().offset, whole as u64, "cut {cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_break_that_arrives_late_is_passed_over() {
+        let (_, all) = sample();
+        let without = &all[..all.len() - 1];
+        let mut first = reader(without, 0);
+        while first.next_batch().unwrap().is_some() {}
+        assert_eq!(first.torn(), None);
+        let position = first.position();
+        assert_eq!(position.offset, without.len() as u64);
+        let grown = [&all[..], &batch(&[r#"{"seq":5,"event":"d"}"#])].concat();
+        let rest = &grown[position.offset as usize..];
+        let mut second = SegmentReader::new(rest, Path::new("r.jsonl"), 0, position);
+        assert_eq!(second.next_batch().unwrap().unwrap()[0].number, 5);
+        assert_eq!(second.position().offset, grown.len() as u64);
     }
 
     #[test]
