@@ -136,7 +136,10 @@ impl fmt::Display for StoreError {
                 write!(out, "an earlier write to {place} failed; the run has to be resumed")
             }
             Self::JournalGone { run, place, rescued } => {
-                write!(out, "the journal of {run} is gone: {place} was deleted or replaced while the run was live")?;
+                write!(
+                    out,
+                    "the journal of {run} is gone: {place} was deleted or replaced while the run was live"
+                )?;
                 match rescued {
                     Ok(copy) => write!(
                         out,
@@ -146,7 +149,10 @@ impl fmt::Display for StoreError {
                 }
             }
             Self::LockGone { place } => {
-                write!(out, "{place} was deleted or replaced while the run was live; another Raymond could begin to write the run")
+                write!(
+                    out,
+                    "{place} was deleted or replaced while the run was live; another Raymond could begin to write the run"
+                )
             }
             Self::Refused { place, what } => write!(out, "not written to {place}: {what}"),
             Self::NotAHash => write!(out, "the journal names a payload by something that is no hash"),

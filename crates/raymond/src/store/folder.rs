@@ -134,8 +134,7 @@ impl RunHandle for FolderRun {
     }
 
     fn holder(&self) -> Result<Option<Holder>, StoreError> {
-        holder_of(&self.paths)
-            .map_err(|error| StoreError::io(self.paths.lock().display(), "look at", error))
+        holder_of(&self.paths).map_err(|error| StoreError::io(self.paths.lock().display(), "look at", error))
     }
 
     fn lease(&self) -> Result<Box<dyn Lease>, StoreError> {

@@ -69,7 +69,10 @@ fn running_steps_are_ended_when_the_journal_vanishes() {
     let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "echo '<fork next=\"HARM\">LONG</fork>'");
     rig.state("LONG.sh", "touch begun; sleep 330; echo '<result>never</result>'");
-    rig.state("HARM.sh", "while ! [ -e begun ]; do sleep 0.01; done; rm -rf .raymond; echo '<goto>HARM</goto>'");
+    rig.state(
+        "HARM.sh",
+        "while ! [ -e begun ]; do sleep 0.01; done; rm -rf .raymond; echo '<goto>HARM</goto>'",
+    );
     rig.run().assert(1, "").says("is gone");
     rig.assert_nothing_lives();
 }

@@ -71,7 +71,15 @@ fn visit_segment(paths: &RunPaths, segment: u32, visit: &mut dyn FnMut(Line)) ->
         return Err(StoreError::Empty { place: paths.segment(segment).display().to_string() });
     }
     let snapshot_bytes = snapshot_bytes.unwrap_or(0);
-    Ok(Tail { segment, lines: Vec::new(), snapshot_bytes, torn: reader.torn(), bytes, last_seq, lacks_line_break })
+    Ok(Tail {
+        segment,
+        lines: Vec::new(),
+        snapshot_bytes,
+        torn: reader.torn(),
+        bytes,
+        last_seq,
+        lacks_line_break,
+    })
 }
 
 /// The numbers of a run's segments; there is a first one.

@@ -35,7 +35,8 @@ fn folders(state: &Path) -> Vec<PathBuf> {
 
 fn copy(folder: &Path, run: &str, journal: &dyn DiskFile, batch: &[u8]) -> io::Result<PathBuf> {
     let (path, mut file) = create(folder, run)?;
-    let copied = journal.copy_to(&mut file).and_then(|_| file.write_all(batch)).and_then(|()| file.sync_all());
+    let copied =
+        journal.copy_to(&mut file).and_then(|_| file.write_all(batch)).and_then(|()| file.sync_all());
     match copied {
         Ok(()) => Ok(path),
         Err(error) => {

@@ -31,7 +31,8 @@ pub const MAX_BATCH_BYTES: usize = 256 * 1024 * 1024;
 pub const SNAPSHOT_EVENT: &str = "snapshot";
 
 /// What is said of a line whose commit mark another program has moved or rewritten.
-const CHANGED: &str = "its commit mark does not hold; another program has changed line ends, blanks or the JSON";
+const CHANGED: &str =
+    "its commit mark does not hold; another program has changed line ends, blanks or the JSON";
 
 const MARK_START: &[u8] = b",\"commit\":\"";
 const MARK_END: &[u8] = b"\"}";
@@ -424,8 +425,8 @@ impl<R: BufRead> SegmentReader<R> {
         if *last != 0 && matches!(batch.fork().judge(whole), Mark::Good) {
             return Some("the line break behind this line has changed");
         }
-        let is_whole_event = std::str::from_utf8(&self.line)
-            .is_ok_and(|text| probe(text).is_ok_and(|fields| fields.has_mark));
+        let is_whole_event =
+            std::str::from_utf8(&self.line).is_ok_and(|text| probe(text).is_ok_and(|fields| fields.has_mark));
         // JSON escapes control characters, so these are not from an event: they are the line ends of another program.
         let has_other_line_ends = self.line.iter().any(|byte| matches!(byte, 1..0x20));
         (is_whole_event || has_other_line_ends).then_some(CHANGED)
@@ -696,7 +697,8 @@ mod tests {
 
     #[test]
     fn a_commit_field_inside_another_object_is_no_mark() {
-        let fork = r#"{"seq":5,"event":"agent_started","attributes":{"branch":"b","commit":"deadbeef"},"x":1}"#;
+        let fork =
+            r#"{"seq":5,"event":"agent_started","attributes":{"branch":"b","commit":"deadbeef"},"x":1}"#;
         let (_, mut all) = sample();
         let whole = all.len();
         all.extend(batch(&[fork]));
