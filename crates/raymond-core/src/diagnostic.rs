@@ -32,12 +32,27 @@ impl fmt::Display for Severity {
     }
 }
 
+/// What a run does about a finding before its first step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeforeRun {
+    /// It refuses to start: what the workflow declares is wrong, whatever happens in the run.
+    Refuse,
+    /// It refuses to start if the mistake is in a policy, and warns if it is in the text of a state.
+    RefuseIfDeclared,
+    /// It warns: the run may never come there, or may change it before.
+    Warn,
+    /// The finding is for authors only, or is reported elsewhere in a run.
+    Nothing,
+}
+
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Stable, such as `R005`.
     pub code: &'static str,
     pub severity: Severity,
+    /// Never `RefuseIfDeclared`.
+    pub before_run: BeforeRun,
     pub message: String,
     /// The state it is in, by its number; `None` when it is about the whole workflow.
     pub state: Option<usize>,

@@ -78,7 +78,17 @@ impl StateNode {
 impl Graph {
     /// Builds the graph of a workflow; `entry` is the first state if that is not the default one.
     pub fn read(files: Vec<SourceFile>, entry: Option<&StateFile>, platform: Platform) -> Graph {
-        build::build(files, entry, platform)
+        build::build(files, &[], entry, platform)
+    }
+
+    /// Builds the graph of some states of a workflow; `others` are its other states, which can be named.
+    pub fn read_part(
+        files: Vec<SourceFile>,
+        others: &[StateFile],
+        entry: Option<&StateFile>,
+        platform: Platform,
+    ) -> Graph {
+        build::build(files, others, entry, platform)
     }
 
     pub fn state(&self, number: usize) -> Option<&StateNode> {

@@ -11,10 +11,11 @@ mod words;
 
 use std::ops::Range;
 
-pub use rules::RULES;
+pub use rules::{CLAUDE_EFFORTS, RULES};
 
+pub use crate::diagnostic::BeforeRun;
 use crate::diagnostic::{Diagnostic, Edit, Severity};
-use crate::graph::{Graph, Leads, Reference, Role, StateExit};
+use crate::graph::{Graph, Leads, Origin, Reference, Role, StateExit};
 use crate::workflow::ResolveError;
 use tag_errors::TagErrors;
 
@@ -25,6 +26,8 @@ pub struct Rule {
     /// Its name: a few words joined by dashes.
     pub name: &'static str,
     pub severity: Severity,
+    /// What a run does about it before its first step.
+    pub before_run: BeforeRun,
     /// One sentence about what it finds.
     pub summary: &'static str,
     /// Why that matters and what to do about it.
@@ -32,22 +35,53 @@ pub struct Rule {
     check: fn(&Subject<'_>, &mut Report<'_>),
 }
 
-/// Checks whether another workflow exists at the path in a tag; the error says why not.
-pub type FindScope<'s> = &'s dyn Fn(&str) -> Result<(), String>;
+/// Checks whether another workflow can be entered at the path in a tag.
+pub type FindScope<'s> = &'s dyn Fn(&str) -> Result<(), ScopeProblem>;
+
+/// Why another workflow cannot be entered, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScopeProblem {
+    /// It is not there, or has no state to begin with. A step may still make it.
+    Missing(String),
+    /// It is there, outside the folders whose workflows may be entered.
+    Forbidden(String),
+}
+
+/// The efforts that a backend is known to take; `None` if that is not known.
+pub type KnownEfforts<'s> = &'s dyn Fn(&str) -> Option<&'static [&'static str]>;
 
 /// A workflow, with the data that its states do not contain.
+#[derive(Clone, Copy)]
 pub struct Workflow<'s> {
     pub graph: &'s Graph,
-    /// The settings of its manifest or the config file.
-    pub backend: Option<&'s str>,
+    /// What prompts use that choose nothing themselves: from the manifest, the options of a run or the config file.
+    pub defaults: Defaults<'s>,
     pub find_scope: FindScope<'s>,
+    pub known_efforts: KnownEfforts<'s>,
 }
+
+/// The settings of prompts that choose none themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Defaults<'s> {
+    pub backend: Option<&'s str>,
+    pub model: Option<&'s str>,
+    pub effort: Option<&'s str>,
+}
+
+/// What `lint` knows about the efforts of a backend by its name alone.
+pub fn efforts_by_name(backend: &str) -> Option<&'static [&'static str]> {
+    (backend == DEFAULT_BACKEND).then_some(&CLAUDE_EFFORTS)
+}
+
+/// The backend of prompts for which none is chosen.
+const DEFAULT_BACKEND: &str = "claude";
 
 /// The input of the rules.
 struct Subject<'s> {
     graph: &'s Graph,
-    backend: Option<&'s str>,
+    defaults: Defaults<'s>,
     find_scope: FindScope<'s>,
+    known_efforts: KnownEfforts<'s>,
     tag_errors: TagErrors,
 }
 
@@ -65,6 +99,8 @@ struct Finding {
     help: Option<String>,
     fix: Option<Edit>,
     is_secret: bool,
+    /// Whether it is in something that the state declares: an entry of its policy, not a tag in its text.
+    is_declared: bool,
 }
 
 impl Finding {
@@ -74,7 +110,14 @@ impl Finding {
 
     fn at(state: usize, range: Range<usize>, message: impl Into<String>) -> Finding {
         let state = Some(state);
-        Finding { state, range, message: message.into(), help: None, fix: None, is_secret: false }
+        let message = message.into();
+        Finding { state, range, message, help: None, fix: None, is_secret: false, is_declared: false }
+    }
+
+    /// A finding about a name in a transition.
+    fn in_exit(mut self, exit: &StateExit) -> Finding {
+        self.is_declared = matches!(exit.origin, Origin::Policy(_));
+        self
     }
 
     fn help(mut self, help: impl Into<String>) -> Finding {
@@ -90,10 +133,16 @@ impl Finding {
 
 impl Report<'_> {
     fn add(&mut self, finding: Finding) {
-        let Finding { state, range, message, help, fix, is_secret } = finding;
-        let Rule { code, severity, .. } = self.rule;
-        let (code, severity) = (*code, *severity);
-        self.found.push(Diagnostic { code, severity, message, state, range, help, fix, is_secret });
+        let Finding { state, range, message, help, fix, is_secret, is_declared } = finding;
+        let Rule { code, severity, before_run, .. } = *self.rule;
+        let before_run = match before_run {
+            BeforeRun::RefuseIfDeclared if is_declared => BeforeRun::Refuse,
+            BeforeRun::RefuseIfDeclared => BeforeRun::Warn,
+            other => other,
+        };
+        let diagnostic =
+            Diagnostic { code, severity, before_run, message, state, range, help, fix, is_secret };
+        self.found.push(diagnostic);
     }
 }
 
@@ -109,10 +158,20 @@ pub fn split_help(message: &str) -> (&str, Option<&str>) {
 
 /// All findings in a workflow, in the order of their places.
 pub fn lint(workflow: &Workflow<'_>) -> Vec<Diagnostic> {
-    let &Workflow { graph, backend, find_scope } = workflow;
-    let subject = Subject { graph, backend, find_scope, tag_errors: TagErrors::collect(graph) };
+    check_with(workflow, RULES.into_iter())
+}
+
+/// The findings that matter before a run: those that refuse it, and those that are worth a warning.
+pub fn lint_before_run(workflow: &Workflow<'_>) -> Vec<Diagnostic> {
+    check_with(workflow, RULES.into_iter().filter(|rule| rule.before_run != BeforeRun::Nothing))
+}
+
+fn check_with(workflow: &Workflow<'_>, rules: impl Iterator<Item = &'static Rule>) -> Vec<Diagnostic> {
+    let &Workflow { graph, defaults, find_scope, known_efforts } = workflow;
+    let tag_errors = TagErrors::collect(graph);
+    let subject = Subject { graph, defaults, find_scope, known_efforts, tag_errors };
     let mut found = Vec::new();
-    for rule in RULES {
+    for rule in rules {
         (rule.check)(&subject, &mut Report { rule, found: &mut found });
     }
     let documents = documents(graph);

@@ -51,6 +51,9 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script_timeout_ms: Option<u64>,
     pub skip_permissions: bool,
+    /// Whether what the states declare is not checked before the run starts or goes on.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_lint: bool,
 }
 
 fn is_default_number_of_scripts(number: &usize) -> bool {
@@ -72,6 +75,7 @@ impl Default for Options {
             timeout_ms: None,
             script_timeout_ms: None,
             skip_permissions: false,
+            no_lint: false,
         }
     }
 }

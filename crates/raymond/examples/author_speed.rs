@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use raymond::author::check::check;
+use raymond::author::check::{Around, check};
 use raymond::author::convert::convert;
 use raymond::author::load::load;
 use raymond_core::diagram::{Diagram, mermaid::mermaid, svg::svg};
@@ -55,7 +55,10 @@ fn measure(work: &Path, times: usize) -> io::Result<Vec<(String, Duration)>> {
             Ok::<_, io::Error>(Diagram::of(&loaded.graph(Platform::Unix)))
         };
         diagram()?;
-        measured.push((format!("lint, {form}"), timed(times, || drop(check(file, work, Platform::Unix)))));
+        measured.push((
+            format!("lint, {form}"),
+            timed(times, || drop(check(file, Around::folder(work, Platform::Unix)))),
+        ));
         measured.push((
             format!("Mermaid, {form}"),
             timed(times, || drop(diagram().map(|diagram| mermaid(&diagram)))),

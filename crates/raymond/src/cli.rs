@@ -4,6 +4,7 @@ mod answer;
 mod args;
 mod completions;
 mod convert;
+mod declared;
 mod diagnostics;
 mod diagram;
 mod drive;

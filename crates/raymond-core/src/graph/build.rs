@@ -12,10 +12,16 @@ use crate::workflow::{Kind, Listing, Platform, ResolveError, StateFile};
 /// How many missing names get suggestions; finding them takes time that grows with the workflow.
 const MAX_SUGGESTED: usize = 50;
 
-pub(super) fn build(mut files: Vec<SourceFile>, entry: Option<&StateFile>, platform: Platform) -> Graph {
+pub(super) fn build(
+    mut files: Vec<SourceFile>,
+    others: &[StateFile],
+    entry: Option<&StateFile>,
+    platform: Platform,
+) -> Graph {
     files.sort_by(|one, other| one.state.cmp(&other.state));
-    let listing = Listing::new(files.iter().map(|file| file.state.as_str().to_owned()));
-    let mut resolver = Resolver::new(&files, &listing, platform);
+    let all = files.iter().map(|file| &file.state).chain(others);
+    let listing = Listing::new(all.map(|state| state.as_str().to_owned()));
+    let mut resolver = Resolver::new(&files, others, &listing, platform);
     let entry = match entry {
         Some(named) => resolver.number(named, listing.resolve(named.as_str(), platform)),
         None => listing.entry(platform).and_then(|state| resolver.number(&state, Ok(state.clone()))),
@@ -92,7 +98,7 @@ fn sort_shown(allowed: Vec<StateExit>, shown: Vec<StateExit>) -> (Vec<StateExit>
         for (entry, filled) in allowed.iter().zip(&mut filled_in) {
             if permits(entry, &exit) {
                 is_permitted = true;
-                *filled |= entry.is_open() && !exit.is_open();
+                *filled |= entry.is_open() && !exit.is_open() && !entry.leads_nowhere();
             }
         }
         // Beside forks this tag only names the state in which their agent continues.
@@ -136,13 +142,19 @@ struct Resolver<'l> {
 }
 
 impl<'l> Resolver<'l> {
-    fn new(files: &[SourceFile], listing: &'l Listing, platform: Platform) -> Resolver<'l> {
+    fn new(
+        files: &[SourceFile],
+        others: &[StateFile],
+        listing: &'l Listing,
+        platform: Platform,
+    ) -> Resolver<'l> {
         let numbered = files.iter().enumerate();
+        let all = files.iter().map(|file| &file.state).chain(others);
         Resolver {
             listing,
             platform,
             numbers: numbered.map(|(number, file)| (file.state.as_str().to_owned(), number)).collect(),
-            names: files.iter().map(|file| file.state.name().to_owned()).collect(),
+            names: all.map(|state| state.name().to_owned()).collect(),
             known: HashMap::new(),
             suggested: 0,
         }
@@ -165,9 +177,11 @@ impl<'l> Resolver<'l> {
         if let Some(leads) = self.known.get(name) {
             return leads.clone();
         }
-        let resolved = self.resolve(name);
-        let number = resolved.and_then(|state| self.number(&state, Ok(state.clone())));
-        let leads = number.map_or_else(Leads::Nowhere, Leads::To);
+        let leads = match self.resolve(name) {
+            // A state that was not read is there all the same.
+            Ok(state) => self.numbers.get(state.as_str()).map_or(Leads::Unknown, |number| Leads::To(*number)),
+            Err(error) => Leads::Nowhere(error),
+        };
         self.known.insert(name.to_owned(), leads.clone());
         leads
     }

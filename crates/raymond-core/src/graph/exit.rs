@@ -101,6 +101,11 @@ impl StateExit {
         self.tag.facts().stack == StackEffect::Popped
     }
 
+    /// Whether one of its names stands for no state.
+    pub fn leads_nowhere(&self) -> bool {
+        self.references().any(|(_, reference)| matches!(reference.leads, Leads::Nowhere(_)))
+    }
+
     /// Whether it may lead to states that it does not name.
     pub fn is_open(&self) -> bool {
         let is_unknown = |(_, reference): (Role, &Reference)| reference.leads == Leads::Unknown;

@@ -36,6 +36,8 @@ pub struct PromptSettings {
     pub entries: Vec<EntryPlaces>,
     /// The value of `effort`.
     pub effort: Range<usize>,
+    /// The value of `model`.
+    pub model: Range<usize>,
 }
 
 /// The positions of a policy's entry and of the names in it.
@@ -175,8 +177,9 @@ fn read_block(block: &str, places: &Places<'_>) -> Result<(PromptSettings, Vec<N
         })
         .collect();
     let entries = entry_places(fields, &settings, places);
-    let effort = field(fields, "effort").map(|field| places.value(&field.node)).unwrap_or_default();
-    Ok((PromptSettings { settings, entries, effort }, notices))
+    let place = |key| field(fields, key).map(|field| places.value(&field.node)).unwrap_or_default();
+    let (effort, model) = (place("effort"), place("model"));
+    Ok((PromptSettings { settings, entries, effort, model }, notices))
 }
 
 fn field<'f>(fields: &'f [Field], key: &str) -> Option<&'f Field> {

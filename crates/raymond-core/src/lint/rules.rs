@@ -8,11 +8,13 @@ mod contradicting_nexts;
 mod dead_end;
 mod endless_loop;
 mod forbidden_tag;
+mod forbidden_workflow;
 mod force_implicit;
 mod fork_without_continuation;
 mod implicit_transition;
 mod incomplete_tag;
 mod invalid_effort;
+mod invalid_model;
 mod join_without_fork;
 mod missing_state;
 mod missing_twin;
@@ -31,10 +33,12 @@ mod unset_variable;
 mod unsupported_attribute;
 mod wrong_platform;
 
+pub use invalid_effort::CLAUDE_EFFORTS;
+
 use super::Rule;
 
 /// All rules, in the order of their codes.
-pub static RULES: [&Rule; 30] = [
+pub static RULES: [&Rule; 32] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
     &no_entry::RULE,
@@ -65,4 +69,6 @@ pub static RULES: [&Rule; 30] = [
     &almost_a_tag::RULE,
     &implicit_transition::RULE,
     &unread_script::RULE,
+    &forbidden_workflow::RULE,
+    &invalid_model::RULE,
 ];

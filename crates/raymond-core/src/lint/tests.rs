@@ -9,6 +9,11 @@ use crate::tag::{Need, TagCollector, TagName};
 use crate::transition;
 use crate::workflow::{Kind, Listing, Platform, StateFile};
 
+fn subject(graph: &Graph) -> Workflow<'_> {
+    let defaults = Defaults::default();
+    Workflow { graph, defaults, find_scope: &|_| Ok(()), known_efforts: &efforts_by_name }
+}
+
 /// Names, most of which exist, in several spellings.
 fn name() -> impl Strategy<Value = &'static str> {
     let odd = vec!["a", "GONE", "B.bat", "../A", "A.txt", "$X", "{{input}}", "the next state", ""];
@@ -103,7 +108,7 @@ fn read(files: &[(&'static str, String)], platform: Platform) -> Graph {
 }
 
 fn errors(graph: &Graph) -> Vec<Diagnostic> {
-    let workflow = Workflow { graph, backend: None, find_scope: &|_| Ok(()) };
+    let workflow = subject(graph);
     let mut found = lint(&workflow);
     found.retain(|found| found.severity == Severity::Error);
     found
@@ -176,7 +181,7 @@ proptest! {
         let files = [("START.md", prompt), ("A.sh", script.clone()), ("B.bat", script)];
         for platform in [Platform::Unix, Platform::Windows] {
             let graph = read(&files, platform);
-            let _ = lint(&Workflow { graph: &graph, backend: None, find_scope: &|_| Ok(()) });
+            let _ = lint(&subject(&graph));
         }
     }
 }

@@ -18,6 +18,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use raymond_core::lint::CLAUDE_EFFORTS;
+
 use super::session::SessionPlace;
 use super::{AgentProgram, Capabilities, Invocation, Turn, TurnDecoder};
 use crate::config::BackendSettings;
@@ -62,6 +64,10 @@ pub(super) fn program(settings: &BackendSettings) -> Arc<dyn AgentProgram> {
 impl AgentProgram for Claude {
     fn capabilities(&self) -> Capabilities {
         Capabilities::ALL
+    }
+
+    fn known_efforts(&self) -> Option<&'static [&'static str]> {
+        Some(&CLAUDE_EFFORTS)
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {

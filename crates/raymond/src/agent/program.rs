@@ -13,6 +13,12 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
     /// What it can do. A workflow that needs more is refused before it starts.
     fn capabilities(&self) -> Capabilities;
 
+    /// The efforts that it is known to take, if any are known. A run that asks for another is refused before it
+    /// starts, unless its user knows better.
+    fn known_efforts(&self) -> Option<&'static [&'static str]> {
+        None
+    }
+
     /// Checks that everything is there that its turns in a workflow need. Called before a run starts.
     fn check(&self, _files: &dyn WorkflowFiles) -> Result<(), String> {
         Ok(())

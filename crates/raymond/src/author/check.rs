@@ -1,16 +1,21 @@
 //! Linting one workflow, and repairing it.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use raymond_core::diagnostic::{Diagnostic, Edit, Lines, Severity, apply};
+use raymond_core::diagnostic::{BeforeRun, Diagnostic, Edit, Lines, Severity, apply};
 use raymond_core::graph::{Graph, StateNode};
-use raymond_core::lint::{Workflow, lint, rule, split_help};
+use raymond_core::lint::{Defaults, Workflow, efforts_by_name, lint, lint_before_run, rule, split_help};
+use raymond_core::run::Options;
 use raymond_core::workflow::Platform;
 use raymond_core::workflow::source::Position;
 
-use super::load::{Fault, FaultKind, Inside, Loaded, load};
+use super::load::{Fault, FaultKind, Inside, Loaded, load, load_part};
+use crate::agent::registry::Backends;
 use crate::workflow::scope::{Form, parse_leniently, read_one_file};
+use crate::workflow::scopes::Allowed;
+use crate::workflow::states::Reached;
 
 /// The rules for what is found while reading.
 const CANNOT_BE_LOADED: &str = "R015";
@@ -24,6 +29,7 @@ const MAX_FIX_ROUNDS: usize = 5;
 pub struct Found {
     pub code: &'static str,
     pub severity: Severity,
+    pub before_run: BeforeRun,
     pub message: String,
     pub help: Option<String>,
     /// As the user would write it.
@@ -33,6 +39,18 @@ pub struct Found {
     /// The lines it is in, if it has a place.
     pub lines: Option<Excerpt>,
     pub can_be_fixed: bool,
+}
+
+impl fmt::Display for Found {
+    /// In one line, without the text of the file.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: ", self.file.display())?;
+        if self.lines.is_some() {
+            write!(formatter, "{}: ", self.start)?;
+        }
+        formatter.write_str(&self.message)?;
+        self.help.iter().try_for_each(|help| write!(formatter, "; {help}"))
+    }
 }
 
 /// A few lines of a file, with the place of what is wrong among them, in bytes.
@@ -51,19 +69,50 @@ pub enum Fixed {
     Not(&'static str),
 }
 
+/// Where and for which platform a workflow is linted.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'p> {
+    pub cwd: &'p Path,
+    pub platform: Platform,
+    /// The folder that contains `.raymond`.
+    pub project: &'p Path,
+    /// As written in the config file.
+    pub workflow_paths: &'p [String],
+}
+
+impl<'p> Around<'p> {
+    /// A folder that is a project of its own, without a config file.
+    pub fn folder(cwd: &'p Path, platform: Platform) -> Around<'p> {
+        Around { cwd, platform, project: cwd, workflow_paths: &[] }
+    }
+}
+
 /// Lints the workflow at a path.
-pub fn check(given: &str, cwd: &Path, platform: Platform) -> Vec<Found> {
-    match Checked::new(given, cwd, platform) {
+pub fn check(given: &str, around: Around<'_>) -> Vec<Found> {
+    match Checked::new(given, around) {
         Ok(checked) => checked.found(),
         Err(fault) => vec![not_loaded(&fault)],
     }
 }
 
+/// Checks what the states that a run may reach declare: what refuses the run, and what is worth a warning.
+pub fn before_run(
+    shown: PathBuf,
+    reached: &Reached,
+    backends: &Backends,
+    allowed: &Allowed,
+) -> Result<Vec<Found>, Fault> {
+    let mut found = Checked::before_run(shown, reached, backends, allowed)?.found();
+    // The rest is about reading the files, which the run does itself.
+    found.retain(|found| found.before_run != BeforeRun::Nothing);
+    Ok(found)
+}
+
 /// Makes the repairs that are certain to be right, and returns how many.
-pub fn fix(given: &str, cwd: &Path, platform: Platform) -> Result<Fixed, String> {
+pub fn fix(given: &str, around: Around<'_>) -> Result<Fixed, String> {
     let mut fixed = 0;
     for _ in 0..MAX_FIX_ROUNDS {
-        let Ok(checked) = Checked::new(given, cwd, platform) else { break };
+        let Ok(checked) = Checked::new(given, around) else { break };
         if Form::of(&checked.loaded.path) == Some(Form::Archive) {
             return Ok(Fixed::Not("an archive is left as it is; convert it to a folder to fix it"));
         }
@@ -82,13 +131,44 @@ struct Checked {
 }
 
 impl Checked {
-    fn new(given: &str, cwd: &Path, platform: Platform) -> Result<Checked, Fault> {
+    fn new(given: &str, around: Around<'_>) -> Result<Checked, Fault> {
+        let Around { cwd, platform, project, workflow_paths } = around;
         let mut loaded = load(given, cwd, platform)?;
+        let allowed = Allowed::around(loaded.home(), project, workflow_paths);
         let graph = loaded.graph(platform);
-        let find_scope = |name: &str| loaded.find_scope(name, platform);
-        let workflow =
-            Workflow { graph: &graph, backend: loaded.backend.as_deref(), find_scope: &find_scope };
+        let workflow = Workflow {
+            graph: &graph,
+            defaults: Defaults { backend: loaded.backend.as_deref(), ..Defaults::default() },
+            find_scope: &|name| loaded.find_scope(name, &allowed, platform),
+            known_efforts: &efforts_by_name,
+        };
         let diagnostics = lint(&workflow);
+        Ok(Checked { loaded, graph, diagnostics })
+    }
+
+    /// Only the states that a run may reach, and only what matters before it.
+    fn before_run(
+        shown: PathBuf,
+        reached: &Reached,
+        backends: &Backends,
+        allowed: &Allowed,
+    ) -> Result<Checked, Fault> {
+        let platform = Platform::current();
+        let mut loaded = load_part(shown, &reached.path, &reached.states)?;
+        loaded.entry = reached.entries.first().cloned();
+        let graph = loaded.graph(platform);
+        let Options { backend, model, effort, .. } = &reached.options;
+        let workflow = Workflow {
+            graph: &graph,
+            defaults: Defaults {
+                backend: backend.as_deref(),
+                model: model.as_deref(),
+                effort: effort.as_deref(),
+            },
+            find_scope: &|name| loaded.find_scope(name, allowed, platform),
+            known_efforts: &|backend| backends.get(backend).ok().and_then(|program| program.known_efforts()),
+        };
+        let diagnostics = lint_before_run(&workflow);
         Ok(Checked { loaded, graph, diagnostics })
     }
 
@@ -231,6 +311,7 @@ fn not_loaded(fault: &Fault) -> Found {
     Found {
         code,
         severity,
+        before_run: BeforeRun::Nothing,
         message: message.to_owned(),
         help: help.map(str::to_owned),
         file: fault.shown.clone(),
@@ -261,6 +342,7 @@ fn placed(diagnostic: &Diagnostic, file: PathBuf, place: Option<Place<'_>>) -> F
     Found {
         code: diagnostic.code,
         severity: diagnostic.severity,
+        before_run: diagnostic.before_run,
         message: diagnostic.message.clone(),
         help: diagnostic.help.clone(),
         file,

@@ -3,13 +3,14 @@
 mod one_file;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use raymond_core::frontmatter::yaml;
 use raymond_core::graph::{Graph, SourceFile};
+use raymond_core::lint::ScopeProblem;
 use raymond_core::workflow::source::{Position, SourceWarning};
 use raymond_core::workflow::{Platform, StateFile};
 
@@ -20,6 +21,7 @@ use crate::paths::normalise;
 use crate::workflow::manifest::{self, Manifest};
 use crate::workflow::place::line_of;
 use crate::workflow::scope::{Archive, Form, list_folder, locate, parse_leniently, read_one_file};
+use crate::workflow::scopes::Allowed;
 
 /// A workflow as it is on disk.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub struct Loaded {
     /// The same, absolute.
     pub path: PathBuf,
     pub files: Vec<SourceFile>,
+    /// States that were left out, because only some were asked for.
+    pub others: Vec<StateFile>,
     /// The state to begin with, where the user named one.
     pub entry: Option<StateFile>,
     /// What its manifest chooses.
@@ -38,7 +42,7 @@ pub struct Loaded {
     /// The file that contains all states, for a one-file workflow.
     pub inside: Option<Inside>,
     /// Other workflows that were looked for, with the result.
-    found_scopes: RefCell<HashMap<String, Result<(), String>>>,
+    found_scopes: RefCell<HashMap<String, Result<(), ScopeProblem>>>,
 }
 
 /// Something that could not be read, or that has no meaning.
@@ -82,6 +86,7 @@ impl Loaded {
             shown,
             path: path.to_owned(),
             files: Vec::new(),
+            others: Vec::new(),
             entry: None,
             backend: None,
             faults: Vec::new(),
@@ -91,16 +96,31 @@ impl Loaded {
     }
 
     pub fn graph(&mut self, platform: Platform) -> Graph {
-        Graph::read(std::mem::take(&mut self.files), self.entry.as_ref(), platform)
+        Graph::read_part(std::mem::take(&mut self.files), &self.others, self.entry.as_ref(), platform)
     }
 
-    /// Whether another workflow can be found from this one's folder.
-    pub fn find_scope(&self, name: &str, platform: Platform) -> Result<(), String> {
+    /// The folder that the workflow's relative paths start from.
+    pub fn home(&self) -> &Path {
+        match Form::of(&self.path) {
+            Some(Form::Archive | Form::OneFile) => self.path.parent().unwrap_or(Path::new("/")),
+            Some(Form::Folder) | None => &self.path,
+        }
+    }
+
+    /// Whether another workflow can be entered from this one.
+    pub fn find_scope(&self, name: &str, allowed: &Allowed, platform: Platform) -> Result<(), ScopeProblem> {
         let mut found = self.found_scopes.borrow_mut();
         if let Some(found) = found.get(name) {
             return found.clone();
         }
-        let result = locate(name, &self.path, platform).map(|_| ()).map_err(|error| error.message);
+        let near = allowed.check_near(name, &self.path).map_err(ScopeProblem::Forbidden);
+        let result = near.and_then(|()| {
+            let located =
+                locate(name, &self.path, platform).map_err(|error| ScopeProblem::Missing(error.message))?;
+            let why = "it lies outside the project; list its folder in `workflow_paths` of the config file to permit it";
+            let is_allowed = allowed.permits(located.scope.path());
+            is_allowed.then_some(()).ok_or_else(|| ScopeProblem::Forbidden(why.to_owned()))
+        });
         found.insert(name.to_owned(), result.clone());
         result
     }
@@ -139,18 +159,18 @@ impl Loaded {
 pub fn load(given: &str, cwd: &Path, platform: Platform) -> Result<Loaded, Fault> {
     let path = normalise(cwd, Path::new(given));
     if Form::of(&path).is_some() {
-        return read_scope(PathBuf::from(given), &path);
+        return read_scope(PathBuf::from(given), &path, None);
     }
     let shown = Path::new(given).parent().map(Path::to_owned).unwrap_or_default();
     match locate(given, cwd, platform) {
         Ok(located) => {
-            let mut loaded = read_scope(shown, located.scope.path())?;
+            let mut loaded = read_scope(shown, located.scope.path(), None)?;
             loaded.entry = Some(located.entry);
             Ok(loaded)
         }
         // Running it gives this error, too. If the workflow itself has mistakes, their places say more.
         Err(error) => match path.parent().filter(|parent| Form::of(parent).is_some()) {
-            Some(parent) => read_scope(shown, parent).and_then(|loaded| match loaded.has_errors() {
+            Some(parent) => read_scope(shown, parent, None).and_then(|loaded| match loaded.has_errors() {
                 true => Ok(loaded),
                 false => Err(Fault::new(PathBuf::from(given), error.message)),
             }),
@@ -159,13 +179,25 @@ pub fn load(given: &str, cwd: &Path, platform: Platform) -> Result<Loaded, Fault
     }
 }
 
+/// Reads some states of the workflow at an absolute path; the others can be named all the same.
+pub fn load_part(shown: PathBuf, path: &Path, wanted: &BTreeSet<StateFile>) -> Result<Loaded, Fault> {
+    let mut loaded = read_scope(shown, path, Some(wanted))?;
+    let (files, others) =
+        std::mem::take(&mut loaded.files).into_iter().partition(|file| wanted.contains(&file.state));
+    loaded.files = files;
+    let others: Vec<SourceFile> = others;
+    loaded.others.extend(others.into_iter().map(|file| file.state));
+    Ok(loaded)
+}
+
 impl Loaded {
     fn has_errors(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind != FaultKind::UnknownKey)
     }
 }
 
-fn read_scope(shown: PathBuf, path: &Path) -> Result<Loaded, Fault> {
+/// Of a folder only the `wanted` states are read, if only some are. The other forms are one file anyway.
+fn read_scope(shown: PathBuf, path: &Path, wanted: Option<&BTreeSet<StateFile>>) -> Result<Loaded, Fault> {
     let mut loaded = Loaded::new(shown.clone(), path);
     let failed = |message: String| Fault::new(shown.clone(), message);
     match Form::of(path) {
@@ -177,15 +209,19 @@ fn read_scope(shown: PathBuf, path: &Path) -> Result<Loaded, Fault> {
             let text = read_one_file(path).map_err(failed)?;
             read_states_of_one_file(&mut loaded, text)?;
         }
-        Some(Form::Folder) | None => read_folder(&mut loaded).map_err(failed)?,
+        Some(Form::Folder) | None => read_folder(&mut loaded, wanted).map_err(failed)?,
     }
     Ok(loaded)
 }
 
-fn read_folder(loaded: &mut Loaded) -> Result<(), String> {
+fn read_folder(loaded: &mut Loaded, wanted: Option<&BTreeSet<StateFile>>) -> Result<(), String> {
     let path = loaded.path.clone();
     let listing = list_folder(&path).map_err(|error| format!("cannot read it: {error}"))?;
     for state in listing.states() {
+        if wanted.is_some_and(|wanted| !wanted.contains(&state)) {
+            loaded.others.push(state);
+            continue;
+        }
         match fs::read(path.join(state.as_str())) {
             Ok(bytes) => loaded.files.push(SourceFile { state, text: lossy(bytes) }),
             Err(error) => {

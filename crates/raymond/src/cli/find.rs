@@ -77,10 +77,14 @@ pub(super) fn all_scopes(own: Scope, settings: &Settings) -> Result<Scopes, User
 
 /// Where workflows may be entered: in the project, and where config says.
 pub(super) fn allowed_scopes(own: &Scope, settings: &Settings) -> Result<Allowed, UserError> {
-    let cwd = working_folder()?;
-    let home =
-        StateDir::find(&cwd).ok().and_then(|dir| dir.home().and_then(Path::parent).map(Path::to_owned));
-    Ok(Allowed::new(own, &home.unwrap_or(cwd), &settings.workflow_paths))
+    let project = project_folder(&working_folder()?);
+    Ok(Allowed::new(own, &project, &settings.workflow_paths))
+}
+
+/// The folder that contains `.raymond`, or would.
+pub(super) fn project_folder(cwd: &Path) -> PathBuf {
+    let home = StateDir::find(cwd).ok().and_then(|dir| dir.home().and_then(Path::parent).map(Path::to_owned));
+    home.unwrap_or_else(|| cwd.to_owned())
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use raymond_core::diagnostic::Severity;
 use raymond_core::lint::{RULES, Rule, rule};
 
 use super::args::author::{LintArgs, LintFormat};
-use super::find::working_folder;
+use super::find::{load_config, project_folder, working_folder};
 use super::print::{cannot_write, print_stdout, say};
-use crate::author::check::{Fixed, Found, check, fix};
+use crate::author::check::{Around, Fixed, Found, check, fix};
 use crate::author::report;
 use crate::error::{ExitKind, UserError};
 
@@ -17,16 +17,24 @@ pub(super) fn lint(args: LintArgs) -> Result<ExitKind, UserError> {
         return explain(code);
     }
     let cwd = working_folder()?;
-    let platform = args.platform();
+    let project = project_folder(&cwd);
+    // A broken config file is reported by the commands that need it.
+    let config = load_config().unwrap_or_default();
+    let around = Around {
+        cwd: &cwd,
+        platform: args.platform(),
+        project: &project,
+        workflow_paths: &config.raymond.workflow_paths,
+    };
     let mut found: Vec<Found> = Vec::new();
     for path in &args.paths {
         if args.fix {
-            match fix(path, &cwd, platform).map_err(UserError::failed)? {
+            match fix(path, around).map_err(UserError::failed)? {
                 Fixed::Places(number) => say(&format!("{path}: {number} fixed")),
                 Fixed::Not(why) => say(&format!("{path}: {why}")),
             }
         }
-        found.extend(check(path, &cwd, platform));
+        found.extend(check(path, around));
     }
     let has_error = found.iter().any(|found| found.severity == Severity::Error);
     found.retain(|found| found.severity >= args.level());

@@ -29,6 +29,7 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
         timeout_ms: settings.timeout.map(|timeout| timeout.milliseconds),
         script_timeout_ms: None,
         skip_permissions: settings.dangerously_skip_permissions.unwrap_or(default.skip_permissions),
+        no_lint: manifest.no_lint,
     };
     override_with(args, configured)
 }
@@ -48,5 +49,6 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
         timeout_ms: args.timeout.map(|timeout| timeout.milliseconds).or(before.timeout_ms),
         script_timeout_ms: args.timeout.map(|timeout| timeout.milliseconds).or(before.script_timeout_ms),
         skip_permissions: args.dangerously_skip_permissions || before.skip_permissions,
+        no_lint: args.no_lint || before.no_lint,
     }
 }

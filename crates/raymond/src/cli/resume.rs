@@ -1,18 +1,23 @@
 //! `raymond resume`
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use raymond_core::event::Body;
 use raymond_core::input::Input;
-use raymond_core::run::{Run, RunStatus};
-use raymond_core::workflow::Platform;
+use raymond_core::run::{Options, Run, RunStatus};
+use raymond_core::workflow::{Platform, StateFile};
 
 use super::args::ResumeArgs;
+use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive, kept_debug_files};
-use super::find::{all_scopes, find_run, journal_options, load_config, scratch_folder, store};
+use super::find::{
+    all_scopes, allowed_scopes, find_run, journal_options, load_config, scratch_folder, store, working_folder,
+};
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
 use crate::agent::registry::Backends;
+use crate::config::Settings;
 use crate::error::{ExitKind, UserError};
 use crate::process::Reaper;
 use crate::run::engine::Engine;
@@ -20,6 +25,7 @@ use crate::run::recovery::take_over;
 use crate::store::{Opened, RunHandle, Start};
 use crate::view::json::event_line;
 use crate::workflow::scope::Scope;
+use crate::workflow::states::check_all;
 
 pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let config = load_config()?;
@@ -31,13 +37,14 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     if run.status == RunStatus::Completed {
         return show_completed(&args, &run, &*stored);
     }
-    let scope = open_scope(&run)?;
+    let mut scope = open_scope(&run)?;
+    let options = override_with(&args.options, run.options.clone());
+    check_what_is_ahead(&run, &mut scope, &options, settings, &backends)?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let manner = Manner::new(&args.options, settings, stored.id());
     let kept = kept_debug_files(stored.id());
     let (interrupted, warnings) = take_over(&run, &scratch, &reaper, &kept, &backends)?;
-    let options = override_with(&args.options, run.options.clone());
     let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
     opening.extend(warnings);
     opening.extend(Some(cut_bytes).filter(|bytes| *bytes > 0).map(torn));
@@ -80,6 +87,33 @@ fn open_scope(run: &Run) -> Result<Scope, UserError> {
         }
     }
     Ok(scope)
+}
+
+/// Checks the states from which agents go on, as before a new run: their files may have changed. What is only worth a
+/// warning was one when the run began.
+fn check_what_is_ahead(
+    run: &Run,
+    scope: &mut Scope,
+    options: &Options,
+    settings: &Settings,
+    backends: &Backends,
+) -> Result<(), UserError> {
+    let mut ahead: BTreeMap<Option<&str>, BTreeSet<StateFile>> = BTreeMap::new();
+    for agent in run.agents.values() {
+        ahead.entry(agent.scope.as_deref()).or_default().insert(agent.state.clone());
+        for frame in &agent.stack {
+            ahead.entry(frame.scope.as_deref()).or_default().insert(frame.return_to.clone());
+        }
+    }
+    let own = ahead.remove(&None).unwrap_or_default();
+    let others = ahead.into_iter().filter_map(|(path, states)| {
+        // A missing workflow is reported by the step that needs it.
+        Some((Scope::open(Path::new(path?), Platform::current()).ok()?, states))
+    });
+
+    let allowed = allowed_scopes(scope, settings)?;
+    let reached = check_all(scope, &own, others.collect(), options, backends, &allowed)?;
+    check_declared(&reached, &working_folder()?, backends, &allowed).map(|_| ())
 }
 
 fn changed(archive: &str, run: &Run, since: &str) -> UserError {

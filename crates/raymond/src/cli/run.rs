@@ -1,5 +1,6 @@
 //! `raymond run`, and `raymond WORKFLOW`
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ use raymond_core::run::Options;
 use raymond_core::workflow::Platform;
 
 use super::args::RunArgs;
+use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive};
 use super::find::{
     all_scopes, allowed_scopes, journal_options, load_config, scratch_folder, store, working_folder,
@@ -45,7 +47,10 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let manifest = located.scope.manifest().clone();
     let options = for_new_run(&args.options, &manifest, settings);
     let allowed = allowed_scopes(&located.scope, settings)?;
-    check_all(&mut located.scope, &located.entry, &options, &backends, &allowed)?;
+    located.scope.read(&located.entry).map_err(UserError::usage)?;
+    let entries = BTreeSet::from([located.entry.clone()]);
+    let reached = check_all(&mut located.scope, &entries, Vec::new(), &options, &backends, &allowed)?;
+    let warnings = check_declared(&reached, &cwd, &backends, &allowed)?;
     check_input(&manifest.input, args.input.is_some(), workflow)?;
     let cwd = first_folder(&located.scope, cwd)?;
     let input = args.input.as_deref().map(read_input).transpose()?;
@@ -56,7 +61,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let started = run_started(&args, &located, &cwd, options.clone())?;
     let mut opening = decide::start(started, input);
-    opening.extend(manifest_warnings(&located.scope));
+    opening.extend(manifest_warnings(&located.scope).chain(warnings).map(warning));
     let (engine, unseen) =
         Engine::create(&id, now(), opening, writer).map_err(|error| UserError::failed(error.to_string()))?;
     drive(Ready {
@@ -114,14 +119,13 @@ fn first_folder(scope: &Scope, cwd: PathBuf) -> Result<PathBuf, UserError> {
     scope.working_directory().unwrap_or(Ok(cwd))
 }
 
-fn manifest_warnings(scope: &Scope) -> impl Iterator<Item = Body> {
+fn manifest_warnings(scope: &Scope) -> impl Iterator<Item = String> {
     let file = scope.manifest_file();
-    scope.manifest().warnings.iter().map(move |warning| Body::Warning {
-        agent: None,
-        step: None,
-        state: None,
-        message: format!("{}: {warning}", file.display()),
-    })
+    scope.manifest().warnings.iter().map(move |warning| format!("{}: {warning}", file.display()))
+}
+
+fn warning(message: String) -> Body {
+    Body::Warning { agent: None, step: None, state: None, message }
 }
 
 /// Paths are recorded as text, so they have to be valid UTF-8.

@@ -33,6 +33,8 @@ pub struct Manifest {
     pub backend: Option<String>,
     /// When `serve` starts it, in cron's notation.
     pub schedule: Option<String>,
+    /// Whether a run does not check first what the states declare.
+    pub no_lint: bool,
     pub warnings: Vec<SourceWarning>,
 }
 
@@ -56,7 +58,7 @@ pub enum InputMode {
 type Setter = fn(&mut Reader<'_>, &Field) -> Result<(), Fault>;
 
 /// The table of keys, in the order of the documentation.
-const KEYS: [(&str, Setter); 9] = [
+const KEYS: [(&str, Setter); 10] = [
     ("id", |reader, field| id(field).map(|id| reader.manifest.id = Some(id))),
     ("name", |reader, field| text(field).map(|text| reader.manifest.name = Some(text))),
     ("description", |reader, field| text(field).map(|text| reader.manifest.description = Some(text))),
@@ -70,6 +72,7 @@ const KEYS: [(&str, Setter); 9] = [
     ("environment", |reader, field| reader.read_environment(field)),
     ("backend", |reader, field| text(field).map(|text| reader.manifest.backend = Some(text))),
     ("schedule", |reader, field| text(field).map(|text| reader.manifest.schedule = Some(text))),
+    ("lint", |reader, field| switch(field).map(|is_on| reader.manifest.no_lint = !is_on)),
 ];
 
 /// The names of all keys.
@@ -211,6 +214,16 @@ fn text(field: &Field) -> Result<String, Fault> {
     }
 }
 
+/// `on` and `off`, which YAML may also read as truth values.
+fn switch(field: &Field) -> Result<bool, Fault> {
+    match &field.node.value {
+        Value::Bool(is_on) => Ok(*is_on),
+        Value::Text(text) if text == "on" => Ok(true),
+        Value::Text(text) if text == "off" => Ok(false),
+        _ => Err(wrong_type(field, "`on` or `off`")),
+    }
+}
+
 fn id(field: &Field) -> Result<String, Fault> {
     let id = text(field)?;
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
@@ -262,7 +275,7 @@ mod tests {
     fn every_key_is_read() {
         let text = "id: demo\nname: Demo\ndescription: |\n  Long.\ninput: { mode: required, label: Topic, description: d }\n\
                     default_budget: 2.5\nworking_directory: ..\nenvironment:\n  PORT: 8080\n  MODE: fast\n  DEBUG: true\n\
-                    backend: scripted\nschedule: \"0 3 * * *\"\n";
+                    backend: scripted\nschedule: \"0 3 * * *\"\nlint: off\n";
         let manifest = parse(text).unwrap();
         let environment = [("DEBUG", "true"), ("MODE", "fast"), ("PORT", "8080")];
         let expected = Manifest {
@@ -279,6 +292,7 @@ mod tests {
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             backend: Some("scripted".into()),
             schedule: Some("0 3 * * *".into()),
+            no_lint: true,
             warnings: Vec::new(),
         };
         assert_eq!(manifest, expected);

@@ -39,14 +39,39 @@ pub struct Allowed(Vec<PathBuf>);
 impl Allowed {
     /// `project` is the folder that contains `.raymond`; `listed` are the config file's `workflow_paths`, as written.
     pub fn new(own: &Scope, project: &Path, listed: &[String]) -> Self {
+        Self::around(own.home(), project, listed)
+    }
+
+    /// The same for a workflow whose relative paths start from `home`.
+    pub fn around(home: &Path, project: &Path, listed: &[String]) -> Self {
         let listed = listed.iter().map(|path| normalise(project, Path::new(path)));
-        let allowed = [project.to_owned(), own.home().to_owned()].into_iter().chain(listed);
+        let allowed = [project.to_owned(), home.to_owned()].into_iter().chain(listed);
         Self(allowed.map(|path| real(&path)).collect())
     }
 
     /// Whether a path is on this machine, or on a share that one of the folders is on.
     fn is_near(&self, path: &Path) -> bool {
         self.0.iter().any(|folder| !leads_away(path, folder))
+    }
+
+    /// Comes before any access to the path, because on Windows the access itself can do harm (see `leads_away`).
+    pub fn check_near(&self, written: &str, base: &Path) -> Result<(), String> {
+        if self.is_near(&normalise(base, Path::new(written))) {
+            return Ok(());
+        }
+        Err(format!("`{}` leads to another machine or a device", written.escape_debug()))
+    }
+
+    /// A name from a model must not lead out of the allowed folders.
+    pub fn check(&self, written: &str, path: &Path) -> Result<(), String> {
+        if self.permits(path) {
+            return Ok(());
+        }
+        Err(format!(
+            "`{}` leads to {}, outside the project; list its folder in `workflow_paths` of the config file to permit it",
+            written.escape_debug(),
+            real(path).display()
+        ))
     }
 
     /// Whether a path is in one of the folders, after following links.
@@ -110,10 +135,10 @@ impl Scopes {
     }
 
     fn open(&mut self, base: &Path, written: &str) -> Result<(String, StateFile), String> {
-        self.check_near(written, base)?;
+        self.allowed.check_near(written, base)?;
         let located = locate(written, base, self.platform).map_err(|error| error.message)?;
         let path = located.scope.path().to_owned();
-        self.check_allowed(written, &path)?;
+        self.allowed.check(written, &path)?;
         let scope = path
             .to_str()
             .ok_or_else(|| format!("the path {} is not valid UTF-8", path.display()))?
@@ -121,26 +146,6 @@ impl Scopes {
         // A known archive is kept: the file may have been replaced since it was read.
         self.others.entry(scope.clone()).or_insert(located.scope);
         Ok((scope, located.entry))
-    }
-
-    /// Comes before any access to the path, because on Windows the access itself can do harm (see `leads_away`).
-    fn check_near(&self, written: &str, base: &Path) -> Result<(), String> {
-        if self.allowed.is_near(&normalise(base, Path::new(written))) {
-            return Ok(());
-        }
-        Err(format!("`{}` leads to another machine or a device", written.escape_debug()))
-    }
-
-    /// A name from a model must not lead out of the allowed folders.
-    fn check_allowed(&self, written: &str, path: &Path) -> Result<(), String> {
-        if self.allowed.permits(path) {
-            return Ok(());
-        }
-        Err(format!(
-            "`{}` leads to {}, outside the project; list its folder in `workflow_paths` of the config file to permit it",
-            written.escape_debug(),
-            real(path).display()
-        ))
     }
 }
 

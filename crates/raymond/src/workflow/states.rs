@@ -12,7 +12,7 @@ use raymond_core::run::Options;
 use raymond_core::workflow::StateFile;
 use raymond_core::workflow::source::{SourceError, SourceWarning};
 
-pub use preflight::check_all;
+pub use preflight::{Reached, check_all};
 
 use crate::agent::DEFAULT_BACKEND;
 use crate::workflow::scope::{Beside, Given, Scope, Source};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use raymond::author::check::check;
+use raymond::author::check::{Around, check};
 use raymond::author::schema::Subject;
 use raymond::author::templates::TEMPLATES;
 use raymond_core::workflow::Platform;
@@ -23,7 +23,7 @@ fn every_template_lints_clean_and_runs_at_once() {
         let made = raymond(work.path(), &["init", "mine", "--template", template.name]);
         assert!(made.status.success(), "{made:?}");
         for platform in [Platform::Unix, Platform::Windows] {
-            let found = check("mine", work.path(), platform);
+            let found = check("mine", Around::folder(work.path(), platform));
             assert!(found.is_empty(), "{}: {found:?}", template.name);
         }
         let run = raymond(work.path(), &["mine", "--json", "--input", "loops"]);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use raymond::author::check::{Fixed, check};
+use raymond::author::check::{Around, Fixed, check};
 use raymond::author::report;
 use raymond_core::diagnostic::Severity;
 use raymond_core::lint::RULES;
@@ -31,12 +31,12 @@ pub fn expect(file: &Path, got: &str) {
 fn every_rule_has_findings_in_its_bad_workflow_only() {
     for rule in RULES {
         let case = folder().join(rule.code);
-        let bad = check("bad", &case, Platform::Unix);
+        let bad = check("bad", Around::folder(&case, Platform::Unix));
         let own: Vec<_> = bad.iter().filter(|found| found.code == rule.code).cloned().collect();
         assert!(!own.is_empty(), "{} finds nothing in its bad workflow", rule.code);
         assert!(own.iter().all(|found| found.severity == rule.severity));
         expect(&case.join("expected"), &plain(&report::text(&bad)));
-        let good = check("good", &case, Platform::Unix);
+        let good = check("good", Around::folder(&case, Platform::Unix));
         let wrong: Vec<_> = good.iter().filter(|found| found.code == rule.code).collect();
         assert!(wrong.is_empty(), "{} has findings in its good workflow: {wrong:?}", rule.code);
         let errors: Vec<_> = good.iter().filter(|found| found.severity == Severity::Error).collect();
@@ -55,7 +55,7 @@ fn every_folder_has_its_rule() {
 
 #[test]
 fn json_and_sarif_reports_have_positions_and_help() {
-    let found = check("bad", &folder().join("R005"), Platform::Unix);
+    let found = check("bad", Around::folder(&folder().join("R005"), Platform::Unix));
     let json: serde_json::Value = serde_json::from_str(&report::json(&found)).unwrap();
     let first = json
         .as_array()
@@ -92,16 +92,16 @@ fn fixing_leaves_nothing_that_can_be_fixed() {
         let fixable = |found: Vec<raymond::author::check::Found>| {
             found.iter().filter(|found| found.can_be_fixed).count()
         };
-        assert!(fixable(check(code, work.path(), Platform::Unix)) > 0, "{code}");
-        let fixed = raymond::author::check::fix(code, work.path(), Platform::Unix).unwrap();
+        assert!(fixable(check(code, Around::folder(work.path(), Platform::Unix))) > 0, "{code}");
+        let fixed = raymond::author::check::fix(code, Around::folder(work.path(), Platform::Unix)).unwrap();
         assert!(fixed != Fixed::Places(0), "{code}");
-        assert_eq!(fixable(check(code, work.path(), Platform::Unix)), 0, "{code}");
+        assert_eq!(fixable(check(code, Around::folder(work.path(), Platform::Unix))), 0, "{code}");
     }
 }
 
 #[test]
 fn secrets_are_not_shown() {
-    let found = check("bad", &folder().join("R027"), Platform::Unix);
+    let found = check("bad", Around::folder(&folder().join("R027"), Platform::Unix));
     for report in [report::text(&found), report::json(&found), report::sarif(&found), report::github(&found)]
     {
         assert!(!report.contains("0123456789"), "{report}");
@@ -142,7 +142,7 @@ fn every_rule_finds_the_same_in_every_form() {
         let work = tempfile::tempdir().unwrap();
         let forms = forms_of(&folder().join(rule.code).join("bad"), work.path());
         let [in_folder, in_archive, in_one_file] = forms.map(|form| {
-            let found = check(&form, work.path(), Platform::Unix);
+            let found = check(&form, Around::folder(work.path(), Platform::Unix));
             for found in found.iter().filter(|found| form.ends_with(".yaml") && found.lines.is_some()) {
                 assert_eq!(found.file, Path::new(&form));
                 assert_is_underlined(&work.path().join(&form), found);
@@ -212,7 +212,7 @@ files:
 fn findings_in_a_one_file_workflow_have_its_lines_and_columns() {
     let work = tempfile::tempdir().unwrap();
     fs::write(work.path().join("wf.yaml"), MISTAKES).unwrap();
-    let found = check("wf.yaml", work.path(), Platform::Unix);
+    let found = check("wf.yaml", Around::folder(work.path(), Platform::Unix));
     for found in found.iter().filter(|found| found.lines.is_some()) {
         assert_is_underlined(&work.path().join("wf.yaml"), found);
     }
@@ -231,7 +231,7 @@ fn a_one_file_workflow_is_fixed_in_place_and_an_archive_is_not() {
     let work = tempfile::tempdir().unwrap();
     let file = work.path().join("wf.yaml");
     fs::write(&file, format!("\u{feff}{MISTAKES}")).unwrap();
-    let fixed = raymond::author::check::fix("wf.yaml", work.path(), Platform::Unix).unwrap();
+    let fixed = raymond::author::check::fix("wf.yaml", Around::folder(work.path(), Platform::Unix)).unwrap();
     assert_eq!(fixed, Fixed::Places(5));
     let text = fs::read_to_string(&file).unwrap();
     let expected = MISTAKES
@@ -245,7 +245,7 @@ fn a_one_file_workflow_is_fixed_in_place_and_an_archive_is_not() {
     fs::create_dir(&copy).unwrap();
     forms_of(&folder().join("R005").join("bad"), &copy);
     let before = fs::read(copy.join("wf.zip")).unwrap();
-    let fixed = raymond::author::check::fix("wf.zip", &copy, Platform::Unix).unwrap();
+    let fixed = raymond::author::check::fix("wf.zip", Around::folder(&copy, Platform::Unix)).unwrap();
     assert!(matches!(fixed, Fixed::Not(_)), "{fixed:?}");
     assert_eq!(fs::read(copy.join("wf.zip")).unwrap(), before);
 }

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Severity;
 use crate::graph::StateNode;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::tag::{NearMiss, NearMissReason};
 use crate::workflow::wording::quoted;
 
@@ -10,6 +10,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R028",
     name: "almost-a-tag",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "Something looks like a tag but is not one.",
     explanation: "Tag names are lower case, attribute values stand in quotes, and every tag has a closing tag of \
                   its own. What is written otherwise is text: an agent that copies it emits no transition.",

@@ -2,13 +2,14 @@
 
 use crate::diagnostic::Severity;
 use crate::graph::{Leads, Reference, StateExit};
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::workflow::wording::quoted;
 
 pub(super) static RULE: Rule = Rule {
     code: "R019",
     name: "call-without-result",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "A call can never return, because its callee reaches no result.",
     explanation: "`call` and `function` go on at `return` when the called state, or one it leads to, emits \
                   `<result>`. Where none of them does, the `return` is never reached.",

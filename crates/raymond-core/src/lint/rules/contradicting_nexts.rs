@@ -2,13 +2,14 @@
 
 use crate::diagnostic::Severity;
 use crate::graph::{Leads, Reference};
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::workflow::wording::quoted;
 
 pub(super) static RULE: Rule = Rule {
     code: "R024",
     name: "contradicting-nexts",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "Forks of one state send their agent to different states.",
     explanation: "Forks that are emitted together must give the same continuation, or the step fails. A state \
                   that emits only one of them at a time may ignore this.",

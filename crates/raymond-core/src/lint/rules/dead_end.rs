@@ -2,13 +2,14 @@
 
 use crate::diagnostic::Severity;
 use crate::graph::Told;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::workflow::wording::quoted;
 
 pub(super) static RULE: Rule = Rule {
     code: "R018",
     name: "dead-end",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "A prompt says nothing about what comes next.",
     explanation: "A state ends with a transition. A prompt that has no `allowed_transitions` and shows no tag \
                   leaves its agent to guess, and the run fails when it guesses wrong.",

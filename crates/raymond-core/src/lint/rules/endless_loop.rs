@@ -5,13 +5,14 @@ use std::ops::Range;
 use crate::diagnostic::Severity;
 use crate::graph::reach::{Edges, components};
 use crate::graph::{Graph, Leads, Reference, StateExit, StateNode};
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::workflow::wording::{quoted, quoted_list};
 
 pub(super) static RULE: Rule = Rule {
     code: "R025",
     name: "endless-loop",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "States lead to each other forever.",
     explanation: "From none of these states does a path lead to `<result>`, and nothing slows them down or stops \
                   them: no `delay`, no question to a person and no `max_visits`. Such a loop runs until the \

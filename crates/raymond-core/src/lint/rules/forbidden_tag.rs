@@ -1,13 +1,14 @@
 //! `R022` forbidden-tag
 
 use crate::diagnostic::Severity;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::workflow::wording::{clipped, quoted};
 
 pub(super) static RULE: Rule = Rule {
     code: "R022",
     name: "forbidden-tag",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "A prompt shows a tag that its own policy forbids.",
     explanation: "An agent that follows this prompt gets a reminder, up to three times, and each reminder costs \
                   money. Permit the tag in `allowed_transitions`, or take it out of the text.",

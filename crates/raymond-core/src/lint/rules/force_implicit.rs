@@ -2,12 +2,13 @@
 
 use crate::diagnostic::Severity;
 use crate::graph::Told;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 
 pub(super) static RULE: Rule = Rule {
     code: "R013",
     name: "force-implicit",
     severity: Severity::Error,
+    before_run: BeforeRun::Refuse,
     summary: "`force_implicit` is set where no transition is implied.",
     explanation: "With `force_implicit` a prompt's only transition is taken, no matter what its agent says. So \
                   there must be exactly one entry in `allowed_transitions`, it must be complete (target, and \

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Severity;
 use crate::lint::tag_errors::TagError;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::tag::{Attribute, Located};
 use crate::transition::{ProtocolError, beside_forks};
 
@@ -10,6 +10,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R007",
     name: "fork-without-continuation",
     severity: Severity::Error,
+    before_run: BeforeRun::Warn,
     summary: "A fork does not say where its own agent goes on.",
     explanation: "A fork starts a worker, and the agent that forks goes on as well. Give `next` on the fork, or \
                   one `<goto>` beside the forks.",

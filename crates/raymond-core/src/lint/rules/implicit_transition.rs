@@ -1,7 +1,7 @@
 //! `R029` implicit-transition
 
 use crate::diagnostic::Severity;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::policy::Policy;
 use crate::workflow::wording::quoted;
 
@@ -9,6 +9,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R029",
     name: "implicit-transition",
     severity: Severity::Info,
+    before_run: BeforeRun::Nothing,
     summary: "A prompt's only transition is taken when its agent says nothing.",
     explanation: "With exactly one complete entry in `allowed_transitions`, output without a tag takes that \
                   transition. That is often intended; with `force_implicit: true` it is explicit, and tags are \

@@ -2,13 +2,14 @@
 
 use crate::diagnostic::Severity;
 use crate::lint::tag_errors::TagError;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::transition::ProtocolError;
 
 pub(super) static RULE: Rule = Rule {
     code: "R006",
     name: "incomplete-tag",
     severity: Severity::Error,
+    before_run: BeforeRun::Warn,
     summary: "A required part of a tag is missing, or an attribute is repeated or invalid.",
     explanation: "A call needs `return`, an ask needs `next`, every tag but `result` and `ask` needs a target, \
                   durations are written like `90s`, and no attribute may be given twice or be empty. A step that \

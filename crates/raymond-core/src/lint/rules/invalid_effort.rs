@@ -1,13 +1,14 @@
 //! `R002` invalid-effort
 
 use crate::diagnostic::Severity;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, DEFAULT_BACKEND, Finding, Report, Rule, Subject};
 use crate::workflow::wording::{nearest, quoted, quoted_list};
 
 pub(super) static RULE: Rule = Rule {
     code: "R002",
     name: "invalid-effort",
     severity: Severity::Error,
+    before_run: BeforeRun::Refuse,
     summary: "A prompt asks for an effort that its backend does not know.",
     explanation: "Claude Code takes `low`, `medium`, `high`, `xhigh` and `max`; anything else is ignored by it \
                   with a warning, so the prompt would run with another effort than its author meant. Prompts of \
@@ -15,24 +16,33 @@ pub(super) static RULE: Rule = Rule {
     check,
 };
 
-/// The backend whose efforts are known.
-const CLAUDE: &str = "claude";
-const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
+/// The efforts that Claude Code takes.
+pub const CLAUDE_EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
 
 fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
+    let mut is_default_checked = false;
     for (number, state) in subject.graph.states.iter().enumerate() {
         let Some(prompt) = state.source.prompt() else { continue };
-        let backend = prompt.settings.backend.as_deref().or(subject.backend).unwrap_or(CLAUDE);
-        let Some(effort) = &prompt.settings.effort else { continue };
-        if backend != CLAUDE || EFFORTS.contains(&effort.as_str()) {
+        let backend = prompt.settings.backend.as_deref().or(subject.defaults.backend);
+        let Some(known) = (subject.known_efforts)(backend.unwrap_or(DEFAULT_BACKEND)) else { continue };
+        let own = prompt.settings.effort.as_deref();
+        let Some(effort) = own.or(subject.defaults.effort) else { continue };
+        if known.contains(&effort) || (own.is_none() && is_default_checked) {
             continue;
         }
         let message =
-            format!("{} is not a known effort; known are {}", quoted(effort), quoted_list(&EFFORTS, "and"));
-        let near = nearest(effort, EFFORTS);
-        let finding = Finding::at(number, prompt.effort.clone(), message);
-        report.add(match near.as_slice() {
-            [only] => finding.help(format!("did you mean `{only}`?")).fix(Some((*only).to_owned())),
+            format!("{} is not a known effort; known are {}", quoted(effort), quoted_list(known, "and"));
+        // The effort of all other prompts is set in one place, so it is reported once.
+        is_default_checked |= own.is_none();
+        let finding = match own {
+            Some(_) => Finding::at(number, prompt.effort.clone(), message),
+            None => Finding::in_workflow(message),
+        };
+        report.add(match nearest(effort, known.iter().copied()).as_slice() {
+            [only] => {
+                let fix = own.map(|_| (*only).to_owned());
+                finding.help(format!("did you mean `{only}`?")).fix(fix)
+            }
             _ => finding,
         });
     }

@@ -3,13 +3,14 @@
 use crate::diagnostic::Severity;
 use crate::graph::reach::{Edges, reachable};
 use crate::graph::{Graph, Leads, Reference, StateNode};
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::tag::Waits;
 
 pub(super) static RULE: Rule = Rule {
     code: "R020",
     name: "join-without-fork",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "A join waits for workers, but no state before it forks.",
     explanation: "`<join>` waits for the agents that this agent forked. Where no state before it forks, it goes \
                   on at once with an empty list.",

@@ -1,7 +1,7 @@
 //! `R005` missing-state
 
 use crate::diagnostic::Severity;
-use crate::lint::{Finding, Report, Rule, Subject, Unresolved, role_words, unresolved};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject, Unresolved, role_words, unresolved};
 use crate::workflow::ResolveError;
 use crate::workflow::wording::{quoted, quoted_list};
 
@@ -9,6 +9,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R005",
     name: "missing-state",
     severity: Severity::Error,
+    before_run: BeforeRun::RefuseIfDeclared,
     summary: "A transition names a state that does not exist.",
     explanation: "The names in a tag or in an entry of `allowed_transitions` (its target, `return`, `next`, \
                   `timeout_next`) must be states of this workflow that run on the platform. A run that comes to \
@@ -28,7 +29,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             continue;
         }
         let message = format!("{}there is no state {}", role_words(exit, role), quoted(&reference.name));
-        let finding = Finding::at(state, reference.range.clone(), message);
+        let finding = Finding::at(state, reference.range.clone(), message).in_exit(exit);
         report.add(match suggestions.as_slice() {
             [] => finding,
             [only] => finding.help(format!("did you mean {}?", quoted(only))).fix(Some(only.clone())),

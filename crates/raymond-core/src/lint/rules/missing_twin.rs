@@ -1,7 +1,7 @@
 //! `R026` missing-twin
 
 use crate::diagnostic::Severity;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::workflow::wording::{clipped, quoted};
 use crate::workflow::{Kind, Platform};
 
@@ -9,6 +9,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R026",
     name: "missing-twin",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "A script has no file for the other platform, while others do.",
     explanation: "Where some states of a workflow have a script for Unix and one for Windows, the workflow is \
                   meant to run on both, and a state that has only one of them breaks it there.",

@@ -2,13 +2,14 @@
 
 use crate::diagnostic::Severity;
 use crate::lint::tag_errors::TagError;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::transition::ProtocolError;
 
 pub(super) static RULE: Rule = Rule {
     code: "R012",
     name: "reserved-variable",
     severity: Severity::Error,
+    before_run: BeforeRun::Warn,
     summary: "A fork sets a variable that it may not set.",
     explanation: "A fork's attributes become variables of the worker's environment. Names that change how \
                   programs run (`PATH`, `LD_PRELOAD`, `RAYMOND_…`) and those that no variable can have are \

@@ -5,12 +5,13 @@ use std::ops::Range;
 use memchr::memmem;
 
 use crate::diagnostic::Severity;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 
 pub(super) static RULE: Rule = Rule {
     code: "R027",
     name: "secret",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "Something in a state looks like a secret.",
     explanation: "Workflows are shared and prompts are sent to a model. Keep keys, tokens and passwords in the \
                   environment and let scripts read them there. What was found is not printed.",

@@ -1,7 +1,7 @@
 //! `R004` two-entries
 
 use crate::diagnostic::Severity;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::workflow::ResolveError;
 use crate::workflow::wording::quoted_list;
 
@@ -9,6 +9,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R004",
     name: "two-entries",
     severity: Severity::Error,
+    before_run: BeforeRun::Nothing,
     summary: "It is not clear which state the workflow begins with.",
     explanation: "There may be one of `1_START` and `START`, and one file of it that runs on the platform. Rename \
                   or remove the others.",

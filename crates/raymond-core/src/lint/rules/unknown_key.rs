@@ -4,7 +4,7 @@ use crate::diagnostic::Severity;
 use crate::frontmatter::{self, entry_keys};
 use crate::graph::{Notice, StateNode};
 use crate::header;
-use crate::lint::{Finding, Report, Rule, Subject, split_help};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject, split_help};
 use crate::tag::Attribute;
 use crate::workflow::wording::{nearest, quoted};
 
@@ -12,6 +12,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R016",
     name: "unknown-key",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "A setting or an attribute means nothing and is ignored.",
     explanation: "Unknown settings never stop a run, so a misspelt one is easily missed: `timeuot: 5m` leaves the \
                   timeout as it was.",

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Severity;
 use crate::lint::words::{mentions, mentions_in_any_case};
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::policy::Entry;
 use crate::workflow::StateFile;
 use crate::workflow::wording::quoted;
@@ -11,6 +11,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R021",
     name: "unmentioned-transition",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "A prompt never mentions one of the transitions that it allows.",
     explanation: "An agent knows what its prompt says; it is told of `allowed_transitions` only when it has \
                   answered wrongly, and each reminder is paid for. Where there are several entries, say in the \

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::diagnostic::Severity;
 use crate::graph::reach::reachable;
 use crate::graph::{Graph, StateNode};
-use crate::lint::{Finding, Report, Rule, Subject, Unresolved, unresolved};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject, Unresolved, unresolved};
 use crate::workflow::wording::quoted;
 use crate::workflow::{Kind, ResolveError};
 
@@ -13,6 +13,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R017",
     name: "unreachable-state",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "No transition leads to a state.",
     explanation: "A state that nothing leads to is never run: a name may be misspelt, or the file may be left \
                   over. Where a script computes its target, every state may be reached and nothing is reported.",

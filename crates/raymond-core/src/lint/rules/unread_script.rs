@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use crate::diagnostic::Severity;
 use crate::graph::{StateNode, Told};
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 
 pub(super) static RULE: Rule = Rule {
     code: "R030",
     name: "unread-script",
     severity: Severity::Info,
+    before_run: BeforeRun::Nothing,
     summary: "Where a script leads could not be read from its text.",
     explanation: "Scripts are programs; only tags with literal names in their text are read, and a name that is \
                   computed (`$NEXT`) or a tag that another program prints stays unknown. Such a script is taken \

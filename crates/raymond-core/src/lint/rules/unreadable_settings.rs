@@ -2,12 +2,13 @@
 
 use crate::diagnostic::Severity;
 use crate::graph::Told;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 
 pub(super) static RULE: Rule = Rule {
     code: "R001",
     name: "unreadable-settings",
     severity: Severity::Error,
+    before_run: BeforeRun::Refuse,
     summary: "A state's settings cannot be understood.",
     explanation: "The block between `---` lines at the top of a prompt must be YAML with known types and must be \
                   closed; the `raymond:` comments of a script must hold `key=value` words. A run refuses such a \

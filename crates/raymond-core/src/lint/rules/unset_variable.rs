@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::diagnostic::Severity;
 use crate::graph::Graph;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::template::placeholders;
 use crate::workflow::wording::nearest;
 
@@ -12,6 +12,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R023",
     name: "unset-variable",
     severity: Severity::Warning,
+    before_run: BeforeRun::Nothing,
     summary: "A prompt uses a variable that nothing sets.",
     explanation: "`{{name}}` is replaced by what Raymond knows (`{{input}}`, `{{result}}`, `{{state}}` …) or by \
                   an attribute of the fork that started the worker. Anything else is sent to the agent as it is \

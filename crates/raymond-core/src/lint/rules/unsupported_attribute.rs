@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Severity;
 use crate::lint::tag_errors::TagError;
-use crate::lint::{Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::tag::TagName;
 use crate::transition::ProtocolError;
 use crate::workflow::wording::quoted_list;
@@ -11,6 +11,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R011",
     name: "unsupported-attribute",
     severity: Severity::Error,
+    before_run: BeforeRun::Warn,
     summary: "A tag has an attribute that it does not take.",
     explanation: "Each tag takes only some of the attributes that mean something to Raymond. One that its tag does \
                   not take, such as `cd` on `goto`, fails the step.",

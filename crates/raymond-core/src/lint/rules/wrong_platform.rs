@@ -1,7 +1,7 @@
 //! `R009` wrong-platform
 
 use crate::diagnostic::Severity;
-use crate::lint::{Finding, Report, Rule, Subject, Unresolved, role_words, unresolved};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject, Unresolved, role_words, unresolved};
 use crate::workflow::ResolveError;
 use crate::workflow::wording::{quoted, quoted_list};
 
@@ -9,6 +9,7 @@ pub(super) static RULE: Rule = Rule {
     code: "R009",
     name: "wrong-platform",
     severity: Severity::Error,
+    before_run: BeforeRun::Warn,
     summary: "A transition names a state that does not run on the platform.",
     explanation: "`.sh` runs on Unix, `.bat` and `.ps1` on Windows. Name the state without its extension and give \
                   it a file for each platform, or use a kind that runs everywhere.",

@@ -76,6 +76,25 @@ pub struct Manifest {
     backend: Option<String>,
     /// When `serve` starts it, as for cron.
     schedule: Option<String>,
+    /// `off`: a run does not check first what the states declare.
+    lint: Option<Switch>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum SwitchWord {
+    On,
+    Off,
+}
+
+/// `on` or `off`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Switch {
+    Word(SwitchWord),
+    Flag(bool),
 }
 
 /// The value of a variable.

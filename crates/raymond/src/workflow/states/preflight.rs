@@ -19,31 +19,52 @@ use super::{TurnSettings, options_in, read_state};
 use crate::agent::registry::Backends;
 use crate::error::UserError;
 use crate::paths::normalise;
-use crate::workflow::scope::{Form, Given, Located, Scope};
+use crate::workflow::scope::{Form, Given, Scope};
 use crate::workflow::scopes::Allowed;
 use needs::Conversations;
 
 /// How many other workflows are checked; mistakes in further ones are found when they are entered.
 const MAX_OTHERS: usize = 200;
 
-/// Finds what is wrong with the states that a run from `entry` may reach, in its own workflow and in others.
+/// A workflow that a run may be in, and the states of it that the run may reach.
+#[derive(Debug)]
+pub struct Reached {
+    pub path: PathBuf,
+    pub entries: BTreeSet<StateFile>,
+    pub states: BTreeSet<StateFile>,
+    /// The options of the run inside this workflow.
+    pub options: Options,
+}
+
+/// A workflow and the states of it in which agents begin or go on.
+pub type Start = (Scope, BTreeSet<StateFile>);
+
+/// Finds what is wrong with the states that a run may reach, in its own workflow and in others: from the states
+/// `entries` of its own, and from those of `others`.
 pub fn check_all(
     scope: &mut Scope,
-    entry: &StateFile,
+    entries: &BTreeSet<StateFile>,
+    others: Vec<Start>,
     options: &Options,
     backends: &Backends,
     allowed: &Allowed,
-) -> Result<(), UserError> {
-    let mut known = BTreeSet::from([(scope.path().to_owned(), entry.clone())]);
-    let mut to_enter: Vec<Located> = Vec::new();
-    let named = check_scope(scope, entry, options, backends)?;
+) -> Result<Vec<Reached>, UserError> {
+    let is_known = |(scope, entries): (&Scope, &BTreeSet<StateFile>)| {
+        entries.iter().map(|entry| (scope.path().to_owned(), entry.clone())).collect::<Vec<_>>()
+    };
+    let mut known = BTreeSet::from_iter(is_known((scope, entries)));
+    known.extend(others.iter().flat_map(|(scope, entries)| is_known((scope, entries))));
+    let mut to_enter = others;
+    let (first, named) = check_scope(scope, entries, options, backends)?;
+    let mut reached = vec![first];
     find_others(scope, &named, allowed, &mut known, &mut to_enter)?;
-    while let Some(Located { mut scope, entry, .. }) = to_enter.pop() {
+    while let Some((mut scope, entries)) = to_enter.pop() {
         let options = options_in(&scope, options);
-        let named = check_scope(&mut scope, &entry, &options, backends)?;
+        let (next, named) = check_scope(&mut scope, &entries, &options, backends)?;
+        reached.push(next);
         find_others(&scope, &named, allowed, &mut known, &mut to_enter)?;
     }
-    Ok(())
+    Ok(reached)
 }
 
 /// Opens the workflows that states name, those that were not looked into yet.
@@ -52,7 +73,7 @@ fn find_others(
     named: &BTreeSet<String>,
     allowed: &Allowed,
     known: &mut BTreeSet<(PathBuf, StateFile)>,
-    to_enter: &mut Vec<Located>,
+    to_enter: &mut Vec<Start>,
 ) -> Result<(), UserError> {
     for name in named {
         let path = normalise(scope.path(), Path::new(name));
@@ -63,7 +84,7 @@ fn find_others(
         match Scope::open_relative(scope.path(), name, scope.platform()) {
             Ok(located) => {
                 if known.insert((located.scope.path().to_owned(), located.entry.clone())) {
-                    to_enter.push(located);
+                    to_enter.push((located.scope, BTreeSet::from([located.entry])));
                 }
             }
             // A step may still write a folder's missing files; a broken archive or file stays broken.
@@ -80,22 +101,18 @@ fn find_others(
 /// Checks the states of one workflow, and says which others they name.
 fn check_scope(
     scope: &mut Scope,
-    entry: &StateFile,
+    entries: &BTreeSet<StateFile>,
     options: &Options,
     backends: &Backends,
-) -> Result<BTreeSet<String>, UserError> {
+) -> Result<(Reached, BTreeSet<String>), UserError> {
     let names = names(scope);
-    let mut reached = BTreeSet::from([entry.clone()]);
-    let mut to_check = vec![entry.clone()];
+    let mut reached = entries.clone();
+    let mut to_check: Vec<StateFile> = entries.iter().cloned().collect();
     let mut others = BTreeSet::new();
     let mut conversations = Conversations::default();
     while let Some(state) = to_check.pop() {
-        let source = match scope.read(&state) {
-            Ok(source) => source,
-            Err(error) if state == *entry => return Err(UserError::usage(error)),
-            // It may never be needed, or a step may write it before it is.
-            Err(_) => continue,
-        };
+        // A state that is gone may never be needed, or a step may write it before it is.
+        let Ok(source) = scope.read(&state) else { continue };
         let prepared = read_state(&state, &source, options)
             .map_err(|error| UserError::usage(error).hint("nothing was run; fix the file and start again"))?;
         let text = String::from_utf8_lossy(&source.bytes);
@@ -118,7 +135,8 @@ fn check_scope(
         }
     }
     conversations.check(&names, |backend| backends.get(backend).ok())?;
-    Ok(others)
+    let path = scope.path().to_owned();
+    Ok((Reached { path, entries: entries.clone(), states: reached, options: options.clone() }, others))
 }
 
 /// The tags in a state's text, unless no use would be made of them.

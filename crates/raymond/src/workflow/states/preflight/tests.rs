@@ -19,9 +19,9 @@ fn check(files: &[(&str, &str)], can: Capabilities, options: Options) -> Result<
     let mut backends = Backends::built_in();
     backends.add("limited", Arc::new(Threads { can, output: String::new() }));
     let options = Options { backend: Some("limited".to_owned()), ..options };
-    let entry = scope.entry().unwrap();
+    let entries = BTreeSet::from([scope.entry().unwrap()]);
     let allowed = Allowed::new(&scope, folder.path(), &[]);
-    check_all(&mut scope, &entry, &options, &backends, &allowed)
+    check_all(&mut scope, &entries, Vec::new(), &options, &backends, &allowed).map(|_| ())
 }
 
 fn refusal(files: &[(&str, &str)], can: Capabilities, options: Options) -> String {

@@ -1,0 +1,1 @@
+echo '<call-workflow return="END">../../R032/good</call-workflow>'

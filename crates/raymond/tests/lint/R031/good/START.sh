@@ -1,0 +1,1 @@
+echo '<call-workflow return="END">../bad</call-workflow>'
