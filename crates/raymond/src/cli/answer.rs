@@ -1,17 +1,19 @@
 //! `raymond answer`
 
 use std::io::Read;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use raymond_core::event::{Body, Closed};
 use raymond_core::run::{Refusal, Run};
 
-use super::args::AnswerArgs;
+use super::args::{AnswerArgs, ResumeArgs, RunOptions};
 use super::find::{find_run, store};
 use super::print::say;
+use super::resume::resume;
 use crate::error::{ExitKind, UserError};
 use crate::run::driver::{ANSWER_MESSAGE, Answer};
-use crate::store::{Posted, RunHandle, Start, StoreError};
+use crate::store::{Posted, RunHandle, RunStore, Start, StoreError};
 
 /// The longest answer.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -19,13 +21,78 @@ const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
-    let stored = find_run(&*store(&args.place)?, Some(&args.run))?;
-    let (ask, text) = match args.words.as_slice() {
-        [ask, text] => (Some(ask.as_str()), text.as_str()),
-        [text] => (None, text.as_str()),
+    let store = store(&args.place)?;
+    // The words are read from the end: the answer is always there.
+    let words: Vec<&String> =
+        [Some(&args.first), args.second.as_ref(), args.third.as_ref()].into_iter().flatten().collect();
+    let (stored, ask, text) = match *words.as_slice() {
+        [run, ask, text] => (find_run(&*store, Some(run))?, Some(ask.clone()), text),
+        [first, text] => match store.find(first) {
+            Ok(run) => (run, None, text),
+            Err(_) if is_ask_id(first) => {
+                let (run, ask) = only_question(&*store, Some(first))?;
+                (run, Some(ask), text)
+            }
+            Err(error) => return Err(error.into()),
+        },
+        [text] => {
+            refuse_run_alone(&*store, text)?;
+            let (run, ask) = only_question(&*store, None)?;
+            (run, Some(ask), text)
+        }
         _ => return Err(UserError::usage("give the answer")),
     };
-    give(&*stored, ask, read_text(text)?)
+    if std::env::var_os("RAYMOND_RUN_ID").is_some_and(|own| own == *stored.id()) {
+        return Err(UserError::usage(format!("a step of {} cannot answer its own run", stored.id()))
+            .hint("a question is for a person"));
+    }
+    let was_live = stored.holder()?.is_some();
+    let exit = give(&*stored, ask.as_deref(), read_text(text)?)?;
+    if !args.resume || was_live {
+        return Ok(exit);
+    }
+    let run = Some(stored.id().to_owned());
+    resume(ResumeArgs { run, options: RunOptions::default(), place: args.place })
+}
+
+/// Ids of questions are `ask1`, `ask2` and so on.
+fn is_ask_id(word: &str) -> bool {
+    word.strip_prefix("ask")
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// A run's id alone is more likely a forgotten answer than an answer.
+fn refuse_run_alone(store: &dyn RunStore, text: &str) -> Result<(), UserError> {
+    match store.list()?.iter().any(|entry| entry.run.id() == text) {
+        true => Err(UserError::usage(format!("{text} is a run; give the answer, too"))
+            .hint(format!("raymond answer {text} 'your answer'"))),
+        false => Ok(()),
+    }
+}
+
+/// The only question that waits for an answer, in all runs; with `ask`, the only one of this id.
+fn only_question(store: &dyn RunStore, ask: Option<&str>) -> Result<(Arc<dyn RunHandle>, String), UserError> {
+    let mut open = Vec::new();
+    for entry in store.list()? {
+        // A damaged run asks nothing that could be answered.
+        let Ok(run) = entry.run.load() else { continue };
+        let inbox = entry.run.inbox();
+        for (_, question) in run.asks() {
+            let is_meant = ask.is_none_or(|ask| question.id == ask);
+            if is_meant && !inbox.contains(&message_name(&question.id)) {
+                open.push((Arc::clone(&entry.run), question.id.clone()));
+            }
+        }
+    }
+    match open.len() {
+        0 => Err(UserError::usage(format!("no run in {} waits for an answer", store.place()))),
+        1 => Ok(open.remove(0)),
+        _ => {
+            let named: Vec<String> = open.iter().map(|(run, ask)| format!("{} {ask}", run.id())).collect();
+            Err(UserError::usage(format!("there are several open questions: {}", named.join(", ")))
+                .hint("say which: raymond answer RUN ASK TEXT"))
+        }
+    }
 }
 
 /// Gives the answer to the run, and reports whether it was taken.
@@ -203,9 +270,9 @@ fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::JournalOptions;
     use crate::store::memory::MemoryStore;
     use crate::store::suite::opening;
-    use crate::store::{JournalOptions, RunStore};
     use raymond_core::event::Event;
 
     fn event(seq: u64, rest: &str) -> Event {

@@ -113,9 +113,9 @@ pub(super) struct Place {
 /// Options that new and resumed runs have in common.
 #[derive(Debug, Default, Args)]
 pub(super) struct RunOptions {
-    /// Dollars the run may spend, over all agents and resumes; 0 is unlimited [default: 10]
+    /// Dollars the run may spend, over all agents and resumes; 0 is unlimited, +5 is 5 more than before [default: 10]
     #[arg(long, value_name = "USD", value_parser = parse_budget, allow_negative_numbers = true)]
-    pub(super) budget: Option<f64>,
+    pub(super) budget: Option<Budget>,
     /// The model for prompts that do not choose one
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
@@ -197,7 +197,7 @@ pub(super) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::RESUME)]
 pub(super) struct ResumeArgs {
-    /// The run's id or the start of it; the latest run if left out
+    /// The run's id or the start of it; the latest run that can go on if left out
     #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: Option<String>,
     #[command(flatten)]
@@ -243,15 +243,20 @@ pub(super) struct LogArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = examples::ANSWER)]
+#[command(after_help = examples::ANSWER, override_usage = "raymond answer [OPTIONS] [RUN] [ASK] <TEXT|->")]
 pub(super) struct AnswerArgs {
-    /// The run's id or the start of it
-    #[arg(add = ArgValueCompleter::new(run_ids))]
-    pub(super) run: String,
-    /// Which question, then the answer; the question may be left out if there is only one. `-` reads the answer
-    /// from stdin
-    #[arg(value_name = "[ASK] TEXT|-", required = true, num_args = 1..=2, allow_hyphen_values = true)]
-    pub(super) words: Vec<String>,
+    /// The run's id or the start of it. It may be left out if only one run asks
+    #[arg(value_name = "RUN", allow_hyphen_values = true, add = ArgValueCompleter::new(run_ids))]
+    pub(super) first: String,
+    /// Which question. It may be left out if there is only one
+    #[arg(value_name = "ASK", allow_hyphen_values = true)]
+    pub(super) second: Option<String>,
+    /// The answer; `-` reads it from stdin
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    pub(super) third: Option<String>,
+    /// Go on with the run if no process drives it
+    #[arg(long)]
+    pub(super) resume: bool,
     #[command(flatten)]
     pub(super) place: Place,
 }
@@ -291,14 +296,26 @@ pub(super) struct CompletionsArgs {
     pub(super) shell: clap_complete::Shell,
 }
 
-fn parse_budget(text: &str) -> Result<f64, String> {
-    let dollars: f64 =
-        text.trim_start_matches('$').parse().map_err(|_| "give dollars, such as 2.50".to_owned())?;
-    if dollars.is_finite() && dollars >= 0.0 {
-        Ok(dollars)
-    } else {
-        Err("a budget is a number of dollars from 0 on".to_owned())
+/// A budget as it is given on the command line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Budget {
+    Dollars(f64),
+    /// So much more than there was.
+    More(f64),
+}
+
+fn parse_budget(text: &str) -> Result<Budget, String> {
+    let more = text.strip_prefix('+');
+    let dollars: f64 = more
+        .unwrap_or(text)
+        .trim_start_matches('$')
+        .parse()
+        .map_err(|_| "give dollars, such as 2.50, or +2.50 for more than before".to_owned())?;
+    // `parse` takes a second sign, too.
+    if !dollars.is_finite() || dollars < 0.0 || text.starts_with("++") {
+        return Err("a budget is a number of dollars from 0 on".to_owned());
     }
+    Ok(if more.is_some() { Budget::More(dollars) } else { Budget::Dollars(dollars) })
 }
 
 fn parse_count<T: std::str::FromStr>(text: &str) -> Result<T, String> {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use raymond_core::run::RunStatus;
 use raymond_core::workflow::Platform;
 
 use super::args::Place;
@@ -38,6 +39,19 @@ pub(super) fn scratch_folder(place: &Place, run: &str) -> Result<PathBuf, UserEr
     state_dir(place)?.scratch(run).map_err(|error| StoreError::BadId(error).into())
 }
 
+/// What to say about a run of which there is only one JSON file, as earlier programs of this name kept them.
+pub(super) fn old_state_file(place: &Place, run: &str) -> Option<UserError> {
+    let dir = state_dir(place).ok()?;
+    dir.run(run).ok()?;
+    let path = dir.path().join(format!("{run}.json"));
+    path.is_file().then(|| {
+        let message =
+            format!("{} is the state file of an earlier program; it cannot be resumed", path.display());
+        UserError::usage(message)
+            .hint("this program keeps runs as journals, RUN.jsonl; start the workflow again")
+    })
+}
+
 /// The config file is in `.raymond`, even if `--state-dir` puts the journals elsewhere.
 pub(super) fn load_config() -> Result<Config, UserError> {
     let home = StateDir::find(&working_folder()?).ok().and_then(|dir| dir.home().map(Path::to_owned));
@@ -66,6 +80,22 @@ fn latest(store: &dyn RunStore) -> Result<Arc<dyn RunHandle>, UserError> {
     store.list()?.into_iter().map(|entry| entry.run).find(|run| !is_empty(run)).ok_or_else(|| {
         UserError::usage(format!("there are no runs in {}", store.place()))
             .hint("start one: raymond WORKFLOW")
+    })
+}
+
+/// The latest run that a resume can continue: not completed, and no process drives it.
+pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle>, UserError> {
+    let can_go_on = |run: &Arc<dyn RunHandle>| {
+        run.load().is_ok_and(|state| state.status != RunStatus::Completed)
+            && run.holder().is_ok_and(|holder| holder.is_none())
+    };
+    let runs = store.list()?;
+    let found = runs.iter().map(|entry| &entry.run).find(|run| can_go_on(run)).cloned();
+    found.ok_or_else(|| match runs.is_empty() {
+        true => UserError::usage(format!("there are no runs in {}", store.place()))
+            .hint("start one: raymond WORKFLOW"),
+        false => UserError::usage(format!("no run in {} can go on", store.place()))
+            .hint("each is completed, running or damaged; see: raymond list"),
     })
 }
 

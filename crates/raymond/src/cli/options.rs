@@ -3,7 +3,7 @@
 use raymond_core::money::Usd;
 use raymond_core::run::Options;
 
-use super::args::RunOptions;
+use super::args::{Budget, RunOptions};
 use crate::config::Settings;
 use crate::workflow::manifest::Manifest;
 
@@ -37,7 +37,13 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
 /// What a resumed run uses: what it used before, unless the command line says otherwise.
 pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
     Options {
-        budget_usd: args.budget.map_or(before.budget_usd, Usd::from_dollars),
+        budget_usd: match args.budget {
+            None => before.budget_usd,
+            Some(Budget::Dollars(dollars)) => Usd::from_dollars(dollars),
+            // No budget can be more than unlimited.
+            Some(Budget::More(_)) if before.budget_usd.is_zero() => before.budget_usd,
+            Some(Budget::More(dollars)) => before.budget_usd + Usd::from_dollars(dollars),
+        },
         max_parallel: args.max_parallel.map_or(before.max_parallel, usize::from),
         max_parallel_scripts: args.max_parallel_scripts.map_or(before.max_parallel_scripts, usize::from),
         max_steps: args.max_steps.map(u64::from).or(before.max_steps),

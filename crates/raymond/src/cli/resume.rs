@@ -12,7 +12,8 @@ use super::args::ResumeArgs;
 use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive, kept_debug_files};
 use super::find::{
-    all_scopes, allowed_scopes, find_run, journal_options, load_config, scratch_folder, store, working_folder,
+    all_scopes, allowed_scopes, journal_options, latest_resumable, load_config, old_state_file,
+    scratch_folder, store, working_folder,
 };
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
@@ -31,7 +32,13 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let config = load_config()?;
     let settings = &config.raymond;
     let backends = Backends::new(&config.backend)?;
-    let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
+    let store = store(&args.place)?;
+    let stored = match &args.run {
+        Some(run) => {
+            store.find(run).map_err(|error| old_state_file(&args.place, run).unwrap_or(error.into()))?
+        }
+        None => latest_resumable(&*store)?,
+    };
     let scratch = scratch_folder(&args.place, stored.id())?;
     let Opened { writer, run, cut_bytes } = stored.open(journal_options(settings))?;
     if run.status == RunStatus::Completed {

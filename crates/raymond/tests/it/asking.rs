@@ -244,6 +244,53 @@ fn an_answer_after_the_timeout_is_refused_by_a_live_run() {
 }
 
 #[test]
+fn without_a_run_the_only_open_question_is_answered() {
+    let rig = asking();
+    rig.raymond(&["answer", "yes"]).assert(2, "").says("no run").says("waits for an answer");
+    rig.run().assert(3, "");
+    rig.raymond(&["answer", "r"]).assert(2, "").says("give the answer");
+    rig.raymond(&["workflow", "--id", "s"]).assert(3, "");
+    rig.raymond(&["answer", "yes"]).assert(2, "").says("r ask1").says("s ask1");
+    rig.raymond(&["answer", "ask1", "yes"]).assert(2, "").says("several open questions");
+    rig.raymond(&["answer", "s", "one", "--resume"]).assert(0, "got one\n");
+    rig.raymond(&["answer", "--resume", "two"]).assert(0, "got two\n").says("ask1 is answered");
+}
+
+#[test]
+fn a_step_cannot_answer_its_own_run() {
+    let rig = asking();
+    rig.run().assert(3, "");
+    for (own, exit) in [("r", 2), ("another", 0)] {
+        let mut command = rig.command(&["answer", "r", "yes"]);
+        command.env("RAYMOND_RUN_ID", own);
+        let done = rig.launch(command).wait();
+        assert_eq!(done.exit, exit, "{own}: {done:?}");
+    }
+}
+
+#[test]
+fn a_resume_takes_the_latest_run_that_can_go_on() {
+    let rig = asking();
+    rig.raymond(&["resume"]).assert(2, "").says("there are no runs");
+    rig.run().assert(3, "");
+    rig.raymond(&["answer", "r", "first"]).assert(0, "");
+    rig.state("DONE.sh", "echo '<result>done</result>'");
+    rig.raymond(&["workflow/DONE.sh", "--id", "done"]).assert(0, "done\n");
+    rig.raymond(&["resume"]).assert(0, "got first\n");
+    rig.raymond(&["resume"]).assert(2, "").says("can go on");
+    rig.raymond(&["resume", "done"]).assert(0, "done\n");
+}
+
+#[test]
+fn the_state_file_of_an_earlier_program_is_named() {
+    let rig = asking();
+    rig.run().assert(3, "");
+    rig.write(".raymond/state/old-1.json", "{}");
+    let done = rig.raymond(&["resume", "old-1"]);
+    done.assert(2, "").says("old-1.json").says("cannot be resumed");
+}
+
+#[test]
 fn an_empty_answer_is_refused_unless_the_question_takes_one() {
     let rig = asking();
     rig.run().assert(3, "");

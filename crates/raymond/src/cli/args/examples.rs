@@ -4,7 +4,7 @@ pub(super) const RAYMOND: &str = "\
 Examples:
   raymond init hello               write a first workflow
   raymond hello                    run it
-  raymond resume                   continue the latest run
+  raymond resume                   continue the latest run that can go on
   raymond status --json | jq .     see its status
 
 A workflow whose path is also a command's name is written ./name.";
@@ -22,9 +22,10 @@ Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 waits for a person, 4 over b
 
 pub(super) const RESUME: &str = "\
 Examples:
-  raymond resume                     the latest run
+  raymond resume                     the latest run that can go on
   raymond resume review-2026         the run whose id begins with this
-  raymond resume r --budget 20       with more money than before
+  raymond resume r --budget 20       with another budget
+  raymond resume r --budget +5       with $5 more than before
 
 A step that was finished is never run or paid for again. Budget, model, backend and the like stay as they \
 were unless you give new values. A completed run prints its result once more.";
@@ -46,7 +47,8 @@ Examples:
 
 pub(super) const ANSWER: &str = "\
 Examples:
-  raymond answer r 'yes, go on'        the only open question
+  raymond answer 'yes, go on'          the only open question of all runs
+  raymond answer r 'yes' --resume      and go on with the run
   raymond answer r ask2 'no'           a question that `status r` shows
   raymond answer r - < notes.txt       from a file, up to 1 MiB";
 
