@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{Diagram, Edge, Node, Shape, Style};
 use crate::graph::reach::reachable;
 use crate::graph::{Graph, Leads, Reference, Role, StateExit, StateNode};
+use crate::tag::Waits;
 
 /// In larger workflows a return is drawn from the called state itself, not from each state that gives its result.
 const MAX_TRACED: usize = 300;
@@ -18,6 +19,13 @@ impl Diagram {
         drawing.draw_ends();
         drawing.finish()
     }
+}
+
+/// What a fork starts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Worker {
+    State(usize),
+    Workflow(String),
 }
 
 struct Drawing<'g> {
@@ -151,7 +159,11 @@ impl<'g> Drawing<'g> {
                 }
             }
         }
-        let outermost = reachable(&self.graph.continuing, self.outermost());
+        let joined = self.joined();
+        for (worker, next) in &joined {
+            self.draw_joined(worker, *next);
+        }
+        let outermost = reachable(&self.graph.continuing, self.outermost(&joined));
         for (number, state) in self.graph.states.iter().enumerate() {
             if outermost.get(number) != Some(&true) || !gives_result(state) {
                 continue;
@@ -176,16 +188,67 @@ impl<'g> Drawing<'g> {
             .collect()
     }
 
-    /// The states in which agents begin: a result there ends the agent.
-    fn outermost(&self) -> Vec<usize> {
+    /// The states in which agents begin whose results no other agent is given: a result there ends the agent.
+    fn outermost(&self, joined: &BTreeSet<(Worker, usize)>) -> Vec<usize> {
         let mut starts: Vec<usize> = self.graph.entry.iter().copied().collect();
-        for exit in self.graph.states.iter().flat_map(|state| &state.exits).filter(|exit| exit.tag.is_fork())
-        {
-            if let Some(Reference { leads: Leads::To(worker), .. }) = exit.target {
-                starts.push(worker);
+        for (_, worker) in self.workers() {
+            match worker {
+                Worker::State(state) if !joined.iter().any(|(joined, _)| *joined == worker) => {
+                    starts.push(state)
+                }
+                Worker::State(_) | Worker::Workflow(_) => {}
             }
         }
         starts
+    }
+
+    /// Every state that forks, with what it forks.
+    fn workers(&self) -> Vec<(usize, Worker)> {
+        let states = self.graph.states.iter().enumerate();
+        let exits = states.flat_map(|(number, state)| state.exits.iter().map(move |exit| (number, exit)));
+        let forks = exits.filter(|(_, exit)| exit.tag.is_fork()).filter_map(|(number, exit)| {
+            let target = exit.target.as_ref()?;
+            match &target.leads {
+                Leads::To(worker) => Some((number, Worker::State(*worker))),
+                Leads::Elsewhere => Some((number, Worker::Workflow(target.name.clone()))),
+                Leads::Nowhere(_) | Leads::Unknown => None,
+            }
+        });
+        forks.collect()
+    }
+
+    /// Workers whose results a join may hand on, with the state that gets them.
+    fn joined(&self) -> BTreeSet<(Worker, usize)> {
+        if self.graph.states.len() > MAX_TRACED {
+            return BTreeSet::new();
+        }
+        let mut joined = BTreeSet::new();
+        for (forking, worker) in self.workers() {
+            let frame = reachable(&self.graph.continuing, [forking]);
+            let states = self.graph.states.iter().zip(frame).filter(|(_, inside)| *inside);
+            for exit in states.flat_map(|(state, _)| &state.exits) {
+                match exit.target.as_ref().map(|target| &target.leads) {
+                    Some(Leads::To(next)) if exit.tag.facts().waits == Waits::ForWorkers => {
+                        joined.insert((worker.clone(), *next));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        joined
+    }
+
+    fn draw_joined(&mut self, worker: &Worker, next: usize) {
+        let Some(to) = self.node(next) else { return };
+        let from = match worker {
+            Worker::State(state) => {
+                self.endings(*state).into_iter().filter_map(|state| self.node(state)).collect()
+            }
+            Worker::Workflow(name) => vec![self.other(Shape::Workflow, name)],
+        };
+        for from in from {
+            self.edge(from, to, Style::Return, "result");
+        }
     }
 
     fn finish(self) -> Diagram {

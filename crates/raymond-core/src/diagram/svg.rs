@@ -20,7 +20,7 @@ const STYLE: &str = include_str!("svg.css");
 pub fn svg(diagram: &Diagram, title: &str) -> String {
     let nodes: Vec<Size> = diagram.nodes.iter().map(node_size).collect();
     let labels: Vec<Size> = diagram.edges.iter().map(label_size).collect();
-    let layout = layout(diagram, &with_loops(diagram, &nodes), &labels);
+    let layout = layout(diagram, &nodes, &loop_widths(diagram), &labels);
     let Size { width, height } = layout.size;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
@@ -95,10 +95,13 @@ fn curve(course: &Course) -> String {
     path
 }
 
-/// The horizontal movement of a line at a point for each unit down; zero at its ends.
+/// The horizontal movement of a line at a point for each unit down; zero at its ends, and where it is straight before
+/// or after, because it passes between nodes there.
 fn slope(points: &[Point], index: usize) -> f64 {
+    let here = points.get(index).map_or(0.0, |point| point.x);
     let neighbours = (index.checked_sub(1).and_then(|before| points.get(before)), points.get(index + 1));
     match neighbours {
+        (Some(before), Some(after)) if before.x == here || after.x == here => 0.0,
         (Some(before), Some(after)) if (after.y - before.y).abs() > 1.0 => {
             (after.x - before.x) / (after.y - before.y)
         }
@@ -183,15 +186,15 @@ fn node_size(node: &Node) -> Size {
     }
 }
 
-/// Adds room for a loop and its label beside the node; on both sides, so that the node stays in the middle.
-fn with_loops(diagram: &Diagram, nodes: &[Size]) -> Vec<Size> {
-    let mut sizes = nodes.to_vec();
+/// The room that the loop of each node needs beside it, with its label.
+fn loop_widths(diagram: &Diagram) -> Vec<f64> {
+    let mut widths = vec![0.0; diagram.nodes.len()];
     for edge in diagram.edges.iter().filter(|edge| edge.from == edge.to) {
-        if let Some(size) = sizes.get_mut(edge.from) {
-            size.width += 2.0 * (LOOP_WIDTH + label_size(edge).width);
+        if let Some(width) = widths.get_mut(edge.from) {
+            *width += LOOP_WIDTH + label_size(edge).width;
         }
     }
-    sizes
+    widths
 }
 
 fn label_size(edge: &Edge) -> Size {

@@ -14,6 +14,7 @@ use crate::error::{ExitKind, UserError};
 
 pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
     let cwd = working_folder()?;
+    let format = args.format()?;
     let platform = args.platform();
     let mut loaded = load(&args.path, &cwd, platform).map_err(|fault| UserError::usage(fault.to_string()))?;
     for fault in loaded.faults.iter().filter(|fault| fault.kind != FaultKind::UnknownKey) {
@@ -22,7 +23,7 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
     let mut graph = loaded.graph(platform);
     let diagram = Diagram::of(&graph);
     let title = title(&loaded.path);
-    let picture = match args.format() {
+    let picture = match format {
         DiagramFormat::Mermaid => mermaid(&diagram),
         DiagramFormat::Dot => dot(&diagram),
         DiagramFormat::Svg => svg(&diagram, &title),

@@ -58,3 +58,16 @@ fn the_extension_of_the_file_sets_the_format_of_a_diagram() {
         assert!(text.starts_with(opening), "{args:?}: {text}");
     }
 }
+
+#[test]
+fn a_diagram_in_an_unknown_format_is_refused() {
+    let work = tempfile::tempdir().unwrap();
+    raymond(work.path(), &["init", "mine"]);
+    for name in ["a.png", "a.pdf"] {
+        let done = raymond(work.path(), &["diagram", "mine", "-o", name]);
+        let error = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(2), "{error}");
+        assert!([name, ".svg", ".html", ".dot", ".mmd"].iter().all(|word| error.contains(word)), "{error}");
+        assert!(!work.path().join(name).exists());
+    }
+}

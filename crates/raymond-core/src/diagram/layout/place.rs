@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Item, MARGIN, Point, ROW_GAP};
+use super::{Band, Item, MARGIN, Point, ROW_GAP};
 
 const SWEEPS: usize = 14;
 const NODE_GAP: f64 = 30.0;
@@ -116,9 +116,10 @@ fn in_order(wishes: &[(f64, f64)]) -> Vec<f64> {
     blocks.iter().flat_map(|(sum, weight, count)| std::iter::repeat_n(sum / weight, *count)).collect()
 }
 
-/// Positions from top to bottom; returns the total height.
-pub(super) fn down(items: &[Item], rows: &[Vec<usize>], points: &mut [Point]) -> f64 {
+/// Positions from top to bottom; returns where each row is.
+pub(super) fn down(items: &[Item], rows: &[Vec<usize>], points: &mut [Point]) -> Vec<Band> {
     let mut top = MARGIN;
+    let mut bands = Vec::with_capacity(rows.len());
     for row in rows {
         let heights = row.iter().filter_map(|number| items.get(*number)).map(|item| item.size.height);
         let height = heights.fold(0.0, f64::max);
@@ -127,9 +128,10 @@ pub(super) fn down(items: &[Item], rows: &[Vec<usize>], points: &mut [Point]) ->
                 point.y = top + height / 2.0;
             }
         }
+        bands.push(Band { top, bottom: top + height });
         top += height + ROW_GAP;
     }
-    top - ROW_GAP + MARGIN
+    bands
 }
 
 pub(super) fn leftmost(items: &[Item], points: &[Point]) -> f64 {
@@ -178,10 +180,10 @@ impl Ports {
 
 fn touched(items: &[Item], points: &[Point], node: usize, port: Option<(usize, usize)>, side: f64) -> Point {
     let centre = points.get(node).copied().unwrap_or_default();
-    let size = items.get(node).map(|item| item.size).unwrap_or_default();
+    let (width, height) = items.get(node).map_or((0.0, 0.0), |item| (item.width, item.size.height));
     let (index, count) = port.unwrap_or((0, 1));
     // Edges stay near the middle and away from the corners.
-    let step = (size.width * 0.7 / count as f64).min(26.0);
+    let step = (width * 0.7 / count as f64).min(26.0);
     let x = centre.x + (index as f64 - (count as f64 - 1.0) / 2.0) * step;
-    Point { x, y: centre.y + size.height * side }
+    Point { x, y: centre.y + height * side }
 }

@@ -7,6 +7,7 @@ use raymond_core::diagnostic::Severity;
 use raymond_core::workflow::Platform;
 
 use super::examples;
+use crate::error::UserError;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum LintFormat {
@@ -102,14 +103,24 @@ pub struct DiagramArgs {
 
 impl DiagramArgs {
     /// The given format, or else the one that the file's extension stands for.
-    pub fn format(&self) -> DiagramFormat {
-        let extension = || self.output.as_ref()?.extension()?.to_str();
-        self.format.unwrap_or_else(|| match extension().map(str::to_ascii_lowercase).as_deref() {
-            Some("svg") => DiagramFormat::Svg,
-            Some("dot" | "gv") => DiagramFormat::Dot,
-            Some("html" | "htm") => DiagramFormat::Html,
-            _ => DiagramFormat::Mermaid,
-        })
+    pub fn format(&self) -> Result<DiagramFormat, UserError> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        let Some(file) = &self.output else { return Ok(DiagramFormat::Mermaid) };
+        let extension = file.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+        match extension.as_deref() {
+            Some("svg") => Ok(DiagramFormat::Svg),
+            Some("dot" | "gv") => Ok(DiagramFormat::Dot),
+            Some("html" | "htm") => Ok(DiagramFormat::Html),
+            None | Some("mmd" | "mermaid" | "md" | "txt") => Ok(DiagramFormat::Mermaid),
+            Some(other) => {
+                let known = ".svg, .html, .dot, .gv and .mmd (Mermaid)";
+                let error = format!("cannot draw {}: `.{other}` is none of {known}", file.display());
+                Err(UserError::usage(error)
+                    .hint("choose another name, or say how to draw it with `--format`"))
+            }
+        }
     }
 
     pub fn platform(&self) -> Platform {
