@@ -3,7 +3,8 @@
 # in the worker's environment. `input` is for its first state only.
 set -euo pipefail
 
-for text in "$RAYMOND_STATE_DIR"/texts/*.txt; do
+# The texts lie beside this file, in a folder or unpacked from an archive.
+for text in "$(dirname "$RAYMOND_STATE_FILE")"/texts/*.txt; do
   printf '<fork text="%s" input="%s">COUNT</fork>\n' "$text" "${RAYMOND_INPUT:-3}"
 done
 

@@ -203,6 +203,11 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// Whether a run of a whole workflow may begin with a state of this name.
+    pub fn is_entry_name(name: &str) -> bool {
+        ENTRY_NAMES.contains(&name)
+    }
+
     /// Takes any file names and ignores files that are not states.
     pub fn new(names: impl IntoIterator<Item = String>) -> Listing {
         let mut kinds_by_name: BTreeMap<String, Vec<Kind>> = BTreeMap::new();

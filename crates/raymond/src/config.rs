@@ -1,7 +1,6 @@
 //! `.raymond/config.toml`: the settings for all runs of a project.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use toml::Spanned;
 
 use crate::agent::registry;
 use crate::error::UserError;
+use crate::files;
 use crate::store::Durability;
 
 /// A config file with every setting commented out, for `--init-config`.
@@ -164,7 +164,7 @@ impl Settings {
 
 /// Reads the config file, if there is one.
 pub fn load(file: &Path) -> Result<Config, UserError> {
-    let text = match fs::read_to_string(file) {
+    let text = match files::read_text(file, files::MAX_SETTINGS_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Config::default()),
         Err(error) => return Err(UserError::usage(format!("cannot read {}: {error}", file.display()))),
@@ -229,6 +229,8 @@ fn in_plain_words(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn load_text(text: &str) -> Result<Config, UserError> {

@@ -16,6 +16,7 @@ pub mod author;
 pub mod cli;
 pub mod config;
 pub mod error;
+mod files;
 mod paths;
 pub mod process;
 pub mod run;

@@ -5,10 +5,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use super::AgentProgram;
+use crate::files;
 
 /// Where a conversation is, or will be, kept.
 #[derive(Clone, Copy)]
@@ -28,29 +29,14 @@ pub fn export(program: &dyn AgentProgram, place: &SessionPlace<'_>) -> io::Resul
 /// Puts a conversation where the program finds it; `false` if conversations cannot be copied.
 pub fn import(program: &dyn AgentProgram, place: &SessionPlace<'_>, bytes: &[u8]) -> io::Result<bool> {
     let Some(file) = program.session_file(place) else { return Ok(false) };
-    create_private_folders(file.parent().unwrap_or(Path::new(".")))?;
+    files::create_private_folders(file.parent().unwrap_or(Path::new(".")))?;
     // Write to another name first: the program must never find half a conversation.
     let mut aside = file.clone().into_os_string();
     aside.push(".new");
     let aside = Path::new(&aside);
-    let placed = write_private_file(aside, bytes).and_then(|()| fs::rename(aside, &file));
+    let placed = files::write_private(aside, bytes).and_then(|()| fs::rename(aside, &file));
     if placed.is_err() {
         let _ = fs::remove_file(aside);
     }
     placed.map(|()| true)
-}
-
-fn create_private_folders(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
-}
-
-fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?.write_all(bytes)
 }

@@ -5,7 +5,6 @@ mod one_file;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use raymond_core::frontmatter::yaml;
@@ -17,10 +16,11 @@ use raymond_core::workflow::{Platform, StateFile};
 pub use one_file::Inside;
 
 use crate::author::convert::Files;
+use crate::files;
 use crate::paths::normalise;
 use crate::workflow::manifest::{self, Manifest};
 use crate::workflow::place::line_of;
-use crate::workflow::scope::{Archive, Form, list_folder, locate, parse_leniently, read_one_file};
+use crate::workflow::scope::{Archive, Form, MAX_BYTES, list_folder, locate, parse_leniently, read_one_file};
 use crate::workflow::scopes::Allowed;
 
 /// A workflow as it is on disk.
@@ -222,7 +222,7 @@ fn read_folder(loaded: &mut Loaded, wanted: Option<&BTreeSet<StateFile>>) -> Res
             loaded.others.push(state);
             continue;
         }
-        match fs::read(path.join(state.as_str())) {
+        match files::read(&path.join(state.as_str()), MAX_BYTES) {
             Ok(bytes) => loaded.files.push(SourceFile { state, text: lossy(bytes) }),
             Err(error) => {
                 let message = format!("cannot read it: {error}");
@@ -230,7 +230,7 @@ fn read_folder(loaded: &mut Loaded, wanted: Option<&BTreeSet<StateFile>>) -> Res
             }
         }
     }
-    match fs::read(path.join(manifest::FILE)) {
+    match files::read(&path.join(manifest::FILE), files::MAX_SETTINGS_BYTES) {
         Ok(bytes) => loaded.read_manifest(&bytes),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => {

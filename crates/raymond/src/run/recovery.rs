@@ -13,6 +13,7 @@ use raymond_core::run::{Agent, Run, Session, Status, Work};
 use crate::agent::registry::Backends;
 use crate::agent::{AgentProgram, DEFAULT_BACKEND};
 use crate::error::UserError;
+use crate::files::open_plain;
 use crate::process::{Reaper, Target};
 use crate::run::driver::now;
 pub use crate::run::job::token;
@@ -127,7 +128,7 @@ impl Costs<'_> {
     fn kept_stream(&self, lost: Lost<'_>) -> Option<File> {
         let Lost { agent, work, .. } = lost;
         let name = StepName { agent: &agent.id, state: &agent.state, step: work.step, attempt: work.attempt };
-        self.debug.streamed(name).and_then(|path| File::open(path).ok())
+        self.debug.streamed(name).and_then(|path| open_plain(&path).ok())
     }
 
     fn warn(&mut self, lost: Lost<'_>, share: Option<Usd>) {

@@ -19,6 +19,8 @@ use raymond_core::input::{Ended, Input, Lookups, Plan, ScriptOutcome, StepOutcom
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::workflow::Platform;
+
+use crate::files;
 use tokio::task::JoinSet;
 
 pub use groups::{Groups, leftovers};
@@ -178,12 +180,12 @@ impl LocalExecutor {
 /// Creates the agent's own folder and the file with the script's input.
 fn make_folders(job: &StepJob) -> Result<(), NotReady> {
     let folder = &job.needs.task_folder;
-    create_private_folder(folder)
+    files::create_private_folders(folder)
         .map_err(|error| NotReady::Store(format!("cannot make {}: {error}", folder.display())))?;
     let Some(handed) = &job.needs.handed else { return Ok(()) };
     // The previous state may have replaced the file or made it read-only.
     let _ = fs::remove_file(&handed.file);
-    fs::write(&handed.file, &handed.text)
+    files::write_private(&handed.file, handed.text.as_bytes())
         .map_err(|error| NotReady::Store(format!("cannot write {}: {error}", handed.file.display())))
 }
 
@@ -192,17 +194,6 @@ fn environment(job: &StepJob, state_file: &Path) -> super::job::VariableChanges 
     let mut changes = job.needs.environment.clone();
     changes.push(("RAYMOND_STATE_FILE".into(), Some(state_file.into())));
     changes
-}
-
-fn create_private_folder(folder: &Path) -> std::io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => builder.recursive(true).create(folder),
-        other => other,
-    }
 }
 
 /// The result of an attempt, as far as it is known before the decision.

@@ -33,6 +33,7 @@ use raymond_core::workflow::StateFile;
 pub use file::MOST_FILE_BYTES;
 pub use meta::{Status, Verdict};
 
+use crate::files::{self, MAX_SETTINGS_BYTES, private_options};
 use crate::process;
 use crate::view::View;
 use file::BoundedFile;
@@ -246,8 +247,10 @@ impl DebugFolder {
     /// Whether a step failed without being marked, because Raymond was killed in between. The meta file of the step shows it.
     fn failed_unmarked(&self, record: &Record) -> bool {
         let last = record.stems.iter().max_by_key(|stem| name::place(stem));
-        last.and_then(|stem| fs::read(file::path(&self.shared.path, stem, 1, Suffix::Meta)).ok())
-            .is_some_and(|bytes| meta::says_failed(&bytes))
+        last.and_then(|stem| {
+            files::read(&file::path(&self.shared.path, stem, 1, Suffix::Meta), MAX_SETTINGS_BYTES).ok()
+        })
+        .is_some_and(|bytes| meta::says_failed(&bytes))
     }
 
     /// Writes the file that says why a step failed, and by which a later process knows that its files must be kept.
@@ -278,12 +281,12 @@ impl Opened {
         let shelf = if folder.is_dir() {
             Shelf::scan(folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?
         } else {
-            file::create_private_folder(folder)
+            files::create_private_folders(folder)
                 .map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
             Shelf::default()
         };
         let log = folder.join(TRANSITIONS);
-        let transitions = file::private_options()
+        let transitions = private_options()
             .append(true)
             .create(true)
             .open(&log)

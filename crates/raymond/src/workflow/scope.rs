@@ -6,8 +6,7 @@ mod locate;
 mod one_file;
 mod source;
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -24,15 +23,18 @@ pub use source::{Beside, Given, Source};
 use crate::agent::{WorkflowFile, WorkflowFiles};
 use crate::author::convert;
 use crate::error::UserError;
+use crate::files;
 use crate::paths::{is_special_on_windows, normalise};
 use crate::workflow::manifest::Manifest;
 
 /// How much a workflow may hold, whatever its form.
-const MAX_BYTES: u64 = 64 * 1024 * 1024;
+pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// How many files it may hold.
-const MAX_FILES: usize = 10_000;
+pub const MAX_FILES: usize = 10_000;
 /// The longest name that file systems allow.
 const MAX_NAME_BYTES: usize = 255;
+/// The longest path of a file in a workflow.
+const MAX_PATH_BYTES: usize = 1024;
 
 /// A workflow's states and files. A name from a model is looked up in the listing, never joined to a path.
 #[derive(Debug)]
@@ -232,7 +234,7 @@ impl WorkflowFiles for Scope {
             return Ok(WorkflowFile { path: self.path().join(name), text: None });
         }
         let path = self.home().join(name);
-        match fs::read_to_string(&path) {
+        match files::read_text(&path, MAX_BYTES) {
             Ok(text) => Ok(WorkflowFile { path, text: Some(text) }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(WorkflowFile { path, text: None }),
             Err(error) => Err(format!("cannot read {}: {error}", path.display())),
@@ -240,7 +242,22 @@ impl WorkflowFiles for Scope {
     }
 }
 
-/// Why a name cannot be that of a file beside the states.
+/// Why a path cannot be that of a file in a workflow: a name, or names of folders and a name with `/` in between.
+fn path_problem(path: &str) -> Option<&'static str> {
+    match path.len() > MAX_PATH_BYTES {
+        true => Some("a name that is too long for a file"),
+        false => path.split('/').find_map(name_problem),
+    }
+}
+
+/// A file that others lie below, as if it were a folder, too.
+fn file_and_folder<'n>(names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let names: BTreeSet<&str> = names.collect();
+    let folders = names.iter().flat_map(|name| name.match_indices('/').map(|(at, _)| &name[..at]));
+    folders.into_iter().find_map(|folder| names.get(folder).copied())
+}
+
+/// Why a name cannot be that of a file or folder.
 fn name_problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("an empty name")

@@ -1,6 +1,9 @@
 //! Workflows that are archives or single files.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use test_kit::rig::Rig;
 
@@ -21,6 +24,100 @@ fn private_copies_are_gone_after_the_step() {
         assert!(copy.is_absolute() && copy.ends_with("START.sh"), "{copy:?}");
         assert!(!copy.exists() && !copy.parent().unwrap().exists(), "{copy:?} was left");
     }
+}
+
+/// The files of a folder and of those in it, with their contents.
+fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut to_visit = vec![folder.to_owned()];
+    while let Some(at) = to_visit.pop() {
+        for entry in fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => to_visit.push(path),
+                false => {
+                    let bytes = fs::read(&path).unwrap();
+                    files.insert(path.strip_prefix(folder).unwrap().to_owned(), bytes);
+                }
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn folders_in_a_workflow_are_packed_in_every_form() {
+    let rig = Rig::new(RAYMOND);
+    let data = "cat \"$(dirname \"$RAYMOND_STATE_FILE\")/data/deep/x.txt\"";
+    rig.state("START.sh", format!("echo \"<result>$({data})</result>\""));
+    rig.write("workflow/data/deep/x.txt", "x");
+    rig.write("workflow/data/bytes", [0, 159, 255]);
+    rig.write("workflow/data/START.md", "not a state");
+    let forms = ["a.zip", "b.yaml", "c", "d.yaml", "e.zip", "f"];
+    let mut from = "workflow";
+    for form in forms {
+        rig.raymond(&["convert", from, "-o", form]).assert(0, "");
+        rig.raymond(&[form]).assert(0, "x\n");
+        from = form;
+    }
+    assert_eq!(tree(&rig.path("c")), tree(&rig.path("workflow")));
+    assert_eq!(tree(&rig.path("f")), tree(&rig.path("workflow")));
+}
+
+#[test]
+fn the_example_with_a_folder_packs_and_runs() {
+    let rig = Rig::new(RAYMOND);
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/pipeline");
+    let example = example.to_str().unwrap();
+    let expected = rig.raymond(&[example]);
+    assert_eq!(expected.exit, 0, "{expected:?}");
+    for form in ["p.zip", "p.yaml", "p"] {
+        rig.raymond(&["convert", example, "-o", form]).assert(0, "");
+        rig.raymond(&[form]).assert(0, &expected.stdout);
+    }
+    assert_eq!(tree(&rig.path("p")), tree(Path::new(example)));
+}
+
+#[test]
+fn links_out_of_the_workflow_are_not_packed() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<result>ok</result>'");
+    rig.write("secret.txt", "s");
+    symlink("START.sh", rig.path("workflow/same.sh")).unwrap();
+    rig.raymond(&["convert", "workflow", "-o", "good.zip"]).assert(0, "");
+    for (number, target) in ["../secret.txt", "/etc/hostname", "..", "/dev/zero", "gone"].iter().enumerate() {
+        let link = rig.path("workflow/link.txt");
+        symlink(target, &link).unwrap();
+        let form = format!("bad{number}.zip");
+        rig.raymond(&["convert", "workflow", "-o", &form]).assert(2, "").says("link.txt");
+        assert!(!rig.path(&form).exists());
+        fs::remove_file(link).unwrap();
+    }
+}
+
+#[test]
+fn the_extension_of_a_called_workflow_may_be_left_out() {
+    for (form, target) in
+        [("other.zip", "../other"), ("other.yaml", "../other"), ("other.zip", "../other/MORE")]
+    {
+        let rig = Rig::new(RAYMOND);
+        rig.write("other/START.sh", "echo '<goto>MORE</goto>'");
+        rig.write("other/MORE.sh", "echo '<result>there</result>'");
+        rig.raymond(&["convert", "other", "-o", form]).assert(0, "");
+        fs::remove_dir_all(rig.path("other")).unwrap();
+        rig.state(
+            "START.sh",
+            format!("echo '<function-workflow return=\"BACK\">{target}</function-workflow>'"),
+        );
+        rig.state("BACK.sh", "echo \"<result>$RAYMOND_RESULT</result>\"");
+        rig.raymond(&["lint", "workflow"]).assert(0, "");
+        rig.run().assert(0, "there\n");
+    }
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<result>ok</result>'");
+    rig.raymond(&["convert", "workflow", "-o", "other.zip"]).assert(0, "");
+    rig.raymond(&["convert", "workflow", "-o", "other.yaml"]).assert(0, "");
+    rig.raymond(&["other"]).assert(2, "").says("other.zip").says("other.yaml");
 }
 
 #[test]

@@ -57,6 +57,8 @@ mod steady;
 #[cfg(test)]
 mod stopping;
 #[cfg(test)]
+mod strange_files;
+#[cfg(test)]
 mod turns;
 #[cfg(test)]
 mod vanishing;

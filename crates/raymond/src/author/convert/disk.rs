@@ -6,35 +6,79 @@ use std::path::{Path, PathBuf};
 
 use super::Files;
 use crate::error::UserError;
+use crate::files;
+use crate::workflow::scope::{MAX_BYTES, MAX_FILES};
 
 /// Folders that belong to tools and to no workflow.
 const NOT_OURS: [&str; 2] = [".git", ".raymond"];
 
-/// Every file of a folder.
+/// Every file of a folder and of the folders in it, by its path from there with `/` in between.
 pub fn read_folder(folder: &Path) -> Result<Files, String> {
-    let mut files = Files::new();
-    let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
-    for entry in entries {
-        let entry = entry.map_err(|error| error.to_string())?;
-        let name = entry
-            .file_name()
-            .into_string()
-            .map_err(|name| format!("the name of {} is not text", name.display()))?;
-        let path = entry.path();
-        // A link is replaced by the file that it leads to.
-        let data = fs::metadata(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
-        if data.is_dir() && NOT_OURS.contains(&name.as_str()) {
-            continue;
+    let root = fs::canonicalize(folder).map_err(|error| error.to_string())?;
+    let mut reader = Reader { root, files: Files::new(), bytes: 0 };
+    reader.read(folder, "")?;
+    Ok(reader.files)
+}
+
+struct Reader {
+    /// The workflow's folder, with all links followed.
+    root: PathBuf,
+    files: Files,
+    bytes: u64,
+}
+
+impl Reader {
+    fn read(&mut self, folder: &Path, above: &str) -> Result<(), String> {
+        for entry in fs::read_dir(folder).map_err(|error| error.to_string())? {
+            let entry = entry.map_err(|error| error.to_string())?;
+            let name = entry
+                .file_name()
+                .into_string()
+                .map_err(|name| format!("the name of {} is not text", name.display()))?;
+            let (path, name) = (entry.path(), format!("{above}{name}"));
+            let cannot = |error: io::Error| format!("cannot read {name}: {error}");
+            let kind = entry.file_type().map_err(cannot)?;
+            if kind.is_dir() && NOT_OURS.iter().any(|other| entry.file_name() == *other) {
+                continue;
+            }
+            if kind.is_dir() {
+                self.read(&path, &format!("{name}/"))?;
+                continue;
+            }
+            if kind.is_symlink() {
+                self.check_link(&path, &name)?;
+            }
+            let bytes = files::read(&path, MAX_BYTES).map_err(cannot)?;
+            self.take(name, bytes)?;
         }
-        if !data.is_file() {
-            return Err(format!(
-                "{name} is not a plain file; the other forms of a workflow can only hold files"
-            ));
-        }
-        let bytes = fs::read(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
-        files.insert(name, bytes);
+        Ok(())
     }
-    Ok(files)
+
+    /// A link to a file of the workflow is replaced by that file. One that leads elsewhere would put a stranger's choice
+    /// of this machine's files into what is given away.
+    fn check_link(&self, path: &Path, name: &str) -> Result<(), String> {
+        let target =
+            fs::canonicalize(path).map_err(|error| format!("cannot follow the link {name}: {error}"))?;
+        match target.starts_with(&self.root) && target.is_file() {
+            true => Ok(()),
+            false => Err(format!(
+                "{name} is a link to {}, which is no file of the workflow; replace it by a copy, or remove it",
+                target.display()
+            )),
+        }
+    }
+
+    fn take(&mut self, name: String, bytes: Vec<u8>) -> Result<(), String> {
+        self.bytes += bytes.len() as u64;
+        if self.bytes > MAX_BYTES {
+            return Err(format!("it holds more than {} MiB", MAX_BYTES / (1024 * 1024)));
+        }
+        if self.files.len() >= MAX_FILES {
+            return Err(format!("it holds more than {MAX_FILES} files"));
+        }
+        self.files.insert(name, bytes);
+        Ok(())
+    }
 }
 
 /// Refuses to replace anything without `--force`, and even with it a folder that contains folders.
@@ -78,12 +122,21 @@ pub fn write_folder(to: &Path, files: &Files) -> Result<(), UserError> {
     let cannot = |error: io::Error| cannot_write(to, &error);
     let new = beside(to, "new");
     let filled = fs::create_dir(&new)
-        .and_then(|()| files.iter().try_for_each(|(name, bytes)| fs::write(new.join(name), bytes)))
+        .and_then(|()| files.iter().try_for_each(|(name, bytes)| write_below(&new, name, bytes)))
         .and_then(|()| swap(&new, to));
     if filled.is_err() {
         let _ = fs::remove_dir_all(&new);
     }
     filled.map_err(cannot)
+}
+
+/// Writes a file of a workflow, and the folders that it is in.
+fn write_below(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let file = folder.join(name);
+    if let (true, Some(parent)) = (name.contains('/'), file.parent()) {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(file, bytes)
 }
 
 /// Replaces the old folder by the new one. The old one is kept until that has worked.

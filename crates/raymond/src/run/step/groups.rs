@@ -7,16 +7,19 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use raymond_core::name::AgentId;
 
+use crate::files;
 use crate::process::Target;
 
 /// A token, a group and a line break always fit.
 const RECORD_BYTES: usize = 128;
+/// More than all records of a run: one for each agent that can be alive.
+const MAX_HINTS_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The hints of a run.
 #[derive(Debug)]
@@ -83,7 +86,7 @@ impl Inner {
 
 /// The records of the previous process have been read by now.
 fn open(path: &Path) -> std::io::Result<File> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    let file = files::private_options().write(true).create(true).truncate(false).open(path)?;
     // Truncate only if needed: some file systems write such a file to the disk as soon as it is closed.
     if file.metadata()?.len() > 0 {
         file.set_len(0)?;
@@ -93,7 +96,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 
 /// What to end of the attempts of a process that died: by their tokens, and by their groups if these are known.
 pub fn leftovers(scratch: &Path, tokens: Vec<String>) -> Vec<Target> {
-    let hints = fs::read(file(scratch)).unwrap_or_default();
+    let hints = files::read(&file(scratch), MAX_HINTS_BYTES).unwrap_or_default();
     let hints = String::from_utf8_lossy(&hints);
     let mut groups = HashMap::new();
     for (token, group) in hints.lines().filter_map(|line| line.trim_end().split_once(' ')) {
@@ -109,6 +112,8 @@ fn file(scratch: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use raymond_core::workflow::StateFile;
 
-use super::{LocalExecutor, create_private_folder};
+use super::LocalExecutor;
+use crate::files;
 use crate::run::job::{StateCode, StepJob};
 use crate::run::prepare::file_name_of;
 
@@ -39,7 +40,7 @@ impl Runnable {
 
     fn copy(folder: PathBuf, state: &StateFile, text: &[u8]) -> Result<Self, String> {
         let runnable = Self { path: folder.join(state.as_str()), made_for_copy: Some(folder.clone()) };
-        create_private_folder(&folder)
+        files::create_private_folders(&folder)
             .and_then(|()| write_private(&runnable.path, text))
             .map_err(|error| format!("cannot write {}: {error}", runnable.path.display()))?;
         Ok(runnable)
@@ -63,11 +64,7 @@ impl Drop for Runnable {
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // Remove it and create it anew, because background children of a killed step may still read the old copy.
     let _ = fs::remove_file(path);
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o700);
-    options.open(path)?.write_all(bytes)
+    files::options_with_mode(0o700).write(true).create_new(true).open(path)?.write_all(bytes)
 }
 
 #[cfg(test)]

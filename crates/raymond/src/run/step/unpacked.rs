@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use raymond_core::workflow::StateFile;
 
-use super::create_private_folder;
 use super::runnable::write_private;
+use crate::files::{self, create_private_folders};
 use crate::workflow::scopes::PackedFiles;
 
 /// The folders of a run's workflows, which are removed when this is dropped.
@@ -87,19 +87,23 @@ impl Drop for Unpacked {
 }
 
 fn write_all(folder: &Path, files: &BTreeMap<String, Vec<u8>>, gone: &[&String]) -> io::Result<()> {
-    create_private_folder(folder)?;
+    create_private_folders(folder)?;
     for name in gone {
         let _ = fs::remove_file(folder.join(name));
     }
     for (name, bytes) in files {
-        write_if_other(&folder.join(name), bytes)?;
+        let file = folder.join(name);
+        if let (true, Some(parent)) = (name.contains('/'), file.parent()) {
+            create_private_folders(parent)?;
+        }
+        write_if_other(&file, bytes)?;
     }
     Ok(())
 }
 
 /// Replaces a file atomically, because another agent may be running it.
 fn write_if_other(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::read(file).is_ok_and(|old| old == bytes) {
+    if files::read(file, bytes.len() as u64).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
     write_private(file, bytes)

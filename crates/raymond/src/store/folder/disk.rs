@@ -4,9 +4,11 @@
 //! make their calls through [`Disk`], so that a simulation can replace it with a disk that fails.
 
 use std::fmt::Debug;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+
+use crate::files;
 
 /// A file that is open.
 pub trait DiskFile: Debug + Read + Write + Send {
@@ -103,7 +105,7 @@ impl Disk for SystemDisk {
     }
 
     fn read(&self, path: &Path, offset: u64) -> io::Result<Box<dyn DiskFile>> {
-        let mut file = File::open(path)?;
+        let mut file = files::open_plain(path)?;
         file.seek(SeekFrom::Start(offset))?;
         Ok(Box::new(file))
     }
@@ -155,11 +157,7 @@ pub(super) fn create_private_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)?;
+    files::create_private_folders(dir)?;
     match dir.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
         _ => Ok(()),
@@ -168,20 +166,12 @@ pub(super) fn create_private_dir(dir: &Path) -> io::Result<()> {
 
 /// Options that give a new file the mode 0600.
 pub(super) fn private_options() -> OpenOptions {
-    options_with_mode(0o600)
+    files::private_options()
 }
 
 /// Options that give a new file the mode 0400; the handle that creates it can still write.
 pub(super) fn read_only_options() -> OpenOptions {
-    options_with_mode(0o400)
-}
-
-#[cfg_attr(not(unix), expect(unused_variables, unused_mut, reason = "modes exist on Unix only"))]
-fn options_with_mode(mode: u32) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-    options
+    files::options_with_mode(0o400)
 }
 
 /// Removes a file that need not be there.

@@ -4,12 +4,13 @@
 //! several with one name the first stays. That works whether a Raymond runs or not.
 //! Bounds: [`MAX_MESSAGE_BYTES`] a message, [`MAX_MESSAGES_AT_ONCE`] read in one go.
 
-use std::fs::{DirEntry, File};
+use std::fs::DirEntry;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::disk::{create_private_dir, private_options, remove_if_there, sync_dir};
+use crate::files::open_plain;
 use crate::store::error::StoreError;
 use crate::store::inbox::{
     Content, Inbox, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Message, Posted, Watch, is_message_name,
@@ -126,7 +127,7 @@ fn age_and_name(entry: &DirEntry) -> Option<(SystemTime, String)> {
 /// None if it was removed meanwhile.
 fn read_message(path: &Path) -> Option<Content> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| {
+    let read = open_plain(path).and_then(|file| {
         let length = file.metadata()?.len();
         file.take(MAX_MESSAGE_BYTES + 1).read_to_end(&mut bytes)?;
         Ok(length.max(bytes.len() as u64))
@@ -182,7 +183,7 @@ mod tests {
 
     fn set_age(path: &Path, seconds: u64) {
         let time = SystemTime::now() - Duration::from_secs(seconds);
-        File::open(path).unwrap().set_modified(time).unwrap();
+        fs::File::open(path).unwrap().set_modified(time).unwrap();
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::disk::{is_at, private_options};
 use super::place::RunPaths;
+use crate::files::{check_plain, open_plain};
 use crate::store::error::StoreError;
 use crate::store::home::{Holder, Lease};
 
@@ -65,6 +66,7 @@ impl RunLock {
         let mut options = private_options();
         let options = options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(io)?;
+        check_plain(&file).map_err(io)?;
         let mut said = holder_file(path, &file, options).map_err(io)?;
         if !lock_patiently(&file, &mut said).map_err(io)? {
             let run = path.file_stem().unwrap_or_default().display().to_string();
@@ -91,12 +93,12 @@ impl Lease for RunLock {}
 fn lock_journal(paths: &RunPaths) -> Result<Option<File>, StoreError> {
     let path = paths.segment(0);
     let io = |error| StoreError::io(path.display(), "lock", error);
-    let file = match File::open(&path) {
+    let file = match open_plain(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(io)?,
     };
     // Without a lock file it is not known which process the holder is.
-    let mut said = File::open(paths.lock()).or_else(|_| file.try_clone()).map_err(io)?;
+    let mut said = open_plain(&paths.lock()).or_else(|_| file.try_clone()).map_err(io)?;
     match lock_patiently(&file, &mut said).map_err(io)? {
         true => Ok(Some(file)),
         false => Err(StoreError::Held { run: paths.id().to_owned(), holder: read_holder(&mut said) }),
@@ -180,7 +182,7 @@ pub fn holder_of(paths: &RunPaths) -> io::Result<Option<Holder>> {
 
 /// The process that holds a lock, if there is one.
 fn is_live(path: &Path) -> io::Result<Option<Holder>> {
-    let file = match File::open(path) {
+    let file = match open_plain(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
     };

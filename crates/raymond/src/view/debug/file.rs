@@ -1,11 +1,12 @@
 //! Debug files: bounded in size, and never overwritten.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::name::{Suffix, in_round};
 use super::{Trouble, cannot_write};
+use crate::files::private_options;
 
 /// The most bytes of a step's output that a debug file holds.
 pub const MOST_FILE_BYTES: u64 = 64 * 1024 * 1024;
@@ -82,21 +83,4 @@ pub(super) fn create(
             Err(error) => return Err(cannot_write(&path, &error)),
         }
     }
-}
-
-pub(super) fn create_private_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
-}
-
-/// Output may hold secrets, so only the owner may read it.
-#[cfg_attr(not(unix), expect(unused_mut, reason = "modes exist on Unix only"))]
-pub(super) fn private_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
 }

@@ -6,8 +6,6 @@
 mod unpack;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -19,6 +17,7 @@ pub use unpack::unpack;
 use super::source::hexadecimal;
 use super::{Given, MAX_BYTES, Source};
 use crate::error::UserError;
+use crate::files;
 use crate::workflow::manifest::{self, Manifest};
 
 /// A longer file contains more than an archive may, or data that does not belong to it.
@@ -104,14 +103,7 @@ impl Archive {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(format!("it is larger than {} MiB", MAX_FILE_BYTES / (1024 * 1024)));
-    }
-    Ok(bytes)
+    files::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use raymond_core::workflow::{Listing, Platform, StateFile};
 
 use super::{Given, Source};
 use crate::error::UserError;
+use crate::files;
 use crate::workflow::manifest::{self, Manifest};
 
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Folder {
 
     pub fn read(&self, state: &StateFile) -> Result<Source, String> {
         let path = self.path.join(state.as_str());
-        match fs::read(&path) {
+        match files::read(&path, super::MAX_BYTES) {
             Ok(bytes) => {
                 Ok(Source { name: path.display().to_string(), bytes, file: Some(path), given: Given::InText })
             }
@@ -84,7 +85,7 @@ impl Folder {
 }
 
 fn load_manifest(file: &Path) -> Result<Manifest, UserError> {
-    let text = match fs::read_to_string(file) {
+    let text = match files::read_text(file, files::MAX_SETTINGS_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Manifest::default()),
         Err(error) => return Err(UserError::usage(format!("cannot read {}: {error}", file.display()))),

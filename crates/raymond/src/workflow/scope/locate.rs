@@ -1,12 +1,15 @@
 //! From what the user wrote to a scope and its first state.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use raymond_core::workflow::{Kind, Platform, StateFile};
 
 use super::Scope;
 use crate::error::UserError;
 use crate::paths::normalise;
+
+/// The extensions that may be left out.
+const PACKED: [&str; 3] = [".zip", ".yaml", ".yml"];
 
 /// A workflow as the user named it.
 #[derive(Debug)]
@@ -45,14 +48,46 @@ impl Form {
     }
 }
 
-/// Finds a workflow: a folder, an archive, a one-file workflow, or a state in one of them.
+/// Finds a workflow: a folder, an archive, a one-file workflow, or a state in one of them. The extension of an archive
+/// or file may be left out where that leads to only one thing.
 pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, UserError> {
     let path = normalise(cwd, Path::new(given));
     if Form::of(&path).is_some() {
-        let scope = Scope::open(&path, platform)?;
-        let entry = scope.entry().map_err(|error| UserError::usage(format!("{given}: {error}")))?;
-        return Ok(Located { given: given.to_owned(), scope, entry });
+        return whole(given, &path, platform);
     }
+    match state_in_scope(given, &path, platform) {
+        Err(error) if !path.exists() => match packed(given, &path)? {
+            Some(packed) => whole(given, &packed, platform),
+            None => Err(error),
+        },
+        found => found,
+    }
+}
+
+fn whole(given: &str, path: &Path, platform: Platform) -> Result<Located, UserError> {
+    let scope = Scope::open(path, platform)?;
+    let entry = scope.entry().map_err(|error| UserError::usage(format!("{given}: {error}")))?;
+    Ok(Located { given: given.to_owned(), scope, entry })
+}
+
+/// The archive or one-file workflow whose name a path is, without its extension.
+fn packed(given: &str, path: &Path) -> Result<Option<PathBuf>, UserError> {
+    let with = |extension: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(extension);
+        PathBuf::from(name)
+    };
+    let mut found: Vec<PathBuf> =
+        PACKED.iter().map(|extension| with(extension)).filter(|file| file.is_file()).collect();
+    if found.len() > 1 {
+        let names: Vec<String> = found.iter().map(|file| file.display().to_string()).collect();
+        let error = format!("`{}` may be {}", given.escape_debug(), names.join(" or "));
+        return Err(UserError::usage(error).hint("write the extension, too"));
+    }
+    Ok(found.pop())
+}
+
+fn state_in_scope(given: &str, path: &Path, platform: Platform) -> Result<Located, UserError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(not_found(given));
     };
@@ -64,10 +99,15 @@ pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, Us
         ));
     }
     // A name such as `x.zip` is not a state's, so an error about a missing state would confuse.
-    if Form::of(parent).is_none() || Form::of_name(&path).is_some() {
+    if Form::of_name(path).is_some() {
         return Err(not_found(given));
     }
-    let mut scope = Scope::open(parent, platform)?;
+    let parent = match Form::of(parent) {
+        Some(_) => parent.to_owned(),
+        None if parent.exists() => return Err(not_found(given)),
+        None => packed(given, parent)?.ok_or_else(|| not_found(given))?,
+    };
+    let mut scope = Scope::open(&parent, platform)?;
     let entry = scope.resolve(&name).map_err(|error| match scope.listing().states().next() {
         Some(_) => not_found(given).hint(error),
         // The folder has no states, so the user did not mean one of them.

@@ -6,8 +6,7 @@
 mod origin;
 mod parse;
 
-use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
@@ -19,6 +18,7 @@ pub use parse::{Contents, Mistakes, OneState, header_value, parse, parse_lenient
 
 use super::{Given, MAX_BYTES, Source};
 use crate::error::UserError;
+use crate::files;
 use crate::workflow::manifest::{self, Manifest};
 
 /// Time stamps are coarse: if a file was written just before it was read, a later change may leave the same stamp.
@@ -133,16 +133,10 @@ fn without_mark(text: &str) -> &str {
 
 /// The text of a one-file workflow.
 pub fn read_text(path: &Path) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|error| {
-        match error.kind() {
-            std::io::ErrorKind::NotFound => format!("{} is gone; put it back and resume", path.display()),
-            _ => format!("cannot read {}: {error}", path.display()),
-        }
+    let bytes = files::read(path, MAX_BYTES).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{} is gone; put it back and resume", path.display()),
+        _ => format!("cannot read {}: {error}", path.display()),
     })?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("{} is larger than {} MiB", path.display(), MAX_BYTES / (1024 * 1024)));
-    }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();

@@ -122,14 +122,23 @@ fn flat_archives_and_those_with_one_folder_hold_the_same() {
 }
 
 #[test]
+fn folders_below_the_start_state_hold_data_and_keep_their_paths() {
+    let flat = unpack(&zip_of(&["START.sh", "data/deep/x.txt", "more/START.sh", "none/"])).unwrap();
+    assert_eq!(flat.keys().collect::<Vec<_>>(), ["START.sh", "data/deep/x.txt", "more/START.sh"]);
+    let in_folder = zip_of(&["wf/START.sh", "wf/data/deep/x.txt", "wf/more/START.sh"]);
+    assert_eq!(unpack(&in_folder).unwrap(), flat);
+    let without_start = unpack(&zip_of(&["A.sh", "data/x"])).unwrap();
+    assert_eq!(without_start.keys().collect::<Vec<_>>(), ["A.sh", "data/x"]);
+}
+
+#[test]
 fn whatever_is_wrong_is_refused_with_its_reason() {
     let whole = zip_of(&["START.sh", "B.sh"]);
     let cases: Vec<(Vec<u8>, &str)> = vec![
         (zip_of(&["a/START.sh", "b/START.sh"]), "it has several folders at its top, such as `a` and `b`"),
-        (zip_of(&["START.sh", "a/B.sh"]), "the file `START.sh` lies beside the folder `a`"),
-        (zip_of(&["START.sh", "a/"]), "the file `START.sh` lies beside the folder `a`"),
-        (zip_of(&["a/START.sh", "a/b/C.sh"]), "the entry `a/b/C.sh` is nested too deep"),
-        (zip_of(&["a/START.sh", "a/b/"]), "the entry `a/b/` is nested too deep"),
+        (zip_of(&["A.sh", "a/START.sh"]), "the file `A.sh` lies beside the folder `a`; the start state must"),
+        (zip_of(&["a/b/START.sh", "a/C.sh"]), "its start state `a/b/START.sh` is more than one folder deep"),
+        (zip_of(&["START.sh", "a", "a/b"]), "the entry `a` is a file and a folder at once"),
         (zip_of(&["notes.txt"]), "there is no state in it"),
         (zip_of(&[]), "there is no state in it"),
         (
@@ -229,7 +238,7 @@ proptest! {
         }
         bytes.truncate(bytes.len() - cut);
         if let Ok(files) = unpack(&bytes) {
-            prop_assert!(files.keys().all(|name| crate::workflow::scope::name_problem(name).is_none()));
+            prop_assert!(files.keys().all(|name| crate::workflow::scope::path_problem(name).is_none()));
         }
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
 
 use raymond_core::workflow::wording::{quoted, quoted_list};
+use raymond_core::workflow::{Listing, StateFile};
 use zip::ZipArchive;
 use zip::read::{ZipFile, ZipReadOptions};
 use zip::result::ZipError;
 
-use crate::workflow::scope::{MAX_BYTES, MAX_FILES, name_problem};
+use crate::workflow::scope::{MAX_BYTES, MAX_FILES, file_and_folder, path_problem};
 
 /// What every entry of an archive's directory begins with.
 const ENTRY_MARK: &[u8] = b"PK\x01\x02";
@@ -21,7 +22,7 @@ const FOLDER: u32 = 0o040_000;
 /// The Unix mode is the upper half of an entry's attributes.
 const MODE_SHIFT: u32 = 16;
 
-/// Unpacks an archive that is flat or has one folder at its top; that folder's name is left out.
+/// Unpacks an archive that holds a workflow at its top or in one folder; that folder's name is left out.
 pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
     // Reading the directory takes memory for each entry, so too many are refused before that.
     if memchr::memmem::find_iter(bytes, ENTRY_MARK).nth(MOST_MARKS).is_some() {
@@ -50,6 +51,9 @@ pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
         if files.insert(name.trim_start_matches('/').to_owned(), content).is_some() {
             return Err(format!("two of its entries are called {}", quoted(name)));
         }
+    }
+    if let Some(both) = file_and_folder(files.keys().map(String::as_str)) {
+        return Err(format!("the entry {} is a file and a folder at once", quoted(both)));
     }
     Ok(files)
 }
@@ -84,8 +88,7 @@ fn check_name(name: &str) -> Result<(), String> {
     if name.starts_with('/') || has_drive {
         return Err(format!("the entry {} has an absolute name", quoted(name)));
     }
-    let parts = name.strip_suffix('/').unwrap_or(name).split('/');
-    match parts.into_iter().find_map(name_problem) {
+    match path_problem(name.strip_suffix('/').unwrap_or(name)) {
         Some(problem) => Err(format!("the entry {} has {problem}", quoted(name))),
         None => Ok(()),
     }
@@ -102,28 +105,41 @@ fn check_kind<R: Read>(entry: &ZipFile<'_, R>, name: &str) -> Result<(), String>
     }
 }
 
-/// The one folder that everything is in, or `None` if the archive is flat.
+/// The folder that the workflow is in, or `None` if that is the top of the archive. The start state says which: folders
+/// below it hold data.
 fn common_folder<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Result<Option<&'n str>, String> {
     let mut folders: Vec<&str> = names.clone().filter_map(|name| Some(name.split_once('/')?.0)).collect();
     folders.sort_unstable();
     folders.dedup();
-    let beside = names.clone().find(|name| !name.contains('/'));
-    let folder = match (folders.as_slice(), beside) {
-        ([], _) => return Ok(None),
-        ([folder], None) => *folder,
+    let starts = || names.clone().filter(|name| is_start(name));
+    let at_top = names.clone().find(|name| !name.contains('/'));
+    let has_start_at_top = starts().any(|name| !name.contains('/'));
+    match (folders.as_slice(), at_top) {
+        (_, Some(_)) if has_start_at_top || starts().next().is_none() => Ok(None),
+        ([], _) => Ok(None),
         ([folder, ..], Some(file)) => {
-            return Err(format!("the file {} lies beside the folder {}", quoted(file), quoted(folder)));
+            let hint = "the start state must be at the top or in the only folder";
+            Err(format!("the file {} lies beside the folder {}; {hint}", quoted(file), quoted(folder)))
         }
+        ([folder], None) => match starts().min_by_key(|name| name.matches('/').count()) {
+            Some(deep) if deep.matches('/').count() > 1 => {
+                Err(format!("its start state {} is more than one folder deep", quoted(deep)))
+            }
+            _ => Ok(Some(*folder)),
+        },
         (several, None) => {
             const SHOWN: usize = 3;
             let shown = several.get(..SHOWN).unwrap_or(several);
-            return Err(format!("it has several folders at its top, such as {}", quoted_list(shown, "and")));
+            let shown = quoted_list(shown, "and");
+            Err(format!("it has several folders at its top, such as {shown}, and no start state beside them"))
         }
-    };
-    match names.clone().find(|name| name.split_once('/').is_some_and(|(_, rest)| rest.contains('/'))) {
-        Some(nested) => Err(format!("the entry {} is nested too deep", quoted(nested))),
-        None => Ok(Some(folder)),
     }
+}
+
+/// Whether an entry is called like a state that a run can begin with, on any platform.
+fn is_start(entry: &str) -> bool {
+    let name = entry.rsplit('/').next().unwrap_or(entry);
+    StateFile::new(name).is_some_and(|state| Listing::is_entry_name(state.name()))
 }
 
 /// Unpacks one entry. The limit counts the bytes that really come out, not the size that its header claims.

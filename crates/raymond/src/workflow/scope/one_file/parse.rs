@@ -35,7 +35,7 @@ use super::origin::TextPlace;
 use crate::workflow::manifest::{self, Manifest};
 use crate::workflow::place::in_text;
 use crate::workflow::scope::source::Beside;
-use crate::workflow::scope::{Given, name_problem};
+use crate::workflow::scope::{Given, file_and_folder, name_problem, path_problem};
 use crate::workflow::yaml_text::keys_and_values;
 
 /// Everything in the file.
@@ -289,11 +289,18 @@ impl Reading<'_> {
             let read = self.read_file(file);
             self.settle(read)?;
         }
-        Ok(())
+        let names = self.contents.files.keys().map(String::as_str);
+        match file_and_folder(names.chain(self.contents.states.keys().map(StateFile::as_str))) {
+            Some(both) => {
+                let message = format!("{} is a file and a folder at once", quoted(both));
+                self.settle(Err(Fault::new(files.node.position, message)))
+            }
+            None => Ok(()),
+        }
     }
 
     fn read_file(&mut self, file: &Field) -> Result<(), Fault> {
-        if let Some(problem) = name_problem(&file.key) {
+        if let Some(problem) = path_problem(&file.key) {
             let message = format!("{} cannot be the name of a file: it has {problem}", quoted(&file.key));
             return Err(Fault::new(file.key_position, message));
         }

@@ -133,8 +133,12 @@ fn mistakes_have_a_place_and_the_line() {
             "line 4, column 3: `A.sh` stands under `states` and under `files`; keep one of them, in `A.sh: x`",
         ),
         (
-            "states:\n  A: { sh: x }\nfiles:\n  a/b: x",
-            "line 4, column 3: `a/b` cannot be the name of a file: it has a `/` in a name, in `a/b: x`",
+            "states:\n  A: { sh: x }\nfiles:\n  a/../b: x",
+            "line 4, column 3: `a/../b` cannot be the name of a file: it has a name that leads elsewhere, in `a/../b: x`",
+        ),
+        (
+            "states:\n  A: { sh: x }\nfiles:\n  A.sh/b: x",
+            "line 4, column 3: `A.sh` is a file and a folder at once, in `A.sh/b: x`",
         ),
         (
             "states:\n  A: { sh: x }\nfiles:\n  a: { base64: '*' }",
