@@ -7,6 +7,7 @@
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event must be handled everywhere")]
 
 mod led_to;
+pub mod shorten;
 #[cfg(test)]
 mod tests;
 mod wire;

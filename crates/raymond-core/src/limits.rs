@@ -23,6 +23,9 @@ pub const MAX_PARALLEL_SCRIPTS: usize = 256;
 /// Payloads longer than this are stored in files next to the journal.
 pub const MAX_INLINE_PAYLOAD_BYTES: usize = 64 * 1024;
 
+/// How much room on the disk a running step needs at least, so that its end and its cost can be recorded.
+pub const STEP_ROOM_BYTES: u64 = 4 * 1024;
+
 /// Payloads longer than this are not passed in environment variables, because the system would refuse them.
 pub const MAX_ENVIRONMENT_PAYLOAD_BYTES: usize = 96 * 1024;
 

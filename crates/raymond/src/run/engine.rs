@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use raymond_core::decide::decide;
-use raymond_core::event::{Body, Event, Interrupted, SnapshotLine, StepStarted};
+use raymond_core::event::{Body, Event, Interrupted, SnapshotLine, StepStarted, shorten};
 use raymond_core::evolve;
 use raymond_core::input::{Ended, Input, Plan, Prepared, StepOutcome};
 use raymond_core::join;
+use raymond_core::limits::STEP_ROOM_BYTES;
 use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Due, Mode, Run, Status};
 
@@ -131,14 +132,38 @@ impl<S: RunWriter> Engine<S> {
         }
         if !batch.is_empty() {
             tracing::debug!(events = batch.len(), last = self.run.seq, "commit");
-            self.store.commit(&batch)?;
-            self.snapshot_if_long(now)?;
+            self.store.set_aside(STEP_ROOM_BYTES * self.run.running() as u64);
+            match self.store.commit(&batch) {
+                Err(full @ StoreError::Full { .. }) => {
+                    batch = self.commit_what_fits(&batch)?;
+                    trouble = Some(full);
+                }
+                other => {
+                    other?;
+                    self.snapshot_if_long(now)?;
+                }
+            }
         }
         let commands = match trouble {
             Some(_) => Vec::new(),
             None => batch.iter().filter_map(|event| self.command(event, &mut ready)).collect(),
         };
         Ok(Round { events: batch, commands, trouble })
+    }
+
+    /// The disk is full. What was paid for is recorded in the room that was set aside for it.
+    fn commit_what_fits(&mut self, batch: &[Event]) -> Result<Vec<Event>, StoreError> {
+        self.store.set_aside(0);
+        let short = shorten::without_messages(batch);
+        match self.store.commit(&short) {
+            Err(StoreError::Full { .. }) => {}
+            other => return other.map(|()| short),
+        }
+        let costs = shorten::only_costs(batch, "the disk was full, so what the step returned could not be recorded");
+        if !costs.is_empty() {
+            self.store.commit(&costs)?;
+        }
+        Ok(costs)
     }
 
     fn accept(&mut self, now: Timestamp, input: Input, batch: &mut Vec<Event>) -> Result<(), StoreError> {

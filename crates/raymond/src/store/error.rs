@@ -53,6 +53,8 @@ pub enum StoreError {
     JournalGone { run: String, place: String, rescued: Result<String, String> },
     /// The lock file was deleted or replaced while this process held it; all that happened is in the journal.
     LockGone { place: String },
+    /// The disk has no room for what was to be written; nothing was written.
+    Full { place: String },
     /// The caller asked for something that a reader would call damage; nothing was written.
     Refused { place: String, what: String },
     /// An event names a payload by something that is not a hash.
@@ -79,6 +81,16 @@ impl StoreError {
 
     pub(super) fn refused(place: impl ToString, what: impl Into<String>) -> Self {
         Self::Refused { place: place.to_string(), what: what.into() }
+    }
+
+    /// Whether the disk has no room left.
+    pub(super) fn is_disk_full(&self) -> bool {
+        let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        match self {
+            Self::Full { .. } => true,
+            Self::Io { source, .. } => full(source.kind()),
+            _ => false,
+        }
     }
 
     /// Whether the file that the error is about was not there.
@@ -153,6 +165,9 @@ impl fmt::Display for StoreError {
                     out,
                     "{place} was deleted or replaced while the run was live; another Raymond could begin to write the run"
                 )
+            }
+            Self::Full { place } => {
+                write!(out, "cannot write {place}: No space left on the disk")
             }
             Self::Refused { place, what } => write!(out, "not written to {place}: {what}"),
             Self::NotAHash => write!(out, "the journal names a payload by something that is no hash"),

@@ -15,11 +15,12 @@ mod payload;
 mod place;
 mod read;
 mod rescue;
+mod room;
 mod segment;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use raymond_core::event::{Event, SnapshotLine};
+use raymond_core::event::{Body, Event, SnapshotLine};
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
@@ -189,6 +190,8 @@ impl RunWriter for FolderWriter {
         match self.payloads.put(text) {
             // The next commit finds the journal gone, and rescues the text together with the event.
             Err(_) if !self.journal.is_in_place() => Ok(Payload::Inline(text.to_owned())),
+            // The commit does not fit either, and is tried again without such texts.
+            Err(error) if error.is_disk_full() => Ok(Payload::Inline(text.to_owned())),
             other => other,
         }
     }
@@ -207,10 +210,17 @@ impl RunWriter for FolderWriter {
             return Err(self.journal.rescue(&lines));
         }
         self.journal.append(&lines)?;
+        if batch.last().is_some_and(|event| matches!(event.body, Body::RunFinished { .. } | Body::RunStopped { .. })) {
+            self.journal.release_room();
+        }
         match self.lock.is_in_place() {
             true => Ok(()),
             false => Err(self.journal.close(self.lock.path())),
         }
+    }
+
+    fn set_aside(&mut self, bytes: u64) {
+        self.journal.set_aside(bytes);
     }
 
     fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {

@@ -157,6 +157,10 @@ pub trait RunWriter: Debug {
     /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
 
+    /// How much room the following commits must leave free for what running steps will report. A commit that cannot is
+    /// refused with [`StoreError::Full`] before anything is written, so that a shorter one can be tried.
+    fn set_aside(&mut self, _bytes: u64) {}
+
     /// Stores a snapshot of the present state if so much was written since the last one that reading takes long.
     fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError>;
 }
@@ -176,6 +180,10 @@ impl<W: RunWriter + ?Sized> RunWriter for Box<W> {
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
         (**self).commit(batch)
+    }
+
+    fn set_aside(&mut self, bytes: u64) {
+        (**self).set_aside(bytes);
     }
 
     fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {

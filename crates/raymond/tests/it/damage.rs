@@ -116,7 +116,8 @@ fn a_flipped_byte_is_reported_with_its_line() {
 /// The last line counts, too: its batch was committed, so it is not the rest of an interrupted write.
 #[test]
 fn a_journal_that_another_program_rewrote_is_reported_and_kept() {
-    let rewrites: [(&str, fn(&str) -> String); 5] = [
+    type Rewrite = fn(&str) -> String;
+    let rewrites: [(&str, Rewrite); 5] = [
         ("CRLF", |line| format!("{}\r\n", line.trim_end())),
         ("trailing blank", |line| format!("{} \n", line.trim_end())),
         ("no line break but a blank", |line| format!("{} ", line.trim_end())),

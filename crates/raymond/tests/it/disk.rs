@@ -76,6 +76,44 @@ fn a_full_disk_stops_the_run_and_with_free_space_it_can_be_resumed() {
     );
 }
 
+/// A turn that was paid for is recorded with its cost, though the disk has filled up while it ran. Its text may be lost.
+#[test]
+fn a_turn_is_recorded_though_the_disk_filled_up_meanwhile() {
+    // (what the agent replies, and how often the agent is called in total)
+    let reply = |text: &str| format!(r#"[{{"reply": "{text}", "cost": 0.25, "hold": "gate"}}]"#);
+    let long = "x".repeat(60_000);
+    let cases = [
+        ("short", reply("<result>short</result>"), "short\n", 1),
+        ("a long message", reply(&format!("{long}{long}<result>short</result>")), "short\n", 1),
+        ("a long result", reply(&format!("<result>{long}</result>")), "", 2),
+        ("a result in a file", reply(&format!("<result>{}</result>", "x".repeat(200_000))), "", 2),
+    ];
+    for (what, script, result, calls) in cases {
+        let Some(disk) = Disk::mount("size=128k") else { return };
+        let rig = Rig::new(RAYMOND);
+        rig.agent(&script).state("START.md", "Go.");
+        let place = disk.path().to_str().unwrap().to_owned();
+        let options = ["--state-dir", &place, "--no-debug"];
+        let live = rig.start(&[&["workflow", "--id", "r"], &options[..]].concat());
+        rig.wait_for_calls(1);
+        let mut ballast = fs::File::create(disk.path().join("ballast")).unwrap();
+        while std::io::Write::write(&mut ballast, &[0; 1024]).is_ok_and(|written| written > 0) {}
+        rig.open_gate("gate");
+        let done = live.wait();
+        disk.remount("size=4m");
+        let status = rig.raymond(&["status", "r", "--json", "--state-dir", &place]);
+        let status: serde_json::Value = serde_json::from_str(&status.stdout).unwrap();
+        assert_eq!(status["cost_usd"], 0.25, "{what}: {}", done.stderr);
+        if done.exit != 0 {
+            done.assert(1, "").says("No space left").says("raymond resume r");
+        }
+        let done = rig.raymond(&[&["resume", "r"], &options[..]].concat());
+        assert_eq!(done.exit, 0, "{what}: {}", done.stderr);
+        assert!(done.stdout.ends_with(result), "{what}: {}", done.stdout);
+        assert_eq!(rig.calls().len(), calls, "{what}");
+    }
+}
+
 #[test]
 fn a_state_that_cannot_be_read_is_named() {
     let rig = Rig::new(RAYMOND);

@@ -16,6 +16,12 @@ pub trait DiskFile: Debug + Read + Write + Send {
     fn sync_all(&self) -> io::Result<()>;
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
+    /// Takes room on the disk for these bytes of the file without changing its length. A file system that cannot do
+    /// that says `Unsupported`.
+    fn reserve(&self, _from: u64, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Whether this path still leads to this file. It does not after the file or a folder above it was deleted, moved
     /// away or replaced.
     fn is_at(&self, _path: &Path) -> bool {
@@ -59,6 +65,12 @@ impl DiskFile for File {
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         File::set_len(self, bytes)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn reserve(&self, from: u64, bytes: u64) -> io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        Ok(fallocate(self, FallocateFlags::KEEP_SIZE, from, bytes)?)
     }
 
     fn is_at(&self, path: &Path) -> bool {

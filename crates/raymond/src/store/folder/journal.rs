@@ -15,6 +15,7 @@ use super::lock::RunLock;
 use super::place::RunPaths;
 use super::read::{Tail, visit_tail};
 use super::rescue;
+use super::room::Room;
 use super::segment::{Line, SNAPSHOT_EVENT, check_lines, encode_batch, is_snapshot};
 use crate::store::error::StoreError;
 use crate::store::home::{Durability, JournalOptions};
@@ -34,6 +35,7 @@ pub struct Journal {
     /// How long the snapshot at its start is; 0 in the first segment.
     snapshot_bytes: u64,
     last_seq: Option<u64>,
+    room: Room,
     poisoned: bool,
 }
 
@@ -62,6 +64,7 @@ impl Journal {
             bytes: 0,
             snapshot_bytes: 0,
             last_seq: None,
+            room: Room::default(),
             poisoned: false,
         })
     }
@@ -119,6 +122,7 @@ impl Journal {
             bytes: tail.bytes + u64::from(tail.lacks_line_break),
             snapshot_bytes: tail.snapshot_bytes,
             last_seq: tail.last_seq,
+            room: Room::default(),
             poisoned: false,
         };
         Ok((journal, tail))
@@ -131,6 +135,9 @@ impl Journal {
         let last_seq =
             check_lines(lines, self.last_seq).map_err(|what| StoreError::refused(file.display(), what))?;
         let batch = encode_batch(lines);
+        self.room
+            .ensure(&*self.file, self.bytes, batch.len() as u64)
+            .map_err(|()| StoreError::Full { place: file.display().to_string() })?;
         // Set before the call, so that it is also set if the function returns early.
         self.poisoned = true;
         self.file.write_all(&batch).map_err(|error| StoreError::io(file.display(), "write", error))?;
@@ -141,6 +148,18 @@ impl Journal {
         self.bytes += batch.len() as u64;
         self.last_seq = last_seq;
         Ok(())
+    }
+
+    /// How much room the following batches must leave free behind them.
+    pub fn set_aside(&mut self, bytes: u64) {
+        self.room.aside = bytes;
+    }
+
+    /// Gives back the room that was reserved and not used. Nothing depends on it.
+    pub fn release_room(&mut self) {
+        if self.room.release(self.bytes) {
+            let _ = self.file.set_len(self.bytes);
+        }
     }
 
     /// Whether the current segment is still where readers look for it.
@@ -194,6 +213,7 @@ impl Journal {
             .put_in_place(&batch, &path)
             .map_err(|error| StoreError::io(path.display(), "create", error))?;
         self.poisoned = false;
+        self.room.begin_file();
         self.segment = next;
         self.bytes = batch.len() as u64;
         self.last_seq = last_seq;

@@ -667,7 +667,8 @@ mod tests {
     /// What editors and other tools make of a journal. The last batch is never taken for a torn tail.
     #[test]
     fn a_rewritten_journal_is_damage_in_every_line_that_has_a_mark() {
-        let rewritten: [(&str, fn(&str) -> String); 8] = [
+        type Rewrite = fn(&str) -> String;
+        let rewritten: [(&str, Rewrite); 8] = [
             ("CRLF", |text| text.replace('\n', "\r\n")),
             ("CR", |text| text.replace('\n', "\r")),
             ("trailing blank", |text| text.replace('\n', " \n")),
