@@ -159,7 +159,8 @@ impl<S: RunWriter> Engine<S> {
             Err(StoreError::Full { .. }) => {}
             other => return other.map(|()| short),
         }
-        let costs = shorten::only_costs(batch, "the disk was full, so what the step returned could not be recorded");
+        let costs =
+            shorten::only_costs(batch, "the disk was full, so what the step returned could not be recorded");
         if !costs.is_empty() {
             self.store.commit(&costs)?;
         }

@@ -210,7 +210,10 @@ impl RunWriter for FolderWriter {
             return Err(self.journal.rescue(&lines));
         }
         self.journal.append(&lines)?;
-        if batch.last().is_some_and(|event| matches!(event.body, Body::RunFinished { .. } | Body::RunStopped { .. })) {
+        if batch
+            .last()
+            .is_some_and(|event| matches!(event.body, Body::RunFinished { .. } | Body::RunStopped { .. }))
+        {
             self.journal.release_room();
         }
         match self.lock.is_in_place() {
