@@ -1,9 +1,8 @@
 //! `raymond convert`
 
-use std::io::Write;
-
 use super::args::ConvertArgs;
 use super::find::working_folder;
+use super::print::say;
 use crate::author::convert;
 use crate::error::{ExitKind, UserError};
 use crate::paths::normalise;
@@ -13,6 +12,6 @@ pub(super) fn convert(args: ConvertArgs) -> Result<ExitKind, UserError> {
     let (from, to) = (normalise(&cwd, &args.from), normalise(&cwd, &args.to));
     let count = convert::convert(&from, &to, args.force)?;
     let files = if count == 1 { "file" } else { "files" };
-    let _ = writeln!(anstream::stderr(), "wrote {} ({count} {files})", args.to.display());
+    say(&format!("wrote {} ({count} {files})", args.to.display()));
     Ok(ExitKind::Completed)
 }

@@ -1,5 +1,6 @@
 //! `raymond diagram`
 
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use raymond_core::diagram::Diagram;
@@ -11,6 +12,7 @@ use super::find::working_folder;
 use super::print::{print_stdout, say};
 use crate::author::load::{FaultKind, Loaded, load};
 use crate::error::{ExitKind, UserError};
+use crate::view::text::clean;
 
 pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
     let cwd = working_folder()?;
@@ -33,7 +35,8 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
         }
     };
     let Some(file) = &args.output else {
-        print_stdout(picture.as_bytes())?;
+        let shown = if io::stdout().is_terminal() { clean(&picture).into_owned() } else { picture };
+        print_stdout(shown.as_bytes())?;
         return Ok(ExitKind::Completed);
     };
     std::fs::write(file, picture)

@@ -8,7 +8,7 @@ use super::print::{print_stdout, say};
 use super::status::load_view;
 use crate::error::{ExitKind, UserError};
 use crate::view::status::RunView;
-use crate::view::text::clean;
+use crate::view::text::{clean, clean_json};
 
 pub(super) fn list(args: ListArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
@@ -22,8 +22,9 @@ pub(super) fn list(args: ListArgs) -> Result<ExitKind, UserError> {
         }
     }
     if args.json {
-        let text =
-            serde_json::to_string_pretty(&views).map_err(|error| UserError::failed(error.to_string()))?;
+        let text = serde_json::to_string_pretty(&views)
+            .map(clean_json)
+            .map_err(|error| UserError::failed(error.to_string()))?;
         print_stdout(format!("{text}\n").as_bytes())?;
     } else if runs.is_empty() {
         say(&format!("there are no runs in {}", store.place()));

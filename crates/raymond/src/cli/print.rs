@@ -33,7 +33,7 @@ pub(super) fn cannot_write(error: &io::Error) -> UserError {
     UserError::failed(format!("cannot write to stdout: {error}"))
 }
 
-/// Prints a message on stderr. If that fails, there is no place to report it.
+/// Prints a message on stderr; names in it may be anything. If that fails, there is no place to report it.
 pub(super) fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", clean(text));
 }

@@ -12,7 +12,7 @@ use crate::error::{ExitKind, UserError};
 use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StateDir, StoreError};
 use crate::view::status::{AgentView, RunView, view};
-use crate::view::text::{clean, one_line};
+use crate::view::text::{clean, clean_json, one_line};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -22,8 +22,9 @@ pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
     let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
     let run = load_view(&*stored)?;
     if args.json {
-        let text =
-            serde_json::to_string_pretty(&run).map_err(|error| UserError::failed(error.to_string()))?;
+        let text = serde_json::to_string_pretty(&run)
+            .map(clean_json)
+            .map_err(|error| UserError::failed(error.to_string()))?;
         print_stdout(format!("{text}\n").as_bytes())?;
     } else {
         // The reader of stdout may have exited.

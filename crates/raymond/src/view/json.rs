@@ -11,6 +11,7 @@ use raymond_core::run::Run;
 use super::View;
 use crate::store::Payloads;
 use crate::view::output::Output;
+use crate::view::text::clean_json;
 
 pub struct JsonLines {
     out: Output,
@@ -42,5 +43,5 @@ pub fn event_line(event: &Event, payloads: &Payloads) -> Option<String> {
             *payload = Payload::Inline(text);
         }
     }
-    serde_json::to_string(&event).ok()
+    serde_json::to_string(&event).ok().map(clean_json)
 }

@@ -19,6 +19,36 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
+/// JSON whose strings are the same to a program, but harmless to a terminal: what JSON itself leaves as it is (DEL,
+/// further control characters, direction marks) is written as `\\uXXXX`.
+pub fn clean_json(json: String) -> String {
+    // Nothing else in JSON is dangerous, and most lines have none of the bytes that these characters begin with.
+    let may_be = |byte: &u8| matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2);
+    if !json.as_bytes().iter().any(may_be) || !json.chars().any(is_dangerous) {
+        return json;
+    }
+    let mut clean = String::with_capacity(json.len() + 64);
+    for character in json.chars() {
+        match is_dangerous(character) {
+            true => clean.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => clean.push(character),
+        }
+    }
+    clean
+}
+
+/// A line of a file with other characters in place of those that are dangerous, each as long as the one it replaces, so
+/// that places in the line stay the same.
+pub fn clean_line(line: &str) -> String {
+    let harmless = |character: char| match (is_dangerous(character), character.len_utf8()) {
+        (false, _) => character,
+        (true, 1) => '?',
+        (true, 2) => '\u{bf}',
+        (true, _) => char::REPLACEMENT_CHARACTER,
+    };
+    line.chars().map(harmless).collect()
+}
+
 /// The first line of a text, made safe and cut to at most `most` characters.
 pub fn one_line(text: &str, most: usize) -> String {
     let first = text.trim().lines().next().unwrap_or("");
@@ -35,6 +65,7 @@ fn is_dangerous(character: char) -> bool {
         | '\u{2066}'..='\u{2069}'
         | '\u{200e}'
         | '\u{200f}'
+        | '\u{061c}'
         | '\u{2028}'
         | '\u{2029}' => true,
         other => other.is_control(),
@@ -51,6 +82,21 @@ mod tests {
         assert_eq!(clean("\u{9b}2J \u{202e}txt"), "\\u{9b}2J \\u{202e}txt");
         assert_eq!(clean("plain\ttext\nübrig"), "plain\ttext\nübrig");
         assert_eq!(clean("over\rwritten"), "over\\rwritten");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let text = "a\x1b\x7f\u{9b}\u{202e}\u{2066}\u{200f}\u{61c}\u{2028} ü→\u{1f600}\n";
+        let json = clean_json(serde_json::to_string(text).unwrap());
+        assert_eq!(json, r#""a\u001b\u007f\u009b\u202e\u2066\u200f\u061c\u2028 ü→😀\n""#);
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+    }
+
+    #[test]
+    fn places_in_a_cleaned_line_stay() {
+        let line = "a\x1bb\u{9b}c\u{202e}d";
+        assert_eq!(clean_line(line), "a?b¿c\u{fffd}d");
+        assert_eq!(clean_line(line).len(), line.len());
     }
 
     #[test]

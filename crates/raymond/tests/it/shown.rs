@@ -148,3 +148,76 @@ fn a_live_run_shows_what_it_does() {
     live.wait().assert(0, "ok\n");
     assert_eq!(rig.status()["agents"], serde_json::json!([]));
 }
+
+/// What a terminal would obey: control characters, and marks that change the direction of text.
+const MARKS: &str = "\u{1b}]0;t\u{7}\u{7f}\u{9b}2J\u{202a}\u{202e}\u{2066}\u{2069}\u{200e}\u{200f}\u{61c}";
+
+fn assert_harmless(shown: &str) {
+    let is_dangerous = |character: &char| {
+        let is_mark = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}');
+        is_mark || (character.is_control() && !"\n\t".contains(*character))
+    };
+    assert_eq!(shown.chars().find(is_dangerous), None, "{shown:?}");
+}
+
+#[test]
+fn no_mark_reaches_a_terminal_through_json() {
+    let rig = Rig::new(RAYMOND);
+    rig.write("marks", MARKS);
+    rig.state("START.sh", "echo \"<print>$(cat marks)</print><result>$(cat marks)</result>\"");
+    let commands: [&[&str]; 4] = [
+        &["workflow", "--id", "r", "--json"],
+        &["log", "r", "--json"],
+        &["status", "r", "--json"],
+        &["list", "--json"],
+    ];
+    for command in commands {
+        let done = rig.raymond(command);
+        assert_harmless(&done.stdout);
+        assert_harmless(&done.stderr);
+    }
+    assert_eq!(rig.status()["result"], MARKS);
+}
+
+#[test]
+fn no_mark_reaches_a_terminal_through_lint() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", format!("---\nmodle: x\n---\n{MARKS} <goto>GONE</goto> {MARKS}"));
+    rig.state(&format!("A{MARKS}.md"), "---\nmodle: x\n---\n<goto>NOWHERE</goto>");
+    rig.write(&format!("{MARKS}.yaml"), "states:\n  A: { sh: x, modle: \"\u{202e}\u{9b}\" } # \u{202e}\n");
+    for format in ["text", "json", "sarif", "github"] {
+        for path in ["workflow", &format!("{MARKS}.yaml")] {
+            let done = rig.raymond(&["lint", path, "--format", format]);
+            assert!(done.stdout.len() > 100, "{path:?}: {done:?}");
+            assert_harmless(&done.stdout);
+            assert_harmless(&done.stderr);
+        }
+    }
+}
+
+#[test]
+fn no_mark_reaches_a_terminal_through_errors_and_warnings() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<result>ok</result>'");
+    std::fs::create_dir_all(rig.path(".raymond")).unwrap();
+    rig.write(".raymond/config.toml", "[raymond]\nnotify = \"exit 3 # \\u001b[31m\\u202e\\u009b\"\n");
+    let done = rig.raymond(&["workflow", "--id", "r"]);
+    done.assert(0, "ok\n").says("the notify command `exit 3");
+    assert_harmless(&done.stderr);
+    let name = format!("no{MARKS}");
+    rig.write(&format!("{name}/START.sh"), "echo '<goto>X</goto>'");
+    rig.write(&format!("{name}/workflow.yaml"), "- no manifest");
+    let commands: [&[&str]; 6] = [
+        &[&name],
+        &["gone\u{202e}\u{1b}[31m"],
+        &["convert", &name, "-o", "x.zip"],
+        &["convert", "workflow", "-o", &format!("{name}2")],
+        &["diagram", &name],
+        &["status", &name],
+    ];
+    for command in commands {
+        let done = rig.raymond(command);
+        assert!(!done.stderr.is_empty(), "{command:?}");
+        assert_harmless(&done.stderr);
+    }
+}

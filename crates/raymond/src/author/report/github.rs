@@ -1,6 +1,7 @@
 //! Findings as commands that GitHub shows beside the code.
 
 use crate::author::check::Found;
+use crate::view::text::clean;
 use raymond_core::diagnostic::Severity;
 
 pub fn github(found: &[Found]) -> String {
@@ -27,7 +28,7 @@ fn line(found: &Found) -> String {
 }
 
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    clean(text).replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
 fn property(text: &str) -> String {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::author::check::Found;
+use crate::view::text::clean_json;
 
 pub fn json(found: &[Found]) -> String {
     let object = |found: &Found| {
@@ -19,5 +20,5 @@ pub fn json(found: &[Found]) -> String {
         })
     };
     let array: Vec<Value> = found.iter().map(object).collect();
-    format!("{:#}\n", Value::Array(array))
+    clean_json(format!("{:#}\n", Value::Array(array)))
 }

@@ -5,6 +5,7 @@ use raymond_core::lint::{RULES, Rule};
 use serde_json::{Value, json};
 
 use crate::author::check::Found;
+use crate::view::text::clean_json;
 
 pub fn sarif(found: &[Found]) -> String {
     let rules: Vec<Value> = RULES.iter().map(|rule| describe(rule)).collect();
@@ -18,7 +19,7 @@ pub fn sarif(found: &[Found]) -> String {
             "results": results,
         }],
     });
-    format!("{log:#}\n")
+    clean_json(format!("{log:#}\n"))
 }
 
 fn level(severity: Severity) -> &'static str {

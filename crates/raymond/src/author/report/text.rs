@@ -4,7 +4,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 use raymond_core::diagnostic::Severity;
 
 use crate::author::check::Found;
-use crate::view::text::clean;
+use crate::view::text::{clean, clean_line};
 
 /// All findings, with colours. The stream they are printed to removes the colours if it is not a terminal.
 pub fn text(found: &[Found]) -> String {
@@ -27,12 +27,13 @@ fn render(renderer: &Renderer, found: &Found) -> String {
     let file = clean(&file);
     let message = clean(&found.message);
     let title = level.primary_title(message.as_ref()).id(found.code);
-    let group: Group<'_> = match &found.lines {
-        Some(lines) => title.element(
-            Snippet::source(lines.text.as_str())
+    let lines = found.lines.as_ref().map(|lines| (clean_line(&lines.text), lines.range.clone()));
+    let group: Group<'_> = match &lines {
+        Some((line, range)) => title.element(
+            Snippet::source(line.as_str())
                 .line_start(found.start.line as usize)
                 .path(file.as_ref())
-                .annotation(AnnotationKind::Primary.span(lines.range.clone())),
+                .annotation(AnnotationKind::Primary.span(range.clone())),
         ),
         None => title.element(Origin::path(file.as_ref())),
     };
