@@ -59,11 +59,51 @@ impl Lines {
 
 fn read(bytes: &[u8]) -> Line {
     let text = String::from_utf8_lossy(bytes);
-    let parsed = serde_json::from_str(&text).or_else(|_| serde_json::from_str(&mend_surrogates(&text)));
+    let mended = || mend_numbers(&mend_surrogates(&text));
+    let parsed = serde_json::from_str(&text).or_else(|_| serde_json::from_str(&mended()));
     match parsed {
         Ok(event @ Value::Object(_)) => Line::Event(event),
         _ => Line::Unreadable(shortened(text.trim(), 200)),
     }
+}
+
+/// `NaN`, `Infinity` and numbers such as `1e400` are not JSON, or not numbers that can be held. They become `null`, so
+/// that one wrong figure does not lose the message beside it.
+fn mend_numbers(text: &str) -> String {
+    let mut mended = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '"' => string_length(rest),
+            '-' | '0'..='9' | 'A'..='Z' => {
+                let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+                let length = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
+                let is_number = serde_json::from_str::<serde_json::Number>(&rest[..length]).is_ok();
+                if !is_number {
+                    mended.push_str("null");
+                    rest = &rest[length..];
+                    continue;
+                }
+                length
+            }
+            other => other.len_utf8(),
+        };
+        mended.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    mended
+}
+
+/// The length of the JSON string at the start of `text`, with its quotes.
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    let mut inside = text.char_indices().skip(1);
+    let end = inside.find(|(_, letter)| {
+        let is_end = *letter == '"' && !escaped;
+        escaped = *letter == '\\' && !escaped;
+        is_end
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
 }
 
 /// JavaScript can cut a string between the two halves of a surrogate pair. It writes the half as an escape, which is
@@ -120,6 +160,20 @@ mod tests {
         assert_eq!(lines.feed(b"1}\r\n\n{\"b\":2}"), [Line::Event(json!({"a": 1}))]);
         assert_eq!(lines.end_line(), Some(Line::Event(json!({"b": 2}))));
         assert_eq!(lines.end_line(), None);
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_does_not_lose_the_line() {
+        for number in ["NaN", "Infinity", "-Infinity", "1e400", "-1e999", "nan1"] {
+            let line = format!(r#"{{"n":{number},"a":[1.5e3,-2,true],"s":"NaN \\\" {number}"}}"#);
+            let read = read(line.as_bytes());
+            let expected = json!({"n": null, "a": [1.5e3, -2, true], "s": format!("NaN \\\" {number}")});
+            if number == "nan1" {
+                assert!(matches!(read, Line::Unreadable(_)), "other words are not numbers");
+            } else {
+                assert_eq!(read, Line::Event(expected), "{number}");
+            }
+        }
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl TurnDecoder for Decoder {
     }
 
     fn finish(self: Box<Self>, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        let cost = Cost { usd: self.tokens as f64 * USD_A_TOKEN, estimated: true, session_total_usd: None };
+        let cost = Cost { usd: self.tokens as f64 * USD_A_TOKEN, estimated: true, ..Cost::default() };
         match self.text {
             Some(text) if self.is_final => Ok(TurnReport { text, cost, permission_denials: Vec::new() }),
             _ => Err(Box::new(TurnFailure {

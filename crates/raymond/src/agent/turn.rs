@@ -123,6 +123,8 @@ pub struct Cost {
     pub usd: f64,
     /// Whether part of it was computed from streamed token counts, because the program reported no cost.
     pub estimated: bool,
+    /// Whether the program reported something that cannot be a cost, and there is nothing to estimate it from.
+    pub unknown: bool,
     /// The total that the program reported, for the decoder of the turn that continues this one. It is a fact about the
     /// session, not an amount to add up.
     pub session_total_usd: Option<f64>,

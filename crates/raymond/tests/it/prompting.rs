@@ -399,3 +399,22 @@ fn a_turn_that_ends_after_raymond_died_is_ignored() {
     assert!(rig.calls().len() <= 3);
     rig.assert_nothing_lives();
 }
+
+/// What a wrapper around the agent program prints instead of a cost must not lose the turn, and is never counted as zero.
+#[test]
+fn a_cost_that_cannot_be_is_estimated_and_keeps_the_reply() {
+    for figure in ["NaN", "1e400", "-Infinity", "-3", "null", "\"x\""] {
+        let rig = Rig::new(RAYMOND);
+        rig.agent(r#"[{"reply": "<result>kept</result>", "cost": 0.25}]"#).state("START.md", "Go.");
+        let wrapper = format!(
+            "#!/bin/sh\n'{}' \"$@\" | sed -E 's/\"(total_cost_usd|costUSD)\":[0-9.e-]+/\"\\1\":{figure}/g'\n",
+            rig.fake().join("bin/claude").display()
+        );
+        let wrapper = rig.write("wrapper", wrapper);
+        std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        rig.write(".raymond/config.toml", format!("[backend.claude]\ncommand = \"{}\"\n", wrapper.display()));
+        rig.run().assert(0, "kept\n");
+        let cost = rig.status()["cost_usd"].as_f64().unwrap();
+        assert!(cost > 0.0 && cost < 10.0, "{figure}: {cost}");
+    }
+}

@@ -9,14 +9,16 @@
 //!
 //! So each `result` adds the first of these that applies:
 //!
-//! 1. the sum of `model_usage_since_last_result`;
+//! 1. the sum of `model_usage_since_last_result`, if it names models and all of them have a cost;
 //! 2. its total minus the total of the previous `result` of this process;
 //! 3. where the stream is known to carry totals of the session (it numbers its results, or says that it is 2.1.325
 //!    or later): its total less the last one known for the conversation it continues;
 //! 4. its total. So with an unknown release, the cost is rather too high than too low.
 //!
 //! For what was streamed after the last `result`, or before one that reports an aborted request, no cost is reported.
-//! It is estimated from token counts at list prices, and the cost is marked as estimated.
+//! It is estimated from token counts at list prices, and the cost is marked as estimated. The same holds for a figure
+//! that cannot be a cost, such as a negative one. It never counts as zero: if nothing was streamed either, the cost is
+//! marked as unknown.
 
 use super::super::lines::shortened;
 use super::super::{Cost, Tokens};
@@ -60,6 +62,7 @@ pub(super) struct Meter {
     totals_are_of_the_session: bool,
     counted: f64,
     estimated: bool,
+    unknown: bool,
     last_total: Option<f64>,
     streamed: Streamed,
 }
@@ -90,13 +93,17 @@ impl Meter {
     pub(super) fn saw_result(&mut self, result: &Value) {
         self.totals_are_of_the_session |= result.get("result_index").is_some();
         let total = result.get("total_cost_usd").and_then(dollars);
-        let reported = match result.get("model_usage_since_last_result").and_then(Value::as_object) {
-            Some(models) => models.values().filter_map(|model| model.get("costUSD").and_then(dollars)).sum(),
-            None => total.map_or(0.0, |total| total - self.already_in(total)),
-        };
+        let by_models = cost_of_models(result);
+        let by_total = total.map(|total| total - self.already_in(total));
+        let reported = by_models.or(by_total).unwrap_or(0.0);
         self.last_total = total.or(self.last_total);
-        let streamed = std::mem::take(&mut self.streamed).usd();
+        let mut streamed = std::mem::take(&mut self.streamed).usd();
         let figure_is_missing = total.is_none() || was_aborted(result);
+        let is_impossible = total.is_none() && result.get("total_cost_usd").is_some();
+        if is_impossible && streamed <= 0.0 {
+            streamed = Message::of_result(result).usd();
+        }
+        self.unknown |= is_impossible && by_models.is_none() && streamed <= 0.0;
         self.estimated |= figure_is_missing && streamed > reported;
         self.counted += if figure_is_missing { reported.max(streamed) } else { reported };
     }
@@ -116,6 +123,7 @@ impl Meter {
         Cost {
             usd: self.counted + unreported,
             estimated: self.estimated || unreported > 0.0,
+            unknown: self.unknown,
             session_total_usd,
         }
     }
@@ -134,6 +142,14 @@ pub(super) fn tokens(usage: &Value) -> Tokens {
 
 fn was_aborted(result: &Value) -> bool {
     result.get("terminal_reason").and_then(Value::as_str).is_some_and(|reason| reason.starts_with("aborted"))
+}
+
+/// What all models cost since the last `result`, if that is told of each of them.
+fn cost_of_models(result: &Value) -> Option<f64> {
+    let models = result.get("model_usage_since_last_result")?.as_object()?;
+    let costs: Option<Vec<f64>> =
+        models.values().map(|model| model.get("costUSD").and_then(dollars)).collect();
+    costs.filter(|costs| !costs.is_empty()).map(|costs| costs.iter().sum())
 }
 
 fn dollars(value: &Value) -> Option<f64> {
@@ -185,6 +201,13 @@ struct Message {
 }
 
 impl Message {
+    /// All that a `result` tells about the work before it, for an estimate.
+    fn of_result(result: &Value) -> Self {
+        let mut message = Self { characters: result.get("result").map_or(0, characters), ..Self::default() };
+        message.raise(result.get("usage").unwrap_or(&Value::Null));
+        message
+    }
+
     fn raise(&mut self, usage: &Value) {
         let (known, told) = (self.tokens, tokens(usage));
         self.tokens = Tokens {
@@ -303,13 +326,34 @@ mod tests {
         let mut meter = Meter::new(None);
         meter.saw_message(&json!({"id": "m", "model": "opus", "usage": {"input_tokens": 1_000_000}}));
         meter.saw_result(&json!({"total_cost_usd": 0.25}));
-        assert_eq!(meter.cost(), Cost { usd: 0.25, estimated: false, session_total_usd: None });
+        assert_eq!(meter.cost(), Cost { usd: 0.25, ..Cost::default() });
     }
 
     #[test]
     fn invalid_costs_are_ignored() {
         let results = [json!({"total_cost_usd": -3}), json!({"total_cost_usd": "x"})];
         close(meter(None, "2.1.325", &results).usd, 0.0);
+    }
+
+    #[test]
+    fn a_total_counts_where_the_models_tell_nothing() {
+        for models in [json!({}), json!({"a": {}}), json!({"a": {"costUSD": null}}), json!({"a": {"costUSD": -1}})] {
+            let first = json!({"total_cost_usd": 0.5, "model_usage_since_last_result": models});
+            let second = json!({"total_cost_usd": 0.7, "model_usage_since_last_result": models});
+            close(meter(Some(0.1), "2.1.325", &[first, second]).usd, 0.6);
+        }
+    }
+
+    #[test]
+    fn a_figure_that_cannot_be_is_estimated_or_unknown_and_never_zero() {
+        for figure in [json!(null), json!(-3), json!("x")] {
+            let result = json!({"total_cost_usd": figure});
+            assert!(meter(None, "2.1.325", std::slice::from_ref(&result)).unknown, "{figure}");
+            let mut meter = Meter::new(None);
+            meter.saw_message(&json!({"id": "m", "model": "haiku", "usage": {"input_tokens": 1_000_000}}));
+            meter.saw_result(&result);
+            assert_eq!(meter.cost(), Cost { usd: 1.0, estimated: true, ..Cost::default() }, "{figure}");
+        }
     }
 
     #[test]

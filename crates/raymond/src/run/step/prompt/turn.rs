@@ -50,6 +50,7 @@ pub(super) async fn take(
         files,
         reader: TurnReader::new(program, &turn),
         program_chooses_session: turn.session.is_none(),
+        share: started.share_usd,
         stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
     };
     let ending = match &needs.answer {
@@ -166,15 +167,30 @@ fn failed(fault: &TurnFault, cost: Cost, session: Option<Session>) -> FailedTurn
     FailedTurn {
         error: fault.to_string(),
         class,
-        cost: turn_cost(&cost),
+        cost: turn_cost(&cost, None),
         session,
         exit_code: None,
         message: None,
     }
 }
 
-fn turn_cost(cost: &Cost) -> TurnCost {
-    TurnCost { usd: Usd::from_dollars(cost.usd), estimated: cost.estimated }
+const IMPOSSIBLE_COST: &str = "the agent program reported something that cannot be the cost of the turn";
+
+/// A cost that is not known counts as the share of the budget that the turn was given: it may have used all of it.
+fn turn_cost(cost: &Cost, share: Option<Usd>) -> TurnCost {
+    let counted = Usd::from_dollars(cost.usd);
+    match cost.unknown {
+        true => TurnCost { usd: share.unwrap_or(Usd::ZERO).max(counted), estimated: true },
+        false => TurnCost { usd: counted, estimated: cost.estimated },
+    }
+}
+
+fn warnings(cost: &Cost, share: Option<Usd>, denied: &[String]) -> Vec<String> {
+    let unknown = cost.unknown.then(|| match share {
+        Some(share) => format!("{IMPOSSIBLE_COST}; its share of the budget, {share}, is counted"),
+        None => format!("{IMPOSSIBLE_COST}, and it had no share of a budget; its cost is not counted"),
+    });
+    unknown.into_iter().chain(denials(denied)).collect()
 }
 
 fn denials(tools: &[String]) -> Vec<String> {
@@ -191,6 +207,8 @@ struct TurnSink<'a> {
     files: &'a mut StepFiles,
     reader: TurnReader,
     program_chooses_session: bool,
+    /// How much of the budget the turn may use.
+    share: Option<Usd>,
     stderr: OutputTail,
 }
 
@@ -209,15 +227,15 @@ impl TurnSink<'_> {
         match self.reader.finish(ending, &stderr) {
             Ok(report) => Turned::Completed {
                 session: session(&report.cost),
-                cost: turn_cost(&report.cost),
-                warnings: denials(&report.permission_denials),
+                cost: turn_cost(&report.cost, self.share),
+                warnings: warnings(&report.cost, self.share, &report.permission_denials),
                 text: report.text,
             },
             // It exceeded its share with its last message, which is complete and paid for.
             Err(failure) if failure.final_text.is_some() => Turned::Completed {
                 session: session(&failure.cost),
-                cost: turn_cost(&failure.cost),
-                warnings: denials(&failure.permission_denials),
+                cost: turn_cost(&failure.cost, self.share),
+                warnings: warnings(&failure.cost, self.share, &failure.permission_denials),
                 text: failure.final_text.unwrap_or_default(),
             },
             Err(failure) if ending == TurnEnding::Stopped => {
@@ -229,7 +247,8 @@ impl TurnSink<'_> {
                     _ => None,
                 };
                 let failed = failed(&failure.fault, failure.cost, session(&failure.cost));
-                Turned::Failed(FailedTurn { exit_code, message: failure.last_text, ..failed })
+                let cost = turn_cost(&failure.cost, self.share);
+                Turned::Failed(FailedTurn { exit_code, cost, message: failure.last_text, ..failed })
             }
         }
     }
