@@ -337,7 +337,9 @@ mod tests {
 
     #[test]
     fn a_total_counts_where_the_models_tell_nothing() {
-        for models in [json!({}), json!({"a": {}}), json!({"a": {"costUSD": null}}), json!({"a": {"costUSD": -1}})] {
+        for models in
+            [json!({}), json!({"a": {}}), json!({"a": {"costUSD": null}}), json!({"a": {"costUSD": -1}})]
+        {
             let first = json!({"total_cost_usd": 0.5, "model_usage_since_last_result": models});
             let second = json!({"total_cost_usd": 0.7, "model_usage_since_last_result": models});
             close(meter(Some(0.1), "2.1.325", &[first, second]).usd, 0.6);
