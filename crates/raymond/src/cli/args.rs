@@ -209,6 +209,18 @@ pub(super) struct ResumeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::LIST)]
 pub(super) struct ListArgs {
+    /// Only runs of this status, such as failed or waiting
+    #[arg(long, value_name = "STATUS", value_parser = parse_status)]
+    pub(super) status: Option<String>,
+    /// Only runs of this workflow
+    #[arg(long, value_name = "NAME")]
+    pub(super) workflow: Option<String>,
+    /// Only runs that were started since this day or time, or so long ago, such as 2h or 2026-01-31
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    pub(super) since: Option<jiff::Timestamp>,
+    /// Only so many, the most recently active ones
+    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroUsize>, allow_negative_numbers = true)]
+    pub(super) limit: Option<NonZeroUsize>,
     /// Print a JSON array
     #[arg(long)]
     pub(super) json: bool,
@@ -316,6 +328,34 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
         return Err("a budget is a number of dollars from 0 on".to_owned());
     }
     Ok(if more.is_some() { Budget::More(dollars) } else { Budget::Dollars(dollars) })
+}
+
+/// What `list` can show as the status of a run.
+const STATUSES: [&str; 8] =
+    ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
+
+fn parse_status(text: &str) -> Result<String, String> {
+    let status = text.replace([' ', '-'], "_");
+    match STATUSES.contains(&status.as_str()) {
+        true => Ok(status),
+        false => Err(format!("a run is one of: {}", STATUSES.join(", "))),
+    }
+}
+
+/// A duration before now, or a local day or time.
+fn parse_since(text: &str) -> Result<jiff::Timestamp, String> {
+    if let Ok(ago) = raymond_core::duration::parse(text) {
+        let ago = jiff::SignedDuration::try_from(ago).unwrap_or(jiff::SignedDuration::MAX);
+        return Ok(jiff::Timestamp::now().saturating_sub(ago).unwrap_or(jiff::Timestamp::MIN));
+    }
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Ok(time);
+    }
+    let local = text.parse::<jiff::civil::DateTime>().ok();
+    let zoned = local.and_then(|time| time.to_zoned(crate::view::text::local_zone()).ok());
+    zoned
+        .map(|time| time.timestamp())
+        .ok_or_else(|| "give a time such as 2h, 2026-01-31 or 2026-01-31T18:00".to_owned())
 }
 
 fn parse_count<T: std::str::FromStr>(text: &str) -> Result<T, String> {

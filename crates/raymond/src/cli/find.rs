@@ -9,7 +9,7 @@ use raymond_core::workflow::Platform;
 use super::args::Place;
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
-use crate::store::{FolderStore, JournalOptions, RunHandle, RunStore, StateDir, StoreError};
+use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
 
@@ -85,17 +85,23 @@ fn latest(store: &dyn RunStore) -> Result<Arc<dyn RunHandle>, UserError> {
 
 /// The latest run that a resume can continue: not completed, and no process drives it.
 pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle>, UserError> {
-    let can_go_on = |run: &Arc<dyn RunHandle>| {
-        run.load().is_ok_and(|state| state.status != RunStatus::Completed)
-            && run.holder().is_ok_and(|holder| holder.is_none())
-    };
     let runs = store.list()?;
-    let found = runs.iter().map(|entry| &entry.run).find(|run| can_go_on(run)).cloned();
-    found.ok_or_else(|| match runs.is_empty() {
-        true => UserError::usage(format!("there are no runs in {}", store.place()))
+    let mut damage = None;
+    for RunEntry { run, .. } in &runs {
+        match run.load() {
+            Ok(state) if state.status == RunStatus::Completed => {}
+            Ok(_) if run.holder()?.is_some() => {}
+            Ok(_) => return Ok(Arc::clone(run)),
+            Err(StoreError::Empty { .. }) => {}
+            Err(error) => drop(damage.get_or_insert(error)),
+        }
+    }
+    Err(match (damage, runs.is_empty()) {
+        (Some(error), _) => error.into(),
+        (None, true) => UserError::usage(format!("there are no runs in {}", store.place()))
             .hint("start one: raymond WORKFLOW"),
-        false => UserError::usage(format!("no run in {} can go on", store.place()))
-            .hint("each is completed, running or damaged; see: raymond list"),
+        (None, false) => UserError::usage(format!("no run in {} can go on", store.place()))
+            .hint("each is completed or running; see: raymond list"),
     })
 }
 

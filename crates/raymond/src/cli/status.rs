@@ -1,9 +1,14 @@
 //! `raymond status`
 
+mod last_output;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anstyle::Style;
+use raymond_core::duration;
+use raymond_core::run::RunStatus;
 
 use super::args::StatusArgs;
 use super::find::{find_run, store, working_folder};
@@ -12,7 +17,7 @@ use crate::error::{ExitKind, UserError};
 use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StateDir, StoreError};
 use crate::view::status::{AgentView, RunView, view};
-use crate::view::text::{clean, clean_json, one_line};
+use crate::view::text::{clean, clean_json, local_time, one_line};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -49,10 +54,11 @@ pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
 fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
     writeln!(out, "  workflow  {}", clean(&run.workflow))?;
-    writeln!(out, "  started   {}", run.started_at.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
+    writeln!(out, "  started   {}", local_time(run.started_at))?;
     if let Some(ended) = run.ended_at {
-        writeln!(out, "  ended     {}", ended.strftime("%Y-%m-%d %H:%M:%S UTC"))?;
+        writeln!(out, "  ended     {}", local_time(ended))?;
     }
+    writeln!(out, "  took      {}", duration::format(rounded(run.elapsed)))?;
     let budget = run.budget_usd.map_or("no budget".to_owned(), |budget| format!("of {budget}"));
     writeln!(out, "  steps     {}", run.steps)?;
     let over = run.budget_usd.map(|budget| run.cost_usd.saturating_sub(budget));
@@ -68,28 +74,57 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox) -> i
     if let Some(debug) = shown_debug_folder(&run.run).filter(|_| has_failed) {
         writeln!(out, "  debug     {}", clean(&debug.to_string_lossy()))?;
     }
-    run.agents.iter().try_for_each(|agent| write_agent(out, agent))?;
+    let outputs = debug_folder(&run.run).map(|folder| last_output::of_running(&folder, &run.agents));
+    let outputs = outputs.unwrap_or_default();
+    for agent in &run.agents {
+        write_agent(out, agent)?;
+        if let Some(output) = outputs.get(&agent.id) {
+            let ago = duration::format(rounded(output.ago));
+            writeln!(out, "    {DIM}{ago} ago:{DIM:#} {}", one_line(&output.line, SHOWN_CHARS))?;
+        }
+    }
     run.asks.iter().try_for_each(|ask| {
         writeln!(out, "{BOLD}{}{BOLD:#} {}", ask.id, clean(ask.question.trim_end()))?;
         if inbox.contains(&format!("{ANSWER_MESSAGE}{}", ask.id)) {
             return writeln!(out, "    is answered; continue with: raymond resume {}", run.run);
         }
         writeln!(out, "    raymond answer {} {} 'your answer'", run.run, ask.id)
-    })
+    })?;
+    match how_to_go_on(run) {
+        Some(command) => writeln!(out, "continue with: {command}"),
+        None => Ok(()),
+    }
+}
+
+/// The command that continues a run which has stopped. A question shows its own.
+fn how_to_go_on(run: &RunView) -> Option<String> {
+    let more = match run.status {
+        RunStatus::Running | RunStatus::Completed => return None,
+        RunStatus::Waiting if !run.asks.is_empty() => return None,
+        RunStatus::OverBudget => " --budget +5",
+        RunStatus::Waiting | RunStatus::Failed | RunStatus::Limited | RunStatus::Interrupted => "",
+    };
+    Some(format!("raymond resume {}{more}", run.run))
+}
+
+/// People need no milliseconds of a run that took longer than a second.
+fn rounded(time: Duration) -> Duration {
+    if time < Duration::from_secs(1) { time } else { Duration::from_secs(time.as_secs()) }
 }
 
 /// The folder of the run's debug files, relative to the current directory if it is inside.
 fn shown_debug_folder(run: &str) -> Option<PathBuf> {
     let cwd = working_folder().ok()?;
-    let folder = StateDir::find(&cwd).ok()?.home()?.join("debug").join(run);
-    folder.is_dir().then(|| folder.strip_prefix(&cwd).map(Path::to_owned).unwrap_or(folder))
+    debug_folder(run).map(|folder| folder.strip_prefix(&cwd).map(Path::to_owned).unwrap_or(folder))
+}
+
+fn debug_folder(run: &str) -> Option<PathBuf> {
+    let folder = StateDir::find(&working_folder().ok()?).ok()?.home()?.join("debug").join(run);
+    folder.is_dir().then_some(folder)
 }
 
 fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
-    let until = agent
-        .until
-        .map(|until| format!(" until {}", until.strftime("%Y-%m-%d %H:%M:%S UTC")))
-        .unwrap_or_default();
+    let until = agent.until.map(|until| format!(" until {}", local_time(until))).unwrap_or_default();
     writeln!(out, "{BOLD}[{}]{BOLD:#} {} at {}{until}", clean(&agent.id), agent.status, clean(&agent.state))?;
     for frame in agent.stack.iter().rev() {
         writeln!(out, "    returns to {}", clean(&frame.state))?;

@@ -78,9 +78,14 @@ impl RunStore for FolderStore {
         let entry = |run: place::Listed| {
             let handle =
                 FolderRun { paths: self.paths(&run.id)?, newest: Mutex::new(Some(run.last_segment)) };
-            Ok(RunEntry { run: Arc::new(handle), modified: run.modified })
+            Ok(RunEntry { run: Arc::new(handle), modified: run.modified, version: run.version() })
         };
         listed.into_iter().map(entry).collect()
+    }
+
+    fn cache(&self) -> Option<std::path::PathBuf> {
+        // Ids never begin with a dot, so no run has this file.
+        Some(self.dir.path().join(".list.json"))
     }
 
     fn run(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError> {

@@ -28,6 +28,11 @@ pub trait RunStore: Debug + Send + Sync {
     /// All runs, the one written last first. A run whose journal is damaged is among them.
     fn list(&self) -> Result<Vec<RunEntry>, StoreError>;
 
+    /// A file in which a list of runs may be cached.
+    fn cache(&self) -> Option<std::path::PathBuf> {
+        None
+    }
+
     /// A handle on the run of this id, whether it exists or not. Creates nothing.
     fn run(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError>;
 
@@ -56,6 +61,8 @@ pub struct RunEntry {
     pub run: Arc<dyn RunHandle>,
     /// When the run was last written.
     pub modified: SystemTime,
+    /// Something that changes whenever the run is written, if the store can tell without reading it.
+    pub version: Option<String>,
 }
 
 /// One run, for all processes that read it or leave a message for it. They need no lease.

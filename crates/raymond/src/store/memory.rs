@@ -146,6 +146,7 @@ impl RunStore for MemoryStore {
         let entry = |(id, stored): (&String, &Stored)| RunEntry {
             run: Arc::new(self.run_of(id)),
             modified: stored.written.map_or(SystemTime::UNIX_EPOCH, |(_, time)| time),
+            version: None,
         };
         Ok(runs.into_iter().map(entry).collect())
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use raymond_core::money::Usd;
@@ -26,6 +27,9 @@ pub struct RunView {
     pub result: Option<String>,
     pub agents: Vec<AgentView>,
     pub asks: Vec<AskView>,
+    /// How long processes have worked on it.
+    #[serde(skip)]
+    pub elapsed: Duration,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,8 +119,8 @@ pub struct AskView {
 }
 
 /// A run whose process is gone is not running, even if its journal ends without saying so.
-pub fn status_of(run: &Run, is_live: bool) -> RunStatus {
-    match run.status {
+pub fn status_of(recorded: RunStatus, is_live: bool) -> RunStatus {
+    match recorded {
         RunStatus::Running if !is_live => RunStatus::Interrupted,
         status => status,
     }
@@ -126,7 +130,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
     RunView {
         run: run.id.clone(),
         workflow: run.workflow.clone(),
-        status: status_of(run, is_live),
+        status: status_of(run.status, is_live),
         steps: run.steps_completed,
         cost_usd: run.cost_usd,
         budget_usd: budget_of(run),
@@ -136,7 +140,14 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
         asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
+        elapsed: elapsed(run, is_live),
     }
+}
+
+/// Of a process that died, the time until its last event counts.
+fn elapsed(run: &Run, is_live: bool) -> Duration {
+    let until = if is_live { Timestamp::now() } else { run.last_time };
+    Duration::from_millis(run.duration_ms(until))
 }
 
 /// Nothing if the run may spend any amount.

@@ -49,6 +49,16 @@ pub fn clean_line(line: &str) -> String {
     line.chars().map(harmless).collect()
 }
 
+/// A time in the zone of this machine, with the zone's name.
+pub fn local_time(time: jiff::Timestamp) -> String {
+    time.to_zoned(local_zone()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
+}
+
+/// The zone of this machine; UTC if it says none.
+pub fn local_zone() -> jiff::tz::TimeZone {
+    jiff::tz::TimeZone::try_system().unwrap_or(jiff::tz::TimeZone::UTC)
+}
+
 /// The first line of a text, made safe and cut to at most `most` characters.
 pub fn one_line(text: &str, most: usize) -> String {
     let first = text.trim().lines().next().unwrap_or("");

@@ -35,6 +35,76 @@ fn a_live_run_takes_an_answer_at_once() {
     assert_eq!(rig.status()["asks"], Value::Array(Vec::new()));
 }
 
+/// The status that the list shows for a run.
+fn listed(rig: &Rig, args: &[&str], run: &str) -> Option<String> {
+    let done = rig.raymond(&[&["list"], args].concat());
+    let line = done.stdout.lines().find(|line| line.starts_with(run))?.to_owned();
+    line.split_whitespace().nth(1).map(str::to_owned)
+}
+
+#[test]
+fn the_list_shows_a_live_run_that_only_waits_for_a_person_as_waiting() {
+    let rig = asking();
+    let live = live_ask(&rig);
+    assert_eq!(listed(&rig, &[], "r").as_deref(), Some("waiting"));
+    assert_eq!(listed(&rig, &["--status", "waiting"], "r").as_deref(), Some("waiting"));
+    assert_eq!(listed(&rig, &["--status", "failed"], "r"), None);
+    rig.raymond(&["answer", "yes"]).assert(0, "");
+    live.wait().assert(0, "got yes\n");
+    assert_eq!(
+        listed(&rig, &[], "r").as_deref(),
+        Some("completed"),
+        "the cache is not used for a changed journal"
+    );
+}
+
+#[test]
+fn the_list_can_be_narrowed() {
+    let rig = asking();
+    rig.state("DONE.sh", "echo '<result>done</result>'");
+    rig.run().assert(3, "");
+    rig.raymond(&["workflow/DONE.sh", "--id", "done"]).assert(0, "done\n");
+    let runs = |args: &[&str]| {
+        let done = rig.raymond(&[&["list"], args].concat());
+        done.stdout
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split(' ').next())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        assert_eq!(runs(&[]), ["done", "r"]);
+        assert_eq!(runs(&["--limit", "1"]), ["done"]);
+        assert_eq!(runs(&["--status", "waiting"]), ["r"]);
+        assert_eq!(runs(&["--workflow", "workflow"]), ["r"]);
+        assert_eq!(runs(&["--since", "1h"]), ["done", "r"]);
+        assert_eq!(runs(&["--since", "2100-01-01"]), Vec::<String>::new());
+    }
+    rig.raymond(&["list", "--since", "soon"]).assert(2, "");
+    rig.raymond(&["list", "--status", "sleeping"]).assert(2, "").says("over_budget");
+    rig.write(".raymond/state/.list.json", "damaged");
+    assert_eq!(runs(&[]), ["done", "r"]);
+    rig.write(".raymond/state/done.jsonl", "damaged\nmore\n");
+    assert_eq!(listed(&rig, &[], "done").as_deref(), Some("damaged"));
+    assert_eq!(listed(&rig, &["--status", "damaged"], "done").as_deref(), Some("damaged"));
+    assert!(rig.raymond(&["list", "--json"]).stdout.contains("\"status\": \"damaged\""));
+}
+
+#[test]
+fn the_status_of_a_live_run_shows_its_last_output_and_of_a_stopped_one_how_to_go_on() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo 'half way'; touch begun; until [ -e go ]; do sleep 0.01; done; exit 3");
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_until("the step", || rig.path("begun").exists());
+    wait_until("its output", || rig.raymond(&["status", "r"]).stdout.contains("ago: half way"));
+    assert!(rig.raymond(&["status", "r"]).stdout.contains("took"));
+    rig.write("go", "");
+    live.wait().assert(1, "");
+    let status = rig.raymond(&["status", "r"]).stdout;
+    assert!(status.contains("continue with: raymond resume r"), "{status}");
+}
+
 #[test]
 fn a_question_survives_a_kill_and_can_be_answered_before_the_resume() {
     let rig = asking();

@@ -32,7 +32,8 @@ were unless you give new values. A completed run prints its result once more.";
 
 pub(super) const LIST: &str = "\
 Examples:
-  raymond list
+  raymond list --limit 20
+  raymond list --status failed --since 2d
   raymond list --json | jq -r '.[] | select(.status == \"failed\").run'";
 
 pub(super) const STATUS: &str = "\

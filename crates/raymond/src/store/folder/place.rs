@@ -31,6 +31,16 @@ pub(super) struct Listed {
     pub(super) modified: SystemTime,
     /// The newest segment; 0 is the first.
     pub(super) last_segment: u32,
+    /// How long the newest segment is.
+    pub(super) bytes: u64,
+}
+
+impl Listed {
+    /// Changes whenever the journal is written: it grows, or a torn end is cut off.
+    pub(super) fn version(&self) -> Option<String> {
+        let time = self.modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(format!("{}-{}-{}", self.last_segment, self.bytes, time.as_nanos()))
+    }
 }
 
 impl StateDir {
@@ -96,15 +106,18 @@ impl StateDir {
         let mut with_first_segment = Vec::new();
         for (id, segment, entry) in journal_files(&self.path)? {
             // A file can be deleted between the listing and this call.
-            let Ok(modified) = entry.metadata().and_then(|data| data.modified()) else {
-                continue;
-            };
+            let Ok(data) = entry.metadata() else { continue };
+            let Ok(modified) = data.modified() else { continue };
+            let bytes = data.len();
             if segment == 0 {
                 with_first_segment.push(id.clone());
             }
-            let run = found.entry(id.clone()).or_insert(Listed { id, modified, last_segment: segment });
+            let this = Listed { id: id.clone(), modified, last_segment: segment, bytes };
+            let run = found.entry(id).or_insert_with(|| this.clone());
             run.modified = run.modified.max(modified);
-            run.last_segment = run.last_segment.max(segment);
+            if segment > run.last_segment {
+                (run.last_segment, run.bytes) = (segment, bytes);
+            }
         }
         let mut runs: Vec<Listed> = with_first_segment.iter().filter_map(|id| found.remove(id)).collect();
         runs.sort_by(|a, b| (b.modified, &b.id).cmp(&(a.modified, &a.id)));
