@@ -13,6 +13,7 @@ use raymond_core::input::{Ended, Input, Lookups, Plan, Prepared, ProcessExit, Sc
 use raymond_core::run::{Agent, Options, Run};
 use raymond_core::tag::TagCollector;
 use raymond_core::transition;
+use raymond_core::variable::Rules;
 use raymond_core::workflow::StateFile;
 
 struct AnyState;
@@ -79,7 +80,8 @@ fn ended(
     let text = prints(agent.state.name(), step);
     tags.feed(text.as_bytes(), &mut drop).map_err(|error| error.to_string())?;
     let collected = tags.finish(&mut drop).map_err(|error| error.to_string())?;
-    let reading = transition::read(collected, false).map_err(|error| error.to_string())?;
+    let reading = transition::read(collected, Rules { from_model: false, case_insensitive: false })
+        .map_err(|error| error.to_string())?;
     let file = |name: &str| StateFile::new(&format!("{name}.sh")).ok_or_else(|| name.to_owned());
     let states =
         reading.transition.state_names().into_iter().map(|name| (name.to_owned(), file(name))).collect();

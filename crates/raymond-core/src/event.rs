@@ -188,6 +188,8 @@ pub struct Forked {
     /// The number of this fork among all forks of its parent.
     pub fork: u64,
     pub attributes: BTreeMap<String, String>,
+    /// Whether a model emitted the fork; journals of earlier versions do not say it.
+    pub from_model: bool,
 }
 
 impl AgentStarted {

@@ -190,6 +190,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
         session: None,
         stack: Vec::new(),
         attributes: started.forked.as_ref().map(|forked| forked.attributes.clone()).unwrap_or_default(),
+        attributes_from_model: started.forked.as_ref().is_some_and(|forked| forked.from_model),
         visits: Default::default(),
         forks: 0,
         fork: started.forked.as_ref().map_or(0, |forked| forked.fork),

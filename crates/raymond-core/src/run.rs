@@ -152,6 +152,9 @@ pub struct Agent {
     pub session: Option<Session>,
     pub stack: Vec<Frame>,
     pub attributes: BTreeMap<String, String>,
+    /// Whether a model gave it its attributes.
+    #[serde(default)]
+    pub attributes_from_model: bool,
     /// How often it has entered each state, by [`place`].
     pub visits: BTreeMap<String, u64>,
     /// How many workers it has forked.

@@ -61,9 +61,12 @@ pub fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
 fn placeholder_at(text: &str, opening: usize) -> Option<Placeholder<'_>> {
     let start = opening + 2;
     let rest = text.get(start..)?;
-    let length = rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
+    let length = rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte)).count();
     let (name, after) = rest.split_at_checked(length)?;
-    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !after.starts_with("}}") {
+    if name.is_empty()
+        || name.starts_with(|first: char| first.is_ascii_digit() || first == '-')
+        || !after.starts_with("}}")
+    {
         return None;
     }
     Some(Placeholder { name, range: opening..start + length + 2 })

@@ -3,13 +3,13 @@
 //! A step's output is valid only if its tags make exactly one transition. [`read`] returns it, or an error that tells
 //! the author of the state what to write instead.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use crate::duration;
 use crate::tag::{Attribute, Collected, NearMiss, NearMisses, Need, Tag, TagName, clip};
-use crate::variable::{self, VariableError};
+use crate::variable::{self, Rules, VariableError};
 use crate::workflow::StateFile;
 
 /// A transition; state names, scopes and directories are as written, trimmed but not looked up.
@@ -210,6 +210,12 @@ pub enum ProtocolError {
         tag: String,
         attribute: String,
     },
+    /// Two attributes with different names that would be one variable of scripts.
+    SameVariable {
+        tag: String,
+        other: String,
+        attribute: String,
+    },
     MissingAttribute {
         tag: String,
         name: TagName,
@@ -258,6 +264,10 @@ impl fmt::Display for ProtocolError {
             Self::DuplicateAttribute { tag, attribute } => {
                 write!(f, "`{tag}`: the attribute `{attribute}` is given twice; give it once")
             }
+            Self::SameVariable { tag, other, attribute } => write!(
+                f,
+                "`{tag}`: the attributes `{other}` and `{attribute}` would be one variable of scripts; rename one of them"
+            ),
             Self::MissingAttribute { tag, name, attribute } => write!(
                 f,
                 "`{tag}`: the attribute `{attribute}` is missing; write `<{name} {attribute}=\"STATE\">…</{name}>`"
@@ -344,18 +354,18 @@ const MAX_NAMED_TAGS: usize = 3;
 
 /// Returns the transition that the tags of one step make together.
 ///
-/// `case_insensitive` says whether the names of variables that differ only in case are the same, as on Windows.
+/// `rules` are those for the variables of workers that it starts.
 ///
 /// # Errors
 ///
 /// When there is no tag, when there are several that cannot be combined, when one is not valid, or when there is text
 /// that was meant as one.
-pub fn read(collected: Collected, case_insensitive: bool) -> Result<Reading, ProtocolError> {
+pub fn read(collected: Collected, rules: Rules) -> Result<Reading, ProtocolError> {
     let Collected { tags, total, near: NearMisses { first, mistake, .. } } = collected;
     if let Some(mistake) = mistake {
         return Err(ProtocolError::NearTag(mistake));
     }
-    let mut reader = Reader { case_insensitive, warnings: Vec::new() };
+    let mut reader = Reader { rules, warnings: Vec::new() };
     let (forks, others): (Vec<&Tag>, Vec<&Tag>) = tags.iter().partition(|tag| tag.name.is_fork());
     let is_whole = total == tags.len() as u64;
     let transition = match (forks.as_slice(), others.as_slice()) {
@@ -376,7 +386,7 @@ fn several(tags: &[Tag], total: u64) -> ProtocolError {
 
 /// Reads the tags of one step in order and collects warnings.
 struct Reader {
-    case_insensitive: bool,
+    rules: Rules,
     warnings: Vec<String>,
 }
 
@@ -471,11 +481,18 @@ impl Reader {
     /// Sorts a tag's attributes, and checks that each is allowed and that none is missing.
     fn check<'a>(&mut self, tag: &'a Tag) -> Result<Fields<'a>, ProtocolError> {
         let mut fields = Fields { tag, known: Vec::new(), variables: Vec::new() };
-        let mut names = BTreeSet::new();
+        let mut names: BTreeMap<String, &str> = BTreeMap::new();
         for (name, value) in &tag.attributes {
-            if !names.insert(self.compared(tag.name, name)) {
-                let attribute = clip(name);
-                return Err(ProtocolError::DuplicateAttribute { tag: tag.brief(), attribute });
+            match names.insert(self.compared(tag.name, name), name) {
+                None => {}
+                Some(other) if other == name => {
+                    let attribute = clip(name);
+                    return Err(ProtocolError::DuplicateAttribute { tag: tag.brief(), attribute });
+                }
+                Some(other) => {
+                    let (other, attribute) = (clip(other), clip(name));
+                    return Err(ProtocolError::SameVariable { tag: tag.brief(), other, attribute });
+                }
             }
             match Attribute::from_name(name) {
                 Some(attribute) if tag.name.takes(attribute) => fields.known.push((attribute, value)),
@@ -487,7 +504,7 @@ impl Reader {
                     });
                 }
                 None if tag.name.facts().takes_variables => {
-                    variable::check(name, self.case_insensitive)
+                    variable::check(name, self.rules)
                         .map_err(|why| ProtocolError::BadVariable { tag: tag.brief(), why })?;
                     fields.variables.push((name, value));
                 }
@@ -506,10 +523,13 @@ impl Reader {
         Ok(fields)
     }
 
-    /// The key by which attributes of a tag are compared; some become variables, whose case may not matter.
+    /// The key by which attributes of a tag are compared; some become variables of scripts.
     fn compared(&self, tag: TagName, name: &str) -> String {
-        let ignores_case = self.case_insensitive && tag.facts().takes_variables;
-        if ignores_case { name.to_ascii_lowercase() } else { name.to_owned() }
+        match tag.facts().takes_variables {
+            true if self.rules.case_insensitive => name.replace('-', "_").to_ascii_lowercase(),
+            true => name.replace('-', "_"),
+            false => name.to_owned(),
+        }
     }
 }
 
@@ -616,10 +636,12 @@ mod tests {
     use super::*;
     use crate::tag::{TagCollector, Value};
 
+    const SCRIPT: Rules = Rules { from_model: false, case_insensitive: false };
+
     fn read_text(text: &str) -> Result<Reading, ProtocolError> {
         let mut collector = TagCollector::new();
         collector.feed(text.as_bytes(), &mut |_| {}).unwrap();
-        read(collector.finish(&mut |_| {}).unwrap(), false)
+        read(collector.finish(&mut |_| {}).unwrap(), SCRIPT)
     }
 
     #[track_caller]
@@ -878,9 +900,9 @@ mod tests {
              by a fork; use another name",
         );
         check_error(
-            "<fork next='N' a-b='x'>W</fork>",
-            "`<fork next=\"N\" a-b=\"x\">W</fork>`: `a-b` is no name for a variable; use letters, digits and `_`, and \
-             no digit first",
+            "<fork next='N' a.b='x'>W</fork>",
+            "`<fork next=\"N\" a.b=\"x\">W</fork>`: `a.b` is no name for a variable; use letters, digits, `_` and `-`, \
+             and begin with a letter or `_`",
         );
     }
 
@@ -904,8 +926,25 @@ mod tests {
             content: "W".into(),
         };
         let collected = Collected::single(tag);
-        assert!(read(collected.clone(), false).is_ok());
-        assert!(matches!(read(collected, true), Err(ProtocolError::DuplicateAttribute { .. })));
+        assert!(read(collected.clone(), SCRIPT).is_ok());
+        let on_windows = Rules { case_insensitive: true, ..SCRIPT };
+        assert!(matches!(read(collected, on_windows), Err(ProtocolError::SameVariable { .. })));
+    }
+
+    #[test]
+    fn attributes_that_would_be_one_variable_are_refused() {
+        check_error(
+            "<fork next='N' issue-id='1' issue_id='2'>W</fork>",
+            "`<fork next=\"N\" issue-id=\"1\" issue_id=\"2\">W</fork>`: the attributes `issue-id` and `issue_id` would \
+             be one variable of scripts; rename one of them",
+        );
+        check_error(
+            "<fork next='N' visits='1'>W</fork>",
+            "`<fork next=\"N\" visits=\"1\">W</fork>`: `visits` is a variable that Raymond sets itself and cannot be \
+             set by a fork; use another name",
+        );
+        // Attributes of other tags are no variables.
+        assert!(read_text("<goto a-b='1' a_b='2' state='3'>A</goto>").is_ok());
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! The names that a worker's variables may have.
+//! The names that a worker's variables may have, and what they are called in the environment of its scripts.
 //!
-//! A fork's attributes become environment variables of scripts and agents, and the text they come from may be written
-//! by a model. So a name that changes which programs run, or how, is refused.
+//! The text that a fork's attributes come from may be written by a model, and no list of dangerous variables can be
+//! complete. So a script's fork may not set a variable that changes which programs run, or how; of a model's fork only
+//! harmless names in lower case become variables of that name, and all others get a prefix.
 
 use std::fmt;
 
@@ -53,11 +54,28 @@ const RESERVED_PREFIXES: &[&str] = &[
 /// Every name with one of these suffixes is reserved.
 const RESERVED_SUFFIXES: &[&str] = &["_PROXY _proxy"];
 
+/// The variables that every prompt has; a fork cannot set them.
+pub const BUILT_IN: [&str; 9] =
+    ["result", "input", "run_id", "workflow_id", "agent_id", "state", "visits", "task_folder", "ask_id"];
+
+/// The beginning of the names that scripts see for variables that a model may not set directly.
+const PREFIX: &str = "RAYMOND_VAR_";
+
+/// Which names a fork may give to variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Whether a model emitted the fork, not a script.
+    pub from_model: bool,
+    /// Whether names that differ only in case are the same variable, as on Windows.
+    pub case_insensitive: bool,
+}
+
 /// Why a name cannot be used for a worker's variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VariableError {
     Invalid { name: String },
     Reserved { name: String },
+    BuiltIn { name: String },
 }
 
 impl VariableError {
@@ -65,7 +83,7 @@ impl VariableError {
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
-            Self::Invalid { name } | Self::Reserved { name } => name,
+            Self::Invalid { name } | Self::Reserved { name } | Self::BuiltIn { name } => name,
         }
     }
 }
@@ -75,12 +93,17 @@ impl fmt::Display for VariableError {
         match self {
             Self::Invalid { name } => write!(
                 f,
-                "`{}` is no name for a variable; use letters, digits and `_`, and no digit first",
+                "`{}` is no name for a variable; use letters, digits, `_` and `-`, and begin with a letter or `_`",
                 clip(name)
             ),
             Self::Reserved { name } => write!(
                 f,
                 "the variable `{}` changes how programs run and cannot be set by a fork; use another name",
+                clip(name)
+            ),
+            Self::BuiltIn { name } => write!(
+                f,
+                "`{}` is a variable that Raymond sets itself and cannot be set by a fork; use another name",
                 clip(name)
             ),
         }
@@ -89,14 +112,31 @@ impl fmt::Display for VariableError {
 
 impl std::error::Error for VariableError {}
 
-/// Checks the name of a worker's variable.
-///
-/// On Windows names differing only in case are the same variable; there `case_insensitive` must be set.
+/// Checks the name of an attribute that becomes a worker's variable.
 ///
 /// # Errors
 ///
-/// When the name is not a valid variable name, or is reserved.
-pub fn check(name: &str, case_insensitive: bool) -> Result<(), VariableError> {
+/// When the name is not valid, when Raymond sets it itself, or when a script may not set it.
+pub fn check(name: &str, rules: Rules) -> Result<(), VariableError> {
+    let in_scripts = name.replace('-', "_");
+    if !is_valid(&in_scripts) || name.starts_with('-') {
+        return Err(VariableError::Invalid { name: name.to_owned() });
+    }
+    if BUILT_IN.contains(&name) {
+        return Err(VariableError::BuiltIn { name: name.to_owned() });
+    }
+    if !rules.from_model && is_reserved(&in_scripts, rules.case_insensitive) {
+        return Err(VariableError::Reserved { name: name.to_owned() });
+    }
+    Ok(())
+}
+
+/// Checks the name of an environment variable that a workflow sets for all its steps.
+///
+/// # Errors
+///
+/// When the name is not that of a variable, or is reserved.
+pub fn check_environment(name: &str, case_insensitive: bool) -> Result<(), VariableError> {
     if !is_valid(name) {
         return Err(VariableError::Invalid { name: name.to_owned() });
     }
@@ -104,6 +144,27 @@ pub fn check(name: &str, case_insensitive: bool) -> Result<(), VariableError> {
         return Err(VariableError::Reserved { name: name.to_owned() });
     }
     Ok(())
+}
+
+/// What an attribute is called in the environment of scripts. A name with the prefix is given as written, and also with
+/// `_` for each `-`, because shells cannot read the other.
+#[must_use]
+pub fn environment_names(name: &str, from_model: bool) -> Vec<String> {
+    let in_scripts = name.replace('-', "_");
+    if !from_model || is_harmless(&in_scripts) {
+        return vec![in_scripts];
+    }
+    let mut names = vec![format!("{PREFIX}{name}")];
+    if name != in_scripts {
+        names.push(format!("{PREFIX}{in_scripts}"));
+    }
+    names
+}
+
+/// Whether a variable of this name may come from a model.
+fn is_harmless(name: &str) -> bool {
+    let is_lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    name.bytes().all(is_lower) && !is_reserved(name, true)
 }
 
 fn is_valid(name: &str) -> bool {
@@ -134,41 +195,88 @@ fn words(groups: &'static [&'static str]) -> impl Iterator<Item = &'static str> 
 mod tests {
     use super::*;
 
+    const SCRIPT: Rules = Rules { from_model: false, case_insensitive: false };
+    const ON_WINDOWS: Rules = Rules { from_model: false, case_insensitive: true };
+    const MODEL: Rules = Rules { from_model: true, case_insensitive: false };
+
     #[test]
     fn ordinary_names_are_free() {
-        for name in
-            ["item", "priority", "path", "home", "task", "url", "ITEM_2", "_x", "x", "claude", "proxy"]
-        {
-            assert_eq!(check(name, false), Ok(()), "{name}");
+        for name in [
+            "item", "priority", "path", "home", "task", "url", "ITEM_2", "_x", "x", "claude", "issue-id",
+            "run-id",
+        ] {
+            assert_eq!(check(name, SCRIPT), Ok(()), "{name}");
+            assert_eq!(check(name, MODEL), Ok(()), "{name}");
         }
-        for name in ["item", "priority", "task", "url", "prompt", "file", "name", "index", "os", "state"] {
-            assert_eq!(check(name, true), Ok(()), "{name}");
+        for name in ["item", "priority", "task", "url", "prompt", "file", "name", "index", "os"] {
+            assert_eq!(check(name, ON_WINDOWS), Ok(()), "{name}");
         }
     }
 
     #[test]
     fn names_that_change_how_programs_run_are_reserved() {
-        let names = "PATH HOME SHELL IFS ENV BASH_ENV LD_PRELOAD LD_ DYLD_INSERT_LIBRARIES RAYMOND_RUN_ID \
+        let names = "PATH HOME SHELL IFS ENV BASH_ENV LD_PRELOAD LD-PRELOAD LD_ DYLD_INSERT_LIBRARIES RAYMOND_RUN_ID \
             ANTHROPIC_API_KEY CLAUDE CLAUDECODE CLAUDE_CONFIG_DIR NODE_OPTIONS PYTHONPATH GIT_DIR SSH_AUTH_SOCK \
             BASHOPTS PERL5LIB RUBYOPT npm_config_registry CARGO CARGO_HOME http_proxy ALL_PROXY LC_ALL TERM \
             AWS_PROFILE _";
         for name in names.split_ascii_whitespace() {
-            assert_eq!(check(name, false), Err(VariableError::Reserved { name: name.into() }), "{name}");
-            assert_eq!(check(name, true), Err(VariableError::Reserved { name: name.into() }), "{name}");
+            let reserved = Err(VariableError::Reserved { name: name.into() });
+            assert_eq!(check(name, SCRIPT), reserved, "{name}");
+            assert_eq!(check(name, ON_WINDOWS), reserved, "{name}");
+            assert_eq!(check(name, MODEL), Ok(()), "{name}");
+            if !name.contains('-') {
+                assert_eq!(check_environment(name, false), reserved, "{name}");
+            }
         }
     }
 
     #[test]
     fn on_windows_case_does_not_matter() {
         for name in ["Path", "path", "home", "ComSpec", "Http_Proxy", "pythonpath", "raymond_x"] {
-            assert_eq!(check(name, true), Err(VariableError::Reserved { name: name.into() }), "{name}");
+            assert_eq!(check(name, ON_WINDOWS), Err(VariableError::Reserved { name: name.into() }), "{name}");
+        }
+    }
+
+    #[test]
+    fn variables_of_raymond_cannot_be_set() {
+        for name in BUILT_IN {
+            for rules in [SCRIPT, MODEL] {
+                assert_eq!(check(name, rules), Err(VariableError::BuiltIn { name: name.into() }));
+            }
+            assert_eq!(check_environment(name, false), Ok(()), "{name}");
         }
     }
 
     #[test]
     fn other_names_are_invalid() {
-        for name in ["", "1a", "a-b", "a.b", "a b", "ä", "a=b", "a\0", "PATH=", "日_PROXY"] {
-            assert_eq!(check(name, false), Err(VariableError::Invalid { name: name.into() }), "{name}");
+        for name in ["", "1a", "-a", "a.b", "a b", "ä", "a=b", "a\0", "PATH=", "日_PROXY"] {
+            let invalid = Err(VariableError::Invalid { name: name.into() });
+            assert_eq!(check(name, SCRIPT), invalid, "{name}");
+            assert_eq!(check(name, MODEL), invalid, "{name}");
+            assert_eq!(check_environment(name, false), invalid, "{name}");
+        }
+        assert!(check_environment("a-b", false).is_err());
+    }
+
+    #[test]
+    fn a_model_cannot_choose_any_variable() {
+        let cases = [
+            ("item", "item", "item"),
+            ("issue-id", "issue_id", "issue_id"),
+            ("n2_x", "n2_x", "n2_x"),
+            ("ITEM", "ITEM", "RAYMOND_VAR_ITEM"),
+            ("itemId", "itemId", "RAYMOND_VAR_itemId"),
+            ("TAR_OPTIONS", "TAR_OPTIONS", "RAYMOND_VAR_TAR_OPTIONS"),
+            ("path", "path", "RAYMOND_VAR_path"),
+            ("ld-preload", "ld_preload", "RAYMOND_VAR_ld-preload RAYMOND_VAR_ld_preload"),
+            ("http_proxy", "http_proxy", "RAYMOND_VAR_http_proxy"),
+            ("my_proxy", "my_proxy", "RAYMOND_VAR_my_proxy"),
+            ("npm_config_registry", "npm_config_registry", "RAYMOND_VAR_npm_config_registry"),
+            ("raymond_var_x", "raymond_var_x", "RAYMOND_VAR_raymond_var_x"),
+        ];
+        for (name, of_script, of_model) in cases {
+            assert_eq!(environment_names(name, false).join(" "), of_script, "{name}");
+            assert_eq!(environment_names(name, true).join(" "), of_model, "{name}");
         }
     }
 
@@ -180,11 +288,15 @@ mod tests {
         );
         check_message(
             "a.b",
-            "`a.b` is no name for a variable; use letters, digits and `_`, and no digit first",
+            "`a.b` is no name for a variable; use letters, digits, `_` and `-`, and begin with a letter or `_`",
+        );
+        check_message(
+            "state",
+            "`state` is a variable that Raymond sets itself and cannot be set by a fork; use another name",
         );
     }
 
     fn check_message(name: &str, message: &str) {
-        assert_eq!(check(name, false).unwrap_err().to_string(), message);
+        assert_eq!(check(name, SCRIPT).unwrap_err().to_string(), message);
     }
 }

@@ -14,6 +14,7 @@ use raymond_core::money::Usd;
 use raymond_core::run::{Session, later};
 use raymond_core::tag::{Collected, TagCollector};
 use raymond_core::transition::{self, ProtocolError, Reading};
+use raymond_core::variable::Rules;
 
 use crate::library::Library;
 use crate::program::{Act, Does};
@@ -138,7 +139,7 @@ impl Process {
         match &self.launch.plan {
             Plan::Script(header) => {
                 let reading = collected
-                    .and_then(|tags| transition::read(tags, false).map_err(|error| error.to_string()));
+                    .and_then(|tags| transition::read(tags, rules(false)).map_err(|error| error.to_string()));
                 let transition = reading.as_ref().ok().map(|reading| &reading.transition);
                 let lookups = library.of_script(&self.launch.agent, transition);
                 (StepOutcome::Script(self.script_outcome(reading, header)), lookups)
@@ -220,9 +221,13 @@ impl Process {
     }
 }
 
+fn rules(from_model: bool) -> Rules {
+    Rules { from_model, case_insensitive: false }
+}
+
 fn read_message(collected: Result<Collected, String>) -> Result<Reading, BadMessage> {
     let collected = collected.map_err(|problem| BadMessage { problem, has_no_tag: false })?;
-    transition::read(collected, false).map_err(|error| BadMessage {
+    transition::read(collected, rules(true)).map_err(|error| BadMessage {
         problem: error.to_string(),
         has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
     })

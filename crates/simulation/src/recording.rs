@@ -19,6 +19,7 @@ use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Run, RunStatus};
 use raymond_core::tag::{TagCollector, TagName};
 use raymond_core::transition::{self, Transition};
+use raymond_core::variable::Rules;
 use raymond_core::workflow::Platform;
 
 use crate::check::Outcome;
@@ -364,7 +365,9 @@ fn transition_in(text: &str) -> Option<Transition> {
     let mut tags = TagCollector::new();
     tags.feed(text.as_bytes(), &mut |_| {}).ok()?;
     let collected = tags.finish(&mut |_| {}).ok()?;
-    transition::read(collected, false).ok().map(|reading| reading.transition)
+    transition::read(collected, Rules { from_model: false, case_insensitive: false })
+        .ok()
+        .map(|reading| reading.transition)
 }
 
 fn millis(from: Timestamp, to: Timestamp) -> u64 {

@@ -249,6 +249,7 @@ fn fork(step: &EndedStep<'_>, others: &mut Vec<Body>, forks: Vec<Fork>, next: Ju
                 number,
                 fork: count,
                 attributes: fork.variables.into_iter().collect::<BTreeMap<_, _>>(),
+                from_model: step.agent.state.kind().is_prompt(),
             }),
             input: fork.input.map(Payload::from),
         })));

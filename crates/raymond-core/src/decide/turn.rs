@@ -14,6 +14,7 @@ use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
 use crate::tag::Collected;
 use crate::transition::{Reading, Transition, read};
+use crate::variable::Rules;
 use crate::workflow::StateFile;
 
 /// How often an agent is reminded of the permitted transitions.
@@ -101,9 +102,12 @@ fn choose(
     }
 }
 
+/// An entry sets no variables.
+const OF_POLICY: Rules = Rules { from_model: false, case_insensitive: false };
+
 /// The transition of a complete policy entry. If it is invalid, a reminder to the agent cannot repair it.
 fn implied_by(entry: &Entry) -> Result<Chosen, Problem> {
-    match read(Collected::single(entry.as_tag()), false) {
+    match read(Collected::single(entry.as_tag()), OF_POLICY) {
         Ok(Reading { transition, warnings }) => Ok(Chosen { transition, warnings, implicit: true }),
         Err(error) => Err(Problem { text: error.to_string(), is_authors: true }),
     }

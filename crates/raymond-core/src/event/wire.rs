@@ -148,6 +148,9 @@ pub(super) struct AgentStartedFields<'a> {
     fork: Option<u64>,
     #[serde(default, skip_serializing_if = "is_empty")]
     attributes: Cow<'a, BTreeMap<String, String>>,
+    /// Whether a model emitted the fork, so that its attributes are not all variables of scripts by their own names.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    from_model: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<Cow<'a, Payload>>,
 }
@@ -169,6 +172,7 @@ impl Serialize for AgentStarted {
             number: forked.map(|forked| forked.number),
             fork: forked.map(|forked| forked.fork),
             attributes: forked.map(|forked| Cow::Borrowed(&forked.attributes)).unwrap_or_default(),
+            from_model: forked.is_some_and(|forked| forked.from_model),
             input: self.input.as_ref().map(Cow::Borrowed),
         };
         fields.serialize(serializer)
@@ -182,7 +186,8 @@ impl TryFrom<AgentStartedFields<'_>> for AgentStarted {
         let attributes = fields.attributes.into_owned();
         let forked = match (fields.parent, fields.number, fields.fork) {
             (Some(parent), Some(number), Some(fork)) => {
-                Some(Forked { parent: parent.into_owned(), number, fork, attributes })
+                let from_model = fields.from_model;
+                Some(Forked { parent: parent.into_owned(), number, fork, attributes, from_model })
             }
             (None, None, None) if attributes.is_empty() => None,
             _ => {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::graph::{Graph, Origin, StateExit};
 use crate::tag::{Collected, Located};
 use crate::transition::{self, ProtocolError};
+use crate::variable::Rules;
 use crate::workflow::Platform;
 
 /// One tag that could not be used.
@@ -22,9 +23,10 @@ impl TagErrors {
         let case_insensitive = graph.platform == Platform::Windows;
         let mut errors = Vec::new();
         for (number, state) in graph.states.iter().enumerate() {
+            let rules = Rules { from_model: state.file.kind().is_prompt(), case_insensitive };
             for located in state.exits.iter().filter_map(|exit| tag_of(exit, &state.tags)) {
                 let collected = Collected::single(located.tag.clone());
-                if let Err(error) = transition::read(collected, case_insensitive)
+                if let Err(error) = transition::read(collected, rules)
                     && !is_computed(&error, located)
                 {
                     errors.push(TagError { state: number, range: range_of(&error, located), error });
@@ -49,7 +51,8 @@ fn attribute_of(error: &ProtocolError) -> Option<&str> {
         | ProtocolError::EmptyAttribute { attribute, .. }
         | ProtocolError::BadDuration { attribute, .. }
         | ProtocolError::NotOk { attribute, .. } => Some(attribute.as_str()),
-        ProtocolError::DuplicateAttribute { attribute, .. } => Some(attribute),
+        ProtocolError::DuplicateAttribute { attribute, .. }
+        | ProtocolError::SameVariable { attribute, .. } => Some(attribute),
         ProtocolError::BadVariable { why, .. } => Some(why.name()),
         ProtocolError::NoTag { .. }
         | ProtocolError::NearTag(_)

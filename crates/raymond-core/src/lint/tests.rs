@@ -7,6 +7,7 @@ use crate::frontmatter::split_and_parse;
 use crate::graph::SourceFile;
 use crate::tag::{Need, TagCollector, TagName};
 use crate::transition;
+use crate::variable::Rules;
 use crate::workflow::{Kind, Listing, Platform, StateFile};
 
 fn subject(graph: &Graph) -> Workflow<'_> {
@@ -137,9 +138,10 @@ fn declared(state: &StateFile, text: &str) -> Vec<String> {
 
 /// The unresolved name that a run would report for an output, if any.
 fn unresolved_name(output: &str, listing: &Listing, platform: Platform) -> Option<String> {
+    let rules = Rules { from_model: false, case_insensitive: false };
     let mut collector = TagCollector::new();
     collector.feed(output.as_bytes(), &mut |_| {}).ok()?;
-    let reading = transition::read(collector.finish(&mut |_| {}).ok()?, false).ok()?;
+    let reading = transition::read(collector.finish(&mut |_| {}).ok()?, rules).ok()?;
     let names = reading.transition.state_names().into_iter().map(str::to_owned).collect::<Vec<_>>();
     names.into_iter().find(|name| listing.resolve(name, platform).is_err())
 }

@@ -22,6 +22,7 @@ use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Due, Mode, Options, Run, Session, Status, Work};
 use raymond_core::tag::TagCollector;
 use raymond_core::transition::{self, ProtocolError, Reading, Transition};
+use raymond_core::variable::Rules;
 use raymond_core::workflow::{Kind, StateFile};
 
 /// More decisions than any round of these tests needs: with more than this the core is in an endless loop.
@@ -127,13 +128,17 @@ fn other_workflow(written: &str) -> ScopeEntry {
     }
 }
 
+fn rules(from_model: bool) -> Rules {
+    Rules { from_model, case_insensitive: false }
+}
+
 /// The transition in the output of a program.
 pub fn reading(output: &str) -> Result<Reading, String> {
     let mut collector = TagCollector::new();
     let mut no_print = |_| ();
     collector.feed(output.as_bytes(), &mut no_print).unwrap();
     let collected = collector.finish(&mut no_print).unwrap();
-    transition::read(collected, false).map_err(|error| error.to_string())
+    transition::read(collected, rules(false)).map_err(|error| error.to_string())
 }
 
 /// The transition in the final message of an agent.
@@ -142,7 +147,7 @@ pub fn message(text: &str) -> Result<Reading, BadMessage> {
     let mut no_print = |_| ();
     collector.feed(text.as_bytes(), &mut no_print).unwrap();
     let collected = collector.finish(&mut no_print).unwrap();
-    transition::read(collected, false).map_err(|error| BadMessage {
+    transition::read(collected, rules(true)).map_err(|error| BadMessage {
         problem: error.to_string(),
         has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
     })

@@ -234,7 +234,7 @@ fn a_single_complete_entry_is_implicit() {
             "no tag",
             expect![[r#"
                 step_finished main 1 P.md implicit=true message="no tag" next=R.sh session=s1.1 tag=fork target=Q.md
-                agent_started main_q1 Q.md fork=1 number=1 parent=main
+                agent_started main_q1 Q.md fork=1 from_model=true number=1 parent=main
                 step_started main 2 R.sh attempt=1 visits=1
                 step_started main_q1 3 Q.md attempt=1 session=s3.1 turn=1 visits=1
             "#]],
@@ -633,7 +633,7 @@ fn conversations_follow_the_table_of_tags() {
         &rig.says("main", "<fork next=\"Q\">F</fork>"),
         expect![[r#"
             step_finished main 9 R.md message="<fork next=\"Q\">F</fork>" next=Q.md session=s9.1 tag=fork target=F.md
-            agent_started main_f1 F.md fork=1 number=1 parent=main
+            agent_started main_f1 F.md fork=1 from_model=true number=1 parent=main
             step_started main 10 Q.md attempt=1 branch_of=s9.1 session=s10.1 turn=5 visits=5
             step_started main_f1 11 F.md attempt=1 session=s11.1 turn=3 visits=1
         "#]],

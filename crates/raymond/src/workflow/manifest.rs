@@ -146,7 +146,7 @@ impl Reader<'_> {
     fn read_environment(&mut self, field: &Field) -> Result<(), Fault> {
         for variable in mapping(field, "a mapping of names to values")? {
             let ignores_case = Platform::current() == Platform::Windows;
-            variable::check(&variable.key, ignores_case)
+            variable::check_environment(&variable.key, ignores_case)
                 .map_err(|error| Fault::new(variable.key_position, variable_problem(error)))?;
             let value = self.variable_value(variable)?;
             self.manifest.environment.insert(variable.key.clone(), value);

@@ -12,7 +12,7 @@ pub(super) static RULE: Rule = Rule {
     before_run: BeforeRun::Warn,
     summary: "A required part of a tag is missing, or an attribute is repeated or invalid.",
     explanation: "A call needs `return`, an ask needs `next`, every tag but `result` and `ask` needs a target, \
-                  durations are written like `90s`, and no attribute may be given twice or be empty. A step that \
+                  durations are written like `90s`, no attribute may be given twice or be empty, and no two of a fork may be one variable of scripts. A step that \
                   emits such a tag fails.",
     check,
 };
@@ -25,7 +25,8 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             | ProtocolError::EmptyTarget { .. }
             | ProtocolError::BadDuration { .. }
             | ProtocolError::NotOk { .. }
-            | ProtocolError::DuplicateAttribute { .. } => {
+            | ProtocolError::DuplicateAttribute { .. }
+            | ProtocolError::SameVariable { .. } => {
                 report.add(Finding::at(*state, range.clone(), error.to_string()));
             }
             // Other rules report these. The last three cannot happen, because each tag is checked alone.

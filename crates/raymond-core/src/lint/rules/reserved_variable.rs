@@ -11,9 +11,10 @@ pub(super) static RULE: Rule = Rule {
     severity: Severity::Error,
     before_run: BeforeRun::Warn,
     summary: "A fork sets a variable that it may not set.",
-    explanation: "A fork's attributes become variables of the worker's environment. Names that change how \
-                  programs run (`PATH`, `LD_PRELOAD`, `RAYMOND_…`) and those that no variable can have are \
-                  refused, and the step fails.",
+    explanation: "A fork's attributes become variables of the worker. Names of variables that Raymond sets itself \
+                  (`state`, `result`, `visits` …) and those that no variable can have are refused, and the step fails. \
+                  So are, in a script's fork, names that change how programs run (`PATH`, `LD_PRELOAD`, `RAYMOND_…`); \
+                  if a model sets one, the worker's scripts see it as `RAYMOND_VAR_PATH`.",
     check,
 };
 

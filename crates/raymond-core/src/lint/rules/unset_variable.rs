@@ -6,6 +6,7 @@ use crate::diagnostic::Severity;
 use crate::graph::Graph;
 use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::template::placeholders;
+use crate::variable::BUILT_IN;
 use crate::workflow::wording::nearest;
 
 pub(super) static RULE: Rule = Rule {
@@ -19,10 +20,6 @@ pub(super) static RULE: Rule = Rule {
                   written.",
     check,
 };
-
-/// The variables that every prompt may use.
-const BUILT_IN: [&str; 9] =
-    ["result", "input", "run_id", "workflow_id", "agent_id", "state", "visits", "task_folder", "ask_id"];
 
 /// How many variables get suggestions; finding them takes time that grows with the workflow.
 const MAX_SUGGESTED: usize = 50;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use raymond_core::limits::MAX_ENVIRONMENT_PAYLOAD_BYTES;
 use raymond_core::run::Agent;
+use raymond_core::variable;
 
 use crate::run::job::VariableChanges;
 
@@ -28,7 +29,7 @@ pub struct StepFacts<'a> {
 pub fn script_variables(facts: &StepFacts<'_>) -> VariableChanges {
     // Later ones win: a worker's own variables override those of the whole workflow.
     let mut changes = changes_of(facts.environment);
-    changes.extend(changes_of(&facts.agent.attributes));
+    changes.extend(attributes_of(facts.agent));
     changes.extend(identity(facts));
     changes
 }
@@ -42,6 +43,15 @@ pub fn agent_variables(facts: &StepFacts<'_>) -> VariableChanges {
 
 fn changes_of(variables: &BTreeMap<String, String>) -> VariableChanges {
     variables.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
+}
+
+/// The variables that a fork gave to its worker.
+fn attributes_of(agent: &Agent) -> VariableChanges {
+    let named = |(name, value): (&String, &String)| {
+        let names = variable::environment_names(name, agent.attributes_from_model);
+        names.into_iter().map(move |name| (name.into(), Some(value.into()))).collect::<Vec<_>>()
+    };
+    agent.attributes.iter().flat_map(named).collect()
 }
 
 /// The agent, and the payload it was given.

@@ -8,6 +8,7 @@ use raymond_core::money::Usd;
 use raymond_core::run::Session;
 use raymond_core::tag::{Collected, NearMiss, Tag, TagCollector, TagError, TagReader};
 use raymond_core::transition::{self, ProtocolError, Reading};
+use raymond_core::variable::Rules;
 use raymond_core::workflow::Platform;
 
 use super::script::print;
@@ -57,7 +58,8 @@ fn read(text: &str, platform: Platform) -> (Result<Reading, BadMessage>, Vec<Nea
         }
     };
     let other_case = std::mem::take(&mut collected.near.if_state);
-    let reading = transition::read(collected, platform == Platform::Windows).map_err(|error| BadMessage {
+    let rules = Rules { from_model: true, case_insensitive: platform == Platform::Windows };
+    let reading = transition::read(collected, rules).map_err(|error| BadMessage {
         problem: error.to_string(),
         has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
     });

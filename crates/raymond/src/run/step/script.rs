@@ -7,6 +7,7 @@ use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::tag::{TagCollector, TagError};
 use raymond_core::transition;
+use raymond_core::variable::Rules;
 use raymond_core::workflow::Platform;
 
 use super::interpreter::command_line;
@@ -52,11 +53,11 @@ pub(super) async fn run(
         Ending::Exited(exit) => exit,
         other => return ended_early(other, header, sink.error, stderr),
     };
-    let ignores_case = executor.platform == Platform::Windows;
+    let rules = Rules { from_model: false, case_insensitive: executor.platform == Platform::Windows };
     let mut other_case = Vec::new();
     let reading = sink.finish().and_then(|mut collected| {
         other_case = std::mem::take(&mut collected.near.if_state);
-        transition::read(collected, ignores_case).map_err(|error| error.to_string())
+        transition::read(collected, rules).map_err(|error| error.to_string())
     });
     // A step that succeeded may leave children behind; one that failed may not.
     if exit == process::ProcessExit::Code(0) && reading.is_err() {

@@ -1,1 +1,1 @@
-echo '<fork next="START" a-b="x">START</fork>'
+echo '<fork next="START" a.b="x">START</fork>'

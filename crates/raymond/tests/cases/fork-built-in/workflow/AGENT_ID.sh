@@ -1,0 +1,1 @@
+echo '<fork next="W" agent_id="1">W</fork>'

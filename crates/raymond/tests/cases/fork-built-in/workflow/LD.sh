@@ -1,0 +1,1 @@
+echo '<fork next="W" LD-PRELOAD="x">W</fork>'

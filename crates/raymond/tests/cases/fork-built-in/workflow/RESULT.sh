@@ -1,0 +1,1 @@
+echo '<fork next="W" result="1">W</fork>'

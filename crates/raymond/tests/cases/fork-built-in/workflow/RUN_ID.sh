@@ -1,0 +1,1 @@
+echo '<fork next="W" run_id="1">W</fork>'

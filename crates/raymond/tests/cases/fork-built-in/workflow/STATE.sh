@@ -1,0 +1,1 @@
+echo '<fork next="W" state="1">W</fork>'

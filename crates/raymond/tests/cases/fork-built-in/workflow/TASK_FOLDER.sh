@@ -1,0 +1,1 @@
+echo '<fork next="W" task_folder="1">W</fork>'

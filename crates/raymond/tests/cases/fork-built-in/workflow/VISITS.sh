@@ -1,0 +1,1 @@
+echo '<fork next="W" visits="1">W</fork>'

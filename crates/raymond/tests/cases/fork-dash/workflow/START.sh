@@ -1,0 +1,1 @@
+echo '<fork issue-id="7" next="N">W</fork>'

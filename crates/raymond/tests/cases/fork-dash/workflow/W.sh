@@ -1,0 +1,1 @@
+echo "<goto input=\"script $issue_id\">P</goto>"

@@ -1,0 +1,1 @@
+echo '<fork next="R" ITEM="of a script">V</fork>'

@@ -1,0 +1,1 @@
+echo '<reset>W2</reset>'

@@ -1,0 +1,1 @@
+echo '<fork next="END" PATH="x">END</fork>'
