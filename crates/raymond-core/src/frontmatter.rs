@@ -90,12 +90,15 @@ pub fn split_and_parse(text: &str) -> Result<Prompt<'_>, FrontmatterError> {
         position: fault.position,
         message: fault.message,
     };
-    let Some((block, body)) = split(text).map_err(in_file)? else {
-        return Ok(Prompt { settings: Settings::default(), body: text, warnings: Vec::new() });
+    let Some(Split { line, block, body, .. }) = split(text).map_err(in_file)? else {
+        let warnings =
+            misplaced(text).map(|position| SourceWarning { position, message: MISPLACED.to_owned() });
+        let warnings = warnings.into_iter().collect();
+        return Ok(Prompt { settings: Settings::default(), body: text, warnings });
     };
     // The position of a node at the end of the block may be after the block; report the last line of the block then.
     let last_line = saturated(block.lines().count()).max(1);
-    let below_fence = |position: Position| Position { line: position.line.min(last_line) + 1, ..position };
+    let below_fence = |position: Position| Position { line: position.line.min(last_line) + line, ..position };
     let shifted = |fault: Fault| in_file(Fault { position: below_fence(fault.position), ..fault });
     let (mut settings, mut warnings) = parse_block(block).map_err(shifted)?;
     for warning in &mut warnings {
@@ -129,33 +132,117 @@ pub fn read_settings<'n>(
     Ok((reader.settings, reader.warnings))
 }
 
-/// The block between the fences and the text after it, or `None` if the text does not begin with a fence.
-pub(crate) fn split(text: &str) -> Result<Option<(&str, &str)>, Fault> {
-    let (first, rest) = cut_line(text);
+/// A prompt file with a block of settings.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Split<'t> {
+    /// The line of the opening fence.
+    pub(crate) line: u32,
+    /// Where the block begins, below that line, in bytes.
+    pub(crate) start: usize,
+    pub(crate) block: &'t str,
+    /// The text below the closing fence.
+    pub(crate) body: &'t str,
+}
+
+/// The block between the fences and the text after it, or `None` if the text does not begin with a fence. Blank lines
+/// and one HTML comment may stand before it.
+pub(crate) fn split(text: &str) -> Result<Option<Split<'_>>, Fault> {
+    let before = before_fence(text);
+    let (first, rest) = cut_line(text.get(before..).unwrap_or_default());
     if !is_fence(first) {
         return Ok(None);
     }
+    // A text may begin with a blank line and a ruler, which is no block of settings.
+    if before > 0 && !holds_keys(rest) {
+        return Ok(None);
+    }
+    let line = saturated(text.get(..before).unwrap_or_default().matches('\n').count() + 1);
+    let at_fence = Position { line, column: 1 };
     let mut body = rest;
     let mut block_length = 0;
     while !body.is_empty() {
-        let (line, after) = cut_line(body);
-        if is_fence(line) {
-            return checked_length(rest.get(..block_length).unwrap_or_default(), after);
+        let (next, after) = cut_line(body);
+        if is_fence(next) {
+            let block = checked_length(rest.get(..block_length).unwrap_or_default(), at_fence)?;
+            return Ok(Some(Split { line, start: text.len() - rest.len(), block, body: after }));
         }
         block_length += body.len() - after.len();
         body = after;
     }
     let message =
         "the `---` block is never closed; end it with another line `---`, or begin with something else";
-    Err(Fault::new(Position { line: 1, column: 1 }, message))
+    Err(Fault::new(at_fence, message))
 }
 
-fn checked_length<'t>(block: &'t str, body: &'t str) -> Result<Option<(&'t str, &'t str)>, Fault> {
+/// Whether a line up to the next fence begins with a key.
+fn holds_keys(rest: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_key =
+        |line: &str| line.split_once(':').is_some_and(|(key, _)| !key.is_empty() && key.chars().all(is_part));
+    rest.lines().take_while(|line| !is_fence(line)).any(is_key)
+}
+
+fn checked_length(block: &str, at_fence: Position) -> Result<&str, Fault> {
     if block.len() > MAX_FRONTMATTER_BYTES {
         let message = format!("the `---` block is longer than {MAX_FRONTMATTER_BYTES} bytes");
-        return Err(Fault::new(Position { line: 1, column: 1 }, message));
+        return Err(Fault::new(at_fence, message));
     }
-    Ok(Some((block, body)))
+    Ok(block)
+}
+
+/// Whether a text would be read as if it began with settings.
+pub fn begins_with_settings(text: &str) -> bool {
+    !matches!(split(text.strip_prefix('\u{feff}').unwrap_or(text)), Ok(None))
+}
+
+/// The length of what may stand before the opening fence: blank lines, and one HTML comment.
+fn before_fence(text: &str) -> usize {
+    let blank = |from: usize| from + blank_lines(text.get(from..).unwrap_or_default());
+    let start = blank(0);
+    let rest = text.get(start..).unwrap_or_default();
+    let Some(comment) = rest.strip_prefix("<!--") else { return start };
+    let Some((_, after)) = comment.split_once("-->") else { return start };
+    let (same_line, below) = cut_line(after);
+    if same_line.trim().is_empty() { blank(text.len() - below.len()) } else { start }
+}
+
+/// The length of the blank lines at the start of a text.
+fn blank_lines(text: &str) -> usize {
+    let lines = text.split_inclusive('\n');
+    lines.take_while(|line| line.ends_with('\n') && line.trim().is_empty()).map(str::len).sum()
+}
+
+/// What is wrong with settings that do not stand at the top.
+pub(crate) const MISPLACED: &str = "this `---` block is not at the top of the file, so it is part of the prompt and \
+                                    sets nothing; move it to the first line";
+/// Keys that mean nothing in the front matter of other programs.
+const OWN_KEYS: [&str; 3] = ["allowed_transitions", "force_implicit", "max_visits"];
+
+/// The first `---` line of a block further down that looks like settings of a prompt. A block in a code fence is only
+/// shown.
+pub(crate) fn misplaced(text: &str) -> Option<Position> {
+    let mut opened: Option<u32> = None;
+    let mut has_own_key = false;
+    let mut code: Option<&str> = None;
+    for (number, line) in text.lines().enumerate() {
+        let mark = ["```", "~~~"].into_iter().find(|mark| line.trim_start().starts_with(mark));
+        match (code, mark) {
+            (None, Some(mark)) => code = Some(mark),
+            (Some(open), Some(mark)) if open == mark => code = None,
+            (Some(_), _) => {}
+            (None, None) if is_fence(line) => {
+                if let Some(line) = opened.filter(|_| has_own_key) {
+                    return Some(Position { line, column: 1 });
+                }
+                (opened, has_own_key) = (Some(saturated(number + 1)), false);
+            }
+            (None, None) => {
+                let key = line.split_once(':').map(|(key, _)| key);
+                has_own_key |= key.is_some_and(|key| OWN_KEYS.contains(&key.trim_end()));
+            }
+        }
+    }
+    None
 }
 
 /// The first line without its end, and everything after it.

@@ -117,6 +117,9 @@ pub struct Session {
     /// The backend that has the conversation; other backends cannot continue it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// The model that its last turn was told to use, if it was told one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 impl Session {

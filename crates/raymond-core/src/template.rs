@@ -9,23 +9,29 @@ use memchr::memmem;
 
 /// Replaces the placeholders that `lookup` knows; everything else stays as written.
 pub fn render<'v>(text: &str, lookup: impl Fn(&str) -> Option<Cow<'v, str>>) -> String {
-    render_after(text, |name, _| lookup(name))
+    render_marked(text, lookup).0
 }
 
-/// Like [`render`], where a value may depend on what is written before it.
-pub fn render_after<'v>(text: &str, lookup: impl Fn(&str, &str) -> Option<Cow<'v, str>>) -> String {
+/// Like [`render`], with the places of the values in the rendered text, in bytes.
+pub fn render_marked<'v>(
+    text: &str,
+    lookup: impl Fn(&str) -> Option<Cow<'v, str>>,
+) -> (String, Vec<Range<usize>>) {
     let mut rendered = String::with_capacity(text.len());
+    let mut values = Vec::new();
     let mut copied_to = 0;
     for placeholder in placeholders(text) {
         rendered.push_str(text.get(copied_to..placeholder.range.start).unwrap_or_default());
         copied_to = placeholder.range.start;
-        if let Some(value) = lookup(placeholder.name, &rendered) {
+        if let Some(value) = lookup(placeholder.name) {
+            let start = rendered.len();
             rendered.push_str(&value);
+            values.push(start..rendered.len());
             copied_to = placeholder.range.end;
         }
     }
     rendered.push_str(text.get(copied_to..).unwrap_or_default());
-    rendered
+    (rendered, values)
 }
 
 /// The names of all placeholders in the order of the text, with repetitions.

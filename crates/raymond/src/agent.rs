@@ -2,8 +2,9 @@
 //!
 //! Each kind of program is an [`AgentProgram`]: a file or a folder below, and a line in [`KINDS`]. All other modules
 //! use only the trait and the types of [`turn`] and [`fault`]; no other part of Raymond depends on a particular
-//! program. There is no I/O here, with two exceptions: [`session`] copies the files of a conversation, and a program
-//! that answers in this process may read its answers from the workflow. Programs are started by `run::step::prompt`.
+//! program. There is little I/O here: [`session`] copies the files of a conversation, a program that answers in this
+//! process may read its answers from the workflow, and Claude Code's part looks which files a prompt names and which
+//! model its settings choose. Programs are started by `run::step::prompt`.
 
 mod claude;
 mod fault;
@@ -23,7 +24,8 @@ pub use fault::{Class, TurnFault};
 pub use program::{AgentProgram, Capabilities, TurnDecoder, WorkflowFile, WorkflowFiles};
 pub use reader::TurnReader;
 pub use turn::{
-    Asked, Continued, Cost, Invocation, Tokens, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport,
+    Asked, Continued, Cost, Filled, Invocation, Plain, Tokens, Turn, TurnEnding, TurnEvent, TurnFailure,
+    TurnReport,
 };
 
 use std::sync::Arc;

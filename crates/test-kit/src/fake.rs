@@ -72,13 +72,15 @@ pub fn told(calls: &[Value], parallel: bool) -> String {
 /// The arguments that are neither always there nor told otherwise.
 fn other_flags(call: &Value) -> Vec<String> {
     let told = ["--session-id", "--resume", "--effort", "--permission-mode", "--max-budget-usd"];
-    let mut argv = call["argv"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut argv = call["argv"].as_array().into_iter().flatten().filter_map(Value::as_str).peekable();
     let mut flags = Vec::new();
     while let Some(flag) = argv.next() {
         match flag {
             "-p" | "--verbose" | "--fork-session" => {}
             "--output-format" => drop(argv.next()),
             _ if told.contains(&flag) => drop(argv.next()),
+            // Every agent may use its own folder.
+            "--add-dir" if argv.next_if(|folder| folder.contains(".tasks/")).is_some() => {}
             _ => flags.push(flag.to_owned()),
         }
     }

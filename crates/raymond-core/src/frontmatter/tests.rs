@@ -232,3 +232,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn blank_lines_and_one_comment_may_come_before() {
+    let block = "---\nmodel: opus\ncolour: red\n---\nBody.\n";
+    for (before, line) in [("", 3), ("\n \t\r\n", 5), ("<!-- x -->\n", 4), ("\n<!-- two\nlines -->  \n\n", 7)]
+    {
+        let text = format!("{before}{block}");
+        let prompt = split_and_parse(&text).unwrap();
+        assert_eq!(prompt.settings.model.as_deref(), Some("opus"), "{before:?}");
+        assert_eq!((prompt.body, prompt.warnings[0].position.line), ("Body.\n", line), "{before:?}");
+    }
+    for before in ["x\n", "<!-- x --> y\n", "<!-- x -->\n<!-- y -->\n", "<!-- x\n", "  "] {
+        let text = format!("{before}{block}");
+        assert_eq!(split_and_parse(&text).unwrap().body, text, "{before:?}");
+    }
+    assert_eq!(split_and_parse("\n---\nA ruler: and text.\n---\n").unwrap().settings, Settings::default());
+    let error = split_and_parse("\n\n---\nmodel: opus\n").unwrap_err();
+    assert_eq!(error.position, Position { line: 3, column: 1 });
+    let error = split_and_parse("\n\n---\n\nmodel: 3\n---\n").unwrap_err();
+    assert_eq!((error.position.line, error.source_line.as_str()), (5, "model: 3"));
+}
+
+#[test]
+fn settings_further_down_are_warned_of() {
+    let cases = [
+        ("Hello.\n---\nallowed_transitions: []\n---\n", Some(2)),
+        ("Hello.\n---\nx\n---\nmax_visits: 3\n---\n", Some(4)),
+        ("Hello.\n---\ntitle: x\n---\n", None),
+        ("Hello.\n---\nmax_visits: 3\n", None),
+        ("Hello.\n```yaml\n---\nmax_visits: 3\n---\n```\n", None),
+        ("---\nmodel: x\n---\n---\nmax_visits: 3\n---\n", None),
+    ];
+    for (text, line) in cases {
+        let warnings = split_and_parse(text).unwrap().warnings;
+        assert_eq!(warnings.first().map(|warning| warning.position.line), line, "{text}");
+    }
+}

@@ -18,6 +18,8 @@ pub struct Source {
     pub settings: Told,
     /// Settings that are ignored.
     pub notices: Vec<Notice>,
+    /// A block of settings that is not at the top, where it would count.
+    pub misplaced: Option<Range<usize>>,
 }
 
 /// The settings, or why they are invalid.
@@ -111,19 +113,26 @@ fn read_script(state: &StateFile, text: &str) -> Source {
             Vec::new(),
         ),
     };
-    Source { body: 0..text.len(), settings, notices }
+    Source { body: 0..text.len(), settings, notices, misplaced: None }
 }
 
 fn read_prompt(text: &str) -> Source {
     let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let visible = text.get(mark..).unwrap_or_default();
-    let broken = |body, trouble| Source { body, settings: Told::Broken(trouble), notices: Vec::new() };
-    let block = match frontmatter::split(visible) {
+    let broken = |body, trouble| Source {
+        body,
+        settings: Told::Broken(trouble),
+        notices: Vec::new(),
+        misplaced: None,
+    };
+    let split = match frontmatter::split(visible) {
         Ok(None) => {
             let settings = Told::Prompt(Box::default());
-            return Source { body: mark..text.len(), settings, notices: Vec::new() };
+            let misplaced = frontmatter::misplaced(visible);
+            let misplaced = misplaced.map(|position| Places::new(text, 0).setting(position));
+            return Source { body: mark..text.len(), settings, notices: Vec::new(), misplaced };
         }
-        Ok(Some((block, _))) => block,
+        Ok(Some(split)) => split,
         Err(fault) => {
             let range = Places::new(text, 0).setting(fault.position);
             return broken(
@@ -132,13 +141,13 @@ fn read_prompt(text: &str) -> Source {
             );
         }
     };
-    // The block is after the first fence, and the body after the second.
-    let start = text.find('\n').map_or(text.len(), |at| at + 1);
-    let fence = text.get(start + block.len()..).unwrap_or_default();
-    let body = start + block.len() + fence.find('\n').map_or(fence.len(), |at| at + 1)..text.len();
+    let (block, start) = (split.block, mark + split.start);
+    let body = text.len() - split.body.len()..text.len();
     let places = Places::new(block, start);
     match read_block(block, &places) {
-        Ok((settings, notices)) => Source { body, settings: Told::Prompt(Box::new(settings)), notices },
+        Ok((settings, notices)) => {
+            Source { body, settings: Told::Prompt(Box::new(settings)), notices, misplaced: None }
+        }
         Err(trouble) => broken(body, trouble),
     }
 }

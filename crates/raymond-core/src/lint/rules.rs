@@ -16,6 +16,7 @@ mod incomplete_tag;
 mod invalid_effort;
 mod invalid_model;
 mod join_without_fork;
+mod misplaced_settings;
 mod missing_state;
 mod missing_twin;
 mod missing_workflow;
@@ -38,7 +39,7 @@ pub use invalid_effort::CLAUDE_EFFORTS;
 use super::Rule;
 
 /// All rules, in the order of their codes.
-pub static RULES: [&Rule; 32] = [
+pub static RULES: [&Rule; 33] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
     &no_entry::RULE,
@@ -71,4 +72,5 @@ pub static RULES: [&Rule; 32] = [
     &unread_script::RULE,
     &forbidden_workflow::RULE,
     &invalid_model::RULE,
+    &misplaced_settings::RULE,
 ];

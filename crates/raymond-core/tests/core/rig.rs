@@ -383,7 +383,7 @@ impl Rig {
             }
             _ => None,
         });
-        Session { id: id.expect("a turn runs"), total_usd: None, backend: None }
+        Session { id: id.expect("a turn runs"), total_usd: None, backend: None, model: None }
     }
 
     /// An agent's turn ends with this message.

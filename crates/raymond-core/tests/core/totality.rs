@@ -144,7 +144,7 @@ fn cost() -> impl Strategy<Value = TurnCost> {
 }
 
 fn session() -> impl Strategy<Value = Session> {
-    "[a-z]".prop_map(|id| Session { id, total_usd: None, backend: None })
+    "[a-z]".prop_map(|id| Session { id, total_usd: None, backend: None, model: None })
 }
 
 fn turn() -> BoxedStrategy<TurnOutcome> {

@@ -5,15 +5,16 @@
 //! | here | the command line |
 //! | `stream` | the decoder of what it prints |
 //! | `cost` | counting the cost of each turn once, however it is reported |
+//! | `default_model` | the model of a turn for which none is chosen |
 //! | `plain` | values that stay text in a prompt |
 //! | `classify` | from a failed turn to a [`TurnFault`](super::TurnFault) |
 
 mod classify;
 mod cost;
+mod default_model;
 mod plain;
 mod stream;
 
-use std::borrow::Cow;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use raymond_core::lint::CLAUDE_EFFORTS;
 
 use super::session::SessionPlace;
-use super::{AgentProgram, Capabilities, Invocation, Turn, TurnDecoder};
+use super::{AgentProgram, Capabilities, Filled, Invocation, Plain, Turn, TurnDecoder};
 use crate::config::BackendSettings;
 
 /// The program's name when the config does not give another.
@@ -71,15 +72,22 @@ impl AgentProgram for Claude {
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
-        Ok(invocation(turn, &self.command, &self.args))
+        let mut turn = turn.clone();
+        let is_chosen = |arg: &String| arg == "--model" || arg.starts_with("--model=");
+        // The program continues a conversation with its last model, which may have been chosen for another state.
+        let is_other = turn.continues.as_ref().is_some_and(|continued| continued.model.is_some());
+        if turn.model.is_none() && is_other && !self.args.iter().any(is_chosen) {
+            turn.model = default_model::default_model(&turn.cwd, &|name| std::env::var_os(name));
+        }
+        Ok(invocation(&turn, &self.command, &self.args))
     }
 
     fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
         Box::new(stream::Decoder::new(earlier_total_usd))
     }
 
-    fn plain<'v>(&self, value: &'v str, before: &str) -> Cow<'v, str> {
-        plain::plain(value, before)
+    fn plain(&self, filled: &Filled<'_>) -> Plain {
+        plain::plain(filled)
     }
 
     /// The program finds conversations by its working folder: in the folder's path, every character but letters and
@@ -214,9 +222,32 @@ mod tests {
 
     #[test]
     fn a_continued_turn_is_a_branch() {
-        let turn =
-            Turn { continues: Some(Continued { session: PARENT.to_owned(), total_usd: None }), ..fresh() };
+        let turn = Turn {
+            continues: Some(Continued { session: PARENT.to_owned(), total_usd: None, model: None }),
+            ..fresh()
+        };
         assert!(args(&turn).contains(&format!("--resume {PARENT} --fork-session --session-id {OWN}")));
+    }
+
+    #[test]
+    fn a_model_of_another_state_is_not_inherited() {
+        let folder = tempfile::tempdir().unwrap();
+        let args = |model: Option<&str>, of_last: Option<&str>, extra: &[&str]| {
+            let continued =
+                Continued { session: PARENT.to_owned(), total_usd: None, model: of_last.map(str::to_owned) };
+            let turn = Turn {
+                continues: Some(continued),
+                cwd: folder.path().to_owned(),
+                model: model.map(str::to_owned),
+                ..fresh()
+            };
+            let args = extra.iter().map(|arg| (*arg).to_owned()).collect();
+            let claude = Claude { command: COMMAND.to_owned(), args };
+            claude.invocation(&turn).unwrap().args.join(" ")
+        };
+        assert!(args(Some("opus"), Some("haiku"), &[]).contains("--model opus"));
+        assert!(!args(None, None, &[]).contains("--model"));
+        assert!(!args(None, Some("haiku"), &["--model=x"]).contains("--model "));
     }
 
     #[test]

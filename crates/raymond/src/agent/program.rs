@@ -1,12 +1,11 @@
 //! What Raymond needs from an agent program.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::PathBuf;
 
 use super::session::SessionPlace;
-use super::{Asked, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport};
+use super::{Asked, Cost, Filled, Invocation, Plain, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport};
 
 /// An agent program, with the settings of its backend.
 pub trait AgentProgram: fmt::Debug + Send + Sync {
@@ -38,10 +37,10 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
     /// continues.
     fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder>;
 
-    /// A value as it may be put into a prompt after the text `before`. A value is data, possibly from a model or an
-    /// unknown person. It must not make the program do anything, such as run a command or read a file.
-    fn plain<'v>(&self, value: &'v str, _before: &str) -> Cow<'v, str> {
-        value.into()
+    /// A prompt as it may be sent. Its values are data, possibly from a model or an unknown person. They must not make
+    /// the program do anything, such as run a command or read a file; they are changed only where they would.
+    fn plain(&self, filled: &Filled<'_>) -> Plain {
+        Plain { text: filled.text.to_owned(), changed: Vec::new() }
     }
 
     /// The file that holds a conversation, so that it can be copied to another folder or machine (see

@@ -230,7 +230,8 @@ fn a_program_with_conversations_has_to_report_its_session() {
 
 #[test]
 fn the_session_has_to_be_the_one_that_was_asked_for() {
-    let branch_of = |session: &str| Some(Continued { session: session.to_owned(), total_usd: None });
+    let branch_of =
+        |session: &str| Some(Continued { session: session.to_owned(), total_usd: None, model: None });
     let chosen = |session: &str| Some(session.to_owned());
     // What was asked for, and the fault if `t7` is not allowed.
     for (session, continues, fault) in [

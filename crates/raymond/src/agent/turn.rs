@@ -1,6 +1,8 @@
 //! The types of a turn: what an agent program is asked, how it is started, what it reports while it runs, and the
 //! result.
 
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::TurnFault;
@@ -20,6 +22,8 @@ pub struct Asked<'a> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Turn {
     pub prompt: String,
+    /// Where the program runs.
+    pub cwd: PathBuf,
     /// The id chosen for this attempt's session, recorded before the program starts. `None` if the program chooses.
     pub session: Option<String>,
     /// The conversation that the turn continues, in a branch that does not change it.
@@ -35,12 +39,34 @@ pub struct Turn {
     pub budget_usd: Option<f64>,
 }
 
+/// A prompt with the values that were put into it, before it is sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Filled<'a> {
+    pub text: &'a str,
+    /// The places of the values in the text, in bytes and in order. They may come from a model or an unknown person.
+    pub values: &'a [Range<usize>],
+    /// Where the program will run.
+    pub cwd: &'a Path,
+    /// Other folders that it may read.
+    pub folders: &'a [PathBuf],
+}
+
+/// A prompt that is safe to send.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plain {
+    pub text: String,
+    /// Every piece of a value that had to be changed, as it was.
+    pub changed: Vec<String>,
+}
+
 /// A conversation in the state after its last completed turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Continued {
     pub session: String,
     /// The [`Cost::session_total_usd`] of that turn.
     pub total_usd: Option<f64>,
+    /// The model that it was told to use, if it was told one.
+    pub model: Option<String>,
 }
 
 /// How to start a program for one turn.

@@ -91,12 +91,16 @@ pub struct TurnNeeds {
     pub backend: String,
     /// The rendered text that is sent.
     pub prompt: String,
+    /// Pieces of values that were changed in it, because the program would have acted on them.
+    pub changed_values: Vec<String>,
     pub settings: TurnSettings,
     pub skip_permissions: bool,
     /// The answer, where it is known beforehand and no program is asked, or why there is none.
     pub answer: Option<Result<Vec<u8>, String>>,
     /// What the conversation had cost when the turn that this one continues ended, where the program reports sums.
     pub conversation_total_usd: Option<Usd>,
+    /// The model that the turn which this one continues was told to use.
+    pub conversation_model: Option<String>,
 }
 
 impl StepJob {

@@ -7,21 +7,21 @@ mod prompt;
 mod variables;
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use raymond_core::input::{Plan, Prepared};
+use raymond_core::input::{Plan, Prepared, PromptPlan};
 use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Options, Run};
 
 use super::engine::{Preparation, States};
 use super::job::{Handed, StepNeeds, TurnNeeds};
-use crate::agent::Asked;
 use crate::agent::registry::Backends;
+use crate::agent::{Asked, Filled, Plain};
 use crate::process::secrets::Secrets;
 use crate::store::{Payloads, StoreError, hash_of};
 use crate::workflow::scopes::Scopes;
-use crate::workflow::states::{StateText, options_in, read_state};
+use crate::workflow::states::{StateText, TurnSettings, options_in, read_state};
 use variables::{StepFacts, agent_variables, script_variables};
 
 /// Prepares the steps of a run.
@@ -89,19 +89,7 @@ impl Preparer {
         let StateText { hash, mut plan, turn, warnings, body } = state;
         let turn = match (&mut plan, turn) {
             (Plan::Prompt(prompt), Some(settings)) => {
-                let program = self.backends.get(&prompt.backend)?;
-                let text = prompt::message(&self.payloads, run, agent, &body, &task_folder, program)?;
-                prompt.prompt_sha256 = Some(hash_of(text.as_bytes()));
-                prompt.program_chooses_session = !program.capabilities().own_session_id;
-                let asked = Asked { state: agent.state.name(), number: run.next_turn(agent), prompt: &text };
-                Some(TurnNeeds {
-                    answer: program.answer(&asked, scopes.of(agent)?),
-                    backend: prompt.backend.clone(),
-                    prompt: text,
-                    settings,
-                    skip_permissions: self.options.skip_permissions,
-                    conversation_total_usd: agent.conversation().and_then(|session| session.total_usd),
-                })
+                Some(self.turn_needs(run, agent, &mut scopes, (prompt, settings, &body), &task_folder)?)
             }
             _ => None,
         };
@@ -109,6 +97,45 @@ impl Preparer {
         let needs =
             StepNeeds { cwd: agent.cwd.clone(), environment, secrets, task_folder, handed, code, turn };
         Ok((Prepared { hash, plan, warnings }, needs))
+    }
+
+    /// What a prompt's turn needs: above all the text that is sent.
+    fn turn_needs(
+        &self,
+        run: &Run,
+        agent: &Agent,
+        scopes: &mut Scopes,
+        (prompt, settings, body): (&mut PromptPlan, TurnSettings, &str),
+        task_folder: &Path,
+    ) -> Result<TurnNeeds, NotReady> {
+        let program = self.backends.get(&prompt.backend)?;
+        let input = agent.payload.as_ref().map(|payload| self.payloads.text_of(payload)).transpose();
+        let input = input.map_err(NotReady::Store)?.unwrap_or_default();
+        let visits = agent.visits_here().to_string();
+        let values = prompt::Values { run, agent, input: &input, task_folder, visits: &visits };
+        let mut settings = prompt::settings(settings, &values);
+        if program.capabilities().add_dirs {
+            settings.add_dirs.extend(task_folder.to_str().map(str::to_owned));
+        }
+        let (text, places) = prompt::message(&self.payloads, agent, body, &values)?;
+        let folders: Vec<PathBuf> =
+            settings.add_dirs.iter().map(|folder| Path::new(&agent.cwd).join(folder)).collect();
+        let filled = Filled { text: &text, values: &places, cwd: Path::new(&agent.cwd), folders: &folders };
+        let Plain { text, changed } = program.plain(&filled);
+        prompt.prompt_sha256 = Some(hash_of(text.as_bytes()));
+        prompt.program_chooses_session = !program.capabilities().own_session_id;
+        let asked = Asked { state: agent.state.name(), number: run.next_turn(agent), prompt: &text };
+        let conversation = agent.conversation();
+        Ok(TurnNeeds {
+            answer: program.answer(&asked, scopes.of(agent)?),
+            backend: prompt.backend.clone(),
+            prompt: text,
+            changed_values: changed,
+            settings,
+            skip_permissions: self.options.skip_permissions,
+            conversation_total_usd: conversation.and_then(|session| session.total_usd),
+            conversation_model: conversation.and_then(|session| session.model.clone()),
+        })
     }
 
     /// The payload handed to the agent's state, and the file of the agent's own that is to hold it.

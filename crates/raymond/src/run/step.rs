@@ -193,6 +193,8 @@ fn make_folders(job: &StepJob) -> Result<(), NotReady> {
 fn environment(job: &StepJob, state_file: &Path) -> super::job::VariableChanges {
     let mut changes = job.needs.environment.clone();
     changes.push(("RAYMOND_STATE_FILE".into(), Some(state_file.into())));
+    // Shells and other programs trust this variable, and inherited it would be Raymond's own folder.
+    changes.push(("PWD".into(), Some(job.needs.cwd.clone().into())));
     changes
 }
 

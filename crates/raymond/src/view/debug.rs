@@ -134,6 +134,7 @@ impl DebugFolder {
             attempt: meta::Attempt::new(&name),
             clock: Instant::now(),
             program: None,
+            changed_values: Vec::new(),
             ended: None,
             open,
         }
@@ -302,6 +303,7 @@ pub struct StepFiles {
     attempt: meta::Attempt,
     clock: Instant,
     program: Option<Invocation>,
+    changed_values: Vec<String>,
     ended: Option<ProgramEnd>,
     /// Absent if nothing is to be written.
     open: Option<OpenFiles>,
@@ -317,8 +319,9 @@ struct OpenFiles {
 }
 
 impl StepFiles {
-    /// The prompt that the agent gets.
-    pub fn prompt(&mut self, text: &str) {
+    /// The prompt that the agent gets, and which pieces of values are not in it as they were.
+    pub fn prompt(&mut self, text: &str, changed_values: &[String]) {
+        self.changed_values = changed_values.to_vec();
         self.write(Suffix::Prompt, text.as_bytes());
     }
 
@@ -357,6 +360,7 @@ impl StepFiles {
         let meta = meta::text(
             &self.attempt,
             self.program.as_ref(),
+            &self.changed_values,
             self.ended.as_ref(),
             &self.folder.shared.inherited,
             &verdict,

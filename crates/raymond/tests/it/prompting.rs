@@ -418,3 +418,52 @@ fn a_cost_that_cannot_be_is_estimated_and_keeps_the_reply() {
         assert!(cost > 0.0 && cost < 10.0, "{figure}: {cost}");
     }
 }
+
+/// What the meta file of a step holds, by the beginning of its name.
+fn meta(rig: &Rig, step: &str) -> Value {
+    let folder = rig.path(".raymond/debug/r");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_wanted = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with(step) && name.ends_with(".meta.json")
+    };
+    let file = files.into_iter().find(is_wanted).unwrap();
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+#[test]
+fn an_agent_may_use_its_task_folder_and_settings_may_name_it() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.md",
+        "---\nadd_dirs: [ \"../{{agent_id}}\" ]\nallow_tools: [ \"Read({{task_folder}}/**)\", \"Bash({{input}})\" ]\n---\nStart in {{task_folder}}.",
+    );
+    rig.agent(r#"[{"reply": "<result>done</result>"}]"#);
+    rig.raymond(&["workflow", "--id", "r", "--input", "echo {{run_id}}"]).assert(0, "done\n");
+    let command: Vec<String> = serde_json::from_value(meta(&rig, "main_START")["command"].clone()).unwrap();
+    let prompt = rig.calls()[0]["prompt"].as_str().unwrap().to_owned();
+    let task_folder = prompt.trim().strip_prefix("Start in ").unwrap().trim_end_matches('.');
+    assert!(std::path::Path::new(task_folder).is_dir(), "{task_folder}");
+    let values = |flag: &str| -> Vec<&str> {
+        let pairs = command.windows(2).filter(|pair| pair[0] == flag);
+        pairs.map(|pair| pair[1].as_str()).collect()
+    };
+    assert_eq!(values("--add-dir"), ["../main", task_folder]);
+    assert_eq!(
+        values("--allowedTools"),
+        [format!("Read({task_folder}/**)").as_str(), "Bash(echo {{run_id}})"]
+    );
+}
+
+#[test]
+fn a_value_is_changed_only_where_it_would_be_acted_on_and_the_meta_file_says_so() {
+    let rig = Rig::new(RAYMOND);
+    rig.write("secret.txt", "x");
+    rig.state("START.md", "Look: {{input}}");
+    rig.agent(r#"[{"reply": "<result>done</result>"}]"#);
+    let input = "npm install @types/node, @dataclass, and @secret.txt";
+    rig.raymond(&["workflow", "--id", "r", "--input", input]).assert(0, "done\n");
+    let expected = format!("Look: {}", input.replace("@secret", "\u{200B}@secret"));
+    assert_eq!(rig.calls()[0]["prompt"], expected);
+    assert_eq!(meta(&rig, "main_START")["changed_values"], json!(["@secret.txt"]));
+}

@@ -59,11 +59,18 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(program: &Program) -> Self {
+        Self::with_config(program, &format!("[raymond]\nmodel = {MODEL:?}\n"))
+    }
+
+    /// Without a model in the config file.
+    pub(crate) fn without_model(program: &Program) -> Self {
+        Self::with_config(program, "")
+    }
+
+    fn with_config(program: &Program, config: &str) -> Self {
         let rig = Rig::new(env!("CARGO_BIN_EXE_raymond"));
-        let config = format!(
-            "[raymond]\nmodel = {MODEL:?}\n[backend.claude]\ncommand = {:?}\n",
-            program.path.canonicalize().unwrap()
-        );
+        let command = program.path.canonicalize().unwrap();
+        let config = format!("{config}[backend.claude]\ncommand = {command:?}\n");
         rig.write(".raymond/config.toml", config);
         // One retry is enough to see that the program retries by itself.
         let variables = vec![("CLAUDE_CODE_MAX_RETRIES", "1".to_owned())];

@@ -11,6 +11,7 @@ use crate::bench::{Bench, Program};
 pub(crate) const CASES: &[Case] = &[
     ("a_value_is_not_run_as_a_command", no_command),
     ("a_value_does_not_include_a_file", no_file),
+    ("a_value_that_names_no_file_arrives_as_it_was", unchanged),
     ("an_author_may_use_commands_and_files", author),
     ("a_reminder_does_not_include_a_file", reminder),
     ("a_prompt_of_a_megabyte_arrives", megabyte),
@@ -70,6 +71,13 @@ fn no_file(program: &Program) {
     let visible = request.prompt.replace('\u{200B}', "");
     assert_eq!(visible, format!("Look at {value}txt and r."), "nothing else is changed");
     assert_eq!(request.prompt.matches('\u{200B}').count(), blanks.len() + 2);
+}
+
+fn unchanged(program: &Program) {
+    let bench = bench(program, "Look: {{input}}");
+    let value = "npm install @types/node\n@dataclass\n@app.route('/x') by @someone, me@example.org @secret";
+    run_with_input(&bench, value).assert(0, "done\n");
+    assert_eq!(bench.api.requests()[0].prompt, format!("Look: {value}"));
 }
 
 fn author(program: &Program) {

@@ -12,6 +12,7 @@ pub(crate) const CASES: &[Case] = &[
     ("every_transition_has_the_right_conversation", every_transition),
     ("reminders_continue_the_same_conversation", reminders),
     ("a_function_in_another_folder_returns_to_the_callers_folder", other_folder),
+    ("a_state_without_a_model_gets_the_default_one", default_model),
 ];
 
 /// A state, its prompt, its answer, and the states whose prompts are in its conversation.
@@ -147,4 +148,34 @@ fn other_folder(program: &Program) {
         &["user: there", "agent: <goto>STILL</goto>", "user: still there"],
     );
     bench.assert_paid();
+}
+
+/// The model of each turn is that of its state, or what the program uses in a new conversation.
+fn default_model(program: &Program) {
+    let models = |variable: Option<&str>, settings: Option<&str>| {
+        let mut bench = Bench::without_model(program);
+        bench.variables.extend(variable.map(|model| ("ANTHROPIC_MODEL", model.to_owned())));
+        if let Some(model) = settings {
+            bench.write(".claude/settings.json", format!("{{\"model\": \"{model}\"}}"));
+        }
+        bench.state("START.md", "fresh");
+        bench.state("OWN.md", format!("---\nmodel: {MODEL}\n---\nown"));
+        bench.state("PLAIN.md", "plain");
+        bench.state("AGAIN.md", "again");
+        bench.api.on("fresh", [say("<reset>OWN</reset>")]);
+        bench.api.on("own", [say("<goto>PLAIN</goto>")]);
+        bench.api.on("plain", [say("<goto>AGAIN</goto>")]);
+        bench.api.on("again", [say("<result>done</result>")]);
+        bench.run(&[]).assert(0, "done\n");
+        let of = |prompt: &str| bench.asked(prompt)[0].model.clone();
+        ["fresh", "own", "plain", "again"].map(of)
+    };
+    for (variable, settings) in
+        [(None, None), (Some("claude-sonnet-4-5"), None), (None, Some("claude-sonnet-4-5"))]
+    {
+        let [fresh, own, plain, again] = models(variable, settings);
+        assert!(own.starts_with(MODEL), "{own}");
+        assert_ne!(fresh, own);
+        assert_eq!((&plain, &again), (&fresh, &fresh), "with {variable:?} and {settings:?}");
+    }
 }

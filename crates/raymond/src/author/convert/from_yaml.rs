@@ -3,6 +3,7 @@
 //! If the settings of a state are on lines of their own above its text, those lines are copied with their comments;
 //! otherwise the settings are formatted again.
 
+use raymond_core::frontmatter::begins_with_settings;
 use raymond_core::frontmatter::yaml::{self, Field, Value};
 use raymond_core::header;
 use raymond_core::workflow::{Kind, StateFile};
@@ -59,9 +60,7 @@ fn manifest_file(lines: &[&str], contents: &Contents) -> Option<(String, Vec<u8>
 fn prompt_file(lines: &[&str], one: &OneState) -> String {
     if one.fields.is_empty() {
         // A text that looks as if it began with settings needs an empty block of settings before it.
-        let first_line = one.text.lines().next().unwrap_or_default();
-        let looks_like_settings = first_line.trim_start_matches('\u{feff}').trim_end() == FENCE.trim_end();
-        let is_plain = !looks_like_settings && !one.text.starts_with('\u{feff}');
+        let is_plain = !begins_with_settings(&one.text) && !one.text.starts_with('\u{feff}');
         return if is_plain { one.text.clone() } else { format!("{FENCE}{FENCE}{}", one.text) };
     }
     let block = lines

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use raymond_core::frontmatter::begins_with_settings;
 use raymond_core::frontmatter::yaml::{Field, Node, Value};
 use raymond_core::graph::SourceFile;
 use raymond_core::workflow::source::SourceWarning;
@@ -87,7 +88,7 @@ pub fn notices(contents: &Contents) -> Vec<SourceWarning> {
 
 fn prompt(yaml: &str, one: OneState) -> (String, Origin) {
     let body = Origin::of_text(yaml, &one.text_place, &one.text);
-    if one.fields.is_empty() && !one.text.starts_with(['\u{feff}', '-']) {
+    if one.fields.is_empty() && !one.text.starts_with('\u{feff}') && !begins_with_settings(&one.text) {
         return (one.text, body);
     }
     let mut settings = Writer { yaml, text: FENCE.to_owned(), origin: Origin::default() };

@@ -1,58 +1,54 @@
 //! The prompt that an agent gets.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::Path;
 
-use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Run, Say};
 use raymond_core::template;
 
 use super::NotReady;
-use crate::agent::AgentProgram;
 use crate::store::Payloads;
+use crate::workflow::states::TurnSettings;
 
 /// The prompt for an agent whose program stopped at its share of the budget and may continue.
 const GO_ON: &str = "Please go on from where you stopped.";
 
-/// The rendered body alone, or with what the step has to add.
+/// The rendered body alone, or with what the step has to add; with the places of the values in it.
 pub(super) fn message(
     payloads: &Payloads,
-    run: &Run,
     agent: &Agent,
     body: &str,
-    task_folder: &Path,
-    program: &dyn AgentProgram,
-) -> Result<String, NotReady> {
-    let text_of = |payload: &Payload| payloads.text_of(payload).map_err(NotReady::Store);
+    values: &Values<'_>,
+) -> Result<(String, Vec<Range<usize>>), NotReady> {
     match agent.work().map(|work| &work.say) {
         // A reminder quotes the agent's message.
-        Some(Say::Reminder { text, .. }) => text_of(text).map(|text| program.plain(&text, "").into_owned()),
-        Some(Say::GoOn { .. }) => Ok(GO_ON.to_owned()),
-        Some(Say::Prompt) | None => {
-            let input = agent.payload.as_ref().map(text_of).transpose()?.unwrap_or_default();
-            let visits = agent.visits_here().to_string();
-            let values = Values { run, agent, input: &input, task_folder, visits: &visits };
-            Ok(render(body, &values, program))
+        Some(Say::Reminder { text, .. }) => {
+            let text = payloads.text_of(text).map_err(NotReady::Store)?;
+            let quoted = std::iter::once(0..text.len()).collect();
+            Ok((text, quoted))
         }
+        Some(Say::GoOn { .. }) => Ok((GO_ON.to_owned(), Vec::new())),
+        Some(Say::Prompt) | None => Ok(template::render_marked(body, |name| values.get(name))),
     }
 }
 
-fn render(body: &str, values: &Values<'_>, program: &dyn AgentProgram) -> String {
-    template::render_after(body, |name, before| {
-        Some(match values.get(name)? {
-            Cow::Borrowed(value) => program.plain(value, before),
-            Cow::Owned(value) => program.plain(&value, before).into_owned().into(),
-        })
-    })
+/// The settings of a turn with their placeholders replaced.
+pub(super) fn settings(mut settings: TurnSettings, values: &Values<'_>) -> TurnSettings {
+    let TurnSettings { allow_tools, deny_tools, add_dirs, mcp_config, .. } = &mut settings;
+    for text in [allow_tools, deny_tools, add_dirs, mcp_config].into_iter().flatten() {
+        *text = template::render(text, |name| values.get(name));
+    }
+    settings
 }
 
 /// The values of the placeholders.
-struct Values<'a> {
-    run: &'a Run,
-    agent: &'a Agent,
-    input: &'a str,
-    task_folder: &'a Path,
-    visits: &'a str,
+pub(super) struct Values<'a> {
+    pub(super) run: &'a Run,
+    pub(super) agent: &'a Agent,
+    pub(super) input: &'a str,
+    pub(super) task_folder: &'a Path,
+    pub(super) visits: &'a str,
 }
 
 impl<'a> Values<'a> {

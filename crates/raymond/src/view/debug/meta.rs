@@ -151,6 +151,9 @@ struct Document<'a> {
     ended: &'a ProgramEnd,
     duration_ms: u64,
     cost_usd: Usd,
+    /// Pieces of values that the prompt has in another form, as they were.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    changed_values: &'a [String],
     command: &'a [String],
     cwd: Option<&'a str>,
     environment: BTreeMap<&'a str, &'a str>,
@@ -159,6 +162,7 @@ struct Document<'a> {
 pub(super) fn text(
     attempt: &Attempt,
     program: Option<&Invocation>,
+    changed_values: &[String],
     ended: Option<&ProgramEnd>,
     inherited: &Environment,
     verdict: &Verdict,
@@ -171,6 +175,7 @@ pub(super) fn text(
         ended: ended.unwrap_or(&ProgramEnd::NOT_STARTED),
         duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         cost_usd: verdict.cost_usd,
+        changed_values,
         command: program.map_or(&[], |program| &program.command),
         cwd: program.map(|program| program.cwd.as_str()),
         environment: program.map(|program| environment_of(inherited, program)).unwrap_or_default(),

@@ -215,7 +215,7 @@ fn the_meta_file_tells_everything_but_secrets() {
 fn a_prompt_leaves_what_was_said_and_streamed() {
     let fixture = Fixture::new(10);
     let mut files = fixture.begin("P.md", 3, 2);
-    files.prompt("Do it.");
+    files.prompt("Do it.", &[]);
     files.stdout(b"{\"type\":");
     files.stdout(b"\"x\"}\n");
     assert_eq!(fixture.text("main_P_3.2.jsonl"), "{\"type\":\"x\"}\n", "bytes are there as they come");
@@ -253,7 +253,7 @@ fn an_attempt_that_runs_again_gets_files_of_its_own() {
     for (round, file) in ["main_P_1.jsonl", "main_P_1.r2.jsonl", "main_P_1.r3.jsonl"].iter().enumerate() {
         fixture.reopen();
         let mut files = fixture.folder.begin(name);
-        files.prompt("again");
+        files.prompt("again", &[]);
         files.stdout(format!("{round}").as_bytes());
         files.finish(succeeded());
         assert_eq!(fixture.folder.streamed(name), Some(fixture.path().join(file)));
@@ -344,7 +344,7 @@ fn every_attempt_of_a_pruned_step_goes() {
     let fixture = Fixture::new(1);
     for attempt in 1..=3 {
         let mut files = fixture.begin("P.md", 1, attempt);
-        files.prompt("text");
+        files.prompt("text", &[]);
         files.stderr(b"text");
         files.finish(failed());
     }

@@ -38,9 +38,9 @@ pub(super) async fn take(
     let (Some(needs), Some(started)) = (&job.needs.turn, &job.turn) else {
         return Err(NotReady::Step(format!("{} has no prompt", job.attempt.state)));
     };
-    files.prompt(&needs.prompt);
+    files.prompt(&needs.prompt, &needs.changed_values);
     let program = executor.backends.get(&needs.backend)?;
-    let turn = turn(needs, started, program);
+    let turn = turn(job, needs, started, program);
     if let Some(fault) = cannot_continue(program, &needs.backend, &turn) {
         return Ok(Turned::Failed(failed(&fault, Cost::default(), None)));
     }
@@ -88,15 +88,17 @@ async fn supervised(
     })
 }
 
-fn turn(needs: &TurnNeeds, started: &TurnStarted, program: &dyn AgentProgram) -> Turn {
+fn turn(job: &StepJob, needs: &TurnNeeds, started: &TurnStarted, program: &dyn AgentProgram) -> Turn {
     let settings = needs.settings.clone();
     Turn {
         prompt: needs.prompt.clone(),
+        cwd: job.needs.cwd.clone().into(),
         session: started.session.clone(),
-        continues: started
-            .branch_of
-            .clone()
-            .map(|session| Continued { session, total_usd: needs.conversation_total_usd.map(Usd::dollars) }),
+        continues: started.branch_of.clone().map(|session| Continued {
+            session,
+            total_usd: needs.conversation_total_usd.map(Usd::dollars),
+            model: needs.conversation_model.clone(),
+        }),
         model: settings.model,
         effort: settings.effort,
         allow_tools: settings.allow_tools,
@@ -215,12 +217,14 @@ struct TurnSink<'a> {
 impl TurnSink<'_> {
     fn result(mut self, ending: TurnEnding, backend: &str) -> Turned {
         self.reader.close();
+        let model = self.job.needs.turn.as_ref().and_then(|needs| needs.settings.model.clone());
         let session_id = self.reader.session().map(str::to_owned);
         let session = |cost: &Cost| {
             Some(Session {
                 id: session_id.clone()?,
                 total_usd: cost.session_total_usd.map(Usd::from_dollars),
                 backend: Some(backend.to_owned()),
+                model: model.clone(),
             })
         };
         let stderr = self.stderr.last_lines(STDERR_LINES);

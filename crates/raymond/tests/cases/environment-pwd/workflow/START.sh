@@ -1,0 +1,1 @@
+mkdir -p sub && echo '<reset cd="sub">SHOW</reset>'
