@@ -10,6 +10,7 @@ pub mod notify;
 pub(crate) mod output;
 pub(crate) mod status;
 pub(crate) mod text;
+mod whereabouts;
 mod wording;
 
 use raymond_core::event::Event;

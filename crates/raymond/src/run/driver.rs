@@ -164,6 +164,12 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
 
     async fn carry_out(&mut self, round: Round<StepNeeds>) -> Option<ExitKind> {
         for event in &round.events {
+            if let Body::AgentFinished { agent, .. } = &event.body {
+                self.parts.preparer.clear_away(agent);
+            } else if let Body::Joined { workers, .. } = &event.body {
+                // Those that failed have ended with the join.
+                workers.iter().for_each(|worker| self.parts.preparer.clear_away(worker));
+            }
             if let Some(agent) = event.body.ended_attempt_of() {
                 let failed = matches!(event.body, Body::StepFailed(_));
                 let end = if failed { RecordedEnd::Failed } else { RecordedEnd::Kept };

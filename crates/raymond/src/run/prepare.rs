@@ -138,6 +138,13 @@ impl Preparer {
         })
     }
 
+    /// Removes the files of an agent that has ended, but no folder in which it left something.
+    pub fn clear_away(&self, agent: &AgentId) {
+        let name = file_name_of(agent);
+        let _ = std::fs::remove_file(self.tasks.join(format!("{name}.input")));
+        let _ = std::fs::remove_dir(self.tasks.join(name));
+    }
+
     /// The payload handed to the agent's state, and the file of the agent's own that is to hold it.
     fn handed(&self, agent: &Agent) -> Result<Option<Handed>, NotReady> {
         if agent.state.kind().is_prompt() {

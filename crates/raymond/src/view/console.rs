@@ -12,6 +12,7 @@ use raymond_core::name::AgentId;
 use raymond_core::run::Run;
 
 use super::costs::Costs;
+use super::whereabouts::Whereabouts;
 use super::wording::{DIM, NOTE, count, lines};
 use super::{Stream, View};
 use crate::run::stop::Stop;
@@ -38,6 +39,7 @@ pub struct Console<W> {
     /// A failure is shown once: when it happens or, if that was in an earlier process, at the end.
     has_shown_failure: bool,
     costs: Costs,
+    whereabouts: Whereabouts,
     /// The budget that the run is over.
     exceeded: Option<Usd>,
     /// Incomplete lines of output, by agent and stream.
@@ -53,6 +55,7 @@ impl<W: Write> Console<W> {
             leaves_questions: false,
             has_shown_failure: false,
             costs: Costs::default(),
+            whereabouts: Whereabouts::default(),
             exceeded: None,
             pending: BTreeMap::new(),
         }
@@ -136,7 +139,9 @@ impl<W: Write> Console<W> {
             // Every step has this event, so its text is made only if it is shown.
             return;
         }
-        let mut lines = lines(&self.without_shown_failure(event), &self.payloads).0;
+        let within = self.whereabouts.workflow_of(event);
+        let mut lines = lines(&self.without_shown_failure(event), within.as_deref(), &self.payloads).0;
+        self.whereabouts.follow(event);
         self.add_costs(event, &mut lines);
         self.add_excess(event, &mut lines);
         for (needed, line) in lines {
@@ -148,7 +153,10 @@ impl<W: Write> Console<W> {
 }
 
 impl<W: Write> View for Console<W> {
-    fn event(&mut self, _run: &Run, event: &Event) {
+    fn event(&mut self, run: &Run, event: &Event) {
+        if let Body::RunResumed(_) = &event.body {
+            self.whereabouts = Whereabouts::of(run);
+        }
         self.show(event);
     }
 

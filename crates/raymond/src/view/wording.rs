@@ -48,8 +48,10 @@ impl Lines {
     }
 }
 
-pub(super) fn lines(event: &Event, payloads: &Payloads) -> Lines {
+/// `within` is the name of the workflow that the event's agent is in, if that is another one than the run's.
+pub(super) fn lines(event: &Event, within: Option<&str>, payloads: &Payloads) -> Lines {
     let lines = Lines::default();
+    let at = |agent: &AgentId, state: &StateFile| at(within, agent, state);
     match &event.body {
         Body::RunStarted(started) => {
             lines.normal(format!("{} runs {}", bold(&event.run), clean(&started.workflow)))
@@ -64,9 +66,9 @@ pub(super) fn lines(event: &Event, payloads: &Payloads) -> Lines {
             at(&started.agent, &started.state),
             clean(&started.session)
         )),
-        Body::StepFinished(step) => lines.normal(step_finished(step)),
-        Body::StepFailed(failed) => step_failed(failed),
-        Body::Retry(retry) => lines.normal(retried(event, retry)),
+        Body::StepFinished(step) => lines.normal(step_finished(within, step)),
+        Body::StepFailed(failed) => step_failed(within, failed),
+        Body::Retry(retry) => lines.normal(retried(event, within, retry)),
         Body::Reminder(reminder) => lines.normal(format!(
             "{} {NOTE}reminder {}{NOTE:#}: {}",
             at(&reminder.agent, &reminder.state),
@@ -116,7 +118,7 @@ pub(super) fn lines(event: &Event, payloads: &Payloads) -> Lines {
 fn run_resumed(run: &str, resumed: &RunResumed) -> Lines {
     let lines = Lines::default().normal(format!("{} resumed", bold(run)));
     resumed.interrupted.iter().fold(lines, |lines, step| {
-        lines.normal(format!("  {} was interrupted and runs again", at(&step.agent, &step.state)))
+        lines.normal(format!("  {} was interrupted and runs again", at(None, &step.agent, &step.state)))
     })
 }
 
@@ -142,7 +144,7 @@ fn place(entered: Option<&OtherWorkflow>, state: &StateFile) -> String {
     }
 }
 
-fn step_finished(step: &StepFinished) -> String {
+fn step_finished(within: Option<&str>, step: &StepFinished) -> String {
     let led_to = step.led_to.parts();
     let target = led_to.target.map(|target| format!(" {}", place(led_to.workflow, target)));
     let part = |word: &str, state: Option<&StateFile>| {
@@ -151,7 +153,7 @@ fn step_finished(step: &StepFinished) -> String {
     let cost = if step.cost_usd.is_zero() { String::new() } else { format!(" {}", step.cost_usd) };
     format!(
         "{} → {GOOD}{}{GOOD:#}{}{}{} {DIM}{}{cost}{DIM:#}",
-        at(&step.agent, &step.state),
+        at(within, &step.agent, &step.state),
         led_to.tag,
         target.unwrap_or_default(),
         part(", on at ", led_to.next),
@@ -160,16 +162,17 @@ fn step_finished(step: &StepFinished) -> String {
     )
 }
 
-fn step_failed(failed: &StepFailed) -> Lines {
-    let first = format!("{} {BAD}failed{BAD:#}: {}", at(&failed.agent, &failed.state), clean(&failed.error));
+fn step_failed(within: Option<&str>, failed: &StepFailed) -> Lines {
+    let first =
+        format!("{} {BAD}failed{BAD:#}: {}", at(within, &failed.agent, &failed.state), clean(&failed.error));
     failed.stderr.lines().fold(Lines::default().important(first), |lines, line| {
         lines.important(format!("  {DIM}stderr:{DIM:#} {}", clean(line)))
     })
 }
 
-fn retried(event: &Event, retry: &Retry) -> String {
+fn retried(event: &Event, within: Option<&str>, retry: &Retry) -> String {
     let (error, wait) = (clean(&retry.error), wait(event, retry.until));
-    format!("{} {NOTE}retry{NOTE:#} in {wait}: {error}", at(&retry.agent, &retry.state))
+    format!("{} {NOTE}retry{NOTE:#} in {wait}: {error}", at(within, &retry.agent, &retry.state))
 }
 
 /// Only the beginning of the question: the whole of it is shown when the run stops to wait for the answer.
@@ -217,8 +220,9 @@ pub(super) fn who(agent: &AgentId) -> String {
     format!("{BOLD}[{}]{BOLD:#}", clean(agent.as_str()))
 }
 
-fn at(agent: &AgentId, state: &StateFile) -> String {
-    format!("{} {}", who(agent), clean(state.as_str()))
+fn at(within: Option<&str>, agent: &AgentId, state: &StateFile) -> String {
+    let within = within.map(|name| format!("{}/", clean(name))).unwrap_or_default();
+    format!("{} {within}{}", who(agent), clean(state.as_str()))
 }
 
 fn bold(text: &str) -> String {

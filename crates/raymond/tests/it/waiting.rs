@@ -149,3 +149,18 @@ fn a_worker_that_failed_before_the_join_ended_is_tried_again() {
     rig.write("go", "");
     rig.resume().assert(0, JOINED);
 }
+
+/// A dispatcher may fork forever, so an ended agent leaves no empty folder.
+#[test]
+fn task_folders_of_ended_agents_are_removed_unless_something_is_in_them() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<fork>W</fork><fork keep=\"yes\">W</fork><fork next=\"J\">BAD</fork>'");
+    rig.state("W.sh", "[ -z \"$keep\" ] || touch \"$RAYMOND_TASK_FOLDER/note\"; echo '<result></result>'");
+    rig.state("BAD.sh", "# raymond: fatal=agent\nexit 1");
+    rig.state("J.sh", "echo '<join>END</join>'").state("END.sh", "echo '<result>ok</result>'");
+    rig.run().assert(0, "ok\n");
+    let tasks = std::fs::read_dir(rig.path(".raymond/state/r.tasks")).unwrap();
+    let names = tasks.map(|entry| entry.unwrap()).filter(|entry| entry.path().is_dir());
+    let names: Vec<String> = names.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    assert_eq!(names, ["main_w2"]);
+}

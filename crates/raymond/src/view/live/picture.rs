@@ -27,8 +27,6 @@ pub(super) struct Picture {
     pub(super) cost: Usd,
     pub(super) budget: Option<Usd>,
     pub(super) is_over_budget: bool,
-    /// The time that earlier processes worked on the run, and when this one began.
-    spent: Duration,
     resumed_at: Timestamp,
     /// How many agents are doing what, in the order of [`Activity::ALL`].
     counts: [usize; Activity::ALL.len()],
@@ -79,16 +77,15 @@ impl Picture {
             cost: run.cost_usd,
             budget: budget_of(run),
             is_over_budget: run.halt == Some(Halt::OverBudget),
-            spent: Duration::from_millis(run.spent_ms),
             resumed_at: run.resumed_at,
             counts: Activity::ALL.map(|activity| count_of(run, activity)),
             rows: first_rows(run, most),
         }
     }
 
-    /// How long the run has been worked on.
+    /// How long this process has worked on the run.
     pub(super) fn elapsed(&self, now: Timestamp) -> Duration {
-        self.spent + since(self.resumed_at, now)
+        since(self.resumed_at, now)
     }
 
     /// How many agents the run has, whether they are in the picture or not.
