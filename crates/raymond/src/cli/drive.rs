@@ -23,7 +23,7 @@ use crate::run::driver::{Driver, Parts, Terminal};
 use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
 use crate::run::prepare::Preparer;
-use crate::run::step::{Groups, LocalExecutor, LocalSteps, Unpacked};
+use crate::run::step::{Gate, Groups, LocalExecutor, LocalSteps, Unpacked};
 use crate::store::{RunHandle, RunWriter, StateDir};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
 use crate::view::notify::Notifier;
@@ -154,6 +154,7 @@ fn prepare(
         backends: ready.backends.clone(),
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,
+        gate: Gate::for_files(crate::process::file_limit()),
         view: view.clone(),
     };
     let preparer = Preparer {

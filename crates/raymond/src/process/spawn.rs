@@ -112,6 +112,13 @@ impl fmt::Display for SpawnError {
     }
 }
 
+impl SpawnError {
+    /// Whether the host is short of processes, file descriptors or memory, so that it may work later.
+    pub fn is_shortage(&self) -> bool {
+        matches!(self, SpawnError::Other { error, .. } if system::is_shortage(error))
+    }
+}
+
 impl std::error::Error for SpawnError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

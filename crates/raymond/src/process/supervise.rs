@@ -43,6 +43,10 @@ pub trait Sink {
     fn stderr(&mut self, bytes: &[u8]) -> Flow;
     /// The program was started, in this process group.
     fn started(&mut self, _group: i32) {}
+    /// The program could not be started. If that may work later, after how long to try again.
+    fn start_again_after(&mut self, _error: &SpawnError) -> Option<Duration> {
+        None
+    }
     /// Whether to stop reading for a moment, so that the program does not write faster than its output is used.
     fn is_held_up(&self) -> bool {
         false
@@ -135,9 +139,9 @@ pub async fn supervise<S: Sink + ?Sized>(
     if stop.is_triggered() {
         return Supervised::not_started(Ending::Stopped);
     }
-    let (child, streams) = match spawn::start(&spec).await {
+    let (child, streams) = match start(&spec, sink, &stop).await {
         Ok(started) => started,
-        Err(error) => return Supervised::not_started(Ending::SpawnFailed(error)),
+        Err(ending) => return Supervised::not_started(ending),
     };
     let group = child.id().and_then(|pid| i32::try_from(pid).ok());
     if let Some(group) = group {
@@ -152,6 +156,25 @@ pub async fn supervise<S: Sink + ?Sized>(
     }
     let survivors = running.end(tree, sink).await;
     Supervised { ending, group, survivors }
+}
+
+/// Starts the program, perhaps after the sink has let it wait.
+async fn start<S: Sink + ?Sized>(
+    spec: &ProgramSpec,
+    sink: &mut S,
+    stop: &StopSignal,
+) -> Result<(Child, Streams), Ending> {
+    loop {
+        let error = match spawn::start(spec).await {
+            Ok(started) => return Ok(started),
+            Err(error) => error,
+        };
+        let Some(pause) = sink.start_again_after(&error) else { return Err(Ending::SpawnFailed(error)) };
+        tokio::select! {
+            () = stop.triggered() => return Err(Ending::Stopped),
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
 }
 
 /// All processes of a step. Dropping it asks the reaper to end them and does not wait.

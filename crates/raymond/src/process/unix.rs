@@ -95,6 +95,18 @@ pub(super) fn exit_of(status: ExitStatus) -> ProcessExit {
     }
 }
 
+/// Whether the host has too little of something at the moment to start a program.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    const SHORTAGES: [Errno; 4] = [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|error| SHORTAGES.contains(&error))
+}
+
+/// How many files Raymond may open.
+pub fn file_limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// The limit that Raymond was started with. Programs get it back, because some expect a low limit or close every file
 /// descriptor up to it.
 static INITIAL_FILE_LIMIT: OnceLock<Rlimit> = OnceLock::new();

@@ -53,3 +53,14 @@ pub(super) fn keep_exit_codes() {}
 
 /// Windows has no such limit.
 pub fn raise_file_limit() {}
+
+/// There is none here.
+pub fn file_limit() -> Option<u64> {
+    None
+}
+
+/// Whether the host has too little of something at the moment to start a program: open files, memory, resources of the
+/// system, or the commit limit.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(4 | 8 | 14 | 1450 | 1455))
+}

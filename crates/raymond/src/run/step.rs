@@ -1,5 +1,6 @@
 //! Runs steps in this process: the local executor.
 
+mod gate;
 mod groups;
 mod interpreter;
 mod prompt;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use raymond_core::input::{Ended, Input, Lookups, Plan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
@@ -23,15 +25,18 @@ use raymond_core::workflow::Platform;
 use crate::files;
 use tokio::task::JoinSet;
 
+pub use gate::Gate;
 pub use groups::{Groups, leftovers};
 pub use unpacked::Unpacked;
+
+use gate::{Advice, Place};
 
 use super::executor::{Executor, RecordedEnd};
 use super::job::{Attempt, StepJob};
 use super::mailbox::{Message, Sender};
 use crate::agent::registry::Backends;
 use crate::process::secrets::Secrets;
-use crate::process::{Reaper, StopSignal, Target};
+use crate::process::{Reaper, SpawnError, StopSignal, Target};
 use crate::view::debug::{DebugFolder, Status, StepName, Verdict};
 use crate::view::{LiveView, Stream};
 
@@ -50,6 +55,8 @@ pub struct LocalExecutor {
     pub messages: Sender,
     /// Whether all output is shown.
     pub shows_output: bool,
+    /// How many steps this host can carry at once.
+    pub gate: Gate,
     /// The live view, which shows only the end of the output.
     pub view: Option<LiveView>,
 }
@@ -119,15 +126,14 @@ impl Executor for LocalSteps {
 impl LocalExecutor {
     /// Runs an attempt to its end.
     async fn run(&self, job: StepJob, stop: StopSignal) -> Ended {
-        let clock = tokio::time::Instant::now();
-        let Attempt { agent, state, step, number, .. } = &job.attempt;
-        let mut files = self.debug.begin(StepName { agent, state, step: *step, attempt: *number });
-        let outcome = match &job.plan {
-            Plan::Script(header) => script::run(self, &job, header, stop, &mut files).await,
-            // Boxed, because a turn is much larger than a script and thousands of scripts may run.
-            Plan::Prompt(_) => Box::pin(prompt::run(self, &job, stop, &mut files)).await,
+        let mut clock = tokio::time::Instant::now();
+        let outcome = match self.gate.enter(&stop).await {
+            Some(place) => {
+                clock = tokio::time::Instant::now();
+                self.run_in(&place, &job, stop).await
+            }
+            None => StepOutcome::Interrupted { cost: Usd::ZERO },
         };
-        files.finish(verdict(&outcome));
         if let Some(message) = self.debug.take_warning() {
             self.send(Message::Input(Input::Warning { agent: None, message }));
         }
@@ -139,6 +145,39 @@ impl LocalExecutor {
             plan: job.plan,
             outcome,
             lookups: Lookups::default(),
+        }
+    }
+
+    async fn run_in(&self, place: &Place<'_>, job: &StepJob, stop: StopSignal) -> StepOutcome {
+        let Attempt { agent, state, step, number, .. } = &job.attempt;
+        let mut files = self.debug.begin(StepName { agent, state, step: *step, attempt: *number });
+        let outcome = match &job.plan {
+            Plan::Script(header) => script::run(self, job, place, header, stop, &mut files).await,
+            // Boxed, because a turn is much larger than a script and thousands of scripts may run.
+            Plan::Prompt(_) => Box::pin(prompt::run(self, job, place, stop, &mut files)).await,
+        };
+        files.finish(verdict(&outcome));
+        outcome
+    }
+
+    /// The program could not be started. A shortage of the host is not the step's failure, so it is waited for.
+    fn start_again_after(&self, job: &StepJob, place: &Place<'_>, error: &SpawnError) -> Option<Duration> {
+        if !error.is_shortage() {
+            return None;
+        }
+        match place.shortage() {
+            Advice::TryAgain { after, is_first } => {
+                if is_first {
+                    let message = format!("{error}; fewer steps run at once until that works");
+                    self.send(Message::Input(Input::Warning { agent: Some(job.attempt.agent.clone()), message }));
+                }
+                Some(after)
+            }
+            Advice::GiveUp => {
+                self.send(Message::Trouble(format!("{error}, and it does not get better")));
+                // The run ends now, and this step with it.
+                Some(Duration::MAX)
+            }
         }
     }
 

@@ -51,6 +51,8 @@ mod redact;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]
+mod shortage;
+#[cfg(test)]
 mod shown;
 #[cfg(test)]
 mod steady;

@@ -11,6 +11,7 @@ use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::variable::Rules;
 use raymond_core::workflow::Platform;
 
+use super::gate::Place;
 use super::script::print;
 use super::{LocalExecutor, NotReady};
 use crate::process::StopSignal;
@@ -27,10 +28,11 @@ enum Turned {
 pub(super) async fn run(
     executor: &LocalExecutor,
     job: &StepJob,
+    place: &Place<'_>,
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> StepOutcome {
-    let turned = match turn::take(executor, job, stop, files).await {
+    let turned = match turn::take(executor, job, place, stop, files).await {
         Ok(turned) => turned,
         Err(NotReady::Store(error)) => return executor.give_up(error),
         Err(NotReady::Step(error)) => Turned::Failed(final_fault(error)),

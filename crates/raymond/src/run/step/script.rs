@@ -1,5 +1,7 @@
 //! A script state: run directly and without cost.
 
+use std::time::Duration;
+
 use raymond_core::duration::Limit;
 use raymond_core::header::Header;
 use raymond_core::input::{Input, ProcessExit, ScriptOutcome, StepOutcome, TimeLimit};
@@ -10,11 +12,12 @@ use raymond_core::transition;
 use raymond_core::variable::Rules;
 use raymond_core::workflow::Platform;
 
+use super::gate::Place;
 use super::interpreter::command_line;
 use super::runnable::Runnable;
 use super::{LocalExecutor, NotReady, environment, make_folders};
 use crate::process::{
-    self, AfterExit, Ending, Flow, OutputTail, Sink, StopSignal, Target, TimeLimits, supervise,
+    self, AfterExit, Ending, Flow, OutputTail, Sink, SpawnError, StopSignal, Target, TimeLimits, supervise,
 };
 use crate::run::job::{Attempt, StepJob};
 use crate::run::mailbox::Message;
@@ -27,6 +30,7 @@ const SHOWN_STDERR_LINES: usize = 20;
 pub(super) async fn run(
     executor: &LocalExecutor,
     job: &StepJob,
+    place: &Place<'_>,
     header: &Header,
     stop: StopSignal,
     files: &mut StepFiles,
@@ -39,7 +43,7 @@ pub(super) async fn run(
     };
     let group_of = Target::by_token(program.token.clone());
     files.program(&program);
-    let mut sink = ScriptSink::new(executor, job, files);
+    let mut sink = ScriptSink::new(executor, job, place, files);
     let limits = TimeLimits {
         idle: header.timeout.and_then(Limit::duration),
         total: header.max_time,
@@ -110,6 +114,7 @@ fn prepare(executor: &LocalExecutor, job: &StepJob) -> Result<(process::ProgramS
 struct ScriptSink<'a> {
     executor: &'a LocalExecutor,
     job: &'a StepJob,
+    place: &'a Place<'a>,
     files: &'a mut StepFiles,
     tags: TagCollector,
     error: Option<TagError>,
@@ -117,10 +122,16 @@ struct ScriptSink<'a> {
 }
 
 impl<'a> ScriptSink<'a> {
-    fn new(executor: &'a LocalExecutor, job: &'a StepJob, files: &'a mut StepFiles) -> Self {
+    fn new(
+        executor: &'a LocalExecutor,
+        job: &'a StepJob,
+        place: &'a Place<'a>,
+        files: &'a mut StepFiles,
+    ) -> Self {
         Self {
             executor,
             job,
+            place,
             files,
             tags: TagCollector::new(),
             error: None,
@@ -143,7 +154,12 @@ pub(super) fn print(executor: &LocalExecutor, job: &StepJob, text: String) {
 
 impl Sink for ScriptSink<'_> {
     fn started(&mut self, group: i32) {
+        self.place.started();
         self.executor.remember_group(self.job, group);
+    }
+
+    fn start_again_after(&mut self, error: &SpawnError) -> Option<Duration> {
+        self.executor.start_again_after(self.job, self.place, error)
     }
 
     fn is_held_up(&self) -> bool {

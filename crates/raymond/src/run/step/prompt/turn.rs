@@ -19,6 +19,7 @@ use crate::process::{
 };
 use crate::run::job::{StepJob, TurnNeeds};
 use crate::run::mailbox::Message;
+use crate::run::step::gate::Place;
 use crate::run::step::runnable::Runnable;
 use crate::run::step::{LocalExecutor, NotReady, environment, make_folders};
 use crate::view::Stream;
@@ -32,6 +33,7 @@ const STDERR_LINES: usize = 40;
 pub(super) async fn take(
     executor: &LocalExecutor,
     job: &StepJob,
+    place: &Place<'_>,
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> Result<Turned, NotReady> {
@@ -47,6 +49,7 @@ pub(super) async fn take(
     let mut sink = TurnSink {
         executor,
         job,
+        place,
         files,
         reader: TurnReader::new(program, &turn),
         program_chooses_session: turn.session.is_none(),
@@ -206,6 +209,7 @@ fn denials(tools: &[String]) -> Vec<String> {
 struct TurnSink<'a> {
     executor: &'a LocalExecutor,
     job: &'a StepJob,
+    place: &'a Place<'a>,
     files: &'a mut StepFiles,
     reader: TurnReader,
     program_chooses_session: bool,
@@ -286,7 +290,12 @@ impl TurnSink<'_> {
 
 impl Sink for TurnSink<'_> {
     fn started(&mut self, group: i32) {
+        self.place.started();
         self.executor.remember_group(self.job, group);
+    }
+
+    fn start_again_after(&mut self, error: &SpawnError) -> Option<Duration> {
+        self.executor.start_again_after(self.job, self.place, error)
     }
 
     fn is_held_up(&self) -> bool {
