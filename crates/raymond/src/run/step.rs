@@ -169,7 +169,10 @@ impl LocalExecutor {
             Advice::TryAgain { after, is_first } => {
                 if is_first {
                     let message = format!("{error}; fewer steps run at once until that works");
-                    self.send(Message::Input(Input::Warning { agent: Some(job.attempt.agent.clone()), message }));
+                    self.send(Message::Input(Input::Warning {
+                        agent: Some(job.attempt.agent.clone()),
+                        message,
+                    }));
                 }
                 Some(after)
             }
