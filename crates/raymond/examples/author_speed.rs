@@ -46,7 +46,7 @@ fn measure(work: &Path, times: usize) -> io::Result<Vec<(String, Duration)>> {
     let mut measured = Vec::new();
     for (form, file) in FORMS {
         if file != "wf" {
-            convert(&work.join("wf"), &work.join(file), false)
+            convert(&work.join("wf"), &work.join(file), false, false)
                 .map_err(|error| io::Error::other(error.message))?;
         }
         let diagram = || {

@@ -240,7 +240,7 @@ impl Workflow {
             fs::write(folder.join(state.file.as_str()), &state.text).expect("a state");
         }
         if !self.is_folder() {
-            convert(&folder, &path, false).expect("every form holds the same");
+            convert(&folder, &path, false, false).expect("every form holds the same");
             fs::remove_dir_all(&folder).expect("the folder is not needed");
         }
     }

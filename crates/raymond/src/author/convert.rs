@@ -1,6 +1,7 @@
 //! Converting between the forms of a workflow, without loss. Each is read as the files it would be in a folder, and the
 //! output is read back and compared before it replaces anything.
 
+mod bundle;
 mod disk;
 mod from_yaml;
 mod to_yaml;
@@ -11,7 +12,7 @@ use std::path::Path;
 
 use raymond_core::workflow::Platform;
 
-pub use from_yaml::{files_of, header_start};
+pub use from_yaml::{files_of, header_start, to_files as files_in_one};
 
 use crate::error::UserError;
 use crate::workflow::scope::{Form, Scope};
@@ -19,14 +20,14 @@ use crate::workflow::scope::{Form, Scope};
 /// A workflow's files by name, as they are in a folder.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// Writes the workflow at `from` to `to`, in the form that the name of `to` asks for.
-pub fn convert(from: &Path, to: &Path, force: bool) -> Result<usize, UserError> {
+/// Writes the workflow at `from` to `to`, in the form that the name of `to` asks for; with those that it calls, if asked.
+pub fn convert(from: &Path, to: &Path, force: bool, with_called: bool) -> Result<usize, UserError> {
     if Form::of(from).is_none() {
         let error = format!("{} is not a workflow", from.display());
         return Err(UserError::usage(error).hint("give a folder, a .zip archive or a .yaml file"));
     }
     disk::check_free(to, force)?;
-    let files = read(from)?;
+    let files = if with_called { bundle::bundle(from)? } else { read(from)? };
     let no_way = |error: String| {
         UserError::usage(format!("cannot write {} as {}: {error}", from.display(), to.display()))
     };

@@ -20,7 +20,10 @@ use crate::files;
 use crate::paths::normalise;
 use crate::workflow::manifest::{self, Manifest};
 use crate::workflow::place::line_of;
-use crate::workflow::scope::{Archive, Form, MAX_BYTES, list_folder, locate, parse_leniently, read_one_file};
+use crate::workflow::scope::{
+    Archive, Form, MAX_BYTES, files_inside, host_of, list_folder, locate, locate_from, parse_leniently,
+    read_one_file,
+};
 use crate::workflow::scopes::Allowed;
 
 /// A workflow as it is on disk.
@@ -116,7 +119,7 @@ impl Loaded {
         let near = allowed.check_near(name, &self.path).map_err(ScopeProblem::Forbidden);
         let result = near.and_then(|()| {
             let located =
-                locate(name, &self.path, platform).map_err(|error| ScopeProblem::Missing(error.message))?;
+                locate_from(name, &self.path, platform).map_err(|error| ScopeProblem::Missing(error.message))?;
             let why = "it lies outside the project; list its folder in `workflow_paths` of the config file to permit it";
             let is_allowed = allowed.permits(located.scope.path());
             is_allowed.then_some(()).ok_or_else(|| ScopeProblem::Forbidden(why.to_owned()))
@@ -209,7 +212,14 @@ fn read_scope(shown: PathBuf, path: &Path, wanted: Option<&BTreeSet<StateFile>>)
             let text = read_one_file(path).map_err(failed)?;
             read_states_of_one_file(&mut loaded, text)?;
         }
-        Some(Form::Folder) | None => read_folder(&mut loaded, wanted).map_err(failed)?,
+        Some(Form::Folder) => read_folder(&mut loaded, wanted).map_err(failed)?,
+        None => match host_of(path) {
+            Some(host) => {
+                let (files, _) = files_inside(path, host).map_err(failed)?;
+                read_archive(&mut loaded, files);
+            }
+            None => read_folder(&mut loaded, wanted).map_err(failed)?,
+        },
     }
     Ok(loaded)
 }

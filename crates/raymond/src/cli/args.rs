@@ -298,6 +298,9 @@ pub(super) struct ConvertArgs {
     /// Replace what is there
     #[arg(long)]
     pub(super) force: bool,
+    /// Pack the workflows that it calls, too
+    #[arg(long)]
+    pub(super) bundle: bool,
 }
 
 #[derive(Debug, Args)]

@@ -13,9 +13,9 @@ use std::rc::Rc;
 
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
-pub use archive::{Archive, unpack};
+pub use archive::{Archive, files_inside, inner_path, packed_files, unpack};
 pub use folder::{Folder, list as list_folder};
-pub use locate::{Form, Located, locate};
+pub use locate::{BUNDLE, BUNDLE_HOME, Form, Located, host_of, locate, locate_from};
 pub use one_file::{Contents, Mistakes, OneFile, OneState, Origin, TextPlace, header_value};
 pub use one_file::{parse as parse_one_file, parse_leniently, read_text as read_one_file};
 pub use source::{Beside, Given, Source};
@@ -50,14 +50,18 @@ impl Scope {
         match Form::of(path) {
             Some(Form::Archive) => Archive::open(path, platform).map(Self::Archive),
             Some(Form::OneFile) => OneFile::open(path, platform).map(Self::OneFile),
-            Some(Form::Folder) | None => Folder::open(path, platform).map(Self::Folder),
+            Some(Form::Folder) => Folder::open(path, platform).map(Self::Folder),
+            None => match host_of(path) {
+                Some(host) => Archive::open_inside(path, host, platform).map(Self::Archive),
+                None => Folder::open(path, platform).map(Self::Folder),
+            },
         }
     }
 
     /// Opens a workflow that is named by another one, whose path is `base`. An archive counts as a folder with its own
     /// name, so `../other` is beside it.
     pub fn open_relative(base: &Path, given: &str, platform: Platform) -> Result<Located, UserError> {
-        locate(given, base, platform)
+        locate_from(given, base, platform)
     }
 
     /// The folder, the archive or the file itself.
@@ -67,6 +71,16 @@ impl Scope {
             Self::Archive(archive) => archive.path(),
             Self::OneFile(file) => file.path(),
         }
+    }
+
+    /// Whether this is a bundle or in one, so that workflows are looked for there first.
+    pub fn is_in_bundle(&self) -> bool {
+        let has_home = match self {
+            Self::Folder(folder) => folder.path().join(BUNDLE_HOME).is_file(),
+            Self::Archive(archive) => archive.file(BUNDLE_HOME).is_some(),
+            Self::OneFile(file) => file.file(BUNDLE_HOME).is_some(),
+        };
+        has_home || self.path().iter().any(|part| part == BUNDLE)
     }
 
     /// The folder that the workflow's relative paths start from: itself, or the folder that its file is in.

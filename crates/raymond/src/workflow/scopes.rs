@@ -11,7 +11,7 @@ use raymond_core::workflow::{Platform, StateFile};
 
 use crate::paths::{leads_away, normalise};
 use crate::workflow::manifest::{InputMode, InputRule};
-use crate::workflow::scope::{Scope, locate};
+use crate::workflow::scope::{Scope, host_of, locate, locate_from};
 
 pub struct Scopes {
     own: Scope,
@@ -111,10 +111,11 @@ impl Scopes {
 
     /// Finds the workflow that an agent names, relative to the one it is in.
     pub fn enter(&mut self, agent: &Agent, written: &str) -> Result<ScopeEntry, String> {
-        let base = self.of(agent)?.path().to_owned();
+        let scope = self.of(agent)?;
+        let (base, is_in_bundle) = (scope.path().to_owned(), scope.is_in_bundle());
         let (scope, entry) = match self.known(&base, written) {
             Some(found) => found,
-            None => self.open(&base, written)?,
+            None => self.open(&base, written, is_in_bundle)?,
         };
         let known = self.others.get_mut(&scope).ok_or_else(|| format!("{scope} was not opened"))?;
         let entry = known.resolve(entry.as_str())?;
@@ -134,8 +135,14 @@ impl Scopes {
         Some((parent.to_owned(), entry))
     }
 
-    fn open(&mut self, base: &Path, written: &str) -> Result<(String, StateFile), String> {
+    fn open(
+        &mut self,
+        base: &Path,
+        written: &str,
+        is_in_bundle: bool,
+    ) -> Result<(String, StateFile), String> {
         self.allowed.check_near(written, base)?;
+        let locate = if is_in_bundle { locate_from } else { locate };
         let located = locate(written, base, self.platform).map_err(|error| error.message)?;
         let path = located.scope.path().to_owned();
         self.allowed.check(written, &path)?;
@@ -180,5 +187,7 @@ fn input_wanted(rule: &InputRule) -> InputWanted {
 }
 
 fn real(path: &Path) -> PathBuf {
+    // A workflow in an archive has no path of its own; the archive has.
+    let path = if path.exists() { path } else { host_of(path).unwrap_or(path) };
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -120,6 +120,73 @@ fn the_extension_of_a_called_workflow_may_be_left_out() {
     rig.raymond(&["other"]).assert(2, "").says("other.zip").says("other.yaml");
 }
 
+/// A workflow that calls two others, one of which calls a third, which calls the first.
+fn callers(rig: &Rig) {
+    let call = |target: &str, back: &str| {
+        format!("echo \"<function-workflow return='{back}'>{target}</function-workflow>\"")
+    };
+    rig.write("flows/main/START.sh", call("../other", "THEN"));
+    rig.write(
+        "flows/main/THEN.sh",
+        format!("echo \"$RAYMOND_RESULT\" > first\n{}", call("../../tools/third/SHORT", "END")),
+    );
+    rig.write("flows/main/END.sh", "echo \"<result>$(cat first) and $RAYMOND_RESULT</result>\"");
+    rig.write("flows/main/LAST.sh", "echo '<result>back in main</result>'");
+    rig.write("flows/other/START.sh", call("../../tools/third", "DONE"));
+    rig.write("flows/other/DONE.sh", "echo \"<result>other of $RAYMOND_RESULT</result>\"");
+    rig.write(
+        "third/START.sh",
+        "cat \"$(dirname \"$RAYMOND_STATE_FILE\")/data/say\" >&2; echo '<goto>HOME</goto>'",
+    );
+    rig.write("third/HOME.sh", call("../../flows/main/LAST", "SHORT"));
+    rig.write("third/SHORT.sh", "echo \"<result>third with ${RAYMOND_RESULT:-nothing}</result>\"");
+    rig.write("third/data/say", "x");
+    fs::create_dir(rig.path("tools")).unwrap();
+    rig.raymond(&["convert", "third", "-o", "tools/third.zip"]).assert(0, "");
+    fs::remove_dir_all(rig.path("third")).unwrap();
+}
+
+#[test]
+fn a_bundle_holds_what_a_workflow_calls() {
+    const RESULT: &str = "other of third with back in main and third with nothing\n";
+    for form in ["away/b.zip", "away/b.yaml", "away/b"] {
+        let rig = Rig::new(RAYMOND);
+        callers(&rig);
+        rig.raymond(&["flows/main"]).assert(0, RESULT);
+        fs::create_dir(rig.path("away")).unwrap();
+        rig.raymond(&["convert", "--bundle", "flows/main", "-o", form]).assert(0, "");
+        for original in ["flows", "tools"] {
+            fs::remove_dir_all(rig.path(original)).unwrap();
+        }
+        rig.raymond(&["lint", "--level", "error", form]).assert(0, "");
+        rig.raymond(&[form, "--id", "r"]).assert(0, RESULT);
+        let again = if form.ends_with("zip") { "away/c.yaml" } else { "away/c.zip" };
+        rig.raymond(&["convert", form, "-o", again]).assert(0, "");
+        rig.raymond(&[again]).assert(0, RESULT);
+    }
+}
+
+#[test]
+fn a_run_in_a_called_workflow_of_a_bundle_is_resumed() {
+    let rig = Rig::new(RAYMOND);
+    rig.write("main/START.sh", "echo '<call-workflow return=\"END\">../other</call-workflow>'");
+    rig.write("main/END.sh", "echo \"<result>$RAYMOND_RESULT</result>\"");
+    rig.write("other/START.sh", "echo '<ask next=\"SAY\">?</ask>'");
+    rig.write("other/SAY.sh", "echo \"<result>said $RAYMOND_INPUT</result>\"");
+    rig.raymond(&["convert", "main", "-o", "b.zip", "--bundle"]).assert(0, "");
+    fs::remove_dir_all(rig.path("other")).unwrap();
+    rig.raymond(&["b.zip", "--id", "r", "--on-ask", "pause"]).assert(3, "");
+    rig.raymond(&["answer", "r", "yes"]).assert(0, "");
+    rig.resume().assert(0, "said yes\n");
+}
+
+#[test]
+fn a_bundle_that_lacks_a_called_workflow_is_refused() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<reset-workflow>../gone</reset-workflow>'");
+    rig.raymond(&["convert", "workflow", "-o", "b.zip", "--bundle"]).assert(2, "").says("../gone");
+}
+
 #[test]
 fn a_failed_step_leaves_no_copy_either() {
     let rig = Rig::new(RAYMOND);

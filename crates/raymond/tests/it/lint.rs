@@ -131,7 +131,7 @@ fn forms_of(folder: &Path, work: &Path) -> [String; 3] {
     }
     for form in ["wf.zip", "wf.yaml"] {
         // A workflow that cannot be loaded cannot be converted either; such workflows have their own tests.
-        let _ = raymond::author::convert::convert(&copy, &work.join(form), false);
+        let _ = raymond::author::convert::convert(&copy, &work.join(form), false, false);
     }
     ["wf", "wf.zip", "wf.yaml"].map(str::to_owned)
 }

@@ -100,17 +100,18 @@ fn all_forms_on_disk() {
     fs::write(at("wf/logo"), [0, 159, 255]).unwrap();
     let original = disk::read_folder(&at("wf")).unwrap();
     for (from, to) in [("wf", "wf.zip"), ("wf.zip", "wf.yaml"), ("wf.yaml", "back"), ("back", "two.yml")] {
-        assert_eq!(convert(&at(from), &at(to), false).unwrap(), 2, "{from} to {to}");
+        assert_eq!(convert(&at(from), &at(to), false, false).unwrap(), 2, "{from} to {to}");
     }
     assert_eq!(disk::read_folder(&at("back")).unwrap(), original);
     assert_eq!(fs::read(at("wf.yaml")).unwrap(), fs::read(at("two.yml")).unwrap());
 
-    let refused = |from: &str, to: &str, force| convert(&at(from), &at(to), force).unwrap_err().message;
+    let refused =
+        |from: &str, to: &str, force| convert(&at(from), &at(to), force, false).unwrap_err().message;
     assert!(refused("wf", "wf.zip", false).ends_with("wf.zip is there already"));
     assert!(refused("wf", "wf", true).contains("holds folders"));
     assert!(refused("none", "x", false).contains("is not a workflow"));
     fs::write(at("back/stale.sh"), "old").unwrap();
-    convert(&at("wf.zip"), &at("back"), true).unwrap();
+    convert(&at("wf.zip"), &at("back"), true, false).unwrap();
     assert_eq!(disk::read_folder(&at("back")).unwrap(), original, "what is replaced leaves nothing behind");
     let left: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 5, "{left:?}");

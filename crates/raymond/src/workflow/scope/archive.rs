@@ -15,7 +15,8 @@ use sha2::{Digest, Sha256};
 pub use unpack::unpack;
 
 use super::source::hexadecimal;
-use super::{Given, MAX_BYTES, Source};
+use super::{Form, Given, MAX_BYTES, Source};
+use crate::author::convert;
 use crate::error::UserError;
 use crate::files;
 use crate::workflow::manifest::{self, Manifest};
@@ -39,9 +40,25 @@ impl Archive {
             .map_err(|error| UserError::usage(format!("cannot use the archive {}: {error}", path.display())))
     }
 
+    /// Opens a workflow that is a folder in an archive or a one-file workflow, at `path`.
+    pub fn open_inside(path: &Path, host: &Path, platform: Platform) -> Result<Self, UserError> {
+        let load = |(files, hash)| Self::of_files(path, files, hash, platform);
+        files_inside(path, host)
+            .and_then(load)
+            .map_err(|error| UserError::usage(format!("cannot use {}: {error}", path.display())))
+    }
+
     fn load(path: &Path, platform: Platform) -> Result<Self, String> {
-        let bytes = read_file(path)?;
-        let files = unpack(&bytes)?;
+        let (files, hash) = packed_files(path)?;
+        Self::of_files(path, files, hash, platform)
+    }
+
+    fn of_files(
+        path: &Path,
+        files: BTreeMap<String, Vec<u8>>,
+        hash: String,
+        platform: Platform,
+    ) -> Result<Self, String> {
         let manifest = match files.get(manifest::FILE) {
             Some(text) => manifest::parse(&String::from_utf8_lossy(text))
                 .map_err(|error| format!("{}: {error}", manifest::FILE))?,
@@ -51,7 +68,6 @@ impl Archive {
         if listing.states().next().is_none() {
             return Err("there is no state in it".to_owned());
         }
-        let hash = hexadecimal(&Sha256::digest(&bytes));
         Ok(Self { path: path.to_owned(), platform, manifest, listing, files: Rc::new(files), hash })
     }
 
@@ -100,6 +116,34 @@ impl Archive {
             None => Err(format!("there is no {name}")),
         }
     }
+}
+
+/// All files of an archive or a one-file workflow, and the hash of its own bytes.
+pub fn packed_files(path: &Path) -> Result<(BTreeMap<String, Vec<u8>>, String), String> {
+    let bytes = read_file(path)?;
+    let hash = hexadecimal(&Sha256::digest(&bytes));
+    let files = match Form::of_name(path) {
+        Some(Form::OneFile) => {
+            let text = String::from_utf8(bytes).map_err(|_| "it is not valid UTF-8")?;
+            convert::files_in_one(&text)?
+        }
+        _ => unpack(&bytes)?,
+    };
+    Ok((files, hash))
+}
+
+/// The files below a path that leads into an archive or a one-file workflow, and the hash of its own bytes.
+pub fn files_inside(path: &Path, host: &Path) -> Result<(BTreeMap<String, Vec<u8>>, String), String> {
+    let (all, hash) = packed_files(host)?;
+    let prefix = inner_path(path, host).ok_or("its name is not text")? + "/";
+    let below = |(name, bytes): (String, Vec<u8>)| Some((name.strip_prefix(&prefix)?.to_owned(), bytes));
+    Ok((all.into_iter().filter_map(below).collect(), hash))
+}
+
+/// The path of something in an archive or one-file workflow, as its files are named.
+pub fn inner_path(path: &Path, host: &Path) -> Option<String> {
+    let parts: Option<Vec<&str>> = path.strip_prefix(host).ok()?.iter().map(|part| part.to_str()).collect();
+    parts.map(|parts| parts.join("/"))
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {

@@ -4,9 +4,15 @@ use std::path::{Path, PathBuf};
 
 use raymond_core::workflow::{Kind, Platform, StateFile};
 
-use super::Scope;
+use super::{MAX_PATH_BYTES, Scope, inner_path, packed_files, path_problem};
 use crate::error::UserError;
+use crate::files;
 use crate::paths::normalise;
+
+/// The folder in which a bundle keeps the workflows that its own one calls, as they lay beside each other.
+pub const BUNDLE: &str = "_bundle";
+/// The file that says where the bundle's own workflow lay among them.
+pub const BUNDLE_HOME: &str = "_bundle/home";
 
 /// The extensions that may be left out.
 const PACKED: [&str; 3] = [".zip", ".yaml", ".yml"];
@@ -51,13 +57,65 @@ impl Form {
 /// Finds a workflow: a folder, an archive, a one-file workflow, or a state in one of them. The extension of an archive
 /// or file may be left out where that leads to only one thing.
 pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, UserError> {
-    let path = normalise(cwd, Path::new(given));
-    if Form::of(&path).is_some() {
-        return whole(given, &path, platform);
+    locate_at(given, &normalise(cwd, Path::new(given)), platform)
+}
+
+/// Finds a workflow that is named by another one, whose path is `base`. In a bundle it is looked for there first.
+pub fn locate_from(given: &str, base: &Path, platform: Platform) -> Result<Located, UserError> {
+    let inside = bundled(given, base).into_iter().find_map(|path| locate_at(given, &path, platform).ok());
+    inside.map_or_else(|| locate(given, base, platform), Ok)
+}
+
+/// Where a bundle may have a workflow that `base` names. See `author/convert/bundle.rs`.
+fn bundled(given: &str, base: &Path) -> Vec<PathBuf> {
+    let in_bundle = |root: &&Path| base.starts_with(root.join(BUNDLE)) || *root == base;
+    let Some((root, home)) = base.ancestors().filter(in_bundle).find_map(|root| Some((root, home_of(root)?)))
+    else {
+        return Vec::new();
+    };
+    let all = root.join(BUNDLE);
+    let home = all.join(home);
+    let target = normalise(if base == root { &home } else { base }, Path::new(given));
+    // The workflow itself is at the top of its bundle, not among the others.
+    let itself = target.strip_prefix(&home).map(|rest| root.join(rest)).ok();
+    let is_inside = target.starts_with(&all) && target != all;
+    is_inside.then_some(target).into_iter().chain(itself).collect()
+}
+
+/// Where the workflow of a bundle was among those that it calls; `None` if this is no bundle.
+fn home_of(root: &Path) -> Option<String> {
+    let home = match Form::of(root)? {
+        Form::Folder => files::read_text(&root.join(BUNDLE_HOME), MAX_PATH_BYTES as u64).ok()?,
+        Form::Archive | Form::OneFile => {
+            String::from_utf8(packed_files(root).ok()?.0.remove(BUNDLE_HOME)?).ok()?
+        }
+    };
+    let home = home.trim().to_owned();
+    path_problem(&home).is_none().then_some(home)
+}
+
+/// The archive or one-file workflow that a path leads into.
+pub fn host_of(path: &Path) -> Option<&Path> {
+    path.ancestors().skip(1).find(|host| host.is_file() && Form::of_name(host).is_some())
+}
+
+/// Whether a path is that of a folder in an archive or a one-file workflow.
+fn is_folder_inside(path: &Path) -> bool {
+    let holds = |host: &Path| {
+        let prefix = inner_path(path, host)? + "/";
+        Some(packed_files(host).ok()?.0.keys().any(|name| name.starts_with(&prefix)))
+    };
+    host_of(path).and_then(holds).unwrap_or(false)
+}
+
+fn locate_at(given: &str, path: &Path, platform: Platform) -> Result<Located, UserError> {
+    if Form::of(path).is_some() {
+        return whole(given, path, platform);
     }
-    match state_in_scope(given, &path, platform) {
-        Err(error) if !path.exists() => match packed(given, &path)? {
+    match state_in_scope(given, path, platform) {
+        Err(error) if !path.exists() => match packed(given, path)? {
             Some(packed) => whole(given, &packed, platform),
+            None if is_folder_inside(path) => whole(given, path, platform),
             None => Err(error),
         },
         found => found,
@@ -105,7 +163,11 @@ fn state_in_scope(given: &str, path: &Path, platform: Platform) -> Result<Locate
     let parent = match Form::of(parent) {
         Some(_) => parent.to_owned(),
         None if parent.exists() => return Err(not_found(given)),
-        None => packed(given, parent)?.ok_or_else(|| not_found(given))?,
+        None => match packed(given, parent)? {
+            Some(packed) => packed,
+            None if is_folder_inside(parent) => parent.to_owned(),
+            None => return Err(not_found(given)),
+        },
     };
     let mut scope = Scope::open(&parent, platform)?;
     let entry = scope.resolve(&name).map_err(|error| match scope.listing().states().next() {
