@@ -510,6 +510,18 @@ fn an_empty_line_is_no_answer_and_the_line_can_be_edited() {
     assert_eq!((done.exit, closed(&rig)), (0, vec![String::new()]), "{done:?}");
 }
 
+/// Each key is shown at once: the next is typed only when the one before is on the screen.
+#[test]
+fn what_is_typed_is_shown_at_once() {
+    if is_missing("python3", "what_is_typed_is_shown_at_once") {
+        return;
+    }
+    let rig = asking();
+    let steps = [("why?", ""), (READS, "a"), ("> a", "b"), ("> ab", "\r")];
+    let done = at_a_terminal(&rig, &steps, &["workflow", "--id", "r"]);
+    assert_eq!((done.exit, closed(&rig)), (0, vec!["ab".to_owned()]), "{done:?}");
+}
+
 #[test]
 fn an_answer_may_have_several_lines() {
     if is_missing("python3", "an_answer_may_have_several_lines") {

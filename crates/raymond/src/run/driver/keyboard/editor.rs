@@ -37,6 +37,11 @@ pub(super) struct Editor {
 }
 
 impl Editor {
+    /// Whether this byte ends the line. In pasted text it does not.
+    pub(super) fn is_enter(&self, byte: u8) -> bool {
+        matches!(byte, b'\r' | b'\n') && !self.is_pasting && self.pending.is_empty()
+    }
+
     pub(super) fn press(&mut self, byte: u8) -> Edited {
         if !self.pending.is_empty() || byte == 0x1b || byte >= 0x80 {
             self.pending.push(byte);

@@ -20,6 +20,8 @@ pub(in crate::run::driver) type CalledOff = io::PipeReader;
 
 /// How often to look whether this process is in the foreground again.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often to look whether the terminal still gives each key.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 const USUAL_COLUMNS: usize = 80;
 const PROMPT: &str = "> ";
 /// Pasted text then comes between two marks, so that its line breaks are not taken for Enter.
@@ -73,10 +75,10 @@ impl<'a> Keyboard<'a> {
 
     fn edit_line(&mut self) -> Line {
         let mut editor = Editor::default();
+        let mut is_changed = true;
         loop {
-            show(&editor.draw(PROMPT, columns()));
             while let Some(byte) = self.typed.pop_front() {
-                let before_enter = matches!(byte, b'\r' | b'\n').then(|| editor.leave(PROMPT, columns()));
+                let before_enter = editor.is_enter(byte).then(|| editor.leave(PROMPT, columns()));
                 match editor.press(byte) {
                     Edited::More => {}
                     Edited::End => return Line::End,
@@ -86,9 +88,13 @@ impl<'a> Keyboard<'a> {
                     }
                 }
             }
+            if std::mem::take(&mut is_changed) {
+                show(&editor.draw(PROMPT, columns()));
+            }
             match self.wait() {
-                Woken::Typed => {}
+                Woken::Typed => is_changed = !self.typed.is_empty(),
                 Woken::Returned => {
+                    is_changed = true;
                     self.take_keys(OptionalActions::Now);
                     editor.forget_place();
                 }
@@ -127,7 +133,9 @@ impl<'a> Keyboard<'a> {
             PollFd::new(&stdin, PollFlags::IN),
             PollFd::from_borrowed_fd(self.called_off.as_fd(), PollFlags::IN),
         ];
-        match poll(&mut ends, None) {
+        match poll(&mut ends, Some(&LOOK_AGAIN)) {
+            Ok(0) if self.has_lost_keys() => return Woken::Returned,
+            Ok(0) => return Woken::Typed,
             Err(rustix::io::Errno::INTR) => return Woken::Typed,
             Err(_) => return Woken::End,
             Ok(_) if !ends[1].revents().is_empty() => return Woken::CalledOff,
@@ -148,6 +156,12 @@ impl<'a> Keyboard<'a> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Woken::Typed,
             Err(_) => Woken::End,
         }
+    }
+
+    /// After Ctrl-Z and `fg`, the terminal has the settings of the shell.
+    fn has_lost_keys(&self) -> bool {
+        self.before.is_some()
+            && tcgetattr(io::stdin()).is_ok_and(|now| now.local_modes.contains(LocalModes::ICANON))
     }
 
     /// A process in the background that reads from the terminal, or changes its settings, is stopped by the system.
