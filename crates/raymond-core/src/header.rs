@@ -106,6 +106,10 @@ struct Reader {
 
 impl Reader {
     fn read_line(&mut self, line_number: u32, line: &str, settings: &str) -> Result<(), HeaderError> {
+        // Without any `key=` it is a sentence about Raymond.
+        if !settings.contains('=') {
+            return Ok(());
+        }
         // The settings are the end of the line, so the length of the text before them is the difference of the lengths.
         let before = line.get(..line.len().saturating_sub(settings.len())).unwrap_or_default();
         let mut column = before.chars().count() + 1;
@@ -237,6 +241,7 @@ mod tests {
             (Kind::Bash, "echo # raymond: retry=1", 0),
             (Kind::Bash, "# Raymond: retry=1", 0),
             (Kind::Bash, "# raymond retry=1", 0),
+            (Kind::Bash, "# raymond: polls for new issues, with retry", 0),
             (Kind::Python, "# raymond: retry=1", 1),
             (Kind::PowerShell, "# raymond: retry=1", 1),
             (Kind::Node, "// raymond: retry=1", 1),

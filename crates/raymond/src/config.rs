@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use raymond_core::workflow::wording::{did_you_mean, nearest};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
@@ -177,6 +178,40 @@ pub fn load(file: &Path) -> Result<Config, UserError> {
     Ok(Config { raymond: config.raymond, backend: backend.collect() })
 }
 
+/// Reads the settings of the user, and of the project, which come before them.
+pub fn load_both(user: Option<&Path>, project: Option<&Path>) -> Result<Config, UserError> {
+    let mut merged = toml::Table::new();
+    for file in user.into_iter().chain(project) {
+        // This finds every mistake, with its line.
+        load(file)?;
+        let text = files::read_text(file, files::MAX_SETTINGS_BYTES).unwrap_or_default();
+        lay_over(&mut merged, toml::from_str(&text).unwrap_or_default());
+    }
+    merged.try_into().map_err(|error: toml::de::Error| UserError::usage(error.to_string()))
+}
+
+/// Tables are merged key by key; any other value replaces the one below it.
+fn lay_over(below: &mut toml::Table, above: toml::Table) {
+    for (key, value) in above {
+        match (below.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => lay_over(below, above),
+            (_, value) => drop(below.insert(key, value)),
+        }
+    }
+}
+
+/// The user's own config file, which holds for all projects.
+pub fn user_file() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = match cfg!(windows) {
+        true => variable("APPDATA"),
+        false => variable("XDG_CONFIG_HOME")
+            .filter(|folder| folder.is_absolute())
+            .or_else(|| variable("HOME").map(|home| home.join(".config"))),
+    };
+    folder.map(|folder| folder.join("raymond").join("config.toml"))
+}
+
 /// A backend whose name is not a kind must set `kind`.
 fn check_kind(
     file: &Path,
@@ -205,9 +240,26 @@ fn describe(file: &Path, text: &str, error: &toml::de::Error) -> UserError {
     let place = place(line);
     let quoted =
         line.and_then(|line| text.lines().nth(line - 1)).map(|line| format!(", in `{}`", line.trim()));
-    let message = in_plain_words(error.message().lines().next().unwrap_or("not valid TOML"));
-    UserError::usage(format!("{}{place}: {message}{}", file.display(), quoted.unwrap_or_default()))
+    let message = with_suggestion(error.message().lines().next().unwrap_or("not valid TOML"));
+    let (message, advice) = match message.split_once("; ") {
+        Some((message, advice)) => (message, format!("; {advice}")),
+        None => (message.as_str(), String::new()),
+    };
+    let quoted = quoted.unwrap_or_default();
+    UserError::usage(format!("{}{place}: {message}{quoted}{advice}", file.display()))
         .hint("fix the file, or move it away to use the defaults")
+}
+
+/// Of an unknown key, says which one was probably meant instead of listing all.
+fn with_suggestion(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    match names.next().filter(|_| message.starts_with("unknown field `")) {
+        Some(unknown) => match did_you_mean(&nearest(unknown, names)) {
+            meant if meant.is_empty() => in_plain_words(&message.replacen("field", "key", 1)),
+            meant => format!("unknown key `{unknown}`{meant}"),
+        },
+        None => in_plain_words(message),
+    }
 }
 
 /// The TOML reader names Rust types; users know tables, lists and numbers.
@@ -243,16 +295,45 @@ mod tests {
     #[test]
     fn the_template_is_valid_with_its_comments_on_and_off() {
         load_text(TEMPLATE).unwrap();
-        let uncommented: String = TEMPLATE
-            .lines()
-            .map(|line| line.strip_prefix("#: ").unwrap_or(line))
-            .flat_map(|line| [line, "\n"])
-            .collect();
+        let without = |line: &'static str| line.strip_prefix('#').unwrap_or(line);
+        let all: Vec<&str> = TEMPLATE.lines().collect();
+        for number in 0..all.len() {
+            let mut lines = all.clone();
+            lines[number] = without(lines[number]);
+            load_text(&lines.join("\n")).unwrap();
+        }
+        let uncommented = TEMPLATE.lines().map(without).collect::<Vec<_>>().join("\n");
         let config = load_text(&uncommented).unwrap();
         assert_eq!(config.raymond.budget, Some(Dollars(10.0)));
         assert_eq!(config.raymond.timeout.map(|timeout| timeout.milliseconds), Some(30 * 60 * 1000));
         assert_eq!(config.raymond.max_parallel.map(usize::from), Some(8));
         assert!(config.backend.contains_key(crate::agent::DEFAULT_BACKEND));
+    }
+
+    #[test]
+    fn the_projects_settings_come_before_the_users() {
+        let folder = tempfile::tempdir().unwrap();
+        let (user, project) = (folder.path().join("user.toml"), folder.path().join("project.toml"));
+        fs::write(&user, "[raymond]\nmodel = \"a\"\neffort = \"low\"\n[backend.claude]\ncommand = \"c\"\n")
+            .unwrap();
+        fs::write(&project, "[raymond]\nmodel = \"b\"\n[backend.claude]\nargs = [\"x\"]\n").unwrap();
+        let config = load_both(Some(&user), Some(&project)).unwrap();
+        assert_eq!(
+            (config.raymond.model.as_deref(), config.raymond.effort.as_deref()),
+            (Some("b"), Some("low"))
+        );
+        let claude = &config.backend["claude"];
+        assert_eq!(
+            (claude.command.as_deref(), claude.args.as_slice()),
+            (Some("c"), ["x".to_owned()].as_slice())
+        );
+        fs::write(&user, "[raymond]\nmodle = \"a\"\n").unwrap();
+        let error = load_both(Some(&user), Some(&project)).unwrap_err();
+        assert!(
+            error.message.ends_with("unknown key `modle`, in `modle = \"a\"`; did you mean `model`?"),
+            "{}",
+            error.message
+        );
     }
 
     #[test]

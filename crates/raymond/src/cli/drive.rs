@@ -11,8 +11,8 @@ use raymond_core::input::Input;
 use raymond_core::run::{Options, Run, RunStatus};
 use raymond_core::workflow::Platform;
 
-use super::args::RunOptions;
-use super::find::working_folder;
+use super::args::{Place, RunOptions};
+use super::find::debug_folder;
 use super::print::{cannot_write, print_result, say};
 use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
@@ -24,7 +24,7 @@ use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
 use crate::run::prepare::Preparer;
 use crate::run::step::{Gate, Groups, LocalExecutor, LocalSteps, Unpacked};
-use crate::store::{RunHandle, RunWriter, StateDir};
+use crate::store::{RunHandle, RunWriter};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
 use crate::view::notify::Notifier;
 use crate::view::output::Output;
@@ -42,22 +42,22 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    pub(super) fn new(args: &RunOptions, settings: &Settings, run: &str) -> Self {
+    pub(super) fn new(args: &RunOptions, place: &Place, settings: &Settings, run: &str) -> Self {
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let by_default = if is_terminal { OnAsk::Prompt } else { OnAsk::Pause };
         Self {
             detail: args.detail(settings.verbose.unwrap_or(false)),
             json: args.json,
             on_ask: args.on_ask.or(settings.on_ask).unwrap_or(by_default),
-            debug: debug_folder(args, settings, run),
+            debug: open_debug_folder(args, place, settings, run),
             notify: settings.notify.clone(),
         }
     }
 }
 
-fn debug_folder(args: &RunOptions, settings: &Settings, run: &str) -> DebugFolder {
+fn open_debug_folder(args: &RunOptions, place: &Place, settings: &Settings, run: &str) -> DebugFolder {
     let is_off = args.no_debug || settings.no_debug.unwrap_or(false);
-    match debug_home(run) {
+    match debug_folder(place, run) {
         Some((dir, path)) if !is_off => {
             // Trouble with the folder is a warning when the first file is written.
             let _ = dir.create_home();
@@ -68,15 +68,9 @@ fn debug_folder(args: &RunOptions, settings: &Settings, run: &str) -> DebugFolde
 }
 
 /// The debug files that earlier processes of a run left, whether or not this one writes any.
-pub(super) fn kept_debug_files(run: &str) -> DebugFolder {
-    debug_home(run).map_or_else(DebugFolder::off, |(_, path)| DebugFolder::open(path, DEFAULT_KEPT_STEPS))
-}
-
-/// Debug files lie in `.raymond`, wherever the journals are.
-fn debug_home(run: &str) -> Option<(StateDir, PathBuf)> {
-    let dir = working_folder().ok().and_then(|cwd| StateDir::find(&cwd).ok())?;
-    let path = dir.home()?.join("debug").join(run);
-    Some((dir, path))
+pub(super) fn kept_debug_files(place: &Place, run: &str) -> DebugFolder {
+    debug_folder(place, run)
+        .map_or_else(DebugFolder::off, |(_, path)| DebugFolder::open(path, DEFAULT_KEPT_STEPS))
 }
 
 /// A run that is ready to be driven.

@@ -52,10 +52,18 @@ pub(super) fn old_state_file(place: &Place, run: &str) -> Option<UserError> {
     })
 }
 
-/// The config file is in `.raymond`, even if `--state-dir` puts the journals elsewhere.
+/// The project's config file is in `.raymond`, even if `--state-dir` puts the journals elsewhere. Below it is the user's.
 pub(super) fn load_config() -> Result<Config, UserError> {
     let home = StateDir::find(&working_folder()?).ok().and_then(|dir| dir.home().map(Path::to_owned));
-    home.map_or_else(|| Ok(Config::default()), |home| config::load(&home.join("config.toml")))
+    let project = home.map(|home| home.join("config.toml"));
+    config::load_both(config::user_file().as_deref(), project.as_deref())
+}
+
+/// The debug files of a run: in `.raymond`, or in the folder of `--state-dir`.
+pub(super) fn debug_folder(place: &Place, run: &str) -> Option<(StateDir, PathBuf)> {
+    let dir = state_dir(place).ok()?;
+    let path = dir.home().unwrap_or(dir.path()).join("debug").join(run);
+    Some((dir, path))
 }
 
 /// A run by its id or the start of it, or the latest.

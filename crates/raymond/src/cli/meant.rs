@@ -25,14 +25,18 @@ pub(super) fn hint_at_what_was_meant(error: UserError, given: &str, cwd: &Path) 
 
 /// The error for a second word after the workflow. It may be meant as the workflow's input, be a command that should
 /// come first, or belong to a command whose options were written before it.
-pub(super) fn one_too_many(word: &str, mut given: impl Iterator<Item = OsString>) -> UserError {
+pub(super) fn one_too_many(word: &str, given: impl Iterator<Item = OsString>) -> UserError {
     let error = UserError::usage(format!("{} is one word too many: a run has one workflow", quoted(word)));
     let commands = command();
     if commands.find_subcommand(word).is_some() {
         return error.hint(format!("a command comes first: raymond {word} …"));
     }
-    match given.find_map(|earlier| commands.find_subcommand(earlier).map(clap::Command::get_name)) {
-        Some(earlier) => error.hint(options_come_after(earlier)),
+    let mut about_earlier = given.filter_map(|earlier| match commands.find_subcommand(&earlier) {
+        Some(command) => Some(options_come_after(command.get_name())),
+        None => about_other_word(earlier.to_str()?),
+    });
+    match about_earlier.next() {
+        Some(hint) => error.hint(hint),
         None => error.hint("to hand the workflow a text, write --input 'TEXT'"),
     }
 }
@@ -41,7 +45,28 @@ fn options_come_after(command: &str) -> String {
     format!("`{command}` is a command; its options come after it: raymond {command} …")
 }
 
+/// Words that other programs use for what is another command here.
+const OTHER_WORDS: [(&str, &[&str]); 9] = [
+    ("lint", &["validate", "check", "verify", "analyze", "analyse"]),
+    ("resume", &["continue", "restart"]),
+    ("diagram", &["graph", "draw", "visualize", "visualise"]),
+    ("init", &["new", "create"]),
+    ("list", &["ls", "ps", "runs"]),
+    ("log", &["logs", "events", "history"]),
+    ("stop", &["kill", "cancel", "abort"]),
+    ("answer", &["reply"]),
+    ("convert", &["pack", "unpack", "export", "zip"]),
+];
+
+fn about_other_word(given: &str) -> Option<String> {
+    let (command, _) = OTHER_WORDS.iter().find(|(_, words)| words.contains(&given))?;
+    Some(format!("did you mean the command `{command}`? raymond {command} …"))
+}
+
 fn about_commands(given: &str) -> Option<String> {
+    if let Some(hint) = about_other_word(given) {
+        return Some(hint);
+    }
     let root = command();
     let commands: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).collect();
     match nearest(given, commands.iter().copied()).as_slice() {

@@ -49,8 +49,8 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     check_what_is_ahead(&run, &mut scope, &options, settings, &backends)?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
-    let manner = Manner::new(&args.options, settings, stored.id());
-    let kept = kept_debug_files(stored.id());
+    let manner = Manner::new(&args.options, &args.place, settings, stored.id());
+    let kept = kept_debug_files(&args.place, stored.id());
     let (interrupted, warnings) = take_over(&run, &scratch, &reaper, &kept, &backends)?;
     let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
     opening.extend(warnings);

@@ -69,7 +69,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         unseen,
         opening: Vec::new(),
         scopes: all_scopes(located.scope, settings)?,
-        manner: Manner::new(&args.options, settings, &id),
+        manner: Manner::new(&args.options, &args.place, settings, &id),
         run: store.run(&id)?,
         scratch: scratch_folder(&args.place, &id)?,
         reaper,

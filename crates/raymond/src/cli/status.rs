@@ -10,12 +10,12 @@ use anstyle::Style;
 use raymond_core::duration;
 use raymond_core::run::RunStatus;
 
-use super::args::StatusArgs;
-use super::find::{find_run, store, working_folder};
+use super::args::{Place, StatusArgs};
+use super::find::{debug_folder, find_run, store, working_folder};
 use super::print::print_stdout;
 use crate::error::{ExitKind, UserError};
 use crate::run::driver::ANSWER_MESSAGE;
-use crate::store::{Inbox, RunHandle, StateDir, StoreError};
+use crate::store::{Inbox, RunHandle, StoreError};
 use crate::view::status::{AgentView, RunView, view};
 use crate::view::text::{clean, clean_json, local_time, one_line};
 
@@ -33,7 +33,12 @@ pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
         print_stdout(format!("{text}\n").as_bytes())?;
     } else {
         // The reader of stdout may have exited.
-        let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), &run, &*stored.inbox());
+        let _ = write_for_people(
+            &mut anstream::AutoStream::auto(io::stdout()),
+            &run,
+            &*stored.inbox(),
+            &args.place,
+        );
     }
     Ok(ExitKind::Completed)
 }
@@ -51,7 +56,7 @@ pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
     Ok(view(&run, is_live, &stored.payloads()))
 }
 
-fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox) -> io::Result<()> {
+fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, place: &Place) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
     writeln!(out, "  workflow  {}", clean(&run.workflow))?;
     writeln!(out, "  started   {}", local_time(run.started_at))?;
@@ -71,10 +76,10 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox) -> i
         writeln!(out, "  result    {}", one_line(result, SHOWN_CHARS))?;
     }
     let has_failed = run.agents.iter().any(|agent| agent.error.is_some());
-    if let Some(debug) = shown_debug_folder(&run.run).filter(|_| has_failed) {
+    if let Some(debug) = shown_debug_folder(place, &run.run).filter(|_| has_failed) {
         writeln!(out, "  debug     {}", clean(&debug.to_string_lossy()))?;
     }
-    let outputs = debug_folder(&run.run).map(|folder| last_output::of_running(&folder, &run.agents));
+    let outputs = debug_files(place, &run.run).map(|folder| last_output::of_running(&folder, &run.agents));
     let outputs = outputs.unwrap_or_default();
     for agent in &run.agents {
         write_agent(out, agent)?;
@@ -113,13 +118,13 @@ fn rounded(time: Duration) -> Duration {
 }
 
 /// The folder of the run's debug files, relative to the current directory if it is inside.
-fn shown_debug_folder(run: &str) -> Option<PathBuf> {
+fn shown_debug_folder(place: &Place, run: &str) -> Option<PathBuf> {
     let cwd = working_folder().ok()?;
-    debug_folder(run).map(|folder| folder.strip_prefix(&cwd).map(Path::to_owned).unwrap_or(folder))
+    debug_files(place, run).map(|folder| folder.strip_prefix(&cwd).map(Path::to_owned).unwrap_or(folder))
 }
 
-fn debug_folder(run: &str) -> Option<PathBuf> {
-    let folder = StateDir::find(&working_folder().ok()?).ok()?.home()?.join("debug").join(run);
+fn debug_files(place: &Place, run: &str) -> Option<PathBuf> {
+    let (_, folder) = debug_folder(place, run)?;
     folder.is_dir().then_some(folder)
 }
 

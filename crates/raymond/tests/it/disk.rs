@@ -16,7 +16,7 @@ fn state_files_are_private_to_the_owner_and_ignored_by_git() {
     let rig = Rig::new(RAYMOND);
     rig.state("START.sh", OK);
     rig.raymond(&["workflow", "--id", "r", "--input", "secret"]).assert(0, "ok\n");
-    assert_eq!(rig.read(".raymond/.gitignore"), "*\n");
+    assert_eq!(rig.read(".raymond/.gitignore"), "*\n!.gitignore\n!config.toml\n");
     let mode = |name: &str| fs::metadata(rig.path(name)).unwrap().permissions().mode() & 0o777;
     for folder in [".raymond", ".raymond/state", ".raymond/state/r.tasks", ".raymond/state/r.tasks/main"] {
         assert_eq!(mode(folder), 0o700, "{folder}");

@@ -43,6 +43,9 @@ impl Listed {
     }
 }
 
+/// Runs stay on this machine; settings may be shared.
+const IGNORED: &str = "*\n!.gitignore\n!config.toml\n";
+
 impl StateDir {
     /// The state folder that belongs to a working directory.
     ///
@@ -82,7 +85,7 @@ impl StateDir {
         create_private_dir(home)?;
         let ignore = private_options().write(true).create_new(true).open(home.join(".gitignore"));
         match ignore {
-            Ok(mut file) => file.write_all(b"*\n"),
+            Ok(mut file) => file.write_all(IGNORED.as_bytes()),
             // The user may have changed it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),

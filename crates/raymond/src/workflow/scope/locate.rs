@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use raymond_core::workflow::{Kind, Platform, StateFile};
+use raymond_core::workflow::{Kind, Platform, ResolveError, StateFile};
 
 use super::{MAX_PATH_BYTES, Scope, inner_path, packed_files, path_problem};
 use crate::error::UserError;
@@ -124,7 +124,7 @@ fn locate_at(given: &str, path: &Path, platform: Platform) -> Result<Located, Us
 
 fn whole(given: &str, path: &Path, platform: Platform) -> Result<Located, UserError> {
     let scope = Scope::open(path, platform)?;
-    let entry = scope.entry().map_err(|error| UserError::usage(format!("{given}: {error}")))?;
+    let entry = scope.entry().map_err(|error| no_entry(given, &scope, &error))?;
     Ok(Located { given: given.to_owned(), scope, entry })
 }
 
@@ -170,12 +170,33 @@ fn state_in_scope(given: &str, path: &Path, platform: Platform) -> Result<Locate
         },
     };
     let mut scope = Scope::open(&parent, platform)?;
-    let entry = scope.resolve(&name).map_err(|error| match scope.listing().states().next() {
-        Some(_) => not_found(given).hint(error),
-        // The folder has no states, so the user did not mean one of them.
-        None => not_found(given),
+    let entry = scope.resolve(&name).map_err(|error| {
+        let is_missing = match scope.listing().resolve(&name, platform) {
+            Err(ResolveError::NotFound { elsewhere, .. }) => elsewhere.is_empty(),
+            Err(ResolveError::Ambiguous { .. } | ResolveError::WrongPlatform { .. }) => false,
+            _ => true,
+        };
+        match scope.listing().states().next() {
+            // There is something of that name, and the error says why it cannot be run.
+            Some(_) if !is_missing => UserError::usage(format!("{given}: {error}")),
+            Some(_) => not_found(given).hint(error),
+            // The folder has no states, so the user did not mean one of them.
+            None => not_found(given),
+        }
     })?;
     Ok(Located { given: given.to_owned(), scope, entry })
+}
+
+/// A workflow whose first state is not known can be run from another one.
+fn no_entry(given: &str, scope: &Scope, error: &str) -> UserError {
+    let wrong = UserError::usage(format!("{given}: {error}"));
+    match scope.states().find(|state| state.kind().runs_on(scope.platform())) {
+        Some(state) => {
+            let path = Path::new(given).join(state.as_str());
+            wrong.hint(format!("or name the state to begin with: raymond {}", path.display()))
+        }
+        None => wrong,
+    }
 }
 
 fn not_found(given: &str) -> UserError {
