@@ -96,6 +96,7 @@ fn ended(
             reading: Ok(reading),
             other_case: Vec::new(),
             stderr: String::new(),
+            shown: Default::default(),
         }),
         lookups: Lookups { states, ..Default::default() },
     })))

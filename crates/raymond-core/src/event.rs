@@ -276,6 +276,12 @@ pub struct StepFailed {
     /// The agent's final message, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Payload>,
+    /// The last lines of an output that made no transition.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+    /// The file that has all of that output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_file: Option<String>,
     /// Whether the failure stops the whole run.
     pub fatal: bool,
     /// The total cost of the step.

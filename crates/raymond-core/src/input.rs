@@ -14,6 +14,7 @@ use crate::run::{Options, Session};
 use crate::tag::{Meant, NearMiss};
 use crate::transition::Reading;
 use crate::workflow::StateFile;
+use crate::workflow::wording::clipped_to;
 
 /// Something happened that may change the run.
 #[derive(Debug)]
@@ -153,6 +154,7 @@ pub enum ScriptOutcome {
         /// Tags in another case, which are mistakes if they name states.
         other_case: Vec<NearMiss>,
         stderr: String,
+        shown: ShownOutput,
     },
     /// Ended because its output exceeded a limit.
     BadOutput {
@@ -169,6 +171,30 @@ pub enum ScriptOutcome {
     },
 }
 
+/// What an error about an output shows of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownOutput {
+    /// The last lines, with secrets removed.
+    pub last_lines: String,
+    /// The file that has all of it, if it is kept.
+    pub file: Option<String>,
+}
+
+impl ShownOutput {
+    /// The end of a message.
+    #[must_use]
+    pub fn of_message(message: &str, file: Option<String>) -> Self {
+        let lines: Vec<&str> = message.trim_end().lines().collect();
+        let last = lines.get(lines.len().saturating_sub(SHOWN_OUTPUT_LINES)..).unwrap_or_default();
+        let shown: Vec<String> = last.iter().map(|line| clipped_to(SHOWN_LINE_CHARS, line)).collect();
+        Self { last_lines: shown.join("\n"), file }
+    }
+}
+
+/// How many lines of an output an error shows, and how much of a line.
+pub const SHOWN_OUTPUT_LINES: usize = 5;
+const SHOWN_LINE_CHARS: usize = 200;
+
 #[derive(Debug)]
 pub enum TurnOutcome {
     /// The agent gave its final message.
@@ -184,6 +210,8 @@ pub struct CompletedTurn {
     pub other_case: Vec<NearMiss>,
     /// The final message, with secrets removed, so it may be recorded.
     pub message: String,
+    /// The file that has all that the program said, if it is kept.
+    pub file: Option<String>,
     /// The conversation as it is now; nothing if the program has told none, so that it cannot go on.
     pub session: Option<Session>,
     pub cost: TurnCost,

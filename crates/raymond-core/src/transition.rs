@@ -306,6 +306,17 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
+impl ProtocolError {
+    /// What is wrong with an agent's message, without examples of tags that may not be permitted.
+    #[must_use]
+    pub fn problem(&self) -> String {
+        match self {
+            Self::NoTag { near_miss: None } => "the output holds no transition tag".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
 fn write_no_tag(f: &mut fmt::Formatter<'_>, near_miss: Option<&NearMiss>) -> fmt::Result {
     f.write_str("the output holds no transition tag; ")?;
     if let Some(near_miss) = near_miss {

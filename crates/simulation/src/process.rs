@@ -155,8 +155,13 @@ impl Process {
 
     fn script_outcome(&self, reading: Result<Reading, String>, header: &Header) -> ScriptOutcome {
         let stderr = "stderr".to_owned();
-        let exited =
-            |exit, reading, stderr| ScriptOutcome::Exited { exit, reading, other_case: Vec::new(), stderr };
+        let exited = |exit, reading, stderr| ScriptOutcome::Exited {
+            exit,
+            reading,
+            other_case: Vec::new(),
+            stderr,
+            shown: Default::default(),
+        };
         if self.was_refused {
             return ScriptOutcome::NotStarted { error: "the system refuses".to_owned() };
         }
@@ -192,6 +197,7 @@ impl Process {
             Does::Says(_) => TurnOutcome::Completed(CompletedTurn {
                 reading,
                 other_case: Vec::new(),
+                file: None,
                 message,
                 session,
                 cost,
@@ -202,6 +208,7 @@ impl Process {
                 TurnOutcome::Completed(CompletedTurn {
                     reading,
                     other_case: Vec::new(),
+                    file: None,
                     message,
                     session,
                     cost,
@@ -228,7 +235,7 @@ fn rules(from_model: bool) -> Rules {
 fn read_message(collected: Result<Collected, String>) -> Result<Reading, BadMessage> {
     let collected = collected.map_err(|problem| BadMessage { problem, has_no_tag: false })?;
     transition::read(collected, rules(true)).map_err(|error| BadMessage {
-        problem: error.to_string(),
+        problem: error.problem(),
         has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
     })
 }

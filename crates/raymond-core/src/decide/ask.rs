@@ -94,6 +94,8 @@ pub(super) fn timed_out(agent: &Agent, now: Timestamp) -> Vec<Body> {
         exit_code: None,
         stderr: String::new(),
         message: None,
+        output: String::new(),
+        output_file: None,
         fatal: false,
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,

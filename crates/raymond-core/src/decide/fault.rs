@@ -2,7 +2,7 @@
 
 use super::EndedStep;
 use crate::event::{Body, StepFailed};
-use crate::input::TurnCost;
+use crate::input::{ShownOutput, TurnCost};
 use crate::payload::Payload;
 
 /// The data of a failure.
@@ -15,6 +15,8 @@ pub(super) struct Fault {
     pub(super) cost: TurnCost,
     /// The agent's final message.
     pub(super) message: Option<String>,
+    /// The end of an output that made no transition.
+    pub(super) shown: ShownOutput,
 }
 
 impl Fault {
@@ -26,6 +28,7 @@ impl Fault {
             fatal,
             cost: TurnCost::default(),
             message: None,
+            shown: ShownOutput::default(),
         }
     }
 }
@@ -39,6 +42,8 @@ pub(super) fn failed(step: &EndedStep<'_>, fault: Fault) -> Body {
         exit_code: fault.exit_code,
         stderr: fault.stderr,
         message: fault.message.map(Payload::from),
+        output: fault.shown.last_lines,
+        output_file: fault.shown.file,
         fatal: fault.fatal,
         cost_usd: step.work.cost_usd + fault.cost.usd,
         attempt_cost_usd: fault.cost.usd,

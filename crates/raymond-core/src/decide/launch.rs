@@ -136,6 +136,8 @@ pub(super) fn cannot_start(agent: &Agent, error: String) -> Body {
         exit_code: None,
         stderr: String::new(),
         message: None,
+        output: String::new(),
+        output_file: None,
         fatal: false,
         cost_usd: agent.work().map_or(Usd::ZERO, |work| work.cost_usd),
         attempt_cost_usd: Usd::ZERO,

@@ -19,13 +19,14 @@ const DEFAULT_BACKOFF: Duration = Duration::from_secs(1);
 pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcome) -> Vec<Body> {
     let fatal = header.fatal == Fatal::Run;
     match outcome {
-        ScriptOutcome::Exited { exit, reading, other_case, stderr } if exit.is_success() => {
+        ScriptOutcome::Exited { exit, reading, other_case, stderr, shown } if exit.is_success() => {
             let reading = match step.lookups.mistake(&other_case) {
                 Some(near) => Err(near.mistake()),
                 None => reading,
             };
-            succeeded(step, reading)
-                .unwrap_or_else(|error| vec![failed(step, Fault { stderr, ..Fault::new(error, fatal) })])
+            succeeded(step, reading).unwrap_or_else(|error| {
+                vec![failed(step, Fault { stderr, shown, ..Fault::new(error, fatal) })]
+            })
         }
         ScriptOutcome::BadOutput { error, stderr } => {
             vec![failed(step, Fault { stderr, ..Fault::new(error, fatal) })]

@@ -8,7 +8,9 @@ use super::EndedStep;
 use super::fault::{Fault, failed};
 use super::transition::{self, Turn};
 use crate::event::{Body, LimitWaiting, NextTry, Reminder, Retry};
-use crate::input::{BadMessage, CompletedTurn, FailedTurn, FaultClass, PromptPlan, TurnCost, TurnOutcome};
+use crate::input::{
+    BadMessage, CompletedTurn, FailedTurn, FaultClass, PromptPlan, ShownOutput, TurnCost, TurnOutcome,
+};
 use crate::payload::Payload;
 use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
@@ -34,7 +36,7 @@ pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcom
 }
 
 fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Vec<Body> {
-    let CompletedTurn { reading, other_case, message, session, cost, warnings } = turn;
+    let CompletedTurn { reading, other_case, message, file, session, cost, warnings } = turn;
     let mut events = transition::warnings(step, warnings);
     let reading = match step.lookups.mistake(&other_case) {
         Some(near) => Err(BadMessage { problem: near.mistake(), has_no_tag: false }),
@@ -59,7 +61,10 @@ fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Ve
         Err(Problem { text, is_authors: true }) => {
             events.push(failed(step, Fault { cost, message: Some(message), ..Fault::new(text, false) }));
         }
-        Err(problem) => events.push(remind_or_fail(step, plan, problem.text, message, session, cost)),
+        Err(problem) => {
+            let said = Said { message, file, session, cost };
+            events.push(remind_or_fail(step, plan, problem.text, said));
+        }
     }
     events
 }
@@ -137,24 +142,41 @@ fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Resu
     Ok(())
 }
 
-/// The reminder lists the entries of the policy. Without a policy, or without a conversation, there is no reminder.
-fn remind_or_fail(
-    step: &EndedStep<'_>,
-    plan: &PromptPlan,
-    problem: String,
+/// A turn whose message makes no transition.
+struct Said {
     message: String,
+    file: Option<String>,
     session: Option<Session>,
     cost: TurnCost,
-) -> Body {
+}
+
+impl Said {
+    fn failed(self, step: &EndedStep<'_>, error: String) -> Body {
+        let shown = ShownOutput::of_message(&self.message, self.file);
+        failed(
+            step,
+            Fault { cost: self.cost, message: Some(self.message), shown, ..Fault::new(error, false) },
+        )
+    }
+}
+
+/// The reminder lists the entries of the policy. Without a policy, or without a conversation, there is no reminder.
+fn remind_or_fail(step: &EndedStep<'_>, plan: &PromptPlan, problem: String, said: Said) -> Body {
     let number = step.work.reminders + 1;
-    // A reminder goes on in the conversation of the turn that it is about.
-    let (Some(policy), Some(session)) = (&plan.policy, session) else {
-        return failed(step, Fault { cost, message: Some(message), ..Fault::new(problem, false) });
+    let Some(policy) = &plan.policy else {
+        let hint = "list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent";
+        return said.failed(step, format!("{problem}; {hint}"));
     };
     if number > MAX_REMINDERS {
-        let error = format!("still no permitted transition after {MAX_REMINDERS} reminders: {problem}");
-        return failed(step, Fault { cost, message: Some(message), ..Fault::new(error, false) });
+        let error = format!(
+            "still no permitted transition after {MAX_REMINDERS} reminders: {problem}; change the prompt, or permit more \
+             in its `allowed_transitions`"
+        );
+        return said.failed(step, error);
     }
+    // A reminder goes on in the conversation of the turn that it is about.
+    let Some(session) = said.session.clone() else { return said.failed(step, problem) };
+    let Said { message, cost, .. } = said;
     let text = policy.reminder(&problem, &|name| step.lookups.state(name).ok());
     Body::Reminder(Reminder {
         agent: step.agent.id.clone(),

@@ -32,6 +32,7 @@ fn drop_messages(mut body: Body) -> Body {
         Body::StepFailed(failed) => {
             failed.message = None;
             failed.stderr.clear();
+            failed.output.clear();
             clip(&mut failed.error);
         }
         Body::Retry(retry) => {
@@ -99,6 +100,8 @@ fn not_recorded(finished: StepFinished, error: &str) -> StepFailed {
         exit_code: None,
         stderr: String::new(),
         message: None,
+        output: String::new(),
+        output_file: None,
         fatal: false,
         cost_usd: finished.cost_usd,
         attempt_cost_usd: finished.attempt_cost_usd,
@@ -116,6 +119,8 @@ fn not_reminded(reminder: Reminder, error: &str) -> StepFailed {
         exit_code: None,
         stderr: String::new(),
         message: None,
+        output: String::new(),
+        output_file: None,
         fatal: false,
         cost_usd: reminder.attempt_cost_usd,
         attempt_cost_usd: reminder.attempt_cost_usd,

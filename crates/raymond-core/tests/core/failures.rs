@@ -218,6 +218,7 @@ fn timeouts_and_signals_are_retried() {
                 reading: Err("no tag".into()),
                 other_case: Vec::new(),
                 stderr: String::new(),
+                shown: Default::default(),
             },
             expect![[r#"
                 retry main 1 START.sh attempt=2 error="was ended by signal 9" until=+0s

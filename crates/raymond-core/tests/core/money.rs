@@ -92,10 +92,10 @@ fn a_failure_of_the_last_agent_ends_the_run_even_over_budget() {
     check(
         &rig.says_for("main", 1.5, "no tag"),
         expect![[r#"
-        step_failed main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="no tag"
-        budget_exceeded budget_usd=1.0 cost_usd=1.5
-        run_stopped agents=1 cost_usd=1.5 error="main failed in P.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
-    "#]],
+            step_failed main 1 P.md attempt_cost_usd=1.5 cost_usd=1.5 error="the output holds no transition tag; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" fatal=false message="no tag" output="no tag"
+            budget_exceeded budget_usd=1.0 cost_usd=1.5
+            run_stopped agents=1 cost_usd=1.5 error="main failed in P.md: the output holds no transition tag; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" status=failed steps=0
+        "#]],
     );
     check(
         &rig.resume(),
@@ -278,7 +278,7 @@ fn the_cost_of_every_attempt_counts_at_once() {
     check(
         &rig.says_for("main", 1.1, "no tag"),
         expect![[r#"
-            reminder main 2 R.md attempt=2 attempt_cost_usd=1.1 message="no tag" number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s2.1 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>Q.md</goto>\n<result>your result</result>\n"
+            reminder main 2 R.md attempt=2 attempt_cost_usd=1.1 message="no tag" number=1 problem="the output holds no transition tag" session=s2.1 text="Your last message could not be used: the output holds no transition tag.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>Q.md</goto>\n<result>your result</result>\n"
             budget_exceeded budget_usd=1.0 cost_usd=1.1
             run_stopped agents=1 cost_usd=1.1 error="spent $1.10 of a budget of $1.00" status=over_budget steps=1
         "#]],

@@ -148,7 +148,7 @@ pub fn message(text: &str) -> Result<Reading, BadMessage> {
     collector.feed(text.as_bytes(), &mut no_print).unwrap();
     let collected = collector.finish(&mut no_print).unwrap();
     transition::read(collected, rules(true)).map_err(|error| BadMessage {
-        problem: error.to_string(),
+        problem: error.problem(),
         has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
     })
 }
@@ -392,6 +392,7 @@ impl Rig {
             reading: message(text),
             other_case: Vec::new(),
             message: text.to_owned(),
+            file: None,
             session: Some(self.chosen_session(name)),
             cost: TurnCost { usd: usd(cost), estimated: false },
             warnings: Vec::new(),
@@ -530,6 +531,7 @@ pub fn success(reading: Result<Reading, String>) -> ScriptOutcome {
         reading,
         other_case: Vec::new(),
         stderr: String::new(),
+        shown: Default::default(),
     }
 }
 
@@ -539,6 +541,7 @@ pub fn exited(code: i32) -> ScriptOutcome {
         reading: Err("no tag".into()),
         other_case: Vec::new(),
         stderr: "oh no\n".into(),
+        shown: Default::default(),
     }
 }
 

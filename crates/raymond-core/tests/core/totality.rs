@@ -117,6 +117,7 @@ fn outcome() -> BoxedStrategy<StepOutcome> {
             reading,
             other_case: Vec::new(),
             stderr: String::new(),
+            shown: Default::default(),
         })
     };
     let reading = transition().prop_map(|transition| Reading { transition, warnings: vec!["odd".into()] });
@@ -164,7 +165,7 @@ fn turn() -> BoxedStrategy<TurnOutcome> {
     prop_oneof![
         3 => (reading, proptest::option::weighted(0.8, session()), cost()).prop_map(|(reading, session, cost)| {
             let (message, warnings) = ("said".into(), vec!["denied".into()]);
-            TurnOutcome::Completed(CompletedTurn { reading, other_case: Vec::new(), message, session, cost, warnings })
+            TurnOutcome::Completed(CompletedTurn { reading, other_case: Vec::new(), message, file: None, session, cost, warnings })
         }),
         1 => (class, cost(), proptest::option::of(session())).prop_map(|(class, cost, session)| {
             let (error, message) = ("broke".into(), Some("said".into()));

@@ -73,22 +73,22 @@ fn without_a_policy_everything_is_permitted_and_there_are_no_reminders() {
         (
             "no tag",
             expect![[r#"
-                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="no tag"
-                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
+                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds no transition tag; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" fatal=false message="no tag" output="no tag"
+                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds no transition tag; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" status=failed steps=0
             "#]],
         ),
         (
             "<goto>A</goto><goto>B</goto>",
             expect![[r#"
-                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" fatal=false message=<goto>A</goto><goto>B</goto>
-                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" status=failed steps=0
+                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them); list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" fatal=false message=<goto>A</goto><goto>B</goto> output=<goto>A</goto><goto>B</goto>
+                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them); list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" status=failed steps=0
             "#]],
         ),
         (
             "<goto>GONE</goto>",
             expect![[r#"
-                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="no state is called `GONE`" fatal=false message=<goto>GONE</goto>
-                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: no state is called `GONE`" status=failed steps=0
+                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="no state is called `GONE`; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" fatal=false message=<goto>GONE</goto> output=<goto>GONE</goto>
+                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: no state is called `GONE`; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" status=failed steps=0
             "#]],
         ),
     ] {
@@ -106,16 +106,16 @@ fn a_failed_prompt_lets_the_other_agents_finish() {
     check(
         &rig.says("main_q1", "no tag"),
         expect![[r#"
-            step_failed main_q1 3 Q.md error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="no tag"
+            step_failed main_q1 3 Q.md error="the output holds no transition tag; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" fatal=false message="no tag" output="no tag"
         "#]],
     );
     check(
         &rig.emits("main", "<result>r</result>"),
         expect![[r#"
-        step_finished main 2 A.sh result=r tag=result
-        agent_finished main result=r
-        run_stopped agents=2 error="main_q1 failed in Q.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=2
-    "#]],
+            step_finished main 2 A.sh result=r tag=result
+            agent_finished main result=r
+            run_stopped agents=2 error="main_q1 failed in Q.md: the output holds no transition tag; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" status=failed steps=2
+        "#]],
     );
     check(
         &rig.resume(),
@@ -132,7 +132,7 @@ fn an_agent_is_reminded_of_its_policy_three_times() {
     check(
         &rig.says_for("main", 0.1, "no tag"),
         expect![[r#"
-            reminder main 1 P.md attempt=2 attempt_cost_usd=0.1 message="no tag" number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.1 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            reminder main 1 P.md attempt=2 attempt_cost_usd=0.1 message="no tag" number=1 problem="the output holds no transition tag" session=s1.1 text="Your last message could not be used: the output holds no transition tag.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
             step_started main 1 P.md attempt=2 branch_of=s1.1 session=s1.2 turn=2 visits=1
         "#]],
     );
@@ -154,8 +154,8 @@ fn an_agent_is_reminded_of_its_policy_three_times() {
     check(
         &rig.says_for("main", 0.1, "again no tag"),
         expect![[r#"
-            step_failed main 1 P.md attempt_cost_usd=0.1 cost_usd=0.4 error="still no permitted transition after 3 reminders: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="again no tag"
-            run_stopped agents=1 cost_usd=0.4 error="main failed in P.md: still no permitted transition after 3 reminders: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=0
+            step_failed main 1 P.md attempt_cost_usd=0.1 cost_usd=0.4 error="still no permitted transition after 3 reminders: the output holds no transition tag; change the prompt, or permit more in its `allowed_transitions`" fatal=false message="again no tag" output="again no tag"
+            run_stopped agents=1 cost_usd=0.4 error="main failed in P.md: still no permitted transition after 3 reminders: the output holds no transition tag; change the prompt, or permit more in its `allowed_transitions`" status=failed steps=0
         "#]],
     );
     check(
@@ -362,7 +362,7 @@ fn a_reminder_resets_the_retries_and_is_sent_again_by_a_retry() {
     check(
         &rig.says("main", "still none"),
         expect![[r#"
-            reminder main 1 P.md attempt=5 message="still none" number=2 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.4 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            reminder main 1 P.md attempt=5 message="still none" number=2 problem="the output holds no transition tag" session=s1.4 text="Your last message could not be used: the output holds no transition tag.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
             step_started main 1 P.md attempt=5 branch_of=s1.4 session=s1.5 turn=3 visits=1
         "#]],
     );
@@ -519,7 +519,7 @@ fn a_turn_that_used_its_share_continues_in_the_same_conversation() {
     check(
         &rig.says_for("main", 0.5, "no tag"),
         expect![[r#"
-            reminder main 1 P.md attempt=5 attempt_cost_usd=0.5 message="no tag" number=1 problem="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" session=s1.4 text="Your last message could not be used: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            reminder main 1 P.md attempt=5 attempt_cost_usd=0.5 message="no tag" number=1 problem="the output holds no transition tag" session=s1.4 text="Your last message could not be used: the output holds no transition tag.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
             step_started main 1 P.md attempt=5 branch_of=s1.4 session=s1.5 turn=4 visits=1
         "#]],
     );
@@ -765,6 +765,7 @@ fn warnings_of_a_turn_are_recorded() {
         reading: message("<goto colour=\"red\">REVIEW</goto>"),
         other_case: Vec::new(),
         message: "red".to_owned(),
+        file: None,
         session: Some(rig.chosen_session("main")),
         cost: TurnCost { usd: usd(0.1), estimated: true },
         warnings: vec!["`Bash` was not permitted".into()],
@@ -839,6 +840,7 @@ fn says_in(rig: &mut Rig, session: Option<&str>, text: &str) -> Vec<Event> {
         reading: message(text),
         other_case: Vec::new(),
         message: text.to_owned(),
+        file: None,
         session,
         cost: TurnCost::default(),
         warnings: Vec::new(),
@@ -896,8 +898,8 @@ fn without_a_conversation_there_is_no_reminder() {
     check(
         &says_in(&mut rig, None, "no tag"),
         expect![[r#"
-        step_failed main 2 Q.md error="the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" fatal=false message="no tag"
-        run_stopped agents=1 error="main failed in Q.md: the output holds no transition tag; it needs exactly one, such as `<goto>STATE</goto>` or `<result>text</result>`" status=failed steps=1
-    "#]],
+            step_failed main 2 Q.md error="the output holds no transition tag" fatal=false message="no tag" output="no tag"
+            run_stopped agents=1 error="main failed in Q.md: the output holds no transition tag" status=failed steps=1
+        "#]],
     );
 }

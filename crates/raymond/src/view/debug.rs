@@ -338,6 +338,13 @@ impl StepFiles {
         }
     }
 
+    /// The file with what the program printed, if there is one.
+    pub fn output_path(&self) -> Option<String> {
+        let open = self.open.as_ref()?;
+        let path = file::path(&self.folder.shared.path, &open.stem, open.round, open.stream);
+        Some(path.to_string_lossy().into_owned())
+    }
+
     pub fn stderr(&mut self, bytes: &[u8]) {
         self.write(Suffix::Stderr, bytes);
     }

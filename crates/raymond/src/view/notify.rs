@@ -379,6 +379,8 @@ mod tests {
                 exit_code: None,
                 stderr: String::new(),
                 message: None,
+                output: String::new(),
+                output_file: None,
                 fatal: true,
                 cost_usd: Usd::ZERO,
                 attempt_cost_usd: Usd::ZERO,

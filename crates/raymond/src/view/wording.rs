@@ -2,6 +2,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -165,9 +166,16 @@ fn step_finished(within: Option<&str>, step: &StepFinished) -> String {
 fn step_failed(within: Option<&str>, failed: &StepFailed) -> Lines {
     let first =
         format!("{} {BAD}failed{BAD:#}: {}", at(within, &failed.agent, &failed.state), clean(&failed.error));
-    failed.stderr.lines().fold(Lines::default().important(first), |lines, line| {
-        lines.important(format!("  {DIM}stderr:{DIM:#} {}", clean(line)))
-    })
+    let shown =
+        |name: &'static str, text| lines_of(text).map(move |line| format!("  {DIM}{name}:{DIM:#} {line}"));
+    let rest = shown("output", &failed.output)
+        .chain(failed.output_file.iter().map(|file| format!("  {DIM}all of it:{DIM:#} {}", clean(file))))
+        .chain(shown("stderr", &failed.stderr));
+    rest.fold(Lines::default().important(first), Lines::important)
+}
+
+fn lines_of(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    text.lines().map(clean)
 }
 
 fn retried(event: &Event, within: Option<&str>, retry: &Retry) -> String {

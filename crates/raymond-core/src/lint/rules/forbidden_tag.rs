@@ -17,6 +17,10 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (number, state) in subject.graph.states.iter().enumerate() {
+        // With `force_implicit` the agent's tags are not read, so that it may well speak about others.
+        if state.source.prompt().is_some_and(|prompt| prompt.settings.force_implicit) {
+            continue;
+        }
         for exit in &state.forbidden {
             let tag = state.text.get(exit.range.clone()).unwrap_or_default();
             let message = format!("`allowed_transitions` forbids {}", quoted(tag));

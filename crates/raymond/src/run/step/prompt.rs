@@ -45,8 +45,17 @@ pub(super) async fn run(
         }
         Turned::Completed { text, session, cost, warnings } => {
             let (reading, other_case) = read(&text, executor.platform);
+            let file = files.output_path();
             let message = executor.without_secrets(job, text);
-            TurnOutcome::Completed(CompletedTurn { reading, other_case, message, session, cost, warnings })
+            TurnOutcome::Completed(CompletedTurn {
+                reading,
+                other_case,
+                message,
+                file,
+                session,
+                cost,
+                warnings,
+            })
         }
     })
 }
@@ -62,7 +71,7 @@ fn read(text: &str, platform: Platform) -> (Result<Reading, BadMessage>, Vec<Nea
     let other_case = std::mem::take(&mut collected.near.if_state);
     let rules = Rules { from_model: true, case_insensitive: platform == Platform::Windows };
     let reading = transition::read(collected, rules).map_err(|error| BadMessage {
-        problem: error.to_string(),
+        problem: error.problem(),
         has_no_tag: matches!(error, ProtocolError::NoTag { .. }),
     });
     (reading, other_case)

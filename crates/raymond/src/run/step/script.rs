@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use raymond_core::duration::Limit;
 use raymond_core::header::Header;
-use raymond_core::input::{Input, ProcessExit, ScriptOutcome, StepOutcome, TimeLimit};
+use raymond_core::input::{
+    Input, ProcessExit, SHOWN_OUTPUT_LINES, ScriptOutcome, ShownOutput, StepOutcome, TimeLimit,
+};
 use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::tag::{TagCollector, TagError};
@@ -26,6 +28,8 @@ use crate::view::debug::StepFiles;
 
 /// How many lines of stderr an error shows.
 const SHOWN_STDERR_LINES: usize = 20;
+/// How much of stdout is kept for an error about it.
+const MAX_OUTPUT_TAIL_BYTES: usize = 2 * 1024;
 
 pub(super) async fn run(
     executor: &LocalExecutor,
@@ -58,6 +62,13 @@ pub(super) async fn run(
         other => return ended_early(other, header, sink.error, stderr),
     };
     let rules = Rules { from_model: false, case_insensitive: executor.platform == Platform::Windows };
+    let shown = ShownOutput {
+        file: sink.files.output_path(),
+        ..ShownOutput::of_message(
+            &executor.without_secrets(job, sink.output.last_lines(SHOWN_OUTPUT_LINES)),
+            None,
+        )
+    };
     let mut other_case = Vec::new();
     let reading = sink.finish().and_then(|mut collected| {
         other_case = std::mem::take(&mut collected.near.if_state);
@@ -67,7 +78,7 @@ pub(super) async fn run(
     if exit == process::ProcessExit::Code(0) && reading.is_err() {
         executor.reaper.end(vec![Target { group: done.group, ..group_of }]).await;
     }
-    StepOutcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, other_case, stderr })
+    StepOutcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, other_case, stderr, shown })
 }
 
 fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr: String) -> StepOutcome {
@@ -118,6 +129,7 @@ struct ScriptSink<'a> {
     files: &'a mut StepFiles,
     tags: TagCollector,
     error: Option<TagError>,
+    output: OutputTail,
     stderr: OutputTail,
 }
 
@@ -135,6 +147,7 @@ impl<'a> ScriptSink<'a> {
             files,
             tags: TagCollector::new(),
             error: None,
+            output: OutputTail::new(MAX_OUTPUT_TAIL_BYTES),
             stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
         }
     }
@@ -168,6 +181,7 @@ impl Sink for ScriptSink<'_> {
 
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
         self.files.stdout(bytes);
+        self.output.push(bytes);
         self.executor.show(&self.job.attempt.agent, Stream::Stdout, bytes);
         let (executor, job) = (self.executor, self.job);
         match self.tags.feed(bytes, &mut |text| print(executor, job, text)) {

@@ -155,6 +155,8 @@ fn failure(state: &str, step: Option<u64>) -> Event {
         exit_code: Some(1),
         stderr: String::new(),
         message: None,
+        output: String::new(),
+        output_file: None,
         fatal: true,
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,
