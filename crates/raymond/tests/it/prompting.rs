@@ -443,7 +443,6 @@ fn an_agent_may_use_its_task_folder_and_settings_may_name_it() {
     let command: Vec<String> = serde_json::from_value(meta(&rig, "main_START")["command"].clone()).unwrap();
     let prompt = rig.calls()[0]["prompt"].as_str().unwrap().to_owned();
     let task_folder = prompt.trim().strip_prefix("Start in ").unwrap().trim_end_matches('.');
-    assert!(std::path::Path::new(task_folder).is_dir(), "{task_folder}");
     let values = |flag: &str| -> Vec<&str> {
         let pairs = command.windows(2).filter(|pair| pair[0] == flag);
         pairs.map(|pair| pair[1].as_str()).collect()
