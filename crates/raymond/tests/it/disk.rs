@@ -14,7 +14,7 @@ const OK: &str = "echo '<result>ok</result>'";
 #[test]
 fn state_files_are_private_to_the_owner_and_ignored_by_git() {
     let rig = Rig::new(RAYMOND);
-    rig.state("START.sh", OK);
+    rig.state("START.sh", "touch \"$RAYMOND_TASK_FOLDER/note\"; echo '<result>ok</result>'");
     rig.raymond(&["workflow", "--id", "r", "--input", "secret"]).assert(0, "ok\n");
     assert_eq!(rig.read(".raymond/.gitignore"), "*\n!.gitignore\n!config.toml\n");
     let mode = |name: &str| fs::metadata(rig.path(name)).unwrap().permissions().mode() & 0o777;
