@@ -18,6 +18,7 @@ mod spawn;
 mod stop;
 mod streams;
 mod supervise;
+mod suspend;
 mod table;
 mod tail;
 #[cfg(unix)]
@@ -34,9 +35,10 @@ pub use reaper::{Reaper, Target};
 pub use spawn::{ParentDeath, ProgramSpec, SpawnError};
 pub use stop::StopSignal;
 pub use supervise::{AfterExit, Ending, Flow, ProcessExit, Sink, Supervised, TimeLimits, supervise};
+pub use suspend::suspend;
 pub use tail::OutputTail;
 #[cfg(unix)]
-pub use unix::is_hangup_ignored;
+pub use unix::{is_hangup_ignored, is_suspension_ignored};
 #[cfg(windows)]
 pub use windows::find_program;
 

@@ -148,6 +148,7 @@ fn prepare(
         backends: ready.backends.clone(),
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,
+        running_groups: RefCell::default(),
         gate: Gate::for_files(crate::process::file_limit()),
         view: view.clone(),
     };

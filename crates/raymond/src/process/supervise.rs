@@ -14,7 +14,7 @@ use super::reaper::{Reaper, Target};
 use super::spawn::{self, ProgramSpec, SpawnError};
 use super::stop::StopSignal;
 use super::streams::{Source, StdinWriter, Streams};
-use super::system;
+use super::{suspend, system};
 
 /// How long a program may run.
 #[derive(Clone, Copy, Debug)]
@@ -354,12 +354,12 @@ fn exit_of(status: std::io::Result<std::process::ExitStatus>) -> ProcessExit {
 
 async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        Some(deadline) => suspend::sleep_until(deadline).await,
         None => future::pending().await,
     }
 }
 
-/// The deadlines of a running program.
+/// The deadlines of a running program, on a clock that stands still while Raymond is suspended.
 struct Clock {
     limits: TimeLimits,
     started: Instant,
@@ -370,12 +370,12 @@ struct Clock {
 
 impl Clock {
     fn new(limits: TimeLimits) -> Self {
-        let now = Instant::now();
+        let now = suspend::now();
         Clock { limits, started: now, last_output: now, done_talking: None, exited: None }
     }
 
     fn output_came(&mut self, source: Source, flow: Flow) {
-        self.last_output = Instant::now();
+        self.last_output = suspend::now();
         match flow {
             Flow::EndWithin(time) => self.done_talking = self.last_output.checked_add(time),
             Flow::Continue if source == Source::Stdout => self.done_talking = None,
@@ -384,7 +384,7 @@ impl Clock {
     }
 
     fn program_exited(&mut self) {
-        self.exited = Some(Instant::now());
+        self.exited = Some(suspend::now());
     }
 
     fn is_done_talking(&self) -> bool {

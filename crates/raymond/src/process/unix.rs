@@ -69,6 +69,11 @@ pub fn is_hangup_ignored() -> bool {
     os_process::is_ignored(Signal::HUP)
 }
 
+/// Whether Raymond was started by a program that does not let it be suspended from the terminal.
+pub fn is_suspension_ignored() -> bool {
+    os_process::is_ignored(Signal::TSTP)
+}
+
 /// The size of the pipe of a program that prints a lot. Raymond and the program then switch less often.
 #[cfg(target_os = "linux")]
 const LARGE_PIPE_BYTES: usize = 512 * 1024;

@@ -28,7 +28,7 @@ use crate::store::{self, RunWriter, StoreError};
 use crate::view::View;
 use crate::view::output::Output;
 use inbox::{Found, Inbox};
-use signals::Signals;
+use signals::{Asked, Signals};
 
 /// How much one round takes in, so that a flood of messages cannot keep the first from being committed, and no batch
 /// of events gets too long.
@@ -211,7 +211,10 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
             Some(message) = self.parts.messages.recv(), if !is_reader_behind => {
                 self.take_messages(message, &mut inputs);
             }
-            (stop, exit) = self.signals.next() => self.stop_by_signal(stop, exit),
+            asked = self.signals.next() => match asked {
+                Asked::ToStop(stop, exit) => self.stop_by_signal(stop, exit),
+                Asked::ToSuspend => self.suspend(),
+            },
             found = self.inbox.next() => self.take_found(found, &mut inputs),
             () = terminal_closed(self.parts.terminal.as_ref()) => self.stop_waiting_for_answers(),
             () = tokio::time::sleep(sleep) => {}
@@ -319,6 +322,13 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 empty_ok: ask.empty_ok,
             });
         }
+    }
+
+    /// Ctrl-Z. The steps are suspended, too, and their time limits stand still.
+    fn suspend(&mut self) {
+        tracing::debug!(steps = self.run().running(), "suspend");
+        self.parts.executor.suspend();
+        tracing::debug!("continued");
     }
 
     /// A second Ctrl-C means it.

@@ -17,6 +17,9 @@ pub trait Executor {
     /// The end of the agent's attempt is recorded. Nothing that a failed attempt started may stay behind.
     fn recorded(&mut self, agent: &AgentId, end: RecordedEnd);
 
+    /// Suspends this process together with all programs of running attempts, until this process is continued.
+    fn suspend(&self);
+
     /// Whether attempts are still running.
     fn is_busy(&self) -> bool;
 

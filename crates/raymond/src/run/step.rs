@@ -55,6 +55,8 @@ pub struct LocalExecutor {
     pub messages: Sender,
     /// Whether all output is shown.
     pub shows_output: bool,
+    /// The process groups of the programs that run now.
+    pub running_groups: RefCell<BTreeMap<AgentId, i32>>,
     /// How many steps this host can carry at once.
     pub gate: Gate,
     /// The live view, which shows only the end of the output.
@@ -114,6 +116,11 @@ impl Executor for LocalSteps {
         }
     }
 
+    fn suspend(&self) {
+        let groups: Vec<i32> = self.executor.running_groups.borrow().values().copied().collect();
+        crate::process::suspend(&groups);
+    }
+
     fn is_busy(&self) -> bool {
         !self.running.borrow().is_empty()
     }
@@ -156,6 +163,7 @@ impl LocalExecutor {
             // Boxed, because a turn is much larger than a script and thousands of scripts may run.
             Plan::Prompt(_) => Box::pin(prompt::run(self, job, place, stop, &mut files)).await,
         };
+        self.running_groups.borrow_mut().remove(agent);
         files.finish(verdict(&outcome));
         outcome
     }
@@ -215,6 +223,7 @@ impl LocalExecutor {
     /// Writes a hint for the next process of this run, so that it finds the processes of this attempt if this process
     /// is killed.
     fn remember_group(&self, job: &StepJob, group: i32) {
+        self.running_groups.borrow_mut().insert(job.attempt.agent.clone(), group);
         self.groups.remember(&job.attempt.agent, &job.attempt.token, group);
     }
 }

@@ -292,3 +292,34 @@ fn steps_inherit_the_same_descriptors_with_any_number_of_programs() {
     assert_eq!(found.lines().count(), 60);
     assert!(different.len() == 1 && found.contains(" 99"), "{different:?}");
 }
+
+/// The state of a process: `T` if it is stopped.
+fn process_state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Ctrl-Z stops the steps as well, and their time limits do not run meanwhile.
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_z_suspends_the_steps_and_their_time_limits() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        // Opened for reading and writing, a pipe can be waited for without a writer.
+        "# raymond: max_time=3s\necho $$ > pid.part; mv pid.part pid\nwhile ! [ -e go ]; do read -t 0.02 <> fifo; done; echo '<result>ok</result>'",
+    );
+    assert!(std::process::Command::new("mkfifo").arg(rig.path("fifo")).status().unwrap().success());
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("pid"));
+    let step: i32 = rig.read("pid").trim().parse().unwrap();
+    live.send(Signal::TSTP);
+    wait_until("both are stopped", || {
+        process_state(live.pid()) == Some('T') && process_state(step) == Some('T')
+    });
+    // Longer than the time limit.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    rig.write("go", "");
+    live.send(Signal::CONT);
+    live.wait().assert(0, "ok\n");
+}

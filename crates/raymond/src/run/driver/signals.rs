@@ -1,4 +1,4 @@
-//! Signals that ask Raymond to stop.
+//! Signals that ask Raymond to stop or to pause.
 
 #[cfg(unix)]
 mod unix;
@@ -9,3 +9,15 @@ mod windows;
 pub(super) use unix::Signals;
 #[cfg(windows)]
 pub(super) use windows::Signals;
+
+use crate::error::ExitKind;
+use crate::run::stop::Stop;
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    ToStop(Stop, ExitKind),
+    /// Ctrl-Z: this process is to be suspended.
+    #[cfg_attr(windows, expect(dead_code, reason = "Windows cannot suspend a process from the terminal"))]
+    ToSuspend,
+}

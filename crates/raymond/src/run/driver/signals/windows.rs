@@ -7,6 +7,7 @@ use tokio::signal::windows::{
     ctrl_shutdown,
 };
 
+use super::Asked;
 use crate::error::ExitKind;
 use crate::run::stop::Stop;
 
@@ -30,13 +31,13 @@ impl Signals {
         })
     }
 
-    pub(in crate::run::driver) async fn next(&mut self) -> (Stop, ExitKind) {
+    pub(in crate::run::driver) async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.interrupt.recv() => (Stop::Gently, ExitKind::Interrupted),
-            _ = self.terminate.recv() => (Stop::Now, ExitKind::Terminated),
-            _ = self.close.recv() => (Stop::Now, ExitKind::Terminated),
-            _ = self.logoff.recv() => (Stop::Now, ExitKind::Terminated),
-            _ = self.shutdown.recv() => (Stop::Now, ExitKind::Terminated),
+            _ = self.interrupt.recv() => Asked::ToStop(Stop::Gently, ExitKind::Interrupted),
+            _ = self.terminate.recv() => Asked::ToStop(Stop::Now, ExitKind::Terminated),
+            _ = self.close.recv() => Asked::ToStop(Stop::Now, ExitKind::Terminated),
+            _ = self.logoff.recv() => Asked::ToStop(Stop::Now, ExitKind::Terminated),
+            _ = self.shutdown.recv() => Asked::ToStop(Stop::Now, ExitKind::Terminated),
         }
     }
 }
