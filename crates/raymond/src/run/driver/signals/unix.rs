@@ -4,8 +4,8 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::error::ExitKind;
 use super::Asked;
+use crate::error::ExitKind;
 use crate::process::{is_hangup_ignored, is_suspension_ignored};
 use crate::run::stop::Stop;
 
