@@ -3,6 +3,8 @@
 //! Each rule is a file with its name, its reason and its check. Codes are stable: the code of a removed rule is not
 //! used again. If a workflow has no errors and its agents use only the declared transitions, no name is unresolved.
 
+mod misspelt;
+mod printed;
 mod rules;
 mod tag_errors;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod almost_a_tag;
 mod ambiguous_name;
+mod broken_tag;
 mod call_without_result;
 mod cannot_be_loaded;
 mod contradicting_nexts;
@@ -39,7 +40,7 @@ pub use invalid_effort::CLAUDE_EFFORTS;
 use super::Rule;
 
 /// All rules, in the order of their codes.
-pub static RULES: [&Rule; 33] = [
+pub static RULES: [&Rule; 34] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
     &no_entry::RULE,
@@ -73,4 +74,5 @@ pub static RULES: [&Rule; 33] = [
     &forbidden_workflow::RULE,
     &invalid_model::RULE,
     &misplaced_settings::RULE,
+    &broken_tag::RULE,
 ];

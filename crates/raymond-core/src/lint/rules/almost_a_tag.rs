@@ -2,8 +2,10 @@
 
 use crate::diagnostic::Severity;
 use crate::graph::StateNode;
+use crate::lint::misspelt::misspelt;
 use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::tag::{NearMiss, NearMissReason};
+use crate::workflow::Kind;
 use crate::workflow::wording::quoted;
 
 pub(super) static RULE: Rule = Rule {
@@ -19,6 +21,13 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (number, state) in subject.graph.states.iter().enumerate().filter(|(_, state)| state.runs_here) {
+        if state.file.kind().is_prompt() {
+            for word in misspelt(&state.text, subject.graph, false) {
+                let message = format!("`<{}>` is not a tag", word.written);
+                let help = format!("did you mean `<{}>`?", word.meant);
+                report.add(Finding::at(number, word.range, message).help(help));
+            }
+        }
         for missed in &state.missed {
             if is_meant(state, missed) {
                 let text = state.text.get(missed.range.clone()).unwrap_or_default();
@@ -35,6 +44,8 @@ fn is_meant(state: &StateNode, missed: &NearMiss) -> bool {
     let before = state.text.get(..missed.range.start).and_then(|before| before.chars().next_back());
     let is_generic = before.is_some_and(char::is_alphanumeric);
     match missed.why {
+        // What these scripts print is read by another rule.
+        _ if matches!(state.file.kind(), Kind::Bash | Kind::Python | Kind::Node) => false,
         NearMissReason::WrongCase(_) => !is_generic,
         NearMissReason::NeverClosed(_) | NearMissReason::NeverOpened(_) | NearMissReason::NoEnd => false,
         _ => state.file.kind().is_prompt(),

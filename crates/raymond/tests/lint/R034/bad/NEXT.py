@@ -1,0 +1,2 @@
+print(f'<fork cd="x"y">WORK</fork>')
+print('<goto>END</goto>')

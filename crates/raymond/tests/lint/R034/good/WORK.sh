@@ -1,0 +1,3 @@
+echo '<result>'
+date
+echo '</result>'
