@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::event::Interrupted;
+use crate::folder::Folder;
 use crate::header::Header;
 use crate::money::Usd;
 use crate::name::AgentId;
@@ -293,7 +294,7 @@ pub enum TimeLimit {
 #[derive(Clone, Debug, Default)]
 pub struct Lookups {
     pub states: BTreeMap<String, Result<StateFile, String>>,
-    pub directories: BTreeMap<String, Result<String, String>>,
+    pub directories: BTreeMap<String, Result<Folder, String>>,
     /// Other workflows, by the text that named them.
     pub scopes: BTreeMap<String, Result<ScopeEntry, String>>,
 }
@@ -352,8 +353,16 @@ impl Lookups {
         self.states.get(name).cloned().unwrap_or_else(|| Err(format!("`{name}` was not looked up")))
     }
 
+    /// The path of a folder.
     pub fn directory(&self, path: &str) -> Result<String, String> {
-        self.directories.get(path).cloned().unwrap_or_else(|| Err(format!("`{path}` was not looked up")))
+        self.folder(path).map(|folder| folder.path.clone())
+    }
+
+    pub fn folder(&self, path: &str) -> Result<&Folder, String> {
+        match self.directories.get(path) {
+            Some(found) => found.as_ref().map_err(Clone::clone),
+            None => Err(format!("`{path}` was not looked up")),
+        }
     }
 
     pub fn scope(&self, written: &str) -> Result<ScopeEntry, String> {

@@ -6,6 +6,7 @@ pub mod diagram;
 pub mod duration;
 pub mod event;
 pub mod evolve;
+pub mod folder;
 pub mod frontmatter;
 pub mod graph;
 pub mod header;

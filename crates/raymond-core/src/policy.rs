@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::folder::{self, Folder};
 use crate::tag::{Attribute, Content, Need, Tag, TagName, Value};
 use crate::workflow::StateFile;
 
@@ -18,6 +19,9 @@ pub struct Entry {
     pub next: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_next: Option<String>,
+    /// A pattern of the folders to which the tag may send an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cd: Option<String>,
     /// The place of the entry in its file, counted from 1; 0 when it is not in a file.
     #[serde(default)]
     pub line: u32,
@@ -41,6 +45,7 @@ pub struct Emitted<'a> {
     pub return_to: Option<&'a str>,
     pub next: Option<&'a str>,
     pub timeout_next: Option<&'a str>,
+    pub cd: Option<&'a Folder>,
 }
 
 /// Resolves a name to a state file of the prompt's own scope.
@@ -50,6 +55,11 @@ impl Policy {
     /// Whether an entry matches the emitted tag.
     pub fn permits(&self, emitted: &Emitted<'_>, resolve: Resolve<'_>) -> bool {
         self.entries.iter().any(|entry| entry.matches(emitted, resolve))
+    }
+
+    /// Whether an entry that matches the emitted tag says to which folders it may lead.
+    pub fn names_folder(&self, emitted: &Emitted<'_>, resolve: Resolve<'_>) -> bool {
+        self.entries.iter().any(|entry| entry.cd.is_some() && entry.matches(emitted, resolve))
     }
 
     /// The transition to take when none is emitted: the only entry, if it is complete.
@@ -77,16 +87,26 @@ impl Policy {
     }
 }
 
-/// The attributes that an entry may name: those that hold the name of a state.
+/// The attributes that an entry may name: those that hold the name of a state or a folder.
 pub fn constrained() -> impl Iterator<Item = Attribute> {
-    Attribute::ALL.iter().copied().filter(|attribute| attribute.facts().value == Value::State)
+    let is_constrained = |value: Value| matches!(value, Value::State | Value::Directory);
+    Attribute::ALL.iter().copied().filter(move |attribute| is_constrained(attribute.facts().value))
 }
 
 impl Entry {
     /// An entry that permits a tag with any names.
     #[must_use]
     pub fn of(tag: TagName) -> Self {
-        Self { tag, target: None, return_to: None, next: None, timeout_next: None, line: 0, column: 0 }
+        Self {
+            tag,
+            target: None,
+            return_to: None,
+            next: None,
+            timeout_next: None,
+            cd: None,
+            line: 0,
+            column: 0,
+        }
     }
 
     /// The name that the entry requires for an attribute; `None` for attributes that entries cannot constrain.
@@ -95,9 +115,8 @@ impl Entry {
             Attribute::Return => Some(&self.return_to),
             Attribute::Next => Some(&self.next),
             Attribute::TimeoutNext => Some(&self.timeout_next),
-            Attribute::Input | Attribute::Delay | Attribute::Cd | Attribute::Timeout | Attribute::Empty => {
-                None
-            }
+            Attribute::Cd => Some(&self.cd),
+            Attribute::Input | Attribute::Delay | Attribute::Timeout | Attribute::Empty => None,
         }
     }
 
@@ -107,9 +126,8 @@ impl Entry {
             Attribute::Return => Some(&mut self.return_to),
             Attribute::Next => Some(&mut self.next),
             Attribute::TimeoutNext => Some(&mut self.timeout_next),
-            Attribute::Input | Attribute::Delay | Attribute::Cd | Attribute::Timeout | Attribute::Empty => {
-                None
-            }
+            Attribute::Cd => Some(&mut self.cd),
+            Attribute::Input | Attribute::Delay | Attribute::Timeout | Attribute::Empty => None,
         }
     }
 
@@ -131,7 +149,7 @@ impl Entry {
     }
 
     fn matches(&self, emitted: &Emitted<'_>, resolve: Resolve<'_>) -> bool {
-        let Emitted { tag, target, return_to, next, timeout_next } = *emitted;
+        let Emitted { tag, target, return_to, next, timeout_next, cd } = *emitted;
         if self.tag != tag {
             return false;
         }
@@ -143,12 +161,14 @@ impl Entry {
             && same_state(self.return_to.as_deref(), return_to, resolve)
             && same_state(self.next.as_deref(), next, resolve)
             && same_state(self.timeout_next.as_deref(), timeout_next, resolve)
+            && same_folder(self.cd.as_deref(), cd)
     }
 
     fn is_complete(&self) -> bool {
         self.tag.can_be_implicit()
             && self.target.is_some()
             && self.attributes().all(|(_, need, name)| need == Need::Optional || name.is_some())
+            && !self.cd.as_deref().is_some_and(folder::has_wildcards)
     }
 
     /// The tag as the agent should write it.
@@ -162,7 +182,13 @@ impl Entry {
         Tag {
             name: self.tag,
             attributes: shown
-                .map(|(attribute, _, name)| (attribute.to_string(), state_example(name.as_deref(), resolve)))
+                .map(|(attribute, _, name)| {
+                    let example = match (attribute, name) {
+                        (Attribute::Cd, Some(pattern)) => pattern.clone(),
+                        _ => state_example(name.as_deref(), resolve),
+                    };
+                    (attribute.to_string(), example)
+                })
                 .collect(),
             content,
         }
@@ -187,6 +213,12 @@ fn same_state(wanted: Option<&str>, emitted: Option<&str>, resolve: Resolve<'_>)
     resolve(wanted).is_some_and(|state| Some(state.as_str()) == emitted)
 }
 
+/// Which patterns a folder matches was looked up before.
+fn same_folder(wanted: Option<&str>, emitted: Option<&Folder>) -> bool {
+    let Some(wanted) = wanted else { return true };
+    emitted.is_some_and(|folder| folder.matches.contains(wanted))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +237,7 @@ mod tests {
             return_to: given(return_to),
             next: given(next),
             timeout_next: None,
+            cd: None,
         }
     }
 
@@ -299,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_hold_all_attributes_that_name_states() {
+    fn entries_hold_all_attributes_that_they_can_constrain() {
         let mut entry = Entry::of(TagName::Goto);
         for attribute in Attribute::ALL {
             let is_constrained = constrained().any(|known| known == *attribute);

@@ -53,6 +53,8 @@ pub struct Settings {
     pub durability: Option<DurabilitySetting>,
     pub keep_segments: Option<u32>,
     pub workflow_paths: Vec<String>,
+    pub cd_paths: Vec<String>,
+    pub safe_folders: Vec<String>,
     pub notify: Option<String>,
 }
 

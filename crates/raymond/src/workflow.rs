@@ -2,6 +2,7 @@
 
 pub mod manifest;
 pub(crate) mod place;
+pub mod reach;
 pub mod scope;
 pub mod scopes;
 pub mod states;

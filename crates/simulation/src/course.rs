@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use raymond::workflow::states::StateText;
 use raymond_core::event::RunStarted;
+use raymond_core::folder::Folder;
 use raymond_core::input::{Lookups, ScopeEntry};
 use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Options, RunStatus};
@@ -77,7 +78,7 @@ impl Course {
             directories: transition
                 .directories()
                 .into_iter()
-                .map(|path| (path.to_owned(), Ok(path.to_owned())))
+                .map(|path| (path.to_owned(), Ok(Folder::permitted(path))))
                 .collect(),
             scopes: transition.scopes().into_iter().map(|name| (name.to_owned(), self.enter(name))).collect(),
         }

@@ -8,6 +8,7 @@ use super::EndedStep;
 use super::fault::{Fault, failed};
 use super::transition::{self, Turn};
 use crate::event::{Body, LimitWaiting, NextTry, Reminder, Retry};
+use crate::folder::Folder;
 use crate::input::{
     BadMessage, CompletedTurn, FailedTurn, FaultClass, PromptPlan, ShownOutput, TurnCost, TurnOutcome,
 };
@@ -99,9 +100,11 @@ fn choose(
         (Err(message), Some(entry)) if message.has_no_tag => implied_by(entry),
         (Err(message), _) => Err(Problem::of_agent(message.problem)),
         (Ok(Reading { transition, warnings }), _) => {
-            if let Some(policy) = &plan.policy {
-                check(step, policy, &transition).map_err(Problem::of_agent)?;
+            match &plan.policy {
+                Some(policy) => check(step, policy, &transition),
+                None => check_folders(step, &transition),
             }
+            .map_err(Problem::of_agent)?;
             Ok(Chosen { transition, warnings, implicit: false })
         }
     }
@@ -127,19 +130,38 @@ fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Resu
         let (return_to, next) = (state(names.return_to)?, state(names.next)?);
         let timeout_next = state(names.timeout_next)?;
         let target = if tag.is_workflow() { None } else { state(names.target)? };
+        let cd = names.cd.map(|cd| step.lookups.folder(cd)).transpose()?;
         let emitted = Emitted {
             tag,
             target: target.as_ref().map(StateFile::as_str).or(names.target),
             return_to: return_to.as_ref().map(StateFile::as_str),
             next: next.as_ref().map(StateFile::as_str),
             timeout_next: timeout_next.as_ref().map(StateFile::as_str),
+            cd,
         };
         if !policy.permits(&emitted, &resolve) {
             let target = emitted.target.unwrap_or("…");
-            return Err(format!("`<{tag}>{target}</{tag}>` is not permitted here"));
+            let cd = names.cd.map(|cd| format!(" cd=\"{cd}\"")).unwrap_or_default();
+            return Err(format!("`<{tag}{cd}>{target}</{tag}>` is not permitted here"));
+        }
+        if !policy.names_folder(&emitted, &resolve) {
+            cd.map_or(Ok(()), check_folder)?;
         }
     }
     Ok(())
+}
+
+/// An agent that may do everything may still not choose any folder.
+fn check_folders(step: &EndedStep<'_>, transition: &Transition) -> Result<(), String> {
+    // Only people read this. A model must not learn how to permit more to itself.
+    let advice = "to permit it, list the folder in `cd_paths` of the config file, or in `cd` of a policy";
+    transition.directories().into_iter().try_for_each(|cd| {
+        check_folder(step.lookups.folder(cd)?).map_err(|error| format!("{error}; {advice}"))
+    })
+}
+
+fn check_folder(folder: &Folder) -> Result<(), String> {
+    folder.outside.clone().map_or(Ok(()), Err)
 }
 
 /// A turn whose message makes no transition.

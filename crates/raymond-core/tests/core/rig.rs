@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use raymond_core::decide::{decide, start};
 use raymond_core::event::{Body, Event, FORMAT_VERSION, Interrupted, RunStarted};
 use raymond_core::evolve::{apply, evolve};
+use raymond_core::folder::Folder;
 use raymond_core::frontmatter;
 use raymond_core::header::{self, Header};
 use raymond_core::input::{
@@ -91,9 +92,17 @@ impl Files {
     }
 
     fn look_up(&self, plan: &Plan, transition: Option<&Transition>) -> Lookups {
+        let policy = if let Plan::Prompt(plan) = plan { plan.policy.as_ref() } else { None };
+        let patterns: Vec<String> =
+            policy.iter().flat_map(|policy| &policy.entries).filter_map(|entry| entry.cd.clone()).collect();
         let directory = |path: &str| match path {
             "nowhere" => Err("there is no directory `nowhere`".to_owned()),
-            path => Ok(format!("/dir/{path}")),
+            // As if the working directory were `/dir`, with everything else outside.
+            path => Ok(Folder {
+                path: format!("/dir/{path}"),
+                outside: path.starts_with("..").then(|| format!("`cd=\"{path}\"` leads outside")),
+                matches: patterns.iter().filter(|pattern| *pattern == path).cloned().collect(),
+            }),
         };
         let names = transition.map(Transition::state_names).unwrap_or_default();
         let directories = transition.map(Transition::directories).unwrap_or_default();

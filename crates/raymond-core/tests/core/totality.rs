@@ -186,6 +186,7 @@ fn prompt_plan() -> BoxedStrategy<PromptPlan> {
             return_to: Some(name.clone()).filter(|_| tag == TagName::Call),
             next: Some(name).filter(|_| tag == TagName::Fork),
             timeout_next: None,
+            cd: None,
             line: 0,
             column: 0,
         });

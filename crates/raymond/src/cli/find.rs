@@ -10,6 +10,7 @@ use super::args::Place;
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
 use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
+use crate::workflow::reach::Reach;
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
 
@@ -113,10 +114,13 @@ pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle
     })
 }
 
-/// A run's workflow, and those it may enter.
-pub(super) fn all_scopes(own: Scope, settings: &Settings) -> Result<Scopes, UserError> {
+/// A run's workflow, those it may enter, and the folders that its models may choose. `began_in` is where its first
+/// agent began.
+pub(super) fn all_scopes(own: Scope, settings: &Settings, began_in: &Path) -> Result<Scopes, UserError> {
     let allowed = allowed_scopes(&own, settings)?;
-    Ok(Scopes::new(own, Platform::current(), allowed))
+    let cwd = working_folder()?;
+    let reach = Reach::new(&project_folder(&cwd), &[&cwd, began_in], &settings.cd_paths);
+    Ok(Scopes::new(own, Platform::current(), allowed).within(reach))
 }
 
 /// Where workflows may be entered: in the project, and where config says.

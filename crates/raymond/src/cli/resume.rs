@@ -56,11 +56,12 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     opening.extend(warnings);
     opening.extend(Some(cut_bytes).filter(|bytes| *bytes > 0).map(torn));
     let incarnation = writer.incarnation().to_owned();
+    let scopes = all_scopes(scope, settings, Path::new(&run.cwd))?;
     drive(Ready {
         engine: Engine::take_up(run, writer),
         unseen: Vec::new(),
         opening,
-        scopes: all_scopes(scope, settings)?,
+        scopes,
         manner,
         run: stored,
         scratch,

@@ -68,7 +68,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         engine,
         unseen,
         opening: Vec::new(),
-        scopes: all_scopes(located.scope, settings)?,
+        scopes: all_scopes(located.scope, settings, &cwd)?,
         manner: Manner::new(&args.options, &args.place, settings, &id),
         run: store.run(&id)?,
         scratch: scratch_folder(&args.place, &id)?,

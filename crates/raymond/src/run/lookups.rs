@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use raymond_core::folder::Folder;
 use raymond_core::input::{Ended, Lookups, Plan, PromptPlan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::policy::Policy;
 use raymond_core::run::Agent;
@@ -57,6 +58,10 @@ fn with_other_case(
 
 /// Resolves every name in a transition, so that the decision needs no disk.
 pub fn of_transition(scopes: &mut Scopes, agent: &Agent, transition: &Transition) -> Lookups {
+    look_up_names(scopes, agent, transition, &[])
+}
+
+fn look_up_names(scopes: &mut Scopes, agent: &Agent, transition: &Transition, patterns: &[&str]) -> Lookups {
     let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
     let entered = transition.scopes().into_iter();
     Lookups {
@@ -64,7 +69,7 @@ pub fn of_transition(scopes: &mut Scopes, agent: &Agent, transition: &Transition
         states: resolve_all(scopes, agent, &transition.state_names()),
         directories: directories
             .into_iter()
-            .map(|path| (path.to_owned(), directory(&agent.cwd, path)))
+            .map(|path| (path.to_owned(), directory(scopes, &agent.cwd, path, patterns)))
             .collect(),
     }
 }
@@ -76,22 +81,26 @@ pub fn of_turn(
     plan: &PromptPlan,
     transition: Option<&Transition>,
 ) -> Lookups {
-    let mut lookups =
-        transition.map(|transition| of_transition(scopes, agent, transition)).unwrap_or_default();
-    let names: Vec<&str> = plan
-        .policy
-        .iter()
-        .flat_map(|policy| &policy.entries)
+    let entries = || plan.policy.iter().flat_map(|policy| &policy.entries);
+    let patterns: Vec<&str> = entries().filter_map(|entry| entry.cd.as_deref()).collect();
+    let found = transition.map(|transition| look_up_names(scopes, agent, transition, &patterns));
+    let mut lookups = found.unwrap_or_default();
+    let names: Vec<&str> = entries()
         .flat_map(|entry| {
             let target = entry.target.iter().filter(|_| !entry.tag.is_workflow());
             target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next).map(String::as_str)
         })
         .collect();
     lookups.states.extend(resolve_all(scopes, agent, &names));
-    // A transition that is taken without a tag may go to another workflow.
-    let implied = plan.policy.as_ref().and_then(Policy::implicit).filter(|entry| entry.tag.is_workflow());
-    if let Some(written) = implied.and_then(|entry| entry.target.as_ref()) {
+    // A transition that is taken without a tag may go to another workflow or folder.
+    let implied = plan.policy.as_ref().and_then(Policy::implicit);
+    let scope = implied.filter(|entry| entry.tag.is_workflow()).and_then(|entry| entry.target.as_ref());
+    if let Some(written) = scope {
         lookups.scopes.entry(written.clone()).or_insert_with(|| scopes.enter(agent, written));
+    }
+    if let Some(cd) = implied.and_then(|entry| entry.cd.as_ref()) {
+        let folder = || directory(scopes, &agent.cwd, cd, &patterns);
+        lookups.directories.entry(cd.clone()).or_insert_with(folder);
     }
     lookups
 }
@@ -110,7 +119,7 @@ fn resolve_all(
 
 /// A working directory in the form that the next steps use. It must exist now, because later the error could not be
 /// reported to this step.
-fn directory(cwd: &str, path: &str) -> Result<String, String> {
+fn directory(scopes: &Scopes, cwd: &str, path: &str, patterns: &[&str]) -> Result<Folder, String> {
     let folder = normalise(Path::new(cwd), Path::new(path));
     if leads_away(&folder, Path::new(cwd)) {
         return Err(format!("`cd=\"{path}\"`: this leads to another machine or a device"));
@@ -118,8 +127,12 @@ fn directory(cwd: &str, path: &str) -> Result<String, String> {
     if !folder.is_dir() {
         return Err(format!("`cd=\"{path}\"`: there is no folder {}", folder.display()));
     }
-    folder
+    let folder = folder
         .into_os_string()
         .into_string()
-        .map_err(|path| format!("the name of the folder {} is not text", path.display()))
+        .map_err(|path| format!("the name of the folder {} is not text", path.display()))?;
+    Ok(match scopes.reach() {
+        Some(reach) => reach.look_up(Path::new(cwd), path, folder, patterns),
+        None => Folder::permitted(folder),
+    })
 }

@@ -11,6 +11,7 @@ use raymond_core::workflow::{Platform, StateFile};
 
 use crate::paths::{leads_away, normalise};
 use crate::workflow::manifest::{InputMode, InputRule};
+use crate::workflow::reach::Reach;
 use crate::workflow::scope::{Scope, host_of, locate, locate_from};
 
 pub struct Scopes {
@@ -18,6 +19,8 @@ pub struct Scopes {
     others: BTreeMap<String, Scope>,
     platform: Platform,
     allowed: Allowed,
+    /// Where models may send agents; anywhere if this is not set.
+    reach: Option<Reach>,
     /// The files of archives and one-file workflows.
     packed: BTreeMap<PathBuf, Rc<PackedFiles>>,
 }
@@ -83,7 +86,17 @@ impl Allowed {
 
 impl Scopes {
     pub fn new(own: Scope, platform: Platform, allowed: Allowed) -> Self {
-        Self { own, others: BTreeMap::new(), platform, allowed, packed: BTreeMap::new() }
+        Self { own, others: BTreeMap::new(), platform, allowed, reach: None, packed: BTreeMap::new() }
+    }
+
+    /// The same for agents whose models may only choose these folders.
+    #[must_use]
+    pub fn within(self, reach: Reach) -> Self {
+        Self { reach: Some(reach), ..self }
+    }
+
+    pub fn reach(&self) -> Option<&Reach> {
+        self.reach.as_ref()
     }
 
     /// The workflow that an agent is in.

@@ -27,6 +27,8 @@ mod examples;
 #[cfg(test)]
 mod failing;
 #[cfg(test)]
+mod folders;
+#[cfg(test)]
 mod forms;
 #[cfg(test)]
 mod help;
