@@ -2,5 +2,5 @@
 for file in parser.c writer.c reader.c; do
   echo "<fork file='$file'>REVIEW</fork>"
 done
-# This agent itself continues, and waits until all of them have ended.
-echo "<goto>GATHER</goto>"
+# This agent itself waits until all of them have ended, and goes on with their results.
+echo "<join>SUMMARY</join>"

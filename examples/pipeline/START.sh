@@ -8,5 +8,5 @@ for text in "$(dirname "$RAYMOND_STATE_FILE")"/texts/*.txt; do
   printf '<fork text="%s" input="%s">COUNT</fork>\n' "$text" "${RAYMOND_INPUT:-3}"
 done
 
-# Where this agent itself continues.
-echo "<goto>WAIT</goto>"
+# Where this agent itself continues, once every worker has ended. Nothing runs while it waits.
+echo "<join>MERGE</join>"

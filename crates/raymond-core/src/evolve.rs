@@ -271,7 +271,7 @@ fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
 
 /// Moves an agent on as the row of its tag says.
 fn take_transition(agent: &mut Agent, seq: u64, led_to: &LedTo) {
-    let Parts { tag, return_to, input, result, cwd, workflow, target: _, next: _ } = led_to.parts();
+    let Parts { tag, return_to, input, result, cwd, workflow, joins, target: _, next: _ } = led_to.parts();
     let facts = tag.facts();
     match facts.stack {
         StackEffect::Kept => {}
@@ -307,8 +307,8 @@ fn take_transition(agent: &mut Agent, seq: u64, led_to: &LedTo) {
     }
     match facts.waits {
         // The event that opens the question follows.
-        Waits::No | Waits::ForAnswer => {}
-        Waits::ForWorkers => agent.status = Status::Joining { since: seq },
+        Waits::No | Waits::ForAnswer if !joins => {}
+        Waits::No | Waits::ForAnswer | Waits::ForWorkers => agent.status = Status::Joining { since: seq },
     }
 }
 

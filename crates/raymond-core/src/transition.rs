@@ -19,7 +19,8 @@ pub enum Transition {
     Reset { jump: Jump, cd: Option<String> },
     Call(Invoke),
     Function(Invoke),
-    Fork { forks: Vec<Fork>, next: Jump },
+    /// If `joins`, the agent continues only when all its workers have ended.
+    Fork { forks: Vec<Fork>, next: Jump, joins: bool },
     Result { payload: String },
     Ask(Ask),
     Join { target: String, input: Option<String> },
@@ -118,7 +119,7 @@ impl Transition {
             Self::Function(invoke) => {
                 Names { return_to: Some(&invoke.return_to), ..Names::to(TagName::Function, &invoke.target) }
             }
-            Self::Fork { forks, next } => return forks.iter().map(|fork| fork.names(next)).collect(),
+            Self::Fork { forks, next, joins: _ } => return forks.iter().map(|fork| fork.names(next)).collect(),
             Self::Result { .. } => Names::none(TagName::Result),
             Self::Ask(ask) => Names {
                 next: Some(&ask.next),
@@ -447,8 +448,11 @@ impl Reader {
         let mut forks = Vec::with_capacity(tags.len());
         // The state in which the agent itself continues, with the first tag that names it.
         let mut continuation: Option<(Jump, &Tag)> = None;
+        let mut joins = false;
         if let Some(tag) = beside {
-            continuation = Some((self.read_beside(tag)?, tag));
+            let (jump, is_join) = self.read_beside(tag)?;
+            continuation = Some((jump, tag));
+            joins = is_join;
         }
         for tag in tags {
             let fields = self.check(tag)?;
@@ -465,24 +469,25 @@ impl Reader {
             }
         }
         match continuation {
-            Some((next, _)) => Ok(Transition::Fork { forks, next }),
+            Some((next, _)) => Ok(Transition::Fork { forks, next, joins }),
             None => Err(ProtocolError::ForkWithoutNext {
                 tag: tags.first().map(|tag| tag.brief()).unwrap_or_default(),
             }),
         }
     }
 
-    /// The state in which the agent continues, from a tag that is used together with forks.
-    fn read_beside(&mut self, tag: &Tag) -> Result<Jump, ProtocolError> {
+    /// The state in which the agent continues, from a tag that is used together with forks, and whether it waits for
+    /// them first.
+    fn read_beside(&mut self, tag: &Tag) -> Result<(Jump, bool), ProtocolError> {
         match self.read_single(tag)? {
-            Transition::Goto(jump) => Ok(jump),
+            Transition::Goto(jump) => Ok((jump, false)),
+            Transition::Join { target, input } => Ok((Jump { target, input, delay: None }, true)),
             Transition::Reset { .. }
             | Transition::Call(_)
             | Transition::Function(_)
             | Transition::Fork { .. }
             | Transition::Result { .. }
             | Transition::Ask(_)
-            | Transition::Join { .. }
             | Transition::CallWorkflow(_)
             | Transition::FunctionWorkflow { .. }
             | Transition::ResetWorkflow { .. } => Err(several(std::slice::from_ref(tag), 1)),
@@ -742,10 +747,14 @@ mod tests {
 
     #[test]
     fn forks_can_be_combined() {
-        check("<fork next='N'>W</fork>", Transition::Fork { forks: vec![fork("W")], next: jump("N") });
+        check("<fork next='N'>W</fork>", Transition::Fork { forks: vec![fork("W")], next: jump("N"), joins: false });
         check(
             "<fork next='N'>A</fork><fork>B</fork>\n<fork next=' N '>C</fork>",
-            Transition::Fork { forks: vec![fork("A"), fork("B"), fork("C")], next: jump("N") },
+            Transition::Fork { forks: vec![fork("A"), fork("B"), fork("C")], next: jump("N"), joins: false },
+        );
+        check(
+            "<fork>A</fork><join>N</join><fork next='N'>B</fork>",
+            Transition::Fork { forks: vec![fork("A"), fork("B")], next: jump("N"), joins: true },
         );
         check(
             "<fork>A</fork><goto input='i' delay='1s'>N</goto><fork next='N'>B</fork>",
@@ -756,6 +765,7 @@ mod tests {
                     input: Some("i".into()),
                     delay: Some(Duration::from_secs(1)),
                 },
+                joins: false,
             },
         );
         let worker = Fork {
@@ -766,7 +776,7 @@ mod tests {
         };
         check(
             "<fork-workflow item=' 1 ' next='N' cd='d' input='i' A_b='&lt;'>w/</fork-workflow>",
-            Transition::Fork { forks: vec![worker], next: jump("N") },
+            Transition::Fork { forks: vec![worker], next: jump("N"), joins: false },
         );
     }
 
@@ -775,7 +785,7 @@ mod tests {
         check_error(
             "<fork x='1'>W</fork>",
             "`<fork x=\"1\">W</fork>`: fork without continuation; say where this agent itself goes on, with \
-             `next=\"STATE\"` on the fork or with one `<goto>STATE</goto>` beside it",
+             `next=\"STATE\"` on the fork or with one `<goto>STATE</goto>` or `<join>STATE</join>` beside it",
         );
         check_error(
             "<fork next='N'>W</fork><fork next='M'>W</fork>",
@@ -825,7 +835,7 @@ mod tests {
             &"<goto>A</goto>".repeat(50),
             "the output holds several transition tags (50) that do not go together: `<goto>A</goto>`, \
              `<goto>A</goto>`, `<goto>A</goto>` and 47 more; keep exactly one (only forks may stand together, with at \
-             most one `<goto>` beside them)",
+             most one `<goto>` or `<join>` beside them)",
         );
         let fork = "<fork next='N'>W</fork>";
         let goto = "<goto>N</goto>";

@@ -292,12 +292,12 @@ impl Recorder {
         match &finished.led_to {
             LedTo::Return { input: result, .. } | LedTo::End { result } => return Ok(tag.with(&text(result))),
             LedTo::Ask { .. } => return opened(agent, following).map(|ask| asked(tag, ask, &text)),
-            LedTo::Fork { next, input, .. } => {
+            LedTo::Fork { next, input, joins, .. } => {
                 let mut said = String::new();
                 for worker in workers(agent, following) {
                     said += &self.forked(agent, worker, &text);
                 }
-                let mut go = Written::new(TagName::Goto);
+                let mut go = Written::new(if *joins { TagName::Join } else { TagName::Goto });
                 go.attribute("input", input.as_ref().map(text));
                 go.attribute("delay", delay.map(|delay| format!("{delay}ms")));
                 return Ok(said + &go.with(next.as_str()));

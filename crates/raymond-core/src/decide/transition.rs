@@ -50,7 +50,7 @@ pub(super) fn take(step: &EndedStep<'_>, transition: Transition, turn: Turn) -> 
             let Called { target, return_to, input } = call(step, invoke)?;
             LedTo::Function { target, return_to, input }
         }
-        Transition::Fork { forks, next } => fork(step, &mut others, forks, next)?,
+        Transition::Fork { forks, next, joins } => fork(step, &mut others, forks, next, joins)?,
         Transition::Result { payload } => result(step, payload),
         Transition::Join { target, input } => join(step, &mut others, &target, input.is_some())?,
         Transition::Ask(ask) => {
@@ -134,10 +134,14 @@ fn join(
 ) -> Result<LedTo, String> {
     let target = step.lookups.state(target)?;
     if has_input {
-        let message = "`input` on `<join>` is ignored: the target gets the results of the workers".to_owned();
-        others.extend(warnings(step, vec![message]));
+        others.extend(input_is_ignored(step));
     }
     Ok(LedTo::Join { target })
+}
+
+fn input_is_ignored(step: &EndedStep<'_>) -> Vec<Body> {
+    let message = "`input` on `<join>` is ignored: the target gets the results of the workers".to_owned();
+    warnings(step, vec![message])
 }
 
 /// A called state, with its names resolved.
@@ -221,7 +225,13 @@ fn result(step: &EndedStep<'_>, payload: String) -> LedTo {
     }
 }
 
-fn fork(step: &EndedStep<'_>, others: &mut Vec<Body>, forks: Vec<Fork>, next: Jump) -> Result<LedTo, String> {
+fn fork(
+    step: &EndedStep<'_>,
+    others: &mut Vec<Body>,
+    forks: Vec<Fork>,
+    mut next: Jump,
+    joins: bool,
+) -> Result<LedTo, String> {
     if step.run.agents.len() + forks.len() > MAX_AGENTS {
         return Err(format!("{} more agents would make more than {MAX_AGENTS} at once", forks.len()));
     }
@@ -229,6 +239,9 @@ fn fork(step: &EndedStep<'_>, others: &mut Vec<Body>, forks: Vec<Fork>, next: Ju
         Some(ForkTarget::Workflow(_)) => ForkTag::ForkWorkflow,
         Some(ForkTarget::State(_)) | None => ForkTag::Fork,
     };
+    if joins && next.input.take().is_some() {
+        others.extend(input_is_ignored(step));
+    }
     let (next, input) = go(step, others, next)?;
     let mut target = None;
     let mut new_names = UsedNames::default();
@@ -255,7 +268,7 @@ fn fork(step: &EndedStep<'_>, others: &mut Vec<Body>, forks: Vec<Fork>, next: Ju
         })));
     }
     let target = target.ok_or_else(|| "a fork needs a worker".to_owned())?;
-    Ok(LedTo::Fork { tag, target, next, input })
+    Ok(LedTo::Fork { tag, target, next, input, joins })
 }
 
 /// Where a worker begins.

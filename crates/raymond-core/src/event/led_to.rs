@@ -42,6 +42,8 @@ pub enum LedTo {
         next: StateFile,
         /// The input of that state.
         input: Option<Payload>,
+        /// Whether it continues only when all its workers have ended.
+        joins: bool,
     },
     /// A `result` that returns to a caller.
     Return {
@@ -100,6 +102,8 @@ pub struct Parts<'a> {
     pub result: Option<&'a Payload>,
     pub cwd: Option<&'a str>,
     pub workflow: Option<&'a OtherWorkflow>,
+    /// Whether the agent waits for its workers before it continues at `next`.
+    pub joins: bool,
 }
 
 impl<'a> Parts<'a> {
@@ -113,6 +117,7 @@ impl<'a> Parts<'a> {
             result: None,
             cwd: None,
             workflow: None,
+            joins: false,
         }
     }
 
@@ -134,12 +139,12 @@ impl LedTo {
             LedTo::Function { target, return_to, input } => {
                 Parts { return_to: Some(return_to), ..Parts::to(TagName::Function, target, input) }
             }
-            LedTo::Fork { tag, target, next, input } => {
+            LedTo::Fork { tag, target, next, input, joins } => {
                 let tag = match tag {
                     ForkTag::Fork => TagName::Fork,
                     ForkTag::ForkWorkflow => TagName::ForkWorkflow,
                 };
-                Parts { next: Some(next), ..Parts::to(tag, target, input) }
+                Parts { next: Some(next), joins: *joins, ..Parts::to(tag, target, input) }
             }
             LedTo::Return { target, input } => {
                 Parts { target: Some(target), input: Some(input), ..Parts::of(TagName::Result) }
@@ -218,6 +223,7 @@ pub(super) struct OwnedParts {
     pub(super) result: Option<Payload>,
     pub(super) cwd: Option<String>,
     pub(super) workflow: Option<OtherWorkflow>,
+    pub(super) joins: bool,
 }
 
 impl OwnedParts {
@@ -272,7 +278,8 @@ impl OwnedParts {
     }
 
     fn fork(&mut self, tag: ForkTag) -> Result<LedTo, String> {
-        Ok(LedTo::Fork { tag, target: self.target()?, next: self.next()?, input: self.input.take() })
+        let joins = std::mem::take(&mut self.joins);
+        Ok(LedTo::Fork { tag, target: self.target()?, next: self.next()?, input: self.input.take(), joins })
     }
 
     fn target(&mut self) -> Result<StateFile, String> {
@@ -301,6 +308,7 @@ impl OwnedParts {
             OwnedParts { result: Some(_), .. } => Some("result"),
             OwnedParts { cwd: Some(_), .. } => Some("cwd"),
             OwnedParts { workflow: Some(_), .. } => Some("scope"),
+            OwnedParts { joins: true, .. } => Some("joins"),
             OwnedParts {
                 tag: _,
                 target: None,
@@ -310,6 +318,7 @@ impl OwnedParts {
                 result: None,
                 cwd: None,
                 workflow: None,
+                joins: false,
             } => None,
         }
     }

@@ -34,6 +34,9 @@ pub(super) struct StepFinishedFields<'a> {
     /// The state in which an agent that forks or asks continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<Cow<'a, StateFile>>,
+    /// Whether an agent that forks continues only when all its workers have ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    joins: bool,
     /// The input of the agent's next state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<Cow<'a, Payload>>,
@@ -78,6 +81,7 @@ impl Serialize for StepFinished {
             target: parts.target.map(Cow::Borrowed),
             return_to: parts.return_to.map(Cow::Borrowed),
             next: parts.next.map(Cow::Borrowed),
+            joins: parts.joins,
             input: parts.input.map(Cow::Borrowed),
             result: parts.result.map(Cow::Borrowed),
             cwd: parts.cwd.map(Cow::Borrowed),
@@ -108,6 +112,7 @@ impl TryFrom<StepFinishedFields<'_>> for StepFinished {
             result: fields.result.map(Cow::into_owned),
             cwd: fields.cwd.map(Cow::into_owned),
             workflow: other_workflow(fields.scope, fields.scope_hash)?,
+            joins: fields.joins,
         };
         Ok(Self {
             agent: fields.agent.into_owned(),

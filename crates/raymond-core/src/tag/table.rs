@@ -266,7 +266,7 @@ impl TagName {
                 content: Content::State,
                 attributes: &[(Input, Optional)],
                 takes_variables: false,
-                together: Together::Alone,
+                together: Together::AloneOrBesideForks,
                 waits: Waits::ForWorkers,
                 session: SessionEffect::Kept,
                 stack: StackEffect::Kept,

@@ -108,7 +108,7 @@ fn a_dispatcher_that_never_joins_stops_growing() {
 fn dispatch(rig: &mut Rig, target: &str) {
     let forks = vec![fork(target)];
     let next = jump("A");
-    let batch = rig.takes("main", Transition::Fork { forks, next });
+    let batch = rig.takes("main", Transition::Fork { forks, next, joins: false });
     let worker = batch.iter().find_map(|event| match &event.body {
         Body::AgentStarted(started) => Some(started.agent.to_string()),
         _ => None,
@@ -129,7 +129,7 @@ fn a_step_takes_no_more_memory_beside_many_waiting_agents() {
         rig.round([]);
         let forks = vec![fork("W"); waiting];
         let next = jump("A");
-        rig.takes("main", Transition::Fork { forks, next });
+        rig.takes("main", Transition::Fork { forks, next, joins: false });
         assert_eq!(rig.run.agents.len(), waiting + 1);
         let work = || {
             for _ in 0..100 {

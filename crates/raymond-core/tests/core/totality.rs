@@ -91,7 +91,8 @@ fn transition() -> BoxedStrategy<Transition> {
         2 => jump().prop_map(|jump| Transition::Reset { jump, cd: None }),
         2 => invoke().prop_map(Transition::Call),
         2 => invoke().prop_map(Transition::Function),
-        5 => (vec(fork(), 0..3), jump()).prop_map(|(forks, next)| Transition::Fork { forks, next }),
+        5 => (vec(fork(), 0..3), jump(), any::<bool>())
+            .prop_map(|(forks, next, joins)| Transition::Fork { forks, next, joins }),
         2 => ".{0,3}".prop_map(|payload| Transition::Result { payload }),
         2 => ask().prop_map(Transition::Ask),
         3 => name().prop_map(|target| Transition::Join { target, input: None }),

@@ -418,7 +418,7 @@ fn no_step_exceeds_the_maximum_number_of_agents() {
     let mut rig = Rig::new("START");
     let next = Jump { target: "N".into(), input: None, delay: None };
     let forks = vec![fork; MAX_AGENTS];
-    let batch = rig.takes("main", Transition::Fork { forks, next });
+    let batch = rig.takes("main", Transition::Fork { forks, next, joins: false });
     check(
         &batch,
         expect![[r#"

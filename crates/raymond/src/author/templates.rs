@@ -32,7 +32,7 @@ pub static TEMPLATES: [Template; 3] = [
     Template {
         name: "fan-out",
         about: "workers at the same time, and a summary",
-        files: files!("fan-out": "START.md", "WORK.md", "WAIT.md", "SUMMARY.md", "workflow.yaml", "replies.yaml"),
+        files: files!("fan-out": "START.md", "WORK.md", "SUMMARY.md", "workflow.yaml", "replies.yaml"),
     },
 ];
 

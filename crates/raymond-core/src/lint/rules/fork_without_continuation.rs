@@ -13,7 +13,7 @@ pub(super) static RULE: Rule = Rule {
     before_run: BeforeRun::Warn,
     summary: "A fork does not say where its own agent goes on.",
     explanation: "A fork starts a worker, and the agent that forks goes on as well. Give `next` on the fork, or \
-                  one `<goto>` beside the forks.",
+                  one `<goto>` or `<join>` beside the forks.",
     check,
 };
 

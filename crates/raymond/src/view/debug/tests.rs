@@ -271,7 +271,7 @@ fn transitions_are_one_line_each() {
     let mut fixture = Fixture::new(10);
     fixture.folder.transition(&finished("START.sh", 1, goto("NEXT.sh")));
     let (target, next) = (state_file("WORK.md"), state_file("WAIT.sh"));
-    let led_to = LedTo::Fork { tag: ForkTag::Fork, target, next, input: None };
+    let led_to = LedTo::Fork { tag: ForkTag::Fork, target, next, input: None, joins: false };
     let mut fork = finished_step("NEXT.sh", 2, led_to);
     fork.cost_usd = Usd::from_dollars(1.5);
     fixture.folder.transition(&event(Body::StepFinished(Box::new(fork))));

@@ -1,0 +1,1 @@
+echo '<fork>W</fork><join>END</join><goto>END</goto>'

@@ -1,1 +1,0 @@
-echo "<join>SUMMARY</join>"

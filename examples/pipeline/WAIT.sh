@@ -1,3 +1,0 @@
-#!/bin/bash
-# Nothing runs while a join waits; Raymond continues at MERGE once every worker has ended.
-echo "<join>MERGE</join>"
