@@ -16,17 +16,36 @@ use crate::workflow::StateFile;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transition {
     Goto(Jump),
-    Reset { jump: Jump, cd: Option<String> },
+    Reset {
+        jump: Jump,
+        cd: Option<String>,
+    },
     Call(Invoke),
     Function(Invoke),
     /// If `joins`, the agent continues only when all its workers have ended.
-    Fork { forks: Vec<Fork>, next: Jump, joins: bool },
-    Result { payload: String },
+    Fork {
+        forks: Vec<Fork>,
+        next: Jump,
+        joins: bool,
+    },
+    Result {
+        payload: String,
+    },
     Ask(Ask),
-    Join { target: String, input: Option<String> },
+    Join {
+        target: String,
+        input: Option<String>,
+    },
     CallWorkflow(InvokeWorkflow),
-    FunctionWorkflow { invoke: InvokeWorkflow, cd: Option<String> },
-    ResetWorkflow { scope: String, input: Option<String>, cd: Option<String> },
+    FunctionWorkflow {
+        invoke: InvokeWorkflow,
+        cd: Option<String>,
+    },
+    ResetWorkflow {
+        scope: String,
+        input: Option<String>,
+        cd: Option<String>,
+    },
 }
 
 /// The state in which the agent itself continues.
@@ -119,7 +138,9 @@ impl Transition {
             Self::Function(invoke) => {
                 Names { return_to: Some(&invoke.return_to), ..Names::to(TagName::Function, &invoke.target) }
             }
-            Self::Fork { forks, next, joins: _ } => return forks.iter().map(|fork| fork.names(next)).collect(),
+            Self::Fork { forks, next, joins: _ } => {
+                return forks.iter().map(|fork| fork.names(next)).collect();
+            }
             Self::Result { .. } => Names::none(TagName::Result),
             Self::Ask(ask) => Names {
                 next: Some(&ask.next),
@@ -747,7 +768,10 @@ mod tests {
 
     #[test]
     fn forks_can_be_combined() {
-        check("<fork next='N'>W</fork>", Transition::Fork { forks: vec![fork("W")], next: jump("N"), joins: false });
+        check(
+            "<fork next='N'>W</fork>",
+            Transition::Fork { forks: vec![fork("W")], next: jump("N"), joins: false },
+        );
         check(
             "<fork next='N'>A</fork><fork>B</fork>\n<fork next=' N '>C</fork>",
             Transition::Fork { forks: vec![fork("A"), fork("B"), fork("C")], next: jump("N"), joins: false },
