@@ -4,12 +4,15 @@
 //!   parent-death signal (Linux), a file limit, and signals that are not ignored.
 //! - Linux: [`Spawn`] starts a program with the same properties, but with `vfork`, so that the time does not grow with
 //!   the memory of the parent process.
+//! - macOS: `start_time` and `boot_session` distinguish processes with the same number.
 //! - Windows: [`Job`] is a job object, which ends a program together with everything that it has started.
 //!
 //! This is the only crate of the workspace with `unsafe` code. Everything that it exports is safe to call.
 
 #[cfg(windows)]
 mod job;
+#[cfg(target_os = "macos")]
+mod macos;
 #[cfg(unix)]
 mod unix;
 #[cfg(target_os = "linux")]
@@ -17,6 +20,8 @@ mod vfork;
 
 #[cfg(windows)]
 pub use job::{Job, Member, creation_flags, send_ctrl_break};
+#[cfg(target_os = "macos")]
+pub use macos::{boot_session, start_time};
 #[cfg(unix)]
 pub use unix::{Isolation, is_ignored, isolate, stop_ignoring};
 #[cfg(target_os = "linux")]

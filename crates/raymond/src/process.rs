@@ -24,6 +24,7 @@ mod tail;
 #[cfg(unix)]
 #[cfg(test)]
 mod tests;
+mod trace;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -37,6 +38,7 @@ pub use stop::StopSignal;
 pub use supervise::{AfterExit, Ending, Flow, ProcessExit, Sink, Supervised, TimeLimits, supervise};
 pub use suspend::suspend;
 pub use tail::OutputTail;
+pub use trace::{Group, Trace};
 #[cfg(unix)]
 pub use unix::{is_hangup_ignored, is_suspension_ignored};
 #[cfg(windows)]

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::system;
 use super::table::{self, Delivery, Demand, Process, Table};
+use super::trace::{Group, Trace};
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(5);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
@@ -33,14 +34,23 @@ const EMPTY_SCANS_NEEDED: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub token: String,
-    /// Its process group, if it is known and was in use until a moment ago.
-    pub group: Option<i32>,
+    /// Its process group, if it is known.
+    pub group: Option<Group>,
+    /// The pipes of its output, if processes are to be looked for that hold one of them.
+    pub pipes: Vec<u64>,
 }
 
 impl Target {
-    /// The processes that an earlier Raymond left behind.
+    /// Processes of which only the token is known.
     pub fn by_token(token: impl Into<String>) -> Self {
-        Target { token: token.into(), group: None }
+        Target { token: token.into(), group: None, pipes: Vec::new() }
+    }
+
+    /// The processes that an earlier Raymond left behind. While a Raymond lives, pipes prove nothing: a program that it
+    /// is just starting has all its files open for a moment.
+    pub fn left_behind(token: impl Into<String>, trace: Option<Trace>) -> Self {
+        let pipes = trace.into_iter().flat_map(|trace| trace.pipes).filter(|pipe| *pipe != 0).collect();
+        Target { token: token.into(), group: trace.map(|trace| trace.group), pipes }
     }
 }
 
@@ -207,6 +217,8 @@ struct ActiveRequest {
     known: HashMap<i32, KnownProcess>,
     is_first_scan: bool,
     empty_scans: u32,
+    /// Whether the groups were killed as a whole after no process was found any more.
+    is_swept: bool,
 }
 
 /// A living process of the request. It is remembered, because after the death of its parent there may be no other sign
@@ -242,7 +254,14 @@ impl KnownProcess {
 
 impl ActiveRequest {
     fn new(request: Request, kill_at: Instant) -> Self {
-        ActiveRequest { request, kill_at, known: HashMap::new(), is_first_scan: true, empty_scans: 0 }
+        ActiveRequest {
+            request,
+            kill_at,
+            known: HashMap::new(),
+            is_first_scan: true,
+            empty_scans: 0,
+            is_swept: false,
+        }
     }
 
     /// Sends the signals that are due. Returns whether the request is done.
@@ -260,7 +279,24 @@ impl ActiveRequest {
         self.is_first_scan = false;
         let is_empty = self.known.values().all(|known| known.is_beyond_reach(now));
         self.empty_scans = if is_empty { self.empty_scans + 1 } else { 0 };
-        self.empty_scans >= EMPTY_SCANS_NEEDED
+        if now >= self.kill_at && !is_empty {
+            self.sweep(table);
+        }
+        if self.empty_scans < EMPTY_SCANS_NEEDED {
+            return false;
+        }
+        let is_done = self.is_swept || !self.sweep(table);
+        if !is_done {
+            (self.is_swept, self.empty_scans) = (true, 0);
+        }
+        is_done
+    }
+
+    /// Kills whole groups at once. Processes that each start another one and exit can escape every scan, but not this.
+    /// Returns whether there was something to kill.
+    fn sweep(&self, table: &Table) -> bool {
+        let groups = self.request.targets.iter().filter_map(|target| table.whole_group(target));
+        groups.filter(table::kill_group).count() > 0
     }
 
     fn remember(&mut self, members: &[&Process]) {

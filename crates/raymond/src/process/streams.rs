@@ -36,6 +36,14 @@ impl Streams {
         Streams { stdout: Pipe::new(stdout), stderr: Pipe::new(stderr) }
     }
 
+    /// The numbers of the pipes, by which a process that holds one is found; zero where they are not known.
+    pub(super) fn numbers(&self) -> [u64; 2] {
+        [
+            self.stdout.reader.as_ref().map_or(0, system::pipe_number),
+            self.stderr.reader.as_ref().map_or(0, system::pipe_number),
+        ]
+    }
+
     pub(super) fn are_closed(&self) -> bool {
         self.stdout.reader.is_none() && self.stderr.reader.is_none()
     }

@@ -14,6 +14,7 @@ use super::reaper::{Reaper, Target};
 use super::spawn::{self, ProgramSpec, SpawnError};
 use super::stop::StopSignal;
 use super::streams::{Source, StdinWriter, Streams};
+use super::trace::{Group, Trace};
 use super::{suspend, system};
 
 /// How long a program may run.
@@ -41,8 +42,8 @@ impl Default for TimeLimits {
 pub trait Sink {
     fn stdout(&mut self, bytes: &[u8]) -> Flow;
     fn stderr(&mut self, bytes: &[u8]) -> Flow;
-    /// The program was started, in this process group.
-    fn started(&mut self, _group: i32) {}
+    /// The program was started, and can be found by this later.
+    fn started(&mut self, _trace: Option<Trace>) {}
     /// The program could not be started. If that may work later, after how long to try again.
     fn start_again_after(&mut self, _error: &SpawnError) -> Option<Duration> {
         None
@@ -111,9 +112,8 @@ impl Ending {
 #[derive(Debug)]
 pub struct Supervised {
     pub ending: Ending,
-    /// The process group of the program, if it was started. Only valid in a [`Target`] that is used at once, because
-    /// the number may be given to another group later.
-    pub group: Option<i32>,
+    /// The process group of the program, if it was started.
+    pub group: Option<Group>,
     /// Processes of the step that could not be ended, because they belong to another user or hang in the kernel.
     pub survivors: Vec<i32>,
 }
@@ -143,11 +143,12 @@ pub async fn supervise<S: Sink + ?Sized>(
         Ok(started) => started,
         Err(ending) => return Supervised::not_started(ending),
     };
-    let group = child.id().and_then(|pid| i32::try_from(pid).ok());
-    if let Some(group) = group {
-        sink.started(group);
-    }
-    let tree = Tree::new(reaper, Target { token: std::mem::take(&mut spec.token), group });
+    // It was not waited for yet, so no other process can have its number.
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let trace = pid.and_then(|pid| Trace::of(pid, streams.numbers()));
+    sink.started(trace);
+    let group = trace.map(|trace| trace.group);
+    let tree = Tree::new(reaper, Target { group, ..Target::by_token(std::mem::take(&mut spec.token)) });
     let mut running = Running::new(child, streams, spec.stdin, limits);
     let ending = running.watch(sink, &stop).await;
     if ending.is_success() && after_exit == AfterExit::LeaveBackground {

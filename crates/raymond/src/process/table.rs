@@ -1,12 +1,13 @@
 //! A snapshot of the living processes, and which of them belong to a step.
 //!
 //! A process belongs to a step if it has the step's token in its environment, or is in the step's process group, or was
-//! already known to belong to it, or is a descendant of such a process.
+//! already known to belong to it, or is a descendant of such a process. Recovery also finds it by the step's output
+//! pipes, if it still holds one.
 //!
 //! What this cannot find: a process that left its process group, cleared its environment *and* lost its parent before
-//! the first scan; and processes that other services run for the step (a container's daemon, `at`, `cron`). On Unix
-//! systems without `/proc` only the process group is known. On Windows a step is a job object, which no process can
-//! leave.
+//! the first scan, and, at recovery, also closed its output; and processes that other services run for the step (a
+//! container's daemon, `at`, `cron`). On Unix systems without `/proc` only the process group is known. On Windows a step
+//! is a job object, which no process can leave.
 //!
 //! Raymond itself and process 1 are never in the table. So they are never signalled, and their other descendants do not
 //! belong to a step.
@@ -28,9 +29,12 @@ use procfs as system;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-pub(super) use system::{check, send};
+#[cfg(test)]
+pub(super) use system::is_ours;
+pub(super) use system::{check, host, identify, kill_group, send};
 
 use super::reaper::Target;
+use super::trace::Group;
 
 /// One living process. A zombie is dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub(super) struct Process {
     /// Stopped by SIGSTOP or SIGTSTP, so that it handles SIGTERM only after SIGCONT.
     pub(super) suspended: bool,
     pub(super) token: Option<Vec<u8>>,
+    /// Those of the pipes that are looked for which it has open.
+    pub(super) pipes: Vec<u64>,
 }
 
 /// How a process is asked to end.
@@ -67,23 +73,29 @@ pub(super) struct Table {
     by_token: HashMap<Vec<u8>, Vec<usize>>,
     by_group: HashMap<i32, Vec<usize>>,
     by_parent: HashMap<i32, Vec<usize>>,
-    own_session: i32,
+    by_pipe: HashMap<u64, Vec<usize>>,
+    /// The groups of targets whose numbers were not given to others.
+    proven: HashSet<Group>,
 }
 
 impl Table {
     /// Scans the system's processes once. `targets` are all targets that will be passed to [`Table::members`].
     pub(super) fn scan(targets: &[&Target]) -> io::Result<Self> {
-        Ok(Table::new(system::processes(targets)?, system::own_session()?))
+        let processes = system::processes(targets)?;
+        // Checked after the scan: a number that was given away before or during it shows now.
+        let groups = targets.iter().filter_map(|target| target.group);
+        Ok(Table::new(processes, groups.filter(system::is_ours).collect()))
     }
 
-    fn new(processes: Vec<Process>, own_session: i32) -> Self {
+    fn new(processes: Vec<Process>, proven: HashSet<Group>) -> Self {
         let mut table = Table {
             processes: Vec::new(),
             by_pid: HashMap::with_capacity(processes.len()),
             by_token: HashMap::new(),
             by_group: HashMap::new(),
             by_parent: HashMap::new(),
-            own_session,
+            by_pipe: HashMap::new(),
+            proven,
         };
         for (index, process) in processes.iter().enumerate() {
             table.by_pid.insert(process.pid, index);
@@ -91,6 +103,9 @@ impl Table {
             table.by_parent.entry(process.parent).or_default().push(index);
             if let Some(token) = &process.token {
                 table.by_token.entry(token.clone()).or_default().push(index);
+            }
+            for pipe in &process.pipes {
+                table.by_pipe.entry(*pipe).or_default().push(index);
             }
         }
         table.processes = processes;
@@ -107,6 +122,7 @@ impl Table {
         for target in targets {
             open.extend(self.by_token.get(target.token.as_bytes()).into_iter().flatten());
             open.extend(self.in_group(target));
+            open.extend(self.holding_pipes(target));
         }
         let mut found = HashSet::new();
         while let Some(index) = open.pop() {
@@ -123,17 +139,40 @@ impl Table {
         self.by_pid.get(&pid).copied().filter(|index| self.processes[*index].started == started)
     }
 
-    /// The number of a process group may have been reused. A group cannot leave its session, so one in another session
-    /// is not ours; and a process with the token of another step belongs to that step.
     fn in_group(&self, target: &Target) -> impl Iterator<Item = usize> {
-        let indices = target.group.and_then(|group| self.by_group.get(&group));
-        indices.into_iter().flatten().copied().filter(|index| {
+        let group = target.group.filter(|group| self.proven.contains(group));
+        let indices = group.and_then(|group| self.by_group.get(&group.id));
+        indices.into_iter().flatten().copied().filter(|index| self.fits(*index, target))
+    }
+
+    /// A process may have left the group, so its session says nothing.
+    fn holding_pipes(&self, target: &Target) -> impl Iterator<Item = usize> {
+        let indices = target.pipes.iter().filter_map(|pipe| self.by_pipe.get(pipe)).flatten().copied();
+        let leader_started = target.group.map_or(u64::MAX, |group| group.started);
+        indices.filter(move |index| {
             let process = &self.processes[*index];
-            let is_of_another_step =
-                process.token.as_ref().is_some_and(|token| token != target.token.as_bytes());
-            process.session == self.own_session && !is_of_another_step
+            process.started >= leader_started && !is_of_another_step(process, target)
         })
     }
+
+    /// Whether a process in the target's group can be the target's.
+    fn fits(&self, index: usize, target: &Target) -> bool {
+        let process = &self.processes[index];
+        target.group.is_some_and(|group| process.session == group.session && process.started >= group.started)
+            && !is_of_another_step(process, target)
+    }
+
+    /// The target's group, if it can be killed as a whole: every process in it is the target's.
+    pub(super) fn whole_group(&self, target: &Target) -> Option<Group> {
+        let group = target.group.filter(|group| self.proven.contains(group))?;
+        let members = self.by_group.get(&group.id).into_iter().flatten();
+        members.copied().all(|index| self.fits(index, target)).then_some(group)
+    }
+}
+
+/// A process with the token of another step belongs to that step.
+fn is_of_another_step(process: &Process, target: &Target) -> bool {
+    process.token.as_ref().is_some_and(|token| token != target.token.as_bytes())
 }
 
 #[cfg(test)]
@@ -143,37 +182,70 @@ mod tests {
     fn process(pid: i32, parent: i32, group: i32, session: i32, token: &str) -> Process {
         let token = (!token.is_empty()).then(|| token.as_bytes().to_vec());
         let started = u64::from(pid.unsigned_abs());
-        Process { pid, parent, group, session, started, suspended: false, token }
+        Process { pid, parent, group, session, started, suspended: false, token, pipes: Vec::new() }
     }
 
-    fn pids(table: &Table, token: &str, group: Option<i32>, known: &[(i32, u64)]) -> Vec<i32> {
-        let targets = [Target { token: token.to_owned(), group }];
-        table.members(&targets, known.iter().copied()).iter().map(|process| process.pid).collect()
+    const GROUP: Group = Group { id: 10, session: 5, started: 10 };
+
+    fn table(processes: Vec<Process>) -> Table {
+        Table::new(processes, HashSet::from([GROUP]))
+    }
+
+    fn pids(table: &Table, target: &Target, known: &[(i32, u64)]) -> Vec<i32> {
+        let targets = std::slice::from_ref(target);
+        table.members(targets, known.iter().copied()).iter().map(|process| process.pid).collect()
+    }
+
+    fn target(token: &str, group: Option<Group>) -> Target {
+        Target { group, ..Target::by_token(token) }
     }
 
     #[test]
     fn members_are_found_by_token_group_descent_and_memory() {
-        let table = Table::new(
-            vec![
-                process(10, 5, 10, 5, "a"),   // the program
-                process(11, 10, 11, 11, ""),  // its child in another session, without an environment
-                process(12, 11, 11, 11, "b"), // a step of a Raymond started by the step
-                process(13, 1, 10, 5, ""),    // an orphan in its group
-                process(14, 1, 14, 14, "a"),  // an orphan in another session
-                process(15, 1, 15, 15, ""),   // an orphan known from before
-                process(20, 5, 20, 5, "ab"),  // another step, whose token only starts alike
-                process(21, 20, 20, 5, ""),
-            ],
-            5,
-        );
-        assert_eq!(pids(&table, "a", Some(10), &[(15, 15)]), [10, 11, 12, 13, 14, 15]);
-        assert_eq!(pids(&table, "a", None, &[(15, 99)]), [10, 11, 12, 14]);
-        assert_eq!(pids(&table, "none", None, &[]), [] as [i32; 0]);
+        let table = table(vec![
+            process(10, 5, 10, 5, "a"),   // the program
+            process(11, 10, 11, 11, ""),  // its child in another session, without an environment
+            process(12, 11, 11, 11, "b"), // a step of a Raymond started by the step
+            process(13, 1, 10, 5, ""),    // an orphan in its group
+            process(14, 1, 14, 14, "a"),  // an orphan in another session
+            process(15, 1, 15, 15, ""),   // an orphan known from before
+            process(20, 5, 20, 5, "ab"),  // another step, whose token only starts alike
+            process(21, 20, 20, 5, ""),
+        ]);
+        assert_eq!(pids(&table, &target("a", Some(GROUP)), &[(15, 15)]), [10, 11, 12, 13, 14, 15]);
+        assert_eq!(pids(&table, &target("a", None), &[(15, 99)]), [10, 11, 12, 14]);
+        assert_eq!(pids(&table, &target("none", None), &[]), [] as [i32; 0]);
+        assert_eq!(table.whole_group(&target("a", Some(GROUP))), Some(GROUP));
     }
 
     #[test]
     fn a_group_number_given_to_someone_else_is_not_trusted() {
-        let table = Table::new(vec![process(10, 1, 10, 7, ""), process(11, 5, 10, 5, "other")], 5);
-        assert_eq!(pids(&table, "a", Some(10), &[]), [] as [i32; 0]);
+        let ours = target("a", Some(GROUP));
+        for stranger in [
+            process(11, 1, 10, 7, ""),      // in another session
+            process(11, 5, 10, 5, "other"), // of another step
+            process(9, 5, 10, 5, ""),       // older than the group's leader
+        ] {
+            let table = table(vec![stranger]);
+            assert_eq!(pids(&table, &ours, &[]), [] as [i32; 0]);
+            assert_eq!(table.whole_group(&ours), None);
+        }
+        let unproven = Table::new(vec![process(11, 1, 10, 5, "")], HashSet::new());
+        assert_eq!(pids(&unproven, &ours, &[]), [] as [i32; 0]);
+        assert_eq!(unproven.whole_group(&ours), None);
+    }
+
+    #[test]
+    fn what_holds_the_output_of_a_step_belongs_to_it() {
+        let holding = |pid, token| Process { pipes: vec![700], ..process(pid, 1, pid, pid, token) };
+        let ours = Target { pipes: vec![700, 701], ..target("a", Some(GROUP)) };
+        let table =
+            table(vec![holding(30, ""), holding(31, "other"), holding(9, ""), process(32, 1, 32, 32, "")]);
+        assert_eq!(pids(&table, &ours, &[]), [30], "not another step's, nor one that is older");
+        assert_eq!(
+            pids(&table, &target("a", Some(GROUP)), &[]),
+            [] as [i32; 0],
+            "only if pipes are looked for"
+        );
     }
 }

@@ -87,6 +87,17 @@ pub(super) fn widen(pipe: &impl Output) {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn widen(_pipe: &impl Output) {}
 
+/// The number that both ends of a pipe share; zero if it is not known.
+#[cfg(target_os = "linux")]
+pub(super) fn pipe_number(pipe: &impl Output) -> u64 {
+    rustix::fs::fstat(pipe).map_or(0, |stat| stat.st_ino)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn pipe_number(_pipe: &impl Output) -> u64 {
+    0
+}
+
 /// Reads what is in the pipe, without waiting; 0 if it is empty.
 pub(super) fn read_ready(pipe: impl Output, buffer: &mut [u8]) -> usize {
     rustix::io::read(pipe, buffer).unwrap_or(0)

@@ -48,6 +48,11 @@ pub(super) fn exit_of(status: ExitStatus) -> ProcessExit {
     status.code().map_or(ProcessExit::Unknown, ProcessExit::Code)
 }
 
+/// Nothing is looked for by its pipes here.
+pub(super) fn pipe_number(_pipe: &impl Output) -> u64 {
+    0
+}
+
 /// The system always keeps them.
 pub(super) fn keep_exit_codes() {}
 

@@ -67,9 +67,9 @@ pub fn take_over_with(
     }
     let tokens = running.iter().map(|(_, work, _)| token(&run.nonce, work.step, work.attempt));
     tracing::debug!(attempts = running.len(), "end what is left of interrupted steps");
-    let targets = leftovers(scratch, tokens.collect());
-    for ((agent, work, since), target) in running.into_iter().zip(&targets) {
-        let lost = Lost { agent, work, since, had_started: target.group.is_some() };
+    let leftovers = leftovers(scratch, tokens.collect());
+    for ((agent, work, since), left) in running.into_iter().zip(&leftovers) {
+        let lost = Lost { agent, work, since, had_started: left.had_started };
         interrupted.push(Interrupted {
             agent: agent.id.clone(),
             step: work.step,
@@ -77,7 +77,7 @@ pub fn take_over_with(
             estimated_cost_usd: estimate(lost),
         });
     }
-    let survivors = end(targets);
+    let survivors = end(leftovers.into_iter().map(|left| left.target).collect());
     if survivors.is_empty() {
         return Ok(interrupted);
     }

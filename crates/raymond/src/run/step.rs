@@ -36,7 +36,7 @@ use super::job::{Attempt, StepJob};
 use super::mailbox::{Message, Sender};
 use crate::agent::registry::Backends;
 use crate::process::secrets::Secrets;
-use crate::process::{Reaper, SpawnError, StopSignal, Target};
+use crate::process::{Reaper, SpawnError, StopSignal, Target, Trace};
 use crate::view::debug::{DebugFolder, Status, StepName, Verdict};
 use crate::view::{LiveView, Stream};
 
@@ -222,9 +222,11 @@ impl LocalExecutor {
 
     /// Writes a hint for the next process of this run, so that it finds the processes of this attempt if this process
     /// is killed.
-    fn remember_group(&self, job: &StepJob, group: i32) {
-        self.running_groups.borrow_mut().insert(job.attempt.agent.clone(), group);
-        self.groups.remember(&job.attempt.agent, &job.attempt.token, group);
+    fn remember(&self, job: &StepJob, trace: Option<Trace>) {
+        if let Some(Trace { group, .. }) = trace {
+            self.running_groups.borrow_mut().insert(job.attempt.agent.clone(), group.id);
+        }
+        self.groups.remember(&job.attempt.agent, &job.attempt.token, trace);
     }
 }
 

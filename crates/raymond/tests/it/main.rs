@@ -47,6 +47,8 @@ mod old_journals;
 #[cfg(test)]
 mod payloads;
 #[cfg(test)]
+mod processes;
+#[cfg(test)]
 mod prompting;
 #[cfg(test)]
 mod redact;

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::{Delivery, Demand, Process};
+use super::{Delivery, Demand, Group, Process};
 use crate::process::{Target, system};
 
 const NO_SESSION: i32 = 0;
@@ -12,9 +12,22 @@ pub(in crate::process) fn check() -> io::Result<()> {
     Ok(())
 }
 
-/// Sessions are not used here.
-pub(super) fn own_session() -> io::Result<i32> {
-    Ok(NO_SESSION)
+/// The system ends the jobs of a dead Raymond, so there is nothing to find and to prove.
+pub(in crate::process) fn host() -> Option<&'static str> {
+    None
+}
+
+pub(in crate::process) fn identify(pid: i32) -> Option<Group> {
+    Some(Group { id: pid, session: NO_SESSION, started: 0 })
+}
+
+/// There are no process groups.
+pub(in crate::process) fn is_ours(_group: &Group) -> bool {
+    false
+}
+
+pub(in crate::process) fn kill_group(_group: &Group) -> bool {
+    false
 }
 
 pub(super) fn processes(targets: &[&Target]) -> io::Result<Vec<Process>> {
@@ -28,7 +41,16 @@ pub(super) fn processes(targets: &[&Target]) -> io::Result<Vec<Process>> {
 
 fn whole_job(token: &str, pid: i32) -> Process {
     let token = Some(token.as_bytes().to_vec());
-    Process { pid, parent: 0, group: pid, session: NO_SESSION, started: 0, suspended: false, token }
+    Process {
+        pid,
+        parent: 0,
+        group: pid,
+        session: NO_SESSION,
+        started: 0,
+        suspended: false,
+        token,
+        pipes: Vec::new(),
+    }
 }
 
 pub(in crate::process) fn send(process: &Process, demand: Demand) -> Delivery {

@@ -2,10 +2,11 @@
 //! is one entry of the table, and a signal to it reaches all its members.
 
 use std::io;
+use std::sync::OnceLock;
 
 use rustix::process::{Pid, Signal};
 
-use super::{Delivery, Demand, Process};
+use super::{Delivery, Demand, Group, Process};
 use crate::process::Target;
 
 const NO_SESSION: i32 = 0;
@@ -14,24 +15,53 @@ pub(in crate::process) fn check() -> io::Result<()> {
     Ok(())
 }
 
-/// Sessions are not used here.
-pub(super) fn own_session() -> io::Result<i32> {
-    Ok(NO_SESSION)
+/// This start of the machine. None if it cannot be told.
+pub(in crate::process) fn host() -> Option<&'static str> {
+    static HOST: OnceLock<Option<String>> = OnceLock::new();
+    HOST.get_or_init(os_process::boot_session).as_deref()
+}
+
+/// The group that a process leads.
+pub(in crate::process) fn identify(pid: i32) -> Option<Group> {
+    // Where start times cannot be read, there is none to compare with later either.
+    Some(Group { id: pid, session: NO_SESSION, started: os_process::start_time(pid).unwrap_or_default() })
+}
+
+/// Whether a group's number can still be its own: its leader exists, or no other process has its number.
+pub(in crate::process) fn is_ours(group: &Group) -> bool {
+    os_process::start_time(group.id).is_none_or(|started| started == group.started)
+}
+
+/// A signal reaches the whole group in any case.
+pub(in crate::process) fn kill_group(_group: &Group) -> bool {
+    false
 }
 
 pub(super) fn processes(targets: &[&Target]) -> io::Result<Vec<Process>> {
     let own_group = rustix::process::getpgrp().as_raw_nonzero().get();
-    let others =
-        targets.iter().filter_map(|target| target.group).filter(|group| *group > 1 && *group != own_group);
-    Ok(others.filter(|group| is_alive(*group)).map(whole_group).collect())
+    let others = targets
+        .iter()
+        .filter_map(|target| target.group)
+        .filter(|group| group.id > 1 && group.id != own_group);
+    Ok(others.filter(|group| is_ours(group) && is_alive(group.id)).map(whole_group).collect())
 }
 
 fn is_alive(group: i32) -> bool {
     Pid::from_raw(group).is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok())
 }
 
-fn whole_group(group: i32) -> Process {
-    Process { pid: group, parent: 0, group, session: NO_SESSION, started: 0, suspended: false, token: None }
+fn whole_group(group: Group) -> Process {
+    let Group { id, session, started } = group;
+    Process {
+        pid: id,
+        parent: 0,
+        group: id,
+        session,
+        started,
+        suspended: false,
+        token: None,
+        pipes: Vec::new(),
+    }
 }
 
 pub(in crate::process) fn send(process: &Process, demand: Demand) -> Delivery {

@@ -1,13 +1,17 @@
 //! The process table of Linux, read from `/proc`.
 //!
-//! Bounds: two small reads for each process and scan, with one buffer that is reused.
+//! Bounds: two small reads for each process and scan, with one buffer that is reused. Recovery also reads the links of
+//! its open files.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use super::{Delivery, Demand, Process};
+use super::{Delivery, Demand, Group, Process};
 use crate::process::{TOKEN_VARIABLE, Target};
 
 /// The kernel allows no more than 6 MiB for arguments and environment together.
@@ -28,18 +32,58 @@ pub(in crate::process) fn check() -> io::Result<()> {
     })
 }
 
-/// Zero if the session leader is outside this pid namespace, which is common for the first program of a container;
-/// `rustix::process::getsid` panics in that case. The other members of the session then show zero, too.
-pub(super) fn own_session() -> io::Result<i32> {
-    let mut buffer = Vec::new();
-    File::open("/proc/self/stat")?.take(MAX_STAT_BYTES).read_to_end(&mut buffer)?;
-    let stat =
-        Stat::parse(&buffer).ok_or_else(|| io::Error::other("/proc/self/stat has an unknown format"))?;
-    Ok(stat.session)
+/// What the numbers of processes mean something in: this start of the machine, this pid namespace, and the start of the
+/// namespace's first process, because a restarted container may get the same namespace number. None if it cannot be told.
+pub(in crate::process) fn host() -> Option<&'static str> {
+    static HOST: OnceLock<Option<String>> = OnceLock::new();
+    let read = || {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+        let first_started = stat_of(1).ok()??.started;
+        Some(format!("{} {namespace} {first_started}", boot.trim()))
+    };
+    HOST.get_or_init(read).as_deref()
 }
 
-pub(super) fn processes(_targets: &[&Target]) -> io::Result<Vec<Process>> {
+/// The group that a process leads. A zombie can be identified, too.
+pub(in crate::process) fn identify(pid: i32) -> Option<Group> {
+    let stat = stat_of(pid).ok()??;
+    Some(Group { id: pid, session: stat.session, started: stat.started })
+}
+
+/// Whether a group's number can still be its own: its leader exists, or no other process has its number. While a group
+/// has members, its number is given to no new process.
+pub(in crate::process) fn is_ours(group: &Group) -> bool {
+    match stat_of(group.id) {
+        Ok(Some(leader)) => leader.started == group.started,
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+/// Kills all members at once, so that none of them can start another process before its own end. Returns whether there
+/// were any; a zombie counts.
+pub(in crate::process) fn kill_group(group: &Group) -> bool {
+    let Some(id) = Pid::from_raw(group.id).filter(|id| !id.is_init()) else { return false };
+    is_ours(group) && !is_own(group) && rustix::process::kill_process_group(id, Signal::KILL).is_ok()
+}
+
+/// Whether this process is in the group: a step may itself resume the run that it was a part of.
+fn is_own(group: &Group) -> bool {
+    // Not asked by `getpgrp`, which panics if the leader is outside this pid namespace.
+    let own = stat_of(rustix::process::getpid().as_raw_nonzero().get());
+    !own.is_ok_and(|own| own.is_some_and(|own| own.group != group.id))
+}
+
+fn stat_of(pid: i32) -> io::Result<Option<Stat>> {
+    let mut buffer = Vec::with_capacity(512);
+    let is_there = read(pid, "stat", MAX_STAT_BYTES, &mut buffer)?;
+    Ok(if is_there { Stat::parse(&buffer) } else { None })
+}
+
+pub(super) fn processes(targets: &[&Target]) -> io::Result<Vec<Process>> {
     let own_pid = rustix::process::getpid().as_raw_nonzero().get();
+    let pipes: HashSet<u64> = targets.iter().flat_map(|target| &target.pipes).copied().collect();
     let mut buffer = Vec::with_capacity(16 * 1024);
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -48,7 +92,10 @@ pub(super) fn processes(_targets: &[&Target]) -> io::Result<Vec<Process>> {
         let Some(pid) = pid.filter(|pid| *pid != 1 && *pid != own_pid) else {
             continue;
         };
-        processes.extend(process(pid, &mut buffer)?);
+        if let Some(mut process) = process(pid, &mut buffer)? {
+            process.pipes = open_pipes(pid, &pipes)?;
+            processes.push(process);
+        }
     }
     Ok(processes)
 }
@@ -63,7 +110,26 @@ fn process(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {
     // The environment of another user's process is not readable. The process may belong to the step all the same.
     let token = if read(pid, "environ", MAX_ENVIRONMENT_BYTES, buffer)? { token_in(buffer) } else { None };
     let Stat { state, parent, group, session, started, .. } = stat;
-    Ok(Some(Process { pid, parent, group, session, started, suspended: state == b'T', token }))
+    let suspended = state == b'T';
+    Ok(Some(Process { pid, parent, group, session, started, suspended, token, pipes: Vec::new() }))
+}
+
+/// Which of the wanted pipes a process has open. The open files of another user's process are not readable.
+fn open_pipes(pid: i32, wanted: &HashSet<u64>) -> io::Result<Vec<u64>> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let entries = match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Err(error) if is_resource_shortage(&error) => return Err(error),
+        Err(_) => return Ok(Vec::new()),
+        Ok(entries) => entries,
+    };
+    let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let pipes = links.filter_map(|link| {
+        let number = link.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?;
+        number.parse().ok().filter(|pipe| wanted.contains(pipe))
+    });
+    Ok(pipes.collect())
 }
 
 /// Returns whether the file could be read. Processes end during a scan, and some files may not be read. But if *we* have
@@ -164,9 +230,8 @@ fn send_signal(process: &Process, pid: Pid, signal: Signal) -> Delivery {
 }
 
 fn is_still(process: &Process) -> bool {
-    let mut buffer = Vec::with_capacity(512);
-    match read(process.pid, "stat", MAX_STAT_BYTES, &mut buffer) {
-        Ok(_) => Stat::parse(&buffer).is_some_and(|stat| stat.started == process.started),
+    match stat_of(process.pid) {
+        Ok(stat) => stat.is_some_and(|stat| stat.started == process.started),
         // Without an answer, assume that the process that was just scanned still exists.
         Err(_) => true,
     }

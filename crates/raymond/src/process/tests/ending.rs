@@ -172,7 +172,10 @@ async fn a_background_child_without_the_output_delays_nothing_and_can_be_ended_l
     assert!(start.elapsed() < DEADLINE / 2);
     let pids = rig.pids("pids");
     assert!(is_alive(pids[0]));
-    assert_eq!(rig.reaper.end(vec![Target { token, group: outcome.group }]).await, [] as [i32; 0]);
+    assert_eq!(
+        rig.reaper.end(vec![Target { group: outcome.group, ..Target::by_token(token) }]).await,
+        [] as [i32; 0]
+    );
     assert_all_dead(&pids);
 }
 

@@ -92,7 +92,7 @@ async fn the_program_leads_its_own_group_and_reads_nothing() {
     let rig = Rig::new();
     let (outcome, collector) = rig.run("cat; cut -d' ' -f5 /proc/$$/stat; echo $$").await;
     assert!(outcome.ending.is_success());
-    let pid = outcome.group.unwrap();
+    let pid = outcome.group.unwrap().id;
     assert_eq!(String::from_utf8(collector.stdout).unwrap(), format!("{pid}\n{pid}\n"));
 }
 

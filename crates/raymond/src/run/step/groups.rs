@@ -1,5 +1,5 @@
-//! The process groups of running steps, kept on disk. They are hints for the next process of the run, so that it finds
-//! the steps' processes if this process is killed.
+//! The process groups and output pipes of running steps, kept on disk. They are hints for the next process of the run,
+//! so that it finds the steps' processes if this process is killed.
 //!
 //! There is one file for each run, with a record of fixed length for each running step. The record of a step that has
 //! ended is used again. So a step costs one write and needs no file of its own. Without the hints, a step's processes
@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 use raymond_core::name::AgentId;
 
 use crate::files;
-use crate::process::Target;
+use crate::process::{Target, Trace};
 
-/// A token, a group and a line break always fit.
-const RECORD_BYTES: usize = 128;
+/// A token, a note about the program and a line break always fit.
+const RECORD_BYTES: usize = 320;
 /// More than all records of a run: one for each agent that can be alive.
-const MAX_HINTS_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_HINTS_BYTES: u64 = 64 * 1024 * 1024;
+/// Stands where nothing is known about a program but that it was started.
+const NO_NOTE: &str = "-";
 
 /// The hints of a run.
 #[derive(Debug)]
@@ -44,12 +46,13 @@ impl Groups {
         Self { inner: RefCell::new(inner) }
     }
 
-    /// Stores the group of an agent's step until it is forgotten or the agent has another one.
-    pub(super) fn remember(&self, agent: &AgentId, token: &str, group: i32) {
+    /// Stores what is known about the program of an agent's step until it is forgotten or the agent has another one.
+    pub(super) fn remember(&self, agent: &AgentId, token: &str, trace: Option<Trace>) {
         let mut inner = self.inner.borrow_mut();
         let place = inner.place_of(agent);
+        let note = trace.and_then(Trace::to_note);
         // An error is ignored, because this is only a hint.
-        let _ = inner.write(place, &format!("{token} {group}"));
+        let _ = inner.write(place, &format!("{token} {}", note.as_deref().unwrap_or(NO_NOTE)));
     }
 
     /// The end of the agent's step is recorded, so its processes need not be found any more.
@@ -94,27 +97,48 @@ fn open(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// What to end of the attempts of a process that died: by their tokens, and by their groups if these are known.
-pub fn leftovers(scratch: &Path, tokens: Vec<String>) -> Vec<Target> {
+/// What is left of an attempt of a process that died.
+#[derive(Debug)]
+pub struct Leftover {
+    /// Its token, and its group and pipes if these are known and can be trusted.
+    pub target: Target,
+    /// Whether its program is known to have been started.
+    pub had_started: bool,
+}
+
+/// What to end of the attempts of a process that died.
+pub fn leftovers(scratch: &Path, tokens: Vec<String>) -> Vec<Leftover> {
     let hints = files::read(&file(scratch), MAX_HINTS_BYTES).unwrap_or_default();
     let hints = String::from_utf8_lossy(&hints);
-    let mut groups = HashMap::new();
-    for (token, group) in hints.lines().filter_map(|line| line.trim_end().split_once(' ')) {
-        groups.extend(group.parse::<i32>().map(|group| (token, group)));
-    }
-    let target = |token: String| Target { group: groups.get(token.as_str()).copied(), token };
-    tokens.into_iter().map(target).collect()
+    let notes: HashMap<&str, &str> =
+        hints.lines().filter_map(|line| line.trim_end().split_once(' ')).collect();
+    let leftover = |token: String| {
+        let note = notes.get(token.as_str());
+        let trace = note.and_then(|note| Trace::from_note(note));
+        Leftover { had_started: note.is_some(), target: Target::left_behind(token, trace) }
+    };
+    tokens.into_iter().map(leftover).collect()
 }
 
 fn file(scratch: &Path) -> PathBuf {
     scratch.join("groups")
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::fs;
 
     use super::*;
+    use crate::process::Group;
+
+    fn trace(id: i32) -> Option<Trace> {
+        Some(Trace { group: Group { id, session: i32::MAX, started: u64::MAX }, pipes: [u64::MAX; 2] })
+    }
+
+    fn groups_found(scratch: &Path, tokens: &[&str]) -> Vec<Option<i32>> {
+        let found = leftovers(scratch, tokens.iter().map(|token| (*token).to_owned()).collect());
+        found.into_iter().map(|left| left.target.group.map(|group| group.id)).collect()
+    }
 
     #[test]
     fn the_next_process_finds_the_groups_of_the_running_steps() {
@@ -122,28 +146,38 @@ mod tests {
         let scratch = folder.path();
         let groups = Groups::new(scratch);
         let [first, second] = ["main", "main_a1"].map(AgentId::new);
-        groups.remember(&first, "n-1-1", 101);
-        groups.remember(&second, "n-2-1", 102);
+        groups.remember(&first, "n-1-1", trace(101));
+        groups.remember(&second, "n-2-1", trace(102));
         groups.forget(&first);
-        groups.remember(&first, "n-3-1", 103);
+        groups.remember(&first, "n-3-1", trace(103));
         // The next attempt, while the last one was not forgotten.
-        groups.remember(&second, "n-2-2", 104);
-        let found = leftovers(scratch, ["n-1-1", "n-2-2", "n-3-1"].map(str::to_owned).to_vec());
-        let found: Vec<Option<i32>> = found.into_iter().map(|target| target.group).collect();
+        groups.remember(&second, "n-2-2", trace(104));
+        let found = groups_found(scratch, &["n-1-1", "n-2-2", "n-3-1"]);
         assert_eq!(found, [None, Some(104), Some(103)], "records are used again");
         assert_eq!(fs::metadata(file(scratch)).unwrap().len(), 2 * RECORD_BYTES as u64);
-        Groups::new(scratch).remember(&first, "n-4-1", 105);
-        let found = leftovers(scratch, ["n-2-2", "n-4-1"].map(str::to_owned).to_vec());
-        let found: Vec<Option<i32>> = found.into_iter().map(|target| target.group).collect();
-        assert_eq!(found, [None, Some(105)], "the next process starts with an empty file");
+        Groups::new(scratch).remember(&first, "n-4-1", trace(i32::MAX));
+        let found = groups_found(scratch, &["n-2-2", "n-4-1"]);
+        assert_eq!(found, [None, Some(i32::MAX)], "the next process starts with an empty file");
     }
 
     #[test]
-    fn a_damaged_hint_is_ignored() {
+    fn the_longest_record_fits() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = format!("{}-{}-{}-{}", uuid::Uuid::nil(), "f".repeat(16), u64::MAX, u32::MAX);
+        Groups::new(folder.path()).remember(&AgentId::main(), &token, trace(i32::MAX));
+        assert_eq!(groups_found(folder.path(), &[&token]), [Some(i32::MAX)]);
+    }
+
+    #[test]
+    fn a_hint_without_a_proof_says_only_that_the_program_was_started() {
         let folder = tempfile::tempdir().unwrap();
         let scratch = folder.path();
-        fs::write(file(scratch), b"n-1-1 \xff\nn-2-1\nn-3-1 7x\n\n \n").unwrap();
-        let found = leftovers(scratch, ["n-1-1", "n-2-1", "n-3-1"].map(str::to_owned).to_vec());
-        assert!(found.iter().all(|target| target.group.is_none()), "{found:?}");
+        // The first is of version 0.1.
+        fs::write(file(scratch), b"n-1-1 101\nn-2-1 \xff\nn-3-1 -\nn-4-1\n\n \n").unwrap();
+        let tokens = ["n-1-1", "n-2-1", "n-3-1", "n-4-1"];
+        assert_eq!(groups_found(scratch, &tokens), [None; 4]);
+        let found = leftovers(scratch, tokens.map(str::to_owned).to_vec());
+        let started: Vec<bool> = found.iter().map(|left| left.had_started).collect();
+        assert_eq!(started, [true, true, true, false]);
     }
 }

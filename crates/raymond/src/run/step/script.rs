@@ -19,7 +19,8 @@ use super::interpreter::command_line;
 use super::runnable::Runnable;
 use super::{LocalExecutor, NotReady, environment, make_folders};
 use crate::process::{
-    self, AfterExit, Ending, Flow, OutputTail, Sink, SpawnError, StopSignal, Target, TimeLimits, supervise,
+    self, AfterExit, Ending, Flow, OutputTail, Sink, SpawnError, StopSignal, Target, TimeLimits, Trace,
+    supervise,
 };
 use crate::run::job::{Attempt, StepJob};
 use crate::run::mailbox::Message;
@@ -45,7 +46,7 @@ pub(super) async fn run(
         Err(NotReady::Store(error)) => return executor.give_up(error),
         Err(NotReady::Step(error)) => return StepOutcome::Script(ScriptOutcome::NotStarted { error }),
     };
-    let group_of = Target::by_token(program.token.clone());
+    let target = Target::by_token(program.token.clone());
     files.program(&program);
     let mut sink = ScriptSink::new(executor, job, place, files);
     let limits = TimeLimits {
@@ -76,7 +77,7 @@ pub(super) async fn run(
     });
     // A step that succeeded may leave children behind; one that failed may not.
     if exit == process::ProcessExit::Code(0) && reading.is_err() {
-        executor.reaper.end(vec![Target { group: done.group, ..group_of }]).await;
+        executor.reaper.end(vec![Target { group: done.group, ..target }]).await;
     }
     StepOutcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, other_case, stderr, shown })
 }
@@ -166,9 +167,9 @@ pub(super) fn print(executor: &LocalExecutor, job: &StepJob, text: String) {
 }
 
 impl Sink for ScriptSink<'_> {
-    fn started(&mut self, group: i32) {
+    fn started(&mut self, trace: Option<Trace>) {
         self.place.started();
-        self.executor.remember_group(self.job, group);
+        self.executor.remember(self.job, trace);
     }
 
     fn start_again_after(&mut self, error: &SpawnError) -> Option<Duration> {

@@ -14,7 +14,7 @@ use crate::agent::{
     AgentProgram, Class, Continued, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader,
 };
 use crate::process::{
-    self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, StopSignal, TimeLimits,
+    self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, StopSignal, TimeLimits, Trace,
     supervise,
 };
 use crate::run::job::{StepJob, TurnNeeds};
@@ -289,9 +289,9 @@ impl TurnSink<'_> {
 }
 
 impl Sink for TurnSink<'_> {
-    fn started(&mut self, group: i32) {
+    fn started(&mut self, trace: Option<Trace>) {
         self.place.started();
-        self.executor.remember_group(self.job, group);
+        self.executor.remember(self.job, trace);
     }
 
     fn start_again_after(&mut self, error: &SpawnError) -> Option<Duration> {

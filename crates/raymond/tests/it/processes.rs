@@ -1,0 +1,118 @@
+//! Which processes belong to a step, and which only look like it.
+
+use std::os::unix::process::CommandExt;
+use std::process::Child;
+
+use rustix::process::{Pid, Signal};
+use test_kit::rig::{Rig, send, wait_for_file, wait_until};
+
+use crate::RAYMOND;
+
+/// The file in which a run notes the process groups of its running steps.
+const HINTS: &str = ".raymond/state/r.tasks/groups";
+
+/// Reports which processes of its first attempt are still alive when it runs again. A zombie is dead.
+const REPORTS_TWINS: &str = r#"
+if [ -e started ]; then
+    for pid in $(cat pids); do
+        grep -q '^State:.[^ZX]' /proc/$pid/status 2>/dev/null && twins="$twins $pid"
+    done
+    echo "<result>twins:$twins</result>"; exit
+fi
+"#;
+
+fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
+}
+
+/// A process of its own that is no step's, ended with the test.
+struct Stranger(Child);
+
+impl Stranger {
+    fn start(rig: &Rig) -> Self {
+        Self(rig.program("sleep").arg("340").process_group(0).spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).unwrap()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// In a restarted container, and after enough other processes, the number of a step's group belongs to others.
+#[test]
+fn a_resume_ends_no_group_that_only_has_the_number_of_its_own() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        "[ -e started ] && { echo '<result>ok</result>'; exit; }; touch started; sleep 341",
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    live.kill();
+    let stranger = Stranger::start(&rig);
+    let noted = rig.read(HINTS);
+    let (token, rest) = noted.split_once(' ').unwrap();
+    let rest = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    rig.write(HINTS, format!("{token} {}{rest}", stranger.pid()));
+    rig.resume().assert(0, "ok\n");
+    assert!(is_alive(stranger.pid()), "a process that is not the run's was ended");
+}
+
+/// They are known only by their group, or by the output that they hold.
+#[test]
+fn children_without_an_environment_are_ended_by_a_resume_from_another_session() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        format!(
+            "{REPORTS_TWINS}
+            env -i sleep 342 >/dev/null 2>&1 & echo $! >> pids
+            setsid env -i sleep 343 & echo $! >> pids
+            touch started; wait"
+        ),
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    live.kill();
+    let pids: Vec<i32> = rig.read("pids").lines().map(|pid| pid.parse().unwrap()).collect();
+    wait_until("the children to have cleared their environment", || {
+        pids.iter().all(|pid| std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|env| env.is_empty()))
+    });
+    let mut resume = rig.program("setsid");
+    resume.args([RAYMOND, "resume", "r"]);
+    let done = rig.launch(resume).wait();
+    pids.iter().for_each(|pid| send(*pid, Signal::KILL));
+    done.assert(0, "twins:\n");
+}
+
+/// Each of these processes lives for microseconds, so no look at all processes finds it for sure. All of them hold the
+/// same lock, so it shows whether one of them lives.
+#[test]
+fn processes_that_start_another_and_exit_are_ended() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        r#"echo $$ > group
+        perl -e 'open(LOCK, ">lock"); flock(LOCK, 2); open(STARTED, ">started"); while (1) { $p = fork; exit if $p }' &
+        sleep 344"#,
+    );
+    for id in ["r1", "r2", "r3"] {
+        let live = rig.start(&["workflow", "--id", id]);
+        wait_for_file(&rig.path("started"));
+        rig.raymond(&["stop", id, "--now"]).assert(0, "");
+        live.wait().assert(143, "");
+        let is_over = std::fs::File::open(rig.path("lock")).unwrap().try_lock().is_ok();
+        let group = Pid::from_raw(rig.read("group").trim().parse().unwrap()).unwrap();
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        assert!(is_over, "{id}: the processes live on");
+        std::fs::remove_file(rig.path("started")).unwrap();
+    }
+}
