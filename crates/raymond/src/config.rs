@@ -204,14 +204,23 @@ fn lay_over(below: &mut toml::Table, above: toml::Table) {
 
 /// The user's own config file, which holds for all projects.
 pub fn user_file() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    user_folder("XDG_CONFIG_HOME", ".config", "APPDATA").map(|folder| folder.join("config.toml"))
+}
+
+/// Where Raymond keeps what it knows about the user's projects.
+pub fn user_state_folder() -> Option<PathBuf> {
+    user_folder("XDG_STATE_HOME", ".local/state", "LOCALAPPDATA")
+}
+
+fn user_folder(variable: &str, below_home: &str, on_windows: &str) -> Option<PathBuf> {
+    let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = match cfg!(windows) {
-        true => variable("APPDATA"),
-        false => variable("XDG_CONFIG_HOME")
+        true => value(on_windows),
+        false => value(variable)
             .filter(|folder| folder.is_absolute())
-            .or_else(|| variable("HOME").map(|home| home.join(".config"))),
+            .or_else(|| value("HOME").map(|home| home.join(below_home))),
     };
-    folder.map(|folder| folder.join("raymond").join("config.toml"))
+    folder.map(|folder| folder.join("raymond"))
 }
 
 /// A backend whose name is not a kind must set `kind`.

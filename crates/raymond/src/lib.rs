@@ -8,6 +8,7 @@
 //! | [`workflow`] | where states come from: scopes, manifests, state files |
 //! | [`store`] | where runs are kept: one interface, implemented with files and in memory |
 //! | [`process`] | starting, reading and ending programs |
+//! | `trust` | whether files that are found may decide what runs |
 //! | [`view`] | how a run is shown to people and to other programs |
 //! | [`author`] | lint, diagrams, conversion, templates, schemas |
 
@@ -21,5 +22,6 @@ mod paths;
 pub mod process;
 pub mod run;
 pub mod store;
+mod trust;
 pub mod view;
 pub mod workflow;

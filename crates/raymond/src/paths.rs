@@ -17,6 +17,17 @@ pub fn normalise(base: &Path, path: &Path) -> PathBuf {
     normal
 }
 
+/// A path as people write it in settings: `~/x` is in their home folder.
+pub fn without_tilde(path: &str) -> PathBuf {
+    let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    match (path.strip_prefix("~/"), path == "~") {
+        (Some(rest), _) => home().map(|home| home.join(rest)),
+        (None, true) => home(),
+        (None, false) => None,
+    }
+    .unwrap_or_else(|| PathBuf::from(path))
+}
+
 /// Whether a path leads to another machine or to a device that `base` is not on. On Windows, just opening such a path
 /// can send the user's credentials to the other machine.
 pub fn leads_away(path: &Path, base: &Path) -> bool {

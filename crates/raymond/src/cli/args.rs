@@ -137,6 +137,9 @@ pub(super) struct RunOptions {
     /// Let agents do anything without asking; only for workflows you trust
     #[arg(long)]
     pub(super) dangerously_skip_permissions: bool,
+    /// Accept the commands in the project's config file, for a workflow that is not part of the project
+    #[arg(long)]
+    pub(super) trust: bool,
     /// What to do when the workflow asks a person
     #[arg(long, value_name = "HOW")]
     pub(super) on_ask: Option<OnAsk>,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use raymond_core::run::RunStatus;
 use raymond_core::workflow::Platform;
 
-use super::args::Place;
+use super::args::{Place, RunOptions};
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
 use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
+use crate::trust::{check_owner, commands};
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
@@ -24,10 +25,16 @@ fn state_dir(place: &Place) -> Result<StateDir, UserError> {
     let cwd = working_folder()?;
     match &place.state_dir {
         Some(dir) => Ok(StateDir::at(cwd.join(dir))),
-        None => {
-            StateDir::find(&cwd).map_err(|error| UserError::usage(format!("cannot find .raymond: {error}")))
-        }
+        None => found_home(&cwd),
     }
+}
+
+/// The `.raymond` of the project, if it may be used: it is found by walking up, so it may be another user's.
+pub(super) fn found_home(cwd: &Path) -> Result<StateDir, UserError> {
+    let dir =
+        StateDir::find(cwd).map_err(|error| UserError::usage(format!("cannot find .raymond: {error}")))?;
+    dir.home().map_or(Ok(()), check_owner)?;
+    Ok(dir)
 }
 
 /// The runs that a command is about.
@@ -55,9 +62,25 @@ pub(super) fn old_state_file(place: &Place, run: &str) -> Option<UserError> {
 
 /// The project's config file is in `.raymond`, even if `--state-dir` puts the journals elsewhere. Below it is the user's.
 pub(super) fn load_config() -> Result<Config, UserError> {
-    let home = StateDir::find(&working_folder()?).ok().and_then(|dir| dir.home().map(Path::to_owned));
-    let project = home.map(|home| home.join("config.toml"));
+    let project = project_config(&working_folder()?);
+    if project.as_deref().is_some_and(Path::exists) {
+        project.as_deref().and_then(Path::parent).map_or(Ok(()), check_owner)?;
+    }
     config::load_both(config::user_file().as_deref(), project.as_deref())
+}
+
+fn project_config(cwd: &Path) -> Option<PathBuf> {
+    StateDir::find(cwd).ok().and_then(|dir| dir.home().map(|home| home.join("config.toml")))
+}
+
+/// Checks the commands in the project's config file, unless the workflow is part of the project.
+pub(super) fn check_commands(scope: &Scope, options: &RunOptions) -> Result<(), UserError> {
+    let cwd = working_folder()?;
+    let project = project_folder(&cwd);
+    if Allowed::around(&project, &project, &[]).permits(scope.path()) {
+        return Ok(());
+    }
+    project_config(&cwd).map_or(Ok(()), |file| commands::check(&file, options.trust))
 }
 
 /// The debug files of a run: in `.raymond`, or in the folder of `--state-dir`.

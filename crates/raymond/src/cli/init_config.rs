@@ -2,15 +2,14 @@
 
 use std::io::{ErrorKind, Write};
 
-use super::find::working_folder;
+use super::find::{found_home, working_folder};
 use super::print::say;
 use crate::config::TEMPLATE;
 use crate::error::{ExitKind, UserError};
-use crate::store::StateDir;
 
 pub(super) fn init_config() -> Result<ExitKind, UserError> {
     let failed = |error: std::io::Error| UserError::usage(format!("cannot write the config file: {error}"));
-    let dir = StateDir::find(&working_folder()?).map_err(failed)?;
+    let dir = found_home(&working_folder()?)?;
     dir.create_home().map_err(failed)?;
     let file = dir.home().unwrap_or(dir.path()).join("config.toml");
     match crate::files::private_options().write(true).create_new(true).open(&file) {

@@ -12,8 +12,8 @@ use super::args::ResumeArgs;
 use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive, kept_debug_files};
 use super::find::{
-    all_scopes, allowed_scopes, journal_options, latest_resumable, load_config, old_state_file,
-    scratch_folder, store, working_folder,
+    all_scopes, allowed_scopes, check_commands, journal_options, latest_resumable, load_config,
+    old_state_file, scratch_folder, store, working_folder,
 };
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
@@ -45,6 +45,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         return show_completed(&args, &run, &*stored);
     }
     let mut scope = open_scope(&run)?;
+    check_commands(&scope, &args.options)?;
     let options = override_with(&args.options, run.options.clone());
     check_what_is_ahead(&run, &mut scope, &options, settings, &backends)?;
     let reaper = Reaper::start()

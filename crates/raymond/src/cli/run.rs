@@ -14,7 +14,8 @@ use super::args::RunArgs;
 use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive};
 use super::find::{
-    all_scopes, allowed_scopes, journal_options, load_config, scratch_folder, store, working_folder,
+    all_scopes, allowed_scopes, check_commands, journal_options, load_config, scratch_folder, store,
+    working_folder,
 };
 use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
@@ -44,6 +45,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let backends = Backends::new(&config.backend)?;
     let mut located = locate(workflow, &cwd, Platform::current())
         .map_err(|error| hint_at_what_was_meant(error, workflow, &cwd))?;
+    check_commands(&located.scope, &args.options)?;
     let manifest = located.scope.manifest().clone();
     let options = for_new_run(&args.options, &manifest, settings);
     let allowed = allowed_scopes(&located.scope, settings)?;

@@ -432,7 +432,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) % 256)
 /// What is on the screen when Raymond has begun to read an answer.
 const READS: &str = "\u{1b}[?2004h";
 
-fn at_a_terminal(rig: &Rig, steps: &[(&str, &str)], args: &[&str]) -> Done {
+pub fn at_a_terminal(rig: &Rig, steps: &[(&str, &str)], args: &[&str]) -> Done {
     let mut command = rig.program("python3");
     command.args(["-c", TERMINAL]);
     for (question, answer) in steps {

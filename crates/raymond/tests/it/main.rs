@@ -65,6 +65,8 @@ mod stopping;
 #[cfg(test)]
 mod strange_files;
 #[cfg(test)]
+mod trust;
+#[cfg(test)]
 mod turns;
 #[cfg(test)]
 mod vanishing;
