@@ -6,6 +6,5 @@ answer="${RAYMOND_INPUT:-}"
 if [[ "$answer" =~ ^[[:space:]]*[Yy](es)?[[:space:].!]*$ ]]; then
   echo "<result>approved</result>"
 else
-  answer=$(sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g' <<< "$answer")
-  echo "<goto input=\"It cannot go out yet: $answer\">START</goto>"
+  raymond emit goto START --input "It cannot go out yet: $answer"
 fi

@@ -6,6 +6,4 @@ set -euo pipefail
 line="${RAYMOND_INPUT:-}"
 printf '%s' "$line" > "$RAYMOND_TASK_FOLDER/line.txt"
 
-# An attribute is text between quotes, so special characters are written as entities.
-line=$(sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g' <<< "$line")
-echo "<function return=\"DECIDE\" input=\"$line\">JUDGE</function>"
+raymond emit function JUDGE --return DECIDE --input "$line"

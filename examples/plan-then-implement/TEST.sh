@@ -23,7 +23,5 @@ if [[ -z "$failures" ]]; then
 fi
 
 echo "<print>$failures</print>"
-# An attribute is text between quotes, so special characters are written as entities.
-failures=$(sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g' <<< "$failures")
 # A call continues the caller's conversation, which has not seen the code: so say where it is.
-printf '<call return="TEST" input="The last version, in %s, fails: %s">CODE</call>\n' "$code" "$failures"
+raymond emit call CODE --return TEST --input "The last version, in $code, fails: $failures"

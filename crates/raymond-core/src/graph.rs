@@ -7,6 +7,7 @@
 //! graph takes time linear in the size of the workflow.
 
 mod build;
+mod emitted;
 mod exit;
 pub mod reach;
 mod scan;

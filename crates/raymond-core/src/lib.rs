@@ -4,6 +4,7 @@ pub mod decide;
 pub mod diagnostic;
 pub mod diagram;
 pub mod duration;
+pub mod emit;
 pub mod event;
 pub mod evolve;
 pub mod folder;

@@ -349,7 +349,7 @@ fn is_entry_in_other_case(state: &StateFile) -> bool {
 }
 
 /// State targets are names, never paths.
-fn check_name(name: &str) -> Result<(), NameProblem> {
+pub(crate) fn check_name(name: &str) -> Result<(), NameProblem> {
     if name.is_empty() {
         return Err(NameProblem::Empty);
     }

@@ -8,6 +8,7 @@ mod declared;
 mod diagnostics;
 mod diagram;
 mod drive;
+mod emit;
 mod find;
 mod init;
 mod init_config;
@@ -81,6 +82,7 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::Diagram(args) => diagram::diagram(args),
         Command::Init(args) => init::init(args),
         Command::Schema(args) => schema::print_schema(args),
+        Command::Emit(args) => emit::emit(args),
         Command::Lint(args) => lint::lint(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),

@@ -3,5 +3,4 @@
 set -euo pipefail
 
 printf '%s' "$RAYMOND_INPUT" > "$RAYMOND_TASK_FOLDER/summary"
-summary=$(sed 's/&/\&amp;/g; s/</\&lt;/g; s/"/\&quot;/g' <<< "$RAYMOND_INPUT")
-printf '<function-workflow return="DONE" input="%s">../proofread.yaml</function-workflow>\n' "$summary"
+raymond emit function-workflow ../proofread.yaml --return DONE --input "$RAYMOND_INPUT"

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::emitted::emitted;
 use crate::tag::{Found, Located, NearMiss, locate};
 use crate::workflow::Kind;
 
@@ -13,6 +14,10 @@ pub fn scan(kind: Kind, text: &str, body: Range<usize>) -> Found {
         Some(escape) => locate_escaped(part, escape),
         None => locate(part),
     };
+    if kind == Kind::Bash {
+        found.tags.extend(emitted(part));
+        found.tags.sort_by_key(|located| located.range.start);
+    }
     found.tags.retain(|located| located.tag.name.is_transition());
     for located in &mut found.tags {
         shift(located, &|at| at + start);

@@ -415,11 +415,11 @@ impl TagName {
             || taken.into_iter().any(|(taken, _)| taken.as_str().as_bytes() == attribute)
     }
 
-    pub(super) const fn opening(self) -> &'static str {
+    pub(crate) const fn opening(self) -> &'static str {
         self.facts().spelling.opening
     }
 
-    pub(super) const fn closing(self) -> &'static str {
+    pub(crate) const fn closing(self) -> &'static str {
         self.facts().spelling.closing
     }
 

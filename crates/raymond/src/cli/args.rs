@@ -94,6 +94,8 @@ pub(super) enum Command {
     Init(author::InitArgs),
     /// Print the JSON schema of a file format
     Schema(author::SchemaArgs),
+    /// Print a tag with everything escaped, for scripts
+    Emit(author::EmitArgs),
     /// Draw a workflow
     Diagram(author::DiagramArgs),
     /// Print a completion script for a shell

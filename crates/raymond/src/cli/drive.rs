@@ -23,7 +23,7 @@ use crate::run::driver::{Driver, Parts, Terminal};
 use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
 use crate::run::prepare::Preparer;
-use crate::run::step::{Gate, Groups, LocalExecutor, LocalSteps, Unpacked};
+use crate::run::step::{Gate, Groups, LocalExecutor, LocalSteps, OwnProgram, Unpacked};
 use crate::store::{RunHandle, RunWriter};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
 use crate::view::notify::Notifier;
@@ -148,6 +148,7 @@ fn prepare(
         backends: ready.backends.clone(),
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,
+        own_program: OwnProgram::in_folder(&ready.scratch),
         running_groups: RefCell::default(),
         gate: Gate::for_files(crate::process::file_limit()),
         view: view.clone(),

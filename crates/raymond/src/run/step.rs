@@ -3,6 +3,7 @@
 mod gate;
 mod groups;
 mod interpreter;
+mod own_program;
 mod prompt;
 mod runnable;
 mod script;
@@ -27,6 +28,7 @@ use tokio::task::JoinSet;
 
 pub use gate::Gate;
 pub use groups::{Groups, leftovers};
+pub use own_program::OwnProgram;
 pub use unpacked::Unpacked;
 
 use gate::{Advice, Place};
@@ -55,6 +57,8 @@ pub struct LocalExecutor {
     pub messages: Sender,
     /// Whether all output is shown.
     pub shows_output: bool,
+    /// Where steps find Raymond itself; absent if that is not known.
+    pub own_program: Option<OwnProgram>,
     /// The process groups of the programs that run now.
     pub running_groups: RefCell<BTreeMap<AgentId, i32>>,
     /// How many steps this host can carry at once.
@@ -242,9 +246,15 @@ fn make_folders(job: &StepJob) -> Result<(), NotReady> {
         .map_err(|error| NotReady::Store(format!("cannot write {}: {error}", handed.file.display())))
 }
 
-/// A job's variables, including the path of the file that runs.
-fn environment(job: &StepJob, state_file: &Path) -> super::job::VariableChanges {
+/// A job's variables, including the paths that only this host knows: of the file that runs, and of Raymond itself.
+fn environment(executor: &LocalExecutor, job: &StepJob, state_file: &Path) -> super::job::VariableChanges {
     let mut changes = job.needs.environment.clone();
+    if let Some(own) = &executor.own_program {
+        let set = changes.iter().rev().find(|(name, _)| name == "PATH").and_then(|(_, value)| value.clone());
+        let path = own.behind(set.or_else(|| std::env::var_os("PATH")));
+        changes.push(("RAYMOND".into(), Some(own.path.clone().into())));
+        changes.push(("PATH".into(), Some(path)));
+    }
     changes.push(("RAYMOND_STATE_FILE".into(), Some(state_file.into())));
     // Shells and other programs trust this variable, and inherited it would be Raymond's own folder.
     changes.push(("PWD".into(), Some(job.needs.cwd.clone().into())));

@@ -23,6 +23,8 @@ mod diff;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
+mod emit;
+#[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod failing;

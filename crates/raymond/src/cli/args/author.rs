@@ -145,3 +145,35 @@ pub struct SchemaArgs {
     #[arg(value_enum)]
     pub subject: crate::author::schema::Subject,
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::EMIT)]
+pub struct EmitArgs {
+    /// The tag: goto, reset, call, function, fork, result, ask, join, print or one of the -workflow tags
+    #[arg(required_unless_present = "json")]
+    pub tag: Option<String>,
+    /// The target, or the text of result, ask and print (from stdin if it is missing or `-`), then attributes
+    #[arg(value_name = "TARGET|TEXT NAME=VALUE", allow_negative_numbers = true)]
+    pub words: Vec<String>,
+    /// Where the agent itself continues after a fork, or after the answer
+    #[arg(long, value_name = "STATE")]
+    pub next: Option<String>,
+    /// Where a called state returns to
+    #[arg(long = "return", value_name = "STATE")]
+    pub return_to: Option<String>,
+    /// What to hand over; `-` reads it from stdin
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub input: Option<String>,
+    /// The working directory
+    #[arg(long, value_name = "DIR")]
+    pub cd: Option<String>,
+    /// How long to wait before the target starts
+    #[arg(long, value_name = "TIME")]
+    pub delay: Option<String>,
+    /// The name of a worker, for people
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Read tags from stdin, a JSON object on each line: {"tag", "target" or "text", "attributes"}
+    #[arg(long, conflicts_with_all = ["tag", "words", "next", "return_to", "input", "cd", "delay", "title"])]
+    pub json: bool,
+}

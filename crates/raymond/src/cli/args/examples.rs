@@ -102,3 +102,13 @@ Add one line to your shell's start-up file:
   PowerShell   raymond completions powershell | Out-String | Invoke-Expression
 
 Ids of runs are completed, too.";
+
+pub(super) const EMIT: &str = "\
+Examples:
+  raymond emit fork REVIEW file=\"$f\" --next WAIT   a worker with a variable
+  raymond emit result < report.md                   a text as the result
+  git diff | raymond emit goto REVIEW --input -     hand a text over
+  python3 list.py | raymond emit --json             many tags at once
+
+In a script state, the program is on PATH, and $RAYMOND is its path. What a run would refuse is refused \
+here, with exit code 2, and nothing is printed.";

@@ -126,6 +126,7 @@ fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
         backends: backends.clone(),
         messages: sender,
         shows_output: false,
+        own_program: None,
         running_groups: RefCell::default(),
         gate: Gate::for_files(None),
         view: None,

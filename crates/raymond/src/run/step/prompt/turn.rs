@@ -131,7 +131,7 @@ fn process(
     let mut process = process::ProgramSpec::new(invocation.program, &job.needs.cwd, token);
     process.args = invocation.args.into_iter().map(OsString::from).collect();
     process.stdin = invocation.stdin;
-    process.env = environment(job, runnable.path());
+    process.env = environment(executor, job, runnable.path());
     process.env.extend(invocation.unset.into_iter().map(|name| (name.into(), None)));
     process.env.extend(invocation.set.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
     // The program ends its own tools when it is asked to end.

@@ -1,0 +1,46 @@
+//! Raymond's own program, as the programs of steps find it: `raymond emit` prints tags for scripts.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The program, and a folder with nothing else in it that can be put on PATH.
+#[derive(Debug)]
+pub struct OwnProgram {
+    pub path: PathBuf,
+    folder: PathBuf,
+}
+
+impl OwnProgram {
+    /// Puts a link to the program into a folder of its own, below the one for files of steps. A step can do without, so
+    /// trouble with it is ignored.
+    pub fn in_folder(scratch: &Path) -> Option<Self> {
+        let path = std::env::current_exe().ok()?;
+        let folder = scratch.join("bin");
+        crate::files::create_private_folders(&folder).ok()?;
+        link(&path, &folder).ok()?;
+        Some(Self { path, folder })
+    }
+
+    /// A search path with the folder at its end.
+    pub(super) fn behind(&self, path: Option<OsString>) -> OsString {
+        let folders = path.iter().flat_map(std::env::split_paths).chain([self.folder.clone()]);
+        // A folder whose name holds the separator cannot be on a search path.
+        std::env::join_paths(folders).unwrap_or_else(|_| path.clone().unwrap_or_default())
+    }
+}
+
+#[cfg(unix)]
+fn link(program: &Path, folder: &Path) -> std::io::Result<()> {
+    let link = folder.join("raymond");
+    if std::fs::read_link(&link).is_ok_and(|target| target == program) {
+        return Ok(());
+    }
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(program, link)
+}
+
+/// Links need a permission here that few users have.
+#[cfg(windows)]
+fn link(program: &Path, folder: &Path) -> std::io::Result<()> {
+    std::fs::write(folder.join("raymond.cmd"), format!("@\"{}\" %*\r\n", program.display()))
+}

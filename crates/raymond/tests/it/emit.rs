@@ -1,0 +1,91 @@
+//! `raymond emit`, by itself and in scripts.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use test_kit::rig::{Done, Rig};
+
+use crate::RAYMOND;
+
+fn with_stdin(rig: &Rig, args: &[&str], stdin: &str) -> Done {
+    let mut command = rig.command(args);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Done {
+        exit: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn tags_are_printed_with_everything_escaped() {
+    let rig = Rig::new(RAYMOND);
+    let cases: [(&[&str], &str, &str); 7] = [
+        (&["goto", "NEXT"], "", "<goto>NEXT</goto>"),
+        (
+            &["fork", "REVIEW", "file=a \"b\".c", "--next", "WAIT"],
+            "",
+            "<fork file=\"a &quot;b&quot;.c\" next=\"WAIT\">REVIEW</fork>",
+        ),
+        (
+            &["goto", "NEXT", "--input", "-", "--delay", "5m"],
+            "a\nb",
+            "<goto input=\"a\nb\" delay=\"5m\">NEXT</goto>",
+        ),
+        (&["result"], "report\n", "<result>report\n</result>"),
+        (&["result", "a=b"], "", "<result>a=b</result>"),
+        (&["ask", "Go on?", "timeout=2h", "--next", "N"], "", "<ask timeout=\"2h\" next=\"N\">Go on?</ask>"),
+        (&["call", "A", "--return", "B"], "", "<call return=\"B\">A</call>"),
+    ];
+    for (args, stdin, expected) in cases {
+        let args = [&["emit"], args].concat();
+        with_stdin(&rig, &args, stdin).assert(0, &format!("{expected}\n"));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused_and_nothing_is_printed() {
+    let rig = Rig::new(RAYMOND);
+    let cases: [(&[&str], &str, &str); 9] = [
+        (&["gotoo", "A"], "", "did you mean `goto`"),
+        (&["goto"], "", "needs a target"),
+        (&["goto", "A/B"], "", "not the name of a state"),
+        (&["goto", "A", "--cd", "x"], "", "cd"),
+        (&["fork", "W", "PATH=x"], "", "PATH"),
+        (&["fork", "W", "x"], "", "name=value"),
+        (&["result", "</result>"], "", "</result>"),
+        (&["--json"], "{\"tag\":\"goto\",\"target\":\"A\"}\n{\"tag\":\"goto\",\"text\":\"A\"}\n", "line 2"),
+        (&["--json"], "{\"tag\":\"fork\",\"target\":\"A\",\"tilte\":\"x\"}\n", "line 1"),
+    ];
+    for (args, stdin, says) in cases {
+        let args = [&["emit"], args].concat();
+        with_stdin(&rig, &args, stdin).assert(2, "").says(says);
+    }
+}
+
+#[test]
+fn scripts_find_it_on_path_and_in_a_variable() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "for f in 'a \"x\"' b; do raymond emit fork WORK file=\"$f\" || exit 1; done; \"$RAYMOND\" emit join PY");
+    rig.state("WORK.sh", "\"$RAYMOND\" emit result \"$file & more\"");
+    rig.state(
+        "PY.py",
+        "import json, os, subprocess\n\
+         results = [w['result'] for w in json.loads(os.environ['RAYMOND_RESULT'])]\n\
+         lines = ''.join(json.dumps({'tag': 'fork', 'target': 'WORK', 'attributes': {'file': str(i), 'n': i}}) + '\\n' for i in range(50))\n\
+         lines += json.dumps({'tag': 'join', 'target': 'END'}) + '\\n'\n\
+         open('results', 'w').write('|'.join(results))\n\
+         subprocess.run(['raymond', 'emit', '--json'], input=lines.encode(), check=True)\n",
+    );
+    rig.state(
+        "END.py",
+        "import json, os\nprint('<result>%d</result>' % len(json.loads(os.environ['RAYMOND_RESULT'])))\n",
+    );
+    rig.run().assert(0, "50\n");
+    assert_eq!(rig.read("results"), "a \"x\" & more|b & more");
+    let folder: Vec<_> = std::fs::read_dir(rig.path(".raymond/state/r.tasks/bin")).unwrap().collect();
+    assert_eq!(folder.len(), 1, "nothing else is put on PATH");
+}
