@@ -24,6 +24,8 @@ const EPOCH: i64 = 1_750_000_000_000;
 const GRACE: u64 = 5_000;
 /// Repeated, this text is too long for the journal and becomes a payload.
 const BIG: &str = "long text, ";
+/// The identity of the place where the run is.
+pub const PLACE: &str = "0123456789abcdef";
 pub const NONCE: &str = "6f1c1f0e-0000-4000-8000-000000000001";
 
 /// Raymond is down: its remaining actions do not happen.
@@ -142,7 +144,7 @@ impl<'p> Host<'p> {
         let was_refused = matches!(kind, Some(Kind::Refuse(_)));
         let run_time = if was_refused { 0 } else { self.run_time(&act, &launch) };
         self.processes.push(Process {
-            token: token(NONCE, started.step, started.attempt),
+            token: token(NONCE, PLACE, started.step, started.attempt),
             life: self.life,
             text,
             started: self.clock,

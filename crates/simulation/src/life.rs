@@ -14,7 +14,7 @@ use raymond_core::run::{RunStatus, Status};
 use crate::course::Course;
 use crate::fault::{Kind, Site};
 use crate::home::RUN;
-use crate::host::{Crashed, Host};
+use crate::host::{Crashed, Host, PLACE};
 use crate::library::Library;
 use crate::process::{FOR_EVER, Process};
 use crate::rehearsal::rehearse;
@@ -151,7 +151,8 @@ impl Host<'_> {
             }
             survivors
         };
-        let taken = take_over_with(run, &scratch, end, |lost| estimate(lost.work.step, lost.work.attempt));
+        let taken =
+            take_over_with(run, PLACE, &scratch, end, |lost| estimate(lost.work.step, lost.work.attempt));
         if crashed {
             return Err(Death::Crashed);
         }

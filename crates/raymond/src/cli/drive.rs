@@ -180,6 +180,7 @@ fn prepare(
         observers,
         terminal: asks_here.then(|| Terminal::new(Arc::clone(&inbox), stderr.clone())),
         inbox,
+        identity: ready.run.identity(),
         outputs: vec![stdout, stderr],
         incarnation: ready.incarnation,
     })

@@ -52,7 +52,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let manner = Manner::new(&args.options, &args.place, settings, stored.id());
     let kept = kept_debug_files(&args.place, stored.id());
-    let (interrupted, warnings) = take_over(&run, &scratch, &reaper, &kept, &backends)?;
+    let (interrupted, warnings) = take_over(&run, &stored.identity(), &scratch, &reaper, &kept, &backends)?;
     let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
     opening.extend(warnings);
     opening.extend(Some(cut_bytes).filter(|bytes| *bytes > 0).map(torn));

@@ -4,7 +4,7 @@ use super::args::StopArgs;
 use super::find::{find_run, store};
 use super::print::say;
 use crate::error::{ExitKind, UserError};
-use crate::run::driver::{STOP_MESSAGE, StopRequest};
+use crate::run::driver::StopRequest;
 
 pub(super) fn stop(args: StopArgs) -> Result<ExitKind, UserError> {
     let run = find_run(&*store(&args.place)?, Some(&args.run))?;
@@ -15,10 +15,9 @@ pub(super) fn stop(args: StopArgs) -> Result<ExitKind, UserError> {
         say(&format!("{} is not running; nothing to stop", run.id()));
         return Ok(ExitKind::Completed);
     };
+    let name = StopRequest::name(holder.incarnation.as_deref(), args.now);
     let request = StopRequest { incarnation: holder.incarnation, now: args.now };
     let content = serde_json::to_string(&request).map_err(|error| UserError::failed(error.to_string()))?;
-    // A gentle request must not keep a later, urgent one from being posted.
-    let name = if args.now { format!("{STOP_MESSAGE}-now") } else { STOP_MESSAGE.to_owned() };
     run.inbox()
         .post(&name, &content)
         .map_err(|error| UserError::failed(format!("cannot reach the run: {error}")))?;

@@ -1,34 +1,64 @@
 //! A shared flag that can only change from running to stopped.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Where a service or a container is stopped, the signal for Raymond reaches its programs as well, a moment earlier or
+/// later. What dies of such a signal within this time of the announcement was stopped; it has not failed.
+const SAME_MOMENT: Duration = Duration::from_millis(200);
 
 /// Tells any number of running programs to stop. All clones share one flag.
 #[derive(Clone, Debug)]
 pub struct StopSignal {
-    stopped: Arc<watch::Sender<bool>>,
+    state: Arc<watch::Sender<State>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// When Raymond was told by a signal to stop.
+    announced: Option<Instant>,
+    is_triggered: bool,
 }
 
 impl StopSignal {
     pub fn new() -> Self {
-        StopSignal { stopped: Arc::new(watch::Sender::new(false)) }
+        StopSignal { state: Arc::new(watch::Sender::new(State::default())) }
     }
 
     /// Stops all running programs, and prevents the start of others.
     pub fn trigger(&self) {
-        self.stopped.send_replace(true);
+        self.state.send_modify(|state| state.is_triggered = true);
+    }
+
+    /// Raymond was told by a signal to stop. Programs may go on, if the signal has not reached them, too.
+    pub fn announce(&self) {
+        self.state.send_modify(|state| state.announced = Some(Instant::now()));
     }
 
     pub fn is_triggered(&self) -> bool {
-        *self.stopped.borrow()
+        self.state.borrow().is_triggered
     }
 
     /// Waits until [`StopSignal::trigger`] is called; returns at once if it was called before.
     pub async fn triggered(&self) {
-        let mut receiver = self.stopped.subscribe();
+        let mut receiver = self.state.subscribe();
         // This cannot fail, because `self` holds the sender.
-        let _ = receiver.wait_for(|stopped| *stopped).await;
+        let _ = receiver.wait_for(|state| state.is_triggered).await;
+    }
+
+    /// Whether a program that a signal has just ended was stopped together with Raymond. Waits a moment, because
+    /// Raymond may get its own signal later.
+    pub(super) async fn includes_what_just_ended(&self) -> bool {
+        let ended = Instant::now();
+        let is_same_moment = |state: &State| {
+            let is_near = |announced: Instant| ended.saturating_duration_since(announced) <= SAME_MOMENT;
+            state.is_triggered || state.announced.is_some_and(is_near)
+        };
+        let mut receiver = self.state.subscribe();
+        tokio::time::timeout(SAME_MOMENT, receiver.wait_for(is_same_moment)).await.is_ok()
     }
 }
 

@@ -87,6 +87,18 @@ pub enum ProcessExit {
     Unknown,
 }
 
+impl ProcessExit {
+    /// The signal that ended the program, or one of its own children if it reports that like a shell.
+    fn signal(self) -> Option<i32> {
+        const SHELL_OFFSET: i32 = 128;
+        match self {
+            ProcessExit::Signal(signal) => Some(signal),
+            ProcessExit::Code(code) => code.checked_sub(SHELL_OFFSET).filter(|signal| *signal > 0),
+            ProcessExit::Unknown => None,
+        }
+    }
+}
+
 /// Why supervision of a program ended.
 #[derive(Debug)]
 pub enum Ending {
@@ -105,6 +117,11 @@ pub enum Ending {
 impl Ending {
     pub fn is_success(&self) -> bool {
         matches!(self, Ending::Exited(ProcessExit::Code(0)))
+    }
+
+    /// Whether the program ended by a signal with which services and containers are stopped.
+    fn is_by_stop_signal(&self) -> bool {
+        matches!(self, Ending::Exited(exit) if exit.signal().is_some_and(system::is_stop_signal))
     }
 }
 
@@ -127,7 +144,8 @@ impl Supervised {
 /// Runs a program to its end. When this returns, no process of it is alive, unless the program succeeded and
 /// `after_exit` lets background children run. If this is cancelled, the reaper ends all processes.
 ///
-/// A program that has already exited when the stop signal comes counts as exited.
+/// A program that has already exited when the stop signal comes counts as exited, unless the same signal that Raymond got
+/// ended it.
 pub async fn supervise<S: Sink + ?Sized>(
     mut spec: ProgramSpec,
     limits: TimeLimits,
@@ -150,7 +168,10 @@ pub async fn supervise<S: Sink + ?Sized>(
     let group = trace.map(|trace| trace.group);
     let tree = Tree::new(reaper, Target { group, ..Target::by_token(std::mem::take(&mut spec.token)) });
     let mut running = Running::new(child, streams, spec.stdin, limits);
-    let ending = running.watch(sink, &stop).await;
+    let mut ending = running.watch(sink, &stop).await;
+    if ending.is_by_stop_signal() && stop.includes_what_just_ended().await {
+        ending = Ending::Stopped;
+    }
     if ending.is_success() && after_exit == AfterExit::LeaveBackground {
         tree.leave_alone();
         return Supervised { ending, group, survivors: Vec::new() };

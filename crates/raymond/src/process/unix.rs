@@ -58,6 +58,11 @@ pub(super) fn isolation(on_parent_death: ParentDeath) -> Isolation {
     Isolation { parent_death_signal, file_limit: INITIAL_FILE_LIMIT.get().copied() }
 }
 
+/// Whether services, containers and terminals are stopped by this signal.
+pub(super) fn is_stop_signal(signal: i32) -> bool {
+    [Signal::TERM, Signal::INT, Signal::HUP, Signal::KILL].iter().any(|known| known.as_raw() == signal)
+}
+
 /// The parent process may ignore SIGCHLD, and Raymond inherits that. The system would then discard the exit codes of
 /// our children.
 pub(super) fn keep_exit_codes() {

@@ -53,6 +53,11 @@ pub(super) fn pipe_number(_pipe: &impl Output) -> u64 {
     0
 }
 
+/// Programs are not ended by signals here.
+pub(super) fn is_stop_signal(_signal: i32) -> bool {
+    false
+}
+
 /// The system always keeps them.
 pub(super) fn keep_exit_codes() {}
 

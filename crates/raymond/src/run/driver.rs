@@ -69,6 +69,8 @@ pub struct Parts<S, E> {
     pub terminal: Option<Terminal>,
     /// Where other processes leave messages for the run.
     pub inbox: Arc<dyn store::Inbox>,
+    /// Distinguishes the run from copies of it.
+    pub identity: String,
     /// Distinguishes this process from earlier ones on the same run.
     pub incarnation: String,
 }
@@ -180,7 +182,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         for command in round.commands {
             match command {
                 Command::Launch(launch) => {
-                    let job = StepJob::new(&self.parts.engine.run().nonce, *launch);
+                    let job = StepJob::new(&self.parts.engine.run().nonce, &self.parts.identity, *launch);
                     tracing::debug!(attempt = %job.attempt, "start");
                     self.parts.executor.start(job);
                 }
@@ -333,6 +335,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
 
     /// A second Ctrl-C means it.
     fn stop_by_signal(&mut self, stop: Stop, exit: ExitKind) {
+        self.parts.executor.announce_stop();
         let stop = if self.stopping.is_some() { Stop::Now } else { stop };
         self.stop(stop, exit);
     }

@@ -14,6 +14,10 @@ pub trait Executor {
     /// Ends an attempt before its time; it then reports that it was interrupted.
     fn cancel(&self, agent: &AgentId);
 
+    /// A signal told Raymond to stop. An attempt whose program the same signal has ended reports that it was
+    /// interrupted.
+    fn announce_stop(&self);
+
     /// The end of the agent's attempt is recorded. Nothing that a failed attempt started may stay behind.
     fn recorded(&mut self, agent: &AgentId, end: RecordedEnd);
 

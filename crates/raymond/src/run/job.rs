@@ -105,9 +105,9 @@ pub struct TurnNeeds {
 
 impl StepJob {
     /// The job of an attempt whose start is recorded.
-    pub fn new(nonce: &str, launch: StepLaunch<StepNeeds>) -> Self {
+    pub fn new(nonce: &str, identity: &str, launch: StepLaunch<StepNeeds>) -> Self {
         let StepStarted { agent, step, attempt, state, turn, .. } = launch.started;
-        let token = token(nonce, step, attempt);
+        let token = token(nonce, identity, step, attempt);
         Self {
             attempt: Attempt { agent, state, step, number: attempt, token },
             plan: launch.plan,
@@ -117,7 +117,9 @@ impl StepJob {
     }
 }
 
-/// The mark by which everything that an attempt started is found again. It follows from the journal alone.
-pub fn token(nonce: &str, step: u64, attempt: u32) -> String {
-    format!("{nonce}-{step}-{attempt}")
+/// The mark by which everything that an attempt started is found again. It follows from the journal and from the place
+/// where the journal is, its [`identity`](crate::store::RunHandle::identity): a copy of a run must not find what the
+/// original has started.
+pub fn token(nonce: &str, identity: &str, step: u64, attempt: u32) -> String {
+    format!("{nonce}-{identity}-{step}-{attempt}")
 }

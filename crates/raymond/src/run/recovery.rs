@@ -31,10 +31,11 @@ pub struct Lost<'a> {
 }
 
 /// Ends the processes of steps that were running when the last process died, so that no step runs twice at the same
-/// time, and says which steps have to run again. `debug` is the folder of debug files, if there is one. Returns the
+/// time, and says which steps have to run again. `identity` distinguishes the run from copies of it. `debug` is the folder of debug files, if there is one. Returns the
 /// input that opens the resumed run.
 pub fn take_over(
     run: &Run,
+    identity: &str,
     scratch: &Path,
     reaper: &Reaper,
     debug: &DebugFolder,
@@ -42,13 +43,14 @@ pub fn take_over(
 ) -> Result<(Vec<Interrupted>, Vec<Input>), UserError> {
     let end = |targets| reaper.end_blocking(targets);
     let mut costs = Costs { debug, backends, warnings: Vec::new() };
-    let interrupted = take_over_with(run, scratch, end, |lost| costs.of(lost))?;
+    let interrupted = take_over_with(run, identity, scratch, end, |lost| costs.of(lost))?;
     Ok((interrupted, costs.warnings))
 }
 
 /// The same with other functions: `end` returns what it could not end, `estimate` returns what a lost attempt cost.
 pub fn take_over_with(
     run: &Run,
+    identity: &str,
     scratch: &Path,
     end: impl FnOnce(Vec<Target>) -> Vec<i32>,
     mut estimate: impl FnMut(Lost<'_>) -> Usd,
@@ -65,7 +67,7 @@ pub fn take_over_with(
     if running.is_empty() {
         return Ok(interrupted);
     }
-    let tokens = running.iter().map(|(_, work, _)| token(&run.nonce, work.step, work.attempt));
+    let tokens = running.iter().map(|(_, work, _)| token(&run.nonce, identity, work.step, work.attempt));
     tracing::debug!(attempts = running.len(), "end what is left of interrupted steps");
     let leftovers = leftovers(scratch, tokens.collect());
     for ((agent, work, since), left) in running.into_iter().zip(&leftovers) {

@@ -108,6 +108,10 @@ impl Executor for LocalSteps {
         }
     }
 
+    fn announce_stop(&self) {
+        self.running.borrow().values().for_each(StopSignal::announce);
+    }
+
     fn recorded(&mut self, agent: &AgentId, end: RecordedEnd) {
         self.executor.groups.forget(agent);
         let token = self.unrecorded.remove(agent);

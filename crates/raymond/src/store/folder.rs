@@ -120,6 +120,10 @@ impl RunHandle for FolderRun {
         self.paths.segment(0).display().to_string()
     }
 
+    fn identity(&self) -> String {
+        self.paths.identity()
+    }
+
     fn events(&self, start: Start) -> Result<Box<dyn Events>, StoreError> {
         let (lines, after) = match start {
             Start::After(0) => (read_all(&self.paths)?, 0),

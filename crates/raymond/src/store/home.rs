@@ -72,6 +72,10 @@ pub trait RunHandle: Debug + Send + Sync {
     /// Where the run is, in words for people.
     fn place(&self) -> String;
 
+    /// A short text that differs between this run and a copy of it, and stays the same as long as the run is where it
+    /// is. Letters and digits.
+    fn identity(&self) -> String;
+
     /// Reads committed events, batch by batch.
     fn events(&self, start: Start) -> Result<Box<dyn Events>, StoreError>;
 

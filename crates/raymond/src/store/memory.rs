@@ -230,6 +230,11 @@ impl RunHandle for MemoryRun {
         format!("the run {} in memory", self.id)
     }
 
+    /// It cannot be copied.
+    fn identity(&self) -> String {
+        "memory".to_owned()
+    }
+
     fn events(&self, start: Start) -> Result<Box<dyn Events>, StoreError> {
         let (seq, after) = match start {
             Start::After(seq) => (seq, seq),

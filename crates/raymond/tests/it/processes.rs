@@ -116,3 +116,56 @@ fn processes_that_start_another_and_exit_are_ended() {
         std::fs::remove_file(rig.path("started")).unwrap();
     }
 }
+
+/// Both have the same steps and attempts, but not the same processes.
+#[test]
+fn a_copy_of_a_run_leaves_the_processes_of_the_original_alone() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        "echo $$ >> pids; touch started; until [ -e go ]; do sleep 0.01; done; echo '<result>ok</result>'",
+    );
+    let original = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    let copied = rig.program("cp").args(["-a", ".raymond/state", "copy"]).status().unwrap();
+    assert!(copied.success());
+    let copy = rig.start(&["resume", "r", "--state-dir", "copy"]);
+    wait_until("the step of the copy", || rig.read("pids").lines().count() == 2 || !is_alive(copy.pid()));
+    rig.write("go", "");
+    copy.wait().assert(0, "ok\n");
+    original.wait().assert(0, "ok\n");
+    assert_eq!(rig.read("pids").lines().count(), 2);
+}
+
+/// A service manager or a container signals all processes at once; in which order they end is chance.
+#[test]
+fn a_signal_for_all_processes_interrupts_steps_and_fails_none() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<fork>WORK</fork><fork>WORK</fork><fork>WORK</fork><goto>LAST</goto>'");
+    // Without a child in between: a shell goes on if its child survives an interrupt.
+    let works = "[ -e go ] && { echo '<result>ok</result>'; exit; }";
+    rig.state("WORK.sh", format!("{works}; : > started-$RAYMOND_AGENT_ID; exec sleep 345"));
+    rig.state("LAST.sh", format!("{works}; bash -c ': > started-main; exec sleep 345'; exit $?"));
+    for (number, (signal, exit)) in
+        [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 143)].into_iter().cycle().take(12).enumerate()
+    {
+        let command = if number == 0 { ["workflow", "--id", "r"] } else { ["resume", "r", "--quiet"] };
+        let live = rig.start(&command);
+        let started = |name: &str| name.starts_with("started-");
+        let names = || -> Vec<String> {
+            let files = std::fs::read_dir(rig.work()).unwrap().flatten();
+            files.map(|file| file.file_name().into_string().unwrap()).filter(|name| started(name)).collect()
+        };
+        wait_until("all steps", || names().len() == 4);
+        let mut pids: Vec<i32> = rig.survivors().into_iter().map(|(pid, _)| pid).collect();
+        // Raymond comes first or last.
+        pids.sort_by_key(|pid| (*pid == live.pid()) == (number % 2 == 0));
+        pids.iter().for_each(|pid| send(*pid, signal));
+        live.wait().assert(exit, "");
+        names().iter().for_each(|name| std::fs::remove_file(rig.path(name)).unwrap());
+    }
+    rig.write("go", "");
+    rig.resume().assert(0, "ok\n");
+    let failed: Vec<_> = rig.events().into_iter().filter(|event| event["event"] == "step_failed").collect();
+    assert_eq!(failed, [] as [serde_json::Value; 0]);
+}

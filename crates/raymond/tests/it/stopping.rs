@@ -197,6 +197,33 @@ fn a_stop_request_for_a_dead_process_is_ignored() {
     rig.resume().assert(0, "START START NEXT\n");
 }
 
+/// The request that no process has read must not keep another one from its successor.
+#[test]
+fn a_stop_reaches_a_process_that_still_takes_the_run_over() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        r#"echo START >> trace
+        [ -e started ] && { echo '<result>not stopped</result>'; exit; }
+        setsid bash -c 'trap "" TERM; touch started; while :; do sleep 0.1; done' &
+        wait"#,
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("started"));
+    live.send(Signal::STOP);
+    rig.raymond(&["stop", "r"]).assert(0, "");
+    let lock = || rig.read(".raymond/state/r.lock");
+    let dead = lock();
+    live.kill();
+    let resumed = rig.start(&["resume", "r"]);
+    // It now waits for the stubborn process.
+    wait_until("the run to be taken over", || !lock().is_empty() && lock() != dead);
+    rig.raymond(&["stop", "r"]).assert(0, "");
+    resumed.wait().assert(130, "");
+    assert_eq!(rig.read("trace"), "START\n");
+    rig.resume().assert(0, "not stopped\n");
+}
+
 #[test]
 fn an_interrupt_while_a_retry_waits_stops_at_once() {
     let rig = Rig::new(RAYMOND);

@@ -28,6 +28,15 @@ pub struct StopRequest {
     pub now: bool,
 }
 
+impl StopRequest {
+    /// The name of the message. A name can be posted once, so a gentle request must not have the name of an urgent one,
+    /// nor a request for a dead process that of one for its successor.
+    pub fn name(incarnation: Option<&str>, now: bool) -> String {
+        let how = if now { "-now" } else { "" };
+        format!("{STOP_MESSAGE}{how}-{}", incarnation.unwrap_or("any"))
+    }
+}
+
 /// The content of an answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {

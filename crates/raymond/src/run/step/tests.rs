@@ -94,7 +94,7 @@ impl Course {
         });
         let agent = self.run().agents[&AgentId::main()].clone();
         let nonce = &self.run().nonce;
-        StepJob::new(nonce, StepLaunch { started: step.unwrap(), agent, plan, job: needs })
+        StepJob::new(nonce, "place", StepLaunch { started: step.unwrap(), agent, plan, job: needs })
     }
 }
 
@@ -165,7 +165,7 @@ fn a_job_needs_neither_the_project_nor_the_state_folder() {
     let job = course.launch(&archive, elsewhere.path(), &backends);
     drop(project);
     assert!(!archive.exists());
-    assert_eq!(job.attempt.token, format!("{}-1-1", course.run().nonce));
+    assert_eq!(job.attempt.token, format!("{}-place-1-1", course.run().nonce));
     let ended = end_in(carry_out(job, elsewhere.path(), &backends).pop());
     let StepOutcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. }) = &ended.outcome else {
         panic!("{ended:?}");

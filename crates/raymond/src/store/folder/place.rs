@@ -11,6 +11,10 @@ use std::time::SystemTime;
 
 use super::disk::{Disk, SystemDisk, create_private_dir, private_options};
 use crate::store::id::{BadRunId, check_run_id, split_segment_digits};
+use crate::store::payload::hash_of;
+
+/// How much of a hash tells folders apart.
+const IDENTITY_LETTERS: usize = 16;
 
 /// The folder that holds config and state of a project.
 const HOME_NAME: &str = ".raymond";
@@ -194,6 +198,14 @@ impl RunPaths {
         &self.id
     }
 
+    /// Tells the folder that holds the run from a copy of it.
+    pub fn identity(&self) -> String {
+        let text = folder_identity(&self.dir).unwrap_or_else(|_| self.dir.display().to_string());
+        let mut hash = hash_of(text.as_bytes());
+        hash.truncate(IDENTITY_LETTERS);
+        hash
+    }
+
     /// The folder that holds all files of the run.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -243,6 +255,20 @@ impl RunPaths {
     fn with_suffix(&self, suffix: &str) -> PathBuf {
         self.dir.join(format!("{}.{suffix}", self.id))
     }
+}
+
+/// The same by every path that leads to the folder, and after the folder was renamed.
+#[cfg(unix)]
+fn folder_identity(folder: &Path) -> io::Result<String> {
+    use std::os::unix::fs::MetadataExt;
+    let data = std::fs::metadata(folder)?;
+    Ok(format!("{} {}", data.dev(), data.ino()))
+}
+
+/// Numbers of files are not the same on every file system here.
+#[cfg(windows)]
+fn folder_identity(folder: &Path) -> io::Result<String> {
+    Ok(folder.canonicalize()?.display().to_string())
 }
 
 #[cfg(test)]
