@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn what_a_run_would_refuse_is_refused() {
-        let refused: [(TagName, &[(&str, &str)], &str, &str); 9] = [
+        type Case = (TagName, &'static [(&'static str, &'static str)], &'static str, &'static str);
+        let refused: [Case; 9] = [
             (TagName::Result, &[], "a</result>b", "`</result>`"),
             (TagName::Goto, &[], "../x", "not the name of a state"),
             (TagName::Goto, &[], "", "goto"),
