@@ -23,6 +23,6 @@ pub use job::{Job, Member, creation_flags, send_ctrl_break};
 #[cfg(target_os = "macos")]
 pub use macos::{boot_session, start_time};
 #[cfg(unix)]
-pub use unix::{Isolation, is_ignored, isolate, stop_ignoring};
+pub use unix::{Isolation, is_ignored, isolate, restore_signals, stop_ignoring, survive_file_size_limit};
 #[cfg(target_os = "linux")]
 pub use vfork::{Spawn, VforkChild};

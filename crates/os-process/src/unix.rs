@@ -7,11 +7,13 @@ use std::process::Command;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
 
 /// Signals that the parent process may have been started to ignore (by a shell's background job, `nohup` or a service
-/// manager). A child that inherits this could not be asked to end, or would not learn how its own children ended.
-pub(crate) const RESET_SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::QUIT, Signal::CHILD];
+/// manager), or ignores itself (SIGXFSZ). A child that inherits this could not be asked to end, would not learn how its
+/// own children ended, or would not be ended by a file that became too large.
+pub(crate) const RESET_SIGNALS: [Signal; 5] =
+    [Signal::TERM, Signal::INT, Signal::QUIT, Signal::CHILD, Signal::XFSZ];
 
 /// What a child process gets beyond what [`Command`] can express. In addition it leads a process group of its own, and
-/// does not ignore SIGTERM, SIGINT, SIGQUIT and SIGCHLD.
+/// does not ignore SIGTERM, SIGINT, SIGQUIT, SIGCHLD and SIGXFSZ.
 #[derive(Clone, Copy, Debug)]
 pub struct Isolation {
     /// Sent to the child when the thread that started it ends. Only Linux has this; elsewhere it is not used.
@@ -41,6 +43,15 @@ pub fn isolate(command: &mut Command, isolation: Isolation) {
     }
 }
 
+/// Gives the program the default actions of the signals that this process may ignore, and nothing else.
+#[expect(unsafe_code, reason = "only `pre_exec` can set this between fork and exec")]
+pub fn restore_signals(command: &mut Command) {
+    // SAFETY: as in `isolate`, the closure only makes plain system calls (sigaction).
+    unsafe {
+        command.pre_exec(|| RESET_SIGNALS.into_iter().try_for_each(set_default));
+    }
+}
+
 #[cfg(target_os = "linux")]
 pub(crate) fn die_with_parent(parent: Pid, signal: Signal) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(signal))?;
@@ -67,6 +78,11 @@ pub fn stop_ignoring(signal: Signal) -> io::Result<()> {
     if is_ignored(signal) { set_default(signal) } else { Ok(()) }
 }
 
+/// Makes writes past the limit for the size of files (`ulimit -f`) errors instead of the end of this process.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    set_disposition(Signal::XFSZ, libc::SIG_IGN)
+}
+
 /// The address of the handler, or `SIG_DFL` or `SIG_IGN`. `None` for a signal that the C library keeps for itself.
 #[expect(unsafe_code, reason = "no safe function reads a signal's disposition")]
 pub(crate) fn disposition(signal: Signal) -> Option<libc::sighandler_t> {
@@ -79,12 +95,19 @@ pub(crate) fn disposition(signal: Signal) -> Option<libc::sighandler_t> {
 }
 
 /// Async-signal-safe. Not exported, because it would also remove a handler.
-#[expect(unsafe_code, reason = "no safe function sets a signal's disposition")]
 pub(crate) fn set_default(signal: Signal) -> io::Result<()> {
-    // SAFETY: all zeros is a valid `sigaction` and means the default action, without a handler.
+    set_disposition(signal, libc::SIG_DFL)
+}
+
+/// Async-signal-safe.
+#[expect(unsafe_code, reason = "no safe function sets a signal's disposition")]
+fn set_disposition(signal: Signal, disposition: libc::sighandler_t) -> io::Result<()> {
+    debug_assert!(disposition == libc::SIG_DFL || disposition == libc::SIG_IGN);
+    // SAFETY: all zeros is a valid `sigaction`; with `SIG_DFL` or `SIG_IGN` there is no handler to be called.
     let result = unsafe {
-        let default: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal.as_raw(), &raw const default, std::ptr::null_mut())
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = disposition;
+        libc::sigaction(signal.as_raw(), &raw const action, std::ptr::null_mut())
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -20,6 +20,12 @@ impl Usd {
         if dollars.is_finite() { Self((dollars * NANOS_PER_DOLLAR).round() as i64) } else { Self::ZERO }
     }
 
+    /// A budget in dollars. Zero means unlimited, so a budget that is too small to count becomes the smallest amount.
+    pub fn budget(dollars: f64) -> Self {
+        let amount = Self::from_dollars(dollars);
+        if amount.is_zero() && dollars > 0.0 { Self(1) } else { amount }
+    }
+
     pub const fn cent() -> Self {
         Self(10_000_000)
     }
@@ -111,6 +117,12 @@ mod tests {
     fn amounts_are_shown_in_cents_or_with_more_digits() {
         let shown = [0.0, 0.00042, 0.01, 12.5].map(|dollars| Usd::from_dollars(dollars).to_string());
         assert_eq!(shown, ["$0.00", "$0.0004", "$0.01", "$12.50"]);
+    }
+
+    #[test]
+    fn only_a_budget_of_zero_is_zero() {
+        let budgets = [0.0, 1e-10, f64::MIN_POSITIVE, 1e-9, 2.5].map(Usd::budget);
+        assert_eq!(budgets, [Usd(0), Usd(1), Usd(1), Usd(1), Usd(2_500_000_000)]);
     }
 
     #[test]

@@ -34,12 +34,14 @@ use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
 
+use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::view::text::clean;
 
 /// Runs the program that the command line asks for.
 pub fn main() -> ExitCode {
     end_on_panic();
+    crate::process::survive_file_size_limit();
     if completions::answer_the_shell() {
         return ExitKind::Completed.into();
     }
@@ -70,7 +72,11 @@ fn report_usage(error: &clap::Error) -> ExitKind {
 }
 
 fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
-    match cli.into_command()? {
+    let command = cli.into_command()?;
+    if let Some(folder) = command.place().and_then(|place| place.state_dir.clone()) {
+        advice::repeat_state_dir(folder);
+    }
+    match command {
         Command::Run(args) => run::run(args),
         Command::Resume(args) => resume::resume(args),
         Command::List(args) => list::list(args),

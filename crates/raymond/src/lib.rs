@@ -12,6 +12,7 @@
 //! | [`view`] | how a run is shown to people and to other programs |
 //! | [`author`] | lint, diagrams, conversion, templates, schemas |
 
+mod advice;
 pub mod agent;
 pub mod author;
 pub mod cli;

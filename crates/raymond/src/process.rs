@@ -50,7 +50,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-pub use system::{file_limit, raise_file_limit};
+pub use system::{file_limit, raise_file_limit, survive_file_size_limit};
 
 /// The environment variable that marks all processes of a step, so that they can be found.
 pub const TOKEN_VARIABLE: &str = "RAYMOND_STEP_TOKEN";

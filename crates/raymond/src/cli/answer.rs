@@ -11,6 +11,7 @@ use super::args::{AnswerArgs, ResumeArgs, RunOptions};
 use super::find::{find_run, store};
 use super::print::say;
 use super::resume::resume;
+use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::run::driver::{ANSWER_MESSAGE, Answer};
 use crate::store::{Posted, RunHandle, RunStore, Start, StoreError};
@@ -65,7 +66,7 @@ fn is_ask_id(word: &str) -> bool {
 fn refuse_run_alone(store: &dyn RunStore, text: &str) -> Result<(), UserError> {
     match store.list()?.iter().any(|entry| entry.run.id() == text) {
         true => Err(UserError::usage(format!("{text} is a run; give the answer, too"))
-            .hint(format!("raymond answer {text} 'your answer'"))),
+            .hint(advice::command(&format!("answer {text} 'your answer'")))),
         false => Ok(()),
     }
 }
@@ -90,7 +91,7 @@ fn only_question(store: &dyn RunStore, ask: Option<&str>) -> Result<(Arc<dyn Run
         _ => {
             let named: Vec<String> = open.iter().map(|(run, ask)| format!("{} {ask}", run.id())).collect();
             Err(UserError::usage(format!("there are several open questions: {}", named.join(", ")))
-                .hint("say which: raymond answer RUN ASK TEXT"))
+                .hint(format!("say which: {}", advice::command("answer RUN ASK TEXT"))))
         }
     }
 }
@@ -116,7 +117,7 @@ fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<ExitK
         return Err(too_late(&ask));
     }
     match lease {
-        Some(_) => say(&format!("{ask} is answered; continue with: raymond resume {}", run.id)),
+        Some(_) => say(&is_answered(&ask, &run.id)),
         None => wait_until_taken(stored, &answer)?,
     }
     Ok(ExitKind::Completed)
@@ -163,7 +164,7 @@ fn choose(stored: &dyn RunHandle, run: &Run, given: Option<&str>) -> Result<Stri
         (None, [only]) => Ok((*only).to_owned()),
         (None, []) => Err(UserError::usage(format!("the run {} has no open question", run.id))),
         (None, _) => Err(UserError::usage(format!("the run {} has several open questions: {list}", run.id))
-            .hint(format!("say which: raymond answer {} ASK TEXT", run.id))),
+            .hint(format!("say which: {}", advice::command(&format!("answer {} ASK TEXT", run.id))))),
     }
 }
 
@@ -234,8 +235,12 @@ fn recorded_or_lost(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserE
         let _ = stored.inbox().remove(&message_name(&answer.ask));
         return Err(closed_already(stored, &answer.ask));
     }
-    say(&format!("{} is answered; continue with: raymond resume {}", answer.ask, stored.id()));
+    say(&is_answered(&answer.ask, stored.id()));
     Ok(())
+}
+
+fn is_answered(ask: &str, run: &str) -> String {
+    format!("{ask} is answered; continue with: {}", advice::command(&format!("resume {run}")))
 }
 
 /// Whether the question was closed with this answer; `None` if it is still open.

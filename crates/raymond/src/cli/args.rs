@@ -104,6 +104,28 @@ pub(super) enum Command {
     InitConfig,
 }
 
+impl Command {
+    /// Where the runs that it is about are kept.
+    pub(super) fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Run(args) => Some(&args.place),
+            Self::Resume(args) => Some(&args.place),
+            Self::List(args) => Some(&args.place),
+            Self::Status(args) => Some(&args.place),
+            Self::Log(args) => Some(&args.place),
+            Self::Answer(args) => Some(&args.place),
+            Self::Stop(args) => Some(&args.place),
+            Self::Convert(_)
+            | Self::Lint(_)
+            | Self::Init(_)
+            | Self::Schema(_)
+            | Self::Diagram(_)
+            | Self::Completions(_)
+            | Self::InitConfig => None,
+        }
+    }
+}
+
 /// Where runs are kept.
 #[derive(Debug, Default, Args)]
 pub(super) struct Place {

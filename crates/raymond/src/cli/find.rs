@@ -7,6 +7,7 @@ use raymond_core::run::RunStatus;
 use raymond_core::workflow::Platform;
 
 use super::args::{Place, RunOptions};
+use crate::advice;
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
 use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
@@ -133,7 +134,7 @@ pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle
         (None, true) => UserError::usage(format!("there are no runs in {}", store.place()))
             .hint("start one: raymond WORKFLOW"),
         (None, false) => UserError::usage(format!("no run in {} can go on", store.place()))
-            .hint("each is completed or running; see: raymond list"),
+            .hint(format!("each is completed or running; see: {}", advice::command("list"))),
     })
 }
 

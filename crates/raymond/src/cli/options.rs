@@ -16,7 +16,7 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
             .budget
             .map(|budget| budget.0)
             .or(manifest.default_budget)
-            .map_or(default.budget_usd, Usd::from_dollars),
+            .map_or(default.budget_usd, Usd::budget),
         max_parallel: settings.max_parallel.map_or(default.max_parallel, usize::from),
         max_parallel_scripts: settings.max_parallel_scripts.map_or(default.max_parallel_scripts, usize::from),
         max_steps: settings.max_steps,
@@ -39,10 +39,10 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
     Options {
         budget_usd: match args.budget {
             None => before.budget_usd,
-            Some(Budget::Dollars(dollars)) => Usd::from_dollars(dollars),
+            Some(Budget::Dollars(dollars)) => Usd::budget(dollars),
             // No budget can be more than unlimited.
             Some(Budget::More(_)) if before.budget_usd.is_zero() => before.budget_usd,
-            Some(Budget::More(dollars)) => before.budget_usd + Usd::from_dollars(dollars),
+            Some(Budget::More(dollars)) => before.budget_usd + Usd::budget(dollars),
         },
         max_parallel: args.max_parallel.map_or(before.max_parallel, usize::from),
         max_parallel_scripts: args.max_parallel_scripts.map_or(before.max_parallel_scripts, usize::from),

@@ -13,6 +13,7 @@ use raymond_core::run::RunStatus;
 use super::args::{Place, StatusArgs};
 use super::find::{debug_folder, find_run, store, working_folder};
 use super::print::print_stdout;
+use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StoreError};
@@ -91,9 +92,14 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     run.asks.iter().try_for_each(|ask| {
         writeln!(out, "{BOLD}{}{BOLD:#} {}", ask.id, clean(ask.question.trim_end()))?;
         if inbox.contains(&format!("{ANSWER_MESSAGE}{}", ask.id)) {
-            return writeln!(out, "    is answered; continue with: raymond resume {}", run.run);
+            return writeln!(
+                out,
+                "    is answered; continue with: {}",
+                advice::command(&format!("resume {}", run.run))
+            );
         }
-        writeln!(out, "    raymond answer {} {} 'your answer'", run.run, ask.id)
+        let answer = format!("answer {} {} 'your answer'", run.run, ask.id);
+        writeln!(out, "    {}", advice::command(&answer))
     })?;
     match how_to_go_on(run) {
         Some(command) => writeln!(out, "continue with: {command}"),
@@ -109,7 +115,7 @@ fn how_to_go_on(run: &RunView) -> Option<String> {
         RunStatus::OverBudget => " --budget +5",
         RunStatus::Waiting | RunStatus::Failed | RunStatus::Limited | RunStatus::Interrupted => "",
     };
-    Some(format!("raymond resume {}{more}", run.run))
+    Some(advice::command(&format!("resume {}{more}", run.run)))
 }
 
 /// People need no milliseconds of a run that took longer than a second.

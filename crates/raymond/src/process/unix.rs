@@ -69,6 +69,11 @@ pub(super) fn keep_exit_codes() {
     let _ = os_process::stop_ignoring(Signal::CHILD);
 }
 
+/// A journal that may not become larger is an error that is reported, and not a silent death.
+pub fn survive_file_size_limit() {
+    let _ = os_process::survive_file_size_limit();
+}
+
 /// Whether Raymond was started to outlive its terminal, for example by `nohup`.
 pub fn is_hangup_ignored() -> bool {
     os_process::is_ignored(Signal::HUP)

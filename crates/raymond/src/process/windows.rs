@@ -62,6 +62,9 @@ pub(super) fn is_stop_signal(_signal: i32) -> bool {
 pub(super) fn keep_exit_codes() {}
 
 /// Windows has no such limit.
+pub fn survive_file_size_limit() {}
+
+/// Windows has no such limit.
 pub fn raise_file_limit() {}
 
 /// There is none here.

@@ -16,6 +16,7 @@ use raymond_core::run::{Run, RunStatus};
 pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 pub use terminal::{Question, Terminal};
 
+use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::run::engine::{Command, Engine, Round};
 use crate::run::executor::{Executor, RecordedEnd};
@@ -380,7 +381,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         self.end_and_wait().await;
         UserError::failed(error)
             .hint("every step was ended; what was recorded is safe")
-            .hint(format!("fix the cause, then: raymond resume {}", self.run().id))
+            .hint(format!("fix the cause, then: {}", advice::command(&format!("resume {}", self.run().id))))
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::home::Holder;
 use super::id::{BadRunId, MAX_RUN_ID_BYTES};
 use super::text::excerpt;
+use crate::advice;
 use crate::error::UserError;
 
 /// How many characters of a damaged line a message quotes.
@@ -54,7 +55,7 @@ pub enum StoreError {
     /// The lock file was deleted or replaced while this process held it; all that happened is in the journal.
     LockGone { place: String },
     /// The disk has no room for what was to be written; nothing was written.
-    Full { place: String },
+    Full { place: String, why: io::ErrorKind },
     /// The caller asked for something that a reader would call damage; nothing was written.
     Refused { place: String, what: String },
     /// An event names a payload by something that is not a hash.
@@ -85,10 +86,9 @@ impl StoreError {
 
     /// Whether the disk has no room left.
     pub(super) fn is_disk_full(&self) -> bool {
-        let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         match self {
             Self::Full { .. } => true,
-            Self::Io { source, .. } => full(source.kind()),
+            Self::Io { source, .. } => is_full(source.kind()),
             _ => false,
         }
     }
@@ -96,6 +96,20 @@ impl StoreError {
     /// Whether the file that the error is about was not there.
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Whether an error means that there is no room. A file that may not become larger (`ulimit -f`) has none either.
+pub(super) fn is_full(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+fn no_room(why: io::ErrorKind) -> &'static str {
+    match why {
+        io::ErrorKind::FileTooLarge => "it would become larger than files may be here (see `ulimit -f`)",
+        io::ErrorKind::QuotaExceeded => "the disk quota is used up",
+        _ => "No space left on the disk",
     }
 }
 
@@ -155,7 +169,8 @@ impl fmt::Display for StoreError {
                 match rescued {
                     Ok(copy) => write!(
                         out,
-                        "\nall that was recorded is in {copy}; to go on, move it to {place}, then: raymond resume {run}"
+                        "\nall that was recorded is in {copy}; to go on, move it to {place}, then: {}",
+                        advice::command(&format!("resume {run}"))
                     ),
                     Err(error) => write!(out, "\nno copy of it could be written: {error}"),
                 }
@@ -166,9 +181,7 @@ impl fmt::Display for StoreError {
                     "{place} was deleted or replaced while the run was live; another Raymond could begin to write the run"
                 )
             }
-            Self::Full { place } => {
-                write!(out, "cannot write {place}: No space left on the disk")
-            }
+            Self::Full { place, why } => write!(out, "cannot write {place}: {}", no_room(*why)),
             Self::Refused { place, what } => write!(out, "not written to {place}: {what}"),
             Self::NotAHash => write!(out, "the journal names a payload by something that is no hash"),
             Self::PayloadTooLong { bytes } => write!(out, "a payload of {bytes} bytes is too long"),
@@ -218,14 +231,14 @@ impl From<StoreError> for UserError {
         match error {
             StoreError::BadId(_) => user.hint("use letters, digits, `-`, `_` and `.`, at most 64 of them"),
             StoreError::Unknown { .. } | StoreError::Ambiguous { .. } => {
-                user.hint("`raymond list` shows all runs")
+                user.hint(format!("`{}` shows all runs", advice::command("list")))
             }
-            StoreError::Exists { run } => {
-                user.hint("choose another --id").hint(format!("or continue it: raymond resume {run}"))
-            }
+            StoreError::Exists { run } => user
+                .hint("choose another --id")
+                .hint(format!("or continue it: {}", advice::command(&format!("resume {run}")))),
             StoreError::Held { run, .. } => user
-                .hint(format!("see what it does: raymond status {run}"))
-                .hint(format!("or stop it first: raymond stop {run}")),
+                .hint(format!("see what it does: {}", advice::command(&format!("status {run}"))))
+                .hint(format!("or stop it first: {}", advice::command(&format!("stop {run}")))),
             StoreError::OutOfOrder { .. } => {
                 user.hint("restore the file from a copy, or move it away to give the run up")
             }

@@ -16,6 +16,7 @@ use raymond_core::run::RunStatus;
 use raymond_core::workflow::StateFile;
 
 use super::Detail;
+use crate::advice;
 use crate::store::Payloads;
 use crate::view::text::{clean, one_line};
 
@@ -215,13 +216,13 @@ fn run_stopped(
         lines = lines.important(format!("  {}", clean(error)));
     }
     for ask in asks {
-        let answer = bold(&format!("raymond answer {run} {} 'your answer'", ask.ask));
+        let answer = bold(&advice::command(&format!("answer {run} {} 'your answer'", ask.ask)));
         lines = lines
             .important(format!("{} asks: {}", who(&ask.agent), text_of(&ask.question, payloads)))
             .important(format!("  answer with: {answer}"));
     }
     let more = if status == StoppedStatus::OverBudget { " --budget MORE" } else { "" };
-    lines.important(format!("  continue with: {}", bold(&format!("raymond resume {run}{more}"))))
+    lines.important(format!("  continue with: {}", bold(&advice::command(&format!("resume {run}{more}")))))
 }
 
 pub(super) fn who(agent: &AgentId) -> String {

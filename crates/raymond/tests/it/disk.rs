@@ -171,3 +171,39 @@ impl Drop for Disk {
         });
     }
 }
+
+#[test]
+fn a_file_size_limit_stops_the_run_like_a_full_disk() {
+    let rig = Rig::new(RAYMOND);
+    let long = "x".repeat(2000);
+    rig.state(
+        "START.sh",
+        format!(
+            "[ $RAYMOND_VISITS = 100 ] && echo '<result>ok</result>' || echo '<goto input=\"{long}\">START</goto>'"
+        ),
+    );
+    let limited = |limit: &str| {
+        let mut command = rig.program("/bin/bash");
+        command.args(["-c", "ulimit -f \"$1\"; exec \"$2\" workflow --id r --no-debug", "-", limit, RAYMOND]);
+        rig.launch(command).wait()
+    };
+    // In units of 1 KiB.
+    let done = limited("100");
+    done.assert(1, "").says("ulimit -f").says("raymond resume r");
+    rig.resume().assert(0, "ok\n");
+}
+
+#[test]
+fn programs_that_raymond_starts_do_not_ignore_a_file_size_limit() {
+    let rig = Rig::new(RAYMOND);
+    rig.write(".raymond/config.toml", "[raymond]\nnotify = \"grep SigIgn /proc/self/status > notified\"\n");
+    rig.state("START.sh", "echo \"<result>$(grep SigIgn /proc/self/status)</result>\"");
+    // SIGXFSZ is the 25th signal.
+    let ignores = |text: &str| {
+        let mask = text.split_whitespace().last().map(|mask| u64::from_str_radix(mask, 16).unwrap());
+        mask.unwrap() & (1 << 24) != 0
+    };
+    let done = rig.run();
+    assert!(done.exit == 0 && !ignores(&done.stdout), "{done:?}");
+    assert!(!ignores(&rig.read("notified")));
+}

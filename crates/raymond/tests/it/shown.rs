@@ -221,3 +221,40 @@ fn no_mark_reaches_a_terminal_through_errors_and_warnings() {
         assert_harmless(&done.stderr);
     }
 }
+
+#[test]
+fn proposed_commands_repeat_the_state_folder() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<ask next=\"NEXT\">Which?</ask>'").state("NEXT.sh", "exit 1");
+    let at = ["--state-dir", "my runs"];
+    let done = rig.raymond(&[&["workflow", "--id", "r"][..], &at].concat());
+    assert_eq!(done.exit, 3, "{done:?}");
+    done.says("raymond answer r ask1 'your answer' --state-dir 'my runs'");
+    done.says("raymond resume r --state-dir 'my runs'\n");
+    let status = rig.raymond(&[&["status", "r"][..], &at].concat());
+    assert!(
+        status.stdout.contains("raymond answer r ask1 'your answer' --state-dir 'my runs'"),
+        "{status:?}"
+    );
+    let answered = rig.raymond(&["answer", "r", "ask1", "this", "--state-dir", "my runs"]);
+    answered.says("raymond resume r --state-dir 'my runs'\n");
+    rig.raymond(&["resume", "--state-dir", "my runs", "r"]).says("raymond resume r --state-dir 'my runs'\n");
+    let taken = rig.raymond(&[&["workflow", "--id", "r"][..], &at].concat());
+    taken.says("raymond resume r --state-dir 'my runs'");
+    let unknown = rig.raymond(&[&["status", "x"][..], &at].concat());
+    unknown.says("`raymond list --state-dir 'my runs'` shows all runs");
+}
+
+#[test]
+fn a_budget_that_is_hardly_anything_is_not_unlimited() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "Go.").state("END.md", "End.").state("workflow.yaml", "backend: scripted\n");
+    rig.state("replies.yaml", "START: { reply: <goto>END</goto>, cost: 0.5 }\nEND: <result>ok</result>\n");
+    assert_eq!(rig.raymond(&["workflow", "--budget", "1e-10"]).exit, 4);
+    rig.write(".raymond/config.toml", "[raymond]\nbudget = 1e-10\n");
+    assert_eq!(rig.raymond(&["workflow"]).exit, 4);
+    rig.write(".raymond/config.toml", "");
+    rig.state("workflow.yaml", "backend: scripted\ndefault_budget: 1e-10\n");
+    assert_eq!(rig.raymond(&["workflow"]).exit, 4);
+    rig.raymond(&["workflow", "--budget", "0"]).assert(0, "ok\n");
+}

@@ -70,6 +70,11 @@ impl DiskFile for File {
     #[cfg(target_os = "linux")]
     fn reserve(&self, from: u64, bytes: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::process::{Resource, getrlimit};
+        // The system checks this limit only when the file grows.
+        if getrlimit(Resource::Fsize).current.is_some_and(|most| from + bytes > most) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         Ok(fallocate(self, FallocateFlags::KEEP_SIZE, from, bytes)?)
     }
 

@@ -137,7 +137,7 @@ impl Journal {
         let batch = encode_batch(lines);
         self.room
             .ensure(&*self.file, self.bytes, batch.len() as u64)
-            .map_err(|()| StoreError::Full { place: file.display().to_string() })?;
+            .map_err(|why| StoreError::Full { place: file.display().to_string(), why })?;
         // Set before the call, so that it is also set if the function returns early.
         self.poisoned = true;
         self.file.write_all(&batch).map_err(|error| StoreError::io(file.display(), "write", error))?;

@@ -6,6 +6,7 @@
 use std::io;
 
 use super::disk::DiskFile;
+use crate::store::error::is_full;
 
 /// How much is reserved at once if the disk has so much.
 const PIECE_BYTES: u64 = 64 * 1024;
@@ -23,19 +24,25 @@ pub(super) struct Room {
 
 impl Room {
     /// Makes sure that a batch can be written at the end of the file, and that the rest fits behind it.
-    pub(super) fn ensure(&mut self, file: &dyn DiskFile, length: u64, batch: u64) -> Result<(), ()> {
+    pub(super) fn ensure(
+        &mut self,
+        file: &dyn DiskFile,
+        length: u64,
+        batch: u64,
+    ) -> Result<(), io::ErrorKind> {
         let needed = length + batch + self.aside;
         if needed <= self.end || self.unsupported {
             return Ok(());
         }
         let from = self.end.max(length);
+        let mut refused = io::ErrorKind::StorageFull;
         for end in [needed + PIECE_BYTES, needed] {
             match file.reserve(from, end - from) {
                 Ok(()) => {
                     self.end = end;
                     return Ok(());
                 }
-                Err(error) if is_full(&error) => {}
+                Err(error) if is_full(error.kind()) => refused = error.kind(),
                 // Then the write itself shows whether there is room.
                 Err(_) => {
                     self.unsupported = true;
@@ -43,7 +50,7 @@ impl Room {
                 }
             }
         }
-        Err(())
+        Err(refused)
     }
 
     /// Another file is written from now on.
@@ -59,15 +66,13 @@ impl Room {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::sync::Mutex;
+
+    const FULL: io::ErrorKind = io::ErrorKind::StorageFull;
 
     /// A file on a disk with so many bytes left behind offset 0.
     #[derive(Debug)]
@@ -119,10 +124,10 @@ mod tests {
         let file = Small { bytes: 10_000, calls: Mutex::default() };
         let mut room = Room { aside: 4_000, ..Room::default() };
         assert_eq!(room.ensure(&file, 0, 5_000), Ok(()));
-        assert_eq!(room.ensure(&file, 5_000, 2_000), Err(()), "it would use what was set aside");
+        assert_eq!(room.ensure(&file, 5_000, 2_000), Err(FULL), "it would use what was set aside");
         room.aside = 0;
         assert_eq!(room.ensure(&file, 5_000, 4_000), Ok(()));
-        assert_eq!(room.ensure(&file, 9_000, 2_000), Err(()));
+        assert_eq!(room.ensure(&file, 9_000, 2_000), Err(FULL));
     }
 
     #[test]

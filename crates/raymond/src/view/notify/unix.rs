@@ -10,6 +10,7 @@ use tokio::process::{Child, Command};
 pub(super) fn shell(command: &str) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]).process_group(0);
+    os_process::restore_signals(shell.as_std_mut());
     shell
 }
 
