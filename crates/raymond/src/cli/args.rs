@@ -120,6 +120,7 @@ impl Command {
             | Self::Init(_)
             | Self::Schema(_)
             | Self::Diagram(_)
+            | Self::Emit(_)
             | Self::Completions(_)
             | Self::InitConfig => None,
         }
