@@ -39,10 +39,12 @@ pub fn check_plain(file: &File) -> io::Result<()> {
 /// All bytes of a plain file that may not be longer than `most`.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_plain(path)?;
-    if file.metadata()?.len() > most {
+    let length = file.metadata()?.len();
+    if length > most {
         return Err(too_long(most));
     }
-    let mut bytes = Vec::new();
+    // With room for all of it, a file takes one read instead of many small ones.
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
     // The file may grow while it is read.
     file.take(most + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > most {

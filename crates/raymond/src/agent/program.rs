@@ -87,6 +87,11 @@ pub trait TurnDecoder: fmt::Debug {
     /// Whether the agent's final message is there and nothing has begun since.
     fn is_final(&self) -> bool;
 
+    /// What the turn has cost so far, as far as the output tells. It is only shown, and never recorded.
+    fn cost_so_far(&self) -> f64 {
+        0.0
+    }
+
     /// The result of the turn, once all output was fed, `close` was called and the program has ended.
     fn finish(self: Box<Self>, ending: TurnEnding, stderr_tail: &str)
     -> Result<TurnReport, Box<TurnFailure>>;

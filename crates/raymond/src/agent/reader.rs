@@ -54,6 +54,11 @@ impl TurnReader {
         self.decoder.is_final()
     }
 
+    /// What the turn has cost so far, in dollars, as far as the output tells.
+    pub fn cost_so_far(&self) -> f64 {
+        self.decoder.cost_so_far()
+    }
+
     /// The session that the turn runs in, if it is known: the one that the program reported, or the one that was
     /// chosen.
     pub fn session(&self) -> Option<&str> {

@@ -34,9 +34,13 @@ impl Backends {
         self.named.insert(name.to_owned(), program);
     }
 
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(String::as_str)
+    }
+
     pub fn get(&self, name: &str) -> Result<&dyn AgentProgram, String> {
         self.named.get(name).map(|program| &**program).ok_or_else(|| {
-            let known: Vec<&str> = self.named.keys().map(String::as_str).collect();
+            let known: Vec<&str> = self.names().collect();
             format!("there is no backend `{}`; known are: {}", name.escape_debug(), known.join(", "))
         })
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
-use super::completions::run_ids;
+use super::completions::{backends, run_ids, statuses};
 use crate::config::{OnAsk, Timeout};
 use crate::error::UserError;
 use crate::view::Detail;
@@ -148,7 +148,7 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "LEVEL")]
     pub(super) effort: Option<String>,
     /// The backend for prompts that do not choose one [default: claude]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(backends))]
     pub(super) backend: Option<String>,
     /// How long a step that sets no limit may be silent; 0 is no limit [default: 30m for prompts, none for scripts]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -238,7 +238,7 @@ pub(super) struct ResumeArgs {
 #[command(after_help = examples::LIST)]
 pub(super) struct ListArgs {
     /// Only runs of this status, such as failed or waiting
-    #[arg(long, value_name = "STATUS", value_parser = parse_status)]
+    #[arg(long, value_name = "STATUS", value_parser = parse_status, add = ArgValueCompleter::new(statuses))]
     pub(super) status: Option<String>,
     /// Only runs of this workflow
     #[arg(long, value_name = "NAME")]
@@ -362,7 +362,7 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
 }
 
 /// What `list` can show as the status of a run.
-const STATUSES: [&str; 8] =
+pub(super) const STATUSES: [&str; 8] =
     ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
 
 fn parse_status(text: &str) -> Result<String, String> {

@@ -1,16 +1,19 @@
 //! `raymond completions`, and the answers to the script that it prints.
 //!
-//! The script only calls this program for every completion. So ids of runs can be offered, and the script need not
-//! change with the program.
+//! The script only calls this program for every completion. So ids of runs and names from the config file can be
+//! offered, and the script need not change with the program.
 
 use std::ffi::OsStr;
 
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::{CompleteEnv, Shells};
+use raymond_core::lint::RULES;
 
-use super::args::{CompletionsArgs, Place};
+use super::args::{CompletionsArgs, Place, STATUSES};
 use super::find;
 use super::print::print_stdout;
+use crate::agent::registry::Backends;
+use crate::author::templates::TEMPLATES;
 use crate::error::{ExitKind, UserError};
 
 /// The script sets this variable when it calls us. The library's default name, `COMPLETE`, may be in use by others.
@@ -68,4 +71,38 @@ pub(super) fn run_ids(start: &OsStr) -> Vec<CompletionCandidate> {
         .enumerate()
         .map(|(age, id)| CompletionCandidate::new(id).display_order(Some(age)))
         .collect()
+}
+
+/// Backends: the built-in ones, and those of the config file if it can be read.
+pub(super) fn backends(start: &OsStr) -> Vec<CompletionCandidate> {
+    let configured = find::load_config().ok().and_then(|config| Backends::new(&config.backend).ok());
+    let backends = configured.unwrap_or_else(Backends::built_in);
+    those_with(start, backends.names().map(CompletionCandidate::new))
+}
+
+/// Templates of `init`, with what they show.
+pub(super) fn templates(start: &OsStr) -> Vec<CompletionCandidate> {
+    let template = |name, about: &'static str| CompletionCandidate::new(name).help(Some(about.into()));
+    those_with(start, TEMPLATES.iter().map(|known| template(known.name, known.about)))
+}
+
+/// Codes of rules, with their names. Codes may be written in lower case.
+pub(super) fn rule_codes(start: &OsStr) -> Vec<CompletionCandidate> {
+    let start = start.to_string_lossy().to_ascii_uppercase();
+    let rule = |code, name: &'static str| CompletionCandidate::new(code).help(Some(name.into()));
+    those_with(start.as_ref(), RULES.into_iter().map(|known| rule(known.code, known.name)))
+}
+
+/// What the status of a run can be.
+pub(super) fn statuses(start: &OsStr) -> Vec<CompletionCandidate> {
+    those_with(start, STATUSES.into_iter().map(CompletionCandidate::new))
+}
+
+/// The candidates that begin with what was typed.
+fn those_with(
+    start: &OsStr,
+    candidates: impl Iterator<Item = CompletionCandidate>,
+) -> Vec<CompletionCandidate> {
+    let start = start.as_encoded_bytes();
+    candidates.filter(|one| one.get_value().as_encoded_bytes().starts_with(start)).collect()
 }

@@ -214,6 +214,13 @@ impl LocalExecutor {
         }
     }
 
+    /// Shows what a running turn has cost so far.
+    fn show_spending(&self, agent: &AgentId, so_far: Usd) {
+        if let Some(view) = &self.view {
+            view.spending(agent, so_far);
+        }
+    }
+
     /// A text that may be recorded: without the secrets in the environment of the step's programs.
     fn without_secrets(&self, job: &StepJob, text: String) -> String {
         if text.is_empty() {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use raymond_core::event::Event;
+use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::run::Run;
 
@@ -57,6 +58,11 @@ impl LiveView {
         self.scene().add_output(agent, bytes);
     }
 
+    /// What a running turn has cost so far, by the estimate of its stream. It is forgotten when the attempt ends.
+    pub fn spending(&self, agent: &AgentId, so_far: Usd) {
+        self.scene().spends(agent, so_far);
+    }
+
     fn scene(&self) -> MutexGuard<'_, Scene> {
         lock(&self.0)
     }
@@ -68,7 +74,7 @@ impl View for LiveView {
         let picture = (event.seq == run.seq).then(|| Picture::of(run));
         let mut scene = self.scene();
         if let Some(agent) = event.body.ended_attempt_of() {
-            scene.forget_output(agent);
+            scene.forget_attempt(agent);
         }
         if let Some(picture) = picture {
             scene.show(picture);

@@ -139,6 +139,35 @@ fn completions_know_commands_options_and_runs() {
         assert_eq!(complete(&[command, "mo"]), "morning monday", "{command}");
     }
     assert_eq!(complete(&["workf"]), "workflow/");
+    assert_eq!(complete(&["init", "--template", ""]), "hello review fan-out");
+    assert_eq!(complete(&["init", "--template", "fa"]), "fan-out");
+    assert_eq!(complete(&["lint", "--explain", "R00"]), complete(&["lint", "--explain", "r00"]));
+    assert!(complete(&["lint", "--explain", "R0"]).starts_with("R001 R002 "));
+    assert_eq!(complete(&["list", "--status", "o"]), "over_budget");
+    assert!(complete(&["list", "--status", ""]).contains("damaged"));
+}
+
+/// The built-in backends and the configured ones; a config file that cannot be read leaves the former.
+#[test]
+fn completions_know_the_backends_for_every_shell() {
+    let rig = Rig::new(RAYMOND);
+    let complete = |shell: &str, start: &str| {
+        let words = ["raymond", "resume", "--backend", start];
+        let args: Vec<&str> = ["--"].into_iter().chain(words).collect();
+        let mut command = rig.command(&args);
+        command.env("RAYMOND_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "3");
+        command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_IFS", "\n");
+        let done = rig.launch(command).wait();
+        assert_eq!(done.exit, 0, "{shell}: {}", done.stderr);
+        done.stdout.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    rig.write(".raymond/config.toml", "[backend.careful]\nkind = \"claude\"\n");
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        assert_eq!(complete(shell, "c"), ["careful", "claude"], "{shell}");
+    }
+    assert_eq!(complete("bash", "s"), ["scripted"]);
+    rig.write(".raymond/config.toml", "[backend");
+    assert_eq!(complete("bash", "c"), ["claude"]);
 }
 
 #[test]

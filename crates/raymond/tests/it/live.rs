@@ -193,6 +193,29 @@ fn the_view_shows_running_agents_and_at_the_end_only_past_events_remain() {
     assert!(!screen.contains("running") && !screen.contains("─"), "{screen}");
 }
 
+/// A turn's stream tells what it costs before the turn has ended. That is shown as an estimate and not recorded.
+#[test]
+fn the_view_shows_what_a_running_turn_spends() {
+    if lacks_a_terminal("the_view_shows_what_a_running_turn_spends") {
+        return;
+    }
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "Work.");
+    rig.agent(
+        r#"[{ "tools": ["Read"], "run": "until [ -e go ]; do sleep 0.01; done", "cost": 0.25,
+             "reply": "<result>ok</result>" }]"#,
+    );
+    let terminal = Terminal::run(&rig, (80, 24), &[], &["workflow", "--id", "r"]);
+    let screen =
+        terminal.wait_until("an estimate in both lines", |screen| screen.matches("~$0.25").count() == 2);
+    assert!(screen.contains(" · ~$0.25 of $10.00 · 0 steps"), "{screen}");
+    assert_eq!(rig.status()["cost_usd"], 0.0);
+    rig.write("go", "");
+    let screen = terminal.ends_with(0);
+    assert!(screen.contains("completed (1 step, 1 agent, $0.25,"), "{screen}");
+    assert_eq!(rig.status()["cost_usd"], 0.25);
+}
+
 #[test]
 fn the_view_follows_changes_of_the_terminal_size() {
     if lacks_a_terminal("it_follows_a_terminal_that_changes_its_size") {

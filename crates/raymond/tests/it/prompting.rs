@@ -454,6 +454,47 @@ fn an_agent_may_use_its_task_folder_and_settings_may_name_it() {
     );
 }
 
+/// The task folder is outside the agent's own folder in all these cases, so the program has to be told that it may use it.
+#[test]
+fn the_task_folder_is_allowed_with_cd_in_a_worktree_and_from_a_subfolder() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "mkdir -p elsewhere; echo '<reset cd=\"elsewhere\">THERE</reset>'");
+    rig.state("THERE.md", "In {{task_folder}}");
+    rig.agent(
+        r#"[{ "run": "test -d \"$RAYMOND_TASK_FOLDER\" && touch \"$RAYMOND_TASK_FOLDER/used\"",
+             "reply": "<result>done</result>" }]"#,
+    );
+    let git = |args: &[&str]| {
+        let mut command = rig.program("git");
+        command.args(["-c", "user.name=x", "-c", "user.email=x@x"]).args(args);
+        assert_eq!(rig.launch(command).wait().exit, 0, "git {args:?}");
+    };
+    rig.write("sub/kept", "");
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["commit", "-qm", "x"]);
+    git(&["worktree", "add", "-q", "../linked"]);
+    let linked = rig.work().parent().unwrap().join("linked");
+    for (number, (folder, workflow)) in
+        [(rig.work(), "workflow"), (rig.work().join("sub"), "../workflow"), (linked.clone(), "workflow")]
+            .into_iter()
+            .enumerate()
+    {
+        let mut command = rig.command(&[workflow, "--id", &format!("r{number}")]);
+        command.current_dir(&folder);
+        rig.launch(command).wait().assert(0, "done\n");
+        let call = &rig.calls()[number];
+        let task_folder = call["prompt"].as_str().unwrap().trim().strip_prefix("In ").unwrap();
+        let args: Vec<String> = serde_json::from_value(call["argv"].clone()).unwrap();
+        let allowed = args.windows(2).filter(|pair| pair[0] == "--add-dir").map(|pair| pair[1].as_str());
+        assert_eq!(allowed.collect::<Vec<_>>(), [task_folder], "{args:?}");
+        assert!(std::path::Path::new(task_folder).join("used").is_file(), "{task_folder}");
+        assert!(call["cwd"].as_str().unwrap().ends_with("/elsewhere"), "{call}");
+        let home = if number == 2 { linked.clone() } else { rig.work() };
+        assert!(std::path::Path::new(task_folder).starts_with(home.join(".raymond")), "{task_folder}");
+    }
+}
+
 #[test]
 fn a_value_is_changed_only_where_it_would_be_acted_on_and_the_meta_file_says_so() {
     let rig = Rig::new(RAYMOND);

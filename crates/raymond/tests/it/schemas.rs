@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use jsonschema::Validator;
 use raymond::author::schema::{Subject, schema};
 use raymond::author::templates::TEMPLATES;
+use raymond::workflow::scope::{Given, OneState};
 use raymond_core::frontmatter::yaml::{self, Node};
 use raymond_core::tag::TagName;
 use serde_json::{Value, json};
@@ -173,6 +174,80 @@ fn every_documented_example_is_refused_with_an_invalid_value() {
             assert!(problem(subject, &broken).is_some(), "{place}: {subject:?} accepts an invalid `{key}`");
         }
     }
+}
+
+/// An editor underlines a misspelled key wherever one can stand. The schema of events is for readers of a stream, which
+/// must take the fields that later versions add.
+#[test]
+fn unknown_keys_are_refused_everywhere() {
+    fn with_wrong_keys(value: &Value, broken: &mut Vec<Value>, put_back: &dyn Fn(Value) -> Value) {
+        let Some(fields) = value.as_object() else {
+            for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+                with_wrong_keys(item, broken, &|item| {
+                    let mut list = value.clone();
+                    list[index] = item;
+                    put_back(list)
+                });
+            }
+            return;
+        };
+        let mut wrong = value.clone();
+        wrong["no_such_key"] = json!({ "no": ["such"] });
+        broken.push(put_back(wrong));
+        for (key, item) in fields {
+            with_wrong_keys(item, broken, &|item| {
+                let mut map = value.clone();
+                map[key] = item;
+                put_back(map)
+            });
+        }
+    }
+    for Example { place, subject, value } in all_examples() {
+        if subject == Subject::Events {
+            continue;
+        }
+        let mut broken = Vec::new();
+        with_wrong_keys(&value, &mut broken, &|value| value);
+        for broken in broken {
+            assert!(problem(subject, &broken).is_some(), "{place}: {subject:?} accepts {broken:#}");
+        }
+    }
+}
+
+/// What the program reads in a file of a test workflow, and whether it has no warning about it.
+fn read_by_the_program(name: &str, text: &str) -> Option<(Subject, Value, bool)> {
+    if name.ends_with(".md") {
+        let prompt = raymond_core::frontmatter::split_and_parse(text).ok()?;
+        return Some((Subject::Frontmatter, frontmatter_of(text)?, prompt.warnings.is_empty()));
+    }
+    let is_manifest = name == raymond::workflow::manifest::FILE;
+    let value = yaml_value(text).filter(|value| is_manifest || value.get("states").is_some())?;
+    if is_manifest {
+        let manifest = raymond::workflow::manifest::parse(text).ok()?;
+        return Some((Subject::Manifest, value, manifest.warnings.is_empty()));
+    }
+    let contents = raymond::workflow::scope::parse_one_file(text).ok()?;
+    let has_warnings = |state: &OneState| match &state.given {
+        Given::Beside { warnings, .. } => !warnings.is_empty(),
+        Given::InText | Given::InPart { .. } => false,
+    };
+    let is_clean = contents.manifest.warnings.is_empty() && !contents.states.values().any(has_warnings);
+    Some((Subject::Workflow, value, is_clean))
+}
+
+#[test]
+fn schemas_and_readers_agree_about_the_test_workflows() {
+    let (mut accepted, mut refused) = (0, 0);
+    for file in files_under(&root().join("crates/raymond/tests/cases")) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let is_read = name.ends_with(".md") || name.ends_with(".yaml");
+        let Some(text) = is_read.then(|| fs::read_to_string(&file).ok()).flatten() else { continue };
+        let Some((subject, value, is_clean)) = read_by_the_program(&name, &text) else { continue };
+        let found = problem(subject, &value);
+        assert_eq!(found.is_none(), is_clean, "{}: {found:?}: {value:#}", file.display());
+        *(if is_clean { &mut accepted } else { &mut refused }) += 1;
+    }
+    assert!(accepted > 50 && refused > 0, "{accepted} {refused}");
 }
 
 #[test]

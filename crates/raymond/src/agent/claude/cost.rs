@@ -116,12 +116,17 @@ impl Meter {
         if earlier <= total { earlier } else { 0.0 }
     }
 
+    /// What was reported, and an estimate of what was streamed since.
+    pub(super) fn so_far(&self) -> f64 {
+        self.counted + self.streamed.usd()
+    }
+
     pub(super) fn cost(self) -> Cost {
         let unreported = self.streamed.usd();
         let session_total_usd =
             if self.totals_are_of_the_session { self.last_total.or(self.inherited_total) } else { None };
         Cost {
-            usd: self.counted + unreported,
+            usd: self.so_far(),
             estimated: self.estimated || unreported > 0.0,
             unknown: self.unknown,
             session_total_usd,

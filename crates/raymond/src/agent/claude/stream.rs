@@ -61,6 +61,10 @@ impl TurnDecoder for Decoder {
         seen
     }
 
+    fn cost_so_far(&self) -> f64 {
+        self.meter.so_far()
+    }
+
     fn is_final(&self) -> bool {
         self.is_final
     }

@@ -34,6 +34,7 @@ impl JsonSchema for Entry {
             "type": "object",
             "properties": Value::Object(properties),
             "required": ["tag"],
+            "additionalProperties": false,
             // An entry that names what its tag does not have is refused.
             "dependentSchemas": Value::Object(dependent),
         })

@@ -9,6 +9,7 @@ use super::entry::Entry;
 
 /// The settings of a prompt.
 #[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct Frontmatter {
     /// What the state may do next; everything, if left out.
@@ -61,6 +62,7 @@ enum Limit {
 
 /// What a workflow says about itself.
 #[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct Manifest {
     id: Option<String>,
@@ -109,6 +111,7 @@ enum Variable {
 
 /// What a run wants to be given.
 #[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct Input {
     mode: Option<InputMode>,
@@ -127,6 +130,7 @@ enum InputMode {
 
 /// A workflow in one file.
 #[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct OneFile {
     /// States by their names.
@@ -147,6 +151,7 @@ enum File {
 }
 
 #[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct Bytes {
     base64: String,
@@ -162,6 +167,7 @@ enum OneState {
 }
 
 #[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 #[schemars(extend("not" = { "anyOf": [
     { "required": ["sh"] }, { "required": ["bat"] }, { "required": ["ps1"] }, { "required": ["py"] },
@@ -175,6 +181,7 @@ struct OnePrompt {
 
 /// One script or one for each platform.
 #[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 #[schemars(extend("anyOf" = [
     { "required": ["sh"] }, { "required": ["bat"] }, { "required": ["ps1"] }, { "required": ["py"] },

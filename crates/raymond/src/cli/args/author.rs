@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
 use raymond_core::diagnostic::Severity;
 use raymond_core::workflow::Platform;
 
 use super::examples;
+use crate::cli::completions::{rule_codes, templates};
 use crate::error::UserError;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -58,7 +60,7 @@ pub struct LintArgs {
     #[arg(long)]
     pub fix: bool,
     /// Say what a rule is about
-    #[arg(long, value_name = "CODE")]
+    #[arg(long, value_name = "CODE", add = ArgValueCompleter::new(rule_codes))]
     pub explain: Option<String>,
 }
 
@@ -134,7 +136,7 @@ pub struct InitArgs {
     /// The folder to make [default: the template's name]
     pub name: Option<String>,
     /// What to start from: hello, review or fan-out [default: hello]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(templates))]
     pub template: Option<String>,
 }
 

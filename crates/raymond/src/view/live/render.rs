@@ -17,7 +17,7 @@ use crate::view::wording::{BAD, BOLD, DIM, NOTE, count};
 /// How wide a column may be, however long the names in it are.
 const MOST_AGENT: usize = 24;
 const MOST_STATE: usize = 20;
-/// `59m59s` and `$12.34`.
+/// `59m59s` and `~$12.34`.
 const TIME: usize = 6;
 const COST: usize = 7;
 /// The longest word for an agent's activity.
@@ -76,7 +76,7 @@ pub(super) fn render(scene: &Scene, now: Timestamp, width: usize, height: usize)
     let mut rows: Vec<&Row> = picture.rows.iter().take(shown).collect();
     rows.sort_by_key(|row| row.birth);
     let mut lines = vec![heading(scene, now, width)];
-    let columns = Columns::fit(&rows, width);
+    let columns = Columns::fit(&rows, scene, width);
     lines.extend(rows.iter().map(|row| columns.line(row, scene, now)));
     if !all_fit && room > 0 {
         lines.push(Line::default().with(DIM, rest(picture, &rows)));
@@ -102,7 +102,7 @@ fn heading(scene: &Scene, now: Timestamp, width: usize) -> Line {
     let budget = picture.budget.map(|budget| format!(" of {budget}")).unwrap_or_default();
     let mut parts = vec![
         short(picture.elapsed(now)),
-        format!("{}{budget}", picture.cost),
+        format!("{}{budget}", scene.with_spending(picture.cost, None)),
         count(usize::try_from(picture.steps).unwrap_or(usize::MAX), "step"),
         count(picture.agents(), "agent"),
     ];
@@ -160,11 +160,13 @@ struct Columns {
 }
 
 impl Columns {
-    fn fit(rows: &[&Row], width: usize) -> Self {
+    fn fit(rows: &[&Row], scene: &Scene, width: usize) -> Self {
         let widest = |text: fn(&Row) -> &str, most: usize| {
             rows.iter().map(|row| self::width(&clean(text(row)))).max().unwrap_or(0).min(most)
         };
-        let cost = if rows.iter().all(|row| row.cost.is_zero()) { 0 } else { COST + 1 };
+        let costs = rows.iter().map(|row| scene.with_spending(row.cost, Some(&row.agent)));
+        let widest_cost = costs.filter(|cost| !cost.usd.is_zero()).map(|cost| self::width(&cost.to_string()));
+        let cost = widest_cost.max().map_or(0, |widest| widest.max(COST) + 1);
         let agent = widest(|row| row.agent.as_str(), MOST_AGENT.min(width / 3)) + 1;
         let state = widest(|row| row.state.as_str(), MOST_STATE.min(width / 4)) + 1;
         let mut columns = Self { agent, state, cost, detail: 0 };
@@ -198,7 +200,8 @@ impl Columns {
             0 => String::new(),
             _ => format!("{} ", column(&clean(text), width - 1)),
         };
-        let cost = if row.cost.is_zero() { String::new() } else { row.cost.to_string() };
+        let cost = scene.with_spending(row.cost, Some(&row.agent));
+        let cost = if cost.usd.is_zero() { String::new() } else { cost.to_string() };
         let line = Line::default()
             .with(
                 BOLD,
@@ -214,7 +217,7 @@ impl Columns {
         let line = line
             .with(style(row.activity), text(row.activity.as_str(), WORD + 1))
             .with(Style::new(), format!("{:>TIME$}", short(since(row.since, now))))
-            .with(DIM, if self.cost > 0 { format!(" {cost:>COST$}") } else { String::new() });
+            .with(DIM, if self.cost > 0 { format!("{cost:>0$}", self.cost) } else { String::new() });
         if self.detail == 0 {
             return line;
         }

@@ -6,7 +6,7 @@
 
 mod needs;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use raymond_core::graph::scan;
@@ -110,6 +110,7 @@ fn check_scope(
     let mut to_check: Vec<StateFile> = entries.iter().cloned().collect();
     let mut others = BTreeSet::new();
     let mut conversations = Conversations::default();
+    let mut ready_backends = BTreeSet::new();
     while let Some(state) = to_check.pop() {
         // A state that is gone may never be needed, or a step may write it before it is.
         let Ok(source) = scope.read(&state) else { continue };
@@ -118,7 +119,7 @@ fn check_scope(
         let text = String::from_utf8_lossy(&source.bytes);
         let tags = tags_in(&state, &text);
         if let (Plan::Prompt(prompt), Some(settings)) = (&prepared.plan, &prepared.turn) {
-            check_backend(scope, &state, (prompt, settings), options, backends)?;
+            check_backend(scope, &state, (prompt, settings), options, backends, &mut ready_backends)?;
             conversations.add(&state, prompt, &tags);
             let entries = prompt.policy.iter().flat_map(|policy| &policy.entries);
             others.extend(entries.filter(|entry| entry.tag.is_workflow()).filter_map(|e| e.target.clone()));
@@ -153,23 +154,32 @@ fn workflows_in(tags: &[LocatedTag]) -> impl Iterator<Item = String> {
     tags.filter(|tag| tag.name.is_workflow()).map(|tag| tag.content.trim().to_owned())
 }
 
-/// A state's prompt cannot be sent to a backend that is not there, or that cannot do what the state needs.
+/// A state's prompt cannot be sent to a backend that is not there, or that cannot do what the state needs. Backends
+/// that are ready for this workflow are remembered in `ready`: finding that out may mean reading files.
 fn check_backend(
     scope: &Scope,
     state: &StateFile,
     (prompt, settings): (&PromptPlan, &TurnSettings),
     options: &Options,
     backends: &Backends,
+    ready: &mut BTreeSet<String>,
 ) -> Result<(), UserError> {
     let in_state = |error| UserError::usage(format!("{state}: {error}"));
     let program = backends.get(&prompt.backend).map_err(in_state)?;
     needs::check(state, &prompt.backend, settings, options, program)?;
-    program.check(scope).map_err(in_state)
+    if !ready.contains(&prompt.backend) {
+        program.check(scope).map_err(in_state)?;
+        ready.insert(prompt.backend.clone());
+    }
+    Ok(())
 }
 
+/// States by name. Every word of every text is looked up in it.
+type Names = HashMap<String, Vec<StateFile>>;
+
 /// Every state by the names it can be called.
-fn names(scope: &Scope) -> BTreeMap<String, Vec<StateFile>> {
-    let mut names: BTreeMap<String, Vec<StateFile>> = BTreeMap::new();
+fn names(scope: &Scope) -> Names {
+    let mut names = Names::new();
     for state in scope.states() {
         names.entry(state.name().to_owned()).or_default().push(state.clone());
         names.entry(state.as_str().to_owned()).or_default().push(state);
@@ -179,9 +189,11 @@ fn names(scope: &Scope) -> BTreeMap<String, Vec<StateFile>> {
 
 /// Everything in a text that could be the name of a state.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))).flat_map(|word| {
+    let words = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.')));
+    words.filter(|word| !word.is_empty()).flat_map(|word| {
         // A name at the end of a sentence carries its full stop.
-        [word, word.trim_end_matches('.')]
+        let plain = word.ends_with('.').then(|| word.trim_end_matches('.'));
+        [word].into_iter().chain(plain)
     })
 }
 

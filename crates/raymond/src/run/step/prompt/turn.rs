@@ -312,6 +312,7 @@ impl Sink for TurnSink<'_> {
                 self.record_session(session);
             }
         }
+        self.executor.show_spending(&self.job.attempt.agent, Usd::from_dollars(self.reader.cost_so_far()));
         if self.reader.is_final() { Flow::EndWithin(LINGER) } else { Flow::Continue }
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use raymond_core::event::Event;
 use raymond_core::evolve;
+use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::run::Run;
 
@@ -103,6 +104,14 @@ fn three() -> Scene {
         .scene()
 }
 
+/// Two turns run whose streams tell what they cost.
+fn spending() -> Scene {
+    let mut scene = three();
+    scene.spends(&AgentId::new("main"), Usd::from_dollars(0.125));
+    scene.spends(&AgentId::new("main_tests1"), Usd::from_dollars(0.0042));
+    scene
+}
+
 /// Each agent waits in another way.
 fn waiting() -> Film {
     let workers = ["ask1", "late2", "limit3", "retry4", "bad5", "far6"];
@@ -188,6 +197,7 @@ fn it_looks_like_this() {
         ("five hundred", crowd(), &[(80, 24), (20, 9), (80, 2)]),
         ("hostile text", hostile(), &[(80, 24), (40, 24)]),
         ("stopping", stopping(), &[(80, 4), (30, 2)]),
+        ("spending", spending(), &[(80, 24), (40, 24), (20, 24)]),
     ] {
         for (width, height) in sizes {
             let _ = writeln!(pictures, "== {name}, {width} × {height}: {}", title(&scene.picture));
@@ -200,7 +210,7 @@ fn it_looks_like_this() {
 /// Any size, including impossible ones.
 #[test]
 fn it_fits_every_terminal() {
-    for scene in [alone(), three(), waiting().scene(), crowd(), hostile(), stopping()] {
+    for scene in [alone(), three(), waiting().scene(), crowd(), hostile(), stopping(), spending()] {
         for width in 0..130 {
             for height in [0, 1, 2, 3, 5, 24] {
                 drawn(&scene, width, height);
@@ -247,4 +257,14 @@ fn a_very_high_terminal_shows_as_many_agents_as_there_are_rows() {
     let lines = drawn(&crowd(), 80, 2000);
     assert_eq!(lines.lines().count(), 1 + MOST_ROWS + 1);
     assert!(lines.ends_with("… and 400 more: 400 ready\n"), "{lines}");
+}
+
+#[test]
+fn an_estimate_is_gone_when_the_attempt_ends() {
+    let mut scene = spending();
+    assert!(drawn(&scene, 80, 24).contains("~$1.88 of $10.00"), "{}", drawn(&scene, 80, 24));
+    scene.forget_attempt(&AgentId::new("main"));
+    scene.forget_attempt(&AgentId::new("main_tests1"));
+    let after = drawn(&scene, 80, 24);
+    assert!(after.contains("$1.75 of $10.00") && !after.contains('~'), "{after}");
 }

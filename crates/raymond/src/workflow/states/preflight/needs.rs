@@ -7,6 +7,7 @@ use raymond_core::run::Options;
 use raymond_core::tag::{Located, TagName};
 use raymond_core::workflow::StateFile;
 
+use super::Names;
 use crate::agent::{AgentProgram, Capabilities};
 use crate::error::UserError;
 use crate::workflow::states::TurnSettings;
@@ -83,7 +84,7 @@ impl Conversations {
     /// Refuses a state that would go on in a conversation with a program that cannot branch one.
     pub(super) fn check<'p>(
         &self,
-        names: &BTreeMap<String, Vec<StateFile>>,
+        names: &Names,
         program: impl Fn(&str) -> Option<&'p dyn AgentProgram>,
     ) -> Result<(), UserError> {
         for (from, prompt) in &self.prompts {
