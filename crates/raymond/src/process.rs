@@ -12,6 +12,8 @@
 mod child;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "linux")]
+mod orphans;
 mod reaper;
 pub mod secrets;
 mod spawn;
@@ -30,6 +32,8 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
+#[cfg(target_os = "linux")]
+pub use orphans::remove_dead_orphans;
 #[cfg(windows)]
 pub use os_process::{Job, creation_flags};
 pub use reaper::{Reaper, Target};

@@ -31,6 +31,8 @@ use std::io;
 
 #[cfg(test)]
 pub(super) use system::is_ours;
+#[cfg(target_os = "linux")]
+pub(super) use system::zombies_of;
 pub(super) use system::{check, host, identify, kill_group, send};
 
 use super::reaper::Target;

@@ -4,6 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Child;
 
 use rustix::process::{Pid, Signal};
+use test_kit::needs::say_skipped;
 use test_kit::rig::{Rig, send, wait_for_file, wait_until};
 
 use crate::RAYMOND;
@@ -168,4 +169,31 @@ fn a_signal_for_all_processes_interrupts_steps_and_fails_none() {
     rig.resume().assert(0, "ok\n");
     let failed: Vec<_> = rig.events().into_iter().filter(|event| event["event"] == "step_failed").collect();
     assert_eq!(failed, [] as [serde_json::Value; 0]);
+}
+
+/// As the first process of a container, Raymond is the parent of all orphans there.
+#[test]
+fn dead_orphans_are_removed_in_a_container() {
+    let container = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
+    let can = |output: std::io::Result<std::process::Output>| output.is_ok_and(|it| it.status.success());
+    if !can(std::process::Command::new("unshare").args(container).arg("true").output()) {
+        return say_skipped("orphans of a container", "`unshare` and the right to use it");
+    }
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        r#"# raymond: max_time=60s
+        for one in 1 2 3 4 5; do (true & echo $! >> pids); done
+        for pid in $(cat pids); do while [ -e /proc/$pid ]; do sleep 0.05; done; done
+        for step in 1 2 3 4 5; do echo "<fork>WORK</fork>"; done; echo '<goto>LAST</goto>'"#,
+    );
+    // Steps that end beside orphans keep their own exit codes.
+    rig.state("WORK.sh", "# raymond: fatal=agent\n(sleep 0.1 &); sleep 1; exit 7");
+    rig.state("LAST.sh", "echo '<join>END</join>'").state("END.sh", "echo '<result>ok</result>'");
+    let mut command = rig.program("unshare");
+    command.args(container).args([RAYMOND, "workflow", "--id", "r"]);
+    rig.launch(command).wait().assert(0, "ok\n");
+    let failed: Vec<_> = rig.events().into_iter().filter(|event| event["event"] == "step_failed").collect();
+    assert_eq!(failed.len(), 5);
+    assert!(failed.iter().all(|event| event["exit_code"] == 7), "{failed:?}");
 }

@@ -86,18 +86,32 @@ pub(super) fn processes(targets: &[&Target]) -> io::Result<Vec<Process>> {
     let pipes: HashSet<u64> = targets.iter().flat_map(|target| &target.pipes).copied().collect();
     let mut buffer = Vec::with_capacity(16 * 1024);
     let mut processes = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let pid = name.to_str().and_then(|name| name.parse().ok());
-        let Some(pid) = pid.filter(|pid| *pid != 1 && *pid != own_pid) else {
+    for pid in pids()? {
+        let pid = pid?;
+        if pid == 1 || pid == own_pid {
             continue;
-        };
+        }
         if let Some(mut process) = process(pid, &mut buffer)? {
             process.pipes = open_pipes(pid, &pipes)?;
             processes.push(process);
         }
     }
     Ok(processes)
+}
+
+fn pids() -> io::Result<impl Iterator<Item = io::Result<i32>>> {
+    Ok(fs::read_dir("/proc")?.filter_map(|entry| match entry {
+        Ok(entry) => entry.file_name().to_str()?.parse().ok().map(Ok),
+        Err(error) => Some(Err(error)),
+    }))
+}
+
+/// The children of a process that have ended and were not waited for.
+pub(in crate::process) fn zombies_of(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_nonzero().get();
+    let is_zombie = |stat: &Stat| stat.parent == parent && stat.state == b'Z' && !stat.is_living_program();
+    let zombie = |pid: i32| stat_of(pid).ok()?.filter(is_zombie).and_then(|_| Pid::from_raw(pid));
+    pids().into_iter().flatten().filter_map(|pid| zombie(pid.ok()?)).collect()
 }
 
 fn process(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {

@@ -1,0 +1,36 @@
+//! Removes dead orphans where Raymond is the first process of a container.
+//!
+//! A process whose parent has ended becomes a child of the first process, which has to wait for its end. Otherwise it
+//! stays as a zombie until the container has no process numbers left.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use rustix::process::{Pid, WaitOptions, getpid, waitpid};
+
+use super::table::zombies_of;
+
+/// How often zombies are looked for.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs until it is dropped, and returns at once if Raymond is not the first process. Must run on the thread that waits
+/// for Raymond's own programs.
+///
+/// Those are waited for as soon as the system reports their end, and nobody else may take their exit codes. So only a
+/// zombie counts as an orphan that was there at two looks, between which everything that was reported has been dealt with.
+pub async fn remove_dead_orphans() {
+    if !getpid().is_init() {
+        return;
+    }
+    let mut seen = HashSet::new();
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        // What was reported during the pause comes first.
+        tokio::task::yield_now().await;
+        let zombies: HashSet<Pid> = zombies_of(getpid()).into_iter().collect();
+        for orphan in zombies.intersection(&seen) {
+            let _ = waitpid(Some(*orphan), WaitOptions::NOHANG);
+        }
+        seen = zombies;
+    }
+}
