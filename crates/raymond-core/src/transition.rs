@@ -356,8 +356,13 @@ fn write_several(f: &mut fmt::Formatter<'_>, tags: &[String], total: u64) -> fmt
     if unnamed > 0 {
         write!(f, " and {unnamed} more")?;
     }
-    let beside = beside_forks(|tag| format!("`<{tag}>`"));
-    write!(f, "; keep exactly one (only forks may stand together, with at most one {beside} beside them)")
+    f.write_str("; keep exactly one")?;
+    // Where no fork is meant, the rule about forks would only be a distraction.
+    if tags.iter().any(|tag| tag.starts_with("<fork")) {
+        let beside = beside_forks(|tag| format!("`<{tag}>`"));
+        write!(f, " (only forks may stand together, with at most one {beside} beside them)")?;
+    }
+    Ok(())
 }
 
 /// A list of the tags that are allowed together with forks, each formatted by `shown`.
@@ -858,8 +863,13 @@ mod tests {
         check_error(
             &"<goto>A</goto>".repeat(50),
             "the output holds several transition tags (50) that do not go together: `<goto>A</goto>`, \
-             `<goto>A</goto>`, `<goto>A</goto>` and 47 more; keep exactly one (only forks may stand together, with at \
-             most one `<goto>` or `<join>` beside them)",
+             `<goto>A</goto>`, `<goto>A</goto>` and 47 more; keep exactly one",
+        );
+        check_error(
+            "<fork next='N'>W</fork><result>r</result>",
+            "the output holds several transition tags (2) that do not go together: `<fork next=\"N\">W</fork>`, \
+             `<result>r</result>`; keep exactly one (only forks may stand together, with at most one `<goto>` or \
+             `<join>` beside them)",
         );
         let fork = "<fork next='N'>W</fork>";
         let goto = "<goto>N</goto>";

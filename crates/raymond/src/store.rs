@@ -24,7 +24,7 @@ pub use home::{
     Durability, Events, Holder, JournalOptions, Lease, Opened, RunEntry, RunHandle, RunStore, RunWriter,
     SEGMENT_BYTES, Start,
 };
-pub use id::{BadRunId, check_run_id};
+pub use id::{BadRunId, check_new_run_id, check_run_id};
 pub use inbox::{Content, Inbox, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Message, Posted, Watch};
 pub(crate) use payload::hash_of;
 pub use payload::{MAX_PAYLOAD_BYTES, PayloadSource, Payloads, reference_to};

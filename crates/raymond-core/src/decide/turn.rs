@@ -15,7 +15,7 @@ use crate::input::{
 use crate::payload::Payload;
 use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
-use crate::tag::Collected;
+use crate::tag::{Attribute, Collected, Tag};
 use crate::transition::{Reading, Transition, read};
 use crate::variable::Rules;
 use crate::workflow::StateFile;
@@ -140,9 +140,7 @@ fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Resu
             cd,
         };
         if !policy.permits(&emitted, &resolve) {
-            let target = emitted.target.unwrap_or("…");
-            let cd = names.cd.map(|cd| format!(" cd=\"{cd}\"")).unwrap_or_default();
-            return Err(format!("`<{tag}{cd}>{target}</{tag}>` is not permitted here"));
+            return Err(format!("`{}` is not permitted here", shown(&emitted, names.cd)));
         }
         if !policy.names_folder(&emitted, &resolve) {
             cd.map_or(Ok(()), check_folder)?;
@@ -162,6 +160,21 @@ fn check_folders(step: &EndedStep<'_>, transition: &Transition) -> Result<(), St
 
 fn check_folder(folder: &Folder) -> Result<(), String> {
     folder.outside.clone().map_or(Ok(()), Err)
+}
+
+/// A tag with all that a policy looks at.
+fn shown(emitted: &Emitted<'_>, cd: Option<&str>) -> Tag {
+    let attributes = [
+        (Attribute::Return, emitted.return_to),
+        (Attribute::Next, emitted.next),
+        (Attribute::TimeoutNext, emitted.timeout_next),
+        (Attribute::Cd, cd),
+    ];
+    let given =
+        attributes.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?.to_owned())));
+    Tag {
+        name: emitted.tag, attributes: given.collect(), content: emitted.target.unwrap_or("…").to_owned()
+    }
 }
 
 /// A turn whose message makes no transition.

@@ -269,8 +269,8 @@ fn tags_that_cannot_be_combined_fail() {
     check(
         &batch,
         expect![[r#"
-            step_failed main 1 START.sh error="the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" fatal=true
-            run_stopped agents=1 error="main failed in START.sh: the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" status=failed steps=0
+            step_failed main 1 START.sh error="the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one" fatal=true
+            run_stopped agents=1 error="main failed in START.sh: the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one" status=failed steps=0
         "#]],
     );
 }

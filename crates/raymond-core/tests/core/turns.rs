@@ -80,8 +80,8 @@ fn without_a_policy_everything_is_permitted_and_there_are_no_reminders() {
         (
             "<goto>A</goto><goto>B</goto>",
             expect![[r#"
-                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them); list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" fatal=false message=<goto>A</goto><goto>B</goto> output=<goto>A</goto><goto>B</goto>
-                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them); list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" status=failed steps=0
+                step_failed main 1 P.md attempt_cost_usd=0.5 cost_usd=0.5 error="the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" fatal=false message=<goto>A</goto><goto>B</goto> output=<goto>A</goto><goto>B</goto>
+                run_stopped agents=1 cost_usd=0.5 error="main failed in P.md: the output holds several transition tags (2) that do not go together: `<goto>A</goto>`, `<goto>B</goto>`; keep exactly one; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" status=failed steps=0
             "#]],
         ),
         (
@@ -146,7 +146,7 @@ fn an_agent_is_reminded_of_its_policy_three_times() {
     check(
         &rig.says_for("main", 0.1, "<goto>REVIEW</goto><goto>REVIEW</goto>"),
         expect![[r#"
-            reminder main 1 P.md attempt=4 attempt_cost_usd=0.1 message=<goto>REVIEW</goto><goto>REVIEW</goto> number=3 problem="the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them)" session=s1.3 text="Your last message could not be used: the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one (only forks may stand together, with at most one `<goto>` beside them).\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
+            reminder main 1 P.md attempt=4 attempt_cost_usd=0.1 message=<goto>REVIEW</goto><goto>REVIEW</goto> number=3 problem="the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one" session=s1.3 text="Your last message could not be used: the output holds several transition tags (2) that do not go together: `<goto>REVIEW</goto>`, `<goto>REVIEW</goto>`; keep exactly one.\n\nReply with exactly one of these tags, written in full as shown here:\n\n<goto>REVIEW.sh</goto>\n<call return=\"SUMMARIZE.sh\">RESEARCH.sh</call>\n<fork next=\"REVIEW.sh\">WORK.sh</fork>\n<ask next=\"DECIDE.sh\">your question</ask>\n<result>your result</result>\n\nOnly forks may be repeated, one tag for each worker.\n"
             step_started main 1 P.md attempt=4 branch_of=s1.3 session=s1.4 turn=4 visits=1
         "#]],
     );

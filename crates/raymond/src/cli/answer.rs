@@ -25,7 +25,7 @@ pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
     // The words are read from the end: the answer is always there.
     let words: Vec<&String> =
-        [Some(&args.first), args.second.as_ref(), args.third.as_ref()].into_iter().flatten().collect();
+        [args.first.as_ref(), args.second.as_ref(), args.third.as_ref()].into_iter().flatten().collect();
     let (stored, ask, text) = match *words.as_slice() {
         [run, ask, text] => (find_run(&*store, Some(run))?, Some(ask.clone()), text),
         [first, text] => match store.find(first) {
@@ -41,18 +41,34 @@ pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
             let (run, ask) = only_question(&*store, None)?;
             (run, Some(ask), text)
         }
-        _ => return Err(UserError::usage("give the answer")),
+        _ => {
+            return Err(UserError::usage("there is no answer to give")
+                .hint(format!("answer the only open question: {}", advice::command("answer TEXT")))
+                .hint(format!("or that of a run: {}", advice::command("answer RUN [ASK] TEXT"))));
+        }
     };
     if std::env::var_os("RAYMOND_RUN_ID").is_some_and(|own| own == *stored.id()) {
         return Err(UserError::usage(format!("a step of {} cannot answer its own run", stored.id()))
             .hint("a question is for a person"));
     }
-    let was_live = stored.holder()?.is_some();
-    let exit = give(&*stored, ask.as_deref(), read_text(text)?)?;
-    if !args.resume || was_live {
-        return Ok(exit);
+    let given = give(&*stored, ask.as_deref(), read_text(text)?)?;
+    let run = stored.id().to_owned();
+    match given {
+        Given { ask, to: Taker::Live } => {
+            say(&format!("{ask} is answered"));
+            return Ok(ExitKind::Completed);
+        }
+        Given { ask, to: Taker::Busy } => {
+            say(&format!("{ask} is answered; the run has not taken it up yet"));
+            return Ok(ExitKind::Completed);
+        }
+        Given { ask, to: Taker::Stopped } if !args.resume => {
+            say(&is_answered(&ask, &run));
+            return Ok(ExitKind::Completed);
+        }
+        Given { ask, to: Taker::Stopped } => say(&format!("{ask} is answered")),
     }
-    let run = Some(stored.id().to_owned());
+    let run = Some(run);
     resume(ResumeArgs { run, options: RunOptions::default(), place: args.place })
 }
 
@@ -96,13 +112,35 @@ fn only_question(store: &dyn RunStore, ask: Option<&str>) -> Result<(Arc<dyn Run
     }
 }
 
-/// Gives the answer to the run, and reports whether it was taken.
-fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<ExitKind, UserError> {
-    // If no process drives the run, holding its lease keeps another one from starting meanwhile.
-    let lease = match stored.lease() {
-        Ok(lease) => Some(lease),
-        Err(StoreError::Held { .. }) => None,
-        Err(error) => return Err(error.into()),
+/// An answer that was recorded.
+#[derive(Debug)]
+struct Given {
+    ask: String,
+    to: Taker,
+}
+
+/// What becomes of a recorded answer.
+#[derive(Debug, PartialEq, Eq)]
+enum Taker {
+    /// The process that drives the run has taken it.
+    Live,
+    /// The process that drives the run has not come to it yet.
+    Busy,
+    /// No process drives the run; it is taken when the run continues.
+    Stopped,
+}
+
+/// Gives the answer to the run, unless another one was first.
+fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<Given, UserError> {
+    // If no process drives the run, holding its lease keeps another one from starting meanwhile. A run that is driven
+    // is not asked for its lease, because that waits for a while.
+    let lease = match stored.holder()? {
+        Some(_) => None,
+        None => match stored.lease() {
+            Ok(lease) => Some(lease),
+            Err(StoreError::Held { .. }) => None,
+            Err(error) => return Err(error.into()),
+        },
     };
     let run = stored.load()?;
     let ask = choose(stored, &run, ask)?;
@@ -116,11 +154,11 @@ fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String) -> Result<ExitK
     if posted == Posted::AlreadyThere {
         return Err(too_late(&ask));
     }
-    match lease {
-        Some(_) => say(&is_answered(&ask, &run.id)),
+    let to = match lease {
+        Some(_) => Taker::Stopped,
         None => wait_until_taken(stored, &answer)?,
-    }
-    Ok(ExitKind::Completed)
+    };
+    Ok(Given { ask, to })
 }
 
 fn read_text(given: &str) -> Result<String, UserError> {
@@ -152,16 +190,24 @@ fn message_name(ask: &str) -> String {
 
 /// The question that is meant: the named one, or the only one.
 fn choose(stored: &dyn RunHandle, run: &Run, given: Option<&str>) -> Result<String, UserError> {
-    let open: Vec<&str> = run.asks().into_iter().map(|(_, ask)| ask.id.as_str()).collect();
+    let asks: Vec<&str> = run.asks().into_iter().map(|(_, ask)| ask.id.as_str()).collect();
+    // The answer to one of them may already wait for the run to continue.
+    let inbox = stored.inbox();
+    let open: Vec<&str> = asks.iter().copied().filter(|ask| !inbox.contains(&message_name(ask))).collect();
     let list = if open.is_empty() { "none".to_owned() } else { open.join(", ") };
     match (given, open.as_slice()) {
-        (Some(ask), _) if open.contains(&ask) => Ok(ask.to_owned()),
+        (Some(ask), _) if asks.contains(&ask) => Ok(ask.to_owned()),
         (Some(ask), _) if was_asked(run, ask) => Err(closed_already(stored, ask)),
         (Some(ask), _) => {
             let error = format!("the run {} has no question `{}`", run.id, ask.escape_debug());
-            Err(UserError::usage(error).hint(format!("open questions: {list}")))
+            let error = UserError::usage(error).hint(format!("open questions: {list}"));
+            Err(match is_ask_id(ask) {
+                true => error,
+                false => error.hint("an answer of several words needs quotes around it"),
+            })
         }
         (None, [only]) => Ok((*only).to_owned()),
+        (None, []) if !asks.is_empty() => Err(too_late(&asks.join(", "))),
         (None, []) => Err(UserError::usage(format!("the run {} has no open question", run.id))),
         (None, _) => Err(UserError::usage(format!("the run {} has several open questions: {list}", run.id))
             .hint(format!("say which: {}", advice::command(&format!("answer {} ASK TEXT", run.id))))),
@@ -211,7 +257,7 @@ fn closed_already(stored: &dyn RunHandle, ask: &str) -> UserError {
 }
 
 /// Waits until the running process has taken the answer out of the inbox. Then the journal shows which answer counted.
-fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserError> {
+fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Taker, UserError> {
     let deadline = Instant::now() + PATIENCE;
     let inbox = stored.inbox();
     while inbox.contains(&message_name(&answer.ask)) && Instant::now() < deadline {
@@ -222,21 +268,19 @@ fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserE
         std::thread::sleep(Duration::from_millis(10));
     }
     match taken(stored, answer)? {
-        Some(true) => say(&format!("{} is answered", answer.ask)),
-        Some(false) => return Err(closed_already(stored, &answer.ask)),
-        None => say(&format!("{} is answered; the run has not taken it up yet", answer.ask)),
+        Some(true) => Ok(Taker::Live),
+        Some(false) => Err(closed_already(stored, &answer.ask)),
+        None => Ok(Taker::Busy),
     }
-    Ok(())
 }
 
 /// The process ended before it took this answer. The answer counts at the next resume, unless another was taken before.
-fn recorded_or_lost(stored: &dyn RunHandle, answer: &Answer) -> Result<(), UserError> {
+fn recorded_or_lost(stored: &dyn RunHandle, answer: &Answer) -> Result<Taker, UserError> {
     if taken(stored, answer)? == Some(false) {
         let _ = stored.inbox().remove(&message_name(&answer.ask));
         return Err(closed_already(stored, &answer.ask));
     }
-    say(&is_answered(&answer.ask, stored.id()));
-    Ok(())
+    Ok(Taker::Stopped)
 }
 
 fn is_answered(ask: &str, run: &str) -> String {
@@ -308,7 +352,7 @@ mod tests {
     fn the_first_answer_to_a_stopped_run_is_recorded() {
         let store = waiting();
         let run = store.run("r").unwrap();
-        assert!(matches!(give(&*run, None, "yes".to_owned()), Ok(ExitKind::Completed)));
+        assert_eq!(give(&*run, None, "yes".to_owned()).unwrap().to, Taker::Stopped);
         assert!(run.inbox().contains("answer-ask1"));
         let late = give(&*run, Some("ask1"), "no".to_owned()).unwrap_err();
         assert_eq!(late.message, "ask1 is closed already; this answer was not taken");

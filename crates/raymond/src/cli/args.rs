@@ -287,7 +287,7 @@ pub(super) struct LogArgs {
 pub(super) struct AnswerArgs {
     /// The run's id or the start of it. It may be left out if only one run asks
     #[arg(value_name = "RUN", allow_hyphen_values = true, add = ArgValueCompleter::new(run_ids))]
-    pub(super) first: String,
+    pub(super) first: Option<String>,
     /// Which question. It may be left out if there is only one
     #[arg(value_name = "ASK", allow_hyphen_values = true)]
     pub(super) second: Option<String>,

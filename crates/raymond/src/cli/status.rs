@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anstyle::Style;
+use jiff::Timestamp;
 use raymond_core::duration;
 use raymond_core::run::RunStatus;
 
@@ -66,7 +67,9 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     }
     writeln!(out, "  took      {}", duration::format(rounded(run.elapsed)))?;
     let budget = run.budget_usd.map_or("no budget".to_owned(), |budget| format!("of {budget}"));
-    writeln!(out, "  steps     {}", run.steps)?;
+    let most = run.steps_used_up.filter(|_| run.status != RunStatus::Completed);
+    let most = most.map_or(String::new(), |most| format!(" {DIM}of at most {most}{DIM:#}"));
+    writeln!(out, "  steps     {}{most}", run.steps)?;
     let over = run.budget_usd.map(|budget| run.cost_usd.saturating_sub(budget));
     let over = over.filter(|over| !over.is_zero()).map_or(String::new(), |over| format!(", {over} over"));
     writeln!(out, "  cost      {} {DIM}{budget}{over}{DIM:#}", run.cost_usd)?;
@@ -98,6 +101,10 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
                 advice::command(&format!("resume {}", run.run))
             );
         }
+        if ask.deadline.is_some_and(|deadline| deadline <= Timestamp::now()) {
+            let resume = advice::command(&format!("resume {}", run.run));
+            return writeln!(out, "    was not answered in time; continue with: {resume}");
+        }
         let answer = format!("answer {} {} 'your answer'", run.run, ask.id);
         writeln!(out, "    {}", advice::command(&answer))
     })?;
@@ -113,6 +120,7 @@ fn how_to_go_on(run: &RunView) -> Option<String> {
         RunStatus::Running | RunStatus::Completed => return None,
         RunStatus::Waiting if !run.asks.is_empty() => return None,
         RunStatus::OverBudget => " --budget +5",
+        RunStatus::Failed if run.steps_used_up.is_some() => " --max-steps MORE",
         RunStatus::Waiting | RunStatus::Failed | RunStatus::Limited | RunStatus::Interrupted => "",
     };
     Some(advice::command(&format!("resume {}{more}", run.run)))

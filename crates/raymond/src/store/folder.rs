@@ -39,6 +39,7 @@ use super::home::{
     Durability, Events, Holder, JournalOptions, Lease, Opened, RunEntry, RunHandle, RunStore, RunWriter,
     Start,
 };
+use super::id::check_new_run_id;
 use super::inbox::Inbox;
 use super::payload::{PayloadSource, Payloads};
 use disk::SystemDisk;
@@ -93,6 +94,7 @@ impl RunStore for FolderStore {
     }
 
     fn create(&self, id: &str, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError> {
+        check_new_run_id(id).map_err(StoreError::BadId)?;
         let paths = self.paths(id)?;
         self.dir.create().map_err(|error| StoreError::io(self.place(), "make", error))?;
         let mut lock = RunLock::of_run(&paths)?;

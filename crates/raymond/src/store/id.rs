@@ -51,6 +51,24 @@ pub fn check_run_id(id: &str) -> Result<(), BadRunId> {
     Ok(())
 }
 
+/// The same for a run that is yet to be made: its id is also the name of branches and other git refs.
+///
+/// Runs of earlier versions may have other ids, so these rules do not hold for runs that exist.
+pub fn check_new_run_id(id: &str) -> Result<(), BadRunId> {
+    check_run_id(id)?;
+    let bad = |why| Err(BadRunId { id: id.to_owned(), why });
+    if id.contains("..") {
+        return bad("it has two dots in a row, which git does not allow in names");
+    }
+    if id.ends_with('.') {
+        return bad("it ends in a dot, which git does not allow in names");
+    }
+    if id.ends_with(".lock") {
+        return bad("it ends in `.lock`, which git does not allow in names");
+    }
+    Ok(())
+}
+
 /// Splits off a `.` and four or more digits at the end.
 pub(super) fn split_segment_digits(stem: &str) -> Option<(&str, &str)> {
     let (id, digits) = stem.rsplit_once('.')?;
@@ -66,8 +84,13 @@ mod tests {
     fn run_ids_are_checked() {
         let longest = "x".repeat(64);
         for good in ["a", "-a", "_", "review-20250101-1200-ab12", "v1.2.3", "a.123", &longest] {
-            assert_eq!(check_run_id(good), Ok(()), "{good}");
+            assert_eq!(check_new_run_id(good), Ok(()), "{good}");
         }
+        for old in ["a..b", "a.lock"] {
+            assert_eq!(check_run_id(old), Ok(()), "{old}");
+            assert!(check_new_run_id(old).is_err(), "{old}");
+        }
+        assert!(check_new_run_id("a.").is_err());
         let too_long = "x".repeat(65);
         for bad in ["", ".a", "..", "a/b", "a b", "ä", "a\n", "a.0001", "a.12345", &too_long] {
             assert!(check_run_id(bad).is_err(), "{bad}");

@@ -18,7 +18,7 @@ use super::home::{
     Durability, Events, Holder, JournalOptions, Lease, Opened, RunEntry, RunHandle, RunStore, RunWriter,
     Start,
 };
-use super::id::check_run_id;
+use super::id::{check_new_run_id, check_run_id};
 use super::inbox::{
     Content, Inbox, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Message, Posted, Watch, is_message_name,
 };
@@ -157,7 +157,7 @@ impl RunStore for MemoryStore {
     }
 
     fn create(&self, id: &str, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError> {
-        check_run_id(id).map_err(StoreError::BadId)?;
+        check_new_run_id(id).map_err(StoreError::BadId)?;
         let run = self.run_of(id);
         let lease = run.take_lease()?;
         run.with(|stored| match stored.journal {

@@ -122,6 +122,9 @@ fn an_id_is_used_once(store: &dyn RunStore) {
         assert!(matches!(store.create(bad, unsynced()), Err(StoreError::BadId(_))), "{bad}");
         assert!(matches!(store.run(bad), Err(StoreError::BadId(_))), "{bad}");
     }
+    for bad in ["a..b", "r.", "r.lock"] {
+        assert!(matches!(store.create(bad, unsynced()), Err(StoreError::BadId(_))), "{bad}");
+    }
     assert_eq!(store.list().unwrap().len(), 1);
 }
 

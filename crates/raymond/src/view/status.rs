@@ -30,6 +30,9 @@ pub struct RunView {
     /// How long processes have worked on it.
     #[serde(skip)]
     pub elapsed: Duration,
+    /// The limit of steps, if it is reached.
+    #[serde(skip)]
+    pub steps_used_up: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -141,6 +144,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
         asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
         elapsed: elapsed(run, is_live),
+        steps_used_up: run.options.max_steps.filter(|_| run.is_out_of_steps()),
     }
 }
 

@@ -344,7 +344,7 @@ mod tests {
         state.create().unwrap();
         assert_eq!(mode(state.home().unwrap()), 0o700);
         assert_eq!(mode(state.path()), 0o700);
-        assert_eq!(fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(), "*\n");
+        assert_eq!(fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(), IGNORED);
         let named = StateDir::at(root.path().join("x/y"));
         named.create().unwrap();
         assert_eq!(mode(named.path()), 0o700);

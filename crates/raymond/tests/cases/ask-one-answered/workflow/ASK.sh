@@ -1,0 +1,1 @@
+echo '<ask next="END">Go on?</ask>'

@@ -1,0 +1,1 @@
+echo '<fork next="ASK">ASK</fork>'
