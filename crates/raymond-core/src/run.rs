@@ -864,6 +864,12 @@ pub fn place(scope: Option<&str>, state: &StateFile) -> String {
     }
 }
 
+/// A time after now that a workflow asks for, or an error if it is too far away for a timestamp.
+pub fn later_if_possible(now: Timestamp, wait: Duration, what: &str) -> Result<Timestamp, String> {
+    let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
+    now.checked_add(wait).map_err(|_| format!("`{what}` leads past the year 9999; give a shorter time"))
+}
+
 /// A time after now; if that is too far away for a timestamp, the latest possible time.
 pub fn later(now: Timestamp, wait: Duration) -> Timestamp {
     let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);

@@ -16,6 +16,7 @@ mod advice;
 pub mod agent;
 pub mod author;
 pub mod cli;
+mod clock;
 pub mod config;
 pub mod error;
 mod files;

@@ -8,7 +8,7 @@ use super::EndedStep;
 use crate::event::{AskClosed, AskOpened, Body, Closed, LedTo, StepFailed};
 use crate::input::Answer;
 use crate::money::Usd;
-use crate::run::{Agent, Run, Status, later};
+use crate::run::{Agent, Run, Status, later, later_if_possible};
 use crate::transition;
 
 /// The transition of an ask, and the event that opens the question.
@@ -23,7 +23,7 @@ pub(super) fn ask(step: &EndedStep<'_>, ask: transition::Ask) -> Result<(LedTo, 
         question: ask.question.into(),
         next,
         timeout_ms: ask.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
-        deadline: ask.timeout.map(|timeout| later(step.now, timeout)),
+        deadline: ask.timeout.map(|timeout| later_if_possible(step.now, timeout, "timeout")).transpose()?,
         timeout_next: ask.timeout_next.map(|name| step.lookups.state(&name)).transpose()?,
         empty_ok: ask.empty_ok,
     });

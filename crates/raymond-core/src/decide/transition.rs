@@ -9,7 +9,7 @@ use crate::input::{ScopeEntry, TurnCost};
 use crate::limits::{MAX_AGENTS, MAX_ENVIRONMENT_PAYLOAD_BYTES, MAX_STACK_DEPTH};
 use crate::name::UsedNames;
 use crate::payload::Payload;
-use crate::run::{Session, later};
+use crate::run::{Session, later_if_possible};
 use crate::transition::{Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Transition};
 use crate::workflow::StateFile;
 
@@ -115,15 +115,15 @@ fn go(
     jump: Jump,
 ) -> Result<(StateFile, Option<Payload>), String> {
     let target = step.lookups.state(&jump.target)?;
-    others.extend(delayed(step, &target, jump.delay));
+    others.extend(delayed(step, &target, jump.delay)?);
     Ok((target, jump.input.map(Payload::from)))
 }
 
 /// A wait before the next state starts.
-fn delayed(step: &EndedStep<'_>, state: &StateFile, delay: Option<Duration>) -> Option<Body> {
-    let delay = delay.filter(|delay| !delay.is_zero())?;
-    let until = later(step.now, delay);
-    Some(Body::Delayed { agent: step.agent.id.clone(), state: state.clone(), until })
+fn delayed(step: &EndedStep<'_>, state: &StateFile, delay: Option<Duration>) -> Result<Option<Body>, String> {
+    let Some(delay) = delay.filter(|delay| !delay.is_zero()) else { return Ok(None) };
+    let until = later_if_possible(step.now, delay, "delay")?;
+    Ok(Some(Body::Delayed { agent: step.agent.id.clone(), state: state.clone(), until }))
 }
 
 fn join(

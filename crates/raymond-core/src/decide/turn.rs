@@ -12,6 +12,7 @@ use crate::folder::Folder;
 use crate::input::{
     BadMessage, CompletedTurn, FailedTurn, FaultClass, PromptPlan, ShownOutput, TurnCost, TurnOutcome,
 };
+use crate::limits::MAX_DURATION;
 use crate::payload::Payload;
 use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
@@ -257,6 +258,8 @@ fn turn_failed(step: &EndedStep<'_>, mut turn: FailedTurn) -> Body {
 /// loop.
 fn limit_end(now: Timestamp, named: Option<Timestamp>) -> Timestamp {
     match named {
+        // A time that is too far away to be meant counts as none.
+        Some(until) if until > later(now, MAX_DURATION) => later(now, UNKNOWN_LIMIT),
         Some(until) if until > now => until,
         Some(_) => later(now, OVERDUE_LIMIT),
         None => later(now, UNKNOWN_LIMIT),

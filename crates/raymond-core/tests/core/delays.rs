@@ -202,3 +202,18 @@ fn the_longest_delay_does_not_panic() {
     rig.passes(1);
     assert_eq!(rig.running(), ["main"]);
 }
+
+#[test]
+fn no_time_leads_past_the_year_9999() {
+    for tag in [
+        "<goto delay=\"2d\">A</goto>",
+        "<reset delay=\"3650d\">A</reset>",
+        "<ask next=\"A\" timeout=\"2d\">?</ask>",
+    ] {
+        let mut rig = Rig::new("START");
+        rig.now = jiff::Timestamp::MAX - SignedDuration::from_hours(24);
+        rig.emits("main", tag);
+        let error = &rig.run.agents.values().next().unwrap().status;
+        assert!(format!("{error:?}").contains("leads past the year 9999"), "{tag}: {error:?}");
+    }
+}

@@ -903,3 +903,14 @@ fn without_a_conversation_there_is_no_reminder() {
         "#]],
     );
 }
+
+#[test]
+fn a_usage_limit_until_a_time_that_cannot_be_meant_is_tried_again_soon() {
+    let mut rig = prompt(POLICY);
+    check(
+        &rig.breaks_for("main", 0.1, FaultClass::Limit { until: Some(jiff::Timestamp::MAX) }),
+        expect![[r#"
+            limit_waiting main 1 P.md attempt=2 attempt_cost_usd=0.1 cost_estimated=true error=broke message="I broke" until=+300s
+        "#]],
+    );
+}

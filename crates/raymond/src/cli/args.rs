@@ -377,7 +377,7 @@ fn parse_status(text: &str) -> Result<String, String> {
 fn parse_since(text: &str) -> Result<jiff::Timestamp, String> {
     if let Ok(ago) = raymond_core::duration::parse(text) {
         let ago = jiff::SignedDuration::try_from(ago).unwrap_or(jiff::SignedDuration::MAX);
-        return Ok(jiff::Timestamp::now().saturating_sub(ago).unwrap_or(jiff::Timestamp::MIN));
+        return Ok(crate::clock::now().saturating_sub(ago).unwrap_or(jiff::Timestamp::MIN));
     }
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(time);

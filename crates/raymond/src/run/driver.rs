@@ -17,6 +17,7 @@ pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 pub use terminal::{Question, Terminal};
 
 use crate::advice;
+use crate::clock;
 use crate::error::{ExitKind, UserError};
 use crate::run::engine::{Command, Engine, Round};
 use crate::run::executor::{Executor, RecordedEnd};
@@ -407,6 +408,6 @@ pub fn exit_of(status: RunStatus, interrupted: ExitKind) -> ExitKind {
 
 /// The time as events tell it: milliseconds are enough.
 pub fn now() -> Timestamp {
-    let now = Timestamp::now();
+    let now = clock::now();
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }

@@ -208,7 +208,7 @@ impl MemoryRun {
                     pid: Some(std::process::id()),
                     pid_namespace: None,
                     incarnation: Some(incarnation.clone()),
-                    since: Some(jiff::Timestamp::now().to_string()),
+                    since: Some(crate::clock::now().to_string()),
                 });
                 Ok(())
             }

@@ -150,7 +150,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
 
 /// Of a process that died, the time until its last event counts.
 fn elapsed(run: &Run, is_live: bool) -> Duration {
-    let until = if is_live { Timestamp::now() } else { run.last_time };
+    let until = if is_live { crate::clock::now() } else { run.last_time };
     Duration::from_millis(run.duration_ms(until))
 }
 

@@ -147,7 +147,7 @@ fn write_holder(file: &mut File, incarnation: &str) -> io::Result<()> {
         pid: Some(std::process::id()),
         pid_namespace: pid_namespace(),
         incarnation: Some(incarnation.to_owned()),
-        since: Some(jiff::Timestamp::now().to_string()),
+        since: Some(crate::clock::now().to_string()),
     };
     let mut text = serde_json::to_string(&holder)?;
     text.push('\n');

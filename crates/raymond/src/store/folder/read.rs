@@ -12,6 +12,9 @@ use crate::store::error::StoreError;
 
 type Reader = SegmentReader<BufReader<Box<dyn DiskFile>>>;
 
+/// How often the last segment is looked for anew because it was deleted before it could be opened.
+const TRIES: usize = 100;
+
 /// What the last segment holds: all that is needed to go on with a run.
 #[derive(Debug)]
 pub struct Tail {
@@ -50,11 +53,15 @@ pub(super) fn visit_tail(
         Some(number) if is_there(number) && !is_there(number + 1) => number,
         _ => last()?,
     };
-    match visit_segment(paths, number, visit) {
-        // A live Raymond may begin a new segment and delete this one between the two calls.
-        Err(error) if error.is_not_found() => visit_segment(paths, last()?, visit),
-        other => other,
+    let mut found = visit_segment(paths, number, visit);
+    for _ in 0..TRIES {
+        match found {
+            // A live Raymond may begin a new segment and delete this one between the two calls.
+            Err(error) if error.is_not_found() => found = visit_segment(paths, last()?, visit),
+            other => return other,
+        }
     }
+    found
 }
 
 /// Reads one segment of a run as if it were the last.
@@ -96,8 +103,11 @@ fn segments(paths: &RunPaths) -> Result<Vec<u32>, StoreError> {
 /// The same for reading more than the last one: none that should be there is missing.
 fn kept_segments(paths: &RunPaths) -> Result<Vec<u32>, StoreError> {
     let numbers = segments(paths)?;
-    // Old segments are deleted from the second on, so only there may numbers be missing.
-    match numbers[1..].windows(2).find(|pair| pair[1] != pair[0] + 1) {
+    // Old segments are deleted from the second on, so only there may numbers be missing. A listing that was made while
+    // a live Raymond deleted some may have one of those and lack a later one, so the disk is asked again.
+    let is_there = |number| paths.disk().length(&paths.segment(number)).is_some();
+    let is_gap = |pair: &&[u32]| pair[1] != pair[0] + 1 && !is_there(pair[0] + 1) && is_there(pair[0]);
+    match numbers[1..].windows(2).find(is_gap) {
         Some(pair) => {
             let lost = paths.segment(pair[0] + 1);
             Err(StoreError::damaged(lost.display(), 0, "the file is missing", b""))
@@ -163,8 +173,9 @@ impl Lines {
             if self.reader.is_none() {
                 self.later = self.later_segment()?;
                 match Reader::open(&self.paths, self.segment, self.position) {
-                    // Not begun yet, or deleted meanwhile with a later one in its place.
-                    Err(error) if error.is_not_found() => {}
+                    // Not begun yet, or deleted meanwhile with a later one in its place, which may have come after
+                    // the first look.
+                    Err(error) if error.is_not_found() => self.later = self.later_segment()?,
                     reader => self.reader = Some(reader?),
                 }
             }
@@ -264,6 +275,39 @@ mod tests {
             journal.append(&[event(4)]).unwrap();
             assert_eq!(poll(&mut lines), [event(2), event(3), snapshot(3), event(4)]);
             assert!(poll(&mut lines).is_empty());
+        });
+    }
+
+    #[test]
+    fn segments_can_be_deleted_while_they_are_read() {
+        const LAST: u64 = 250;
+        with_journal(Some(1), |paths, journal| {
+            journal.append(&[event(1)]).unwrap();
+            std::thread::scope(|scope| {
+                let readers: Vec<_> = (0..2)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            loop {
+                                let start = read_tail(paths).unwrap().last_seq.unwrap();
+                                let mut lines = read_all(paths).unwrap();
+                                let mut seen = 0;
+                                while let Some(batch) = lines.next_batch().unwrap() {
+                                    seen = batch.last().and_then(|line| line.seq).unwrap();
+                                }
+                                assert!(seen >= start, "the end is missing: {seen} of {start}");
+                                if start == LAST {
+                                    break;
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                for seq in 2..=LAST {
+                    journal.append(&[event(seq)]).unwrap();
+                    journal.rotate(snapshot(seq)).unwrap();
+                }
+                readers.into_iter().for_each(|reader| reader.join().unwrap());
+            });
         });
     }
 

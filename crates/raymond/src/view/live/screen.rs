@@ -11,8 +11,6 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
 use super::fit::clip;
 use super::lock;
 use super::render::{self, Line, render};
@@ -116,7 +114,7 @@ impl<W: Write> Screen<W> {
         }
         let rendered = panics::catch(|| {
             let scene = lock(&self.scene);
-            (render(&scene, Timestamp::now(), columns, rows), render::title(&scene.picture))
+            (render(&scene, crate::clock::now(), columns, rows), render::title(&scene.picture))
         });
         let Some((view, title)) = rendered else {
             // Go on without a view, so that lines still appear. The message of the panic stays on the screen.
