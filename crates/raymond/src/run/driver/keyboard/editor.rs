@@ -145,9 +145,7 @@ impl Editor {
 
     /// Draws the line again from its first row, which begins with the prompt, and puts the cursor in its place.
     pub(super) fn draw(&mut self, prompt: &str, columns: usize) -> String {
-        let mut out = String::from("\r");
-        out.push_str(&up(std::mem::take(&mut self.row)));
-        out.push_str("\x1b[J");
+        let mut out = self.erase();
         let mut place = Place::default();
         let mut cursor = place;
         for (index, character) in prompt.chars().chain(self.text.iter().copied()).enumerate() {
@@ -182,6 +180,11 @@ impl Editor {
         let drawn = self.draw(prompt, columns);
         self.row = 0;
         format!("{drawn}\r\n")
+    }
+
+    /// Takes the line off the screen.
+    pub(super) fn erase(&mut self) -> String {
+        format!("\r{}\x1b[J", up(std::mem::take(&mut self.row)))
     }
 
     /// Another program has written to the terminal: the next drawing begins in a new place.

@@ -99,7 +99,8 @@ impl<'a> Keyboard<'a> {
                     editor.forget_place();
                 }
                 Woken::CalledOff => {
-                    show(&editor.leave(PROMPT, columns()));
+                    // What was typed so far is no answer.
+                    show(&editor.erase());
                     return Line::CalledOff;
                 }
                 Woken::End => return Line::End,
