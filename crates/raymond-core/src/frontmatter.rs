@@ -341,7 +341,7 @@ impl Reader {
             },
         };
         let Some(place) = place else {
-            self.warn_of_key(field, "key of an entry", entry_keys());
+            self.warn_of_key(field, "key", entry_keys());
             return Ok(());
         };
         if !is_taken {

@@ -179,7 +179,7 @@ fn unknown_keys_are_warned_of() {
         [
             "line 2, column 1: unknown setting `modle` is ignored; did you mean `model`?",
             "line 3, column 1: unknown setting `x` is ignored",
-            "line 5, column 18: unknown key of an entry `targte` is ignored; did you mean `target`?",
+            "line 5, column 18: unknown key `targte` is ignored; did you mean `target`?",
         ]
     );
 }

@@ -102,18 +102,19 @@ fn run_started(
 
 /// Checks the given input, or its absence, against the workflow's rule.
 fn check_input(rule: &InputRule, is_given: bool, workflow: &str) -> Result<(), UserError> {
-    let error = match (rule.mode, is_given) {
+    match (rule.mode, is_given) {
         (InputMode::Required, false) => {
             let label = rule.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
-            UserError::usage(format!("{workflow} needs an input{label}"))
-                .hint("give it with --input TEXT, or --input - for stdin")
+            let about =
+                rule.description.as_ref().map(|about| format!(": {}", about.trim())).unwrap_or_default();
+            Err(UserError::usage(format!("{workflow} needs an input{label}{about}"))
+                .hint("give it with --input TEXT, or --input - for stdin"))
         }
         (InputMode::None, true) => {
-            UserError::usage(format!("{workflow} takes no input")).hint("leave out --input")
+            Err(UserError::usage(format!("{workflow} takes no input")).hint("leave out --input"))
         }
-        _ => return Ok(()),
-    };
-    Err(rule.description.iter().fold(error, |error, description| error.hint(description.trim())))
+        _ => Ok(()),
+    }
 }
 
 /// Where the first agent works: the manifest's `working_directory`, or else the user's current directory.

@@ -57,6 +57,10 @@ impl Form {
 /// Finds a workflow: a folder, an archive, a one-file workflow, or a state in one of them. The extension of an archive
 /// or file may be left out where that leads to only one thing.
 pub fn locate(given: &str, cwd: &Path, platform: Platform) -> Result<Located, UserError> {
+    // An unset variable of a shell; as a path it would be the current folder.
+    if given.is_empty() {
+        return Err(UserError::usage("the name of the workflow is empty").hint("for this folder, write `.`"));
+    }
     locate_at(given, &normalise(cwd, Path::new(given)), platform)
 }
 
