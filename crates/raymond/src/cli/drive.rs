@@ -150,7 +150,7 @@ fn prepare(
         backends: ready.backends.clone(),
         messages: sender,
         shows_output: ready.manner.detail == Detail::Verbose,
-        own_program: OwnProgram::in_folder(&ready.scratch),
+        own_program: OwnProgram::find(),
         running_groups: RefCell::default(),
         gate: Gate::for_files(crate::process::file_limit()),
         view: view.clone(),

@@ -63,7 +63,9 @@ mod unix {
         let link = fs::symlink_metadata(file).ok()?;
         let target = fs::metadata(file).ok();
         let owned = [Some(&link), target.as_ref()].into_iter().flatten().find_map(belongs_to_another);
-        owned.or_else(|| target.as_ref().and_then(is_open_to_all))
+        // What is neither a file nor a folder is not read, and the error about that says more.
+        let read = target.as_ref().filter(|data| data.is_file() || data.is_dir());
+        owned.or_else(|| read.and_then(is_open_to_all))
     }
 
     fn belongs_to_another(data: &Metadata) -> Option<(String, &'static str)> {

@@ -11,11 +11,12 @@ pub struct OwnProgram {
 }
 
 impl OwnProgram {
-    /// Puts a link to the program into a folder of its own, below the one for files of steps. A step can do without, so
-    /// trouble with it is ignored.
-    pub fn in_folder(scratch: &Path) -> Option<Self> {
+    /// Puts a link to the program into a folder of its own in the user's cache: in a run's own folder it would be a file
+    /// that others may read. A step can do without it, so trouble is ignored.
+    pub fn find() -> Option<Self> {
         let path = std::env::current_exe().ok()?;
-        let folder = scratch.join("bin");
+        let number = crc32fast::hash(path.as_os_str().as_encoded_bytes());
+        let folder = cache_folder()?.join("raymond").join(format!("bin-{number:08x}"));
         crate::files::create_private_folders(&folder).ok()?;
         link(&path, &folder).ok()?;
         Some(Self { path, folder })
@@ -27,6 +28,12 @@ impl OwnProgram {
         // A folder whose name holds the separator cannot be on a search path.
         std::env::join_paths(folders).unwrap_or_else(|_| path.clone().unwrap_or_default())
     }
+}
+
+fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let windows = absolute("LOCALAPPDATA").filter(|_| cfg!(windows));
+    absolute("XDG_CACHE_HOME").or(windows).or_else(|| Some(absolute("HOME")?.join(".cache")))
 }
 
 #[cfg(unix)]
