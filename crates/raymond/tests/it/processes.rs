@@ -57,6 +57,7 @@ fn a_resume_ends_no_group_that_only_has_the_number_of_its_own() {
     );
     let live = rig.start(&["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
+    wait_until("the group is noted", || rig.read(HINTS).contains(' '));
     live.kill();
     let stranger = Stranger::start(&rig);
     let noted = rig.read(HINTS);
