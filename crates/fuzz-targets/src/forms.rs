@@ -44,10 +44,12 @@ pub fn archive(data: &[u8]) {
     }
 }
 
-/// Names are joined to the path of a folder when a workflow is unpacked.
+/// Names are joined to the path of a folder when a workflow is unpacked. They may have folders in them.
 fn check_name(name: &str) {
-    let leads_elsewhere = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\\', '\0']);
-    assert!(!leads_elsewhere && name.len() <= 255, "the name {name:?} leads outside of the folder");
+    for part in name.split('/') {
+        let leads_elsewhere = part.is_empty() || part == "." || part == ".." || part.contains(['\\', '\0']);
+        assert!(!leads_elsewhere && part.len() <= 255, "the name {name:?} leads outside of the folder");
+    }
 }
 
 fn check_listing(listing: &Listing) {
