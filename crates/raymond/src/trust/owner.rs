@@ -79,6 +79,8 @@ mod unix {
 
     fn is_open_to_all(data: &Metadata) -> Option<(String, &'static str)> {
         let is_open = data.mode() & WORLD_WRITABLE != 0 && data.mode() & STICKY == 0;
+        // Devices such as /dev/null are open to all; they are refused where they are read.
+        let is_open = is_open && (data.is_file() || data.is_dir());
         is_open.then(|| {
             ("can be changed by every user".to_owned(), "make it writable for its owner only, with chmod o-w")
         })
