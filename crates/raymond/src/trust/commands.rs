@@ -68,10 +68,10 @@ fn is_accepted(file: &Path, commands: &[String]) -> bool {
     for command in commands {
         let _ = writeln!(question, "  {}", clean(command));
     }
-    let _ = write!(io::stderr(), "{question}Do you trust them? [y/N] ");
     // What was typed before the question is no answer to it.
     #[cfg(unix)]
     let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
+    let _ = write!(io::stderr(), "{question}Do you trust them? [y/N] ");
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
     ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
