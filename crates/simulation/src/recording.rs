@@ -360,12 +360,12 @@ impl Part {
     }
 }
 
-/// What a message asks for, if it can be parsed.
+/// What a message of an agent asks for, if it can be parsed.
 fn transition_in(text: &str) -> Option<Transition> {
     let mut tags = TagCollector::new();
     tags.feed(text.as_bytes(), &mut |_| {}).ok()?;
     let collected = tags.finish(&mut |_| {}).ok()?;
-    transition::read(collected, Rules { from_model: false, case_insensitive: false })
+    transition::read(collected, Rules { from_model: true, case_insensitive: false })
         .ok()
         .map(|reading| reading.transition)
 }

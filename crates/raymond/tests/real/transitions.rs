@@ -130,11 +130,11 @@ fn reminders(program: &Program) {
 /// A session belongs to a folder; after a call the caller's session continues in the caller's folder.
 fn other_folder(program: &Program) {
     let bench = Bench::new(program);
-    std::fs::create_dir_all(bench.path("../elsewhere")).unwrap();
+    std::fs::create_dir_all(bench.path("elsewhere")).unwrap();
     bench.state("START.md", "begin").state("AWAY.md", "away").state("THERE.md", "there");
     bench.state("STILL.md", "still there").state("BACK.md", "back");
     bench.api.on("begin", [say("<function return=\"BACK\">AWAY</function>")]);
-    bench.api.on("away", [say("<reset cd=\"../elsewhere\">THERE</reset>")]);
+    bench.api.on("away", [say("<reset cd=\"elsewhere\">THERE</reset>")]);
     bench.api.on("there", [say("<goto>STILL</goto>")]);
     bench.api.on("still there", [say("<result>x</result>")]);
     bench.api.on("back", [say("<result>done</result>")]);

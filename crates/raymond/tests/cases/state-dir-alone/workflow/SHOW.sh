@@ -1,1 +1,1 @@
-ls -A | tr '\n' ' '; ls kept/debug/r | grep -c START >&2; echo '<result>done</result>'
+printf '%s%s ' "$(ls -A | tr '\n' ' ')" "$(ls kept/debug/r | grep -c START)"; echo '<result>done</result>'
