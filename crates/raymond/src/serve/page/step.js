@@ -1,0 +1,100 @@
+// One step: what went in, what came out, and what it led to. The output of a running step is shown as it comes.
+
+import { h } from "./h.js";
+import { View, address } from "./page.js";
+import { count, duration, money, when } from "./format.js";
+import { badge, stateIcon } from "./icons.js";
+
+/// More of a text is shown when asked for.
+const SHOWN_AT_FIRST = 100000;
+const KEPT_WHILE_RUNNING = 300000;
+
+export class StepPage extends View {
+  constructor(app, route) {
+    super(app, route);
+    Object.assign(this, { id: route.parts[1], number: Number(route.parts[3]), step: null, live: {}, opened: new Set() });
+  }
+
+  async load() {
+    this.step = await this.data.get(["runs", this.id, "steps", String(this.number)]);
+    this.app.wantOutputs();
+  }
+
+  event(event) {
+    if (event.run === this.id && event.step === this.number) this.refresh();
+  }
+
+  outputs() {
+    return this.step?.status === "running" ? [`${this.id}/${this.number}`] : [];
+  }
+
+  output(chunk) {
+    if (chunk.run !== this.id || Number(chunk.step) !== this.number) return;
+    const before = chunk.start ? "" : this.live[chunk.stream] ?? "";
+    this.live[chunk.stream] = (before + chunk.text).slice(-KEPT_WHILE_RUNNING);
+    this.app.draw();
+  }
+
+  hasData() {
+    return this.step !== null;
+  }
+
+  isLive() {
+    return this.step?.status === "running";
+  }
+
+  title() {
+    return `Step ${this.number} · ${this.id}`;
+  }
+
+  keys() {
+    return [["[", "the step before", () => this.number > 1 && this.go(-1)], ["]", "the next step", () => this.go(1)], ["u", "up to the run", () => this.app.go(address(["runs", this.id]))]];
+  }
+
+  go(distance) {
+    this.app.go(address(["runs", this.id, "steps", String(this.number + distance)]));
+  }
+
+  render() {
+    const step = this.step;
+    const fact = (name, value) => (value === null || value === undefined ? null : h("div", { class: "fact" }, h("dt", {}, name), h("dd", {}, value)));
+    return h("article", { class: "step-page" },
+      h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: address(["runs", this.id]) }, this.id), h("span", { class: "dim" }, " / "), h("span", {}, `step ${count(this.number)}`),
+        h("span", { class: "actions" }, this.number > 1 ? h("a", { class: "button", href: address(["runs", this.id, "steps", String(this.number - 1)]), title: "The step before ( [ )" }, "Previous") : null,
+          h("a", { class: "button", href: address(["runs", this.id, "steps", String(this.number + 1)]), title: "The next step ( ] )" }, "Next"))),
+      h("header", { class: "run-head" },
+        h("div", { class: "run-line" }, badge(step.status), h("h1", {}, stateIcon(step.state), step.state)),
+        h("dl", { class: "facts" }, fact("Agent", step.agent), fact("Led to", step.tag ? `${step.tag} ${step.target ?? ""}` : null),
+          fact("Time", h("span", { class: "num" }, step.status === "running" ? duration(Date.now() - Date.parse(step.started_at)) : duration(step.duration_ms))),
+          fact("Cost", step.cost_usd ? money(step.cost_usd) : null), fact("Attempts", step.attempts > 1 ? count(step.attempts) : null), fact("Started", when(step.started_at)),
+          fact("Model", step.meta?.model), fact("Exit code", step.meta?.exit_code === undefined || step.meta?.exit_code === null ? null : String(step.meta.exit_code)))),
+      step.error ? h("div", { class: "outcome is-failed" }, h("h2", {}, "Error"), h("pre", {}, step.error)) : null,
+      step.kept === false ? h("p", { class: "notice" }, "The files of this step are not kept any more. What the journal has of it is below.") : null,
+      this.panes());
+  }
+
+  panes() {
+    const { step, live } = this;
+    const running = step.status === "running";
+    const texts = [["Input", step.input], ["Prompt", step.prompt], ["Reply", running ? live.reply ?? step.reply : step.reply], ["Output", running ? live.stdout ?? step.stdout : step.stdout],
+      ["Errors (stderr)", running ? live.stderr ?? step.stderr : step.stderr], ["Result", step.result === step.reply ? null : step.result]];
+    const shown = texts.filter(([, text]) => text !== null && text !== undefined && text !== "");
+    if (!shown.length && !running) return h("p", { class: "empty" }, "This step wrote nothing.");
+    return [shown.map(([name, text]) => this.pane(name, text, running)),
+      running ? h("p", { class: "working dim", role: "status" }, "The step is running. What it writes appears here.") : null,
+      step.meta ? h("details", { class: "pane panel" }, h("summary", {}, "How it was run"), h("pre", { class: "text" }, JSON.stringify(step.meta, null, 2))) : null];
+  }
+
+  pane(name, text, isRunning) {
+    const isCut = text.length > SHOWN_AT_FIRST && !this.opened.has(name);
+    const follow = isRunning && (name === "Reply" || name === "Output");
+    return h("section", { class: `pane panel ${name.startsWith("Errors") ? "is-error" : ""}`, "aria-label": name, key: name },
+      h("header", {}, h("h2", {}, name), h("div", { class: "aside dim small" }, `${count(text.length)} characters`, h("button", { class: "ghost", onclick: () => this.copy(text) }, "Copy"))),
+      h("pre", { class: "text", tabindex: "0", "aria-live": follow ? "off" : null }, isCut ? text.slice(0, SHOWN_AT_FIRST) : text),
+      isCut ? h("p", {}, h("button", { onclick: () => (this.opened.add(name), this.app.draw()) }, `Show all ${count(text.length)} characters`)) : null);
+  }
+
+  copy(text) {
+    this.app.try(() => navigator.clipboard.writeText(text), "Copied.");
+  }
+}

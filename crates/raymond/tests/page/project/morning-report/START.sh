@@ -1,0 +1,2 @@
+#!/bin/bash
+echo "<goto input='14 commits, 3 releases'>WRITE</goto>"
