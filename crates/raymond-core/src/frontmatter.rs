@@ -41,10 +41,11 @@ pub struct Settings {
     /// Take the only transition without reading tags. If this is set, there is exactly one.
     pub force_implicit: bool,
     pub backend: Option<String>,
-    pub allow_tools: Vec<String>,
-    pub deny_tools: Vec<String>,
-    pub add_dirs: Vec<String>,
-    pub mcp_config: Vec<String>,
+    /// An empty list is a choice, too: then the workflow's own list does not count.
+    pub allow_tools: Option<Vec<String>>,
+    pub deny_tools: Option<Vec<String>>,
+    pub add_dirs: Option<Vec<String>>,
+    pub mcp_config: Option<Vec<String>>,
     /// Steps with the same name never run at the same time.
     pub exclusive: Option<String>,
 }
@@ -65,10 +66,10 @@ const SETTINGS: [(&str, Setter); 13] = [
     ("max_visits", |reader, field| max_visits(field).map(|visits| reader.settings.max_visits = Some(visits))),
     ("force_implicit", |reader, field| flag(field).map(|flag| reader.settings.force_implicit = flag)),
     ("backend", |reader, field| text(field).map(|text| reader.settings.backend = Some(text))),
-    ("allow_tools", |reader, field| texts(field).map(|texts| reader.settings.allow_tools = texts)),
-    ("deny_tools", |reader, field| texts(field).map(|texts| reader.settings.deny_tools = texts)),
-    ("add_dirs", |reader, field| texts(field).map(|texts| reader.settings.add_dirs = texts)),
-    ("mcp_config", |reader, field| text_or_texts(field).map(|texts| reader.settings.mcp_config = texts)),
+    ("allow_tools", |reader, field| texts(field).map(|texts| reader.settings.allow_tools = Some(texts))),
+    ("deny_tools", |reader, field| texts(field).map(|texts| reader.settings.deny_tools = Some(texts))),
+    ("add_dirs", |reader, field| texts(field).map(|texts| reader.settings.add_dirs = Some(texts))),
+    ("mcp_config", |reader, field| text_or_texts(field).map(|texts| reader.settings.mcp_config = Some(texts))),
     ("exclusive", |reader, field| exclusive(field).map(|name| reader.settings.exclusive = Some(name))),
 ];
 

@@ -14,13 +14,13 @@ pub struct Header {
     /// Time without output.
     pub timeout: Option<Limit>,
     /// Time in all.
-    pub max_time: Option<Duration>,
+    pub max_time: Option<Limit>,
     /// How often to run again after a failure.
     pub retry: u32,
     /// How long to wait before running again.
     pub backoff: Option<Duration>,
     pub max_visits: Option<u64>,
-    pub fatal: Fatal,
+    pub fatal: Option<Fatal>,
     /// Steps with the same name never run at the same time.
     pub exclusive: Option<String>,
 }
@@ -41,14 +41,12 @@ type Setter = fn(&mut Header, &str) -> Result<(), String>;
 
 /// The table of settings, in the order the documentation gives them.
 const SETTINGS: [(&str, Setter); 7] = [
-    ("timeout", |header, value| {
-        Limit::parse(value).map(|limit| header.timeout = Some(limit)).map_err(|e| e.to_string())
-    }),
-    ("max_time", |header, value| limit(value).map(|limit| header.max_time = limit)),
+    ("timeout", |header, value| limit(value).map(|limit| header.timeout = Some(limit))),
+    ("max_time", |header, value| limit(value).map(|limit| header.max_time = Some(limit))),
     ("retry", |header, value| retry(value).map(|retry| header.retry = retry)),
     ("backoff", |header, value| backoff(value).map(|backoff| header.backoff = backoff)),
     ("max_visits", |header, value| max_visits(value).map(|visits| header.max_visits = visits)),
-    ("fatal", |header, value| fatal(value).map(|fatal| header.fatal = fatal)),
+    ("fatal", |header, value| fatal(value).map(|fatal| header.fatal = Some(fatal))),
     ("exclusive", |header, value| exclusive_name(value).map(|name| header.exclusive = Some(name))),
 ];
 
@@ -160,9 +158,8 @@ impl Header {
     }
 }
 
-/// A script has no limit by default, so `0` is the same as no setting.
-fn limit(value: &str) -> Result<Option<Duration>, String> {
-    Limit::parse(value).map(Limit::duration).map_err(|error| error.to_string())
+fn limit(value: &str) -> Result<Limit, String> {
+    Limit::parse(value).map_err(|error| error.to_string())
 }
 
 fn backoff(value: &str) -> Result<Option<Duration>, String> {
@@ -198,7 +195,8 @@ pub(crate) fn exclusive_name(value: &str) -> Result<String, String> {
     }
 }
 
-fn fatal(value: &str) -> Result<Fatal, String> {
+/// What stops when a script fails, in headers and manifests.
+pub fn fatal(value: &str) -> Result<Fatal, String> {
     match value {
         "run" => Ok(Fatal::Run),
         "agent" => Ok(Fatal::Agent),
@@ -222,11 +220,11 @@ mod tests {
                     \r\n  #raymond:\tmax_visits=100 fatal=agent exclusive=git\r\necho hi\r\n";
         let expected = Header {
             timeout: Some(Limit::After(Duration::from_secs(30))),
-            max_time: Some(Duration::from_secs(600)),
+            max_time: Some(Limit::After(Duration::from_secs(600))),
             retry: 3,
             backoff: Some(Duration::from_secs(5)),
             max_visits: Some(100),
-            fatal: Fatal::Agent,
+            fatal: Some(Fatal::Agent),
             exclusive: Some("git".to_owned()),
         };
         assert_eq!(parse(Kind::Bash, text), Ok((expected, Vec::new())));
@@ -269,7 +267,11 @@ mod tests {
 
     #[test]
     fn zero_is_no_limit() {
-        let unlimited = Header { timeout: Some(Limit::Unlimited), ..Header::default() };
+        let unlimited = Header {
+            timeout: Some(Limit::Unlimited),
+            max_time: Some(Limit::Unlimited),
+            ..Header::default()
+        };
         assert_eq!(header(Kind::Bash, "# raymond: timeout=0 max_time=0 retry=0"), unlimited);
     }
 

@@ -39,6 +39,11 @@ pub struct Options {
     pub model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
+    /// Whether the command line chose the model, which then comes before that of a workflow; the same for the effort.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub model_is_given: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub effort_is_given: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
     /// Whether the backend was set on the command line, which has priority over workflows.
@@ -70,6 +75,8 @@ impl Default for Options {
             no_wait: false,
             model: None,
             effort: None,
+            model_is_given: false,
+            effort_is_given: false,
             backend: None,
             backend_is_given: false,
             timeout_ms: None,

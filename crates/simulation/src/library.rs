@@ -95,9 +95,7 @@ impl RealStates {
         let needed = |error| format!("{error} ({} needs it)", agent.id);
         let scope = scopes.of(agent).map_err(needed)?;
         let source = scope.read(&agent.state).map_err(needed)?;
-        match agent.scope.is_some() {
-            true => read_state(&agent.state, &source, &options_in(scope, &self.options)),
-            false => read_state(&agent.state, &source, &self.options),
-        }
+        let options = options_in(scope, &self.options);
+        read_state(&agent.state, &source, &options, &scope.manifest().defaults)
     }
 }

@@ -171,7 +171,7 @@ impl Process {
             Does::Exits(code) => exited(ProcessExit::Code(*code), reading, stderr),
             Does::DiesBySignal(signal) => exited(ProcessExit::Signal(*signal), reading, stderr),
             Does::Overruns => {
-                let after = header.max_time.unwrap_or_default();
+                let after = header.max_time.and_then(Limit::duration).unwrap_or_default();
                 ScriptOutcome::TimedOut { kind: TimeLimit::Total, after, stderr }
             }
             Does::Hangs | Does::Fails(..) | Does::HitsLimit(_) | Does::GoesOn => {

@@ -17,7 +17,7 @@ use crate::transition::Reading;
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(1);
 
 pub(super) fn ended(step: &EndedStep<'_>, header: &Header, outcome: ScriptOutcome) -> Vec<Body> {
-    let fatal = header.fatal == Fatal::Run;
+    let fatal = header.fatal.unwrap_or_default() == Fatal::Run;
     match outcome {
         ScriptOutcome::Exited { exit, reading, other_case, stderr, shown } if exit.is_success() => {
             let reading = match step.lookups.mistake(&other_case) {

@@ -56,10 +56,10 @@ Body.
         max_visits: Some(5),
         force_implicit: false,
         backend: Some("claude".to_owned()),
-        allow_tools: strings(&["Bash(cargo test:*)"]),
-        deny_tools: strings(&["WebFetch", "WebSearch"]),
-        add_dirs: Vec::new(),
-        mcp_config: strings(&["servers.json"]),
+        allow_tools: Some(strings(&["Bash(cargo test:*)"])),
+        deny_tools: Some(strings(&["WebFetch", "WebSearch"])),
+        add_dirs: Some(Vec::new()),
+        mcp_config: Some(strings(&["servers.json"])),
         exclusive: Some("git".to_owned()),
     };
     assert_eq!(prompt.settings, expected);

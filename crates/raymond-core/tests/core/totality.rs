@@ -106,7 +106,7 @@ fn header() -> impl Strategy<Value = Header> {
         retry,
         backoff: long.then_some(Duration::MAX),
         max_visits: visits.then_some(2),
-        fatal: if fatal { Fatal::Run } else { Fatal::Agent },
+        fatal: Some(if fatal { Fatal::Run } else { Fatal::Agent }),
         ..Header::default()
     })
 }

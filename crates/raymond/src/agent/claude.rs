@@ -141,10 +141,13 @@ fn session_args(turn: &Turn) -> Vec<String> {
     args
 }
 
-/// A permission mode in the backend's own arguments is kept.
+/// The workflow's permission mode comes before one in the backend's own arguments, and that before ours.
 fn permission_args(turn: &Turn, extra_args: &[String]) -> Vec<String> {
     if turn.skip_permissions {
         return vec!["--dangerously-skip-permissions".to_owned()];
+    }
+    if let Some(mode) = &turn.permission_mode {
+        return pair("--permission-mode", mode).to_vec();
     }
     let chosen_in_config =
         extra_args.iter().any(|arg| arg == "--permission-mode" || arg.starts_with("--permission-mode="));

@@ -122,6 +122,8 @@ pub struct Capabilities {
     pub mcp: bool,
     /// `--dangerously-skip-permissions`.
     pub skip_permissions: bool,
+    /// `permission_mode` of a manifest.
+    pub permission_mode: bool,
 }
 
 impl Capabilities {
@@ -138,6 +140,7 @@ impl Capabilities {
         add_dirs: true,
         mcp: true,
         skip_permissions: true,
+        permission_mode: true,
     };
 }
 

@@ -35,6 +35,8 @@ pub struct Turn {
     pub add_dirs: Vec<String>,
     pub mcp_config: Vec<String>,
     pub skip_permissions: bool,
+    /// What the workflow chose; never one that skips permissions.
+    pub permission_mode: Option<String>,
     /// This turn's share of the rest of the run's budget, if the program takes one.
     pub budget_usd: Option<f64>,
 }

@@ -138,7 +138,11 @@ impl Checked {
         let graph = loaded.graph(platform);
         let workflow = Workflow {
             graph: &graph,
-            defaults: Defaults { backend: loaded.backend.as_deref(), ..Defaults::default() },
+            defaults: Defaults {
+                backend: loaded.backend.as_deref(),
+                model: loaded.defaults.model.as_deref(),
+                effort: loaded.defaults.effort.as_deref(),
+            },
             find_scope: &|name| loaded.find_scope(name, &allowed, platform),
             known_efforts: &efforts_by_name,
         };

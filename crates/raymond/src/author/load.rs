@@ -18,7 +18,7 @@ pub use one_file::Inside;
 use crate::author::convert::Files;
 use crate::files;
 use crate::paths::normalise;
-use crate::workflow::manifest::{self, Manifest};
+use crate::workflow::manifest::{self, Defaults, Manifest};
 use crate::workflow::place::line_of;
 use crate::workflow::scope::{
     Archive, Form, MAX_BYTES, files_inside, host_of, list_folder, locate, locate_from, parse_leniently,
@@ -40,6 +40,7 @@ pub struct Loaded {
     pub entry: Option<StateFile>,
     /// What its manifest chooses.
     pub backend: Option<String>,
+    pub defaults: Defaults,
     /// What could not be read, and why.
     pub faults: Vec<Fault>,
     /// The file that contains all states, for a one-file workflow.
@@ -92,6 +93,7 @@ impl Loaded {
             others: Vec::new(),
             entry: None,
             backend: None,
+            defaults: Defaults::default(),
             faults: Vec::new(),
             inside: None,
             found_scopes: RefCell::default(),
@@ -130,6 +132,7 @@ impl Loaded {
 
     fn take_manifest(&mut self, shown: &Path, text: &str, manifest: &Manifest) {
         self.backend = manifest.backend.clone();
+        self.defaults = manifest.defaults.clone();
         self.warn(shown, text, &manifest.warnings);
     }
 

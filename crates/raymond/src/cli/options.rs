@@ -17,12 +17,20 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
             .map(|budget| budget.0)
             .or(manifest.default_budget)
             .map_or(default.budget_usd, Usd::budget),
-        max_parallel: settings.max_parallel.map_or(default.max_parallel, usize::from),
-        max_parallel_scripts: settings.max_parallel_scripts.map_or(default.max_parallel_scripts, usize::from),
+        max_parallel: manifest
+            .max_parallel
+            .or(settings.max_parallel)
+            .map_or(default.max_parallel, usize::from),
+        max_parallel_scripts: manifest
+            .max_parallel_scripts
+            .or(settings.max_parallel_scripts)
+            .map_or(default.max_parallel_scripts, usize::from),
         max_steps: settings.max_steps,
         no_wait: settings.no_wait.unwrap_or(default.no_wait),
         model: settings.model.clone(),
         effort: settings.effort.clone(),
+        model_is_given: false,
+        effort_is_given: false,
         // A workflow is written for a backend, so its manifest comes before the config file.
         backend: manifest.backend.clone().or_else(|| settings.backend.clone()),
         backend_is_given: false,
@@ -50,6 +58,8 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
         no_wait: args.no_wait || before.no_wait,
         model: args.model.clone().or(before.model),
         effort: args.effort.clone().or(before.effort),
+        model_is_given: args.model.is_some() || before.model_is_given,
+        effort_is_given: args.effort.is_some() || before.effort_is_given,
         backend: args.backend.clone().or(before.backend),
         backend_is_given: args.backend.is_some() || before.backend_is_given,
         timeout_ms: args.timeout.map(|timeout| timeout.milliseconds).or(before.timeout_ms),

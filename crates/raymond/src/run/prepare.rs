@@ -66,10 +66,8 @@ impl Preparer {
         let needed = |error| format!("{error} ({} needs it)", agent.id);
         let scope = scopes.of(agent).map_err(needed)?;
         let source = scope.read(&agent.state).map_err(needed)?;
-        let state = match agent.scope.is_some() {
-            true => read_state(&agent.state, &source, &options_in(scope, &self.options))?,
-            false => read_state(&agent.state, &source, &self.options)?,
-        };
+        let options = options_in(scope, &self.options);
+        let state = read_state(&agent.state, &source, &options, &scope.manifest().defaults)?;
         let task_folder = self.tasks.join(file_name_of(&agent.id));
         let handed = self.handed(agent)?;
         let facts = StepFacts {

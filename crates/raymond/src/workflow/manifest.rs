@@ -1,13 +1,17 @@
 //! A workflow's own settings: the `workflow.yaml` of a folder or archive, or the top of a one-file workflow.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
+use raymond_core::duration::Limit;
 use raymond_core::frontmatter::yaml::{self, Fault, Field, Node, Value};
+use raymond_core::frontmatter::{self, Settings};
+use raymond_core::header::{self, Fatal};
 use raymond_core::limits::MAX_WARNINGS;
 use raymond_core::variable::{self, VariableError};
 use raymond_core::workflow::Platform;
 use raymond_core::workflow::source::{SourceError, SourceWarning};
-use raymond_core::workflow::wording::{did_you_mean, nearest, quoted};
+use raymond_core::workflow::wording::{did_you_mean, nearest, quoted, quoted_list};
 
 use crate::workflow::place::{in_text, line_of};
 
@@ -31,12 +35,34 @@ pub struct Manifest {
     /// Added to the environment of every script and agent program.
     pub environment: BTreeMap<String, String>,
     pub backend: Option<String>,
+    pub defaults: Defaults,
+    /// How many agent programs may run at once in a run of this workflow, and how many scripts.
+    pub max_parallel: Option<NonZeroUsize>,
+    pub max_parallel_scripts: Option<NonZeroUsize>,
     /// When `serve` starts it, in cron's notation.
     pub schedule: Option<String>,
     /// Whether a run does not check first what the states declare.
     pub no_lint: bool,
     pub warnings: Vec<SourceWarning>,
 }
+
+/// What holds for the states of a workflow that do not set it themselves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Defaults {
+    pub model: Option<String>,
+    pub effort: Option<String>,
+    pub timeout: Option<Limit>,
+    pub max_time: Option<Limit>,
+    pub fatal: Option<Fatal>,
+    pub allow_tools: Option<Vec<String>>,
+    pub deny_tools: Option<Vec<String>>,
+    pub add_dirs: Option<Vec<String>>,
+    pub mcp_config: Option<Vec<String>>,
+    pub permission_mode: Option<String>,
+}
+
+/// The permission modes that a workflow may choose. Only its user may choose one that skips permissions.
+pub const PERMISSION_MODES: [&str; 5] = ["default", "acceptEdits", "plan", "dontAsk", "auto"];
 
 /// Which input a run needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +84,7 @@ pub enum InputMode {
 type Setter = fn(&mut Reader<'_>, &Field) -> Result<(), Fault>;
 
 /// The table of keys, in the order of the documentation.
-const KEYS: [(&str, Setter); 10] = [
+const KEYS: [(&str, Setter); 22] = [
     ("id", |reader, field| id(field).map(|id| reader.manifest.id = Some(id))),
     ("name", |reader, field| text(field).map(|text| reader.manifest.name = Some(text))),
     ("description", |reader, field| text(field).map(|text| reader.manifest.description = Some(text))),
@@ -71,6 +97,32 @@ const KEYS: [(&str, Setter); 10] = [
     }),
     ("environment", |reader, field| reader.read_environment(field)),
     ("backend", |reader, field| text(field).map(|text| reader.manifest.backend = Some(text))),
+    ("model", |reader, field| setting(field).map(|read| reader.manifest.defaults.model = read.model)),
+    ("effort", |reader, field| setting(field).map(|read| reader.manifest.defaults.effort = read.effort)),
+    ("timeout", |reader, field| setting(field).map(|read| reader.manifest.defaults.timeout = read.timeout)),
+    ("max_time", |reader, field| {
+        setting(field).map(|read| reader.manifest.defaults.max_time = read.max_time)
+    }),
+    ("max_parallel", |reader, field| number(field).map(|most| reader.manifest.max_parallel = Some(most))),
+    ("max_parallel_scripts", |reader, field| {
+        number(field).map(|most| reader.manifest.max_parallel_scripts = Some(most))
+    }),
+    ("fatal", |reader, field| fatal(field).map(|fatal| reader.manifest.defaults.fatal = Some(fatal))),
+    ("allow_tools", |reader, field| {
+        setting(field).map(|read| reader.manifest.defaults.allow_tools = read.allow_tools)
+    }),
+    ("deny_tools", |reader, field| {
+        setting(field).map(|read| reader.manifest.defaults.deny_tools = read.deny_tools)
+    }),
+    ("add_dirs", |reader, field| {
+        setting(field).map(|read| reader.manifest.defaults.add_dirs = read.add_dirs)
+    }),
+    ("mcp_config", |reader, field| {
+        setting(field).map(|read| reader.manifest.defaults.mcp_config = read.mcp_config)
+    }),
+    ("permission_mode", |reader, field| {
+        permission_mode(field).map(|mode| reader.manifest.defaults.permission_mode = Some(mode))
+    }),
     ("schedule", |reader, field| text(field).map(|text| reader.manifest.schedule = Some(text))),
     ("lint", |reader, field| switch(field).map(|is_on| reader.manifest.no_lint = !is_on)),
 ];
@@ -214,6 +266,44 @@ fn text(field: &Field) -> Result<String, Fault> {
     }
 }
 
+/// A setting that prompts have, too, read as theirs.
+fn setting(field: &Field) -> Result<Settings, Fault> {
+    frontmatter::read_settings([field]).map(|(settings, _)| settings)
+}
+
+fn number(field: &Field) -> Result<NonZeroUsize, Fault> {
+    match field.node.value {
+        Value::Integer(number) => {
+            usize::try_from(number).ok().and_then(NonZeroUsize::new).ok_or_else(|| {
+                let message = format!("{} must be 1 or more, not {number}", quoted(&field.key));
+                Fault::new(field.node.position, message)
+            })
+        }
+        _ => Err(wrong_type(field, "a whole number from 1 on")),
+    }
+}
+
+fn fatal(field: &Field) -> Result<Fatal, Fault> {
+    header::fatal(&text(field)?).map_err(|message| Fault::new(field.node.position, message))
+}
+
+fn permission_mode(field: &Field) -> Result<String, Fault> {
+    let mode = text(field)?;
+    if PERMISSION_MODES.contains(&mode.as_str()) {
+        return Ok(mode);
+    }
+    let message = match mode.to_ascii_lowercase().contains("bypass") {
+        true => "a workflow cannot skip permissions; start the run with `--dangerously-skip-permissions` for that"
+            .to_owned(),
+        false => format!(
+            "{} is no `permission_mode` that a workflow may choose; there are {}",
+            quoted(&mode),
+            quoted_list(&PERMISSION_MODES, "and")
+        ),
+    };
+    Err(Fault::new(field.node.position, message))
+}
+
 /// `on` and `off`, which YAML may also read as truth values.
 fn switch(field: &Field) -> Result<bool, Fault> {
     match &field.node.value {
@@ -275,7 +365,9 @@ mod tests {
     fn every_key_is_read() {
         let text = "id: demo\nname: Demo\ndescription: |\n  Long.\ninput: { mode: required, label: Topic, description: d }\n\
                     default_budget: 2.5\nworking_directory: ..\nenvironment:\n  PORT: 8080\n  MODE: fast\n  DEBUG: true\n\
-                    backend: scripted\nschedule: \"0 3 * * *\"\nlint: off\n";
+                    backend: scripted\nmodel: haiku\neffort: low\ntimeout: 5m\nmax_time: 0\nmax_parallel: 2\n\
+                    max_parallel_scripts: 3\nfatal: agent\nallow_tools: [Read]\ndeny_tools: []\nadd_dirs: [..]\n\
+                    mcp_config: m.json\npermission_mode: plan\nschedule: \"0 3 * * *\"\nlint: off\n";
         let manifest = parse(text).unwrap();
         let environment = [("DEBUG", "true"), ("MODE", "fast"), ("PORT", "8080")];
         let expected = Manifest {
@@ -291,6 +383,20 @@ mod tests {
             working_directory: Some("..".into()),
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             backend: Some("scripted".into()),
+            defaults: Defaults {
+                model: Some("haiku".into()),
+                effort: Some("low".into()),
+                timeout: Some(Limit::After(std::time::Duration::from_secs(300))),
+                max_time: Some(Limit::Unlimited),
+                fatal: Some(Fatal::Agent),
+                allow_tools: Some(vec!["Read".into()]),
+                deny_tools: Some(Vec::new()),
+                add_dirs: Some(vec!["..".into()]),
+                mcp_config: Some(vec!["m.json".into()]),
+                permission_mode: Some("plan".into()),
+            },
+            max_parallel: NonZeroUsize::new(2),
+            max_parallel_scripts: NonZeroUsize::new(3),
             schedule: Some("0 3 * * *".into()),
             no_lint: true,
             warnings: Vec::new(),
@@ -317,6 +423,30 @@ mod tests {
     #[test]
     fn mistakes_have_a_place() {
         let cases = [
+            (
+                "permission_mode: bypassPermissions",
+                "line 1, column 18: a workflow cannot skip permissions; start the run with `--dangerously-skip-permissions` for that, in `permission_mode: bypassPermissions`",
+            ),
+            (
+                "permission_mode: yolo",
+                "line 1, column 18: `yolo` is no `permission_mode` that a workflow may choose; there are `default`, `acceptEdits`, `plan`, `dontAsk` and `auto`, in `permission_mode: yolo`",
+            ),
+            (
+                "max_parallel: 0",
+                "line 1, column 15: `max_parallel` must be 1 or more, not 0, in `max_parallel: 0`",
+            ),
+            (
+                "max_parallel_scripts: many",
+                "line 1, column 23: `max_parallel_scripts` must be a whole number from 1 on, not text, in `max_parallel_scripts: many`",
+            ),
+            (
+                "fatal: everything",
+                "line 1, column 8: `everything` is neither `run` nor `agent` for `fatal`, in `fatal: everything`",
+            ),
+            (
+                "timeout: 5",
+                "line 1, column 10: `timeout` needs a unit; write `5s` for 5 seconds, in `timeout: 5`",
+            ),
             ("backend: [x]", "line 1, column 10: `backend` must be text, not a list, in `backend: [x]`"),
             (
                 "id: 5",

@@ -15,6 +15,7 @@ use raymond_core::workflow::source::{SourceError, SourceWarning};
 pub use preflight::{Reached, check_all};
 
 use crate::agent::DEFAULT_BACKEND;
+use crate::workflow::manifest::Defaults;
 use crate::workflow::scope::{Beside, Given, Scope, Source};
 
 /// How long an agent program may be silent by default.
@@ -58,17 +59,43 @@ pub struct TurnSettings {
     pub deny_tools: Vec<String>,
     pub add_dirs: Vec<String>,
     pub mcp_config: Vec<String>,
+    /// The program's own, unless the workflow chose one.
+    pub permission_mode: Option<String>,
 }
 
-/// The options of a run inside another workflow: that workflow's backend replaces the run's own, unless the command line
-/// gave one.
+/// The options of a run inside a workflow: what its manifest sets comes before the config file, and after the command
+/// line.
 pub fn options_in(scope: &Scope, options: &Options) -> Options {
-    let own = scope.manifest().backend.clone().filter(|_| !options.backend_is_given);
-    Options { backend: own.or(options.backend.clone()), ..options.clone() }
+    let manifest = scope.manifest();
+    let Defaults { model, effort, timeout, .. } = &manifest.defaults;
+    let unless = |is_given: bool, own: &Option<String>, run: &Option<String>| match (is_given, own) {
+        (false, Some(own)) => Some(own.clone()),
+        _ => run.clone(),
+    };
+    // Only the command line sets a limit for scripts.
+    let timeout = timeout.filter(|_| options.script_timeout_ms.is_none()).map(milliseconds);
+    Options {
+        backend: unless(options.backend_is_given, &manifest.backend, &options.backend),
+        model: unless(options.model_is_given, model, &options.model),
+        effort: unless(options.effort_is_given, effort, &options.effort),
+        timeout_ms: timeout.or(options.timeout_ms),
+        script_timeout_ms: timeout.or(options.script_timeout_ms),
+        ..options.clone()
+    }
 }
 
-/// Reads what a state's file says about its execution, and fills in the options of the run for what it leaves open.
-pub fn read_state(state: &StateFile, source: &Source, options: &Options) -> Result<StateText, String> {
+fn milliseconds(limit: Limit) -> u64 {
+    limit.duration().map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Reads what a state's file says about its execution. What it leaves open is filled in from the options of the run
+/// inside the workflow ([`options_in`]) and from the workflow's defaults.
+pub fn read_state(
+    state: &StateFile,
+    source: &Source,
+    options: &Options,
+    defaults: &Defaults,
+) -> Result<StateText, String> {
     let name = &source.name;
     let text = String::from_utf8_lossy(&source.bytes);
     let wrong = |error: SourceError| {
@@ -77,18 +104,18 @@ pub fn read_state(state: &StateFile, source: &Source, options: &Options) -> Resu
     };
     let (parts, warnings) = match &source.given {
         Given::Beside { plan: Beside::Prompt(settings), warnings, .. } => {
-            (prompt((**settings).clone(), &text, options), warnings.clone())
+            (prompt((**settings).clone(), &text, options, defaults), warnings.clone())
         }
         Given::Beside { plan: Beside::Script(header), warnings, .. } => {
-            (script(header.clone(), options), warnings.clone())
+            (script(header.clone(), options, defaults), warnings.clone())
         }
         Given::InText | Given::InPart { .. } if state.kind().is_prompt() => {
             let parts = frontmatter::split_and_parse(&text).map_err(wrong)?;
-            (prompt(parts.settings, parts.body, options), in_file(source, &text, parts.warnings))
+            (prompt(parts.settings, parts.body, options, defaults), in_file(source, &text, parts.warnings))
         }
         Given::InText | Given::InPart { .. } => {
             let (header, warnings) = header::parse(state.kind(), &text).map_err(wrong)?;
-            (script(header, options), in_file(source, &text, warnings))
+            (script(header, options, defaults), in_file(source, &text, warnings))
         }
     };
     let (plan, turn, body) = parts;
@@ -106,15 +133,17 @@ fn in_file(source: &Source, text: &str, mut warnings: Vec<SourceWarning>) -> Vec
 
 type Parts = (Plan, Option<TurnSettings>, String);
 
-/// A script has no time limit unless it sets one, or the command line does.
-fn script(mut header: Header, options: &Options) -> Parts {
+/// A script has no time limit unless it sets one, or the command line or its workflow does.
+fn script(mut header: Header, options: &Options, defaults: &Defaults) -> Parts {
     let chosen = options.script_timeout_ms.map(Duration::from_millis).filter(|timeout| !timeout.is_zero());
     header.timeout = header.timeout.or(chosen.map(Limit::After));
+    header.max_time = header.max_time.or(defaults.max_time);
+    header.fatal = header.fatal.or(defaults.fatal);
     (Plan::Script(header), None, String::new())
 }
 
-/// The frontmatter overrides the run's options, which come from the command line and the config file.
-fn prompt(settings: Settings, body: &str, options: &Options) -> Parts {
+/// The frontmatter overrides the run's options and the workflow's defaults.
+fn prompt(settings: Settings, body: &str, options: &Options, defaults: &Defaults) -> Parts {
     let chosen = options.timeout_ms.map(Duration::from_millis).unwrap_or(DEFAULT_TIMEOUT);
     let timeout = match settings.timeout {
         Some(limit) => limit.duration(),
@@ -131,13 +160,18 @@ fn prompt(settings: Settings, body: &str, options: &Options) -> Parts {
     };
     let turn = TurnSettings {
         timeout,
-        max_time: settings.max_time.and_then(Limit::duration),
+        max_time: settings.max_time.or(defaults.max_time).and_then(Limit::duration),
         model: settings.model.or(options.model.clone()),
         effort: settings.effort.or(options.effort.clone()),
-        allow_tools: settings.allow_tools,
-        deny_tools: settings.deny_tools,
-        add_dirs: settings.add_dirs,
-        mcp_config: settings.mcp_config,
+        allow_tools: list(settings.allow_tools, &defaults.allow_tools),
+        deny_tools: list(settings.deny_tools, &defaults.deny_tools),
+        add_dirs: list(settings.add_dirs, &defaults.add_dirs),
+        mcp_config: list(settings.mcp_config, &defaults.mcp_config),
+        permission_mode: defaults.permission_mode.clone(),
     };
     (Plan::Prompt(Box::new(plan)), Some(turn), body.to_owned())
+}
+
+fn list(own: Option<Vec<String>>, default: &Option<Vec<String>>) -> Vec<String> {
+    own.or_else(|| default.clone()).unwrap_or_default()
 }

@@ -75,7 +75,35 @@ pub struct Manifest {
     working_directory: Option<String>,
     /// Variables for scripts and agents.
     environment: Option<BTreeMap<String, Variable>>,
+    /// Which agent program answers the prompts that choose none. This and the following hold for all states of the
+    /// workflow that do not set them themselves.
     backend: Option<String>,
+    /// `opus`, `sonnet`, `haiku`, or any full model name.
+    model: Option<String>,
+    /// `low`, `medium`, `high`, or what the backend accepts.
+    effort: Option<String>,
+    /// How long a state may print nothing; 0 is no limit.
+    timeout: Option<Limit>,
+    /// How long a state may take in all.
+    max_time: Option<Limit>,
+    /// How many agent programs may run at once.
+    #[schemars(range(min = 1))]
+    max_parallel: Option<u64>,
+    /// How many scripts may run at once.
+    #[schemars(range(min = 1))]
+    max_parallel_scripts: Option<u64>,
+    /// What the failure of a script stops.
+    fatal: Option<Fatal>,
+    /// Tools that agents may use without asking.
+    allow_tools: Option<Vec<String>>,
+    /// Tools that agents may not use.
+    deny_tools: Option<Vec<String>>,
+    /// More folders that agents may look into.
+    add_dirs: Option<Vec<String>>,
+    /// Configurations of MCP servers.
+    mcp_config: Option<OneOrMany>,
+    /// What agents may do without asking; no mode that skips permissions.
+    permission_mode: Option<PermissionMode>,
     /// When `serve` starts it, as for cron.
     schedule: Option<String>,
     /// `off`: a run does not check first what the states declare.
@@ -88,6 +116,17 @@ pub struct Manifest {
 enum SwitchWord {
     On,
     Off,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum PermissionMode {
+    Default,
+    AcceptEdits,
+    Plan,
+    DontAsk,
+    Auto,
 }
 
 /// `on` or `off`.

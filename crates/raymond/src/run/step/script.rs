@@ -51,7 +51,7 @@ pub(super) async fn run(
     let mut sink = ScriptSink::new(executor, job, place, files);
     let limits = TimeLimits {
         idle: header.timeout.and_then(Limit::duration),
-        total: header.max_time,
+        total: header.max_time.and_then(Limit::duration),
         ..TimeLimits::default()
     };
     let done =
@@ -91,7 +91,7 @@ fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr:
     StepOutcome::Script(match ending {
         Ending::Stopped => return StepOutcome::Interrupted { cost: Usd::ZERO },
         Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout.and_then(Limit::duration), stderr),
-        Ending::TotalTimeout => timed_out(TimeLimit::Total, header.max_time, stderr),
+        Ending::TotalTimeout => timed_out(TimeLimit::Total, header.max_time.and_then(Limit::duration), stderr),
         Ending::SpawnFailed(error) => ScriptOutcome::NotStarted { error: error.to_string() },
         Ending::Aborted | Ending::Lingered | Ending::Exited(_) => {
             let error =

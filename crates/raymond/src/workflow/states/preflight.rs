@@ -55,7 +55,7 @@ pub fn check_all(
     let mut known = BTreeSet::from_iter(is_known((scope, entries)));
     known.extend(others.iter().flat_map(|(scope, entries)| is_known((scope, entries))));
     let mut to_enter = others;
-    let (first, named) = check_scope(scope, entries, options, backends)?;
+    let (first, named) = check_scope(scope, entries, &options_in(scope, options), backends)?;
     let mut reached = vec![first];
     find_others(scope, &named, allowed, &mut known, &mut to_enter)?;
     while let Some((mut scope, entries)) = to_enter.pop() {
@@ -114,7 +114,7 @@ fn check_scope(
     while let Some(state) = to_check.pop() {
         // A state that is gone may never be needed, or a step may write it before it is.
         let Ok(source) = scope.read(&state) else { continue };
-        let prepared = read_state(&state, &source, options)
+        let prepared = read_state(&state, &source, options, &scope.manifest().defaults)
             .map_err(|error| UserError::usage(error).hint("nothing was run; fix the file and start again"))?;
         let text = String::from_utf8_lossy(&source.bytes);
         let tags = tags_in(&state, &text);

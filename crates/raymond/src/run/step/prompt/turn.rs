@@ -109,6 +109,7 @@ fn turn(job: &StepJob, needs: &TurnNeeds, started: &TurnStarted, program: &dyn A
         add_dirs: settings.add_dirs,
         mcp_config: settings.mcp_config,
         skip_permissions: needs.skip_permissions,
+        permission_mode: settings.permission_mode,
         budget_usd: started.share_usd.filter(|_| program.capabilities().budget_share).map(Usd::dollars),
     }
 }

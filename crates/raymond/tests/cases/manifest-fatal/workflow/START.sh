@@ -1,0 +1,1 @@
+echo '<fork next="DONE">BROKEN</fork>'
