@@ -69,7 +69,9 @@ const SETTINGS: [(&str, Setter); 13] = [
     ("allow_tools", |reader, field| texts(field).map(|texts| reader.settings.allow_tools = Some(texts))),
     ("deny_tools", |reader, field| texts(field).map(|texts| reader.settings.deny_tools = Some(texts))),
     ("add_dirs", |reader, field| texts(field).map(|texts| reader.settings.add_dirs = Some(texts))),
-    ("mcp_config", |reader, field| text_or_texts(field).map(|texts| reader.settings.mcp_config = Some(texts))),
+    ("mcp_config", |reader, field| {
+        text_or_texts(field).map(|texts| reader.settings.mcp_config = Some(texts))
+    }),
     ("exclusive", |reader, field| exclusive(field).map(|name| reader.settings.exclusive = Some(name))),
 ];
 

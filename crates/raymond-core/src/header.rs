@@ -267,11 +267,8 @@ mod tests {
 
     #[test]
     fn zero_is_no_limit() {
-        let unlimited = Header {
-            timeout: Some(Limit::Unlimited),
-            max_time: Some(Limit::Unlimited),
-            ..Header::default()
-        };
+        let unlimited =
+            Header { timeout: Some(Limit::Unlimited), max_time: Some(Limit::Unlimited), ..Header::default() };
         assert_eq!(header(Kind::Bash, "# raymond: timeout=0 max_time=0 retry=0"), unlimited);
     }
 

@@ -273,12 +273,10 @@ fn setting(field: &Field) -> Result<Settings, Fault> {
 
 fn number(field: &Field) -> Result<NonZeroUsize, Fault> {
     match field.node.value {
-        Value::Integer(number) => {
-            usize::try_from(number).ok().and_then(NonZeroUsize::new).ok_or_else(|| {
-                let message = format!("{} must be 1 or more, not {number}", quoted(&field.key));
-                Fault::new(field.node.position, message)
-            })
-        }
+        Value::Integer(number) => usize::try_from(number).ok().and_then(NonZeroUsize::new).ok_or_else(|| {
+            let message = format!("{} must be 1 or more, not {number}", quoted(&field.key));
+            Fault::new(field.node.position, message)
+        }),
         _ => Err(wrong_type(field, "a whole number from 1 on")),
     }
 }
@@ -293,8 +291,10 @@ fn permission_mode(field: &Field) -> Result<String, Fault> {
         return Ok(mode);
     }
     let message = match mode.to_ascii_lowercase().contains("bypass") {
-        true => "a workflow cannot skip permissions; start the run with `--dangerously-skip-permissions` for that"
-            .to_owned(),
+        true => {
+            "a workflow cannot skip permissions; start the run with `--dangerously-skip-permissions` for that"
+                .to_owned()
+        }
         false => format!(
             "{} is no `permission_mode` that a workflow may choose; there are {}",
             quoted(&mode),

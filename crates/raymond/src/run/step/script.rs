@@ -91,7 +91,9 @@ fn ended_early(ending: Ending, header: &Header, error: Option<TagError>, stderr:
     StepOutcome::Script(match ending {
         Ending::Stopped => return StepOutcome::Interrupted { cost: Usd::ZERO },
         Ending::IdleTimeout => timed_out(TimeLimit::Idle, header.timeout.and_then(Limit::duration), stderr),
-        Ending::TotalTimeout => timed_out(TimeLimit::Total, header.max_time.and_then(Limit::duration), stderr),
+        Ending::TotalTimeout => {
+            timed_out(TimeLimit::Total, header.max_time.and_then(Limit::duration), stderr)
+        }
         Ending::SpawnFailed(error) => ScriptOutcome::NotStarted { error: error.to_string() },
         Ending::Aborted | Ending::Lingered | Ending::Exited(_) => {
             let error =
