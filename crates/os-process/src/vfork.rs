@@ -7,15 +7,14 @@
 //! `exec` or has ended.
 
 mod child;
+mod clone;
 mod env_block;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -25,14 +24,8 @@ use rustix::process::{Pid, Resource, Signal, getpid, setrlimit};
 
 use crate::unix::{self, Isolation, RESET_SIGNALS};
 pub use child::VforkChild;
+use clone::{Cloned, clone};
 use env_block::EnvBlock;
-
-/// The child makes a few system calls and calls nothing deep.
-const STACK_BYTES: usize = 64 * 1024;
-thread_local! {
-    /// The stack of the next child. The calling thread is suspended while a child uses it.
-    static STACK: RefCell<Vec<MaybeUninit<u8>>> = RefCell::new(Vec::with_capacity(STACK_BYTES));
-}
 
 /// The last standard signal. The real-time signals after it are left alone: few programs install handlers for them, and
 /// asking about each one would double the system calls of a start.
@@ -51,6 +44,9 @@ pub struct Spawn<'a> {
     /// The child's standard input, output and error output.
     pub streams: [BorrowedFd<'a>; 3],
     pub isolation: Isolation,
+    /// The folder of a cgroup (version 2) to start it in. If that does not work, it is started where this process is;
+    /// [`VforkChild::is_in_cgroup`] tells which.
+    pub cgroup: Option<BorrowedFd<'a>>,
 }
 
 impl Spawn<'_> {
@@ -74,7 +70,7 @@ impl Spawn<'_> {
                         last_error = error;
                     }
                 }
-                Ok((pid, pidfd)) => return VforkChild::new(pid, pidfd),
+                Ok(cloned) => return VforkChild::new(cloned),
                 Err(error) => return Err(error),
             }
         }
@@ -118,6 +114,7 @@ struct Prepared<'a> {
     /// Signals that have a handler, or are ignored and should not be.
     reset: Vec<Signal>,
     isolation: Isolation,
+    cgroup: Option<BorrowedFd<'a>>,
     parent: Pid,
     args: Vec<*const c_char>,
     /// `/bin/sh`, a place for the script, and the other arguments: for a script without an interpreter line.
@@ -139,6 +136,7 @@ impl<'a> Prepared<'a> {
             streams: spawn.streams,
             reset: signals_to_reset(),
             isolation: spawn.isolation,
+            cgroup: spawn.cgroup,
             parent: getpid(),
             shell_args: [&[c"/bin/sh".as_ptr(), ptr::null()], &args[1..]].concat(),
             args,
@@ -150,41 +148,28 @@ impl<'a> Prepared<'a> {
 
     /// Starts exactly this file.
     #[expect(unsafe_code, reason = "no library offers vfork with a parent-death signal")]
-    fn start(&self, file: &CString) -> io::Result<(Pid, OwnedFd)> {
+    fn start(&self, file: &CString) -> io::Result<Cloned> {
         let mut shell_args = self.shell_args.clone();
         shell_args[1] = file.as_ptr();
         let mut shared =
             Shared { prepared: self, file: file.as_ptr(), shell_args: shell_args.as_ptr(), error: 0 };
-        let mut pidfd: c_int = -1;
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         let blocked = BlockedSignals::all();
-        // SAFETY: the child runs `run_child` on a stack of its own, aligned as every platform requires. Until it has
-        // called exec or has ended it is the only user of `shared`, because CLONE_VFORK suspends this thread. It makes
-        // system calls only and changes no memory but `shared.error`, errno and its stack. No signal handler can run in
-        // it, because all signals are blocked until it has removed every handler.
-        let pid = STACK.with_borrow_mut(|stack| unsafe {
-            let top = stack.as_mut_ptr().add(STACK_BYTES);
-            let top = top.sub(top as usize % 16);
-            libc::clone(run_child, top.cast(), flags, (&raw mut shared).cast(), &raw mut pidfd)
-        });
-        let clone_error = io::Error::last_os_error();
+        // SAFETY: until the child has called exec or has ended it is the only user of `shared`. It makes system calls
+        // only and changes no memory but `shared.error`, errno and its stack. No signal handler can run in it, because
+        // all signals are blocked until it has removed every handler.
+        let cloned = unsafe { clone(run_child, (&raw mut shared).cast(), self.cgroup) };
         drop(blocked);
-        if pid < 0 {
-            return Err(match clone_error.raw_os_error() {
-                // An old kernel, or a sandbox that forbids these flags.
-                Some(libc::EINVAL | libc::ENOSYS | libc::EPERM) => io::ErrorKind::Unsupported.into(),
-                _ => clone_error,
-            });
-        }
-        let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::Unsupported)?;
-        // SAFETY: the kernel has just opened it for us.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+        let cloned = cloned.map_err(|error| match error.raw_os_error() {
+            // An old kernel, or a sandbox that forbids these flags.
+            Some(libc::EINVAL | libc::ENOSYS | libc::EPERM) => io::ErrorKind::Unsupported.into(),
+            _ => error,
+        })?;
         if shared.error != 0 {
             // The child has ended; this removes the zombie.
-            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            let _ = rustix::process::waitpid(Some(cloned.pid), rustix::process::WaitOptions::empty());
             return Err(io::Error::from_raw_os_error(shared.error));
         }
-        Ok((pid, pidfd))
+        Ok(cloned)
     }
 }
 

@@ -9,9 +9,14 @@
 //! Programs must be started on a thread that lives as long as Raymond itself (the main thread, with a current-thread
 //! runtime), because Linux sends the parent-death signal when the *thread* that started a child ends.
 
+#[cfg(target_os = "linux")]
+mod cgroup;
 mod child;
+mod containment;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(not(target_os = "linux"))]
+mod no_cgroup;
 #[cfg(target_os = "linux")]
 mod orphans;
 mod reaper;
@@ -32,6 +37,8 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
+pub use cgroup::Cgroup;
+pub use containment::Containment;
 #[cfg(target_os = "linux")]
 pub use orphans::remove_dead_orphans;
 #[cfg(windows)]
@@ -39,7 +46,7 @@ pub use os_process::{Job, creation_flags};
 pub use reaper::{Reaper, Target};
 pub use spawn::{ParentDeath, ProgramSpec, SpawnError};
 pub use stop::StopSignal;
-pub use supervise::{AfterExit, Ending, Flow, ProcessExit, Sink, Supervised, TimeLimits, supervise};
+pub use supervise::{AfterExit, Ending, Flow, ProcessExit, Sink, Started, Supervised, TimeLimits, supervise};
 pub use suspend::suspend;
 pub use tail::OutputTail;
 pub use trace::{Group, Trace};
@@ -47,6 +54,9 @@ pub use trace::{Group, Trace};
 pub use unix::{is_hangup_ignored, is_suspension_ignored};
 #[cfg(windows)]
 pub use windows::find_program;
+
+#[cfg(not(target_os = "linux"))]
+use no_cgroup as cgroup;
 
 /// What differs between systems.
 #[cfg(unix)]

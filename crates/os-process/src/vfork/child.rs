@@ -10,23 +10,31 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::clone::Cloned;
+
 /// A child that leads a process group of its own. Dropping it does not end it.
 #[derive(Debug)]
 pub struct VforkChild {
     pid: Pid,
     pidfd: AsyncFd<OwnedFd>,
+    is_in_cgroup: bool,
     status: Option<ExitStatus>,
 }
 
 impl VforkChild {
     /// If the child cannot be waited for, it is killed.
-    pub(super) fn new(pid: Pid, pidfd: OwnedFd) -> io::Result<Self> {
+    pub(super) fn new(Cloned { pid, pidfd, is_in_cgroup }: Cloned) -> io::Result<Self> {
         reap_dropped();
         let pidfd = watch(pidfd).inspect_err(|_| {
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = waitpid(Some(pid), WaitOptions::empty());
         })?;
-        Ok(VforkChild { pid, pidfd, status: None })
+        Ok(VforkChild { pid, pidfd, is_in_cgroup, status: None })
+    }
+
+    /// Whether it was started in the cgroup that it was meant for.
+    pub fn is_in_cgroup(&self) -> bool {
+        self.is_in_cgroup
     }
 
     /// The process id, which is also the id of its process group.

@@ -20,11 +20,12 @@ struct Test {
     folder: TempDir,
     isolation: Isolation,
     path: Option<OsString>,
+    cgroup: Option<File>,
 }
 
 impl Test {
     fn new() -> Self {
-        Test { folder: TempDir::new().unwrap(), isolation: ISOLATION, path: None }
+        Test { folder: TempDir::new().unwrap(), isolation: ISOLATION, path: None, cgroup: None }
     }
 
     /// A file written by another process. If this process wrote it, a child of another test might still have it open,
@@ -48,6 +49,7 @@ impl Test {
             cwd: self.folder.path(),
             streams: [null.as_fd(), stdout, null.as_fd()],
             isolation: self.isolation,
+            cgroup: self.cgroup.as_ref().map(File::as_fd),
         }
         .start()
     }
@@ -157,12 +159,24 @@ async fn a_child_whose_parent_is_dead_runs_nothing() {
         cwd: test.folder.path(),
         streams: [null.as_fd(); 3],
         isolation: ISOLATION,
+        cgroup: None,
     };
     let mut prepared = Prepared::new(&spawn, &env).unwrap();
     prepared.parent = Pid::INIT;
     let error = prepared.start(&c"/usr/bin/touch".to_owned()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     assert!(!test.folder.path().join("ran").exists());
+}
+
+#[tokio::test]
+async fn a_program_starts_although_its_cgroup_cannot_be_used() {
+    let mut test = Test::new();
+    test.cgroup = Some(File::open(test.folder.path()).unwrap());
+    assert_eq!(test.run("echo", &["started"]).await.unwrap(), "started\n");
+    let (_output, stdout) = io::pipe().unwrap();
+    let mut child = test.start(OsStr::new("true"), &[], stdout.as_fd()).unwrap();
+    assert!(!child.is_in_cgroup());
+    assert!(child.wait().await.unwrap().success());
 }
 
 #[tokio::test]

@@ -139,6 +139,7 @@ fn prepare(
     ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
     let run = ready.engine.run();
     let (view, stderr) = stderr_for(run, &ready.manner);
+    ready.reaper.contain(&run.id, &ready.scratch);
     let executor = LocalExecutor {
         platform: Platform::current(),
         unpacked: Unpacked::new(ready.scratch.clone()),
@@ -152,6 +153,7 @@ fn prepare(
         shows_output: ready.manner.detail == Detail::Verbose,
         own_program: OwnProgram::find(),
         running_groups: RefCell::default(),
+        cgroups: RefCell::default(),
         gate: Gate::for_files(crate::process::file_limit()),
         view: view.clone(),
     };

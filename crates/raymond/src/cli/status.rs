@@ -12,10 +12,11 @@ use raymond_core::duration;
 use raymond_core::run::RunStatus;
 
 use super::args::{Place, StatusArgs};
-use super::find::{debug_folder, find_run, store, working_folder};
+use super::find::{debug_folder, find_run, scratch_folder, store, working_folder};
 use super::print::print_stdout;
 use crate::advice;
 use crate::error::{ExitKind, UserError};
+use crate::process::Containment;
 use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StoreError};
 use crate::view::status::{AgentView, RunView, view};
@@ -27,7 +28,8 @@ const SHOWN_CHARS: usize = 100;
 
 pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
     let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
-    let run = load_view(&*stored)?;
+    let mut run = load_view(&*stored)?;
+    run.containment = Some(Containment::of_run(&scratch_folder(&args.place, stored.id())?));
     if args.json {
         let text = serde_json::to_string_pretty(&run)
             .map(clean_json)
@@ -78,6 +80,9 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     }
     if let Some(result) = &run.result {
         writeln!(out, "  result    {}", one_line(result, SHOWN_CHARS))?;
+    }
+    if let Some(containment) = run.containment {
+        writeln!(out, "  held by   a {} for each step", containment.as_str())?;
     }
     let has_failed = run.agents.iter().any(|agent| agent.error.is_some());
     if let Some(debug) = shown_debug_folder(place, &run.run).filter(|_| has_failed) {

@@ -23,6 +23,15 @@ impl Child {
         }
     }
 
+    /// Whether it was started in the cgroup that it was meant for.
+    pub(super) fn is_in_cgroup(&self) -> bool {
+        match self {
+            Child::Common(_) => false,
+            #[cfg(target_os = "linux")]
+            Child::Vfork(child, _) => child.is_in_cgroup(),
+        }
+    }
+
     pub(super) fn take_stdin(&mut self) -> Option<ChildStdin> {
         match self {
             Child::Common(child) => child.stdin.take(),

@@ -10,13 +10,14 @@ use os_process::Spawn;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::TOKEN_VARIABLE;
+use super::cgroup::Cgroup;
 use super::child::Child;
 use super::spawn::ProgramSpec;
 use super::streams::Streams;
 use super::unix::isolation;
 
 /// Fails with [`io::ErrorKind::Unsupported`] if the kernel cannot do it.
-pub(super) fn start(spec: &ProgramSpec) -> io::Result<(Child, Streams)> {
+pub(super) fn start(spec: &ProgramSpec, cgroup: Option<&Cgroup>) -> io::Result<(Child, Streams)> {
     let (stdin, our_stdin) = stdin_pipe(spec)?.unzip();
     let (our_stdout, stdout) = io::pipe()?;
     let (our_stderr, stderr) = io::pipe()?;
@@ -32,6 +33,7 @@ pub(super) fn start(spec: &ProgramSpec) -> io::Result<(Child, Streams)> {
     // Last, so that no variable of the step can replace it.
     let token = (OsStr::new(TOKEN_VARIABLE), Some(OsStr::new(&spec.token)));
     let env: Vec<_> = changes.chain([token]).collect();
+    let cgroup = cgroup.and_then(|cgroup| cgroup.open().ok());
     let child = Spawn {
         program: &spec.program,
         args: &spec.args,
@@ -39,6 +41,7 @@ pub(super) fn start(spec: &ProgramSpec) -> io::Result<(Child, Streams)> {
         cwd: &spec.cwd,
         streams: [stdin, stdout.as_fd(), stderr.as_fd()],
         isolation: isolation(spec.on_parent_death),
+        cgroup: cgroup.as_ref().map(AsFd::as_fd),
     }
     .start()?;
     Ok((Child::Vfork(child, our_stdin), Streams::new(Some(our_stdout), Some(our_stderr))))

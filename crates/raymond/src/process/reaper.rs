@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::cgroup::{Cgroup, Cgroups};
 use super::system;
 use super::table::{self, Delivery, Demand, Process, Table};
 use super::trace::{Group, Trace};
@@ -38,19 +40,21 @@ pub struct Target {
     pub group: Option<Group>,
     /// The pipes of its output, if processes are to be looked for that hold one of them.
     pub pipes: Vec<u64>,
+    /// Its cgroup, if it has one.
+    pub cgroup: Option<Arc<Cgroup>>,
 }
 
 impl Target {
     /// Processes of which only the token is known.
     pub fn by_token(token: impl Into<String>) -> Self {
-        Target { token: token.into(), group: None, pipes: Vec::new() }
+        Target { token: token.into(), group: None, pipes: Vec::new(), cgroup: None }
     }
 
     /// The processes that an earlier Raymond left behind. While a Raymond lives, pipes prove nothing: a program that it
     /// is just starting has all its files open for a moment.
     pub fn left_behind(token: impl Into<String>, trace: Option<Trace>) -> Self {
         let pipes = trace.into_iter().flat_map(|trace| trace.pipes).filter(|pipe| *pipe != 0).collect();
-        Target { token: token.into(), group: trace.map(|trace| trace.group), pipes }
+        Target { token: token.into(), group: trace.map(|trace| trace.group), pipes, cgroup: None }
     }
 }
 
@@ -62,6 +66,8 @@ pub struct Reaper {
     /// The channel to the thread, which is started with the first request, because most runs have none.
     requests: Mutex<Option<Sender<Request>>>,
     scans: Arc<AtomicU64>,
+    /// The cgroups of the run's steps, where there are any.
+    cgroups: Option<Cgroups>,
 }
 
 impl Reaper {
@@ -74,7 +80,18 @@ impl Reaper {
     pub fn with_grace(grace: Duration) -> io::Result<Self> {
         table::check()?;
         system::keep_exit_codes();
-        Ok(Reaper { grace, requests: Mutex::new(None), scans: Arc::new(AtomicU64::new(0)) })
+        Ok(Reaper { grace, requests: Mutex::new(None), scans: Arc::new(AtomicU64::new(0)), cgroups: None })
+    }
+
+    /// From now on, programs are started in cgroups if this user may make them. `scratch` is the run's folder for files
+    /// of its steps. Must be called after the processes of an earlier process of the run have been ended.
+    pub fn contain(&mut self, run: &str, scratch: &Path) {
+        self.cgroups = Cgroups::open(run, scratch);
+    }
+
+    /// An empty cgroup for a program.
+    pub(super) fn cgroup(&self) -> Option<Arc<Cgroup>> {
+        self.cgroups.as_ref()?.take()
     }
 
     /// Ends all processes of the targets. The work begins when this is called, and continues if the future is dropped.
@@ -217,7 +234,7 @@ struct ActiveRequest {
     known: HashMap<i32, KnownProcess>,
     is_first_scan: bool,
     empty_scans: u32,
-    /// Whether the groups were killed as a whole after no process was found any more.
+    /// Whether groups and cgroups were killed as a whole after no process was found any more.
     is_swept: bool,
 }
 
@@ -292,11 +309,14 @@ impl ActiveRequest {
         is_done
     }
 
-    /// Kills whole groups at once. Processes that each start another one and exit can escape every scan, but not this.
+    /// Kills whole groups and cgroups at once. Processes that each start another one and exit can escape every scan, but not this.
     /// Returns whether there was something to kill.
     fn sweep(&self, table: &Table) -> bool {
         let groups = self.request.targets.iter().filter_map(|target| table.whole_group(target));
-        groups.filter(table::kill_group).count() > 0
+        let cgroups = self.request.targets.iter().filter_map(|target| target.cgroup.as_ref());
+        let killed =
+            groups.filter(table::kill_group).count() + cgroups.filter(|cgroup| cgroup.kill()).count();
+        killed > 0
     }
 
     fn remember(&mut self, members: &[&Process]) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
+use super::cgroup::Cgroup;
 use super::child::Child;
 use super::streams::Streams;
 use super::{TOKEN_VARIABLE, system};
@@ -128,11 +129,15 @@ impl std::error::Error for SpawnError {
     }
 }
 
-/// Starts the program on the calling thread, with pipes for its output and, if there is any input, for its stdin.
-pub(super) async fn start(spec: &ProgramSpec) -> Result<(Child, Streams), SpawnError> {
+/// Starts the program on the calling thread, with pipes for its output and, if there is any input, for its stdin; in the
+/// cgroup, if that works.
+pub(super) async fn start(
+    spec: &ProgramSpec,
+    cgroup: Option<&Cgroup>,
+) -> Result<(Child, Streams), SpawnError> {
     let mut attempt = 1;
     loop {
-        match start_once(spec).await {
+        match start_once(spec, cgroup).await {
             Ok(started) => return Ok(started),
             Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && attempt < BUSY_ATTEMPTS => {
                 tokio::time::sleep(BUSY_PAUSE * attempt).await;
@@ -146,12 +151,14 @@ pub(super) async fn start(spec: &ProgramSpec) -> Result<(Child, Streams), SpawnE
     }
 }
 
-async fn start_once(spec: &ProgramSpec) -> io::Result<(Child, Streams)> {
+async fn start_once(spec: &ProgramSpec, cgroup: Option<&Cgroup>) -> io::Result<(Child, Streams)> {
     #[cfg(target_os = "linux")]
-    match super::linux::start(spec) {
+    match super::linux::start(spec, cgroup) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
         other => return other,
     }
+    #[cfg(not(target_os = "linux"))]
+    let _ = cgroup;
     start_commonly(spec).await
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Where a service or a container is stopped, the signal for Raymond reaches its programs as well, a moment earlier or
-/// later. What dies of such a signal within this time of the announcement was stopped; it has not failed.
+/// later. What ends without success within this time of the announcement was stopped; it has not failed.
 const SAME_MOMENT: Duration = Duration::from_millis(200);
 
 /// Tells any number of running programs to stop. All clones share one flag.
@@ -49,13 +49,14 @@ impl StopSignal {
         let _ = receiver.wait_for(|state| state.is_triggered).await;
     }
 
-    /// Whether a program that a signal has just ended was stopped together with Raymond. Waits a moment, because
-    /// Raymond may get its own signal later.
-    pub(super) async fn includes_what_just_ended(&self) -> bool {
+    /// Whether a program that has just ended without success was stopped together with Raymond. Waits a moment, because
+    /// Raymond may get its own signal later. A program that handles the signal ends with a code of its own. If it ended
+    /// `by_signal`, that may also be one that Raymond sent, for whatever reason.
+    pub async fn includes_what_just_ended(&self, by_signal: bool) -> bool {
         let ended = Instant::now();
         let is_same_moment = |state: &State| {
             let is_near = |announced: Instant| ended.saturating_duration_since(announced) <= SAME_MOMENT;
-            state.is_triggered || state.announced.is_some_and(is_near)
+            (by_signal && state.is_triggered) || state.announced.is_some_and(is_near)
         };
         let mut receiver = self.state.subscribe();
         tokio::time::timeout(SAME_MOMENT, receiver.wait_for(is_same_moment)).await.is_ok()

@@ -5,16 +5,18 @@
 
 use std::future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::cgroup::Cgroup;
 use super::child::Child;
 use super::reaper::{Reaper, Target};
 use super::spawn::{self, ProgramSpec, SpawnError};
 use super::stop::StopSignal;
 use super::streams::{Source, StdinWriter, Streams};
-use super::trace::{Group, Trace};
+use super::trace::Trace;
 use super::{suspend, system};
 
 /// How long a program may run.
@@ -43,7 +45,7 @@ pub trait Sink {
     fn stdout(&mut self, bytes: &[u8]) -> Flow;
     fn stderr(&mut self, bytes: &[u8]) -> Flow;
     /// The program was started, and can be found by this later.
-    fn started(&mut self, _trace: Option<Trace>) {}
+    fn started(&mut self, _started: Started) {}
     /// The program could not be started. If that may work later, after how long to try again.
     fn start_again_after(&mut self, _error: &SpawnError) -> Option<Duration> {
         None
@@ -52,6 +54,13 @@ pub trait Sink {
     fn is_held_up(&self) -> bool {
         false
     }
+}
+
+/// What the processes of a started program are found by.
+#[derive(Debug)]
+pub struct Started {
+    pub trace: Option<Trace>,
+    pub cgroup: Option<Arc<Cgroup>>,
 }
 
 /// How often [`Sink::is_held_up`] is asked again.
@@ -119,6 +128,10 @@ impl Ending {
         matches!(self, Ending::Exited(ProcessExit::Code(0)))
     }
 
+    fn is_failed_exit(&self) -> bool {
+        matches!(self, Ending::Exited(_)) && !self.is_success()
+    }
+
     /// Whether the program ended by a signal with which services and containers are stopped.
     fn is_by_stop_signal(&self) -> bool {
         matches!(self, Ending::Exited(exit) if exit.signal().is_some_and(system::is_stop_signal))
@@ -129,23 +142,23 @@ impl Ending {
 #[derive(Debug)]
 pub struct Supervised {
     pub ending: Ending,
-    /// The process group of the program, if it was started.
-    pub group: Option<Group>,
+    /// The processes of the program, if it was started.
+    pub target: Option<Target>,
     /// Processes of the step that could not be ended, because they belong to another user or hang in the kernel.
     pub survivors: Vec<i32>,
 }
 
 impl Supervised {
     fn not_started(ending: Ending) -> Self {
-        Supervised { ending, group: None, survivors: Vec::new() }
+        Supervised { ending, target: None, survivors: Vec::new() }
     }
 }
 
 /// Runs a program to its end. When this returns, no process of it is alive, unless the program succeeded and
 /// `after_exit` lets background children run. If this is cancelled, the reaper ends all processes.
 ///
-/// A program that has already exited when the stop signal comes counts as exited, unless the same signal that Raymond got
-/// ended it.
+/// A program that has already exited when the stop signal comes counts as exited, unless it failed at the moment in which
+/// Raymond got a signal: it got the same one.
 pub async fn supervise<S: Sink + ?Sized>(
     mut spec: ProgramSpec,
     limits: TimeLimits,
@@ -157,37 +170,47 @@ pub async fn supervise<S: Sink + ?Sized>(
     if stop.is_triggered() {
         return Supervised::not_started(Ending::Stopped);
     }
-    let (child, streams) = match start(&spec, sink, &stop).await {
+    let cgroup = reaper.cgroup();
+    let (child, streams) = match start(&spec, cgroup.as_deref(), sink, &stop).await {
         Ok(started) => started,
         Err(ending) => return Supervised::not_started(ending),
     };
+    let cgroup = cgroup.filter(|cgroup| {
+        let is_in_it = child.is_in_cgroup();
+        if !is_in_it {
+            cgroup.refuse();
+        }
+        is_in_it
+    });
     // It was not waited for yet, so no other process can have its number.
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
     let trace = pid.and_then(|pid| Trace::of(pid, streams.numbers()));
-    sink.started(trace);
+    sink.started(Started { trace, cgroup: cgroup.clone() });
     let group = trace.map(|trace| trace.group);
-    let tree = Tree::new(reaper, Target { group, ..Target::by_token(std::mem::take(&mut spec.token)) });
+    let target = Target { group, cgroup, ..Target::by_token(std::mem::take(&mut spec.token)) };
+    let tree = Tree::new(reaper, target.clone());
     let mut running = Running::new(child, streams, spec.stdin, limits);
     let mut ending = running.watch(sink, &stop).await;
-    if ending.is_by_stop_signal() && stop.includes_what_just_ended().await {
+    if ending.is_failed_exit() && stop.includes_what_just_ended(ending.is_by_stop_signal()).await {
         ending = Ending::Stopped;
     }
     if ending.is_success() && after_exit == AfterExit::LeaveBackground {
         tree.leave_alone();
-        return Supervised { ending, group, survivors: Vec::new() };
+        return Supervised { ending, target: Some(target), survivors: Vec::new() };
     }
     let survivors = running.end(tree, sink).await;
-    Supervised { ending, group, survivors }
+    Supervised { ending, target: Some(target), survivors }
 }
 
 /// Starts the program, perhaps after the sink has let it wait.
 async fn start<S: Sink + ?Sized>(
     spec: &ProgramSpec,
+    cgroup: Option<&Cgroup>,
     sink: &mut S,
     stop: &StopSignal,
 ) -> Result<(Child, Streams), Ending> {
     loop {
-        let error = match spawn::start(spec).await {
+        let error = match spawn::start(spec, cgroup).await {
             Ok(started) => return Ok(started),
             Err(error) => error,
         };

@@ -1,10 +1,10 @@
 //! A snapshot of the living processes, and which of them belong to a step.
 //!
-//! A process belongs to a step if it has the step's token in its environment, or is in the step's process group, or was
-//! already known to belong to it, or is a descendant of such a process. Recovery also finds it by the step's output
+//! A process belongs to a step if it is in the step's cgroup, or has the step's token in its environment, or is in the
+//! step's process group, or was already known to belong to it, or is a descendant of such a process. Recovery also finds it by the step's output
 //! pipes, if it still holds one.
 //!
-//! What this cannot find: a process that left its process group, cleared its environment *and* lost its parent before
+//! What this cannot find where there are no cgroups: a process that left its process group, cleared its environment *and* lost its parent before
 //! the first scan, and, at recovery, also closed its output; and processes that other services run for the step (a
 //! container's daemon, `at`, `cron`). On Unix systems without `/proc` only the process group is known. On Windows a step
 //! is a job object, which no process can leave.
@@ -76,6 +76,8 @@ pub(super) struct Table {
     by_group: HashMap<i32, Vec<usize>>,
     by_parent: HashMap<i32, Vec<usize>>,
     by_pipe: HashMap<u64, Vec<usize>>,
+    /// The numbers of the processes in each cgroup, by its name.
+    by_cgroup: HashMap<String, Vec<i32>>,
     /// The groups of targets whose numbers were not given to others.
     proven: HashSet<Group>,
 }
@@ -86,7 +88,12 @@ impl Table {
         let processes = system::processes(targets)?;
         // Checked after the scan: a number that was given away before or during it shows now.
         let groups = targets.iter().filter_map(|target| target.group);
-        Ok(Table::new(processes, groups.filter(system::is_ours).collect()))
+        let mut table = Table::new(processes, groups.filter(system::is_ours).collect());
+        // Also after the scan: a number that was given to another process meanwhile finds the process that had it before,
+        // which is gone and gets no signal.
+        let cgroups = targets.iter().filter_map(|target| target.cgroup.as_ref());
+        table.by_cgroup = cgroups.map(|cgroup| (cgroup.name().to_owned(), cgroup.pids())).collect();
+        Ok(table)
     }
 
     fn new(processes: Vec<Process>, proven: HashSet<Group>) -> Self {
@@ -97,6 +104,7 @@ impl Table {
             by_group: HashMap::new(),
             by_parent: HashMap::new(),
             by_pipe: HashMap::new(),
+            by_cgroup: HashMap::new(),
             proven,
         };
         for (index, process) in processes.iter().enumerate() {
@@ -123,6 +131,7 @@ impl Table {
         let mut open: Vec<usize> = known.filter_map(|(pid, started)| self.find(pid, started)).collect();
         for target in targets {
             open.extend(self.by_token.get(target.token.as_bytes()).into_iter().flatten());
+            open.extend(self.in_cgroup(target));
             open.extend(self.in_group(target));
             open.extend(self.holding_pipes(target));
         }
@@ -139,6 +148,11 @@ impl Table {
 
     fn find(&self, pid: i32, started: u64) -> Option<usize> {
         self.by_pid.get(&pid).copied().filter(|index| self.processes[*index].started == started)
+    }
+
+    fn in_cgroup(&self, target: &Target) -> impl Iterator<Item = usize> {
+        let pids = target.cgroup.as_ref().and_then(|cgroup| self.by_cgroup.get(cgroup.name()));
+        pids.into_iter().flatten().filter_map(|pid| self.by_pid.get(pid)).copied()
     }
 
     fn in_group(&self, target: &Target) -> impl Iterator<Item = usize> {

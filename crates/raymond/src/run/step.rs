@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use raymond_core::input::{Ended, Input, Lookups, Plan, ScriptOutcome, StepOutcome, TurnOutcome};
@@ -38,7 +39,7 @@ use super::job::{Attempt, StepJob};
 use super::mailbox::{Message, Sender};
 use crate::agent::registry::Backends;
 use crate::process::secrets::Secrets;
-use crate::process::{Reaper, SpawnError, StopSignal, Target, Trace};
+use crate::process::{Cgroup, Reaper, SpawnError, Started, StopSignal, Target, Trace};
 use crate::view::debug::{DebugFolder, Status, StepName, Verdict};
 use crate::view::{LiveView, Stream};
 
@@ -61,6 +62,8 @@ pub struct LocalExecutor {
     pub own_program: Option<OwnProgram>,
     /// The process groups of the programs that run now.
     pub running_groups: RefCell<BTreeMap<AgentId, i32>>,
+    /// The cgroups of attempts whose end is not recorded.
+    pub cgroups: RefCell<BTreeMap<AgentId, Arc<Cgroup>>>,
     /// How many steps this host can carry at once.
     pub gate: Gate,
     /// The live view, which shows only the end of the output.
@@ -115,11 +118,13 @@ impl Executor for LocalSteps {
     fn recorded(&mut self, agent: &AgentId, end: RecordedEnd) {
         self.executor.groups.forget(agent);
         let token = self.unrecorded.remove(agent);
+        let cgroup = self.executor.cgroups.borrow_mut().remove(agent);
         // A step that exited with 0 and still failed may have left processes behind.
         if let (RecordedEnd::Failed, Some(token)) = (end, token) {
             let executor = Rc::clone(&self.executor);
+            let target = Target { cgroup, ..Target::by_token(token) };
             self.cleaning.spawn_local(async move {
-                executor.reaper.end(vec![Target::by_token(token)]).await;
+                executor.reaper.end(vec![target]).await;
             });
         }
     }
@@ -237,11 +242,15 @@ impl LocalExecutor {
 
     /// Writes a hint for the next process of this run, so that it finds the processes of this attempt if this process
     /// is killed.
-    fn remember(&self, job: &StepJob, trace: Option<Trace>) {
+    fn remember(&self, job: &StepJob, Started { trace, cgroup }: Started) {
+        let Attempt { agent, token, .. } = &job.attempt;
         if let Some(Trace { group, .. }) = trace {
-            self.running_groups.borrow_mut().insert(job.attempt.agent.clone(), group.id);
+            self.running_groups.borrow_mut().insert(agent.clone(), group.id);
         }
-        self.groups.remember(&job.attempt.agent, &job.attempt.token, trace);
+        self.groups.remember(agent, token, trace, cgroup.as_deref().map(Cgroup::name));
+        if let Some(cgroup) = cgroup {
+            self.cgroups.borrow_mut().insert(agent.clone(), cgroup);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use raymond_core::money::Usd;
 use raymond_core::run::{Agent, Ask, Frame, Run, RunStatus, Status, Wait};
 use serde::Serialize;
 
+use crate::process::Containment;
 use crate::store::Payloads;
 
 #[derive(Debug, Serialize)]
@@ -23,6 +24,9 @@ pub struct RunView {
     pub budget_usd: Option<Usd>,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
+    /// What holds the processes of its steps together, where that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub containment: Option<Containment>,
     pub labels: BTreeMap<String, String>,
     pub result: Option<String>,
     pub agents: Vec<AgentView>,
@@ -143,6 +147,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
         asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
+        containment: None,
         elapsed: elapsed(run, is_live),
         steps_used_up: run.options.max_steps.filter(|_| run.is_out_of_steps()),
     }

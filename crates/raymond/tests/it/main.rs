@@ -13,6 +13,8 @@ mod background;
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
+mod cgroups;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod damage;

@@ -5,7 +5,7 @@ use std::process::Child;
 
 use rustix::process::{Pid, Signal};
 use test_kit::needs::say_skipped;
-use test_kit::rig::{Rig, send, wait_for_file, wait_until};
+use test_kit::rig::{Live, Rig, send, wait_for_file, wait_until};
 
 use crate::RAYMOND;
 
@@ -22,9 +22,16 @@ if [ -e started ]; then
 fi
 "#;
 
-fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
+}
+
+/// A Raymond that uses no cgroups, as where it may not make any. With them, processes could not even hide.
+fn without_cgroups(rig: &Rig, args: &[&str]) -> Live {
+    let mut command = rig.command(args);
+    command.env("RAYMOND_CGROUP", "off");
+    rig.launch(command)
 }
 
 /// A process of its own that is no step's, ended with the test.
@@ -81,7 +88,7 @@ fn children_without_an_environment_are_ended_by_a_resume_from_another_session() 
             touch started; wait"
         ),
     );
-    let live = rig.start(&["workflow", "--id", "r"]);
+    let live = without_cgroups(&rig, &["workflow", "--id", "r"]);
     wait_for_file(&rig.path("started"));
     live.kill();
     let pids: Vec<i32> = rig.read("pids").lines().map(|pid| pid.parse().unwrap()).collect();
@@ -107,7 +114,7 @@ fn processes_that_start_another_and_exit_are_ended() {
         sleep 344"#,
     );
     for id in ["r1", "r2", "r3"] {
-        let live = rig.start(&["workflow", "--id", id]);
+        let live = without_cgroups(&rig, &["workflow", "--id", id]);
         wait_for_file(&rig.path("started"));
         rig.raymond(&["stop", id, "--now"]).assert(0, "");
         live.wait().assert(143, "");
@@ -137,6 +144,33 @@ fn a_copy_of_a_run_leaves_the_processes_of_the_original_alone() {
     copy.wait().assert(0, "ok\n");
     original.wait().assert(0, "ok\n");
     assert_eq!(rig.read("pids").lines().count(), 2);
+}
+
+/// Programs that handle the signal end with a code of their own, or with 0 and without a tag.
+#[test]
+fn a_step_that_handles_the_signal_for_all_processes_is_interrupted() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<fork>CODE</fork><goto>ZERO</goto>'");
+    let works = "[ -e go ] && { echo '<result>ok</result>'; exit; }";
+    rig.state("CODE.sh", format!("{works}; trap 'exit 3' TERM INT HUP; sleep 346"))
+        .state("ZERO.sh", format!("{works}; trap 'exit 0' TERM INT HUP; sleep 346"));
+    for number in 0..6 {
+        let command = if number == 0 { ["workflow", "--id", "r"] } else { ["resume", "r", "--quiet"] };
+        let live = rig.start(&command);
+        let mut alive = Vec::new();
+        wait_until("all steps", || {
+            alive = rig.survivors();
+            alive.iter().filter(|(_, command)| command == "sleep 346 ").count() == 2
+        });
+        // Raymond comes first or last.
+        alive.sort_by_key(|(pid, _)| (*pid == live.pid()) == (number % 2 == 0));
+        alive.iter().for_each(|(pid, _)| send(*pid, Signal::TERM));
+        live.wait().assert(143, "");
+    }
+    rig.write("go", "");
+    rig.resume().assert(0, "ok\n");
+    let failed: Vec<_> = rig.events().into_iter().filter(|event| event["event"] == "step_failed").collect();
+    assert_eq!(failed, [] as [serde_json::Value; 0]);
 }
 
 /// A service manager or a container signals all processes at once; in which order they end is chance.

@@ -165,17 +165,13 @@ async fn a_background_child_without_the_output_delays_nothing_and_can_be_ended_l
     let mut rig = Rig::new();
     rig.limits.drain = DEADLINE;
     let spec = rig.spec("setsid sleep 1000 >/dev/null 2>&1 & echo $! > pids");
-    let token = spec.token.clone();
     let start = Instant::now();
     let outcome = rig.supervise(spec, &mut Collector::default()).await;
     assert!(outcome.ending.is_success());
     assert!(start.elapsed() < DEADLINE / 2);
     let pids = rig.pids("pids");
     assert!(is_alive(pids[0]));
-    assert_eq!(
-        rig.reaper.end(vec![Target { group: outcome.group, ..Target::by_token(token) }]).await,
-        [] as [i32; 0]
-    );
+    assert_eq!(rig.reaper.end(vec![outcome.target.unwrap()]).await, [] as [i32; 0]);
     assert_all_dead(&pids);
 }
 

@@ -15,7 +15,7 @@ fn write_program(path: &Path, text: &str, mode: &str) {
 
 async fn refusal(rig: &Rig, spec: ProgramSpec) -> String {
     let outcome = rig.supervise(spec, &mut Collector::default()).await;
-    assert_eq!(outcome.group, None);
+    assert_eq!(outcome.target, None);
     match outcome.ending {
         Ending::SpawnFailed(error) => error.to_string(),
         other => panic!("it started: {other:?}"),
@@ -92,7 +92,7 @@ async fn the_program_leads_its_own_group_and_reads_nothing() {
     let rig = Rig::new();
     let (outcome, collector) = rig.run("cat; cut -d' ' -f5 /proc/$$/stat; echo $$").await;
     assert!(outcome.ending.is_success());
-    let pid = outcome.group.unwrap().id;
+    let pid = outcome.target.unwrap().group.unwrap().id;
     assert_eq!(String::from_utf8(collector.stdout).unwrap(), format!("{pid}\n{pid}\n"));
 }
 
@@ -158,7 +158,7 @@ async fn every_way_of_starting_gives_the_program_the_same() {
         let started = if is_common {
             spawn::start_commonly(&spec).await.unwrap()
         } else {
-            spawn::start(&spec).await.unwrap()
+            spawn::start(&spec, None).await.unwrap()
         };
         let (mut child, mut streams) = started;
         let mut stdin = streams::StdinWriter::new(child.take_stdin(), spec.stdin.clone());

@@ -1,4 +1,4 @@
-//! The process groups and output pipes of running steps, kept on disk. They are hints for the next process of the run,
+//! The process groups, output pipes and cgroups of running steps, kept on disk. They are hints for the next process of the run,
 //! so that it finds the steps' processes if this process is killed.
 //!
 //! There is one file for each run, with a record of fixed length for each running step. The record of a step that has
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use raymond_core::name::AgentId;
 
 use crate::files;
-use crate::process::{Target, Trace};
+use crate::process::{Cgroup, Target, Trace};
 
 /// A token, a note about the program and a line break always fit.
 const RECORD_BYTES: usize = 320;
@@ -22,6 +22,8 @@ const RECORD_BYTES: usize = 320;
 const MAX_HINTS_BYTES: u64 = 64 * 1024 * 1024;
 /// Stands where nothing is known about a program but that it was started.
 const NO_NOTE: &str = "-";
+/// Stands before the name of the cgroup, which comes last.
+const BEFORE_CGROUP: &str = " @";
 
 /// The hints of a run.
 #[derive(Debug)]
@@ -47,12 +49,14 @@ impl Groups {
     }
 
     /// Stores what is known about the program of an agent's step until it is forgotten or the agent has another one.
-    pub(super) fn remember(&self, agent: &AgentId, token: &str, trace: Option<Trace>) {
+    pub(super) fn remember(&self, agent: &AgentId, token: &str, trace: Option<Trace>, cgroup: Option<&str>) {
         let mut inner = self.inner.borrow_mut();
         let place = inner.place_of(agent);
         let note = trace.and_then(Trace::to_note);
+        let note = note.as_deref().unwrap_or(NO_NOTE);
+        let cgroup = cgroup.map(|name| format!("{BEFORE_CGROUP}{name}")).unwrap_or_default();
         // An error is ignored, because this is only a hint.
-        let _ = inner.write(place, &format!("{token} {}", note.as_deref().unwrap_or(NO_NOTE)));
+        let _ = inner.write(place, &format!("{token} {note}{cgroup}"));
     }
 
     /// The end of the agent's step is recorded, so its processes need not be found any more.
@@ -113,9 +117,15 @@ pub fn leftovers(scratch: &Path, tokens: Vec<String>) -> Vec<Leftover> {
     let notes: HashMap<&str, &str> =
         hints.lines().filter_map(|line| line.trim_end().split_once(' ')).collect();
     let leftover = |token: String| {
-        let note = notes.get(token.as_str());
-        let trace = note.and_then(|note| Trace::from_note(note));
-        Leftover { had_started: note.is_some(), target: Target::left_behind(token, trace) }
+        let Some(note) = notes.get(token.as_str()) else {
+            return Leftover { had_started: false, target: Target::by_token(token) };
+        };
+        let (note, cgroup) = match note.rsplit_once(BEFORE_CGROUP) {
+            Some((note, name)) => (note, Cgroup::left_behind(scratch, name)),
+            None => (*note, None),
+        };
+        let target = Target { cgroup, ..Target::left_behind(token, Trace::from_note(note)) };
+        Leftover { had_started: true, target }
     };
     tokens.into_iter().map(leftover).collect()
 }
@@ -146,16 +156,16 @@ mod tests {
         let scratch = folder.path();
         let groups = Groups::new(scratch);
         let [first, second] = ["main", "main_a1"].map(AgentId::new);
-        groups.remember(&first, "n-1-1", trace(101));
-        groups.remember(&second, "n-2-1", trace(102));
+        groups.remember(&first, "n-1-1", trace(101), None);
+        groups.remember(&second, "n-2-1", trace(102), None);
         groups.forget(&first);
-        groups.remember(&first, "n-3-1", trace(103));
+        groups.remember(&first, "n-3-1", trace(103), None);
         // The next attempt, while the last one was not forgotten.
-        groups.remember(&second, "n-2-2", trace(104));
+        groups.remember(&second, "n-2-2", trace(104), None);
         let found = groups_found(scratch, &["n-1-1", "n-2-2", "n-3-1"]);
         assert_eq!(found, [None, Some(104), Some(103)], "records are used again");
         assert_eq!(fs::metadata(file(scratch)).unwrap().len(), 2 * RECORD_BYTES as u64);
-        Groups::new(scratch).remember(&first, "n-4-1", trace(i32::MAX));
+        Groups::new(scratch).remember(&first, "n-4-1", trace(i32::MAX), None);
         let found = groups_found(scratch, &["n-2-2", "n-4-1"]);
         assert_eq!(found, [None, Some(i32::MAX)], "the next process starts with an empty file");
     }
@@ -164,7 +174,12 @@ mod tests {
     fn the_longest_record_fits() {
         let folder = tempfile::tempdir().unwrap();
         let token = format!("{}-{}-{}-{}", uuid::Uuid::nil(), "f".repeat(16), u64::MAX, u32::MAX);
-        Groups::new(folder.path()).remember(&AgentId::main(), &token, trace(i32::MAX));
+        Groups::new(folder.path()).remember(
+            &AgentId::main(),
+            &token,
+            trace(i32::MAX),
+            Some(&format!("01234567/{}", u32::MAX)),
+        );
         assert_eq!(groups_found(folder.path(), &[&token]), [Some(i32::MAX)]);
     }
 

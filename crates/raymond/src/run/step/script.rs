@@ -19,8 +19,7 @@ use super::interpreter::command_line;
 use super::runnable::Runnable;
 use super::{LocalExecutor, NotReady, environment, make_folders};
 use crate::process::{
-    self, AfterExit, Ending, Flow, OutputTail, Sink, SpawnError, StopSignal, Target, TimeLimits, Trace,
-    supervise,
+    self, AfterExit, Ending, Flow, OutputTail, Sink, SpawnError, Started, StopSignal, TimeLimits, supervise,
 };
 use crate::run::job::{Attempt, StepJob};
 use crate::run::mailbox::Message;
@@ -46,7 +45,6 @@ pub(super) async fn run(
         Err(NotReady::Store(error)) => return executor.give_up(error),
         Err(NotReady::Step(error)) => return StepOutcome::Script(ScriptOutcome::NotStarted { error }),
     };
-    let target = Target::by_token(program.token.clone());
     files.program(&program);
     let mut sink = ScriptSink::new(executor, job, place, files);
     let limits = TimeLimits {
@@ -54,8 +52,8 @@ pub(super) async fn run(
         total: header.max_time.and_then(Limit::duration),
         ..TimeLimits::default()
     };
-    let done =
-        supervise(program, limits, &mut sink, stop, &executor.reaper, AfterExit::LeaveBackground).await;
+    let reaper = &executor.reaper;
+    let done = supervise(program, limits, &mut sink, stop.clone(), reaper, AfterExit::LeaveBackground).await;
     sink.files.ended(&done.ending);
     let stderr = executor.without_secrets(job, sink.stderr.last_lines(SHOWN_STDERR_LINES));
     let exit = match done.ending {
@@ -77,7 +75,11 @@ pub(super) async fn run(
     });
     // A step that succeeded may leave children behind; one that failed may not.
     if exit == process::ProcessExit::Code(0) && reading.is_err() {
-        executor.reaper.end(vec![Target { group: done.group, ..target }]).await;
+        let is_stopped = stop.includes_what_just_ended(false).await;
+        executor.reaper.end(done.target.into_iter().collect()).await;
+        if is_stopped {
+            return StepOutcome::Interrupted { cost: Usd::ZERO };
+        }
     }
     StepOutcome::Script(ScriptOutcome::Exited { exit: core_exit(exit), reading, other_case, stderr, shown })
 }
@@ -169,9 +171,9 @@ pub(super) fn print(executor: &LocalExecutor, job: &StepJob, text: String) {
 }
 
 impl Sink for ScriptSink<'_> {
-    fn started(&mut self, trace: Option<Trace>) {
+    fn started(&mut self, started: Started) {
         self.place.started();
-        self.executor.remember(self.job, trace);
+        self.executor.remember(self.job, started);
     }
 
     fn start_again_after(&mut self, error: &SpawnError) -> Option<Duration> {

@@ -128,6 +128,7 @@ fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
         shows_output: false,
         own_program: None,
         running_groups: RefCell::default(),
+        cgroups: RefCell::default(),
         gate: Gate::for_files(None),
         view: None,
     });

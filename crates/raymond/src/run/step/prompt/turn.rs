@@ -14,8 +14,8 @@ use crate::agent::{
     AgentProgram, Class, Continued, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader,
 };
 use crate::process::{
-    self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, StopSignal, TimeLimits, Trace,
-    supervise,
+    self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, Started, StopSignal,
+    TimeLimits, supervise,
 };
 use crate::run::job::{StepJob, TurnNeeds};
 use crate::run::mailbox::Message;
@@ -290,9 +290,9 @@ impl TurnSink<'_> {
 }
 
 impl Sink for TurnSink<'_> {
-    fn started(&mut self, trace: Option<Trace>) {
+    fn started(&mut self, started: Started) {
         self.place.started();
-        self.executor.remember(self.job, trace);
+        self.executor.remember(self.job, started);
     }
 
     fn start_again_after(&mut self, error: &SpawnError) -> Option<Duration> {
