@@ -48,8 +48,8 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let (digits, milliseconds) = UNITS
         .into_iter()
         .find_map(|(unit, milliseconds)| Some((text.strip_suffix(unit)?, milliseconds)))
-        .ok_or_else(|| fail(Problem::NoUnit))?;
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        .ok_or_else(|| fail(if is_number(text) { Problem::OnlyNumber } else { Problem::NoUnit }))?;
+    if !is_number(digits) {
         return Err(fail(Problem::NoWholeNumber));
     }
     digits
@@ -59,6 +59,10 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         .map(Duration::from_millis)
         .filter(|duration| *duration <= MAX_DURATION)
         .ok_or_else(|| fail(Problem::TooLong))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Writes the two largest units that are not zero, for people to read.
@@ -95,6 +99,7 @@ pub struct DurationError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Problem {
     NoUnit,
+    OnlyNumber,
     NoWholeNumber,
     TooLong,
 }
@@ -107,6 +112,10 @@ impl fmt::Display for DurationError {
         match self.problem {
             Problem::TooLong => {
                 write!(formatter, "{text} is longer than the {} allowed", format(MAX_DURATION))
+            }
+            Problem::OnlyNumber => {
+                let number = text.trim_matches('`');
+                write!(formatter, "{text} has no unit; write `{number}s` for {number} seconds")
             }
             Problem::NoUnit | Problem::NoWholeNumber => write!(
                 formatter,
@@ -165,11 +174,16 @@ mod tests {
         ];
         for text in cases {
             let message = parse(text).unwrap_err().to_string();
-            assert!(message.starts_with(&format!("`{text}` is ")), "{message}");
+            assert!(
+                message.starts_with(&format!("`{text}` is "))
+                    || message.starts_with(&format!("`{text}` has no unit")),
+                "{message}"
+            );
         }
+        assert_eq!(parse("5").unwrap_err().to_string(), "`5` has no unit; write `5s` for 5 seconds");
         assert_eq!(
-            parse("5").unwrap_err().to_string(),
-            "`5` is not a duration; write a whole number and one of the units `ms`, `s`, `m`, `h` or `d`, as in `30s`"
+            parse("1w").unwrap_err().to_string(),
+            "`1w` is not a duration; write a whole number and one of the units `ms`, `s`, `m`, `h` or `d`, as in `30s`"
         );
         assert_eq!(parse("4000d").unwrap_err().to_string(), "`4000d` is longer than the 3650d allowed");
     }

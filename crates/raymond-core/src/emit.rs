@@ -1,6 +1,6 @@
 //! Writes a tag as a script prints it, checked as a run will read it.
 
-use crate::tag::{Collected, NearMisses, Tag, TagCollector, TagName, escape_attribute};
+use crate::tag::{Collected, Tag, TagCollector, TagName, escape_attribute, holds_closing};
 use crate::transition::{self, Reading};
 use crate::variable::Rules;
 use crate::workflow::check_name;
@@ -21,7 +21,7 @@ pub fn emit(tag: &Tag, rules: Rules) -> Result<String, String> {
 
 fn write(tag: &Tag) -> Result<String, String> {
     let closing = tag.name.closing();
-    if tag.content.contains(closing) {
+    if holds_closing(&tag.content, tag.name) {
         return Err(format!("the text holds `{closing}`, which would end the tag there"));
     }
     let mut text = String::from(tag.name.opening());
@@ -60,7 +60,7 @@ fn check_transition(tag: &Tag, rules: Rules) -> Result<(), String> {
         // Another tag, which is printed beside it, says where the agent itself continues.
         tags.push(Tag { name: TagName::Goto, attributes: Vec::new(), content: "NEXT".to_owned() });
     }
-    let collected = Collected { total: tags.len() as u64, tags, near: NearMisses::default() };
+    let collected = Collected { total: tags.len() as u64, tags, ..Collected::default() };
     let Reading { transition, warnings } =
         transition::read(collected, rules).map_err(|error| error.to_string())?;
     if let Some(warning) = warnings.into_iter().next() {
@@ -102,8 +102,9 @@ mod tests {
     #[test]
     fn what_a_run_would_refuse_is_refused() {
         type Case = (TagName, &'static [(&'static str, &'static str)], &'static str, &'static str);
-        let refused: [Case; 9] = [
+        let refused: [Case; 10] = [
             (TagName::Result, &[], "a</result>b", "`</result>`"),
+            (TagName::Result, &[], "a</result\n>b", "`</result>`"),
             (TagName::Goto, &[], "../x", "not the name of a state"),
             (TagName::Goto, &[], "", "goto"),
             (TagName::Goto, &[("cd", "/x")], "A", "`cd`"),

@@ -19,7 +19,7 @@ pub use exit::{Leads, Origin, Reference, Role, StateExit};
 pub use scan::scan;
 pub use source::{EntryPlaces, Notice, PromptSettings, Source, Told, Trouble};
 
-use crate::tag::{Located, NearMiss};
+use crate::tag::{Found, Located, NearMiss};
 use crate::workflow::{Listing, Platform, ResolveError, StateFile};
 use reach::{Edges, reachable, reversed};
 
@@ -28,6 +28,29 @@ use reach::{Edges, reachable, reversed};
 pub struct SourceFile {
     pub state: StateFile,
     pub text: String,
+}
+
+/// A state's file whose settings and tags were read.
+#[derive(Clone, Debug)]
+pub struct ReadFile {
+    pub state: StateFile,
+    pub text: String,
+    pub source: Source,
+    pub found: Found,
+}
+
+impl ReadFile {
+    pub fn new(state: StateFile, text: String) -> ReadFile {
+        let source = Source::read(&state, &text);
+        let found = scan(state.kind(), &text, source.body.clone());
+        ReadFile { state, text, source, found }
+    }
+}
+
+impl From<SourceFile> for ReadFile {
+    fn from(file: SourceFile) -> ReadFile {
+        ReadFile::new(file.state, file.text)
+    }
 }
 
 /// A workflow as a whole.
@@ -79,12 +102,12 @@ impl StateNode {
 impl Graph {
     /// Builds the graph of a workflow; `entry` is the first state if that is not the default one.
     pub fn read(files: Vec<SourceFile>, entry: Option<&StateFile>, platform: Platform) -> Graph {
-        build::build(files, &[], entry, platform)
+        Self::read_part(files.into_iter().map(ReadFile::from).collect(), &[], entry, platform)
     }
 
     /// Builds the graph of some states of a workflow; `others` are its other states, which can be named.
     pub fn read_part(
-        files: Vec<SourceFile>,
+        files: Vec<ReadFile>,
         others: &[StateFile],
         entry: Option<&StateFile>,
         platform: Platform,

@@ -302,8 +302,7 @@ mod tests {
         let error = parse(Kind::Node, "// raymond: timeout=5").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "line 1, column 13: `5` is not a duration; write a whole number and one of the units `ms`, `s`, `m`, `h` \
-             or `d`, as in `30s`, in `// raymond: timeout=5`"
+            "line 1, column 13: `5` has no unit; write `5s` for 5 seconds, in `// raymond: timeout=5`"
         );
         assert!(parse(Kind::Bash, "# raymond: retry=1\n# raymond: retry=2").is_err());
     }

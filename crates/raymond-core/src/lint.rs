@@ -43,8 +43,10 @@ pub type FindScope<'s> = &'s dyn Fn(&str) -> Result<(), ScopeProblem>;
 /// Why another workflow cannot be entered, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopeProblem {
-    /// It is not there, or has no state to begin with. A step may still make it.
+    /// It is not there. A step may still make it.
     Missing(String),
+    /// It is there and cannot be used, for example because it has no state to begin with.
+    Unusable(String),
     /// It is there, outside the folders whose workflows may be entered.
     Forbidden(String),
 }

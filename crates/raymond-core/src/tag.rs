@@ -9,6 +9,7 @@
 //! [`TagCollector`] uses it and keeps the transitions of one step, within the limits of a step. The meaning of each tag
 //! is in the table of [`TagName::facts`].
 
+mod closing;
 mod collector;
 mod located;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod trouble;
 
 use std::fmt;
 
+pub(crate) use closing::holds_closing;
 pub use collector::{Collected, TagCollector};
 pub use located::{Found, Located, locate};
 pub use reader::TagReader;

@@ -399,11 +399,14 @@ const MAX_NAMED_TAGS: usize = 3;
 /// When there is no tag, when there are several that cannot be combined, when one is not valid, or when there is text
 /// that was meant as one.
 pub fn read(collected: Collected, rules: Rules) -> Result<Reading, ProtocolError> {
-    let Collected { tags, total, near: NearMisses { first, mistake, .. } } = collected;
+    let Collected { tags, total, prints, near: NearMisses { first, mistake, .. } } = collected;
     if let Some(mistake) = mistake {
         return Err(ProtocolError::NearTag(mistake));
     }
     let mut reader = Reader { rules, warnings: Vec::new() };
+    for print in &prints {
+        reader.check(print)?;
+    }
     let (forks, others): (Vec<&Tag>, Vec<&Tag>) = tags.iter().partition(|tag| tag.name.is_fork());
     let is_whole = total == tags.len() as u64;
     let transition = match (forks.as_slice(), others.as_slice()) {

@@ -148,10 +148,7 @@ impl std::str::FromStr for Timeout {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // A bare number means seconds, as it does to most programs.
-        let text = if is_number { format!("{text}s") } else { text.to_owned() };
-        let duration = raymond_core::duration::parse(&text).map_err(|error| error.to_string())?;
+        let duration = raymond_core::duration::parse(text).map_err(|error| error.to_string())?;
         Ok(Self { milliseconds: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) })
     }
 }

@@ -1,6 +1,7 @@
 //! Making paths absolute and plain, and names that some systems do not allow.
 
 use std::path::{Component, Path, PathBuf, Prefix};
+use std::sync::OnceLock;
 
 /// `path` relative to `base`, without `.` and `..`. `..` removes the name before it; links are not followed.
 pub fn normalise(base: &Path, path: &Path) -> PathBuf {
@@ -15,6 +16,14 @@ pub fn normalise(base: &Path, path: &Path) -> PathBuf {
         }
     }
     normal
+}
+
+/// A path as messages show it: relative to the folder in which this program was started, if it is in there.
+pub fn shown(path: &Path) -> &Path {
+    static STARTED_IN: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let started_in = STARTED_IN.get_or_init(|| std::env::current_dir().ok());
+    let inside = started_in.as_ref().and_then(|folder| path.strip_prefix(folder).ok());
+    inside.filter(|inside| !inside.as_os_str().is_empty()).unwrap_or(path)
 }
 
 /// A path as people write it in settings: `~/x` is in their home folder.

@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::scan::scan;
-use super::{EntryPlaces, Graph, Leads, Origin, Reference, Source, SourceFile, StateExit, StateNode, Told};
+use super::{EntryPlaces, Graph, Leads, Origin, ReadFile, Reference, StateExit, StateNode, Told};
 use crate::tag::{Attribute, Found, Located, Waits};
 use crate::workflow::wording::clipped;
 use crate::workflow::{Kind, Listing, Platform, ResolveError, StateFile};
@@ -13,7 +12,7 @@ use crate::workflow::{Kind, Listing, Platform, ResolveError, StateFile};
 const MAX_SUGGESTED: usize = 50;
 
 pub(super) fn build(
-    mut files: Vec<SourceFile>,
+    mut files: Vec<ReadFile>,
     others: &[StateFile],
     entry: Option<&StateFile>,
     platform: Platform,
@@ -53,12 +52,11 @@ fn edges<'s>(
     states.iter().map(targets).collect()
 }
 
-fn read_state(file: SourceFile, resolver: &mut Resolver<'_>) -> StateNode {
-    let SourceFile { state, text } = file;
-    let source = Source::read(&state, &text);
+fn read_state(file: ReadFile, resolver: &mut Resolver<'_>) -> StateNode {
+    let ReadFile { state, text, source, found } = file;
     let kind = state.kind();
     let runs_here = kind.runs_on(resolver.platform);
-    let Found { tags, missed } = scan(kind, &text, source.body.clone());
+    let Found { tags, missed } = found;
     let mut exits = Vec::new();
     let mut forbidden = Vec::new();
     if runs_here && !matches!(source.settings, Told::Broken(_)) {
@@ -143,7 +141,7 @@ struct Resolver<'l> {
 
 impl<'l> Resolver<'l> {
     fn new(
-        files: &[SourceFile],
+        files: &[ReadFile],
         others: &[StateFile],
         listing: &'l Listing,
         platform: Platform,

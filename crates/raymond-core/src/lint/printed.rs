@@ -1,7 +1,9 @@
 //! The text that a script prints, as far as it can be read without running it.
 //!
-//! It reads `echo`, `printf` and `cat <<EOF` of shell scripts, and the strings in `print(…)`, `console.log(…)` and the
-//! like of Python and Node. What is computed becomes a placeholder. Text that goes to a file or to stderr is left out.
+//! It reads `echo`, `printf` and `cat <<EOF` of shell scripts, `echo` of batch files, and the strings in `print(…)`,
+//! `console.log(…)`, `Write-Output` and the like of Python, Node and PowerShell. What is computed becomes a placeholder. Text that goes to a file or to stderr is left out.
+
+mod windows;
 
 use crate::tag::{Found, locate};
 use crate::workflow::Kind;
@@ -21,7 +23,9 @@ impl Printed {
             Kind::Bash => reader.read_shell(),
             Kind::Python => reader.read_calls(&["print(", "sys.stdout.write("], "#"),
             Kind::Node => reader.read_calls(&["console.log(", "process.stdout.write("], "//"),
-            Kind::Prompt | Kind::PowerShell | Kind::Batch => return None,
+            Kind::Batch => reader.read_batch(),
+            Kind::PowerShell => reader.read_powershell(),
+            Kind::Prompt => return None,
         }
         Some(reader.printed)
     }
@@ -500,10 +504,53 @@ mod tests {
         }
     }
 
+    #[test]
+    fn scripts_of_windows_are_read() {
+        let cases = [
+            (
+                Kind::Batch,
+                "@echo off\nREM echo no\n:: echo no\necho ^<goto^>A^</goto^>\n",
+                "<goto>A</goto>\n",
+            ),
+            (
+                Kind::Batch,
+                "if defined X (\n  echo ^<fork a=\"%X%\" b=\"!Y!\"^>W^</fork^>\n) else echo b",
+                "<fork a=\"x\" b=\"x\">W</fork>\nb\n",
+            ),
+            (
+                Kind::Batch,
+                "for %%i in (a) do echo ^<fork i=%%i^>W^</fork^> & echo c",
+                "<fork i=x>W</fork> \nc\n",
+            ),
+            (Kind::Batch, "echo a>file\necho b 2>nul\necho.\nset x=echo no\necho 5%%", "b 2>nul\n\n5x\n"),
+            (Kind::PowerShell, "# 'no'\n'<goto>A</goto>'\n$x = '<no>'", "<goto>A</goto>\n"),
+            (
+                Kind::PowerShell,
+                "foreach ($i in $all) { \"<fork item=`\"$i`\" b=$i>W</fork>\" }",
+                "<fork item=\"x\" b=x>W</fork>\n",
+            ),
+            (
+                Kind::PowerShell,
+                "Write-Output ('<goto input=' + $x + '>A</goto>')",
+                "<goto input=\"x\">A</goto>\n",
+            ),
+            (Kind::PowerShell, "if ($x) { Write-Host \"a\" } else { return 'b''c' }", "a\nb'c\n"),
+            (
+                Kind::PowerShell,
+                "'x' | Out-File f\n$y = @(1) | % { 'no' }\n@\"\n<a \"$x\">\n\"@\n",
+                "<a \"x\">\n",
+            ),
+            (Kind::PowerShell, "[Console]::Out.Write('<goto>A</goto>'); <# 'no' #>", "<goto>A</goto>\n"),
+        ];
+        for (kind, script, text) in cases {
+            assert_eq!(printed(kind, script), text, "{script}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn any_script_can_be_read(script in "(echo|print\\(|console.log\\(|cat <<E|\n|E|[ '\"`$(){}<>\\\\;ü]|a|f){0,40}") {
-            for kind in [Kind::Bash, Kind::Python, Kind::Node] {
+        fn any_script_can_be_read(script in "(echo|print\\(|console.log\\(|cat <<E|\n|E|[ '\"`$(){}<>\\\\;ü@%!^&|#~1.]|a|f){0,40}") {
+            for kind in [Kind::Bash, Kind::Python, Kind::Node, Kind::Batch, Kind::PowerShell] {
                 let printed = Printed::of(kind, &script).unwrap();
                 prop_assert_eq!(printed.text.len(), printed.places.len());
                 for missed in printed.locate().missed {

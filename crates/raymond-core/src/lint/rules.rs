@@ -7,6 +7,7 @@ mod call_without_result;
 mod cannot_be_loaded;
 mod contradicting_nexts;
 mod dead_end;
+mod empty_prompt;
 mod endless_loop;
 mod forbidden_tag;
 mod forbidden_workflow;
@@ -40,7 +41,7 @@ pub use invalid_effort::CLAUDE_EFFORTS;
 use super::Rule;
 
 /// All rules, in the order of their codes.
-pub static RULES: [&Rule; 34] = [
+pub static RULES: [&Rule; 35] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
     &no_entry::RULE,
@@ -75,4 +76,5 @@ pub static RULES: [&Rule; 34] = [
     &invalid_model::RULE,
     &misplaced_settings::RULE,
     &broken_tag::RULE,
+    &empty_prompt::RULE,
 ];

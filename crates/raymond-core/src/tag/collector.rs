@@ -1,6 +1,6 @@
 //! Collects the transition tags of one step, within the limits of a step.
 
-use super::{NearMisses, Tag, TagError, TagReader};
+use super::{NearMisses, Tag, TagError, TagReader, clip};
 use crate::limits::{MAX_TAG_BYTES_PER_STEP, MAX_TAGS_PER_STEP};
 
 /// The transition tags of one step's output.
@@ -10,6 +10,8 @@ pub struct Collected {
     pub tags: Vec<Tag>,
     /// How many there were.
     pub total: u64,
+    /// The first `print` tags with attributes, their texts shortened: each attribute is worth a warning.
+    pub prints: Vec<Tag>,
     /// Text that looks like a tag but is not one.
     pub near: NearMisses,
 }
@@ -18,12 +20,15 @@ impl Collected {
     /// The result for an output with only this tag.
     #[must_use]
     pub fn single(tag: Tag) -> Self {
-        Self { tags: vec![tag], total: 1, near: NearMisses::default() }
+        Self { tags: vec![tag], total: 1, ..Self::default() }
     }
 }
 
 /// How many tags are kept to show in the message when they cannot be a transition together.
 pub(super) const MAX_SURPLUS_TAGS: usize = 10;
+
+/// How many `print` tags with attributes are kept, and how many of their attributes.
+const MAX_ODD_PRINTS: usize = 3;
 
 /// Collects the transition tags of one step, and passes on the text of `<print>` tags.
 #[derive(Debug, Default)]
@@ -60,7 +65,7 @@ impl TagCollector {
         let kept = &mut self.kept;
         let near = self.reader.finish(&mut |tag| kept.sort(tag, on_print))?;
         self.kept.check()?;
-        Ok(Collected { tags: self.kept.tags, total: self.kept.total, near })
+        Ok(Collected { tags: self.kept.tags, total: self.kept.total, prints: self.kept.prints, near })
     }
 }
 
@@ -70,6 +75,7 @@ struct Kept {
     tags: Vec<Tag>,
     bytes: usize,
     total: u64,
+    prints: Vec<Tag>,
     /// How many tags are not forks; two of them never make a transition.
     singles: u64,
     failed: Option<TagError>,
@@ -82,6 +88,9 @@ impl Kept {
 
     fn sort(&mut self, tag: Tag, on_print: &mut dyn FnMut(String)) {
         if !tag.name.is_transition() {
+            if !tag.attributes.is_empty() && self.prints.len() < MAX_ODD_PRINTS {
+                self.prints.push(shortened(&tag));
+            }
             on_print(tag.content);
         } else if self.failed.is_none() {
             self.keep(tag);
@@ -105,5 +114,15 @@ impl Kept {
             self.bytes = bytes;
             self.tags.push(tag);
         }
+    }
+}
+
+/// A tag as far as a message quotes it.
+fn shortened(tag: &Tag) -> Tag {
+    let attributes = tag.attributes.iter().take(MAX_ODD_PRINTS);
+    Tag {
+        name: tag.name,
+        attributes: attributes.map(|(name, value)| (clip(name), clip(value))).collect(),
+        content: clip(&tag.content),
     }
 }

@@ -34,6 +34,11 @@ fn mistakes_are_not_ignored() {
         ("<goto x = 1>N</goto>", "1:1 <goto x = 1>"),
         ("<goto now x=1>N</goto>", "1:1 <goto now x=1>"),
         ("<goto ! x='1'>N</goto>", "1:1 <goto ! x='1'>"),
+        // Attributes without a value, closed.
+        ("<goto input>N</goto>", "1:1 <goto input>"),
+        ("a\n<print input >N</print>", "2:1 <print input >"),
+        ("<goto now>N</goto> <goto>X</goto>", "1:1 <goto now>"),
+        ("<goto/>N</goto>", "1:1 <goto/>"),
         // The same, with an attribute that the tag takes, closed or not.
         ("<goto input=x>N", "1:1 <goto input=x>"),
         ("<goto x='1' input=y>N", "1:1 <goto x='1' input=y>"),
@@ -75,6 +80,7 @@ fn mistakes_are_not_ignored() {
         ("N</goto>", "1:2 </goto>"),
         ("</print>", "1:1 </print>"),
         ("<goto>N</goto></goto>", "1:15 </goto>"),
+        ("<goto>N</goto ></goto\t>", "1:16 </goto >"),
         ("<goto>a <goto>N</goto></goto>", "1:23 </goto>"),
         ("<result>a</result> b</result>", "1:21 </result>"),
         ("<Goto>other</goto>", "1:12 </goto>"),
@@ -191,6 +197,8 @@ fn near_text() -> impl Strategy<Value = String> {
         "</Goto>",
         "</function>",
         "</print>",
+        "</goto",
+        "</Goto >",
         ">",
         "/>",
         " ",
@@ -227,7 +235,7 @@ proptest! {
 
     #[test]
     fn mistakes_in_a_result_are_content(text in near_text()) {
-        let text = text.replace("</result>", "");
+        let text = text.replace("</result", "");
         let quoted = collect(&format!("<result>{text}</result>"));
         prop_assert_eq!(&quoted.near, &NearMisses::default());
         prop_assert_eq!(&quoted.tags[0].content, &text);

@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr_iter};
 
-use super::{NearMissReason, TagName};
+use super::{NearMissReason, TagName, clip, decode};
 use crate::limits::MAX_TAG_ATTRIBUTES;
 
 /// A range of the bytes of one tag, counted from its `<`.
@@ -114,7 +114,7 @@ impl Opener {
                 self.at = end + 1;
                 continue;
             }
-            match self.expects_after(byte) {
+            match self.expects_after(byte, tag) {
                 Ok(Some(expects)) => self.expects = expects,
                 Ok(None) => {
                     self.at += 1;
@@ -128,9 +128,10 @@ impl Opener {
     }
 
     /// What is expected after `byte`, outside of values; `None` at the end of the opening tag.
-    fn expects_after(&self, byte: u8) -> Result<Option<Expects>, NearMissReason> {
+    fn expects_after(&self, byte: u8, tag: &[u8]) -> Result<Option<Expects>, NearMissReason> {
         let at = self.at;
         let space = byte.is_ascii_whitespace();
+        let no_value = |name: Span| NearMissReason::NoValue { attribute: clip(&decode(name.of(tag))) };
         let next = match self.expects {
             Expects::AttributeOrEnd | Expects::SpaceOrEnd if byte == b'>' => return Ok(None),
             Expects::AttributeOrEnd | Expects::SpaceOrEnd if byte == b'/' => {
@@ -147,14 +148,14 @@ impl Opener {
             }
             Expects::RestOfName { start } if space => Expects::Equals { name: Span { start, end: at } },
             Expects::RestOfName { start } if byte == b'=' => Expects::Quote { name: Span { start, end: at } },
-            Expects::RestOfName { .. } if byte == b'>' => return Err(NearMissReason::NoValue),
+            Expects::RestOfName { start } if byte == b'>' => return Err(no_value(Span { start, end: at })),
             Expects::RestOfName { .. } => return Err(NearMissReason::NotAnAttribute),
             Expects::Equals { name } if byte == b'=' => Expects::Quote { name },
             Expects::Quote { name } if byte == b'"' || byte == b'\'' => {
                 Expects::RestOfValue { name, quote: byte, start: at + 1 }
             }
             Expects::Equals { .. } | Expects::Quote { .. } if space => self.expects,
-            Expects::Equals { .. } => return Err(NearMissReason::NoValue),
+            Expects::Equals { name } => return Err(no_value(name)),
             Expects::Quote { .. } => return Err(NearMissReason::UnquotedValue),
             Expects::RestOfValue { .. } => self.expects,
         };

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use memchr::{memchr, memchr_iter, memchr2, memchr3, memmem, memrchr};
 
+use super::closing::{AtClosing, MAX_CLOSING_SPACE, at_closing};
 use super::located::Located;
 use super::opener::{Opener, Reading, Span};
 use super::{
@@ -79,7 +80,8 @@ impl Flow {
 enum Beginning {
     Tag(TagName),
     WrongCase(TagName),
-    Closing(TagName),
+    /// A closing tag, with its length.
+    Closing(TagName, usize),
     NeedsMore,
     Text,
 }
@@ -311,8 +313,7 @@ impl Scanner {
                 Flow::Become(Stage::Opener(Opener::in_other_case(name)))
             }
             Beginning::WrongCase(name) => text_in_other_case(name, name.opening().len()),
-            Beginning::Closing(name) => {
-                let length = name.closing().len();
+            Beginning::Closing(name, length) => {
                 if let Some(miss) = self.take_open(name) {
                     sink(Item::Missed(NearMiss { meant: Meant::Tag, ..miss }));
                     return Flow::Done(length);
@@ -382,7 +383,6 @@ impl Scanner {
         let names: Vec<&[u8]> = opener.names_before(tag, opener.at + end.unwrap_or(rest.len())).collect();
         let verdict = match names.iter().any(|attribute| name.gives_meaning_to(attribute)) {
             true => Verdict::Settled(Meant::Tag),
-            false if names.is_empty() => Verdict::Settled(Meant::Text),
             false => Verdict::Open(name),
         };
         Flow::miss(why, verdict, seen, resume)
@@ -397,8 +397,8 @@ impl Scanner {
     ) -> Result<Flow, TagError> {
         let name = opener.name;
         let start = opener.at;
-        let closing = name.closing().as_bytes();
-        let longest = start + MAX_TAG_BYTES + closing.len();
+        let longest_closing = name.closing().len() + MAX_CLOSING_SPACE;
+        let longest = start + MAX_TAG_BYTES + longest_closing;
         let window = tag.get(..longest).unwrap_or(tag);
         let unsearched = window.get(searched..).unwrap_or_default();
         let is_bare = opener.attributes.is_empty();
@@ -410,11 +410,11 @@ impl Scanner {
             self.note_work(end.at().unwrap_or(unsearched.len()));
             end
         };
-        if let ContentEnd::Closing(found) = end {
-            let content = Span { start, end: searched + found };
-            let located = locate(tag, &opener, content, self.place.offset)?;
-            sink(Item::Tag(located));
-            return Ok(Flow::Done(content.end + closing.len()));
+        if let ContentEnd::Closing { at, length } = end {
+            let content = Span { start, end: searched + at };
+            let end = content.end + length;
+            sink(Item::Tag(locate(tag, &opener, content, end, self.place.offset)?));
+            return Ok(Flow::Done(end));
         }
         if end == ContentEnd::NotFound {
             let ends_too_late = window.len() == longest;
@@ -423,7 +423,7 @@ impl Scanner {
             }
             if !self.finishing {
                 // A closing or opening tag may have begun in the last bytes, so these are searched again.
-                let searched = start.max(window.len().saturating_sub(closing.len() - 1));
+                let searched = start.max(window.len().saturating_sub(longest_closing - 1));
                 return Ok(Flow::Wait(Stage::Content { opener, searched }));
             }
             self.unclosable |= name.bit();
@@ -452,11 +452,11 @@ impl Scanner {
 
     /// Reports text that is not a tag, with its beginning as a quote.
     fn miss(&mut self, tag: &[u8], miss: Miss, sink: &mut dyn FnMut(Item)) -> Flow {
-        let Miss { why, seen, .. } = miss;
+        let Miss { seen, .. } = miss;
         let window = tag.get(..NEAR_MISS_WINDOW).unwrap_or(tag);
         let unseen = window.get(seen..).unwrap_or_default();
         let is_whole = tag.get(seen.saturating_sub(1)) == Some(&b'>');
-        let end = match why {
+        let end = match miss.why {
             NearMissReason::NeverClosed(_) => memchr2(b'\n', b'<', unseen),
             _ if is_whole => Some(0),
             _ => memchr3(b'>', b'\n', b'<', unseen),
@@ -471,7 +471,7 @@ impl Scanner {
         let Place { offset, line, column } = self.place;
         let near_miss = |meant| NearMiss {
             text: clip(quoted.trim_end()),
-            why,
+            why: miss.why.clone(),
             meant,
             range: offset..offset + seen,
             line,
@@ -498,7 +498,10 @@ impl Scanner {
 /// Where the content of a tag ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ContentEnd {
-    Closing(usize),
+    Closing {
+        at: usize,
+        length: usize,
+    },
     /// An opening tag of the same name comes first.
     Opening(usize),
     NotFound,
@@ -506,15 +509,18 @@ enum ContentEnd {
 
 impl ContentEnd {
     fn find(content: &[u8], name: TagName, stops_at_opening: bool) -> ContentEnd {
-        let closing = name.closing().as_bytes();
         if !stops_at_opening {
-            return memmem::find(content, closing).map_or(ContentEnd::NotFound, ContentEnd::Closing);
+            let closings = memmem::find_iter(content, name.closing_start());
+            return closings
+                .filter_map(|at| Self::closing_at(content, at, name))
+                .next()
+                .unwrap_or(ContentEnd::NotFound);
         }
         for at in memchr_iter(b'<', content) {
-            let rest = content.get(at..).unwrap_or_default();
-            if rest.starts_with(closing) {
-                return ContentEnd::Closing(at);
+            if let Some(closing) = Self::closing_at(content, at, name) {
+                return closing;
             }
+            let rest = content.get(at..).unwrap_or_default();
             let after_name = rest.strip_prefix(name.opening().as_bytes()).and_then(<[u8]>::first);
             if after_name.is_some_and(|byte| ends_name(*byte)) {
                 return ContentEnd::Opening(at);
@@ -523,9 +529,16 @@ impl ContentEnd {
         ContentEnd::NotFound
     }
 
+    fn closing_at(content: &[u8], at: usize, name: TagName) -> Option<ContentEnd> {
+        match at_closing(content.get(at..).unwrap_or_default(), name, <[u8]>::eq) {
+            AtClosing::Whole(length) => Some(ContentEnd::Closing { at, length }),
+            AtClosing::NeedsMore | AtClosing::Other => None,
+        }
+    }
+
     fn at(self) -> Option<usize> {
         match self {
-            ContentEnd::Closing(at) | ContentEnd::Opening(at) => Some(at),
+            ContentEnd::Closing { at, .. } | ContentEnd::Opening(at) => Some(at),
             ContentEnd::NotFound => None,
         }
     }
@@ -543,27 +556,26 @@ fn text_in_other_case(name: TagName, seen: usize) -> Flow {
 /// The content of a tag, if it is short and followed by a closing tag of its name in any case; `None` if that cannot
 /// be said without more bytes.
 fn closed_in_other_case(tag: &[u8], name: TagName, start: usize, finishing: bool) -> Option<Option<String>> {
-    let closing = name.closing().as_bytes();
     let rest = tag.get(start..).unwrap_or_default();
     let window = rest.get(..OTHER_CASE_WINDOW).unwrap_or(rest);
     let Some(end) = memchr(b'<', window) else {
         return (finishing || window.len() == OTHER_CASE_WINDOW).then_some(None);
     };
     let (content, after) = rest.split_at(end);
-    let compared = after.get(..closing.len()).unwrap_or(after);
-    let begins = closing.get(..compared.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(compared));
-    if begins && compared.len() < closing.len() && !finishing {
-        return None;
-    }
+    let is_closed = match at_closing(after, name, <[u8]>::eq_ignore_ascii_case) {
+        AtClosing::NeedsMore if !finishing => return None,
+        AtClosing::NeedsMore | AtClosing::Other => false,
+        AtClosing::Whole(_) => true,
+    };
     let content = decode(content).trim().to_owned();
-    Some((begins && compared.len() == closing.len() && !content.is_empty()).then_some(content))
+    Some((is_closed && !content.is_empty()).then_some(content))
 }
 
 /// Returns what begins at a `<`.
 fn beginning(text: &[u8]) -> Beginning {
     let after = text.get(1..).unwrap_or_default();
-    if let Some(after) = after.strip_prefix(b"/") {
-        return closing(after);
+    if after.starts_with(b"/") {
+        return closing(text);
     }
     let window = after.get(..NAME_WINDOW).unwrap_or(after);
     let is_part_of_name = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'-';
@@ -587,23 +599,28 @@ fn beginning(text: &[u8]) -> Beginning {
     }
 }
 
-/// Returns what begins with `</`; `after` is the text after that.
-fn closing(after: &[u8]) -> Beginning {
+/// Returns what begins with `</`.
+fn closing(text: &[u8]) -> Beginning {
     let mut needs_more = false;
     for name in TagName::ALL {
-        let wanted = name.closing().as_bytes().get(2..).unwrap_or_default();
-        if after.starts_with(wanted) {
-            return Beginning::Closing(*name);
+        match at_closing(text, *name, <[u8]>::eq) {
+            AtClosing::Whole(length) => return Beginning::Closing(*name, length),
+            AtClosing::NeedsMore => needs_more = true,
+            AtClosing::Other => {}
         }
-        needs_more |= wanted.starts_with(after);
     }
     if needs_more { Beginning::NeedsMore } else { Beginning::Text }
 }
 
-/// A tag whose closing tag was found, which begins at `offset` of the whole text.
-fn locate(bytes: &[u8], opener: &Opener, content: Span, offset: usize) -> Result<Located, TagError> {
+/// A tag that ends at `end`, after its closing tag, and begins at `offset` of the whole text.
+fn locate(
+    bytes: &[u8],
+    opener: &Opener,
+    content: Span,
+    end: usize,
+    offset: usize,
+) -> Result<Located, TagError> {
     let shifted = |span: &Span| -> Range<usize> { offset + span.start..offset + span.end };
-    let end = content.end + opener.name.closing().len();
     Ok(Located {
         tag: complete(bytes, opener, content)?,
         range: offset..offset + end,

@@ -423,6 +423,11 @@ impl TagName {
         self.facts().spelling.closing
     }
 
+    /// The closing tag without its `>`.
+    pub(super) fn closing_start(self) -> &'static [u8] {
+        self.closing().as_bytes().strip_suffix(b">").unwrap_or_default()
+    }
+
     /// The length of the longest name.
     pub(super) const MAX_NAME_BYTES: usize = {
         let mut longest = 0;

@@ -86,11 +86,11 @@ fn keep_first(kept: &mut Option<NearMiss>, miss: &NearMiss) {
 }
 
 /// Why a text that looks like a tag is not one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NearMissReason {
     WrongCase(TagName),
     UnquotedValue,
-    NoValue,
+    NoValue { attribute: String },
     NoSpace,
     SelfClosing(TagName),
     NotAnAttribute,
@@ -104,7 +104,9 @@ impl fmt::Display for NearMissReason {
         match self {
             Self::WrongCase(name) => write!(f, "tag names are lower case: `<{name}>…</{name}>`"),
             Self::UnquotedValue => f.write_str("attribute values need quotes: `name=\"value\"`"),
-            Self::NoValue => f.write_str("every attribute needs a value: `name=\"value\"`"),
+            Self::NoValue { attribute } => {
+                write!(f, "its attribute `{attribute}` has no value: `{attribute}=\"value\"`")
+            }
             Self::NoSpace => f.write_str(
                 "attributes need a space between them (a quote inside a value is written `&quot;` or `&apos;`)",
             ),

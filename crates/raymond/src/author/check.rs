@@ -98,7 +98,7 @@ pub fn check(given: &str, around: Around<'_>) -> Vec<Found> {
 /// Checks what the states that a run may reach declare: what refuses the run, and what is worth a warning.
 pub fn before_run(
     shown: PathBuf,
-    reached: &Reached,
+    reached: Reached,
     backends: &Backends,
     allowed: &Allowed,
 ) -> Result<Vec<Found>, Fault> {
@@ -153,15 +153,23 @@ impl Checked {
     /// Only the states that a run may reach, and only what matters before it.
     fn before_run(
         shown: PathBuf,
-        reached: &Reached,
+        reached: Reached,
         backends: &Backends,
         allowed: &Allowed,
     ) -> Result<Checked, Fault> {
         let platform = Platform::current();
-        let mut loaded = load_part(shown, &reached.path, &reached.states)?;
-        loaded.entry = reached.entries.first().cloned();
-        let graph = loaded.graph(platform);
-        let Options { backend, model, effort, .. } = &reached.options;
+        let Reached { path, entries, states, read, others, options } = reached;
+        let entry = entries.first();
+        let (loaded, graph) = match read {
+            Some(read) => (Loaded::new(shown, &path), Graph::read_part(read, &others, entry, platform)),
+            None => {
+                let mut loaded = load_part(shown, &path, &states)?;
+                loaded.entry = entry.cloned();
+                let graph = loaded.graph(platform);
+                (loaded, graph)
+            }
+        };
+        let Options { backend, model, effort, .. } = &options;
         let workflow = Workflow {
             graph: &graph,
             defaults: Defaults {

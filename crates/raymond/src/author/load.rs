@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use raymond_core::frontmatter::yaml;
-use raymond_core::graph::{Graph, SourceFile};
+use raymond_core::graph::{Graph, ReadFile, SourceFile};
 use raymond_core::lint::ScopeProblem;
 use raymond_core::workflow::source::{Position, SourceWarning};
 use raymond_core::workflow::{Platform, StateFile};
@@ -85,7 +85,7 @@ impl Fault {
 }
 
 impl Loaded {
-    fn new(shown: PathBuf, path: &Path) -> Loaded {
+    pub fn new(shown: PathBuf, path: &Path) -> Loaded {
         Loaded {
             shown,
             path: path.to_owned(),
@@ -101,7 +101,8 @@ impl Loaded {
     }
 
     pub fn graph(&mut self, platform: Platform) -> Graph {
-        Graph::read_part(std::mem::take(&mut self.files), &self.others, self.entry.as_ref(), platform)
+        let files = std::mem::take(&mut self.files).into_iter().map(ReadFile::from).collect();
+        Graph::read_part(files, &self.others, self.entry.as_ref(), platform)
     }
 
     /// The folder that the workflow's relative paths start from.
@@ -118,16 +119,27 @@ impl Loaded {
         if let Some(found) = found.get(name) {
             return found.clone();
         }
-        let near = allowed.check_near(name, &self.path).map_err(ScopeProblem::Forbidden);
-        let result = near.and_then(|()| {
-            let located =
-                locate_from(name, &self.path, platform).map_err(|error| ScopeProblem::Missing(error.message))?;
-            let why = "it lies outside the project; list its folder in `workflow_paths` of the config file to permit it";
-            let is_allowed = allowed.permits(located.scope.path());
-            is_allowed.then_some(()).ok_or_else(|| ScopeProblem::Forbidden(why.to_owned()))
-        });
+        let result = self.look_for_scope(name, allowed, platform);
         found.insert(name.to_owned(), result.clone());
         result
+    }
+
+    fn look_for_scope(&self, name: &str, allowed: &Allowed, platform: Platform) -> Result<(), ScopeProblem> {
+        let why = "it lies outside the project; list its folder in `workflow_paths` of the config file to permit it";
+        let is_allowed = |path: &Path| {
+            allowed.permits(path).then_some(()).ok_or_else(|| ScopeProblem::Forbidden(why.to_owned()))
+        };
+        allowed.check_near(name, &self.path).map_err(ScopeProblem::Forbidden)?;
+        let path = normalise(&self.path, Path::new(name));
+        let is_there = path.exists();
+        if is_there {
+            is_allowed(&path)?;
+        }
+        match locate_from(name, &self.path, platform) {
+            Ok(located) => is_allowed(located.scope.path()),
+            Err(error) if is_there => Err(ScopeProblem::Unusable(error.message)),
+            Err(error) => Err(ScopeProblem::Missing(error.message)),
+        }
     }
 
     fn take_manifest(&mut self, shown: &Path, text: &str, manifest: &Manifest) {

@@ -1,7 +1,6 @@
 //! The check of a workflow before its run starts or goes on: what its states declare must hold.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use raymond_core::diagnostic::BeforeRun;
 
@@ -9,19 +8,19 @@ use crate::agent::registry::Backends;
 use crate::author::check::{Found, before_run};
 use crate::author::report;
 use crate::error::UserError;
+use crate::paths::shown;
 use crate::workflow::scopes::Allowed;
 use crate::workflow::states::Reached;
 
 /// Refuses a run whose states declare something that cannot work, and prints what. Returns what is worth a warning.
 pub(super) fn check_declared(
-    reached: &[Reached],
-    cwd: &Path,
+    reached: Vec<Reached>,
     backends: &Backends,
     allowed: &Allowed,
 ) -> Result<Vec<String>, UserError> {
     let mut found: Vec<Found> = Vec::new();
-    for part in reached.iter().filter(|part| !part.options.no_lint) {
-        let shown = shown(&part.path, cwd);
+    for part in reached.into_iter().filter(|part| !part.options.no_lint) {
+        let shown = shown(&part.path).to_owned();
         let in_part = before_run(shown, part, backends, allowed);
         found.extend(in_part.map_err(|fault| UserError::usage(fault.to_string()))?);
     }
@@ -38,9 +37,4 @@ pub(super) fn check_declared(
     };
     Err(UserError::usage(format!("the workflow has {number}; nothing was run"))
         .hint("to run it all the same, for example because a step makes what is missing: --no-lint"))
-}
-
-/// A path as the user would write it.
-fn shown(path: &Path, cwd: &Path) -> PathBuf {
-    path.strip_prefix(cwd).unwrap_or(path).to_owned()
 }

@@ -13,7 +13,7 @@ use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive, kept_debug_files};
 use super::find::{
     all_scopes, allowed_scopes, check_commands, journal_options, latest_resumable, load_config,
-    old_state_file, scratch_folder, store, working_folder,
+    old_state_file, scratch_folder, store,
 };
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
@@ -122,7 +122,7 @@ fn check_what_is_ahead(
 
     let allowed = allowed_scopes(scope, settings)?;
     let reached = check_all(scope, &own, others.collect(), options, backends, &allowed)?;
-    check_declared(&reached, &working_folder()?, backends, &allowed).map(|_| ())
+    check_declared(reached, backends, &allowed).map(|_| ())
 }
 
 fn changed(archive: &str, run: &Run, since: &str) -> UserError {

@@ -10,7 +10,7 @@ use raymond_core::limits::MAX_TAG_BYTES;
 use raymond_core::run::Options;
 use raymond_core::workflow::Platform;
 
-use super::args::RunArgs;
+use super::args::{Budget, RunArgs};
 use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive};
 use super::find::{
@@ -21,6 +21,7 @@ use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
+use crate::paths::shown;
 use crate::process::Reaper;
 use crate::run::driver::now;
 use crate::run::engine::Engine;
@@ -39,6 +40,10 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         return Err(UserError::usage("no workflow given")
             .hint("raymond WORKFLOW, where it is a folder or a state file"));
     };
+    if let Some(Budget::More(dollars)) = args.options.budget {
+        return Err(UserError::usage("a new run has no budget yet that could be raised")
+            .hint(format!("give it one: --budget {dollars}")));
+    }
     let cwd = working_folder()?;
     let config = load_config()?;
     let settings = &config.raymond;
@@ -52,7 +57,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     located.scope.read(&located.entry).map_err(UserError::usage)?;
     let entries = BTreeSet::from([located.entry.clone()]);
     let reached = check_all(&mut located.scope, &entries, Vec::new(), &options, &backends, &allowed)?;
-    let warnings = check_declared(&reached, &cwd, &backends, &allowed)?;
+    let warnings = check_declared(reached, &backends, &allowed)?;
     check_input(&manifest.input, args.input.is_some(), workflow)?;
     let cwd = first_folder(&located.scope, cwd)?;
     let input = args.input.as_deref().map(read_input).transpose()?;
@@ -124,7 +129,7 @@ fn first_folder(scope: &Scope, cwd: PathBuf) -> Result<PathBuf, UserError> {
 
 fn manifest_warnings(scope: &Scope) -> impl Iterator<Item = String> {
     let file = scope.manifest_file();
-    scope.manifest().warnings.iter().map(move |warning| format!("{}: {warning}", file.display()))
+    scope.manifest().warnings.iter().map(move |warning| format!("{}: {warning}", shown(&file).display()))
 }
 
 fn warning(message: String) -> Body {

@@ -40,6 +40,8 @@ pub struct Console<W> {
     has_shown_failure: bool,
     costs: Costs,
     whereabouts: Whereabouts,
+    /// Whether the run has used up `--max-steps`, so that it needs more to continue.
+    out_of_steps: bool,
     /// The budget that the run is over.
     exceeded: Option<Usd>,
     /// Incomplete lines of output, by agent and stream.
@@ -56,6 +58,7 @@ impl<W: Write> Console<W> {
             has_shown_failure: false,
             costs: Costs::default(),
             whereabouts: Whereabouts::default(),
+            out_of_steps: false,
             exceeded: None,
             pending: BTreeMap::new(),
         }
@@ -140,7 +143,8 @@ impl<W: Write> Console<W> {
             return;
         }
         let within = self.whereabouts.workflow_of(event);
-        let mut lines = lines(&self.without_shown_failure(event), within.as_deref(), &self.payloads).0;
+        let shown = self.without_shown_failure(event);
+        let mut lines = lines(&shown, within.as_deref(), self.out_of_steps, &self.payloads).0;
         self.whereabouts.follow(event);
         self.add_costs(event, &mut lines);
         self.add_excess(event, &mut lines);
@@ -157,6 +161,7 @@ impl<W: Write> View for Console<W> {
         if let Body::RunResumed(_) = &event.body {
             self.whereabouts = Whereabouts::of(run);
         }
+        self.out_of_steps = run.is_out_of_steps();
         self.show(event);
     }
 

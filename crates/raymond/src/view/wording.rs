@@ -50,8 +50,9 @@ impl Lines {
     }
 }
 
-/// `within` is the name of the workflow that the event's agent is in, if that is another one than the run's.
-pub(super) fn lines(event: &Event, within: Option<&str>, payloads: &Payloads) -> Lines {
+/// `within` is the name of the workflow that the event's agent is in, if that is another one than the run's;
+/// `out_of_steps` is whether the run has used up `--max-steps`.
+pub(super) fn lines(event: &Event, within: Option<&str>, out_of_steps: bool, payloads: &Payloads) -> Lines {
     let lines = Lines::default();
     let at = |agent: &AgentId, state: &StateFile| at(within, agent, state);
     match &event.body {
@@ -111,7 +112,7 @@ pub(super) fn lines(event: &Event, within: Option<&str>, payloads: &Payloads) ->
             lines.normal(format!("{GOOD}completed{GOOD:#} {DIM}({}){DIM:#}", summary(totals)))
         }
         Body::RunStopped { status, error, asks, totals, .. } => {
-            run_stopped(&event.run, *status, totals, error.as_deref(), asks, payloads)
+            run_stopped(&event.run, *status, totals, error.as_deref(), asks, out_of_steps, payloads)
         }
         Body::Snapshot { .. } => lines,
     }
@@ -205,6 +206,7 @@ fn run_stopped(
     totals: &Totals,
     error: Option<&str>,
     asks: &[OpenAsk],
+    out_of_steps: bool,
     payloads: &Payloads,
 ) -> Lines {
     let style = if status == StoppedStatus::Waiting { NOTE } else { BAD };
@@ -221,7 +223,14 @@ fn run_stopped(
             .important(format!("{} asks: {}", who(&ask.agent), text_of(&ask.question, payloads)))
             .important(format!("  answer with: {answer}"));
     }
-    let more = if status == StoppedStatus::OverBudget { " --budget MORE" } else { "" };
+    let more = match status {
+        StoppedStatus::OverBudget => " --budget MORE",
+        StoppedStatus::Failed if out_of_steps => " --max-steps MORE",
+        StoppedStatus::Failed
+        | StoppedStatus::Waiting
+        | StoppedStatus::Limited
+        | StoppedStatus::Interrupted => "",
+    };
     lines.important(format!("  continue with: {}", bold(&advice::command(&format!("resume {run}{more}")))))
 }
 

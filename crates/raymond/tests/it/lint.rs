@@ -100,6 +100,25 @@ fn fixing_leaves_nothing_that_can_be_fixed() {
 }
 
 #[test]
+fn broken_tags_are_found_in_scripts_of_windows() {
+    let work = tempfile::tempdir().unwrap();
+    let folder = work.path().join("wf");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("START.bat"), "@echo off\r\necho ^<goto input=%X%^>NEXT^</goto^>\r\n").unwrap();
+    fs::write(folder.join("NEXT.ps1"), "Write-Output \"<fork item=`\"$x`\">NEXT\"\n'<gotoo>START</gotoo>'\n")
+        .unwrap();
+    let places = |platform| -> Vec<(String, u32)> {
+        let found = check("wf", Around::folder(work.path(), platform)).into_iter();
+        let broken = found.filter(|found| found.code == "R034");
+        broken.map(|found| (found.file.display().to_string(), found.start.line)).collect()
+    };
+    let in_file = |name: &str, line| (format!("wf/{name}"), line);
+    let expected = [in_file("NEXT.ps1", 1), in_file("NEXT.ps1", 2), in_file("START.bat", 2)];
+    assert_eq!(places(Platform::Windows), expected);
+    assert_eq!(places(Platform::Unix), []);
+}
+
+#[test]
 fn secrets_are_not_shown() {
     let found = check("bad", Around::folder(&folder().join("R027"), Platform::Unix));
     for report in [report::text(&found), report::json(&found), report::sarif(&found), report::github(&found)]

@@ -5,7 +5,6 @@ use crate::graph::StateNode;
 use crate::lint::misspelt::misspelt;
 use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::tag::{NearMiss, NearMissReason};
-use crate::workflow::Kind;
 use crate::workflow::wording::quoted;
 
 pub(super) static RULE: Rule = Rule {
@@ -44,10 +43,10 @@ fn is_meant(state: &StateNode, missed: &NearMiss) -> bool {
     let before = state.text.get(..missed.range.start).and_then(|before| before.chars().next_back());
     let is_generic = before.is_some_and(char::is_alphanumeric);
     match missed.why {
-        // What these scripts print is read by another rule.
-        _ if matches!(state.file.kind(), Kind::Bash | Kind::Python | Kind::Node) => false,
+        // What scripts print is read by another rule.
+        _ if state.file.kind().is_script() => false,
         NearMissReason::WrongCase(_) => !is_generic,
         NearMissReason::NeverClosed(_) | NearMissReason::NeverOpened(_) | NearMissReason::NoEnd => false,
-        _ => state.file.kind().is_prompt(),
+        _ => true,
     }
 }

@@ -19,7 +19,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (number, state) in subject.graph.states.iter().enumerate() {
         let is_read = matches!(state.source.settings, Told::Prompt(_));
-        if is_read && state.exits.is_empty() {
+        if is_read && state.exits.is_empty() && !state.body().trim().is_empty() {
             let message = format!("{} says nothing about what comes next", quoted(state.file.as_str()));
             let help = "add `allowed_transitions`, or show the tag to emit, such as `<result>…</result>`";
             report.add(

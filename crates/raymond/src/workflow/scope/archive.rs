@@ -19,6 +19,7 @@ use super::{Form, Given, MAX_BYTES, Source};
 use crate::author::convert;
 use crate::error::UserError;
 use crate::files;
+use crate::paths::shown;
 use crate::workflow::manifest::{self, Manifest};
 
 /// A longer file contains more than an archive may, or data that does not belong to it.
@@ -36,8 +37,9 @@ pub struct Archive {
 
 impl Archive {
     pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
-        Self::load(path, platform)
-            .map_err(|error| UserError::usage(format!("cannot use the archive {}: {error}", path.display())))
+        Self::load(path, platform).map_err(|error| {
+            UserError::usage(format!("cannot use the archive {}: {error}", shown(path).display()))
+        })
     }
 
     /// Opens a workflow that is a folder in an archive or a one-file workflow, at `path`.
@@ -45,7 +47,7 @@ impl Archive {
         let load = |(files, hash)| Self::of_files(path, files, hash, platform);
         files_inside(path, host)
             .and_then(load)
-            .map_err(|error| UserError::usage(format!("cannot use {}: {error}", path.display())))
+            .map_err(|error| UserError::usage(format!("cannot use {}: {error}", shown(path).display())))
     }
 
     fn load(path: &Path, platform: Platform) -> Result<Self, String> {
@@ -110,7 +112,7 @@ impl Archive {
     }
 
     pub fn read(&self, state: &StateFile) -> Result<Source, String> {
-        let name = self.path.join(state.as_str()).display().to_string();
+        let name = shown(&self.path.join(state.as_str())).display().to_string();
         match self.files.get(state.as_str()) {
             Some(bytes) => Ok(Source { name, bytes: bytes.clone(), file: None, given: Given::InText }),
             None => Err(format!("there is no {name}")),

@@ -13,6 +13,7 @@ use raymond_core::workflow::{Listing, Platform, StateFile};
 use super::{Given, Source};
 use crate::error::UserError;
 use crate::files;
+use crate::paths::shown;
 use crate::workflow::manifest::{self, Manifest};
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl Folder {
     pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
         let listed_at = modified(path);
         let listing = list(path)
-            .map_err(|error| UserError::usage(format!("cannot read {}: {error}", path.display())))?;
+            .map_err(|error| UserError::usage(format!("cannot read {}: {error}", shown(path).display())))?;
         let manifest = load_manifest(&path.join(manifest::FILE))?;
         Ok(Self { path: path.to_owned(), platform, manifest, listing, listed_at })
     }
@@ -64,13 +65,16 @@ impl Folder {
     pub fn read(&self, state: &StateFile) -> Result<Source, String> {
         let path = self.path.join(state.as_str());
         match files::read(&path, super::MAX_BYTES) {
-            Ok(bytes) => {
-                Ok(Source { name: path.display().to_string(), bytes, file: Some(path), given: Given::InText })
-            }
+            Ok(bytes) => Ok(Source {
+                name: shown(&path).display().to_string(),
+                bytes,
+                file: Some(path),
+                given: Given::InText,
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(format!("{} is gone; put it back and resume", path.display()))
+                Err(format!("{} is gone; put it back and resume", shown(&path).display()))
             }
-            Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+            Err(error) => Err(format!("cannot read {}: {error}", shown(&path).display())),
         }
     }
 
@@ -88,9 +92,11 @@ fn load_manifest(file: &Path) -> Result<Manifest, UserError> {
     let text = match files::read_text(file, files::MAX_SETTINGS_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Manifest::default()),
-        Err(error) => return Err(UserError::usage(format!("cannot read {}: {error}", file.display()))),
+        Err(error) => {
+            return Err(UserError::usage(format!("cannot read {}: {error}", shown(file).display())));
+        }
     };
-    manifest::parse(&text).map_err(|error| UserError::usage(format!("{}: {error}", file.display())))
+    manifest::parse(&text).map_err(|error| UserError::usage(format!("{}: {error}", shown(file).display())))
 }
 
 /// The files of a folder.

@@ -19,6 +19,7 @@ pub use parse::{Contents, Mistakes, OneState, header_value, parse, parse_lenient
 use super::{Given, MAX_BYTES, Source};
 use crate::error::UserError;
 use crate::files;
+use crate::paths::shown;
 use crate::workflow::manifest::{self, Manifest};
 
 /// Time stamps are coarse: if a file was written just before it was read, a later change may leave the same stamp.
@@ -79,7 +80,7 @@ impl OneFile {
 
     pub fn read(&mut self, state: &StateFile) -> Result<Source, String> {
         self.refresh()?;
-        let path = self.path.display();
+        let path = shown(&self.path).display();
         if let Some(one) = self.contents.states.get(state) {
             return Ok(Source {
                 name: path.to_string(),
@@ -115,7 +116,8 @@ impl OneFile {
         let stamp = stamp_of(&self.path);
         let text = read_text(&self.path)?;
         if self.version == 0 || *self.contents.yaml != *without_mark(&text) {
-            self.contents = parse(&text).map_err(|error| format!("{}: {error}", self.path.display()))?;
+            self.contents =
+                parse(&text).map_err(|error| format!("{}: {error}", shown(&self.path).display()))?;
             self.version += 1;
         }
         let is_settled = |stamp: &Stamp| {
@@ -134,14 +136,14 @@ fn without_mark(text: &str) -> &str {
 /// The text of a one-file workflow.
 pub fn read_text(path: &Path) -> Result<String, String> {
     let bytes = files::read(path, MAX_BYTES).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("{} is gone; put it back and resume", path.display()),
-        _ => format!("cannot read {}: {error}", path.display()),
+        std::io::ErrorKind::NotFound => format!("{} is gone; put it back and resume", shown(path).display()),
+        _ => format!("cannot read {}: {error}", shown(path).display()),
     })?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();
         let line = memchr::memchr_iter(b'\n', before).count() + 1;
-        format!("{}: line {line}: it is not valid UTF-8", path.display())
+        format!("{}: line {line}: it is not valid UTF-8", shown(path).display())
     })
 }
 

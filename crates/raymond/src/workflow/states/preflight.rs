@@ -9,17 +9,18 @@ mod needs;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use raymond_core::graph::scan;
+use raymond_core::graph::{ReadFile, Told};
 use raymond_core::input::{Plan, PromptPlan};
 use raymond_core::run::Options;
 use raymond_core::tag::Located as LocatedTag;
 use raymond_core::workflow::StateFile;
 
-use super::{TurnSettings, options_in, read_state};
+use super::{Parts, TurnSettings, options_in, prompt, read_state, script};
 use crate::agent::registry::Backends;
 use crate::error::UserError;
-use crate::paths::normalise;
-use crate::workflow::scope::{Form, Given, Scope};
+use crate::paths::{normalise, shown};
+use crate::workflow::manifest::Defaults;
+use crate::workflow::scope::{Form, Given, Scope, Source};
 use crate::workflow::scopes::Allowed;
 use needs::Conversations;
 
@@ -32,6 +33,10 @@ pub struct Reached {
     pub path: PathBuf,
     pub entries: BTreeSet<StateFile>,
     pub states: BTreeSet<StateFile>,
+    /// The same states as they were read, if each is a text of its own.
+    pub read: Option<Vec<ReadFile>>,
+    /// The workflow's other states, which can be named.
+    pub others: Vec<StateFile>,
     /// The options of the run inside this workflow.
     pub options: Options,
 }
@@ -89,7 +94,7 @@ fn find_others(
             }
             // A step may still write a folder's missing files; a broken archive or file stays broken.
             Err(error) if matches!(Form::of(&path), Some(Form::Archive | Form::OneFile)) => {
-                let needed = format!("{} names it as another workflow", scope.path().display());
+                let needed = format!("{} names it as another workflow", shown(scope.path()).display());
                 return Err(error.hint(needed));
             }
             Err(_) => {}
@@ -111,40 +116,62 @@ fn check_scope(
     let mut others = BTreeSet::new();
     let mut conversations = Conversations::default();
     let mut ready_backends = BTreeSet::new();
+    let (mut read, mut each_is_a_text) = (Vec::new(), true);
     while let Some(state) = to_check.pop() {
         // A state that is gone may never be needed, or a step may write it before it is.
         let Ok(source) = scope.read(&state) else { continue };
-        let prepared = read_state(&state, &source, options, &scope.manifest().defaults)
+        let file = ReadFile::new(state.clone(), String::from_utf8_lossy(&source.bytes).into_owned());
+        let (plan, turn, _) = settings_of(&file, &source, options, &scope.manifest().defaults)
             .map_err(|error| UserError::usage(error).hint("nothing was run; fix the file and start again"))?;
-        let text = String::from_utf8_lossy(&source.bytes);
-        let tags = tags_in(&state, &text);
-        if let (Plan::Prompt(prompt), Some(settings)) = (&prepared.plan, &prepared.turn) {
+        let tags = &file.found.tags;
+        if let (Plan::Prompt(prompt), Some(settings)) = (&plan, &turn) {
             check_backend(scope, &state, (prompt, settings), options, backends, &mut ready_backends)?;
-            conversations.add(&state, prompt, &tags);
+            conversations.add(&state, prompt, tags);
             let entries = prompt.policy.iter().flat_map(|policy| &policy.entries);
             others.extend(entries.filter(|entry| entry.tag.is_workflow()).filter_map(|e| e.target.clone()));
         }
-        others.extend(workflows_in(&tags));
+        others.extend(workflows_in(tags));
         let beside = match &source.given {
             Given::Beside { text, .. } => text.as_str(),
             Given::InText | Given::InPart { .. } => "",
         };
-        for mentioned in words(&text).chain(words(beside)).filter_map(|word| names.get(word)).flatten() {
+        for mentioned in words(&file.text).chain(words(beside)).filter_map(|word| names.get(word)).flatten() {
             if reached.insert(mentioned.clone()) {
                 to_check.push(mentioned.clone());
             }
         }
+        match source.given {
+            Given::InText => read.push(file),
+            Given::InPart { .. } | Given::Beside { .. } => each_is_a_text = false,
+        }
     }
     conversations.check(&names, |backend| backends.get(backend).ok())?;
-    let path = scope.path().to_owned();
-    Ok((Reached { path, entries: entries.clone(), states: reached, options: options.clone() }, others))
+    let found = Reached {
+        path: scope.path().to_owned(),
+        entries: entries.clone(),
+        others: scope.states().filter(|state| !reached.contains(state)).collect(),
+        states: reached,
+        read: each_is_a_text.then_some(read),
+        options: options.clone(),
+    };
+    Ok((found, others))
 }
 
-/// The tags in a state's text, unless no use would be made of them.
-fn tags_in(state: &StateFile, text: &str) -> Vec<LocatedTag> {
-    match state.kind().is_prompt() || text.contains("-workflow") {
-        true => scan(state.kind(), text, 0..text.len()).tags,
-        false => Vec::new(),
+/// What a state says about its execution. What was read with places serves here too, because reading takes time; where
+/// that failed, reading it as a step does gives the error.
+fn settings_of(
+    file: &ReadFile,
+    source: &Source,
+    options: &Options,
+    defaults: &Defaults,
+) -> Result<Parts, String> {
+    match (&source.given, &file.source.settings) {
+        (Given::InText, Told::Prompt(read)) => Ok(prompt(read.settings.clone(), "", options, defaults)),
+        (Given::InText, Told::Script(header)) => Ok(script(header.clone(), options, defaults)),
+        _ => {
+            let read = read_state(&file.state, source, options, defaults)?;
+            Ok((read.plan, read.turn, read.body))
+        }
     }
 }
 

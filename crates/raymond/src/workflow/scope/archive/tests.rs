@@ -153,7 +153,7 @@ fn whatever_is_wrong_is_refused_with_its_reason() {
         (renamed(&[("STARTx.sh", "START\n.sh")]), "the entry `START\\n.sh` has control characters in a name"),
         (
             renamed(&[("START.sh", "START.sh"), ("STARX.sh", "START.sh")]),
-            "two of its entries have the same name",
+            "two of its entries are called `START.sh`",
         ),
         (link(), "the entry `LINK.sh` is a link or a device, not a file"),
         (encrypted(), "the entry `START.sh` is encrypted"),

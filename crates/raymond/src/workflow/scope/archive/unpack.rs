@@ -1,6 +1,6 @@
 //! The files of a zip archive, or why it is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
 
 use raymond_core::workflow::wording::{quoted, quoted_list};
@@ -13,6 +13,8 @@ use crate::workflow::scope::{MAX_BYTES, MAX_FILES, file_and_folder, path_problem
 
 /// What every entry of an archive's directory begins with.
 const ENTRY_MARK: &[u8] = b"PK\x01\x02";
+/// How long an entry is without its name, its extra fields and its comment.
+const ENTRY_BYTES: usize = 46;
 /// Files in an archive may contain such marks themselves, so only far more marks than entries are allowed are proof.
 const MOST_MARKS: usize = 10 * MAX_FILES;
 /// The bits of a Unix mode that tell files, folders and links apart.
@@ -33,7 +35,11 @@ pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
         return Err(too_many());
     }
     if archive.has_duplicate_names() {
-        return Err("two of its entries have the same name".to_owned());
+        let name = repeated_name(bytes, archive.central_directory_start());
+        return Err(match name {
+            Some(name) => format!("two of its entries are called {}", quoted(&name)),
+            None => "two of its entries have the same name".to_owned(),
+        });
     }
     let names = entry_names(&mut archive)?;
     let folder = common_folder(names.iter().map(String::as_str))?.map(str::to_owned);
@@ -56,6 +62,22 @@ pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
         return Err(format!("the entry {} is a file and a folder at once", quoted(both)));
     }
     Ok(files)
+}
+
+/// The first name that the archive's directory lists twice. The parsed directory has each name only once.
+fn repeated_name(bytes: &[u8], directory: u64) -> Option<String> {
+    let mut rest = bytes.get(usize::try_from(directory).ok()?..)?;
+    let mut seen = BTreeSet::new();
+    while rest.starts_with(ENTRY_MARK) {
+        let length = |at: usize| Some(usize::from(u16::from_le_bytes([*rest.get(at)?, *rest.get(at + 1)?])));
+        let (name, extra, comment) = (length(28)?, length(30)?, length(32)?);
+        let name = rest.get(ENTRY_BYTES..ENTRY_BYTES + name)?;
+        if !seen.insert(name) {
+            return Some(String::from_utf8_lossy(name).into_owned());
+        }
+        rest = rest.get(ENTRY_BYTES + name.len() + extra + comment..)?;
+    }
+    None
 }
 
 fn too_many() -> String {

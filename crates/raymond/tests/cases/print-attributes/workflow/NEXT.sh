@@ -1,0 +1,1 @@
+echo '<print cd="/x">hello</print><result>done</result>'

@@ -1,0 +1,1 @@
+printf '<goto>B</goto\n>'
