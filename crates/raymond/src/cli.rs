@@ -22,6 +22,7 @@ mod print;
 mod resume;
 mod run;
 mod schema;
+mod serve;
 mod status;
 mod stop;
 
@@ -90,6 +91,7 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::Schema(args) => schema::print_schema(args),
         Command::Emit(args) => emit::emit(args),
         Command::Lint(args) => lint::lint(args),
+        Command::Serve(args) => serve::serve(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),
     }

@@ -10,6 +10,7 @@
 //! | [`process`] | starting, reading and ending programs |
 //! | `trust` | whether files that are found may decide what runs |
 //! | [`view`] | how a run is shown to people and to other programs |
+//! | [`serve`] | runs and workflows over HTTP: the API and the page |
 //! | [`author`] | lint, diagrams, conversion, templates, schemas |
 
 mod advice;
@@ -23,6 +24,7 @@ mod files;
 mod paths;
 pub mod process;
 pub mod run;
+pub mod serve;
 pub mod store;
 mod trust;
 pub mod view;

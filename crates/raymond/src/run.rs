@@ -1,6 +1,7 @@
 //! A run on its way: the loop that drives it, the engine that decides and commits, the steps, and taking over from a
 //! process that died.
 
+pub mod answering;
 pub mod driver;
 pub mod engine;
 pub mod executor;

@@ -9,8 +9,9 @@ mod live;
 pub mod notify;
 pub(crate) mod output;
 pub(crate) mod status;
+pub(crate) mod summary;
 pub(crate) mod text;
-mod whereabouts;
+pub(crate) mod whereabouts;
 mod wording;
 
 use raymond_core::event::Event;

@@ -275,6 +275,11 @@ impl Live {
         length(&self.stdout) + length(&self.stderr)
     }
 
+    /// What it has written to standard output so far.
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap_or_default()
+    }
+
     /// What it has written to standard error so far.
     pub fn stderr(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()

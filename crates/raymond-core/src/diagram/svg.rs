@@ -16,11 +16,17 @@ const MAX_CHARACTERS: usize = 40;
 
 const STYLE: &str = include_str!("svg.css");
 
-/// A complete SVG file.
-pub fn svg(diagram: &Diagram, title: &str) -> String {
+/// The size of each node as it is drawn here, and where everything goes.
+pub fn arrange(diagram: &Diagram) -> (Vec<Size>, Layout) {
     let nodes: Vec<Size> = diagram.nodes.iter().map(node_size).collect();
     let labels: Vec<Size> = diagram.edges.iter().map(label_size).collect();
     let layout = layout(diagram, &nodes, &loop_widths(diagram), &labels);
+    (nodes, layout)
+}
+
+/// A complete SVG file.
+pub fn svg(diagram: &Diagram, title: &str) -> String {
+    let (nodes, layout) = arrange(diagram);
     let Size { width, height } = layout.size;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \

@@ -2,6 +2,7 @@
 
 pub(super) mod author;
 mod examples;
+pub(super) mod serve;
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -14,9 +15,9 @@ use crate::config::{OnAsk, Timeout};
 use crate::error::UserError;
 use crate::view::Detail;
 
-/// Commands of later versions. A workflow with such a name must already be written as a path (`./serve`), so that its
+/// Commands of later versions. A workflow with such a name must already be written as a path (`./watch`), so that its
 /// command line keeps its meaning when the command exists.
-const RESERVED: [&str; 7] = ["branch", "doctor", "record", "rewind", "serve", "test", "watch"];
+const RESERVED: [&str; 6] = ["branch", "doctor", "record", "rewind", "test", "watch"];
 
 /// Whether a workflow with this name has to be written as a path although the command does not exist yet.
 pub(super) fn is_reserved(name: &str) -> bool {
@@ -98,6 +99,8 @@ pub(super) enum Command {
     Emit(author::EmitArgs),
     /// Draw a workflow
     Diagram(author::DiagramArgs),
+    /// Show runs and workflows on a page, and serve them to other programs
+    Serve(serve::ServeArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     #[command(skip)]
@@ -115,6 +118,7 @@ impl Command {
             Self::Log(args) => Some(&args.place),
             Self::Answer(args) => Some(&args.place),
             Self::Stop(args) => Some(&args.place),
+            Self::Serve(args) => Some(&args.place),
             Self::Convert(_)
             | Self::Lint(_)
             | Self::Init(_)

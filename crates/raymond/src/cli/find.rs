@@ -22,7 +22,7 @@ pub(super) fn working_folder() -> Result<PathBuf, UserError> {
         .map_err(|error| UserError::usage(format!("cannot tell the working directory: {error}")))
 }
 
-fn state_dir(place: &Place) -> Result<StateDir, UserError> {
+pub(super) fn state_dir(place: &Place) -> Result<StateDir, UserError> {
     let cwd = working_folder()?;
     match &place.state_dir {
         Some(dir) => Ok(StateDir::at(cwd.join(dir))),

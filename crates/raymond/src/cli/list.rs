@@ -1,14 +1,10 @@
 //! `raymond list`
 
-mod cache;
-
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 
-use jiff::Timestamp;
-use raymond_core::money::Usd;
-use raymond_core::run::{Run, RunStatus, Status};
-use serde::{Deserialize, Serialize};
+use raymond_core::run::RunStatus;
+use serde::Serialize;
 
 use super::args::ListArgs;
 use super::find::store;
@@ -16,40 +12,8 @@ use super::print::{print_stdout, say};
 use super::status::load_view;
 use crate::error::{ExitKind, UserError};
 use crate::store::{RunEntry, StoreError};
-use crate::view::status::status_of;
+use crate::view::summary::{Cache, Summary};
 use crate::view::text::{clean, clean_json, local_zone};
-use cache::Cache;
-
-/// What the table shows of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Summary {
-    workflow: String,
-    /// As the journal says it; whether a process drives the run is looked up each time.
-    status: RunStatus,
-    /// Whether nothing is left to do before a person has answered.
-    only_asks: bool,
-    steps: u64,
-    cost_usd: Usd,
-    started_at: Timestamp,
-}
-
-impl Summary {
-    fn of(run: &Run) -> Self {
-        let waits = |status: &Status| {
-            matches!(status, Status::Asking { .. } | Status::Joining { .. } | Status::Failed { .. })
-        };
-        let only_asks =
-            run.asking_agents().len() > 0 && run.agents.values().all(|agent| waits(&agent.status));
-        Self {
-            workflow: run.workflow.clone(),
-            status: run.status,
-            only_asks,
-            steps: run.steps_completed,
-            cost_usd: run.cost_usd,
-            started_at: run.started_at,
-        }
-    }
-}
 
 /// One line of the list.
 struct Listed<'a> {
@@ -107,11 +71,8 @@ fn look_at<'a>(entry: &'a RunEntry, cache: &mut Cache) -> Option<Listed<'a>> {
         },
     };
     let is_live =
-        summary.status == RunStatus::Running && entry.run.holder().is_ok_and(|holder| holder.is_some());
-    let status = match status_of(summary.status, is_live) {
-        RunStatus::Running if summary.only_asks => RunStatus::Waiting,
-        status => status,
-    };
+        summary.recorded == RunStatus::Running && entry.run.holder().is_ok_and(|holder| holder.is_some());
+    let status = summary.status(is_live);
     Some(Listed { entry, status: status.as_str(), summary: Some(summary) })
 }
 

@@ -13,7 +13,7 @@ use raymond_core::event::{Body, Event};
 use raymond_core::input::{self, Ended, Input};
 use raymond_core::run::{Run, RunStatus};
 
-pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
+pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest, Way};
 pub use terminal::{Question, Terminal};
 
 use crate::advice;

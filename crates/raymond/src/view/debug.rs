@@ -9,6 +9,7 @@
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be answered here")]
 
 mod file;
+mod kept;
 mod log;
 mod meta;
 mod name;
@@ -31,6 +32,7 @@ use raymond_core::run::Run;
 use raymond_core::workflow::StateFile;
 
 pub use file::MOST_FILE_BYTES;
+pub use kept::{KeptAttempt, kept_attempts};
 pub use meta::{Status, Verdict};
 
 use crate::files::{self, MAX_SETTINGS_BYTES, private_options};

@@ -8,12 +8,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use raymond_core::money::Usd;
 use raymond_core::run::{Agent, Ask, Frame, Run, RunStatus, Status, Wait};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::process::Containment;
 use crate::store::Payloads;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct RunView {
     pub run: String,
     pub workflow: String,
@@ -39,7 +40,7 @@ pub struct RunView {
     pub steps_used_up: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AgentView {
     pub id: String,
     pub state: String,
@@ -56,10 +57,17 @@ pub struct AgentView {
     /// Until when it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The step that it runs, since when, and when that has last written something. Only `serve` tells them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_output_at: Option<Timestamp>,
 }
 
 /// What an agent is doing, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
     Asking,
@@ -108,14 +116,14 @@ impl fmt::Display for Activity {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct FrameView {
     pub state: String,
     pub session: Option<String>,
 }
 
 /// A question that waits for a person.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct AskView {
     pub id: String,
     pub agent: String,
@@ -217,6 +225,9 @@ fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
         error: error_of(&agent.status).map(str::to_owned),
         stderr,
         until: until_of(&agent.status),
+        step: None,
+        running_since: None,
+        last_output_at: None,
     }
 }
 

@@ -9,11 +9,11 @@ use raymond_core::run::Run;
 use raymond_core::tag::StackEffect;
 
 /// Agents that are in the run's own workflow and will return to no other take no memory.
-#[derive(Default)]
-pub(super) struct Whereabouts(BTreeMap<AgentId, Stay>);
+#[derive(Debug, Default)]
+pub(crate) struct Whereabouts(BTreeMap<AgentId, Stay>);
 
 /// The workflow an agent is in, and those it returns to. Nothing means the run's own.
-#[derive(Default, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 struct Stay {
     scope: Option<String>,
     callers: Vec<Option<String>>,
@@ -30,6 +30,11 @@ impl Whereabouts {
         found
     }
 
+    /// Where the states of the workflow are that an agent is in, if that is not the run's own.
+    pub(crate) fn scope_of(&self, agent: &AgentId) -> Option<&str> {
+        self.0.get(agent)?.scope.as_deref()
+    }
+
     /// The name of the workflow in which an event happened, if it is not the run's own.
     pub(super) fn workflow_of(&self, event: &Event) -> Option<String> {
         let scope = self.0.get(agent_of(&event.body)?)?.scope.as_ref()?;
@@ -38,7 +43,7 @@ impl Whereabouts {
     }
 
     /// Moves agents as the event says.
-    pub(super) fn follow(&mut self, event: &Event) {
+    pub(crate) fn follow(&mut self, event: &Event) {
         if let Body::AgentStarted(started) = &event.body {
             let scope = started.workflow.as_ref().map(|workflow| workflow.scope.clone());
             self.put(&started.agent, Stay { scope, callers: Vec::new() });

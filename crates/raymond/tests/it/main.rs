@@ -59,6 +59,8 @@ mod redact;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]
+mod serving;
+#[cfg(test)]
 mod shortage;
 #[cfg(test)]
 mod shown;

@@ -94,6 +94,14 @@ Examples:
   raymond schema frontmatter > prompt.schema.json   for an editor
   raymond schema events                             what `--json` prints";
 
+pub(super) const SERVE: &str = "\
+Examples:
+  raymond serve                        print a link that opens the page
+  raymond serve --listen 127.0.0.1:0   on any free port
+  raymond serve --schedules            start workflows when their schedules say so
+
+It runs nothing itself: the runs that it starts go on when it ends.";
+
 pub(super) const COMPLETIONS: &str = "\
 Add one line to your shell's start-up file:
   bash         source <(raymond completions bash)

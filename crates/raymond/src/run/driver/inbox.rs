@@ -37,12 +37,47 @@ impl StopRequest {
     }
 }
 
+/// The way in which an answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Typed where the run was started.
+    Terminal,
+    /// `raymond answer`.
+    Command,
+    /// The page of `raymond serve`, or another program that uses its API.
+    Api,
+}
+
+impl Way {
+    const ALL: [(Self, &'static str, &'static str); 3] = [
+        (Self::Terminal, "terminal", "on the terminal of the run"),
+        (Self::Command, "command", "by `raymond answer`"),
+        (Self::Api, "api", "on the page or through the API"),
+    ];
+
+    /// One word for programs.
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.into_iter().find(|(way, ..)| *way == self).map_or("", |(_, word, _)| word)
+    }
+
+    /// The same for people.
+    pub fn told(self) -> &'static str {
+        Self::ALL.into_iter().find(|(way, ..)| *way == self).map_or("", |(.., told)| told)
+    }
+
+    /// The way of the answer with this id. Ids of earlier versions do not tell.
+    pub fn of(answer_id: &str) -> Option<Self> {
+        let (word, _) = answer_id.split_once('-')?;
+        Self::ALL.into_iter().find(|(_, known, _)| *known == word).map(|(way, ..)| way)
+    }
+}
+
 /// The content of an answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
     pub ask: String,
     pub text: String,
-    /// Tells the process that answered whether its answer was taken.
+    /// Tells the process that answered whether its answer was taken. It begins with the way in which the answer came.
     pub answer_id: String,
     /// When it was given, which may be long before a run takes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,8 +86,8 @@ pub struct Answer {
 
 impl Answer {
     /// An answer that is given now.
-    pub fn new(ask: &str, text: String) -> Self {
-        let answer_id = uuid::Uuid::new_v4().to_string();
+    pub fn new(ask: &str, text: String, way: Way) -> Self {
+        let answer_id = format!("{}-{}", way.as_str(), uuid::Uuid::new_v4());
         Self { ask: ask.to_owned(), text, answer_id, given_at: Some(super::now()) }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::inbox::{ANSWER_MESSAGE, Answer};
+use super::inbox::{ANSWER_MESSAGE, Answer, Way};
 use super::keyboard::{CallOff, CalledOff, Keyboard, Line, call_off};
 use crate::store::{Inbox, Posted};
 use crate::view::output::Output;
@@ -171,7 +171,7 @@ fn read_answer(question: &Question, called_off: &CalledOff) -> Line {
 }
 
 fn send(question: &Question, inbox: &dyn Inbox, text: String) -> Result<(), String> {
-    let answer = Answer::new(&question.ask, text);
+    let answer = Answer::new(&question.ask, text, Way::Terminal);
     let content = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
     match inbox.post(&format!("{ANSWER_MESSAGE}{}", question.ask), &content) {
         Ok(Posted::Posted) => Ok(()),

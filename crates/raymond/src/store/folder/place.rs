@@ -107,6 +107,11 @@ impl StateDir {
         Ok(self.run(id)?.with_suffix("tasks"))
     }
 
+    /// The run that a file of this name is a journal of.
+    pub fn run_of_file(name: &str) -> Option<&str> {
+        parse_journal_name(name).map(|(id, _)| id)
+    }
+
     /// All runs, the one written last first.
     pub(super) fn runs(&self) -> io::Result<Vec<Listed>> {
         let mut found: BTreeMap<String, Listed> = BTreeMap::new();

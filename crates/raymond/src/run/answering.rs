@@ -1,0 +1,280 @@
+//! Giving an answer to a run, whether a process drives it or not. `raymond answer` and `serve` both do it like this.
+
+use std::time::{Duration, Instant};
+
+use raymond_core::event::{Body, Closed};
+use raymond_core::run::{Refusal, Run};
+
+use crate::advice;
+use crate::error::UserError;
+use crate::run::driver::{ANSWER_MESSAGE, Answer, Way};
+use crate::store::{Content, Posted, RunHandle, Start, StoreError};
+
+/// How long to wait until a running process has taken the answer. After that it is only reported as recorded.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Ids of questions are `ask1`, `ask2` and so on.
+pub fn is_ask_id(word: &str) -> bool {
+    word.strip_prefix("ask")
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// An answer that was recorded.
+#[derive(Debug)]
+pub struct Given {
+    pub ask: String,
+    pub to: Taker,
+}
+
+/// What becomes of a recorded answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taker {
+    /// The process that drives the run has taken it.
+    Live,
+    /// The process that drives the run has not come to it yet.
+    Busy,
+    /// No process drives the run; it is taken when the run continues.
+    Stopped,
+}
+
+/// Gives the answer to the run, unless another one was first.
+pub fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String, way: Way) -> Result<Given, UserError> {
+    // If no process drives the run, holding its lease keeps another one from starting meanwhile. A run that is driven
+    // is not asked for its lease, because that waits for a while.
+    let lease = match stored.holder()? {
+        Some(_) => None,
+        None => match stored.lease() {
+            Ok(lease) => Some(lease),
+            Err(StoreError::Held { .. }) => None,
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let run = stored.load()?;
+    let ask = choose(stored, &run, ask)?;
+    let answer = Answer::new(&ask, text, way);
+    check(&run, &answer)?;
+    let content = serde_json::to_string(&answer).map_err(|error| UserError::failed(error.to_string()))?;
+    let posted = stored
+        .inbox()
+        .post(&message_name(&ask), &content)
+        .map_err(|error| UserError::failed(format!("cannot record the answer: {error}")))?;
+    if posted == Posted::AlreadyThere {
+        return Err(too_late(&ask, way_of_waiting(stored, &ask)));
+    }
+    let to = match lease {
+        Some(_) => Taker::Stopped,
+        None => wait_until_taken(stored, &answer)?,
+    };
+    Ok(Given { ask, to })
+}
+
+/// All answers to a question have the same name, so that only the first can be posted.
+pub fn message_name(ask: &str) -> String {
+    format!("{ANSWER_MESSAGE}{ask}")
+}
+
+/// The question that is meant: the named one, or the only one.
+fn choose(stored: &dyn RunHandle, run: &Run, given: Option<&str>) -> Result<String, UserError> {
+    let asks: Vec<&str> = run.asks().into_iter().map(|(_, ask)| ask.id.as_str()).collect();
+    // The answer to one of them may already wait for the run to continue.
+    let inbox = stored.inbox();
+    let open: Vec<&str> = asks.iter().copied().filter(|ask| !inbox.contains(&message_name(ask))).collect();
+    let list = if open.is_empty() { "none".to_owned() } else { open.join(", ") };
+    match (given, open.as_slice()) {
+        (Some(ask), _) if asks.contains(&ask) => Ok(ask.to_owned()),
+        (Some(ask), _) if was_asked(run, ask) => Err(closed_already(stored, ask)),
+        (Some(ask), _) => {
+            let error = format!("the run {} has no question `{}`", run.id, ask.escape_debug());
+            let error = UserError::usage(error).hint(format!("open questions: {list}"));
+            Err(match is_ask_id(ask) {
+                true => error,
+                false => error.hint("an answer of several words needs quotes around it"),
+            })
+        }
+        (None, [only]) => Ok((*only).to_owned()),
+        (None, []) if !asks.is_empty() => Err(too_late(&asks.join(", "), None)),
+        (None, []) => Err(UserError::usage(format!("the run {} has no open question", run.id))),
+        (None, _) => Err(UserError::usage(format!("the run {} has several open questions: {list}", run.id))
+            .hint(format!("say which: {}", advice::command(&format!("answer {} ASK TEXT", run.id))))),
+    }
+}
+
+/// Questions are numbered as they are asked.
+pub fn was_asked(run: &Run, ask: &str) -> bool {
+    let number = ask.strip_prefix("ask").and_then(|number| number.parse().ok());
+    number.is_some_and(|number: u64| (1..=run.asks_opened).contains(&number))
+}
+
+/// Refuses an answer that the run would not take.
+fn check(run: &Run, answer: &Answer) -> Result<(), UserError> {
+    let found = run.asks().into_iter().find(|(_, ask)| ask.id == answer.ask);
+    let Some((_, ask)) = found else { return Ok(()) };
+    match ask.refuses(&answer.text, answer.given_at) {
+        None => Ok(()),
+        Some(Refusal::Empty) => Err(UserError::usage("an empty answer does not count")
+            .hint("give a text; a question that may be left empty says so: <ask empty=\"ok\">")),
+        Some(Refusal::Late { deadline }) => {
+            let next = ask.timeout_next.as_ref();
+            let goes_on =
+                next.map_or("its agent fails".to_owned(), |next| format!("its agent goes on at {next}"));
+            let time = deadline.strftime("%Y-%m-%d %H:%M:%S UTC");
+            Err(UserError::failed(format!(
+                "{} had to be answered before {time}; this answer was not taken",
+                ask.id
+            ))
+            .hint(format!("{goes_on} when the run continues")))
+        }
+    }
+}
+
+fn too_late(ask: &str, first: Option<Way>) -> UserError {
+    let first = first.map(|way| format!(", answered {}", way.told())).unwrap_or_default();
+    UserError::failed(format!("{ask} is closed already{first}; this answer was not taken"))
+}
+
+/// The way in which the answer came that waits in the inbox, or has just been taken from there.
+pub fn way_of_waiting(stored: &dyn RunHandle, ask: &str) -> Option<Way> {
+    let waiting = stored.inbox().messages().unwrap_or_default();
+    let message = waiting.into_iter().find(|message| message.name == message_name(ask));
+    match message.map(|message| message.content) {
+        Some(Content::Text(text)) => {
+            serde_json::from_str::<Answer>(&text).ok().and_then(|answer| Way::of(&answer.answer_id))
+        }
+        _ => way_of_closed(how_closed(stored, ask).ok().flatten().as_ref()),
+    }
+}
+
+fn way_of_closed(closed: Option<&Closed>) -> Option<Way> {
+    match closed {
+        Some(Closed::Answered { answer_id, .. }) => answer_id.as_deref().and_then(Way::of),
+        Some(Closed::TimedOut { .. } | Closed::Unanswered) | None => None,
+    }
+}
+
+/// Why a question that was asked is not open any more.
+fn closed_already(stored: &dyn RunHandle, ask: &str) -> UserError {
+    match how_closed(stored, ask) {
+        Ok(Some(Closed::TimedOut { .. } | Closed::Unanswered)) => {
+            UserError::failed(format!("{ask} was not answered in time; this answer was not taken"))
+        }
+        closed => too_late(ask, way_of_closed(closed.ok().flatten().as_ref())),
+    }
+}
+
+/// Waits until the running process has taken the answer out of the inbox. Then the journal shows which answer counted.
+fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Taker, UserError> {
+    let deadline = Instant::now() + PATIENCE;
+    let inbox = stored.inbox();
+    while inbox.contains(&message_name(&answer.ask)) && Instant::now() < deadline {
+        let is_running = stored.holder().is_ok_and(|holder| holder.is_some());
+        if !is_running {
+            return recorded_or_lost(stored, answer);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    match taken(stored, answer)? {
+        Some(true) => Ok(Taker::Live),
+        Some(false) => Err(closed_already(stored, &answer.ask)),
+        None => Ok(Taker::Busy),
+    }
+}
+
+/// The process ended before it took this answer. The answer counts at the next resume, unless another was taken before.
+fn recorded_or_lost(stored: &dyn RunHandle, answer: &Answer) -> Result<Taker, UserError> {
+    if taken(stored, answer)? == Some(false) {
+        let _ = stored.inbox().remove(&message_name(&answer.ask));
+        return Err(closed_already(stored, &answer.ask));
+    }
+    Ok(Taker::Stopped)
+}
+
+/// Whether the question was closed with this answer; `None` if it is still open.
+fn taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Option<bool>, UserError> {
+    let closed = how_closed(stored, &answer.ask)?;
+    Ok(closed.map(|closed| is_answered_by(&closed, answer)))
+}
+
+/// How a question was closed; `None` if it is still open.
+pub fn how_closed(stored: &dyn RunHandle, ask: &str) -> Result<Option<Closed>, UserError> {
+    let mut events = stored.events(Start::LATEST_SNAPSHOT)?;
+    let mut how = None;
+    while let Some(batch) = events.next_batch()? {
+        for event in batch {
+            match event.body {
+                Body::AskClosed(closed) if closed.ask == ask => how = Some(closed.how),
+                Body::AskOpened(opened) if opened.ask == ask => how = None,
+                _ => {}
+            }
+        }
+    }
+    Ok(how)
+}
+
+fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
+    match closed {
+        Closed::Answered { answer_id, .. } => answer_id.as_deref() == Some(&answer.answer_id),
+        Closed::TimedOut { .. } | Closed::Unanswered => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::JournalOptions;
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::opening;
+    use raymond_core::event::Event;
+
+    fn event(seq: u64, rest: &str) -> Event {
+        let text = format!(
+            r#"{{"seq":{seq},"time":"2026-01-01T00:00:00Z","run":"r","agent":"main","ask":"ask1","state":"A.md",{rest}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn question() -> Event {
+        event(3, r#""event":"ask_opened","question":"What?","next":"B.md""#)
+    }
+
+    fn closed_by(answer_id: &str) -> Event {
+        let rest = r#""event":"ask_closed","by":"answer","target":"B.md","answer":"yes","answer_id":"#;
+        event(4, &format!("{rest}\"{answer_id}\""))
+    }
+
+    /// A run that stopped with an open question.
+    fn waiting() -> MemoryStore {
+        let store = MemoryStore::default();
+        let mut writer = store.create("r", JournalOptions::default()).unwrap();
+        writer.commit(&[opening("r"), vec![question()]].concat()).unwrap();
+        store
+    }
+
+    #[test]
+    fn the_first_answer_to_a_stopped_run_is_recorded() {
+        let store = waiting();
+        let run = store.run("r").unwrap();
+        assert_eq!(give(&*run, None, "yes".to_owned(), Way::Command).unwrap().to, Taker::Stopped);
+        assert!(run.inbox().contains("answer-ask1"));
+        let late = give(&*run, Some("ask1"), "no".to_owned(), Way::Api).unwrap_err();
+        assert_eq!(
+            late.message,
+            "ask1 is closed already, answered by `raymond answer`; this answer was not taken"
+        );
+        let unknown = give(&*run, Some("ask2"), "no".to_owned(), Way::Api).unwrap_err();
+        assert_eq!(unknown.message, "the run r has no question `ask2`");
+    }
+
+    #[test]
+    fn the_journal_tells_whose_answer_was_taken() {
+        let answer =
+            Answer { answer_id: "mine".to_owned(), ..Answer::new("ask1", "yes".to_owned(), Way::Command) };
+        for (closed, expected) in [(None, None), (Some("mine"), Some(true)), (Some("another"), Some(false))] {
+            let store = waiting();
+            let run = store.run("r").unwrap();
+            if let Some(id) = closed {
+                run.open(JournalOptions::default()).unwrap().writer.commit(&[closed_by(id)]).unwrap();
+            }
+            assert_eq!(taken(&*run, &answer).unwrap(), expected, "{closed:?}");
+        }
+    }
+}

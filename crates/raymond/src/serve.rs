@@ -1,0 +1,197 @@
+//! `raymond serve`: the runs and workflows of a project over HTTP, for the page and for other programs.
+//!
+//! It reads the same journals as every other command, through the same store and the same fold, and keeps no truth of its
+//! own. It runs nothing itself: what it starts are `raymond` processes that outlive it.
+//!
+//! | file | what happens there |
+//! |---|---|
+//! | `listen` | the socket, connections and their limits |
+//! | `guard`, `token` | which requests are let in |
+//! | `answer`, `route`, `problem` | from a request to a handler and back |
+//! | `api` | the table of routes, and the handlers; `openapi` describes them |
+//! | `index` | what is known of runs |
+//! | `story` | what happened in a run, as a table of its steps |
+//! | `feed`, `watch`, `sse`, `output` | what happens in runs as it happens |
+//! | `discover` | the workflows below the roots |
+//! | `assets` | the files of the page |
+
+mod answer;
+mod api;
+mod assets;
+mod discover;
+mod feed;
+mod guard;
+mod index;
+mod listen;
+mod openapi;
+mod output;
+mod problem;
+mod route;
+mod sse;
+mod story;
+mod token;
+mod watch;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{Notify, Semaphore};
+
+use crate::error::{ExitKind, UserError};
+use crate::store::StateDir;
+use discover::Workflows;
+use feed::Feed;
+use guard::Guard;
+use index::Index;
+use sse::MAX_STREAMS;
+use story::Stories;
+use token::Token;
+
+/// What all addresses of the API begin with.
+const API: &str = "/api/v1";
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub struct Settings {
+    /// The address to listen on; nothing means the usual one.
+    pub listen: Option<SocketAddr>,
+    /// The file of the token, unless it is the usual one.
+    pub token_file: Option<PathBuf>,
+    /// Names of this server for those who reach it through a proxy.
+    pub allowed_hosts: Vec<String>,
+    /// Where the runs are.
+    pub state: StateDir,
+    /// Where workflows are looked for.
+    pub roots: Vec<PathBuf>,
+    /// The folder that contains `.raymond`.
+    pub project: PathBuf,
+    /// Folders outside the project whose workflows may be entered, as written in the config file.
+    pub workflow_paths: Vec<String>,
+}
+
+/// What all requests share.
+struct Server {
+    guard: Guard,
+    state: StateDir,
+    index: Index,
+    stories: Stories,
+    workflows: Workflows,
+    project: PathBuf,
+    workflow_paths: Vec<String>,
+    feed: Feed,
+    streams: Arc<Semaphore>,
+    /// Wakes the task that notices changes, when the first stream begins.
+    wake: Notify,
+}
+
+impl Server {
+    /// The folder of the debug files of a run.
+    fn debug_folder(&self, run: &str) -> PathBuf {
+        index::debug_folder(&self.state).join(run)
+    }
+
+    /// The id of the workflow at a path, if it is below a root.
+    fn workflow_id(&self, scope: &str) -> Option<String> {
+        self.workflows.id_of(std::path::Path::new(scope))
+    }
+}
+
+/// Serves until a signal ends it.
+pub fn serve(settings: Settings) -> Result<ExitKind, UserError> {
+    crate::process::raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(16)
+        .build()
+        .map_err(|error| UserError::failed(format!("cannot start: {error}")))?;
+    runtime.block_on(serve_until_signal(settings))
+}
+
+async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
+    let address = settings.listen;
+    if address.is_some_and(|address| !address.ip().is_loopback()) && settings.token_file.is_none() {
+        return Err(UserError::usage(
+            "an address that others can reach needs a token that you chose to share",
+        )
+        .hint("name its file: --token-file FILE; it is made if it is not there"));
+    }
+    let listener = listen::bind(address).await?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| UserError::failed(format!("cannot tell the address: {error}")))?;
+    let token = open_token(&settings)?;
+    let link = login_link(address, &settings.allowed_hosts, &token);
+    let server = Arc::new(Server {
+        guard: Guard::new(address, &settings.allowed_hosts, token),
+        index: Index::new(settings.state.clone()),
+        stories: Stories::default(),
+        workflows: Workflows::new(settings.roots),
+        project: settings.project,
+        workflow_paths: settings.workflow_paths,
+        feed: Feed::new(own_folder(&settings.state).join("serve.feed")),
+        state: settings.state,
+        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        wake: Notify::new(),
+    });
+    let router = answer::router(&server);
+    tokio::spawn(watch::watch(Arc::clone(&server)));
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{link}").and_then(|()| stdout.flush());
+    tokio::select! {
+        () = listen::accept(listener, server, router) => {}
+        () = ended() => {}
+    }
+    Ok(ExitKind::Completed)
+}
+
+/// The folder for what `serve` itself keeps.
+fn own_folder(state: &StateDir) -> &std::path::Path {
+    state.home().unwrap_or(state.path())
+}
+
+fn open_token(settings: &Settings) -> Result<Token, UserError> {
+    if let Some(file) = &settings.token_file {
+        return Token::keep(file);
+    }
+    let folder = own_folder(&settings.state);
+    let cannot =
+        |error: std::io::Error| UserError::usage(format!("cannot create {}: {error}", folder.display()));
+    match settings.state.home() {
+        Some(_) => settings.state.create_home().map_err(cannot)?,
+        None => settings.state.create().map_err(cannot)?,
+    }
+    Token::keep(&folder.join("serve.token"))
+}
+
+/// The address that logs a browser in. The part behind `#` stays in the browser.
+fn login_link(address: SocketAddr, allowed: &[String], token: &Token) -> String {
+    let host = match allowed.first() {
+        Some(name) if address.ip().is_unspecified() => name.clone(),
+        _ => address.to_string(),
+    };
+    format!("http://{host}/#token={}", token.as_str())
+}
+
+/// Waits for a signal that ends the program.
+#[cfg(unix)]
+async fn ended() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+#[cfg(windows)]
+async fn ended() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,227 @@
+//! The steps of a run: windows of them, one with all that is kept of it, and its output while it runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use raymond_core::event::Body;
+use raymond_core::money::Usd;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::files;
+use crate::serve::Server;
+use crate::serve::output::follow_step;
+use crate::serve::problem::Problem;
+use crate::serve::route::{Answer, Call};
+use crate::serve::sse::Stream;
+use crate::serve::story::{How, Step, Story};
+use crate::store::{RunHandle, Start};
+use crate::view::debug::{KeptAttempt, MOST_FILE_BYTES, kept_attempts};
+
+const USUAL_STEPS: usize = 100;
+const MOST_STEPS: usize = 1000;
+/// How much of a text is sent. More can be read from the file itself.
+const MOST_TEXT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Some steps of a run, in order.
+#[derive(Serialize, JsonSchema)]
+pub struct Steps {
+    steps: Vec<StepObject>,
+    /// What to give as `from` to get those that follow; null at the end.
+    next: Option<u64>,
+}
+
+/// A step.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StepObject {
+    pub step: u64,
+    pub agent: String,
+    pub state: String,
+    /// The workflow it is in, if that is not the run's own.
+    pub scope: Option<String>,
+    pub started_at: Timestamp,
+    pub duration_ms: Option<u64>,
+    pub cost_usd: Usd,
+    pub tag: Option<&'static str>,
+    pub target: Option<String>,
+    /// `running`, `done`, `failed` or `interrupted`.
+    pub status: &'static str,
+    pub attempts: u32,
+    /// The events that started and ended it.
+    pub started_seq: u64,
+    pub ended_seq: Option<u64>,
+}
+
+/// A step as it was after some event.
+pub fn object(story: &Story, step: &Step, at: u64, is_live: bool) -> StepObject {
+    let end = step.end.as_ref().filter(|end| end.seq <= at);
+    let (tag, target) = match end.map(|end| &end.how) {
+        Some(How::Done { tag, target, next }) => (Some(tag.as_str()), target.or(*next)),
+        Some(How::Failed | How::Interrupted) | None => (None, None),
+    };
+    StepObject {
+        step: step.number,
+        agent: story.word(step.agent).to_owned(),
+        state: story.word(step.state).to_owned(),
+        scope: step.scope.map(|scope| story.word(scope).to_owned()),
+        started_at: step.started,
+        duration_ms: end.map(|end| end.duration_ms),
+        cost_usd: end.map_or(Usd::default(), |end| end.cost),
+        tag,
+        target: target.map(|target| story.word(target).to_owned()),
+        status: match end.map(|end| &end.how) {
+            None if is_live => "running",
+            // The process is gone, and the step with it.
+            None | Some(How::Interrupted) => "interrupted",
+            Some(How::Done { .. }) => "done",
+            Some(How::Failed) => "failed",
+        },
+        attempts: step.attempts,
+        started_seq: step.started_seq,
+        ended_seq: end.map(|end| end.seq),
+    }
+}
+
+pub fn list(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let run = server.index.find(call.part("run"))?;
+    let from = call.number::<u64>("from")?.unwrap_or(0);
+    let limit = call.limit(USUAL_STEPS, MOST_STEPS)?;
+    let agent = call.text("agent");
+    let at = call.number::<u64>("at")?;
+    let is_live = at.is_some() || crate::serve::index::holds(&*run);
+    let at = at.unwrap_or(u64::MAX);
+    let window = server.stories.with(&run, |story| {
+        let begin = story.steps.partition_point(|step| step.number < from);
+        let wanted = story.steps[begin..]
+            .iter()
+            .take_while(|step| step.started_seq <= at)
+            .filter(|step| agent.is_none_or(|agent| story.word(step.agent) == agent));
+        let mut steps: Vec<StepObject> =
+            wanted.take(limit + 1).map(|step| object(story, step, at, is_live)).collect();
+        let next = (steps.len() > limit).then(|| steps.pop().map(|step| step.step)).flatten();
+        Steps { steps, next }
+    })?;
+    Answer::json(&window)
+}
+
+/// A step with all that is kept of it.
+#[derive(Serialize, JsonSchema)]
+pub struct StepDetail {
+    #[serde(flatten)]
+    pub step: StepObject,
+    /// The prompt as it was sent, in its last attempt.
+    pub prompt: Option<String>,
+    /// What the agent said at the end.
+    pub reply: Option<String>,
+    /// What a script wrote.
+    pub stdout: Option<String>,
+    pub stderr: Option<String>,
+    /// What it handed to the next state.
+    pub input: Option<String>,
+    pub result: Option<String>,
+    pub error: Option<String>,
+    /// How its last attempt was started and how it ended.
+    pub meta: Option<Value>,
+    /// Whether its debug files are there.
+    pub kept: bool,
+}
+
+pub fn one(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let run = server.index.find(call.part("run"))?;
+    let number = step_number(call)?;
+    Answer::json(&detail(server, &run, number)?)
+}
+
+fn step_number(call: &Call) -> Result<u64, Problem> {
+    call.part("n").parse().map_err(|_| Problem::not_found("a step has a number"))
+}
+
+/// Everything about one step.
+pub fn detail(server: &Server, run: &Arc<dyn RunHandle>, number: u64) -> Result<StepDetail, Problem> {
+    let is_live = crate::serve::index::holds(&**run);
+    let step = server
+        .stories
+        .with(run, |story| story.step(number).map(|step| object(story, step, u64::MAX, is_live)))?;
+    let step = step.ok_or_else(|| Problem::not_found(format!("the run has no step {number}")))?;
+    let attempts = kept_attempts(&server.debug_folder(run.id()), number);
+    let kept = attempts.iter().any(|attempt| attempt.stream.is_some() || attempt.stdout.is_some());
+    let last = |file: fn(&KeptAttempt) -> Option<&PathBuf>| attempts.iter().rev().find_map(file);
+    let said = said_in_journal(&**run, &step);
+    Ok(StepDetail {
+        prompt: last(|attempt| attempt.prompt.as_ref()).and_then(|file| read(file)),
+        reply: said.reply,
+        stdout: last(|attempt| attempt.stdout.as_ref()).and_then(|file| read(file)),
+        stderr: last(|attempt| attempt.stderr.as_ref()).and_then(|file| read(file)).or(said.stderr),
+        input: said.input,
+        result: said.result,
+        error: said.error,
+        meta: last(|attempt| attempt.meta.as_ref()).and_then(|file| serde_json::from_str(&read(file)?).ok()),
+        kept,
+        step,
+    })
+}
+
+/// What the event that ended a step holds.
+#[derive(Default)]
+struct Said {
+    reply: Option<String>,
+    input: Option<String>,
+    result: Option<String>,
+    error: Option<String>,
+    stderr: Option<String>,
+}
+
+fn said_in_journal(run: &dyn RunHandle, step: &StepObject) -> Said {
+    let mut said = Said::default();
+    let Some(seq) = step.ended_seq else { return said };
+    let payloads = run.payloads();
+    let text = |payload: &raymond_core::payload::Payload| payloads.text_of(payload).ok().map(clipped);
+    let batch = run.events(Start::After(seq - 1)).and_then(|mut events| events.next_batch());
+    let event = batch.ok().flatten().and_then(|batch| batch.into_iter().find(|event| event.seq == seq));
+    match event.map(|event| event.body) {
+        Some(Body::StepFinished(finished)) => {
+            let parts = finished.led_to.parts();
+            said.reply = finished.message.as_ref().and_then(&text);
+            said.input = parts.input.and_then(&text);
+            said.result = parts.result.and_then(&text);
+        }
+        Some(Body::StepFailed(failed)) => {
+            said.reply = failed.message.as_ref().and_then(&text);
+            said.stderr = Some(failed.stderr).filter(|stderr| !stderr.is_empty());
+            said.error = Some(failed.error);
+        }
+        _ => {}
+    }
+    said
+}
+
+/// The text of a debug file, cut if it is long.
+fn read(file: &Path) -> Option<String> {
+    let bytes = files::read(file, 2 * MOST_FILE_BYTES).ok()?;
+    Some(clipped(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn clipped(mut text: String) -> String {
+    if text.len() > MOST_TEXT_BYTES {
+        let mut end = MOST_TEXT_BYTES;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let bytes = text.len();
+        text.truncate(end);
+        text.push_str(&format!("\n[the rest of {bytes} bytes is not shown here]\n"));
+    }
+    text
+}
+
+pub fn output(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let run = server.index.find(call.part("run"))?;
+    let number = step_number(call)?;
+    let known = server.stories.with(&run, |story| story.step(number).is_some())?;
+    if !known {
+        return Err(Problem::not_found(format!("the run has no step {number}")));
+    }
+    Stream::start(server, |server, sender| follow_step(server, run, number, true, sender)).map(Answer::Stream)
+}

@@ -1,0 +1,277 @@
+//! Workflows below the roots: what they are, how they are drawn, what is wrong with them.
+
+use std::sync::Arc;
+
+use raymond_core::diagnostic::Severity;
+use raymond_core::diagram::svg::arrange;
+use raymond_core::diagram::{Diagram, Shape};
+use raymond_core::workflow::Platform;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::author::check::{Around, Found as Finding, check};
+use crate::author::load::load;
+use crate::author::report;
+use crate::serve::Server;
+use crate::serve::discover::Found;
+use crate::serve::problem::Problem;
+use crate::serve::route::{Answer, Call};
+use crate::workflow::manifest::{InputMode, Manifest};
+use crate::workflow::scope::{Form, Scope};
+
+/// All workflows.
+#[derive(Serialize, JsonSchema)]
+pub struct Workflows {
+    workflows: Vec<WorkflowObject>,
+}
+
+/// A workflow, as its manifest describes it.
+#[derive(Serialize, JsonSchema)]
+pub struct WorkflowObject {
+    id: String,
+    /// An absolute path.
+    path: String,
+    form: &'static str,
+    name: Option<String>,
+    description: Option<String>,
+    input: InputObject,
+    /// Named inputs, as the manifest has them.
+    inputs: serde_json::Value,
+    backend: Option<String>,
+    default_budget: Option<f64>,
+    schedule: Option<String>,
+    /// The state that a run begins with.
+    entry: Option<String>,
+    states: Vec<String>,
+    findings: Findings,
+    /// Why it does not load.
+    error: Option<String>,
+}
+
+/// Which input a run needs.
+#[derive(Serialize, JsonSchema)]
+struct InputObject {
+    /// `required`, `optional` or `none`.
+    mode: &'static str,
+    label: Option<String>,
+    description: Option<String>,
+}
+
+/// How many findings there are.
+#[derive(Serialize, JsonSchema)]
+struct Findings {
+    errors: usize,
+    warnings: usize,
+}
+
+pub fn list(server: &Arc<Server>, _: &Call) -> Result<Answer, Problem> {
+    let all = server.workflows.all();
+    Answer::json(&Workflows { workflows: all.iter().map(|found| object(server, found)).collect() })
+}
+
+pub fn one(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    Answer::json(&object(server, &find(server, call)?))
+}
+
+fn find(server: &Server, call: &Call) -> Result<Found, Problem> {
+    let id = call.part("id");
+    server
+        .workflows
+        .find(id)
+        .ok_or_else(|| Problem::not_found("there is no workflow of this id below the roots"))
+}
+
+fn object(server: &Server, found: &Found) -> WorkflowObject {
+    let opened = Scope::open(&found.path, Platform::current());
+    let error = opened.as_ref().err().map(|error| error.message.clone());
+    let none = Manifest::default();
+    let manifest = opened.as_ref().map_or(&none, |scope| scope.manifest());
+    let findings = findings(server, found);
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    WorkflowObject {
+        id: found.id.clone(),
+        path: found.path.to_string_lossy().into_owned(),
+        form: match found.form {
+            Form::Folder => "folder",
+            Form::Archive => "archive",
+            Form::OneFile => "file",
+        },
+        name: manifest.name.clone(),
+        description: manifest.description.clone(),
+        input: InputObject {
+            mode: match manifest.input.mode {
+                InputMode::Required => "required",
+                InputMode::Optional => "optional",
+                InputMode::None => "none",
+            },
+            label: manifest.input.label.clone(),
+            description: manifest.input.description.clone(),
+        },
+        inputs: serde_json::json!({}),
+        backend: manifest.backend.clone(),
+        default_budget: manifest.default_budget,
+        schedule: manifest.schedule.clone(),
+        entry: opened.as_ref().ok().and_then(|scope| scope.entry().ok()).map(|entry| entry.to_string()),
+        states: opened.iter().flat_map(|scope| scope.states()).map(|state| state.to_string()).collect(),
+        findings: Findings { errors: count(Severity::Error), warnings: count(Severity::Warning) },
+        error,
+    }
+}
+
+/// What `raymond lint` says of a workflow.
+pub fn findings(server: &Server, found: &Found) -> Vec<Finding> {
+    let around = Around {
+        cwd: &server.project,
+        platform: Platform::current(),
+        project: &server.project,
+        workflow_paths: &server.workflow_paths,
+    };
+    let below = found.path.strip_prefix(&server.project).unwrap_or(&found.path);
+    let given = if below.as_os_str().is_empty() { "." } else { &*below.to_string_lossy() };
+    check(given, around)
+}
+
+pub fn lint(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let findings = findings(server, &find(server, call)?);
+    Ok(Answer::Json { status: 200, body: report::json(&findings).into_bytes(), location: None })
+}
+
+/// A finding, as `raymond lint --format json` prints it. Only for the description.
+#[derive(Serialize, JsonSchema)]
+pub struct FindingObject {
+    code: String,
+    severity: String,
+    message: String,
+    file: String,
+    line: u32,
+    column: u32,
+    end_line: u32,
+    end_column: u32,
+    help: Option<String>,
+}
+
+/// The text of a state.
+#[derive(Serialize, JsonSchema)]
+pub struct StateObject {
+    name: String,
+    /// `prompt` or `script`.
+    kind: &'static str,
+    text: String,
+}
+
+pub fn state(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let found = find(server, call)?;
+    let mut scope = Scope::open(&found.path, Platform::current())?;
+    let given = call.part("name");
+    let state = scope.states().find(|state| state.as_str() == given || state.name() == given);
+    let state = state.ok_or_else(|| Problem::not_found("the workflow has no state of this name"))?;
+    let source = scope.read(&state).map_err(|error| Problem::new(422, error))?;
+    let kind = if state.kind() == raymond_core::workflow::Kind::Prompt { "prompt" } else { "script" };
+    let text = String::from_utf8_lossy(&source.bytes).into_owned();
+    Answer::json(&StateObject { name: state.to_string(), kind, text })
+}
+
+/// A workflow as it is drawn. Positions are those of the centres.
+#[derive(Serialize, JsonSchema)]
+pub struct GraphObject {
+    width: f64,
+    height: f64,
+    nodes: Vec<NodeObject>,
+    edges: Vec<EdgeObject>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct NodeObject {
+    /// The state's file, as events name it; other nodes have names in brackets.
+    name: String,
+    label: String,
+    /// `prompt`, `script`, `start`, `end`, `missing`, `workflow` or `anywhere`.
+    kind: &'static str,
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+    /// Whether a run begins here.
+    start: bool,
+    /// Whether there is such a state.
+    exists: bool,
+    /// Whether a run may reach it.
+    reached: bool,
+    /// What `lint` finds in it.
+    findings: usize,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct EdgeObject {
+    from: String,
+    to: String,
+    /// The tags that lead there.
+    tag: String,
+    label: String,
+    /// `plain`, `call`, `return` or `fork`.
+    style: &'static str,
+    /// From the start to the end; a loop has none.
+    points: Vec<[f64; 2]>,
+    label_at: Option<[f64; 2]>,
+    /// Whether the states say so. Events may show others.
+    declared: bool,
+}
+
+pub fn graph(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let found = find(server, call)?;
+    let findings = findings(server, &found);
+    Answer::json(&draw(&found.path, &findings)?)
+}
+
+/// The drawing of the workflow at a path.
+pub fn draw(path: &std::path::Path, findings: &[Finding]) -> Result<GraphObject, Problem> {
+    let platform = Platform::current();
+    let given = path.to_string_lossy();
+    let mut loaded = load(&given, std::path::Path::new("/"), platform)
+        .map_err(|fault| Problem::new(422, fault.to_string()))?;
+    let graph = loaded.graph(platform);
+    let diagram = Diagram::of(&graph);
+    let (sizes, layout) = arrange(&diagram);
+    let entry = graph.entry.as_ref().ok().copied();
+    let name_of = |number: usize| {
+        diagram.nodes.get(number).map_or_else(String::new, |node| match node.shape {
+            Shape::State(..) | Shape::Missing => node.label.clone(),
+            Shape::Start => "[start]".to_owned(),
+            Shape::End => "[end]".to_owned(),
+            Shape::Workflow | Shape::Anywhere => format!("[{}]", node.label),
+        })
+    };
+    let is_in = |finding: &&Finding, state: &str| {
+        finding.file.file_name().is_some_and(|file| file.to_string_lossy() == state)
+    };
+    let nodes = diagram.nodes.iter().zip(&sizes).zip(&layout.nodes).enumerate();
+    let nodes = nodes.map(|(number, ((node, size), at))| NodeObject {
+        name: name_of(number),
+        label: node.label.clone(),
+        kind: node.class(),
+        x: at.x,
+        y: at.y,
+        width: size.width,
+        height: size.height,
+        start: matches!(node.shape, Shape::State(state, _) if Some(state) == entry),
+        exists: node.shape != Shape::Missing,
+        reached: node.is_reached,
+        findings: findings.iter().filter(|finding| is_in(finding, &node.label)).count(),
+    });
+    let edges = diagram.edges.iter().zip(&layout.edges).map(|(edge, course)| EdgeObject {
+        from: name_of(edge.from),
+        to: name_of(edge.to),
+        tag: edge.label.clone(),
+        label: edge.label.clone(),
+        style: edge.style.as_str(),
+        points: course.points.iter().map(|point| [point.x, point.y]).collect(),
+        label_at: course.label.map(|point| [point.x, point.y]),
+        declared: true,
+    });
+    Ok(GraphObject {
+        width: layout.size.width,
+        height: layout.size.height,
+        nodes: nodes.collect(),
+        edges: edges.collect(),
+    })
+}

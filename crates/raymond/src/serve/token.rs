@@ -1,0 +1,89 @@
+//! The token that every request has to know.
+
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::UserError;
+use crate::files::{self, private_options};
+
+/// How long a token file may be.
+const MAX_TOKEN_BYTES: u64 = 1024;
+
+/// A secret text. Two of them are compared in constant time.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// The token in this file. A file that is not there is made, with a random token and for the owner only.
+    pub fn keep(file: &Path) -> Result<Self, UserError> {
+        let wrong = |what: &str, error: &dyn std::fmt::Display| {
+            UserError::usage(format!("cannot {what} the token file {}: {error}", file.display()))
+        };
+        match make(file) {
+            Ok(token) => return Ok(token),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(wrong("write", &error)),
+        }
+        let text = files::read_text(file, MAX_TOKEN_BYTES).map_err(|error| wrong("read", &error))?;
+        let token = text.trim();
+        let is_usable = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        match is_usable {
+            true => Ok(Self(token.to_owned())),
+            false => Err(wrong("use", &"it must hold one line of letters, digits and signs")
+                .hint("remove it to get a new token")),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is the text that someone gave. It takes as long for a wrong text as for the right one.
+    pub fn is(&self, given: &[u8]) -> bool {
+        let (own, given) = (Sha256::digest(self.0.as_bytes()), Sha256::digest(given));
+        own.iter().zip(given.iter()).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+    }
+}
+
+/// Writes a new token to a file that is not there.
+fn make(file: &Path) -> io::Result<Token> {
+    let mut open = private_options().write(true).create_new(true).open(file)?;
+    let token = random();
+    open.write_all(format!("{}\n", token.0).as_bytes())?;
+    open.sync_all()?;
+    Ok(token)
+}
+
+/// 32 random bytes, as hexadecimal digits. A random UUID has 122 random bits, so three of them are hashed.
+fn random() -> Token {
+    let mut hash = Sha256::new();
+    (0..3).for_each(|_| hash.update(uuid::Uuid::new_v4().as_bytes()));
+    Token(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_once_and_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let first = Token::keep(&file).unwrap();
+        assert_eq!(first.as_str().len(), 64);
+        assert_eq!(Token::keep(&file).unwrap().as_str(), first.as_str());
+        assert!(first.is(first.as_str().as_bytes()));
+        for wrong in [&b""[..], b"x", &first.as_str().as_bytes()[1..]] {
+            assert!(!first.is(wrong));
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        std::fs::write(&file, "two words").unwrap();
+        assert!(Token::keep(&file).err().unwrap().message.contains("one line"));
+    }
+}
