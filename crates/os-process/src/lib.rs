@@ -23,6 +23,8 @@ pub use job::{Job, Member, creation_flags, send_ctrl_break};
 #[cfg(target_os = "macos")]
 pub use macos::{boot_session, start_time};
 #[cfg(unix)]
-pub use unix::{Isolation, is_ignored, isolate, restore_signals, stop_ignoring, survive_file_size_limit};
+pub use unix::{
+    Isolation, detach, is_ignored, isolate, restore_signals, stop_ignoring, survive_file_size_limit,
+};
 #[cfg(target_os = "linux")]
 pub use vfork::{Spawn, VforkChild};

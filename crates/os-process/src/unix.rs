@@ -52,6 +52,20 @@ pub fn restore_signals(command: &mut Command) {
     }
 }
 
+/// Makes the program one that outlives this process: it leads a session of its own, so that no terminal and no signal to
+/// this process' group reaches it, and it has the default actions of signals.
+#[expect(unsafe_code, reason = "only `pre_exec` can set this between fork and exec")]
+pub fn detach(command: &mut Command) {
+    // SAFETY: as in `isolate`, the closure only makes plain system calls (sigaction, setsid).
+    unsafe {
+        command.pre_exec(|| {
+            RESET_SIGNALS.into_iter().try_for_each(set_default)?;
+            rustix::process::setsid()?;
+            Ok(())
+        });
+    }
+}
+
 #[cfg(target_os = "linux")]
 pub(crate) fn die_with_parent(parent: Pid, signal: Signal) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(signal))?;

@@ -12,6 +12,7 @@
 //! | `index` | what is known of runs |
 //! | `story` | what happened in a run, as a table of its steps |
 //! | `feed`, `watch`, `sse`, `output` | what happens in runs as it happens |
+//! | `launch` | starting processes that outlive this one |
 //! | `discover` | the workflows below the roots |
 //! | `assets` | the files of the page |
 
@@ -22,6 +23,7 @@ mod discover;
 mod feed;
 mod guard;
 mod index;
+mod launch;
 mod listen;
 mod openapi;
 mod output;
@@ -45,6 +47,7 @@ use discover::Workflows;
 use feed::Feed;
 use guard::Guard;
 use index::Index;
+use launch::Launcher;
 use sse::MAX_STREAMS;
 use story::Stories;
 use token::Token;
@@ -69,6 +72,10 @@ pub struct Settings {
     pub project: PathBuf,
     /// Folders outside the project whose workflows may be entered, as written in the config file.
     pub workflow_paths: Vec<String>,
+    /// The folder of `--state-dir`, for the processes that are started.
+    pub state_dir: Option<PathBuf>,
+    /// Whether the runs that are started may do anything without asking.
+    pub skip_permissions: bool,
 }
 
 /// What all requests share.
@@ -78,6 +85,7 @@ struct Server {
     index: Index,
     stories: Stories,
     workflows: Workflows,
+    launcher: Launcher,
     project: PathBuf,
     workflow_paths: Vec<String>,
     feed: Feed,
@@ -122,12 +130,16 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
         .local_addr()
         .map_err(|error| UserError::failed(format!("cannot tell the address: {error}")))?;
     let token = open_token(&settings)?;
+    let folder = own_folder(&settings.state).to_owned();
+    let launcher =
+        Launcher::new(settings.project.clone(), settings.state_dir, folder, settings.skip_permissions)?;
     let link = login_link(address, &settings.allowed_hosts, &token);
     let server = Arc::new(Server {
         guard: Guard::new(address, &settings.allowed_hosts, token),
         index: Index::new(settings.state.clone()),
         stories: Stories::default(),
         workflows: Workflows::new(settings.roots),
+        launcher,
         project: settings.project,
         workflow_paths: settings.workflow_paths,
         feed: Feed::new(own_folder(&settings.state).join("serve.feed")),
@@ -137,6 +149,7 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
     });
     let router = answer::router(&server);
     tokio::spawn(watch::watch(Arc::clone(&server)));
+    tokio::spawn(tend_processes(Arc::clone(&server)));
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{link}").and_then(|()| stdout.flush());
     tokio::select! {
@@ -144,6 +157,17 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
         () = ended() => {}
     }
     Ok(ExitKind::Completed)
+}
+
+/// Resumes what an earlier `serve` started and whose process died, and clears away processes that have ended.
+async fn tend_processes(server: Arc<Server>) {
+    const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+    let worker = Arc::clone(&server);
+    let _ = tokio::task::spawn_blocking(move || launch::resume_dead(&worker)).await;
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        server.launcher.clear_ended();
+    }
 }
 
 /// The folder for what `serve` itself keeps.

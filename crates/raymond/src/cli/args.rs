@@ -166,6 +166,9 @@ pub(super) struct RunOptions {
     /// Let agents do anything without asking; only for workflows you trust
     #[arg(long)]
     pub(super) dangerously_skip_permissions: bool,
+    /// Let agents ask for permissions even if the config file says otherwise; `serve` starts runs with it
+    #[arg(long, hide = true, conflicts_with = "dangerously_skip_permissions")]
+    pub(super) ask_permissions: bool,
     /// Accept the commands in the project's config file, for a workflow that is not part of the project
     #[arg(long)]
     pub(super) trust: bool,

@@ -36,7 +36,8 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
         backend_is_given: false,
         timeout_ms: settings.timeout.map(|timeout| timeout.milliseconds),
         script_timeout_ms: None,
-        skip_permissions: settings.dangerously_skip_permissions.unwrap_or(default.skip_permissions),
+        skip_permissions: settings.dangerously_skip_permissions.unwrap_or(default.skip_permissions)
+            && !args.ask_permissions,
         no_lint: manifest.no_lint,
     };
     override_with(args, configured)

@@ -30,8 +30,6 @@ use crate::workflow::manifest::{InputMode, InputRule};
 use crate::workflow::scope::{Located, Scope, locate};
 use crate::workflow::states::check_all;
 
-/// How much of a workflow's name goes into a run's id.
-const MAX_NAME_CHARS: usize = 40;
 /// How many ids are tried if they are taken.
 const ID_TRIES: usize = 5;
 
@@ -147,7 +145,7 @@ fn as_text(path: &Path) -> Result<String, UserError> {
 /// the same.
 fn ids<'a>(given: Option<&'a str>, scope: &'a Scope) -> impl Iterator<Item = String> + 'a {
     let tries = if given.is_some() { 1 } else { ID_TRIES };
-    (0..tries).map(move |_| given.map_or_else(|| new_id(scope), str::to_owned))
+    (0..tries).map(move |_| given.map_or_else(|| scope.new_run_id(), str::to_owned))
 }
 
 /// Creates a run under the first of these ids that is not taken.
@@ -165,25 +163,6 @@ fn begin(
         }
     }
     Err(refused)
-}
-
-fn new_id(scope: &Scope) -> String {
-    let name = scope.manifest().id.clone().unwrap_or_else(|| name_of(scope.path()));
-    let random = uuid::Uuid::new_v4().simple().to_string();
-    format!("{name}-{}-{}", now().strftime("%Y%m%d-%H%M%S"), &random[..4])
-}
-
-/// A scope's name with only the characters that an id can have.
-fn name_of(scope: &Path) -> String {
-    let name = if scope.is_dir() { scope.file_name() } else { scope.file_stem() };
-    let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let plain = |character: char| character.is_ascii_alphanumeric() || character == '-' || character == '_';
-    let name: String = name.chars().take(MAX_NAME_CHARS).map(|c| if plain(c) { c } else { '-' }).collect();
-    // An id that begins with a dash would be taken for an option.
-    match name.trim_start_matches('-') {
-        "" => "run".to_owned(),
-        name => name.to_owned(),
-    }
 }
 
 /// The first state's input: the given text, or all of stdin for `-`.

@@ -26,6 +26,8 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
         token_file: args.token_file.map(|file| cwd.join(file)),
         allowed_hosts: args.allow_host,
         state: state_dir(&args.place)?,
+        state_dir: args.place.state_dir.as_deref().map(|dir| normalise(&cwd, dir)),
+        skip_permissions: args.dangerously_skip_permissions,
     })
 }
 

@@ -1,6 +1,9 @@
 //! The table of routes. Each row is a request that the server answers; the handlers are in the files beside it.
 
+mod changes;
 mod events;
+mod inbox;
+mod metrics;
 mod overview;
 mod runs;
 mod steps;
@@ -42,6 +45,9 @@ const READS: Route = Route {
     is_open: false,
     handler: |_, _| Err(Problem::internal("no handler")),
 };
+
+/// A route that changes something.
+const CHANGES: Route = Route { method: Method::Post, ..READS };
 
 /// All requests that the server answers, besides the files of the page.
 pub static ROUTES: &[Route] = &[
@@ -152,6 +158,58 @@ pub static ROUTES: &[Route] = &[
         gives: Gives { status: 200, forms: &[Form::Json(schema::<overview::RunGraph>)] },
         errors: &[400, 404, 410],
         handler: overview::graph,
+        ..READS
+    },
+    Route {
+        path: "/api/v1/runs",
+        about: "Start a run",
+        body: Some(schema::<changes::NewRun>),
+        gives: Gives { status: 201, forms: &[Form::Json(schema::<changes::StartedRun>)] },
+        errors: &[404, 409, 422],
+        handler: changes::start,
+        ..CHANGES
+    },
+    Route {
+        path: "/api/v1/runs/{run}/answers",
+        about: "Answer a question; a run that was stopped goes on",
+        body: Some(schema::<changes::NewAnswer>),
+        gives: Gives { status: 200, forms: &[Form::Json(schema::<changes::Taken>)] },
+        errors: &[404, 409, 422],
+        handler: changes::answer,
+        ..CHANGES
+    },
+    Route {
+        path: "/api/v1/runs/{run}/stop",
+        about: "Ask a run to stop; it can be resumed",
+        body: Some(schema::<changes::Stopping>),
+        gives: Gives { status: 202, forms: &[Form::Json(schema::<changes::StartedRun>)] },
+        errors: &[404, 409],
+        handler: changes::stop,
+        ..CHANGES
+    },
+    Route {
+        path: "/api/v1/runs/{run}/resume",
+        about: "Continue a run where it was",
+        body: Some(schema::<changes::Resuming>),
+        gives: Gives { status: 202, forms: &[Form::Json(schema::<changes::StartedRun>)] },
+        errors: &[404, 409, 422],
+        handler: changes::resume,
+        ..CHANGES
+    },
+    Route {
+        path: "/api/v1/inbox",
+        about: "What needs a person: open questions, failures, runs without money, silent steps",
+        query: &[number("silent", "After how many seconds a step that writes nothing is told of")],
+        gives: Gives { status: 200, forms: &[Form::Json(schema::<inbox::Inbox>)] },
+        errors: &[400],
+        handler: inbox::inbox,
+        ..READS
+    },
+    Route {
+        path: "/metrics",
+        about: "Numbers for Prometheus",
+        gives: Gives { status: 200, forms: &[Form::Text("text/plain; version=0.0.4; charset=utf-8")] },
+        handler: metrics::metrics,
         ..READS
     },
     Route {

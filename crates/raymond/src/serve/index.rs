@@ -52,10 +52,6 @@ impl Index {
         }
     }
 
-    pub fn store(&self) -> &dyn RunStore {
-        &self.store
-    }
-
     /// All runs, the one written last first.
     pub fn list(&self) -> Result<Vec<RunEntry>, StoreError> {
         let entries = self.store.list()?;

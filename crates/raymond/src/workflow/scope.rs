@@ -36,6 +36,9 @@ const MAX_NAME_BYTES: usize = 255;
 /// The longest path of a file in a workflow.
 const MAX_PATH_BYTES: usize = 1024;
 
+/// How much of a workflow's name goes into a run's id.
+const MAX_NAME_CHARS: usize = 40;
+
 /// A workflow's states and files. A name from a model is looked up in the listing, never joined to a path.
 #[derive(Debug)]
 pub enum Scope {
@@ -146,6 +149,13 @@ impl Scope {
             Self::Archive(archive) => Rc::clone(archive.files()),
             Self::OneFile(file) => Rc::new(convert::files_of(&file.contents().yaml, file.contents())),
         }
+    }
+
+    /// An id for a new run: the workflow's, the time, and a random part.
+    pub fn new_run_id(&self) -> String {
+        let name = self.manifest().id.clone().unwrap_or_else(|| plain_name(self.path()));
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        format!("{name}-{}-{}", crate::clock::now().strftime("%Y%m%d-%H%M%S"), &random[..4])
     }
 
     /// The state that a run of the whole scope starts with.
@@ -289,5 +299,18 @@ fn name_problem(name: &str) -> Option<&'static str> {
         Some("a name that Windows does not allow")
     } else {
         None
+    }
+}
+
+/// A scope's name with only the characters that an id can have.
+fn plain_name(scope: &Path) -> String {
+    let name = if scope.is_dir() { scope.file_name() } else { scope.file_stem() };
+    let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain = |character: char| character.is_ascii_alphanumeric() || character == '-' || character == '_';
+    let name: String = name.chars().take(MAX_NAME_CHARS).map(|c| if plain(c) { c } else { '-' }).collect();
+    // An id that begins with a dash would be taken for an option.
+    match name.trim_start_matches('-') {
+        "" => "run".to_owned(),
+        name => name.to_owned(),
     }
 }

@@ -309,7 +309,7 @@ fn object(
 }
 
 /// When a step has last written something.
-fn last_output_at(folder: &std::path::Path, step: u64) -> Option<Timestamp> {
+pub fn last_output_at(folder: &std::path::Path, step: u64) -> Option<Timestamp> {
     let files = kept_attempts(folder, step).into_iter();
     let files = files.flat_map(|kept| [kept.stream, kept.stdout, kept.stderr]).flatten();
     let written = files.filter_map(|file| std::fs::metadata(file).ok()?.modified().ok()).max()?;

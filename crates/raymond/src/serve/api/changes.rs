@@ -1,0 +1,258 @@
+//! Requests that change something: starting, answering, stopping, resuming.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use raymond_core::workflow::Platform;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::address_of_run;
+use super::workflows::findings;
+use crate::author::report;
+use crate::error::ExitKind;
+use crate::run::answering::{Taker, give, was_asked, way_of_waiting};
+use crate::run::driver::{StopRequest, Way};
+use crate::serve::Server;
+use crate::serve::index::holds;
+use crate::serve::launch::resume as resume_run;
+use crate::serve::problem::Problem;
+use crate::serve::route::{Answer, Call};
+use crate::store::{StateDir, StoreError, check_new_run_id};
+use crate::workflow::scope::Scope;
+use raymond_core::run::RunStatus;
+
+/// The longest answer.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+
+/// What a new run is started with.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewRun {
+    /// The id of a workflow below a root.
+    workflow: String,
+    /// The input of its first state.
+    input: Option<String>,
+    /// Values for its named inputs.
+    #[serde(default)]
+    inputs: BTreeMap<String, Value>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    /// An id for the run, which no other run has.
+    id: Option<String>,
+    /// Dollars; 0 is unlimited.
+    budget: Option<Amount>,
+    model: Option<String>,
+    effort: Option<String>,
+    backend: Option<String>,
+}
+
+/// What a run is resumed with. What is not given stays as it was.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resuming {
+    /// Dollars, or `"+5"` for so much more than before.
+    budget: Option<Amount>,
+    model: Option<String>,
+    effort: Option<String>,
+    backend: Option<String>,
+    /// Stop once so many steps have been started.
+    max_steps: Option<u64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Amount {
+    Number(f64),
+    Text(String),
+}
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(dollars) => dollars.fmt(out),
+            Self::Text(text) => text.fmt(out),
+        }
+    }
+}
+
+/// Options as words of the command line.
+fn words(all: &[(&str, Option<String>)]) -> Result<Vec<OsString>, Problem> {
+    all.iter().filter_map(|(name, value)| Some(word(name, value.as_ref()?))).collect()
+}
+
+/// An option with its value as one word, so that the value is never taken for an option.
+fn word(name: &str, value: &str) -> Result<OsString, Problem> {
+    match value.contains('\0') {
+        true => Err(Problem::malformed(format!("`{name}` holds a zero byte"))),
+        false => Ok(format!("--{name}={value}").into()),
+    }
+}
+
+/// The run that was started.
+#[derive(Serialize, JsonSchema)]
+pub struct StartedRun {
+    run: String,
+}
+
+pub fn start(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let wanted: NewRun = call.json()?;
+    let found = server.workflows.find(&wanted.workflow);
+    let found = found.ok_or_else(|| Problem::not_found("there is no workflow of this id below the roots"))?;
+    let refused = |problem: Problem| {
+        let findings: Value =
+            serde_json::from_str(&report::json(&findings(server, &found))).unwrap_or_default();
+        if problem.status == 422 { problem.with("findings", findings) } else { problem }
+    };
+    let scope = Scope::open(&found.path, Platform::current()).map_err(|error| refused(error.into()))?;
+    let id = new_id(server, wanted.id.as_deref(), &scope)?;
+    let mut args: Vec<OsString> = vec!["run".into(), found.path.clone().into(), word("id", &id)?];
+    args.extend(words(&[
+        ("budget", wanted.budget.as_ref().map(Amount::to_string)),
+        ("model", wanted.model.clone()),
+        ("effort", wanted.effort.clone()),
+        ("backend", wanted.backend.clone()),
+    ])?);
+    for (key, value) in &wanted.labels {
+        args.push(word("label", &format!("{key}={value}"))?);
+    }
+    for (name, value) in &wanted.inputs {
+        args.push(word("set", &format!("{name}={}", plain(value)))?);
+    }
+    if wanted.input.is_some() {
+        args.push("--input=-".into());
+    }
+    args.push(match server.launcher.skip_permissions {
+        true => "--dangerously-skip-permissions".into(),
+        // Not even if the config file says so: it speaks to people at a terminal.
+        false => "--ask-permissions".into(),
+    });
+    let launched =
+        server.launcher.launch(&id, 0, args, wanted.input.as_deref(), &folder_of(server, &found.path));
+    let has_begun = || server.index.find(&id).is_ok_and(|run| run.load().is_ok());
+    server.launcher.wait(launched?, has_begun).map_err(refused)?;
+    let location = address_of_run(&id);
+    Answer::json_with(201, &StartedRun { run: id }, Some(location))
+}
+
+/// The value of a named input as the command line takes it.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// An id that is free.
+fn new_id(server: &Server, given: Option<&str>, scope: &Scope) -> Result<String, Problem> {
+    let id = match given {
+        Some(id) => {
+            check_new_run_id(id).map_err(StoreError::BadId)?;
+            id.to_owned()
+        }
+        None => scope.new_run_id(),
+    };
+    match server.index.find(&id) {
+        Ok(_) => Err(Problem::conflict(format!("there is a run `{id}` already"))),
+        Err(_) => Ok(id),
+    }
+}
+
+/// The project folder of the root that a workflow is below.
+fn folder_of(server: &Server, workflow: &std::path::Path) -> PathBuf {
+    if workflow.starts_with(&server.project) {
+        return server.project.clone();
+    }
+    let root = server.workflows.roots.iter().find(|root| workflow.starts_with(root));
+    let home = root.and_then(|root| StateDir::find(root).ok());
+    let project = home.as_ref().and_then(|dir| dir.home()?.parent());
+    project.map_or_else(|| server.project.clone(), |project| project.to_owned())
+}
+
+/// An answer to a question.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewAnswer {
+    ask: String,
+    text: String,
+}
+
+/// What became of an answer.
+#[derive(Serialize, JsonSchema)]
+pub struct Taken {
+    ask: String,
+    /// Whether the run was stopped and goes on because of it.
+    resumed: bool,
+    /// Whether the run has already taken it up.
+    taken: bool,
+}
+
+pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let run = server.index.find(call.part("run"))?;
+    let NewAnswer { ask, text } = call.json()?;
+    if text.len() > MAX_ANSWER_BYTES {
+        return Err(Problem::new(413, "an answer may be 1 MiB long"));
+    }
+    let state = run.load()?;
+    let is_known = state.asker(&ask).is_some() || was_asked(&state, &ask);
+    if !is_known {
+        return Err(Problem::not_found("the run has no question of this id"));
+    }
+    let text = text.replace('\0', "\u{fffd}");
+    let given = give(&*run, Some(&ask), text, Way::Api).map_err(|error| match error.exit {
+        ExitKind::Failed => {
+            let way = way_of_waiting(&*run, &ask).map(Way::as_str);
+            Problem::conflict(error.message).with("by", way)
+        }
+        _ => Problem::malformed(error.message),
+    })?;
+    let resumed = given.to == Taker::Stopped && !holds(&*run);
+    if resumed {
+        resume_run(server, &run, Vec::new())?;
+    }
+    Answer::json(&Taken { ask, resumed, taken: given.to == Taker::Live })
+}
+
+/// How a run is stopped.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stopping {
+    /// Whether running steps are ended instead of let finish.
+    #[serde(default)]
+    now: bool,
+}
+
+pub fn stop(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let run = server.index.find(call.part("run"))?;
+    let Stopping { now } = if call.body.is_empty() { Stopping::default() } else { call.json()? };
+    let Some(holder) = run.holder()? else {
+        return Err(Problem::conflict("no process drives the run, so there is nothing to stop"));
+    };
+    let name = StopRequest::name(holder.incarnation.as_deref(), now);
+    let request = StopRequest { incarnation: holder.incarnation, now };
+    run.inbox().post(&name, &serde_json::to_string(&request).map_err(Problem::internal)?)?;
+    Answer::json_with(202, &StartedRun { run: run.id().to_owned() }, None)
+}
+
+pub fn resume(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let run = server.index.find(call.part("run"))?;
+    let wanted: Resuming = if call.body.is_empty() { Resuming::default() } else { call.json()? };
+    if holds(&*run) {
+        return Err(Problem::conflict("a process drives the run already"));
+    }
+    if server.index.with_run(&run, |state| state.status)? == RunStatus::Completed {
+        return Err(Problem::conflict("the run is completed"));
+    }
+    let options = words(&[
+        ("budget", wanted.budget.as_ref().map(Amount::to_string)),
+        ("model", wanted.model),
+        ("effort", wanted.effort),
+        ("backend", wanted.backend),
+        ("max-steps", wanted.max_steps.map(|steps| steps.to_string())),
+    ])?;
+    resume_run(server, &run, options)?;
+    Answer::json_with(202, &StartedRun { run: run.id().to_owned() }, None)
+}

@@ -1,0 +1,107 @@
+//! Numbers for Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use crate::serve::Server;
+use crate::serve::index::is_live;
+use crate::serve::problem::Problem;
+use crate::serve::route::{Answer, Call};
+
+const STATUSES: [&str; 8] =
+    ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
+/// The upper bounds of the histogram of durations, in seconds.
+const BOUNDS: [u64; 9] = [1, 10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600];
+
+/// What all runs add up to.
+#[derive(Default)]
+struct Sums {
+    by_status: BTreeMap<&'static str, u64>,
+    steps: u64,
+    turns: u64,
+    cost: f64,
+    agents: usize,
+    asks: usize,
+    live: u64,
+    /// The durations of completed runs, in seconds.
+    durations: Vec<f64>,
+}
+
+pub fn metrics(server: &Arc<Server>, _: &Call) -> Result<Answer, Problem> {
+    let mut sums = Sums::default();
+    let entries = server.index.list()?;
+    for entry in &entries {
+        let Ok(summary) = server.index.summary(entry) else {
+            *sums.by_status.entry("damaged").or_default() += 1;
+            continue;
+        };
+        let live = is_live(&summary, &*entry.run);
+        let status = summary.status(live).as_str();
+        *sums.by_status.entry(status).or_default() += 1;
+        sums.steps += summary.steps;
+        sums.turns += summary.turns;
+        sums.cost += summary.cost_usd.dollars();
+        sums.agents += summary.agents;
+        sums.asks += summary.open_asks;
+        sums.live += u64::from(live);
+        if status == "completed" {
+            #[expect(clippy::cast_precision_loss, reason = "a duration of 285,000 years is exact enough")]
+            sums.durations.push(summary.duration_ms as f64 / 1000.0);
+        }
+    }
+    server.index.save(&entries);
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    Ok(Answer::Text { kind, body: sums.text().into_bytes(), file_name: None })
+}
+
+impl Sums {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        head(&mut text, "raymond_runs", "gauge", "Runs by status.");
+        for status in STATUSES {
+            let count = self.by_status.get(status).copied().unwrap_or_default();
+            let _ = writeln!(text, "raymond_runs{{status=\"{status}\"}} {count}");
+        }
+        let mut one = |name: &str, kind: &str, about: &str, value: String| {
+            head(&mut text, name, kind, about);
+            let _ = writeln!(text, "{name} {value}");
+        };
+        one("raymond_live_runs", "gauge", "Runs that a process drives.", self.live.to_string());
+        one("raymond_steps_total", "counter", "Completed steps of all runs.", self.steps.to_string());
+        one(
+            "raymond_turns_total",
+            "counter",
+            "Turns that agent programs have begun.",
+            self.turns.to_string(),
+        );
+        one(
+            "raymond_cost_usd_total",
+            "counter",
+            "What all runs have cost, in dollars.",
+            self.cost.to_string(),
+        );
+        one("raymond_agents", "gauge", "Agents that have not ended.", self.agents.to_string());
+        one("raymond_open_asks", "gauge", "Questions that wait for a person.", self.asks.to_string());
+        self.write_durations(&mut text);
+        text
+    }
+
+    fn write_durations(&self, text: &mut String) {
+        const NAME: &str = "raymond_run_duration_seconds";
+        head(text, NAME, "histogram", "How long processes worked on completed runs.");
+        for bound in BOUNDS {
+            #[expect(clippy::cast_precision_loss, reason = "the bounds are small")]
+            let count = self.durations.iter().filter(|seconds| **seconds <= bound as f64).count();
+            let _ = writeln!(text, "{NAME}_bucket{{le=\"{bound}\"}} {count}");
+        }
+        let count = self.durations.len();
+        let _ = writeln!(text, "{NAME}_bucket{{le=\"+Inf\"}} {count}");
+        let _ = writeln!(text, "{NAME}_sum {}", self.durations.iter().sum::<f64>());
+        let _ = writeln!(text, "{NAME}_count {count}");
+    }
+}
+
+fn head(text: &mut String, name: &str, kind: &str, about: &str) {
+    let _ = writeln!(text, "# HELP {name} {about}\n# TYPE {name} {kind}");
+}
