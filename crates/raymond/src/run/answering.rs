@@ -221,6 +221,7 @@ fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
 mod tests {
     use super::*;
     use crate::store::JournalOptions;
+    use crate::store::RunStore;
     use crate::store::memory::MemoryStore;
     use crate::store::suite::opening;
     use raymond_core::event::Event;
