@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::cgroup;
 
 /// What holds the processes of a run's steps together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub enum Containment {
     /// A cgroup, which no process can leave.
     #[serde(rename = "cgroup")]
