@@ -85,7 +85,7 @@ fn turn(prompt: &str, session: &str) -> Turn {
 }
 
 fn branch(prompt: &str, session: &str, parent: &str) -> Turn {
-    let continues = Continued { session: parent.to_owned(), total_usd: None, model: None };
+    let continues = Continued { session: parent.to_owned(), ..Continued::default() };
     Turn { continues: Some(continues), ..turn(prompt, session) }
 }
 
@@ -151,7 +151,7 @@ fn costs_are_counted_once_in_either_style() {
         let fake = Fake { style, ..Fake::new(rules) };
         let first = fake.run(&turn("one", FIRST)).unwrap();
         let total_usd = first.cost.session_total_usd;
-        let continues = Some(Continued { session: FIRST.to_owned(), total_usd, model: None });
+        let continues = Some(Continued { session: FIRST.to_owned(), total_usd, ..Continued::default() });
         let second = fake.run(&Turn { continues, ..turn("two", SECOND) }).unwrap();
         assert_eq!((first.cost.usd, second.cost.usd, second.text.as_str()), (0.25, 0.5, "b"), "{style}");
     }

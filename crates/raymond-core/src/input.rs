@@ -105,6 +105,8 @@ pub struct PromptPlan {
     pub backend: String,
     /// Whether the backend's program chooses the ids of its sessions itself.
     pub program_chooses_session: bool,
+    /// Whether a conversation is continued itself, because the program cannot branch one and its backend may do so.
+    pub continues_in_place: bool,
     /// The SHA-256 of the text that is sent, in hexadecimal digits.
     pub prompt_sha256: Option<String>,
 }

@@ -14,6 +14,7 @@ use crate::limits::MAX_PARALLEL_SCRIPTS;
 use crate::money::Usd;
 use crate::name::{AgentId, UsedNames};
 use crate::payload::Payload;
+use crate::tokens::Tokens;
 use crate::workflow::StateFile;
 use queues::Queues;
 
@@ -114,8 +115,9 @@ impl RunStatus {
     }
 }
 
-/// A conversation after a completed turn. It never changes: a later turn makes a branch of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+/// A conversation after a completed turn. It does not change: a later turn makes a branch of it, unless its backend was
+/// allowed to continue conversations themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Session {
     pub id: String,
     /// The total cost of the conversation so far, for programs that report totals.
@@ -127,6 +129,12 @@ pub struct Session {
     /// The model that its last turn was told to use, if it was told one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The tokens of the conversation so far, for programs that report totals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_tokens: Option<Tokens>,
+    /// The folder of its turns, for programs that find a conversation only there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
 }
 
 impl Session {

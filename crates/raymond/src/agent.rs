@@ -7,11 +7,22 @@
 //! model its settings choose. Programs are started by `run::step::prompt`.
 
 mod claude;
+mod codex;
+mod command;
+mod copilot;
+mod ending;
+mod events;
 mod fault;
+mod gemini;
 mod lines;
+mod opencode;
+mod pi;
+pub mod price;
 mod program;
 mod reader;
+mod refusal;
 pub mod registry;
+mod reset_time;
 pub mod scripted;
 pub mod session;
 #[cfg(test)]
@@ -21,8 +32,11 @@ pub(crate) mod testing;
 mod turn;
 
 pub use fault::{Class, TurnFault};
-pub use program::{AgentProgram, Capabilities, TurnDecoder, WorkflowFile, WorkflowFiles};
-pub use reader::TurnReader;
+pub use program::{
+    AgentProgram, Capabilities, Inspection, PromptLimit, SessionId, TokensTold, TurnDecoder, WorkflowFile,
+    WorkflowFiles,
+};
+pub use reader::{Counting, TurnReader};
 pub use turn::{
     Asked, Continued, Cost, Filled, Invocation, Plain, Tokens, Turn, TurnEnding, TurnEvent, TurnFailure,
     TurnReport,
@@ -35,12 +49,21 @@ use crate::config::BackendSettings;
 /// A kind of agent program: the value of `kind` in a table `[backend.NAME]`, and how a program is made from that table.
 pub struct Kind {
     pub name: &'static str,
-    make: fn(&BackendSettings) -> Arc<dyn AgentProgram>,
+    /// An error says which setting is missing or wrong.
+    make: fn(&BackendSettings) -> Result<Arc<dyn AgentProgram>, String>,
 }
 
-/// Every kind. Each is also a backend under its own name; the first is the default.
-pub const KINDS: &[Kind] =
-    &[Kind { name: "claude", make: claude::program }, Kind { name: "scripted", make: scripted::program }];
+/// Every kind. Each that needs no settings is also a backend under its own name; the first is the default.
+pub const KINDS: &[Kind] = &[
+    Kind { name: "claude", make: claude::program },
+    Kind { name: "codex", make: codex::program },
+    Kind { name: "command", make: command::program },
+    Kind { name: "copilot", make: copilot::program },
+    Kind { name: "gemini", make: gemini::program },
+    Kind { name: "opencode", make: opencode::program },
+    Kind { name: "pi", make: pi::program },
+    Kind { name: "scripted", make: scripted::program },
+];
 
 /// The backend that is used when none is chosen.
 pub const DEFAULT_BACKEND: &str = KINDS[0].name;

@@ -7,6 +7,7 @@ mod convert;
 mod declared;
 mod diagnostics;
 mod diagram;
+mod doctor;
 mod drive;
 mod emit;
 mod find;
@@ -92,6 +93,7 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::Emit(args) => emit::emit(args),
         Command::Lint(args) => lint::lint(args),
         Command::Serve(args) => serve::serve(args),
+        Command::Doctor(args) => doctor::doctor(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),
     }

@@ -22,6 +22,8 @@ pub const TEMPLATE: &str = include_str!("config/template.toml");
 pub struct Config {
     pub raymond: Settings,
     pub backend: BTreeMap<String, BackendSettings>,
+    /// What the tokens of models cost.
+    pub prices: BTreeMap<String, PriceSettings>,
 }
 
 /// The file as it is read. The names of its tables have positions, for error messages.
@@ -30,6 +32,7 @@ pub struct Config {
 struct ConfigFile {
     raymond: Settings,
     backend: BTreeMap<Spanned<String>, BackendSettings>,
+    prices: BTreeMap<String, PriceSettings>,
 }
 
 /// The table `[raymond]`.
@@ -67,8 +70,39 @@ pub struct BackendSettings {
     pub kind: Option<String>,
     pub command: Option<String>,
     pub args: Vec<String>,
+    /// The arguments instead of `args` with which a program of the kind `command` continues a conversation.
+    pub resume_args: Vec<String>,
+    /// What happens to a conversation that the program cannot branch.
+    pub without_branch: Option<WithoutBranch>,
+    /// Where the cost of its turns comes from; the program, or prices of tokens, if left out.
+    pub cost: Option<CostSetting>,
     /// The file with the replies of a scripted backend.
     pub replies: Option<String>,
+}
+
+/// What happens to a conversation that a program cannot branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WithoutBranch {
+    /// It is continued itself, so that a turn that is tried again may see half of its first try.
+    Continue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSetting {
+    /// It is not known and not counted.
+    None,
+}
+
+/// What a million tokens of a model cost: an entry of the table `[prices]`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PriceSettings {
+    pub input: Dollars,
+    pub output: Dollars,
+    pub cache_write: Option<Dollars>,
+    pub cache_read: Option<Dollars>,
 }
 
 /// An amount of money as written.
@@ -82,9 +116,9 @@ impl TryFrom<f64> for Dollars {
     fn try_from(dollars: f64) -> Result<Self, String> {
         match dollars.is_finite() && dollars >= 0.0 {
             true => Ok(Self(dollars)),
-            false => {
-                Err(format!("a budget cannot be {dollars}; give dollars, such as 25.0, or 0 for no limit"))
-            }
+            false => Err(format!(
+                "an amount cannot be {dollars}; give dollars, such as 25.0, or 0 for none or no limit"
+            )),
         }
     }
 }
@@ -174,7 +208,7 @@ pub fn load(file: &Path) -> Result<Config, UserError> {
         check_kind(file, &text, name, settings)?;
     }
     let backend = config.backend.into_iter().map(|(name, settings)| (name.into_inner(), settings));
-    Ok(Config { raymond: config.raymond, backend: backend.collect() })
+    Ok(Config { raymond: config.raymond, backend: backend.collect(), prices: config.prices })
 }
 
 /// Reads the settings of the user, and of the project, which come before them.
@@ -227,10 +261,14 @@ fn check_kind(
     name: &Spanned<String>,
     settings: &BackendSettings,
 ) -> Result<(), UserError> {
-    if settings.kind.is_some() || registry::is_kind(name.get_ref()) {
-        return Ok(());
-    }
     let place = place(line_at(text, name.span().start));
+    if settings.kind.is_some() || registry::is_kind(name.get_ref()) {
+        let checked = registry::program(name.get_ref(), settings).map(drop);
+        return checked.map_err(|error| {
+            let wrong = error.message.trim_start_matches("config: ");
+            UserError::usage(format!("{}{place}: {wrong}", file.display()))
+        });
+    }
     let error = format!("{}{place}: the backend `{}` has no `kind`", file.display(), name.get_ref());
     Err(UserError::usage(error).hint(registry::known_kinds()))
 }
@@ -272,7 +310,7 @@ fn with_suggestion(message: &str) -> String {
 
 /// The TOML reader names Rust types; users know tables, lists and numbers.
 fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 10] = [
+    const WORDS: [(&str, &str); 11] = [
         ("expected a nonzero usize", "expected a whole number from 1 on"),
         ("expected usize", "expected a whole number"),
         ("expected u64", "expected a whole number"),
@@ -283,6 +321,7 @@ fn in_plain_words(message: &str) -> String {
         ("expected a map", "expected a table"),
         ("expected struct Settings", "expected a table"),
         ("expected struct BackendSettings", "expected a table"),
+        ("expected struct PriceSettings", "expected a table such as { input = 1.0, output = 4.0 }"),
     ];
     WORDS.iter().fold(message.to_owned(), |message, (theirs, ours)| message.replace(theirs, ours))
 }
@@ -367,6 +406,12 @@ mod tests {
             ("backend = 1\n", "line 1", "expected a table"),
             ("[backend]\nx = 1\n", "line 2", "expected a table"),
             ("[raymond]\nkeep_segments = 1.5\n", "line 2", "expected a whole number"),
+            ("[backend.mine]\nkind = \"command\"\n", "line 1", "needs a `command`"),
+            ("[backend.claude]\nwithout_branch = \"yes\"\n", "line 2", "without_branch"),
+            ("[backend.claude]\ncost = \"free\"\n", "line 2", "cost"),
+            ("[prices]\nx = 1\n", "line 2", "expected a table"),
+            ("[prices]\nx = { input = 1.0 }\n", "line 2", "output"),
+            ("[prices]\nx = { input = -1.0, output = 1.0 }\n", "line 2", "amount"),
         ];
         for (text, line, quoted) in cases {
             let error = load_text(text).unwrap_err();

@@ -48,9 +48,11 @@ pub(super) fn launch(
     if let Plan::Prompt(prompt) = &prepared.plan {
         let conversation = work.conversation(agent);
         let goes_on = conversation.filter(|session| session.is_of(&prompt.backend));
+        let in_place = goes_on.filter(|_| prompt.continues_in_place).map(|session| session.id.clone());
+        let chosen = || (!prompt.program_chooses_session).then(|| session_id(run, work.step, attempt));
         started.turn = Some(TurnStarted {
             backend: Some(prompt.backend.clone()),
-            session: (!prompt.program_chooses_session).then(|| session_id(run, work.step, attempt)),
+            session: in_place.or_else(chosen),
             number: run.next_turn(agent),
             branch_of: goes_on.map(|session| session.id.clone()),
             share_usd: run.budget_share(),

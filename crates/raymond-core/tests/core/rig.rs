@@ -392,7 +392,7 @@ impl Rig {
             }
             _ => None,
         });
-        Session { id: id.expect("a turn runs"), total_usd: None, backend: None, model: None }
+        Session { id: id.expect("a turn runs"), ..Session::default() }
     }
 
     /// An agent's turn ends with this message.

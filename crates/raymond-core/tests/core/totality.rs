@@ -146,7 +146,7 @@ fn cost() -> impl Strategy<Value = TurnCost> {
 }
 
 fn session() -> impl Strategy<Value = Session> {
-    "[a-z]".prop_map(|id| Session { id, total_usd: None, backend: None, model: None })
+    "[a-z]".prop_map(|id| Session { id, ..Session::default() })
 }
 
 fn turn() -> BoxedStrategy<TurnOutcome> {

@@ -162,7 +162,7 @@ fn turn(rig: &mut Rig, session: &str, led_to: LedTo) {
         state: agent.state.clone(),
         led_to,
         message: None,
-        session: Some(Session { id: session.into(), total_usd: None, backend: None, model: None }),
+        session: Some(Session { id: session.into(), ..Session::default() }),
         implicit: false,
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,

@@ -835,7 +835,7 @@ fn tells(rig: &mut Rig, session: &str) -> Vec<Event> {
 
 /// A turn of main that says something in a session.
 fn says_in(rig: &mut Rig, session: Option<&str>, text: &str) -> Vec<Event> {
-    let session = session.map(|id| Session { id: id.into(), total_usd: None, backend: None, model: None });
+    let session = session.map(|id| Session { id: id.into(), ..Session::default() });
     let turn = CompletedTurn {
         reading: message(text),
         other_case: Vec::new(),

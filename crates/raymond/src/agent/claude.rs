@@ -22,7 +22,7 @@ use std::sync::Arc;
 use raymond_core::lint::CLAUDE_EFFORTS;
 
 use super::session::SessionPlace;
-use super::{AgentProgram, Capabilities, Filled, Invocation, Plain, Turn, TurnDecoder};
+use super::{AgentProgram, Capabilities, Filled, Inspection, Invocation, Plain, Turn, TurnDecoder};
 use crate::config::BackendSettings;
 
 /// The program's name when the config does not give another.
@@ -57,9 +57,9 @@ struct Claude {
     args: Vec<String>,
 }
 
-pub(super) fn program(settings: &BackendSettings) -> Arc<dyn AgentProgram> {
+pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
     let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
-    Arc::new(Claude { command, args: settings.args.clone() })
+    Ok(Arc::new(Claude { command, args: settings.args.clone() }))
 }
 
 impl AgentProgram for Claude {
@@ -69,6 +69,15 @@ impl AgentProgram for Claude {
 
     fn known_efforts(&self) -> Option<&'static [&'static str]> {
         Some(&CLAUDE_EFFORTS)
+    }
+
+    fn inspection(&self) -> Option<Inspection> {
+        Some(Inspection {
+            program: self.command.clone(),
+            tells_version: true,
+            tested: &["2.1.197", "2.1.325"],
+            login: None,
+        })
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
@@ -226,7 +235,7 @@ mod tests {
     #[test]
     fn a_continued_turn_is_a_branch() {
         let turn = Turn {
-            continues: Some(Continued { session: PARENT.to_owned(), total_usd: None, model: None }),
+            continues: Some(Continued { session: PARENT.to_owned(), ..Continued::default() }),
             ..fresh()
         };
         assert!(args(&turn).contains(&format!("--resume {PARENT} --fork-session --session-id {OWN}")));
@@ -236,8 +245,11 @@ mod tests {
     fn a_model_of_another_state_is_not_inherited() {
         let folder = tempfile::tempdir().unwrap();
         let args = |model: Option<&str>, of_last: Option<&str>, extra: &[&str]| {
-            let continued =
-                Continued { session: PARENT.to_owned(), total_usd: None, model: of_last.map(str::to_owned) };
+            let continued = Continued {
+                session: PARENT.to_owned(),
+                model: of_last.map(str::to_owned),
+                ..Continued::default()
+            };
             let turn = Turn {
                 continues: Some(continued),
                 cwd: folder.path().to_owned(),
@@ -312,7 +324,7 @@ mod tests {
     fn a_conversation_is_copied_to_another_folder_and_home() {
         let here = tempfile::tempdir().unwrap();
         let there = tempfile::tempdir().unwrap();
-        let program = program(&BackendSettings::default());
+        let program = program(&BackendSettings::default()).unwrap();
         let home = |folder: &Path| {
             let home = folder.as_os_str().to_owned();
             move |name: &str| (name == "HOME" || name == "USERPROFILE").then(|| home.clone())
@@ -340,7 +352,7 @@ mod tests {
 
     #[test]
     fn an_id_with_other_characters_names_no_file() {
-        let program = program(&BackendSettings::default());
+        let program = program(&BackendSettings::default()).unwrap();
         let variable = |_: &str| Some(OsString::from("/home/x"));
         for session in ["", "../../x", "a/b", "a\\b", "a.b"] {
             let place = SessionPlace { session, cwd: Path::new("/"), variable: &variable };

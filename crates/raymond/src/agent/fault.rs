@@ -94,6 +94,20 @@ pub enum TurnFault {
         message: String,
     },
     RefusedForRoot,
+    /// The prompt is longer than the program takes.
+    PromptTooLong {
+        backend: String,
+        limit: String,
+    },
+    /// The turn continues a conversation that the program finds only in another folder.
+    OtherFolder {
+        backend: String,
+        folder: String,
+    },
+    /// The model's answer was cut at its longest length.
+    Truncated {
+        message: String,
+    },
     /// The turn continues a conversation. The backend's program cannot do that without changing the conversation.
     CannotBranch {
         backend: String,
@@ -128,6 +142,9 @@ impl TurnFault {
             | OverTime { .. }
             | SessionMismatch { .. }
             | SessionUntold
+            | PromptTooLong { .. }
+            | OtherFolder { .. }
+            | Truncated { .. }
             | CannotBranch { .. } => Class::Fatal,
         }
     }
@@ -160,6 +177,9 @@ impl TurnFault {
             SessionMissing { .. } => "session_missing",
             SessionInUse { .. } => "session_in_use",
             RefusedForRoot => "refused_for_root",
+            PromptTooLong { .. } => "prompt_too_long",
+            OtherFolder { .. } => "other_folder",
+            Truncated { .. } => "truncated",
             CannotBranch { .. } => "cannot_branch",
         }
     }
@@ -179,11 +199,20 @@ impl TurnFault {
             SessionMismatch { asked, got } => {
                 return format!("the agent program ran in session {got} though {asked} was asked for");
             }
+            PromptTooLong { backend, limit } => {
+                return format!("the prompt is longer than the {limit} that the backend `{backend}` takes");
+            }
+            OtherFolder { backend, folder } => {
+                return format!(
+                    "the conversation began in {folder}, and the backend `{backend}` can continue it only there"
+                );
+            }
             CannotBranch { backend } => {
                 return format!(
                     "the backend `{backend}` cannot branch a conversation, which this turn needs"
                 );
             }
+            Truncated { message } => ("the answer was cut at the model's limit", message),
             NotLoggedIn { message } => ("the agent program is not logged in", message),
             Forbidden { message } => ("the account was refused", message),
             LimitReached { message, .. } => ("a usage limit was reached", message),
@@ -229,6 +258,9 @@ impl TurnFault {
             SessionMissing { .. } => {
                 "resume on the machine and from the folder where it began, or rewind to before it"
             }
+            PromptTooLong { .. } => "put the long part into a file, and let the prompt name the file",
+            OtherFolder { .. } => "change folders with <reset>, or choose another backend for the state",
+            Truncated { .. } => "ask for a shorter answer, or choose a model that can give a longer one",
             CannotBranch { .. } => {
                 "lead to the state with <reset> or <function>, or choose another backend for it"
             }

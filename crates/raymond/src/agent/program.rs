@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::session::SessionPlace;
 use super::{Asked, Cost, Filled, Invocation, Plain, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport};
@@ -15,6 +16,11 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
     /// The efforts that it is known to take, if any are known. A run that asks for another is refused before it
     /// starts, unless its user knows better.
     fn known_efforts(&self) -> Option<&'static [&'static str]> {
+        None
+    }
+
+    /// How to look at the program itself; `None` if no program is started.
+    fn inspection(&self) -> Option<Inspection> {
         None
     }
 
@@ -105,11 +111,14 @@ pub struct Capabilities {
     pub resume: bool,
     /// Continue it in a new session and leave the old one unchanged.
     pub branch: bool,
-    /// Take a session id that Raymond chose. Otherwise the program chooses one and reports it with
-    /// [`TurnEvent::Session`].
-    pub own_session_id: bool,
-    /// Report what a turn cost.
+    /// When the id of a turn's session is known.
+    pub session_id: SessionId,
+    /// Whether a conversation can be continued only in the folder where it began.
+    pub folder_bound: bool,
+    /// Report what a turn cost, in dollars.
     pub cost: bool,
+    /// Report how many tokens a turn used.
+    pub tokens: TokensTold,
     /// Stop by itself once a turn has used its share of the budget.
     pub budget_share: bool,
     pub model: bool,
@@ -124,6 +133,69 @@ pub struct Capabilities {
     pub skip_permissions: bool,
     /// `permission_mode` of a manifest.
     pub permission_mode: bool,
+    /// The longest prompt that it takes, if a longer one is known to be refused or cut.
+    pub prompt_limit: Option<PromptLimit>,
+    /// How long it may be silent if no other limit is chosen. It is for programs that are also silent while they wait
+    /// for a service that refuses them.
+    pub silence: Option<Duration>,
+}
+
+/// How to look at a program without running a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    pub program: String,
+    /// Whether `--version` prints its version and does nothing else.
+    pub tells_version: bool,
+    /// The versions that it was tested with, the oldest first.
+    pub tested: &'static [&'static str],
+    /// Arguments with which it exits with 0 if it is logged in, where there are such.
+    pub login: Option<&'static [&'static str]>,
+}
+
+/// When the id of a turn's session is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionId {
+    /// Raymond chooses it before the program starts.
+    Chosen,
+    /// The program chooses it and reports it with [`TurnEvent::Session`] in its first event.
+    FirstEvent,
+    /// The program chooses it and reports it when the model has answered for the first time.
+    FirstAnswer,
+}
+
+/// Which tokens a program reports in [`Cost::tokens`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokensTold {
+    No,
+    OfTurn,
+    /// Of the session and of those that it branched off.
+    OfSession,
+}
+
+/// The longest prompt that a program takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptLimit {
+    Bytes(usize),
+    Characters(usize),
+}
+
+impl PromptLimit {
+    pub fn permits(self, prompt: &str) -> bool {
+        match self {
+            PromptLimit::Bytes(most) => prompt.len() <= most,
+            // There are never more characters than bytes.
+            PromptLimit::Characters(most) => prompt.len() <= most || prompt.chars().count() <= most,
+        }
+    }
+}
+
+impl fmt::Display for PromptLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PromptLimit::Bytes(most) => write!(f, "{most} bytes"),
+            PromptLimit::Characters(most) => write!(f, "{most} characters"),
+        }
+    }
 }
 
 impl Capabilities {
@@ -131,8 +203,10 @@ impl Capabilities {
     pub const ALL: Capabilities = Capabilities {
         resume: true,
         branch: true,
-        own_session_id: true,
+        session_id: SessionId::Chosen,
+        folder_bound: false,
         cost: true,
+        tokens: TokensTold::OfTurn,
         budget_share: true,
         model: true,
         effort: true,
@@ -141,7 +215,34 @@ impl Capabilities {
         mcp: true,
         skip_permissions: true,
         permission_mode: true,
+        prompt_limit: None,
+        silence: None,
     };
+
+    /// Nothing but a prompt and an answer.
+    pub const NONE: Capabilities = Capabilities {
+        resume: false,
+        branch: false,
+        session_id: SessionId::Chosen,
+        folder_bound: false,
+        cost: false,
+        tokens: TokensTold::No,
+        budget_share: false,
+        model: false,
+        effort: false,
+        tool_rules: false,
+        add_dirs: false,
+        mcp: false,
+        skip_permissions: false,
+        permission_mode: false,
+        prompt_limit: None,
+        silence: None,
+    };
+
+    /// Whether Raymond chooses the ids of its sessions.
+    pub fn takes_session_id(&self) -> bool {
+        self.session_id == SessionId::Chosen
+    }
 }
 
 /// The files beside a workflow's states, for every form of workflow.
@@ -157,4 +258,15 @@ pub struct WorkflowFile {
     pub path: PathBuf,
     /// `None` if it is not there.
     pub text: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_counts_bytes_or_characters() {
+        assert!(PromptLimit::Bytes(4).permits("éé") && !PromptLimit::Bytes(3).permits("éé"));
+        assert!(PromptLimit::Characters(2).permits("éé") && !PromptLimit::Characters(1).permits("éé"));
+    }
 }

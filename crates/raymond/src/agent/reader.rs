@@ -1,6 +1,10 @@
 //! Reads a turn: the program's own decoder, and the check that is the same for every program.
 
-use super::{AgentProgram, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
+use super::price::Price;
+use super::{
+    AgentProgram, Cost, Tokens, TokensTold, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault,
+    TurnReport,
+};
 
 /// Decodes a turn and compares the session that the program ran in with the one that was asked for. A program that runs
 /// in another session would lose a conversation, or change one that has to stay unchanged.
@@ -14,6 +18,40 @@ pub struct TurnReader {
     session: Option<String>,
     /// The first reported session that is not the wanted one.
     unwanted: Option<String>,
+    counting: Counting,
+}
+
+/// How the cost of a turn follows from what its program reports.
+#[derive(Debug, Clone, Copy)]
+pub struct Counting {
+    pub told: TokensTold,
+    /// The tokens of the conversation that the turn continues.
+    pub earlier: Option<Tokens>,
+    /// The price of the turn's model, if the program reports no dollars.
+    pub price: Option<Price>,
+}
+
+impl Counting {
+    /// The cost of this turn alone; `None` if the session has fewer tokens than the one that it should continue, so
+    /// that it is another conversation.
+    pub fn settle(&self, cost: Cost) -> Option<Cost> {
+        let settled = match self.told {
+            TokensTold::No => return Some(cost),
+            TokensTold::OfTurn => cost,
+            // A program that has not come to its report has not reported the earlier tokens either.
+            TokensTold::OfSession if cost.tokens == Tokens::default() => {
+                Cost { session_tokens: self.earlier, ..cost }
+            }
+            TokensTold::OfSession => {
+                let tokens = cost.tokens.since(self.earlier.unwrap_or_default())?;
+                Cost { tokens, session_tokens: Some(cost.tokens), ..cost }
+            }
+        };
+        Some(match self.price {
+            Some(price) => Cost { usd: price.of(settled.tokens), estimated: true, ..settled },
+            None => settled,
+        })
+    }
 }
 
 /// The session that a turn has to run in.
@@ -37,11 +75,22 @@ impl TurnReader {
         let can = program.capabilities();
         TurnReader {
             decoder: program.decoder(earlier_total),
-            must_be_told: !can.own_session_id && (can.branch || can.resume),
+            must_be_told: !can.takes_session_id() && (can.branch || can.resume),
+            counting: Counting {
+                told: can.tokens,
+                earlier: turn.continues.as_ref().and_then(|continued| continued.total_tokens),
+                price: None,
+            },
             wanted,
             session: None,
             unwanted: None,
         }
+    }
+
+    /// Counts the turn's tokens at this price.
+    pub fn priced(mut self, price: Option<Price>) -> TurnReader {
+        self.counting.price = price;
+        self
     }
 
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent> {
@@ -80,8 +129,23 @@ impl TurnReader {
     pub fn finish(self, ending: TurnEnding, stderr_tail: &str) -> Result<TurnReport, Box<TurnFailure>> {
         let is_untold = self.must_be_told && self.session.is_none();
         let untold = is_untold.then_some(TurnFault::SessionUntold);
-        let mismatch = self.wanted.mismatch(self.unwanted).or(untold);
-        match (self.decoder.finish(ending, stderr_tail), mismatch) {
+        let mut ended = self.decoder.finish(ending, stderr_tail);
+        let cost = match &mut ended {
+            Ok(report) => &mut report.cost,
+            Err(failure) => &mut failure.cost,
+        };
+        let unwanted = match self.counting.settle(*cost) {
+            Some(settled) => {
+                *cost = settled;
+                self.unwanted
+            }
+            None => self.unwanted.or_else(|| {
+                let told = self.session.as_deref().unwrap_or_default();
+                Some(format!("{told} (a new conversation)"))
+            }),
+        };
+        let mismatch = self.wanted.mismatch(unwanted).or(untold);
+        match (ended, mismatch) {
             (Ok(report), Some(fault)) => Err(Box::new(TurnFailure {
                 fault,
                 cost: report.cost,

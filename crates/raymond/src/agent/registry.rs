@@ -1,45 +1,115 @@
 //! The backends that states, manifests and the command line choose by name.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use super::{AgentProgram, KINDS};
-use crate::config::BackendSettings;
+use super::price::{Price, Prices};
+use super::{AgentProgram, KINDS, TokensTold};
+use crate::config::{BackendSettings, Config};
 use crate::error::UserError;
+
+/// An agent program, and what its user accepts although the program is weak there.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    program: Arc<dyn AgentProgram>,
+    /// The kind of program.
+    pub kind: String,
+    /// `without_branch = "continue"`: a conversation that cannot be branched is continued itself.
+    pub may_continue: bool,
+    /// `cost = "none"`: turns whose cost is not known are not counted.
+    pub uncounted: bool,
+}
+
+impl Deref for Backend {
+    type Target = dyn AgentProgram;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.program
+    }
+}
+
+impl Backend {
+    fn new(name: &str, settings: &BackendSettings) -> Result<Self, UserError> {
+        Ok(Self {
+            program: program(name, settings)?,
+            kind: settings.kind.as_deref().unwrap_or(name).to_owned(),
+            may_continue: settings.without_branch.is_some(),
+            uncounted: settings.cost.is_some(),
+        })
+    }
+
+    /// Whether conversations are continued themselves, and not in branches.
+    pub fn continues_in_place(&self) -> bool {
+        let can = self.capabilities();
+        self.may_continue && can.resume && !can.branch
+    }
+
+    /// Whether a conversation can be continued, in one way or the other.
+    pub fn continues(&self) -> bool {
+        self.capabilities().branch || self.continues_in_place()
+    }
+
+    /// What the user has accepted and should be told when a run begins.
+    pub fn accepted(&self, name: &str) -> Vec<String> {
+        let in_place = self.continues_in_place().then(|| {
+            format!(
+                "the backend `{name}` continues conversations themselves (`without_branch`): a turn that is tried \
+                 again may see half of its first try"
+            )
+        });
+        let uncounted = (self.uncounted && !self.capabilities().cost)
+            .then(|| format!("the backend `{name}` is not held by the budget (`cost = \"none\"`)"));
+        in_place.into_iter().chain(uncounted).collect()
+    }
+}
 
 /// Every backend that can be named: an agent program with its settings.
 #[derive(Clone, Debug)]
 pub struct Backends {
-    named: BTreeMap<String, Arc<dyn AgentProgram>>,
+    named: BTreeMap<String, Backend>,
+    pub prices: Prices,
 }
 
 impl Backends {
-    /// The built-in backends: each kind under its own name.
+    /// The built-in backends: each kind under its own name that needs no settings.
     pub fn built_in() -> Self {
-        let named = KINDS.iter().map(|kind| (kind.name.to_owned(), (kind.make)(&BackendSettings::default())));
-        Self { named: named.collect() }
+        let settings = BackendSettings::default();
+        let made = KINDS
+            .iter()
+            .filter_map(|kind| Some((kind.name.to_owned(), Backend::new(kind.name, &settings).ok()?)));
+        Self { named: made.collect(), prices: Prices::new(&BTreeMap::new()) }
     }
 
     /// The built-in backends, and those that the config file adds or changes.
-    pub fn new(configured: &BTreeMap<String, BackendSettings>) -> Result<Self, UserError> {
+    pub fn new(config: &Config) -> Result<Self, UserError> {
         let mut backends = Self::built_in();
-        for (name, settings) in configured {
-            backends.add(name, program(name, settings)?);
+        backends.prices = Prices::new(&config.prices);
+        for (name, settings) in &config.backend {
+            backends.named.insert(name.clone(), Backend::new(name, settings)?);
         }
         Ok(backends)
     }
 
     /// Adds a backend, or replaces the one with that name.
     pub fn add(&mut self, name: &str, program: Arc<dyn AgentProgram>) {
-        self.named.insert(name.to_owned(), program);
+        let backend = Backend { program, kind: name.to_owned(), may_continue: false, uncounted: false };
+        self.named.insert(name.to_owned(), backend);
+    }
+
+    /// The price of a turn with this backend, if it reports tokens and no dollars and its model has a price.
+    pub fn price(&self, backend: &Backend, model: Option<&str>) -> Option<Price> {
+        let can = backend.capabilities();
+        let is_needed = !can.cost && can.tokens != TokensTold::No;
+        model.filter(|_| is_needed).and_then(|model| self.prices.of(model))
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
     }
 
-    pub fn get(&self, name: &str) -> Result<&dyn AgentProgram, String> {
-        self.named.get(name).map(|program| &**program).ok_or_else(|| {
+    pub fn get(&self, name: &str) -> Result<&Backend, String> {
+        self.named.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.names().collect();
             format!("there is no backend `{}`; known are: {}", name.escape_debug(), known.join(", "))
         })
@@ -50,7 +120,8 @@ impl Backends {
 pub fn program(name: &str, settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, UserError> {
     let wanted = settings.kind.as_deref().unwrap_or(name);
     match KINDS.iter().find(|kind| kind.name == wanted) {
-        Some(kind) => Ok((kind.make)(settings)),
+        Some(kind) => (kind.make)(settings)
+            .map_err(|error| UserError::usage(format!("config: the backend `{name}` {error}"))),
         None => {
             let error = format!("config: the backend `{name}` is of the unknown kind `{wanted}`");
             Err(UserError::usage(error).hint(known_kinds()))
@@ -65,7 +136,7 @@ pub fn is_kind(name: &str) -> bool {
 /// The error message for an unknown kind.
 pub fn known_kinds() -> String {
     let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-    format!("known kinds are {}", names.join(" and "))
+    format!("known kinds are {}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -79,18 +150,21 @@ mod tests {
             command: Some("my-claude".into()),
             ..Default::default()
         };
-        let backends = Backends::new(&BTreeMap::from([("mine".to_owned(), settings)])).unwrap();
-        let shown = |name: &str| format!("{:?}", backends.get(name).unwrap());
+        let config = |name: &str, settings| Config {
+            backend: BTreeMap::from([(name.to_owned(), settings)]),
+            ..Config::default()
+        };
+        let backends = Backends::new(&config("mine", settings)).unwrap();
+        let shown = |name: &str| format!("{:?}", backends.get(name).unwrap().program);
         assert_eq!(shown("mine"), r#"Claude { command: "my-claude", args: [] }"#);
         assert_eq!(shown("claude"), r#"Claude { command: "claude", args: [] }"#);
         let unknown = backends.get("x").unwrap_err();
         assert!(unknown.starts_with("there is no backend `x`; known are: "), "{unknown}");
         assert!(
-            KINDS.iter().all(|kind| unknown.contains(kind.name)) && unknown.contains("mine"),
+            unknown.contains("scripted") && unknown.contains("mine") && !unknown.contains("command"),
             "{unknown}"
         );
-        let error =
-            Backends::new(&BTreeMap::from([("y".to_owned(), BackendSettings::default())])).unwrap_err();
+        let error = Backends::new(&config("y", BackendSettings::default())).unwrap_err();
         assert!(error.message.contains("unknown kind `y`"), "{}", error.message);
     }
 }

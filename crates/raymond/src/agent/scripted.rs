@@ -36,8 +36,8 @@ struct Scripted {
     named: Option<String>,
 }
 
-pub(super) fn program(settings: &BackendSettings) -> Arc<dyn AgentProgram> {
-    Arc::new(Scripted { named: settings.replies.clone() })
+pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
+    Ok(Arc::new(Scripted { named: settings.replies.clone() }))
 }
 
 impl Scripted {

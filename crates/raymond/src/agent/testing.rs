@@ -3,8 +3,8 @@
 
 use super::lines::{Line, Lines};
 use super::{
-    AgentProgram, Capabilities, Cost, Invocation, Tokens, Turn, TurnDecoder, TurnEnding, TurnEvent,
-    TurnFailure, TurnFault, TurnReport,
+    AgentProgram, Capabilities, Cost, Invocation, SessionId, Tokens, Turn, TurnDecoder, TurnEnding,
+    TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use serde_json::Value;
 
@@ -21,7 +21,8 @@ pub(crate) struct Threads {
 impl Threads {
     /// Chooses its session ids, and has all other capabilities.
     pub(crate) fn new(output: impl Into<String>) -> Threads {
-        let can = Capabilities { own_session_id: false, budget_share: false, ..Capabilities::ALL };
+        let can =
+            Capabilities { session_id: SessionId::FirstEvent, budget_share: false, ..Capabilities::ALL };
         Threads { can, output: output.into() }
     }
 }
@@ -34,7 +35,7 @@ impl AgentProgram for Threads {
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
         assert_eq!(
             turn.session.is_some(),
-            self.can.own_session_id,
+            self.can.takes_session_id(),
             "an id is given only to a program that takes one"
         );
         Ok(Invocation {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use super::TurnFault;
 
+pub use raymond_core::tokens::Tokens;
+
 /// A turn that is about to be prepared.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
@@ -26,7 +28,7 @@ pub struct Turn {
     pub cwd: PathBuf,
     /// The id chosen for this attempt's session, recorded before the program starts. `None` if the program chooses.
     pub session: Option<String>,
-    /// The conversation that the turn continues, in a branch that does not change it.
+    /// The conversation that the turn continues, in a branch that does not change it; see [`Turn::is_in_place`].
     pub continues: Option<Continued>,
     pub model: Option<String>,
     pub effort: Option<String>,
@@ -39,6 +41,14 @@ pub struct Turn {
     pub permission_mode: Option<String>,
     /// This turn's share of the rest of the run's budget, if the program takes one.
     pub budget_usd: Option<f64>,
+}
+
+impl Turn {
+    /// Whether the turn continues a conversation itself and not a branch of it, which its backend has to allow.
+    pub fn is_in_place(&self) -> bool {
+        let continued = self.continues.as_ref().map(|continued| &continued.session);
+        continued.is_some() && continued == self.session.as_ref()
+    }
 }
 
 /// A prompt with the values that were put into it, before it is sent.
@@ -62,11 +72,13 @@ pub struct Plain {
 }
 
 /// A conversation in the state after its last completed turn.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Continued {
     pub session: String,
     /// The [`Cost::session_total_usd`] of that turn.
     pub total_usd: Option<f64>,
+    /// The [`Cost::session_tokens`] of that turn.
+    pub total_tokens: Option<Tokens>,
     /// The model that it was told to use, if it was told one.
     pub model: Option<String>,
 }
@@ -134,16 +146,6 @@ pub enum TurnEvent {
     Unreadable(String),
 }
 
-/// How much the model has read and written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tokens {
-    /// Without tokens from the prompt cache.
-    pub input: u64,
-    pub output: u64,
-    pub cache_write: u64,
-    pub cache_read: u64,
-}
-
 /// What a turn cost, completed or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
@@ -156,6 +158,12 @@ pub struct Cost {
     /// The total that the program reported, for the decoder of the turn that continues this one. It is a fact about the
     /// session, not an amount to add up.
     pub session_total_usd: Option<f64>,
+    /// The tokens that the program reported, of the turn or of the session (see
+    /// [`Capabilities::tokens`](super::Capabilities::tokens)). A [`TurnReader`](super::TurnReader) makes them those of
+    /// the turn.
+    pub tokens: Tokens,
+    /// The tokens of the whole session, if the program reports those. A fact like `session_total_usd`.
+    pub session_tokens: Option<Tokens>,
 }
 
 /// A turn that completed.

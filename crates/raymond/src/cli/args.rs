@@ -17,7 +17,7 @@ use crate::view::Detail;
 
 /// Commands of later versions. A workflow with such a name must already be written as a path (`./watch`), so that its
 /// command line keeps its meaning when the command exists.
-const RESERVED: [&str; 6] = ["branch", "doctor", "record", "rewind", "test", "watch"];
+const RESERVED: [&str; 5] = ["branch", "record", "rewind", "test", "watch"];
 
 /// Whether a workflow with this name has to be written as a path although the command does not exist yet.
 pub(super) fn is_reserved(name: &str) -> bool {
@@ -101,6 +101,8 @@ pub(super) enum Command {
     Diagram(author::DiagramArgs),
     /// Show runs and workflows on a page, and serve them to other programs
     Serve(serve::ServeArgs),
+    /// Look at agent programs, settings and this machine, and say what to do
+    Doctor(DoctorArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     #[command(skip)]
@@ -125,6 +127,7 @@ impl Command {
             | Self::Schema(_)
             | Self::Diagram(_)
             | Self::Emit(_)
+            | Self::Doctor(_)
             | Self::Completions(_)
             | Self::InitConfig => None,
         }
@@ -336,6 +339,20 @@ pub(super) struct ConvertArgs {
     /// Pack the workflows that it calls, too
     #[arg(long)]
     pub(super) bundle: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::DOCTOR)]
+pub(super) struct DoctorArgs {
+    /// Ask the default backend's model for one word, which costs a fraction of a cent
+    #[arg(long)]
+    pub(super) ping: bool,
+    /// Agree to the cost of --ping without being asked
+    #[arg(long, requires = "ping")]
+    pub(super) yes: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -75,7 +75,7 @@ pub(super) fn run_ids(start: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Backends: the built-in ones, and those of the config file if it can be read.
 pub(super) fn backends(start: &OsStr) -> Vec<CompletionCandidate> {
-    let configured = find::load_config().ok().and_then(|config| Backends::new(&config.backend).ok());
+    let configured = find::load_config().ok().and_then(|config| Backends::new(&config).ok());
     let backends = configured.unwrap_or_else(Backends::built_in);
     those_with(start, backends.names().map(CompletionCandidate::new))
 }

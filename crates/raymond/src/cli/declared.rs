@@ -1,5 +1,6 @@
 //! The check of a workflow before its run starts or goes on: what its states declare must hold.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use raymond_core::diagnostic::BeforeRun;
@@ -18,6 +19,7 @@ pub(super) fn check_declared(
     backends: &Backends,
     allowed: &Allowed,
 ) -> Result<Vec<String>, UserError> {
+    let accepted = accepted(&reached, backends);
     let mut found: Vec<Found> = Vec::new();
     for part in reached.into_iter().filter(|part| !part.options.no_lint) {
         let shown = shown(&part.path).to_owned();
@@ -27,7 +29,7 @@ pub(super) fn check_declared(
     let (errors, warnings): (Vec<Found>, Vec<Found>) =
         found.into_iter().partition(|found| found.before_run == BeforeRun::Refuse);
     if errors.is_empty() {
-        return Ok(warnings.iter().map(Found::to_string).collect());
+        return Ok(warnings.iter().map(Found::to_string).chain(accepted).collect());
     }
     // If stderr cannot be written to, there is no place to report it.
     let _ = write!(anstream::stderr(), "{}", report::text(&errors));
@@ -37,4 +39,10 @@ pub(super) fn check_declared(
     };
     Err(UserError::usage(format!("the workflow has {number}; nothing was run"))
         .hint("to run it all the same, for example because a step makes what is missing: --no-lint"))
+}
+
+/// The weaknesses of the backends in use that the config file accepts.
+fn accepted(reached: &[Reached], backends: &Backends) -> Vec<String> {
+    let used: BTreeSet<&String> = reached.iter().flat_map(|part| &part.backends).collect();
+    used.into_iter().filter_map(|name| Some(backends.get(name).ok()?.accepted(name))).flatten().collect()
 }

@@ -31,7 +31,7 @@ use crate::workflow::states::check_all;
 pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let config = load_config()?;
     let settings = &config.raymond;
-    let backends = Backends::new(&config.backend)?;
+    let backends = Backends::new(&config)?;
     let store = store(&args.place)?;
     let stored = match &args.run {
         Some(run) => {

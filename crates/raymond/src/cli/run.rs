@@ -45,7 +45,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let cwd = working_folder()?;
     let config = load_config()?;
     let settings = &config.raymond;
-    let backends = Backends::new(&config.backend)?;
+    let backends = Backends::new(&config)?;
     let mut located = locate(workflow, &cwd, Platform::current())
         .map_err(|error| hint_at_what_was_meant(error, workflow, &cwd))?;
     check_commands(&located.scope, &args.options)?;

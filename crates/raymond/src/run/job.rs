@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use raymond_core::event::{StepStarted, TurnStarted};
 use raymond_core::input::Plan;
-use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
+use raymond_core::run::Session;
 use raymond_core::workflow::StateFile;
 
 use super::engine::StepLaunch;
@@ -97,10 +97,8 @@ pub struct TurnNeeds {
     pub skip_permissions: bool,
     /// The answer, where it is known beforehand and no program is asked, or why there is none.
     pub answer: Option<Result<Vec<u8>, String>>,
-    /// What the conversation had cost when the turn that this one continues ended, where the program reports sums.
-    pub conversation_total_usd: Option<Usd>,
-    /// The model that the turn which this one continues was told to use.
-    pub conversation_model: Option<String>,
+    /// The agent's conversation, which the turn continues if its backend can.
+    pub conversation: Option<Session>,
 }
 
 impl StepJob {

@@ -121,9 +121,9 @@ impl Preparer {
         let filled = Filled { text: &text, values: &places, cwd: Path::new(&agent.cwd), folders: &folders };
         let Plain { text, changed } = program.plain(&filled);
         prompt.prompt_sha256 = Some(hash_of(text.as_bytes()));
-        prompt.program_chooses_session = !program.capabilities().own_session_id;
+        prompt.program_chooses_session = !program.capabilities().takes_session_id();
+        prompt.continues_in_place = program.continues_in_place();
         let asked = Asked { state: agent.state.name(), number: run.next_turn(agent), prompt: &text };
-        let conversation = agent.conversation();
         Ok(TurnNeeds {
             answer: program.answer(&asked, scopes.of(agent)?),
             backend: prompt.backend.clone(),
@@ -131,8 +131,7 @@ impl Preparer {
             changed_values: changed,
             settings,
             skip_permissions: self.options.skip_permissions,
-            conversation_total_usd: conversation.and_then(|session| session.total_usd),
-            conversation_model: conversation.and_then(|session| session.model.clone()),
+            conversation: agent.conversation().cloned(),
         })
     }
 

@@ -10,8 +10,8 @@ use raymond_core::input::Input;
 use raymond_core::money::Usd;
 use raymond_core::run::{Agent, Run, Session, Status, Work};
 
-use crate::agent::registry::Backends;
-use crate::agent::{AgentProgram, DEFAULT_BACKEND};
+use crate::agent::registry::{Backend, Backends};
+use crate::agent::{Counting, DEFAULT_BACKEND, TokensTold};
 use crate::error::UserError;
 use crate::files::open_plain;
 use crate::process::{Reaper, Target};
@@ -105,13 +105,19 @@ impl Costs<'_> {
         let program = self.program_of(lost);
         // A conversation of another backend is not continued, so its total says nothing about this turn.
         let is_continued = |session: &&Session| session.is_of(backend_of(lost));
-        let earlier = lost.work.conversation(lost.agent).filter(is_continued).and_then(|s| s.total_usd);
+        let earlier = lost.work.conversation(lost.agent).filter(is_continued);
+        let earlier_usd = earlier.and_then(|session| session.total_usd).map(Usd::dollars);
         let mut kept = self.kept_stream(lost);
         let kept = kept.as_mut().map(|file| file as &mut dyn Read);
-        if let Some(cost) =
-            program.and_then(|program| program.cost_of_lost_turn(earlier.map(Usd::dollars), kept))
-        {
-            return Usd::from_dollars(cost.usd);
+        if let Some(cost) = program.and_then(|program| program.cost_of_lost_turn(earlier_usd, kept)) {
+            let counting = Counting {
+                told: program.map_or(TokensTold::No, |program| program.capabilities().tokens),
+                earlier: earlier.and_then(|session| session.total_tokens),
+                price: program.and_then(|program| {
+                    self.backends.price(program, earlier.and_then(|session| session.model.as_deref()))
+                }),
+            };
+            return Usd::from_dollars(counting.settle(cost).unwrap_or(cost).usd);
         }
         if !lost.had_started && !has_host_restarted_since(lost.since) {
             return Usd::ZERO;
@@ -123,7 +129,7 @@ impl Costs<'_> {
     }
 
     /// The agent program of the turn; `None` if its backend is no longer in the config.
-    fn program_of(&self, lost: Lost<'_>) -> Option<&dyn AgentProgram> {
+    fn program_of(&self, lost: Lost<'_>) -> Option<&Backend> {
         self.backends.get(backend_of(lost)).ok()
     }
 

@@ -22,7 +22,9 @@ fn of_config(config: &Config) -> Vec<String> {
         let command =
             backend.command.as_ref().map(|command| format!("[backend.{name}] command = {command:?}"));
         let args = (!backend.args.is_empty()).then(|| format!("[backend.{name}] args = {:?}", backend.args));
-        command.into_iter().chain(args)
+        let resume_args = (!backend.resume_args.is_empty())
+            .then(|| format!("[backend.{name}] resume_args = {:?}", backend.resume_args));
+        command.into_iter().chain(args).chain(resume_args)
     });
     skips.into_iter().chain(notify).chain(backends).collect()
 }

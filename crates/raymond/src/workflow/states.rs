@@ -51,6 +51,8 @@ impl StateText {
 pub struct TurnSettings {
     /// How long the agent program may be silent.
     pub timeout: Option<Duration>,
+    /// Whether that limit was chosen, by the state or for the run.
+    pub timeout_is_chosen: bool,
     /// How long it may run in all.
     pub max_time: Option<Duration>,
     pub model: Option<String>,
@@ -149,6 +151,7 @@ fn prompt(settings: Settings, body: &str, options: &Options, defaults: &Defaults
         Some(limit) => limit.duration(),
         None => Some(chosen).filter(|timeout| !timeout.is_zero()),
     };
+    let timeout_is_chosen = settings.timeout.is_some() || options.timeout_ms.is_some();
     let plan = PromptPlan {
         policy: settings.allowed_transitions,
         force_implicit: settings.force_implicit,
@@ -156,10 +159,12 @@ fn prompt(settings: Settings, body: &str, options: &Options, defaults: &Defaults
         exclusive: settings.exclusive,
         backend: settings.backend.or(options.backend.clone()).unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),
         program_chooses_session: false,
+        continues_in_place: false,
         prompt_sha256: None,
     };
     let turn = TurnSettings {
         timeout,
+        timeout_is_chosen,
         max_time: settings.max_time.or(defaults.max_time).and_then(Limit::duration),
         model: settings.model.or(options.model.clone()),
         effort: settings.effort.or(options.effort.clone()),

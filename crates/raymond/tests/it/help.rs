@@ -163,11 +163,11 @@ fn completions_know_the_backends_for_every_shell() {
     };
     rig.write(".raymond/config.toml", "[backend.careful]\nkind = \"claude\"\n");
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        assert_eq!(complete(shell, "c"), ["careful", "claude"], "{shell}");
+        assert_eq!(complete(shell, "c"), ["careful", "claude", "codex", "copilot"], "{shell}");
     }
     assert_eq!(complete("bash", "s"), ["scripted"]);
     rig.write(".raymond/config.toml", "[backend");
-    assert_eq!(complete("bash", "c"), ["claude"]);
+    assert_eq!(complete("bash", "cl"), ["claude"]);
 }
 
 #[test]

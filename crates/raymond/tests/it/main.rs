@@ -25,6 +25,8 @@ mod diff;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
+mod doctor;
+#[cfg(test)]
 mod emit;
 #[cfg(test)]
 mod examples;

@@ -1,11 +1,9 @@
 //! Finds out why a turn failed, from the most reliable sign: first the fields of the `result` event, then the error
 //! kind of the last message, and the wording only if there is nothing else.
 
+use super::super::ending::{LONGEST_QUOTE, tail, unfinished};
 use super::super::lines::shortened;
 use super::super::{TurnEnding, TurnFault};
-
-/// How much a fault quotes of the program's own message.
-const LONGEST_QUOTE: usize = 2000;
 
 /// The last `result` event.
 #[derive(Debug, Default)]
@@ -148,17 +146,9 @@ fn by_wording(message: &str, signs: &Signs) -> Option<TurnFault> {
 
 /// Why a turn failed that printed no `result` event, or one that its exit code contradicts.
 pub(super) fn no_result(ending: TurnEnding, stderr: &str, unreadable_lines: u64) -> TurnFault {
-    match ending {
-        TurnEnding::Silent(after) => TurnFault::Silent { after },
-        TurnEnding::OverTime(after) => TurnFault::OverTime { after },
-        TurnEnding::Stopped => TurnFault::Interrupted,
-        TurnEnding::Code(0) | TurnEnding::Lingered => {
-            TurnFault::Junk { detail: junk_detail(stderr, unreadable_lines) }
-        }
-        TurnEnding::Code(code) => {
-            by_stderr(stderr).unwrap_or_else(|| crashed(format!("exit code {code}"), stderr))
-        }
-        TurnEnding::Signal(signal) => crashed(format!("signal {signal}"), stderr),
+    match unfinished(ending, stderr, by_stderr) {
+        TurnFault::Junk { .. } => TurnFault::Junk { detail: junk_detail(stderr, unreadable_lines) },
+        other => other,
     }
 }
 
@@ -202,19 +192,6 @@ fn by_stderr(stderr: &str) -> Option<TurnFault> {
         return Some(TurnFault::BadArguments { message });
     }
     says("Input must be provided").then_some(TurnFault::BadRequest { message })
-}
-
-fn crashed(ending: String, stderr: &str) -> TurnFault {
-    TurnFault::Crashed { ending, stderr: tail(stderr) }
-}
-
-/// The end of a text matters most.
-fn tail(text: &str) -> String {
-    let text = text.trim();
-    match text.char_indices().rev().nth(LONGEST_QUOTE) {
-        Some((at, skipped)) => format!("…{}", &text[at + skipped.len_utf8()..]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

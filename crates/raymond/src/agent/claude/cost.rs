@@ -130,6 +130,7 @@ impl Meter {
             estimated: self.estimated || unreported > 0.0,
             unknown: self.unknown,
             session_total_usd,
+            ..Cost::default()
         }
     }
 }

@@ -102,6 +102,14 @@ Examples:
 
 It runs nothing itself: the runs that it starts go on when it ends.";
 
+pub(super) const DOCTOR: &str = "\
+Examples:
+  raymond doctor                  what works here, and what does not
+  raymond doctor --ping           also asks the model for one word
+  raymond doctor --json | jq .ok
+
+The exit code is 1 if the default backend cannot work.";
+
 pub(super) const COMPLETIONS: &str = "\
 Add one line to your shell's start-up file:
   bash         source <(raymond completions bash)

@@ -1,5 +1,6 @@
 //! A prompt state: one turn of an agent.
 
+mod session_lock;
 mod turn;
 
 use raymond_core::input::FaultClass;

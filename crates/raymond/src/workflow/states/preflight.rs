@@ -39,6 +39,8 @@ pub struct Reached {
     pub others: Vec<StateFile>,
     /// The options of the run inside this workflow.
     pub options: Options,
+    /// The backends of its prompts.
+    pub backends: BTreeSet<String>,
 }
 
 /// A workflow and the states of it in which agents begin or go on.
@@ -153,6 +155,7 @@ fn check_scope(
         states: reached,
         read: each_is_a_text.then_some(read),
         options: options.clone(),
+        backends: ready_backends,
     };
     Ok((found, others))
 }
@@ -193,7 +196,7 @@ fn check_backend(
 ) -> Result<(), UserError> {
     let in_state = |error| UserError::usage(format!("{state}: {error}"));
     let program = backends.get(&prompt.backend).map_err(in_state)?;
-    needs::check(state, &prompt.backend, settings, options, program)?;
+    needs::check(state, &prompt.backend, settings, options, backends)?;
     if !ready.contains(&prompt.backend) {
         program.check(scope).map_err(in_state)?;
         ready.insert(prompt.backend.clone());

@@ -1,6 +1,7 @@
 //! A turn of any agent program.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use raymond_core::event::TurnStarted;
@@ -9,10 +10,10 @@ use raymond_core::limits::MAX_STDERR_TAIL_BYTES;
 use raymond_core::money::Usd;
 use raymond_core::run::Session;
 
+use super::session_lock::SessionLock;
 use super::{Turned, show_prints};
-use crate::agent::{
-    AgentProgram, Class, Continued, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader,
-};
+use crate::agent::registry::Backend;
+use crate::agent::{Class, Continued, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader};
 use crate::process::{
     self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, Started, StopSignal,
     TimeLimits, supervise,
@@ -43,15 +44,17 @@ pub(super) async fn take(
     files.prompt(&needs.prompt, &needs.changed_values);
     let program = executor.backends.get(&needs.backend)?;
     let turn = turn(job, needs, started, program);
-    if let Some(fault) = cannot_continue(program, &needs.backend, &turn) {
-        return Ok(Turned::Failed(failed(&fault, Cost::default(), None)));
-    }
+    let _lock = match refused(program, needs, &turn).map_or_else(|| lock_session(needs, &turn), Err) {
+        Ok(lock) => lock,
+        Err(fault) => return Ok(Turned::Failed(failed(&fault, Cost::default(), None))),
+    };
     let mut sink = TurnSink {
         executor,
         job,
         place,
         files,
-        reader: TurnReader::new(program, &turn),
+        reader: TurnReader::new(&**program, &turn)
+            .priced(executor.backends.price(program, turn.model.as_deref())),
         program_chooses_session: turn.session.is_none(),
         share: started.share_usd,
         stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
@@ -61,18 +64,20 @@ pub(super) async fn take(
             sink.stdout(answer.as_ref().map_err(String::clone)?);
             TurnEnding::Code(0)
         }
-        None => match supervised(&mut sink, needs, program.invocation(&turn)?, stop).await? {
+        None => match supervised(&mut sink, needs, program, program.invocation(&turn)?, stop).await? {
             Ok(ending) => ending,
             Err(fault) => return Ok(Turned::Failed(failed(&fault, Cost::default(), None))),
         },
     };
-    Ok(sink.result(ending, &needs.backend))
+    let folder = program.capabilities().folder_bound.then(|| job.needs.cwd.clone());
+    Ok(sink.result(ending, &needs.backend, folder))
 }
 
 /// Runs the program to its end, or says why it could not be started.
 async fn supervised(
     sink: &mut TurnSink<'_>,
     needs: &TurnNeeds,
+    program: &Backend,
     invocation: Invocation,
     stop: StopSignal,
 ) -> Result<Result<TurnEnding, TurnFault>, NotReady> {
@@ -81,7 +86,9 @@ async fn supervised(
     let (process, _runnable) = process(sink.executor, sink.job, invocation)?;
     sink.files.program(&process);
     let settings = &needs.settings;
-    let limits = TimeLimits { idle: settings.timeout, total: settings.max_time, ..TimeLimits::default() };
+    let own_silence = program.capabilities().silence.filter(|_| !settings.timeout_is_chosen);
+    let idle = own_silence.or(settings.timeout);
+    let limits = TimeLimits { idle, total: settings.max_time, ..TimeLimits::default() };
     let reaper = &sink.executor.reaper;
     let done = supervise(process, limits, sink, stop, reaper, AfterExit::EndAll).await;
     sink.files.ended(&done.ending);
@@ -91,16 +98,18 @@ async fn supervised(
     })
 }
 
-fn turn(job: &StepJob, needs: &TurnNeeds, started: &TurnStarted, program: &dyn AgentProgram) -> Turn {
+fn turn(job: &StepJob, needs: &TurnNeeds, started: &TurnStarted, program: &Backend) -> Turn {
     let settings = needs.settings.clone();
+    let conversation = needs.conversation.as_ref();
     Turn {
         prompt: needs.prompt.clone(),
         cwd: job.needs.cwd.clone().into(),
         session: started.session.clone(),
         continues: started.branch_of.clone().map(|session| Continued {
             session,
-            total_usd: needs.conversation_total_usd.map(Usd::dollars),
-            model: needs.conversation_model.clone(),
+            total_usd: conversation.and_then(|session| session.total_usd).map(Usd::dollars),
+            total_tokens: conversation.and_then(|session| session.total_tokens),
+            model: conversation.and_then(|session| session.model.clone()),
         }),
         model: settings.model,
         effort: settings.effort,
@@ -114,11 +123,28 @@ fn turn(job: &StepJob, needs: &TurnNeeds, started: &TurnStarted, program: &dyn A
     }
 }
 
-/// A turn that has to continue a conversation, with a program that cannot branch one. A backend that may continue the
-/// conversation itself instead (`without_branch`) would be allowed here.
-fn cannot_continue(program: &dyn AgentProgram, backend: &str, turn: &Turn) -> Option<TurnFault> {
-    let is_refused = turn.continues.is_some() && !program.capabilities().branch;
-    is_refused.then(|| TurnFault::CannotBranch { backend: backend.to_owned() })
+/// Why a turn is not started, because the program could not do what it asks for, or would do something else.
+fn refused(program: &Backend, needs: &TurnNeeds, turn: &Turn) -> Option<TurnFault> {
+    let can = program.capabilities();
+    let backend = needs.backend.clone();
+    if let Some(limit) = can.prompt_limit.filter(|limit| !limit.permits(&turn.prompt)) {
+        return Some(TurnFault::PromptTooLong { backend, limit: limit.to_string() });
+    }
+    turn.continues.as_ref()?;
+    let began_in = needs.conversation.as_ref().and_then(|session| session.cwd.clone());
+    if let Some(folder) = began_in.filter(|folder| can.folder_bound && Path::new(folder) != turn.cwd) {
+        return Some(TurnFault::OtherFolder { backend, folder });
+    }
+    let continues = if turn.is_in_place() { program.continues_in_place() } else { can.branch };
+    (!continues).then_some(TurnFault::CannotBranch { backend })
+}
+
+/// Two programs that continue one conversation at the same time damage it. The lock holds for all runs of the user.
+fn lock_session(needs: &TurnNeeds, turn: &Turn) -> Result<Option<SessionLock>, TurnFault> {
+    match &turn.session {
+        Some(session) if turn.is_in_place() => SessionLock::take(&needs.backend, session),
+        _ => Ok(None),
+    }
 }
 
 fn process(
@@ -220,7 +246,7 @@ struct TurnSink<'a> {
 }
 
 impl TurnSink<'_> {
-    fn result(mut self, ending: TurnEnding, backend: &str) -> Turned {
+    fn result(mut self, ending: TurnEnding, backend: &str, folder: Option<String>) -> Turned {
         self.reader.close();
         let model = self.job.needs.turn.as_ref().and_then(|needs| needs.settings.model.clone());
         let session_id = self.reader.session().map(str::to_owned);
@@ -230,6 +256,8 @@ impl TurnSink<'_> {
                 total_usd: cost.session_total_usd.map(Usd::from_dollars),
                 backend: Some(backend.to_owned()),
                 model: model.clone(),
+                total_tokens: cost.session_tokens,
+                cwd: folder.clone(),
             })
         };
         let stderr = self.stderr.last_lines(STDERR_LINES);

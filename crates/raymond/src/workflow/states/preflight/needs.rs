@@ -8,7 +8,8 @@ use raymond_core::tag::{Located, TagName};
 use raymond_core::workflow::StateFile;
 
 use super::Names;
-use crate::agent::{AgentProgram, Capabilities};
+use crate::agent::registry::{Backend, Backends};
+use crate::agent::{Capabilities, TokensTold};
 use crate::error::UserError;
 use crate::workflow::states::TurnSettings;
 
@@ -18,8 +19,9 @@ pub(super) fn check(
     backend: &str,
     settings: &TurnSettings,
     options: &Options,
-    program: &dyn AgentProgram,
+    backends: &Backends,
 ) -> Result<(), UserError> {
+    let program = backends.get(backend).map_err(|error| UserError::usage(format!("{state}: {error}")))?;
     let can: Capabilities = program.capabilities();
     let asks_for = [
         ("model", settings.model.is_some(), can.model),
@@ -35,14 +37,25 @@ pub(super) fn check(
         let error = format!("{state}: `{what}` is set for it, which its backend `{backend}` does not take");
         return Err(UserError::usage(error).hint("leave it out, or choose another backend for the state"));
     }
-    // A backend whose turns may go uncounted (`cost = "none"`) would be let through here.
-    if !can.cost && !options.budget_usd.is_zero() {
-        let error = format!(
-            "{state}: its backend `{backend}` does not tell the cost of a turn, so that no budget holds it"
-        );
-        return Err(UserError::usage(error).hint("run it without a budget: --budget 0"));
+    let is_priced = backends.price(program, settings.model.as_deref()).is_some();
+    if can.cost || is_priced || program.uncounted || options.budget_usd.is_zero() {
+        return Ok(());
     }
-    Ok(())
+    let unpriced = match (can.tokens, &settings.model) {
+        (TokensTold::No, _) => String::new(),
+        (_, Some(model)) => format!(" (only tokens, and the model `{model}` has no price)"),
+        (_, None) => " (only tokens, and without a `model` they have no price)".to_owned(),
+    };
+    let error = format!(
+        "{state}: its backend `{backend}` does not tell the cost of a turn{unpriced}, so that no budget holds it"
+    );
+    let error = UserError::usage(error).hint("run it without a budget: --budget 0").hint(format!(
+        "or do not count its turns: cost = \"none\" under [backend.{backend}] in the config file"
+    ));
+    Err(match can.tokens {
+        TokensTold::No => error,
+        _ => error.hint("or choose a `model` with a price; [prices] in the config file adds one"),
+    })
 }
 
 /// The prompts of a workflow and which of them go on in the conversation of another, as far as their texts tell.
@@ -86,13 +99,13 @@ impl Conversations {
     pub(super) fn check<'p>(
         &self,
         names: &Names,
-        program: impl Fn(&str) -> Option<&'p dyn AgentProgram>,
+        program: impl Fn(&str) -> Option<&'p Backend>,
     ) -> Result<(), UserError> {
         for (from, prompt) in &self.prompts {
-            let Some(can) = program(&prompt.backend).map(AgentProgram::capabilities) else { continue };
-            if can.branch {
+            let Some(backend) = program(&prompt.backend).filter(|backend| !backend.continues()) else {
                 continue;
-            }
+            };
+            let can = backend.capabilities();
             for (tag, name) in &prompt.leads_to {
                 let leads_to = names.get(name).into_iter().flatten();
                 // Another backend's conversation is not gone on with.
@@ -109,12 +122,20 @@ impl Conversations {
 }
 
 fn refused(to: &StateFile, from: &StateFile, tag: TagName, prompt: &Prompt, can: Capabilities) -> UserError {
-    let verb = if can.resume { "branch" } else { "continue" };
+    let (verb, opt_in) = match can.resume {
+        true => ("branch", Some("or continue the conversation itself: without_branch = \"continue\"")),
+        false => ("continue", None),
+    };
     let error = format!(
         "{to}: <{tag}> in {from} leads there with the conversation kept, and the backend `{}` cannot {verb} one",
         prompt.backend
     );
-    UserError::usage(error).hint("lead there with <reset> or <function>, or choose another backend")
+    let error =
+        UserError::usage(error).hint("lead there with <reset> or <function>, or choose another backend");
+    match opt_in {
+        Some(how) => error.hint(format!("{how} under [backend.{}] in the config file", prompt.backend)),
+        None => error,
+    }
 }
 
 const CONTENT: &str = "content";

@@ -1,0 +1,215 @@
+//! GitHub's Copilot CLI, one process for each turn, its events as JSON lines.
+//!
+//! It cannot branch a conversation. It tells neither dollars nor, in its events, tokens. Its launcher is another
+//! process than the program itself, which does not matter, because a turn's processes are found by their environment.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::ending::{failure, tail, unfinished};
+use super::events::{EventDecoder, EventReader, count, summary, text};
+use super::lines::shortened;
+use super::refusal::refusal;
+use super::{
+    AgentProgram, Capabilities, Cost, Inspection, Invocation, Turn, TurnDecoder, TurnEnding, TurnEvent,
+    TurnFailure, TurnFault, TurnReport,
+};
+use crate::config::BackendSettings;
+
+const COMMAND: &str = "copilot";
+
+/// Variables of a surrounding session.
+const SURROUNDING_SESSION: &[&str] = &[
+    "COPILOT_CLI",
+    "COPILOT_LOADER_PID",
+    "COPILOT_AGENT_SESSION_ID",
+    "COPILOT_CLI_BINARY_VERSION",
+    "COPILOT_CLI_RESOLVED_DIST_DIR",
+];
+
+/// How often it tries again by itself.
+const RETRIES: u64 = 5;
+
+#[derive(Debug)]
+struct Copilot {
+    command: String,
+    args: Vec<String>,
+}
+
+pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
+    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
+    Ok(Arc::new(Copilot { command, args: settings.args.clone() }))
+}
+
+impl AgentProgram for Copilot {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { resume: true, model: true, effort: true, skip_permissions: true, ..Capabilities::NONE }
+    }
+
+    fn inspection(&self) -> Option<Inspection> {
+        Some(Inspection {
+            program: self.command.clone(),
+            tells_version: true,
+            tested: &["1.0.102"],
+            login: None,
+        })
+    }
+
+    fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
+        let mut args = self.args.clone();
+        args.extend(["--output-format", "json", "--no-color", "--no-ask-user"].map(str::to_owned));
+        // These flags take any number of values, so a value is written as a part of its flag.
+        match turn.skip_permissions {
+            true => args.extend(["--allow-all-tools", "--allow-all-paths"].map(str::to_owned)),
+            false => args.push("--allow-tool=write".to_owned()),
+        }
+        let settings = [("--model", &turn.model), ("--reasoning-effort", &turn.effort)];
+        for (flag, value) in settings {
+            args.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
+        }
+        match (&turn.continues, &turn.session) {
+            (Some(continued), _) => args.push(format!("--resume={}", continued.session)),
+            (None, Some(session)) => args.extend(["--session-id".to_owned(), session.clone()]),
+            (None, None) => {}
+        }
+        Ok(Invocation {
+            program: self.command.clone(),
+            args,
+            stdin: turn.prompt.clone().into_bytes(),
+            unset: SURROUNDING_SESSION.to_vec(),
+            set: vec![("COPILOT_AUTO_UPDATE".to_owned(), "false".to_owned())],
+        })
+    }
+
+    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+        Box::new(EventDecoder::new(Events::default()))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Events {
+    /// The last message without a request for a tool.
+    message: Option<String>,
+    error: Option<TurnFault>,
+    is_aborted: bool,
+    /// The exit code in its last event.
+    exit_code: Option<u64>,
+    retries: u64,
+    refused: Vec<String>,
+    /// The name of the last tool that was asked for.
+    tool: String,
+}
+
+impl EventReader for Events {
+    fn event(&mut self, event: &Value) -> Vec<TurnEvent> {
+        match text(event, "/type") {
+            "assistant.message" => self.message(&event["data"]),
+            "tool.execution_complete" if text(event, "/data/error/code") == "denied" => {
+                if !self.refused.contains(&self.tool) {
+                    self.refused.push(self.tool.clone());
+                }
+                vec![TurnEvent::ToolRefused { tool: self.tool.clone() }]
+            }
+            "assistant.turn_retry" => {
+                self.retries += 1;
+                let error = shortened(text(event, "/data/reason"), 200);
+                vec![TurnEvent::Retrying { attempt: self.retries, of: RETRIES, error }]
+            }
+            "session.error" => {
+                self.error = Some(fault(&event["data"]));
+                Vec::new()
+            }
+            "abort" => {
+                self.is_aborted = true;
+                Vec::new()
+            }
+            "result" => {
+                let code = count(event, "/exitCode");
+                self.exit_code = Some(code);
+                let session = TurnEvent::Session(text(event, "/sessionId").to_owned());
+                vec![session, TurnEvent::End { is_error: code != 0 }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_final(&self) -> bool {
+        self.exit_code == Some(0) && !self.is_aborted && self.message.is_some()
+    }
+
+    /// It exits with 0 when it was interrupted, too.
+    fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        let is_success = self.is_final() && matches!(ending, TurnEnding::Code(0) | TurnEnding::Lingered);
+        let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Lingered);
+        let fault = match (self.error, &self.message) {
+            (None, Some(text)) if is_success => {
+                let text = text.clone();
+                return Ok(TurnReport { text, permission_denials: self.refused, ..TurnReport::default() });
+            }
+            _ if self.is_aborted && is_over => TurnFault::Interrupted,
+            (Some(fault), _) if is_over => fault,
+            _ => unfinished(ending, stderr, by_stderr),
+        };
+        Err(failure(fault, Cost::default(), self.message))
+    }
+}
+
+impl Events {
+    fn message(&mut self, data: &Value) -> Vec<TurnEvent> {
+        self.error = None;
+        let said = text(data, "/content").to_owned();
+        let tools: Vec<TurnEvent> = data["toolRequests"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|tool| TurnEvent::ToolUse {
+                name: text(tool, "/name").to_owned(),
+                summary: summary(&tool["arguments"]),
+            })
+            .collect();
+        match tools.last() {
+            Some(TurnEvent::ToolUse { name, .. }) => self.tool.clone_from(name),
+            _ => self.message = Some(said.clone()),
+        }
+        let said = (!said.is_empty()).then_some(TurnEvent::Text(said));
+        said.into_iter().chain(tools).collect()
+    }
+}
+
+fn fault(data: &Value) -> TurnFault {
+    let status = u16::try_from(count(data, "/statusCode")).ok().filter(|status| *status > 0);
+    let status = status.or((text(data, "/errorType") == "rate_limit").then_some(429));
+    refusal(status, text(data, "/message"))
+}
+
+fn by_stderr(stderr: &str) -> Option<TurnFault> {
+    let message = tail(stderr);
+    let says = |words: &str| stderr.contains(words);
+    if says("No authentication information") {
+        return Some(TurnFault::NotLoggedIn { message });
+    }
+    if says("No session") {
+        return Some(TurnFault::SessionMissing { message });
+    }
+    says("No prompt provided").then_some(TurnFault::BadRequest { message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Continued;
+    use super::super::suite::of_kind;
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_continued_itself() {
+        let program = of_kind("copilot");
+        let start = "--output-format json --no-color --no-ask-user --allow-tool=write";
+        let fresh = Turn { session: Some("s1".to_owned()), ..Turn::default() };
+        assert_eq!(program.invocation(&fresh).unwrap().args.join(" "), format!("{start} --session-id s1"));
+        let continues = Some(Continued { session: "s1".to_owned(), ..Continued::default() });
+        let turn = Turn { continues, ..fresh };
+        assert!(turn.is_in_place());
+        assert_eq!(program.invocation(&turn).unwrap().args.join(" "), format!("{start} --resume=s1"));
+    }
+}

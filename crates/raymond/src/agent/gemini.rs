@@ -1,0 +1,303 @@
+//! Google's Gemini CLI, one process for each turn, its events as JSON lines.
+//!
+//! A branch is made from the file of a conversation, so it can be continued in any folder. Its exit code is the status
+//! of the service's answer modulo 256.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::ending::{failure, tail, unfinished};
+use super::events::{EventDecoder, EventReader, append, count, summary, text};
+use super::refusal::refusal;
+use super::{
+    AgentProgram, Capabilities, Cost, Filled, Inspection, Invocation, Plain, PromptLimit, SessionId, Tokens,
+    TokensTold, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
+};
+use crate::config::BackendSettings;
+
+const COMMAND: &str = "gemini";
+
+/// It cuts a longer prompt without a word.
+const LONGEST_PROMPT: PromptLimit = PromptLimit::Bytes(8_000_000);
+
+/// It prints nothing while it tries again.
+const SILENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Without this it starts itself a second time, and the signals that end a turn do not reach that process.
+const NO_RELAUNCH: &str = "GEMINI_CLI_NO_RELAUNCH";
+
+/// The invisible character that keeps a path in a value from being read.
+const ZERO_WIDTH_SPACE: char = '\u{200B}';
+
+#[derive(Debug)]
+struct Gemini {
+    command: String,
+    args: Vec<String>,
+}
+
+pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
+    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
+    Ok(Arc::new(Gemini { command, args: settings.args.clone() }))
+}
+
+impl AgentProgram for Gemini {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            resume: true,
+            branch: true,
+            session_id: SessionId::FirstEvent,
+            tokens: TokensTold::OfTurn,
+            model: true,
+            skip_permissions: true,
+            prompt_limit: Some(LONGEST_PROMPT),
+            silence: Some(SILENCE),
+            ..Capabilities::NONE
+        }
+    }
+
+    fn inspection(&self) -> Option<Inspection> {
+        Some(Inspection {
+            program: self.command.clone(),
+            tells_version: true,
+            tested: &["0.61.0"],
+            login: None,
+        })
+    }
+
+    fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
+        let mut args = self.args.clone();
+        args.extend(["-o", "stream-json", "--skip-trust"].map(str::to_owned));
+        let is_chosen = |arg: &String| arg.starts_with("--approval-mode") || arg == "--yolo" || arg == "-y";
+        if turn.skip_permissions {
+            args.extend(["--approval-mode", "yolo"].map(str::to_owned));
+        } else if !self.args.iter().any(is_chosen) {
+            args.extend(["--approval-mode", "auto_edit"].map(str::to_owned));
+        }
+        args.extend(turn.model.iter().flat_map(|model| ["-m".to_owned(), model.clone()]));
+        if let Some(continued) = &turn.continues {
+            let file = session_file(&continued.session)?;
+            args.extend(["--session-file".to_owned(), file.display().to_string()]);
+        }
+        Ok(Invocation {
+            program: self.command.clone(),
+            args,
+            stdin: turn.prompt.clone().into_bytes(),
+            unset: vec!["GEMINI_CLI", "GEMINI_CLI_TRUST_WORKSPACE"],
+            set: vec![(NO_RELAUNCH.to_owned(), "true".to_owned())],
+        })
+    }
+
+    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+        Box::new(EventDecoder::new(Events::default()))
+    }
+
+    /// It reads the file in `@path`, also from stdin and also if the `@` is inside a word.
+    fn plain(&self, filled: &Filled<'_>) -> Plain {
+        let mut plain = Plain::default();
+        let mut done = 0;
+        for value in filled.values {
+            plain.text.push_str(&filled.text[done..value.start]);
+            let mut pieces = filled.text[value.clone()].split('@');
+            plain.text.push_str(pieces.next().unwrap_or_default());
+            for piece in pieces {
+                plain.text.push('@');
+                if let Some(path) = read_path(piece, filled) {
+                    plain.text.push(ZERO_WIDTH_SPACE);
+                    plain.changed.push(format!("@{path}"));
+                }
+                plain.text.push_str(piece);
+            }
+            done = value.end;
+        }
+        plain.text.push_str(&filled.text[done..]);
+        plain
+    }
+}
+
+/// The path at the start of the text after an `@`, if there is something to read.
+fn read_path<'a>(after: &'a str, filled: &Filled<'_>) -> Option<&'a str> {
+    let word = after.split(char::is_whitespace).next().unwrap_or_default();
+    let mut path = word;
+    while !path.is_empty() {
+        let folders = std::iter::once(filled.cwd).chain(filled.folders.iter().map(PathBuf::as_path));
+        if folders.into_iter().any(|folder| folder.join(path).exists()) {
+            return Some(path);
+        }
+        // It leaves out punctuation at the end.
+        path = path.strip_suffix(|letter: char| !letter.is_alphanumeric())?;
+    }
+    None
+}
+
+/// The file of a conversation: `~/.gemini/tmp/PROJECT/chats/session-TIME-FIRST_EIGHT_OF_ID.jsonl`.
+fn session_file(session: &str) -> Result<PathBuf, String> {
+    let home =
+        ["GEMINI_CLI_HOME", "HOME", "USERPROFILE"].iter().find_map(std::env::var_os).map(PathBuf::from);
+    let found = home.and_then(|home| session_file_below(&home.join(".gemini/tmp"), session));
+    found.ok_or_else(|| {
+        TurnFault::SessionMissing { message: format!("there is no file of {session}") }.to_string()
+    })
+}
+
+fn session_file_below(root: &Path, session: &str) -> Option<PathBuf> {
+    let start = session.get(..8)?;
+    let entries =
+        |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = entries(root).flat_map(|project| entries(&project.join("chats")).collect::<Vec<_>>());
+    let mut named = files.filter(|file| {
+        let name = file.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        name.ends_with(start)
+    });
+    named.find(|file| {
+        let mut first = String::new();
+        let read = fs::File::open(file).and_then(|file| BufReader::new(file).read_line(&mut first));
+        read.is_ok() && first.contains(session)
+    })
+}
+
+#[derive(Debug, Default)]
+struct Events {
+    /// What the agent has said since its last tool call.
+    message: String,
+    tokens: Tokens,
+    succeeded: Option<bool>,
+    error: String,
+}
+
+impl EventReader for Events {
+    fn event(&mut self, event: &Value) -> Vec<TurnEvent> {
+        match text(event, "/type") {
+            "init" => vec![TurnEvent::Session(text(event, "/session_id").to_owned())],
+            "message" if text(event, "/role") == "assistant" => {
+                append(&mut self.message, text(event, "/content"));
+                Vec::new()
+            }
+            "tool_use" => {
+                let name = text(event, "/tool_name").to_owned();
+                let used = TurnEvent::ToolUse { name, summary: summary(&event["parameters"]) };
+                self.said().into_iter().chain([used]).collect()
+            }
+            "tool_result" => {
+                self.message.clear();
+                Vec::new()
+            }
+            "error" => {
+                text(event, "/message").clone_into(&mut self.error);
+                Vec::new()
+            }
+            "result" => self.result(event),
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_final(&self) -> bool {
+        self.succeeded == Some(true)
+    }
+
+    fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        let cost = Cost { tokens: self.tokens, ..Cost::default() };
+        let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Lingered);
+        let fault = match (self.succeeded, ending) {
+            (Some(true), TurnEnding::Code(0) | TurnEnding::Lingered) if !self.message.is_empty() => {
+                return Ok(TurnReport { text: self.message, cost, ..TurnReport::default() });
+            }
+            (Some(false), _) if is_over => failed(ending, &self.error),
+            _ => unfinished(ending, stderr, |stderr| by_code(ending, stderr)),
+        };
+        Err(failure(fault, cost, Some(self.message).filter(|message| !message.is_empty())))
+    }
+}
+
+impl Events {
+    /// The message is shown when it is whole.
+    fn said(&self) -> Option<TurnEvent> {
+        (!self.message.is_empty()).then(|| TurnEvent::Text(self.message.clone()))
+    }
+
+    fn result(&mut self, event: &Value) -> Vec<TurnEvent> {
+        let is_success = text(event, "/status") == "success";
+        self.succeeded = Some(is_success);
+        let error = text(event, "/error/message");
+        if !error.is_empty() {
+            error.clone_into(&mut self.error);
+        }
+        let total = count(event, "/stats/total_tokens");
+        // Thoughts are paid for like output and are only in the total.
+        let output = total.saturating_sub(count(event, "/stats/input_tokens"));
+        let (input, cache_read) = (count(event, "/stats/input"), count(event, "/stats/cached"));
+        self.tokens = Tokens { input, output, cache_write: 0, cache_read };
+        let used = TurnEvent::Usage(self.tokens);
+        self.said().into_iter().chain([used, TurnEvent::End { is_error: !is_success }]).collect()
+    }
+}
+
+fn failed(ending: TurnEnding, error: &str) -> TurnFault {
+    let status = match ending {
+        TurnEnding::Code(code) => (400..600).find(|status| code > 1 && i32::from(status % 256_u16) == code),
+        _ => None,
+    };
+    match error.contains("safety settings") {
+        true => TurnFault::BadRequest { message: error.to_owned() },
+        false => match refusal(status, error) {
+            // Its messages about a quota also speak of billing, but the quota is one of a day or less.
+            TurnFault::Forbidden { message } if status == Some(429) => {
+                TurnFault::LimitReached { resets_at: None, message }
+            }
+            other => other,
+        },
+    }
+}
+
+/// Errors from before the turn have exit codes of their own.
+fn by_code(ending: TurnEnding, stderr: &str) -> Option<TurnFault> {
+    let TurnEnding::Code(code) = ending else { return None };
+    let message = tail(stderr);
+    let says = |words: &str| stderr.contains(words);
+    match code {
+        41 => Some(TurnFault::NotLoggedIn { message }),
+        42 if says("already exists") => Some(TurnFault::SessionInUse { message }),
+        42 if says("session") => Some(TurnFault::SessionMissing { message }),
+        42 => Some(TurnFault::BadRequest { message }),
+        55 => Some(TurnFault::BadArguments { message }),
+        1 if says("Unknown argument") || says("mutually exclusive") => {
+            // The first line says it; the rest is the list of all options.
+            Some(TurnFault::BadArguments { message: stderr.lines().next().unwrap_or_default().to_owned() })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::suite::of_kind;
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_conversation_is_found_by_its_id() {
+        let root = tempfile::tempdir().unwrap();
+        let chats = root.path().join("project/chats");
+        fs::create_dir_all(&chats).unwrap();
+        let (one, other) = ("11111111-2222-4333-8444-555555555555", "11111111-9999-4333-8444-555555555555");
+        for (name, id) in [("session-a-11111111.jsonl", other), ("session-b-11111111.jsonl", one)] {
+            fs::write(chats.join(name), format!("{{\"sessionId\":\"{id}\"}}\n")).unwrap();
+        }
+        assert_eq!(session_file_below(root.path(), one), Some(chats.join("session-b-11111111.jsonl")));
+        assert_eq!(session_file_below(root.path(), "22222222-0000"), None);
+    }
+
+    #[test]
+    fn a_path_in_a_value_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("secret.txt"), "s").unwrap();
+        let text = "see @secret.txt: say x@secret.txt, @other and a@b.example";
+        let filled = Filled { text, values: &[17..text.len()], cwd: folder.path(), folders: &[] };
+        let plain = of_kind("gemini").plain(&filled);
+        assert_eq!(plain.text, "see @secret.txt: say x@\u{200B}secret.txt, @other and a@b.example");
+        assert_eq!(plain.changed, ["@secret.txt"]);
+    }
+}

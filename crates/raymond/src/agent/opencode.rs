@@ -1,0 +1,230 @@
+//! opencode, one `opencode run` for each turn, its events as JSON lines.
+//!
+//! It tells its session only when the model has answered, and finds a conversation only in the folder where it began:
+//! elsewhere it calls the model and prints nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::ending::{failure, tail, unfinished};
+use super::events::{EventDecoder, EventReader, amount, append, count, summary, text};
+use super::refusal::refusal;
+use super::{
+    AgentProgram, Capabilities, Cost, Inspection, Invocation, SessionId, Tokens, Turn, TurnDecoder,
+    TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
+};
+use crate::config::BackendSettings;
+
+const COMMAND: &str = "opencode";
+
+/// It prints nothing while it waits for a service that refuses it, for hours if the service asks for that.
+const SILENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Without a title it asks the model for one, at a cost that it does not tell.
+const TITLE: &str = "Raymond";
+
+#[derive(Debug)]
+struct Opencode {
+    command: String,
+    args: Vec<String>,
+}
+
+pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
+    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
+    Ok(Arc::new(Opencode { command, args: settings.args.clone() }))
+}
+
+impl AgentProgram for Opencode {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            session_id: SessionId::FirstAnswer,
+            folder_bound: true,
+            budget_share: false,
+            tool_rules: false,
+            add_dirs: false,
+            mcp: false,
+            permission_mode: false,
+            silence: Some(SILENCE),
+            ..Capabilities::ALL
+        }
+    }
+
+    fn inspection(&self) -> Option<Inspection> {
+        Some(Inspection {
+            program: self.command.clone(),
+            tells_version: true,
+            tested: &["1.18.33"],
+            login: None,
+        })
+    }
+
+    fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
+        let mut args = self.args.clone();
+        args.extend(["run", "--format", "json", "--title", TITLE].map(str::to_owned));
+        let settings = [("-m", &turn.model), ("--variant", &turn.effort)];
+        for (flag, value) in settings {
+            args.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
+        }
+        if turn.skip_permissions {
+            args.push("--auto".to_owned());
+        }
+        if let Some(continued) = &turn.continues {
+            args.extend(["--session".to_owned(), continued.session.clone(), "--fork".to_owned()]);
+        }
+        Ok(Invocation {
+            program: self.command.clone(),
+            args,
+            stdin: turn.prompt.clone().into_bytes(),
+            unset: vec!["OPENCODE", "OPENCODE_PID", "AGENT"],
+            set: vec![("OPENCODE_DISABLE_AUTOUPDATE".to_owned(), "1".to_owned())],
+        })
+    }
+
+    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+        Box::new(EventDecoder::new(Events::default()))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Events {
+    session: String,
+    /// The message that is being said, by its id.
+    message: (String, String),
+    cost: Cost,
+    /// Why its last step ended: `stop`, `tool-calls`, `length`.
+    reason: String,
+    /// The last error. It may go on after one, and then exits with 1 all the same.
+    error: Option<TurnFault>,
+    refused: Vec<String>,
+}
+
+impl EventReader for Events {
+    fn event(&mut self, event: &Value) -> Vec<TurnEvent> {
+        let mut seen = Vec::new();
+        let session = text(event, "/sessionID");
+        if !session.is_empty() && session != self.session {
+            session.clone_into(&mut self.session);
+            seen.push(TurnEvent::Session(session.to_owned()));
+        }
+        match text(event, "/type") {
+            "text" if event.pointer("/part/synthetic") != Some(&Value::Bool(true)) => {
+                let (id, said) = (text(event, "/part/messageID"), text(event, "/part/text"));
+                if self.message.0 != id {
+                    self.message = (id.to_owned(), String::new());
+                }
+                append(&mut self.message.1, said);
+                seen.push(TurnEvent::Text(said.to_owned()));
+            }
+            "tool_use" => seen.push(self.tool(&event["part"])),
+            "step_finish" => seen.extend(self.step_finish(&event["part"])),
+            "error" => {
+                self.error = Some(fault(&event["error"]));
+                self.reason = String::new();
+            }
+            _ => {}
+        }
+        seen
+    }
+
+    fn is_final(&self) -> bool {
+        self.reason == "stop"
+    }
+
+    fn cost_so_far(&self) -> f64 {
+        self.cost.usd
+    }
+
+    fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        let message = Some(self.message.1).filter(|message| !message.is_empty());
+        let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Lingered);
+        let is_success = matches!(ending, TurnEnding::Code(0) | TurnEnding::Lingered);
+        let fault = match (self.reason.as_str(), self.error, message.clone()) {
+            ("stop", _, Some(text)) if is_success => {
+                return Ok(TurnReport { text, cost: self.cost, permission_denials: self.refused });
+            }
+            ("length", _, said) if is_success => {
+                TurnFault::Truncated { message: tail(&said.unwrap_or_default()) }
+            }
+            (_, Some(fault), _) if is_over => fault,
+            ("tool-calls", None, _) if is_success && !self.refused.is_empty() => {
+                let message =
+                    format!("it stopped because it was not permitted to use {}", self.refused.join(", "));
+                TurnFault::BadRequest { message }
+            }
+            _ => unfinished(ending, stderr, by_stderr),
+        };
+        Err(failure(fault, self.cost, message))
+    }
+}
+
+impl Events {
+    fn tool(&mut self, part: &Value) -> TurnEvent {
+        /// How many refused tools are kept.
+        const MOST_REFUSED: usize = 100;
+        let name = text(part, "/tool").to_owned();
+        if text(part, "/state/error").contains("rejected permission") {
+            if self.refused.len() < MOST_REFUSED && !self.refused.contains(&name) {
+                self.refused.push(name.clone());
+            }
+            return TurnEvent::ToolRefused { tool: name };
+        }
+        TurnEvent::ToolUse { name, summary: summary(&part["state"]["input"]) }
+    }
+
+    fn step_finish(&mut self, part: &Value) -> Vec<TurnEvent> {
+        text(part, "/reason").clone_into(&mut self.reason);
+        let used = Tokens {
+            input: count(part, "/tokens/input"),
+            output: count(part, "/tokens/output").saturating_add(count(part, "/tokens/reasoning")),
+            cache_write: count(part, "/tokens/cache/write"),
+            cache_read: count(part, "/tokens/cache/read"),
+        };
+        self.cost.tokens = self.cost.tokens.plus(used);
+        self.cost.usd += amount(part, "/cost");
+        let end = (self.reason == "stop").then_some(TurnEvent::End { is_error: false });
+        [TurnEvent::Usage(used)].into_iter().chain(end).collect()
+    }
+}
+
+fn fault(error: &Value) -> TurnFault {
+    let status = u16::try_from(count(error, "/data/statusCode")).ok().filter(|status| *status > 0);
+    let message = text(error, "/data/message");
+    if text(error, "/name") == "ContextOverflowError" {
+        return TurnFault::TooLong { message: message.to_owned() };
+    }
+    // It says no more of a model that it does not know, and of a missing login.
+    if message.starts_with("Unexpected server error") {
+        let message = format!("{message} (the model may be unknown to it, or it is not logged in)");
+        return TurnFault::BadRequest { message };
+    }
+    let wait = text(error, "/data/responseHeaders/retry-after");
+    let message =
+        if wait.is_empty() { message.to_owned() } else { format!("{message} (retry after {wait}s)") };
+    refusal(status, &message)
+}
+
+fn by_stderr(stderr: &str) -> Option<TurnFault> {
+    let message = tail(stderr);
+    if stderr.contains("Session not found") {
+        return Some(TurnFault::SessionMissing { message });
+    }
+    stderr.contains("must provide a message").then_some(TurnFault::BadRequest { message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Continued;
+    use super::super::suite::of_kind;
+    use super::*;
+
+    #[test]
+    fn a_continued_turn_is_a_branch_with_a_title_of_its_own() {
+        let continues = Some(Continued { session: "ses_1".to_owned(), ..Continued::default() });
+        let turn =
+            Turn { continues, model: Some("p/m".to_owned()), skip_permissions: true, ..Turn::default() };
+        let args = of_kind("opencode").invocation(&turn).unwrap().args.join(" ");
+        assert_eq!(args, "run --format json --title Raymond -m p/m --auto --session ses_1 --fork");
+    }
+}

@@ -1,0 +1,164 @@
+//! `raymond doctor`: what works here and what does not, and what to do about it.
+
+mod ask;
+mod backends;
+mod surroundings;
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use super::args::DoctorArgs;
+use super::find::load_config;
+use super::print::print_stdout;
+use crate::agent::DEFAULT_BACKEND;
+use crate::agent::registry::Backends;
+use crate::config::Config;
+use crate::error::{ExitKind, UserError};
+use crate::view::text::{clean, clean_json};
+use backends::BackendReport;
+
+/// Everything that was found out.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// Whether the default backend can work.
+    ok: bool,
+    version: &'static str,
+    default_backend: String,
+    backends: Vec<BackendReport>,
+    /// The day of the shipped prices.
+    prices_dated: String,
+    priced_models: Vec<String>,
+    findings: Vec<Finding>,
+}
+
+/// Something that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    level: Level,
+    about: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    Good,
+    Warning,
+    Error,
+}
+
+impl Finding {
+    fn good(about: &'static str, message: impl Into<String>) -> Self {
+        Self { level: Level::Good, about, message: message.into(), advice: None }
+    }
+
+    fn warning(about: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Warning, about, message: message.into(), advice: Some(advice.into()) }
+    }
+
+    fn error(about: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Error, ..Self::warning(about, message, advice) }
+    }
+}
+
+pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
+    let mut findings = Vec::new();
+    let config = config(&mut findings);
+    let (config, known) = match config {
+        Some((config, backends)) => (config, backends),
+        None => (Config::default(), Backends::built_in()),
+    };
+    let default_backend = config.raymond.backend.clone().unwrap_or_else(|| DEFAULT_BACKEND.to_owned());
+    if args.ping {
+        backends::agree_to_ping(&default_backend, args.yes)?;
+    }
+    let mut reports = backends::look_at(&known, &config);
+    if args.ping {
+        backends::ping(&mut reports, &known, &default_backend, config.raymond.model.as_deref());
+    }
+    let default = reports.iter().find(|report| report.name == default_backend);
+    findings.extend(backends::findings(default, &default_backend, &known, &config));
+    findings.extend(surroundings::findings());
+    let is_config_bad =
+        findings.iter().any(|finding| finding.about == "config" && finding.level == Level::Error);
+    let report = Report {
+        ok: default.is_some_and(BackendReport::works) && !is_config_bad,
+        version: env!("RAYMOND_VERSION"),
+        default_backend,
+        backends: reports,
+        prices_dated: known.prices.dated.clone(),
+        priced_models: known.prices.models().map(str::to_owned).collect(),
+        findings,
+    };
+    show(&report, args.json)?;
+    Ok(if report.ok { ExitKind::Completed } else { ExitKind::Failed })
+}
+
+/// The settings, if they can be read.
+fn config(findings: &mut Vec<Finding>) -> Option<(Config, Backends)> {
+    let loaded = load_config().and_then(|config| Backends::new(&config).map(|backends| (config, backends)));
+    match loaded {
+        Ok(loaded) => {
+            findings.push(Finding::good("config", "the config files can be read"));
+            Some(loaded)
+        }
+        Err(error) => {
+            let advice = error.hints.first().cloned().unwrap_or_else(|| "correct the file".to_owned());
+            findings.push(Finding::error("config", error.message, advice));
+            None
+        }
+    }
+}
+
+fn show(report: &Report, as_json: bool) -> Result<(), UserError> {
+    if as_json {
+        let text = serde_json::to_string_pretty(report)
+            .map(clean_json)
+            .map_err(|error| UserError::failed(error.to_string()))?;
+        return print_stdout(format!("{text}\n").as_bytes());
+    }
+    // The reader of stdout may have exited.
+    let _ = write_for_people(&mut anstream::AutoStream::auto(io::stdout()), report);
+    Ok(())
+}
+
+fn write_for_people(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    const BOLD: Style = Style::new().bold();
+    writeln!(out, "{BOLD}Agent programs{BOLD:#}")?;
+    for backend in &report.backends {
+        let mark = if backend.name == report.default_backend { " (default)" } else { "" };
+        let level = if backend.works() { Level::Good } else { Level::Warning };
+        writeln!(out, "  {} {}{mark}: {}", sign(level), clean(&backend.name), clean(&backend.summary()))?;
+    }
+    writeln!(out, "{BOLD}Here{BOLD:#}")?;
+    for finding in &report.findings {
+        writeln!(out, "  {} {}: {}", sign(finding.level), finding.about, clean(&finding.message))?;
+        if let Some(advice) = &finding.advice {
+            writeln!(out, "      → {}", clean(advice))?;
+        }
+    }
+    let models = report.priced_models.len();
+    writeln!(
+        out,
+        "Prices of {models} models, dated {}; [prices] in the config file adds others.",
+        report.prices_dated
+    )?;
+    match report.ok {
+        true => writeln!(out, "The default backend `{}` can work.", clean(&report.default_backend)),
+        false => writeln!(out, "The default backend `{}` cannot work.", clean(&report.default_backend)),
+    }
+}
+
+fn sign(level: Level) -> String {
+    let (colour, text) = match level {
+        Level::Good => (AnsiColor::Green, "ok   "),
+        Level::Warning => (AnsiColor::Yellow, "look "),
+        Level::Error => (AnsiColor::Red, "wrong"),
+    };
+    let style = colour.on_default();
+    format!("{style}{text}{style:#}")
+}

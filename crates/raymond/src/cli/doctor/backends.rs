@@ -1,0 +1,370 @@
+//! The agent programs: whether they are there, in which version, and what they can do.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Finding;
+use super::ask::{NoAnswer, ask};
+use crate::agent::registry::{Backend, Backends};
+use crate::agent::{Capabilities, Inspection, TokensTold, Turn, TurnEnding, TurnReader};
+use crate::config::Config;
+use crate::error::UserError;
+
+/// How long a program may take to tell its version or whether it is logged in.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a model may take to answer.
+const PING_PATIENCE: Duration = Duration::from_secs(120);
+
+/// A backend, and what was found out about its program.
+#[derive(Debug, Serialize)]
+pub(super) struct BackendReport {
+    pub(super) name: String,
+    kind: String,
+    /// The program; none if it needs none.
+    command: Option<String>,
+    installed: bool,
+    version: Option<String>,
+    /// How the version compares with those that it was tested with.
+    tested: Tested,
+    tested_versions: &'static [&'static str],
+    /// Whether it is logged in, where the program can tell.
+    logged_in: Option<bool>,
+    /// Whether a model answered, if that was asked for.
+    answers: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    can: Can,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Tested {
+    Tested,
+    Newer,
+    Older,
+    Between,
+    Unknown,
+}
+
+/// What a backend can do.
+#[derive(Debug, Serialize)]
+struct Can {
+    resume: bool,
+    branch: bool,
+    cost: &'static str,
+    budget_share: bool,
+    model: bool,
+    effort: bool,
+    tool_rules: bool,
+    add_dirs: bool,
+    mcp: bool,
+    skip_permissions: bool,
+    other_folders: bool,
+}
+
+impl Can {
+    fn new(can: Capabilities, is_uncounted: bool) -> Self {
+        Self {
+            resume: can.resume,
+            branch: can.branch,
+            cost: match (can.cost, can.tokens) {
+                _ if is_uncounted && !can.cost => "none",
+                (true, _) => "dollars",
+                (false, TokensTold::No) => "none",
+                (false, TokensTold::OfTurn | TokensTold::OfSession) => "tokens",
+            },
+            budget_share: can.budget_share,
+            model: can.model,
+            effort: can.effort,
+            tool_rules: can.tool_rules,
+            add_dirs: can.add_dirs,
+            mcp: can.mcp,
+            skip_permissions: can.skip_permissions,
+            other_folders: !can.folder_bound,
+        }
+    }
+}
+
+impl BackendReport {
+    /// Whether turns can be run with it, as far as is known.
+    pub(super) fn works(&self) -> bool {
+        self.installed && self.logged_in != Some(false) && self.answers != Some(false)
+    }
+
+    pub(super) fn summary(&self) -> String {
+        if let Some(problem) = &self.problem {
+            return problem.clone();
+        }
+        let Some(command) = &self.command else { return "needs no program".to_owned() };
+        let version = match (&self.version, self.tested) {
+            (None, _) => format!("`{command}` is there"),
+            (Some(version), Tested::Tested) => format!("{version}, tested"),
+            (Some(version), Tested::Newer) => {
+                format!("{version}, newer than the tested {}", self.latest_tested())
+            }
+            (Some(version), Tested::Older) => {
+                format!("{version}, older than the tested {}", self.tested_list())
+            }
+            (Some(version), Tested::Between) => format!("{version}, not tested; {} are", self.tested_list()),
+            (Some(version), Tested::Unknown) => version.clone(),
+        };
+        let login = match self.logged_in {
+            Some(true) => ", logged in",
+            Some(false) => ", not logged in",
+            None => "",
+        };
+        let answers = if self.answers == Some(true) { ", answers" } else { "" };
+        format!("{version}{login}{answers}")
+    }
+
+    fn latest_tested(&self) -> &'static str {
+        self.tested_versions.last().copied().unwrap_or_default()
+    }
+
+    fn tested_list(&self) -> String {
+        self.tested_versions.join(" and ")
+    }
+}
+
+/// All backends, each looked at.
+pub(super) fn look_at(known: &Backends, config: &Config) -> Vec<BackendReport> {
+    let named = known.names().filter_map(|name| Some((name, known.get(name).ok()?)));
+    named.map(|(name, backend)| report(name, backend, config)).collect()
+}
+
+fn report(name: &str, backend: &Backend, config: &Config) -> BackendReport {
+    let inspection = backend.inspection();
+    let mut report = BackendReport {
+        name: name.to_owned(),
+        kind: backend.kind.clone(),
+        command: inspection.as_ref().map(|inspection| inspection.program.clone()),
+        installed: true,
+        version: None,
+        tested: Tested::Unknown,
+        tested_versions: inspection.as_ref().map_or(&[], |inspection| inspection.tested),
+        logged_in: None,
+        answers: None,
+        problem: None,
+        can: Can::new(backend.capabilities(), backend.uncounted),
+    };
+    if let Some(inspection) = inspection {
+        // A wrapper may do anything with arguments that it does not expect.
+        let is_wrapper = config.backend.get(name).is_some_and(|settings| !settings.args.is_empty());
+        inspect(&mut report, &inspection, is_wrapper);
+    }
+    report
+}
+
+fn inspect(report: &mut BackendReport, inspection: &Inspection, is_wrapper: bool) {
+    let program = &inspection.program;
+    let Some(path) = find_program(program) else {
+        report.installed = false;
+        report.problem = Some(format!("`{program}` was not found"));
+        return;
+    };
+    if is_wrapper || !inspection.tells_version {
+        return;
+    }
+    match ask(Command::new(&path).arg("--version"), Vec::new(), PATIENCE) {
+        Ok(answer) => {
+            let said = String::from_utf8_lossy(&answer.stdout);
+            report.version = version_in(&said);
+            report.tested = compare(report.version.as_deref(), inspection.tested);
+        }
+        Err(NoAnswer::NotThere) => report.problem = Some(format!("`{program}` was not found")),
+        Err(NoAnswer::NotStarted(error)) => {
+            report.installed = false;
+            report.problem = Some(format!("`{program}` cannot be started: {error}"));
+        }
+        Err(NoAnswer::TooSlow) => report.problem = Some(format!("`{program} --version` takes too long")),
+    }
+    if let Some(args) = inspection.login {
+        let asked = ask(Command::new(&path).args(args), Vec::new(), PATIENCE);
+        report.logged_in = asked.ok().map(|answer| answer.status.success());
+    }
+}
+
+/// A program on `PATH`, or at its own path.
+fn find_program(program: &str) -> Option<std::path::PathBuf> {
+    let path = std::path::Path::new(program);
+    if path.components().count() > 1 {
+        return is_program(path).then(|| path.to_owned());
+    }
+    let folders = std::env::var_os("PATH")?;
+    let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd"] } else { &[""] };
+    std::env::split_paths(&folders)
+        .flat_map(|folder| endings.iter().map(move |ending| folder.join(format!("{program}{ending}"))))
+        .find(|candidate| is_program(candidate))
+}
+
+fn is_program(path: &std::path::Path) -> bool {
+    #[cfg(unix)]
+    let can_be_executed = rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    #[cfg(not(unix))]
+    let can_be_executed = true;
+    path.is_file() && can_be_executed
+}
+
+/// The first word that looks like a version: digits and dots.
+fn version_in(said: &str) -> Option<String> {
+    let mut words = said.split_whitespace().map(|word| word.trim_start_matches('v'));
+    let is_version =
+        |word: &&str| word.contains('.') && word.starts_with(|first: char| first.is_ascii_digit());
+    words.find(is_version).map(|word| word.trim_end_matches(['.', ',', ')']).to_owned())
+}
+
+/// Where a version stands among those tested, which are in order.
+fn compare(version: Option<&str>, tested: &[&str]) -> Tested {
+    let (Some(version), Some(first), Some(last)) = (version, tested.first(), tested.last()) else {
+        return Tested::Unknown;
+    };
+    if tested.contains(&version) {
+        return Tested::Tested;
+    }
+    let version = numbers(version);
+    match () {
+        () if version > numbers(last) => Tested::Newer,
+        () if version < numbers(first) => Tested::Older,
+        () => Tested::Between,
+    }
+}
+
+fn numbers(version: &str) -> Vec<u64> {
+    version.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+}
+
+/// What to do about the default backend, and about models without a price.
+pub(super) fn findings(
+    default: Option<&BackendReport>,
+    name: &str,
+    known: &Backends,
+    config: &Config,
+) -> Vec<Finding> {
+    let Some(report) = default else {
+        let advice = "choose one that there is, in `backend` of the config file";
+        return vec![Finding::error("backend", format!("there is no backend `{name}`"), advice)];
+    };
+    let mut findings = Vec::new();
+    if !report.installed {
+        let advice =
+            format!("install it, or name it with `command` under [backend.{name}] in .raymond/config.toml");
+        findings.push(Finding::error("backend", report.summary(), advice));
+    } else if report.logged_in == Some(false) {
+        let advice = "log in by starting the agent program once by hand";
+        findings.push(Finding::error("backend", format!("`{name}` is not logged in"), advice));
+    } else if report.answers == Some(false) {
+        let advice = "look at what it says, and start it once by hand";
+        findings.push(Finding::error("backend", report.summary(), advice));
+    } else if matches!(report.tested, Tested::Older) {
+        let advice = "update it; Raymond reads what it knows and may miss something";
+        findings.push(Finding::warning("backend", format!("`{name}`: {}", report.summary()), advice));
+    }
+    let model = config.raymond.model.as_deref();
+    if report.can.cost == "tokens"
+        && known.get(name).is_ok_and(|backend| known.price(backend, model).is_none())
+    {
+        let message = match model {
+            Some(model) => format!("the model `{model}` has no price, so that no budget can hold it"),
+            None => format!("`{name}` tells tokens, and without a chosen `model` they have no price"),
+        };
+        findings.push(Finding::warning(
+            "prices",
+            message,
+            "choose a model with a price, or add one under [prices]",
+        ));
+    }
+    findings
+}
+
+/// Asks whether money may be spent.
+pub(super) fn agree_to_ping(backend: &str, is_agreed: bool) -> Result<(), UserError> {
+    if is_agreed {
+        return Ok(());
+    }
+    let cost = format!("--ping asks the model of `{backend}` for one word, which costs a fraction of a cent");
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(UserError::usage(cost).hint("to agree without a terminal: --ping --yes"));
+    }
+    let _ = write!(io::stderr(), "{cost}.\nGo on? [y/N] ");
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    match ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+        true => Ok(()),
+        false => {
+            Err(UserError::usage("nothing was asked").hint("leave out --ping to look without asking a model"))
+        }
+    }
+}
+
+/// Runs a short turn with the default backend.
+pub(super) fn ping(reports: &mut [BackendReport], known: &Backends, default: &str, model: Option<&str>) {
+    let Some(report) = reports.iter_mut().find(|report| report.name == default && report.installed) else {
+        return;
+    };
+    let Ok(backend) = known.get(default) else { return };
+    if backend.inspection().is_none() {
+        return;
+    }
+    let answered = short_turn(backend, model);
+    report.answers = Some(answered.is_ok());
+    report.problem = answered.err();
+}
+
+fn short_turn(backend: &Backend, model: Option<&str>) -> Result<(), String> {
+    let can = backend.capabilities();
+    let turn = Turn {
+        prompt: "Reply with the word pong and nothing else.".to_owned(),
+        cwd: std::env::current_dir().unwrap_or_default(),
+        session: can.takes_session_id().then(|| uuid::Uuid::new_v4().to_string()),
+        model: model.filter(|_| can.model).map(str::to_owned),
+        ..Turn::default()
+    };
+    let invocation = backend.invocation(&turn)?;
+    let mut command = Command::new(find_program(&invocation.program).ok_or("it was not found")?);
+    command.args(&invocation.args).envs(invocation.set);
+    for name in invocation.unset {
+        command.env_remove(name);
+    }
+    let answer = match ask(&mut command, invocation.stdin, PING_PATIENCE) {
+        Ok(answer) => answer,
+        Err(NoAnswer::TooSlow) => return Err("it did not answer in two minutes".to_owned()),
+        Err(NoAnswer::NotThere) => return Err("it was not found".to_owned()),
+        Err(NoAnswer::NotStarted(error)) => return Err(format!("it cannot be started: {error}")),
+    };
+    let mut reader = TurnReader::new(&**backend, &turn);
+    reader.feed(&answer.stdout);
+    reader.close();
+    let ending = TurnEnding::Code(answer.status.code().unwrap_or(-1));
+    reader.finish(ending, &answer.stderr).map(drop).map_err(|failed| failed.fault.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_and_compared() {
+        for (said, version) in [
+            ("2.1.325 (Claude Code)", Some("2.1.325")),
+            ("codex-cli 0.166.0", Some("0.166.0")),
+            ("v1.2.3\n", Some("1.2.3")),
+            ("no number", None),
+        ] {
+            assert_eq!(version_in(said).as_deref(), version, "{said}");
+        }
+        let tested = ["2.1.197", "2.1.325"];
+        for (version, expected) in [
+            ("2.1.197", Tested::Tested),
+            ("2.1.1000", Tested::Newer),
+            ("2.1.20", Tested::Older),
+            ("2.1.200", Tested::Between),
+        ] {
+            assert_eq!(compare(Some(version), &tested), expected, "{version}");
+        }
+        assert_eq!(compare(None, &tested), Tested::Unknown);
+        assert_eq!(compare(Some("1.0"), &[]), Tested::Unknown);
+    }
+}

@@ -1,0 +1,128 @@
+//! `raymond doctor`.
+
+use serde_json::Value;
+use test_kit::rig::{Done, Rig};
+
+use crate::RAYMOND;
+
+/// A folder whose config file makes `backend` the default and has these tables.
+fn rig(backend: &str, tables: &str) -> Rig {
+    let rig = Rig::new(RAYMOND);
+    rig.write(".raymond/config.toml", format!("[raymond]\nbackend = \"{backend}\"\n{tables}"));
+    rig
+}
+
+fn report(done: &Done) -> Value {
+    serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", done.stdout))
+}
+
+fn backend<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let backends = report["backends"].as_array().unwrap();
+    backends.iter().find(|backend| backend["name"] == name).unwrap()
+}
+
+/// A program that tells a version, and whether it is logged in.
+fn write_program(rig: &Rig, name: &str, version: &str, login: i32) -> String {
+    let script =
+        format!("#!/bin/sh\ncase \"$1\" in --version) echo 'cli {version}' ;; login) exit {login} ;; esac\n");
+    let path = rig.write(name, script);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_default_backend_that_works_is_told_with_what_it_can_do() {
+    let rig = rig("scripted", "");
+    let done = rig.raymond(&["doctor", "--json"]);
+    assert_eq!(done.exit, 0, "{}", done.stdout);
+    let report = report(&done);
+    assert_eq!((&report["ok"], &report["default_backend"]), (&true.into(), &"scripted".into()));
+    assert_eq!(backend(&report, "codex")["can"]["cost"], "tokens");
+    assert_eq!(backend(&report, "copilot")["can"]["branch"], false);
+    assert!(report["priced_models"].as_array().unwrap().contains(&"gpt-5".into()));
+    let files =
+        report["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == "files").unwrap();
+    assert_eq!(files["level"], "good", "{files}");
+    let people = rig.raymond(&["doctor"]).stdout;
+    assert!(people.contains("scripted (default): needs no program"), "{people}");
+    assert!(people.ends_with("The default backend `scripted` can work.\n"), "{people}");
+}
+
+#[test]
+fn a_missing_program_is_told_with_what_to_do() {
+    let rig = rig("codex", "[backend.codex]\ncommand = \"/no/such/codex\"\n");
+    let done = rig.raymond(&["doctor", "--json"]);
+    assert_eq!(done.exit, 1);
+    let report = report(&done);
+    assert_eq!((&report["ok"], &backend(&report, "codex")["installed"]), (&false.into(), &false.into()));
+    let finding = &report["findings"][1];
+    assert_eq!((&finding["level"], &finding["about"]), (&"error".into(), &"backend".into()));
+    assert!(finding["advice"].as_str().unwrap().starts_with("install it"), "{finding}");
+}
+
+#[test]
+fn versions_and_logins_are_told() {
+    for (version, login, tested, exit) in [
+        ("0.166.0", 0, "tested", 0),
+        ("0.170.1", 0, "newer", 0),
+        ("0.99.0", 0, "older", 0),
+        ("0.166.0", 1, "tested", 1),
+    ] {
+        let rig = rig("codex", "");
+        let program = write_program(&rig, "fake-codex", version, login);
+        rig.write(
+            ".raymond/config.toml",
+            format!("[raymond]\nbackend = \"codex\"\n[backend.codex]\ncommand = {program:?}\n"),
+        );
+        let done = rig.raymond(&["doctor", "--json"]);
+        assert_eq!(done.exit, exit, "{}", done.stdout);
+        let report = report(&done);
+        let codex = backend(&report, "codex");
+        assert_eq!((&codex["version"], &codex["tested"]), (&version.into(), &tested.into()));
+        assert_eq!(codex["logged_in"], login == 0);
+    }
+}
+
+#[test]
+fn a_model_without_a_price_is_named() {
+    let rig = rig("codex", "model = \"a-new-model\"\n");
+    let program = write_program(&rig, "fake-codex", "0.166.0", 0);
+    let config = rig.read(".raymond/config.toml");
+    rig.write(".raymond/config.toml", format!("{config}[backend.codex]\ncommand = {program:?}\n"));
+    let report = report(&rig.raymond(&["doctor", "--json"]));
+    let findings = report["findings"].to_string();
+    assert!(findings.contains("the model `a-new-model` has no price"), "{findings}");
+}
+
+#[test]
+fn a_config_file_that_cannot_be_read_is_a_finding() {
+    let rig = Rig::new(RAYMOND);
+    rig.write(".raymond/config.toml", "[raymond]\nbugdet = 5\n");
+    let done = rig.raymond(&["doctor", "--json"]);
+    assert_eq!(done.exit, 1);
+    let report = report(&done);
+    assert_eq!(report["findings"][0]["about"], "config");
+    assert!(report["findings"][0]["message"].as_str().unwrap().contains("bugdet"));
+}
+
+#[test]
+fn a_ping_needs_consent_and_tells_whether_the_model_answered() {
+    let rig = rig("mine", "[backend.mine]\nkind = \"command\"\ncommand = \"./pong\"\n");
+    rig.write("pong", "#!/bin/sh\nread -r prompt; echo pong\n");
+    let executable = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(rig.path("pong"), mode).unwrap();
+    };
+    executable(0o755);
+    let done = rig.raymond(&["doctor", "--ping"]);
+    assert_eq!(done.exit, 2);
+    assert!(done.stderr.contains("a fraction of a cent") && done.stderr.contains("--yes"), "{}", done.stderr);
+    let done = rig.raymond(&["doctor", "--ping", "--yes", "--json"]);
+    assert_eq!((done.exit, &backend(&report(&done), "mine")["answers"]), (0, &true.into()));
+    rig.write("pong", "#!/bin/sh\necho hung up >&2; exit 3\n");
+    executable(0o755);
+    let done = rig.raymond(&["doctor", "--ping", "--yes"]);
+    assert_eq!(done.exit, 1);
+    assert!(done.stdout.contains("hung up"), "{}", done.stdout);
+}
