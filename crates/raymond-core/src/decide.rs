@@ -61,15 +61,21 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
         Input::Warning { agent, message } => vec![Body::Warning { agent, step: None, state: None, message }],
         Input::End { agent } => with_agent(run, &agent, |agent| {
             let Status::Ending { result } = &agent.status else { return Vec::new() };
-            vec![Body::AgentFinished { agent: agent.id.clone(), result: result.clone() }]
+            vec![Body::AgentFinished {
+                agent: agent.id.clone(),
+                title: agent.title(),
+                result: result.clone(),
+            }]
         }),
         Input::Join { agent, result } => with_agent(run, &agent, |agent| join::joined(run, agent, result)),
         Input::Answer(answer) => ask::answered(run, answer),
         Input::AskTimeout { agent } => with_agent(run, &agent, |agent| ask::timed_out(agent, now)),
-        Input::Close { stop_requested, interrupted } => match interrupted.len() == run.running() {
-            true => vec![close::close(run, now, stop_requested, interrupted)],
-            false => Vec::new(),
-        },
+        Input::Close { stop_requested, terminated, interrupted } => {
+            match interrupted.len() == run.running() {
+                true => vec![close::close(run, now, (stop_requested, terminated), interrupted)],
+                false => Vec::new(),
+            }
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
 use crate::run::{Options, Run, RunStatus, Session};
+use crate::title::title;
 use crate::workflow::StateFile;
 
 pub use led_to::{ForkTag, LedTo, Parts};
@@ -70,6 +71,9 @@ pub enum Body {
     },
     AgentFinished {
         agent: AgentId,
+        /// What a worker is called for people.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
         result: Payload,
     },
     /// All workers of the agent have ended, and it has received their results.
@@ -120,6 +124,9 @@ pub enum Body {
         /// Steps that were interrupted; a resume runs them again.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         interrupted: Vec<Interrupted>,
+        /// Whether the process was told to end at once, not by the terminal's user; it then exits with another code.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        terminated: bool,
         #[serde(flatten)]
         totals: Totals,
     },
@@ -196,6 +203,11 @@ impl AgentStarted {
     pub fn parent(&self) -> Option<&AgentId> {
         self.forked.as_ref().map(|forked| &forked.parent)
     }
+
+    /// What a worker is called for people.
+    pub fn title(&self) -> Option<String> {
+        self.forked.as_ref().and_then(|forked| title(&forked.attributes))
+    }
 }
 
 /// A workflow that is not the run's own.
@@ -264,6 +276,9 @@ pub struct StepFinished {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepFailed {
     pub agent: AgentId,
+    /// What a worker is called for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// Absent when the state could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
@@ -403,6 +418,9 @@ pub struct RunResumed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AskOpened {
     pub agent: AgentId,
+    /// What a worker is called for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     pub ask: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
@@ -498,6 +516,9 @@ impl From<StoppedStatus> for RunStatus {
 pub struct OpenAsk {
     pub ask: String,
     pub agent: AgentId,
+    /// What a worker is called for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     pub question: Payload,
 }
 
@@ -552,6 +573,62 @@ impl Body {
             | Body::RunResumed(_)
             // The payloads in a run's state were already moved with the events that added them.
             | Body::Snapshot { .. } => Vec::new(),
+        }
+    }
+
+    /// The agent that the event is about.
+    pub fn agent(&self) -> Option<&AgentId> {
+        match self {
+            Body::AgentStarted(started) => Some(&started.agent),
+            Body::StepStarted(started) => Some(&started.agent),
+            Body::SessionStarted(started) => Some(&started.agent),
+            Body::StepFinished(finished) => Some(&finished.agent),
+            Body::StepFailed(failed) => Some(&failed.agent),
+            Body::Retry(retry) => Some(&retry.agent),
+            Body::Reminder(reminder) => Some(&reminder.agent),
+            Body::LimitWaiting(limit) => Some(&limit.agent),
+            Body::AskOpened(opened) => Some(&opened.agent),
+            Body::AskClosed(closed) => Some(&closed.agent),
+            Body::Delayed { agent, .. }
+            | Body::ExclusiveWaiting { agent, .. }
+            | Body::AgentFinished { agent, .. }
+            | Body::Joined { agent, .. }
+            | Body::Print { agent, .. } => Some(agent),
+            Body::Warning { agent, .. } => agent.as_ref(),
+            Body::RunStarted(_)
+            | Body::BudgetExceeded { .. }
+            | Body::RunResumed(_)
+            | Body::RunFinished { .. }
+            | Body::RunStopped { .. }
+            | Body::Snapshot { .. } => None,
+        }
+    }
+
+    /// The step that the event is about.
+    pub fn step(&self) -> Option<u64> {
+        match self {
+            Body::StepStarted(started) => Some(started.step),
+            Body::SessionStarted(started) => Some(started.step),
+            Body::StepFinished(finished) => Some(finished.step),
+            Body::StepFailed(failed) => failed.step,
+            Body::Retry(retry) => Some(retry.step),
+            Body::Reminder(reminder) => Some(reminder.step),
+            Body::LimitWaiting(limit) => Some(limit.step),
+            Body::AskOpened(opened) => opened.step,
+            Body::Print { step, .. } => Some(*step),
+            Body::Warning { step, .. } => *step,
+            Body::RunStarted(_)
+            | Body::AgentStarted(_)
+            | Body::Delayed { .. }
+            | Body::ExclusiveWaiting { .. }
+            | Body::AgentFinished { .. }
+            | Body::Joined { .. }
+            | Body::AskClosed(_)
+            | Body::BudgetExceeded { .. }
+            | Body::RunResumed(_)
+            | Body::RunFinished { .. }
+            | Body::RunStopped { .. }
+            | Body::Snapshot { .. } => None,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::limits::{MAX_REMEMBERED_STDERR_BYTES, MAX_UNJOINED_WORKERS};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
-use crate::run::{Agent, Ask, Frame, Halt, Run, RunStatus, Say, Status, Wait, Work, Worker};
+use crate::run::{Agent, Ask, Frame, Halt, LastOutput, Run, RunStatus, Say, Status, Wait, Work, Worker};
 use crate::tag::{SessionEffect, StackEffect, Waits};
 use crate::workflow::StateFile;
 
@@ -66,14 +66,20 @@ pub fn apply(run: &mut Run, event: &Event) {
         Body::StepFinished(finished) => step_finished(run, event.seq, finished),
         Body::StepFailed(failed) => {
             if failed.fatal {
-                let error = format!("{} failed in {}: {}", failed.agent, failed.state, failed.error);
+                let named = run.agents.get(&failed.agent).map(Agent::named);
+                let named = named.unwrap_or_else(|| failed.agent.to_string());
+                let error = format!("{named} failed in {}: {}", failed.state, failed.error);
                 run.halt.get_or_insert(Halt::Failed { error });
             }
             let (error, stderr) = (failed.error.clone(), end_of(&failed.stderr).to_owned());
             run.update(&failed.agent, |agent| {
                 let waited = matches!(agent.status, Status::Asking { .. } | Status::Joining { .. });
                 let waited = waited.then(|| Box::new(agent.status.clone()));
-                agent.status = Status::Failed { error, stderr, waited };
+                let output = (!failed.output.is_empty()).then(|| {
+                    let lines = end_of(&failed.output).to_owned();
+                    Box::new(LastOutput { lines, file: failed.output_file.clone() })
+                });
+                agent.status = Status::Failed { error, stderr, output, waited };
             });
         }
         Body::Retry(retry) => retried(run, event.seq, retry),
@@ -91,14 +97,15 @@ pub fn apply(run: &mut Run, event: &Event) {
         Body::ExclusiveWaiting { agent, exclusive, .. } => {
             run.update(agent, |agent| agent.waits_for_name = Some(exclusive.clone()));
         }
-        Body::AgentFinished { agent, result } => agent_finished(run, agent, result),
+        Body::AgentFinished { agent, result, .. } => agent_finished(run, agent, result),
         Body::Joined { agent, workers, result, .. } => joined(run, event.seq, agent, workers, result),
         Body::AskOpened(opened) => ask_opened(run, event.time, opened),
         Body::AskClosed(closed) => ask_closed(run, event.seq, closed),
         Body::BudgetExceeded { .. } => run.halt = Some(Halt::OverBudget),
         Body::RunResumed(resumed) => run_resumed(run, event, resumed),
         Body::RunFinished { status, .. } => ended(run, event.time, (*status).into()),
-        Body::RunStopped { status, interrupted, .. } => {
+        Body::RunStopped { status, interrupted, terminated, .. } => {
+            run.was_terminated = *terminated;
             for step in interrupted {
                 run.update(&step.agent, |agent| {
                     cut_off(&mut agent.status, step.step);
@@ -177,7 +184,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
             attributes: forked.attributes.clone(),
             result: None,
         };
-        run.workers.entry(forked.parent.clone()).or_default().insert(forked.fork, worker);
+        run.add_worker(&forked.parent, forked.fork, worker);
     }
     let mut agent = Agent {
         id: started.agent.clone(),
@@ -388,38 +395,35 @@ fn agent_finished(run: &mut Run, id: &AgentId, result: &Payload) {
         run.result = Some(result.clone());
     }
     if let Some(agent) = run.agents.get(id)
-        && let Some(parent) = &agent.parent
-        && let Some(worker) = run.workers.get_mut(parent).and_then(|workers| workers.get_mut(&agent.fork))
+        && let Some(parent) = agent.parent.clone()
     {
-        worker.result = Some(result.clone());
-    }
-    if let Some(parent) = run.agents.get(id).and_then(|agent| agent.parent.clone()) {
+        run.finish_worker(&parent, agent.fork, result);
         forget_old_workers(run, &parent);
     }
     // No agent can join its workers any more.
-    run.workers.remove(id);
+    run.forget_workers(id);
     run.remove(id);
 }
 
 /// A dispatcher that never joins must not use more and more memory: above a limit, its oldest workers' results are
 /// dropped.
 fn forget_old_workers(run: &mut Run, parent: &AgentId) {
-    let Some(workers) = run.workers.get_mut(parent) else { return };
+    let Some(workers) = run.workers.get(parent) else { return };
     if workers.len() > MAX_UNJOINED_WORKERS
         && let Some(oldest) =
             workers.iter().find(|(_, worker)| worker.result.is_some()).map(|(fork, _)| *fork)
     {
-        workers.remove(&oldest);
+        run.forget_worker(parent, oldest);
     }
 }
 
 /// A worker whose failure was delivered by a join counts as ended.
 fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &Payload) {
-    run.workers.remove(id);
     for worker in workers {
-        run.workers.remove(worker);
+        run.forget_workers(worker);
         run.remove(worker);
     }
+    run.forget_workers(id);
     run.update(id, |agent| {
         agent.payload = Some(result.clone());
         agent.status = Status::Ready { since: seq, work: None };
@@ -468,6 +472,7 @@ fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
     }
     run.status = RunStatus::Running;
     run.halt = None;
+    run.was_terminated = false;
     run.ended_at = None;
     run.resumed_at = event.time;
     run.options = resumed.options.clone();

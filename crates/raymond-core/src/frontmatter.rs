@@ -48,6 +48,16 @@ pub struct Settings {
     pub mcp_config: Option<Vec<String>>,
     /// Steps with the same name never run at the same time.
     pub exclusive: Option<String>,
+    pub result_schema: Option<ResultSchema>,
+}
+
+/// The JSON Schema that a prompt's result has to match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResultSchema {
+    /// The schema itself.
+    Inline(serde_json::Value),
+    /// The name of a file of the workflow that holds it.
+    File(String),
 }
 
 /// Where and why the settings cannot be understood.
@@ -57,7 +67,7 @@ pub type FrontmatterError = SourceError;
 type Setter = fn(&mut Reader, &Field) -> Result<(), Fault>;
 
 /// The table of settings, in the order the documentation gives them.
-const SETTINGS: [(&str, Setter); 13] = [
+const SETTINGS: [(&str, Setter); 14] = [
     ("allowed_transitions", Reader::read_policy),
     ("model", |reader, field| text(field).map(|text| reader.settings.model = Some(text))),
     ("effort", |reader, field| text(field).map(|text| reader.settings.effort = Some(text))),
@@ -73,6 +83,9 @@ const SETTINGS: [(&str, Setter); 13] = [
         text_or_texts(field).map(|texts| reader.settings.mcp_config = Some(texts))
     }),
     ("exclusive", |reader, field| exclusive(field).map(|name| reader.settings.exclusive = Some(name))),
+    ("result_schema", |reader, field| {
+        result_schema(field).map(|schema| reader.settings.result_schema = Some(schema))
+    }),
 ];
 
 /// The keys of a policy's entry.
@@ -423,6 +436,14 @@ fn flag(field: &Field) -> Result<bool, Fault> {
 
 fn exclusive(field: &Field) -> Result<String, Fault> {
     header::exclusive_name(text(field)?.trim()).map_err(|message| Fault::new(field.node.position, message))
+}
+
+fn result_schema(field: &Field) -> Result<ResultSchema, Fault> {
+    match &field.node.value {
+        Value::Map(_) => field.node.to_json().map(ResultSchema::Inline),
+        Value::Text(_) => text(field).map(|file| ResultSchema::File(file.trim().to_owned())),
+        _ => Err(wrong_type(field, "a JSON Schema, or the name of a file of the workflow that holds one")),
+    }
 }
 
 fn max_visits(field: &Field) -> Result<u64, Fault> {

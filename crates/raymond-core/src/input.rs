@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::event::Interrupted;
 use crate::folder::Folder;
+use crate::frontmatter::ResultSchema;
 use crate::header::Header;
 use crate::money::Usd;
 use crate::name::AgentId;
@@ -43,6 +44,8 @@ pub enum Input {
     /// Nothing is left to do, or a person asked to stop.
     Close {
         stop_requested: bool,
+        /// Whether the request came as a signal to end, or said that running steps must not finish.
+        terminated: bool,
         /// Running steps that were ended because the run stops.
         interrupted: Vec<Interrupted>,
     },
@@ -100,6 +103,8 @@ pub struct PromptPlan {
     pub policy: Option<Policy>,
     /// Whether the only permitted transition is taken without reading tags.
     pub force_implicit: bool,
+    /// What a result has to match. The shell has read it if it is in a file.
+    pub result_schema: Option<ResultSchema>,
     pub max_visits: Option<u64>,
     pub exclusive: Option<String>,
     pub backend: String,
@@ -299,6 +304,8 @@ pub struct Lookups {
     pub directories: BTreeMap<String, Result<Folder, String>>,
     /// Other workflows, by the text that named them.
     pub scopes: BTreeMap<String, Result<ScopeEntry, String>>,
+    /// Why a result does not match the schema of its state.
+    pub result_problem: Option<String>,
 }
 
 /// Another workflow and its first state.

@@ -8,10 +8,13 @@ use crate::name::AgentId;
 use crate::payload::Payload;
 use crate::run::{Run, Status};
 use crate::tag::TagName;
+use crate::title::title;
 
 #[derive(Serialize)]
 struct Joined<'a> {
     agent: &'a AgentId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
     state: &'a str,
     attributes: &'a BTreeMap<String, String>,
     status: &'static str,
@@ -34,6 +37,7 @@ pub fn results<E>(
         };
         joined.push(Joined {
             agent: &worker.agent,
+            title: title(&worker.attributes),
             state: worker.state.as_str(),
             attributes: &worker.attributes,
             status: if error.is_some() { "failed" } else { "done" },

@@ -22,6 +22,7 @@ pub mod policy;
 pub mod run;
 pub mod tag;
 pub mod template;
+pub mod title;
 pub mod tokens;
 pub mod transition;
 pub mod variable;

@@ -64,5 +64,8 @@ pub const MAX_YAML_TEXT_BYTES: usize = 64 * 1024 * 1024;
 /// How many workers of one agent are kept for a join; above that, the results of the oldest are dropped.
 pub const MAX_UNJOINED_WORKERS: usize = 10_000;
 
+/// The longest title of a worker, in characters.
+pub const MAX_TITLE_CHARS: usize = 60;
+
 /// How many agents may be alive at once.
 pub const MAX_AGENTS: usize = 100_000;

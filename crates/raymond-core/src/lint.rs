@@ -17,6 +17,7 @@ pub use rules::{CLAUDE_EFFORTS, RULES};
 
 pub use crate::diagnostic::BeforeRun;
 use crate::diagnostic::{Diagnostic, Edit, Severity};
+use crate::frontmatter::ResultSchema;
 use crate::graph::{Graph, Leads, Origin, Reference, Role, StateExit};
 use crate::workflow::ResolveError;
 use tag_errors::TagErrors;
@@ -54,6 +55,9 @@ pub enum ScopeProblem {
 /// The efforts that a backend is known to take; `None` if that is not known.
 pub type KnownEfforts<'s> = &'s dyn Fn(&str) -> Option<&'static [&'static str]>;
 
+/// What is wrong with a `result_schema`, if anything is.
+pub type CheckSchema<'s> = &'s dyn Fn(&ResultSchema) -> Result<(), String>;
+
 /// A workflow, with the data that its states do not contain.
 #[derive(Clone, Copy)]
 pub struct Workflow<'s> {
@@ -62,6 +66,7 @@ pub struct Workflow<'s> {
     pub defaults: Defaults<'s>,
     pub find_scope: FindScope<'s>,
     pub known_efforts: KnownEfforts<'s>,
+    pub check_schema: CheckSchema<'s>,
 }
 
 /// The settings of prompts that choose none themselves.
@@ -86,6 +91,7 @@ struct Subject<'s> {
     defaults: Defaults<'s>,
     find_scope: FindScope<'s>,
     known_efforts: KnownEfforts<'s>,
+    check_schema: CheckSchema<'s>,
     tag_errors: TagErrors,
 }
 
@@ -171,9 +177,9 @@ pub fn lint_before_run(workflow: &Workflow<'_>) -> Vec<Diagnostic> {
 }
 
 fn check_with(workflow: &Workflow<'_>, rules: impl Iterator<Item = &'static Rule>) -> Vec<Diagnostic> {
-    let &Workflow { graph, defaults, find_scope, known_efforts } = workflow;
+    let &Workflow { graph, defaults, find_scope, known_efforts, check_schema } = workflow;
     let tag_errors = TagErrors::collect(graph);
-    let subject = Subject { graph, defaults, find_scope, known_efforts, tag_errors };
+    let subject = Subject { graph, defaults, find_scope, known_efforts, check_schema, tag_errors };
     let mut found = Vec::new();
     for rule in rules {
         (rule.check)(&subject, &mut Report { rule, found: &mut found });

@@ -1,5 +1,6 @@
 //! The state of a run: the fold of its events.
 
+mod fan_outs;
 mod queues;
 mod workers;
 
@@ -14,8 +15,11 @@ use crate::limits::MAX_PARALLEL_SCRIPTS;
 use crate::money::Usd;
 use crate::name::{AgentId, UsedNames};
 use crate::payload::Payload;
+use crate::title::title;
 use crate::tokens::Tokens;
 use crate::workflow::StateFile;
+pub use fan_outs::FanOut;
+use fan_outs::FanOuts;
 use queues::Queues;
 
 /// A turn with a smaller share than this would stop at once, so it waits until other turns have ended.
@@ -209,6 +213,19 @@ impl Agent {
         self.visits.get(&self.place()).copied().unwrap_or(0)
     }
 
+    /// What it is called for people, if it is a worker whose attributes say something.
+    pub fn title(&self) -> Option<String> {
+        title(&self.attributes)
+    }
+
+    /// Its name, and its title if it has one, for a sentence.
+    pub fn named(&self) -> String {
+        match self.title() {
+            Some(title) => format!("{} ({title})", self.id),
+            None => self.id.to_string(),
+        }
+    }
+
     /// The step that has begun here and not ended.
     pub fn work(&self) -> Option<&Work> {
         match &self.status {
@@ -293,10 +310,22 @@ pub enum Status {
         /// The last lines that its script wrote to stderr.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         stderr: String,
+        /// What it printed instead of a transition.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<Box<LastOutput>>,
         /// The question or join it was waiting for when it failed; after a resume it waits for it again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waited: Option<Box<Status>>,
     },
+}
+
+/// The end of an output that made no transition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastOutput {
+    pub lines: String,
+    /// The file that has all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// A question to a person.
@@ -481,6 +510,9 @@ pub struct Run {
     pub options: Options,
     pub status: RunStatus,
     pub halt: Option<Halt>,
+    /// Whether the last process was told to end at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_terminated: bool,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     /// When the last event happened.
@@ -505,6 +537,8 @@ pub struct Run {
     pub workers: BTreeMap<AgentId, BTreeMap<u64, Worker>>,
     #[serde(skip)]
     queues: Queues,
+    #[serde(skip)]
+    fan_outs: FanOuts,
 }
 
 impl Run {
@@ -537,6 +571,7 @@ impl Run {
             options: started.options.clone(),
             status: RunStatus::Running,
             halt: None,
+            was_terminated: false,
             started_at: time,
             ended_at: None,
             last_time: time,
@@ -554,6 +589,7 @@ impl Run {
             asks_opened: 0,
             workers: BTreeMap::new(),
             queues: Queues::default(),
+            fan_outs: FanOuts::default(),
         }
     }
 
@@ -570,6 +606,7 @@ impl Run {
             queues.insert(agent);
         }
         self.queues = queues;
+        self.rebuild_fan_outs();
     }
 
     /// Fills in the fields of agents that are missing in the snapshot of an earlier version.
@@ -583,8 +620,10 @@ impl Run {
     pub(crate) fn update(&mut self, id: &AgentId, change: impl FnOnce(&mut Agent)) {
         if let Some(agent) = self.agents.get_mut(id) {
             self.queues.remove(agent);
+            Self::count_failed(&mut self.fan_outs, &self.workers, agent, false);
             change(agent);
             self.queues.insert(agent);
+            Self::count_failed(&mut self.fan_outs, &self.workers, agent, true);
         }
     }
 
@@ -592,12 +631,14 @@ impl Run {
     pub(crate) fn add(&mut self, agent: Agent) {
         self.remove(&agent.id);
         self.queues.insert(&agent);
+        Self::count_failed(&mut self.fan_outs, &self.workers, &agent, true);
         self.agents.insert(agent.id.clone(), agent);
     }
 
     pub(crate) fn remove(&mut self, id: &AgentId) {
         if let Some(agent) = self.agents.remove(id) {
             self.queues.remove(&agent);
+            Self::count_failed(&mut self.fan_outs, &self.workers, &agent, false);
         }
     }
 

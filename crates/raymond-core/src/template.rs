@@ -1,4 +1,4 @@
-//! `{{name}}` in the text of a prompt.
+//! `{{name}}` in the text of a prompt, and `{{name.field.0}}` for a field of a value that is JSON.
 //!
 //! One pass over the text: inserted values are not searched again, so a value cannot bring in placeholders.
 
@@ -63,15 +63,37 @@ pub fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     })
 }
 
+/// The name of a placeholder and, behind its first dot, the fields that lead to a part of its value.
+pub fn name_and_path(name: &str) -> (&str, Option<&str>) {
+    name.split_once('.').map_or((name, None), |(name, path)| (name, Some(path)))
+}
+
+/// The part of a JSON value that a path leads to: names of fields and numbers of items, counted from 0, with dots in
+/// between. A text is itself; anything else is written as JSON.
+pub fn part_of(value: &serde_json::Value, path: &str) -> Option<String> {
+    let part = path.split('.').try_fold(value, |value, step| match value {
+        serde_json::Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        serde_json::Value::Object(fields) => fields.get(step),
+        _ => None,
+    })?;
+    Some(match part {
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    })
+}
+
 /// The placeholder whose braces open at this byte. A name contains no brace, so the search takes linear time.
 fn placeholder_at(text: &str, opening: usize) -> Option<Placeholder<'_>> {
     let start = opening + 2;
     let rest = text.get(start..)?;
-    let length = rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte)).count();
+    let length =
+        rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(byte)).count();
     let (name, after) = rest.split_at_checked(length)?;
     if name.is_empty()
-        || name.starts_with(|first: char| first.is_ascii_digit() || first == '-')
+        || name.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '-' | '.'))
         || !after.starts_with("}}")
+        || name.ends_with('.')
+        || name.contains("..")
     {
         return None;
     }
@@ -121,6 +143,38 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(rendered(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_path_leads_to_a_part_of_a_value() {
+        let value = serde_json::json!({
+            "a": { "b": "text", "n": 1.5, "none": null, "list": [10, { "c": true }] }, "0": "zero",
+        });
+        let cases = [
+            ("a.b", Some("text")),
+            ("a.n", Some("1.5")),
+            ("a.none", Some("null")),
+            ("a.list", Some(r#"[10,{"c":true}]"#)),
+            ("a.list.0", Some("10")),
+            ("a.list.1.c", Some("true")),
+            ("0", Some("zero")),
+            ("a.list.2", None),
+            ("a.list.-1", None),
+            ("a.b.c", None),
+            ("A", None),
+            ("", None),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(part_of(&value, path).as_deref(), expected, "{path}");
+        }
+        assert_eq!(name_and_path("result.a.b"), ("result", Some("a.b")));
+        assert_eq!(name_and_path("result"), ("result", None));
+    }
+
+    #[test]
+    fn a_placeholder_may_have_a_path() {
+        let listed: Vec<&str> = names("{{a.b}} {{a.b.0}} {{a.}} {{.a}} {{a..b}} {{a.b }}").collect();
+        assert_eq!(listed, ["a.b", "a.b.0"]);
     }
 
     #[test]

@@ -58,6 +58,15 @@ const RESERVED_SUFFIXES: &[&str] = &["_PROXY _proxy"];
 pub const BUILT_IN: [&str; 9] =
     ["result", "input", "run_id", "workflow_id", "agent_id", "state", "visits", "task_folder", "ask_id"];
 
+/// What shows that a variable holds a secret.
+const SECRET_WORDS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
+
+/// Whether a variable holds a secret, by its name.
+pub fn looks_secret(name: &str) -> bool {
+    let name = name.to_uppercase();
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
 /// The beginning of the names that scripts see for variables that a model may not set directly.
 const PREFIX: &str = "RAYMOND_VAR_";
 

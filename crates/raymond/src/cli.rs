@@ -18,12 +18,14 @@ mod list;
 mod log;
 mod meant;
 mod options;
+mod pager;
 pub(crate) mod panics;
 mod print;
 mod resume;
 mod run;
 mod schema;
 mod serve;
+mod show;
 mod status;
 mod stop;
 
@@ -84,6 +86,7 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::List(args) => list::list(args),
         Command::Status(args) => status::status(args),
         Command::Log(args) => log::log(args),
+        Command::Show(args) => show::show(args),
         Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
         Command::Convert(args) => convert::convert(args),

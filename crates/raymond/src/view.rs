@@ -8,9 +8,12 @@ pub mod json;
 mod live;
 pub mod notify;
 pub(crate) mod output;
+mod progress;
 pub(crate) mod status;
+pub(crate) mod steps;
 pub(crate) mod summary;
 pub(crate) mod text;
+pub(crate) mod transcript;
 pub(crate) mod whereabouts;
 mod wording;
 

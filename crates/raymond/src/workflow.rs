@@ -3,6 +3,7 @@
 pub mod manifest;
 pub(crate) mod place;
 pub mod reach;
+pub(crate) mod result_schema;
 pub mod scope;
 pub mod scopes;
 pub mod states;

@@ -90,7 +90,7 @@ impl Outcome {
                     let worker = format!("{agent} {state} {scope:?} {cwd} {attributes:?}");
                     outcome.workers.entry(parent).or_default().push(worker);
                 }
-                Body::AgentFinished { agent, result } => {
+                Body::AgentFinished { agent, result, .. } => {
                     outcome.results.insert(agent.to_string(), text_of(result));
                 }
                 Body::RunFinished { status, result, .. } => {

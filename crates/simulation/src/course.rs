@@ -81,6 +81,7 @@ impl Course {
                 .map(|path| (path.to_owned(), Ok(Folder::permitted(path))))
                 .collect(),
             scopes: transition.scopes().into_iter().map(|name| (name.to_owned(), self.enter(name))).collect(),
+            result_problem: None,
         }
     }
 

@@ -17,6 +17,7 @@ pub(super) fn ask(step: &EndedStep<'_>, ask: transition::Ask) -> Result<(LedTo, 
     let led_to = LedTo::Ask { next: next.clone() };
     let opened = Body::AskOpened(AskOpened {
         agent: step.agent.id.clone(),
+        title: step.agent.title(),
         ask: format!("ask{}", step.run.asks_opened + 1),
         step: Some(step.work.step),
         state: step.agent.state.clone(),
@@ -41,6 +42,7 @@ fn ask_again(agent: &Agent, now: Timestamp) -> Option<Body> {
     let Status::Asking { ask } = &**waited else { return None };
     Some(Body::AskOpened(AskOpened {
         agent: agent.id.clone(),
+        title: agent.title(),
         ask: ask.id.clone(),
         step: None,
         state: agent.state.clone(),
@@ -88,6 +90,7 @@ pub(super) fn timed_out(agent: &Agent, now: Timestamp) -> Vec<Body> {
     }
     let failed = Body::StepFailed(StepFailed {
         agent: agent.id.clone(),
+        title: agent.title(),
         step: None,
         state: agent.state.clone(),
         error: format!("{} was not answered in time, and it has no `timeout_next`", ask.id),

@@ -5,7 +5,12 @@ use jiff::Timestamp;
 use crate::event::{Body, FinishedStatus, Interrupted, OpenAsk, StoppedStatus, Totals};
 use crate::run::{Halt, Run, Status};
 
-pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool, ended: Vec<Interrupted>) -> Body {
+pub(super) fn close(
+    run: &Run,
+    now: Timestamp,
+    (stop_requested, terminated): (bool, bool),
+    ended: Vec<Interrupted>,
+) -> Body {
     let mut interrupted = run.interrupted();
     interrupted.extend(ended);
     interrupted.sort_by_key(|step| run.agents.get(&step.agent).map(|agent| agent.birth));
@@ -22,9 +27,11 @@ pub(super) fn close(run: &Run, now: Timestamp, stop_requested: bool, ended: Vec<
     let asks = run.asks().into_iter().map(|(agent, ask)| OpenAsk {
         ask: ask.id.clone(),
         agent: agent.id.clone(),
+        title: agent.title(),
         question: ask.question.clone(),
     });
-    Body::RunStopped { status, error, asks: asks.collect(), interrupted, totals }
+    let terminated = terminated && status == StoppedStatus::Interrupted;
+    Body::RunStopped { status, error, asks: asks.collect(), interrupted, terminated, totals }
 }
 
 /// Why a run stops although it has agents left; the most serious reason first.
@@ -54,7 +61,7 @@ fn failure(run: &Run) -> String {
     }
     let mut failures = run.failed_agents().filter_map(|id| run.agents.get(id)).filter_map(|agent| {
         let Status::Failed { error, .. } = &agent.status else { return None };
-        Some(format!("{} failed in {}: {error}", agent.id, agent.state))
+        Some(format!("{} failed in {}: {error}", agent.named(), agent.state))
     });
     let Some(first) = failures.next() else {
         let most = run.options.max_steps.unwrap_or(run.steps_started);

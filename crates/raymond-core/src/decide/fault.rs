@@ -36,6 +36,7 @@ impl Fault {
 pub(super) fn failed(step: &EndedStep<'_>, fault: Fault) -> Body {
     Body::StepFailed(StepFailed {
         agent: step.agent.id.clone(),
+        title: step.agent.title(),
         step: Some(step.work.step),
         state: step.agent.state.clone(),
         error: fault.error,

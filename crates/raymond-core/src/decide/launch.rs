@@ -132,6 +132,7 @@ fn warning(agent: &Agent, message: String) -> Body {
 pub(super) fn cannot_start(agent: &Agent, error: String) -> Body {
     Body::StepFailed(StepFailed {
         agent: agent.id.clone(),
+        title: agent.title(),
         step: agent.work().map(|work| work.step),
         state: agent.state.clone(),
         error,

@@ -9,6 +9,7 @@ use super::fault::{Fault, failed};
 use super::transition::{self, Turn};
 use crate::event::{Body, LimitWaiting, NextTry, Reminder, Retry};
 use crate::folder::Folder;
+use crate::frontmatter::ResultSchema;
 use crate::input::{
     BadMessage, CompletedTurn, FailedTurn, FaultClass, PromptPlan, ShownOutput, TurnCost, TurnOutcome,
 };
@@ -23,6 +24,8 @@ use crate::workflow::StateFile;
 
 /// How often an agent is reminded of the permitted transitions.
 const MAX_REMINDERS: u32 = 3;
+/// A longer schema is not repeated in a reminder.
+const MAX_SHOWN_SCHEMA_BYTES: usize = 8 * 1024;
 /// How long to wait before each retry of a program that failed.
 const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
 /// How long to wait for a usage limit that should already have ended.
@@ -52,34 +55,45 @@ fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Ve
             implicit: chosen.implicit,
         };
         let mut taken = transition::warnings(step, chosen.warnings);
-        let is_authors = chosen.implicit;
+        let cause = if chosen.implicit { Cause::Author } else { Cause::Tags };
         let events =
-            transition::take(step, chosen.transition, turn).map_err(|text| Problem { text, is_authors })?;
+            transition::take(step, chosen.transition, turn).map_err(|text| Problem { text, cause })?;
         taken.extend(events);
         Ok(taken)
     });
     match chosen {
         Ok(taken) => events.extend(taken),
-        Err(Problem { text, is_authors: true }) => {
+        Err(Problem { text, cause: Cause::Author }) => {
             events.push(failed(step, Fault { cost, message: Some(message), ..Fault::new(text, false) }));
         }
         Err(problem) => {
             let said = Said { message, file, session, cost };
-            events.push(remind_or_fail(step, plan, problem.text, said));
+            events.push(remind_or_fail(step, plan, problem, said));
         }
     }
     events
 }
 
-/// Why a turn made no transition. A reminder to the agent cannot repair a mistake of the state's author.
+/// Why a turn made no transition.
 struct Problem {
     text: String,
-    is_authors: bool,
+    cause: Cause,
+}
+
+/// What has to change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The state itself; a reminder to the agent cannot repair it.
+    Author,
+    /// The agent's tags.
+    Tags,
+    /// The agent's result, which does not match the state's schema.
+    Result,
 }
 
 impl Problem {
-    fn of_agent(text: String) -> Self {
-        Self { text, is_authors: false }
+    fn of_tags(text: String) -> Self {
+        Self { text, cause: Cause::Tags }
     }
 }
 
@@ -99,13 +113,19 @@ fn choose(
     match (reading, implied) {
         (_, Some(entry)) if plan.force_implicit => implied_by(entry),
         (Err(message), Some(entry)) if message.has_no_tag => implied_by(entry),
-        (Err(message), _) => Err(Problem::of_agent(message.problem)),
+        (Err(message), _) => Err(Problem::of_tags(message.problem)),
         (Ok(Reading { transition, warnings }), _) => {
             match &plan.policy {
                 Some(policy) => check(step, policy, &transition),
                 None => check_folders(step, &transition),
             }
-            .map_err(Problem::of_agent)?;
+            .map_err(Problem::of_tags)?;
+            match (&transition, &step.lookups.result_problem) {
+                (Transition::Result { .. }, Some(problem)) => {
+                    Err(Problem { text: problem.clone(), cause: Cause::Result })
+                }
+                _ => Ok(()),
+            }?;
             Ok(Chosen { transition, warnings, implicit: false })
         }
     }
@@ -118,7 +138,7 @@ const OF_POLICY: Rules = Rules { from_model: false, case_insensitive: false };
 fn implied_by(entry: &Entry) -> Result<Chosen, Problem> {
     match read(Collected::single(entry.as_tag()), OF_POLICY) {
         Ok(Reading { transition, warnings }) => Ok(Chosen { transition, warnings, implicit: true }),
-        Err(error) => Err(Problem { text: error.to_string(), is_authors: true }),
+        Err(error) => Err(Problem { text: error.to_string(), cause: Cause::Author }),
     }
 }
 
@@ -196,24 +216,21 @@ impl Said {
     }
 }
 
-/// The reminder lists the entries of the policy. Without a policy, or without a conversation, there is no reminder.
-fn remind_or_fail(step: &EndedStep<'_>, plan: &PromptPlan, problem: String, said: Said) -> Body {
+/// The reminder lists the entries of the policy. Without a conversation there is no reminder, and without a policy only
+/// one about a result.
+fn remind_or_fail(step: &EndedStep<'_>, plan: &PromptPlan, problem: Problem, said: Said) -> Body {
     let number = step.work.reminders + 1;
-    let Some(policy) = &plan.policy else {
+    let Problem { text: problem, cause } = problem;
+    let Some(text) = reminder(step, plan, &problem, cause) else {
         let hint = "list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent";
         return said.failed(step, format!("{problem}; {hint}"));
     };
     if number > MAX_REMINDERS {
-        let error = format!(
-            "still no permitted transition after {MAX_REMINDERS} reminders: {problem}; change the prompt, or permit more \
-             in its `allowed_transitions`"
-        );
-        return said.failed(step, error);
+        return said.failed(step, still_wrong(&problem, cause));
     }
     // A reminder goes on in the conversation of the turn that it is about.
     let Some(session) = said.session.clone() else { return said.failed(step, problem) };
     let Said { message, cost, .. } = said;
-    let text = policy.reminder(&problem, &|name| step.lookups.state(name).ok());
     Body::Reminder(Reminder {
         agent: step.agent.id.clone(),
         step: step.work.step,
@@ -227,6 +244,38 @@ fn remind_or_fail(step: &EndedStep<'_>, plan: &PromptPlan, problem: String, said
         attempt_cost_usd: cost.usd,
         cost_estimated: cost.estimated,
     })
+}
+
+fn still_wrong(problem: &str, cause: Cause) -> String {
+    let (what, advice) = match cause {
+        Cause::Author | Cause::Tags => {
+            ("no permitted transition", "change the prompt, or permit more in its `allowed_transitions`")
+        }
+        Cause::Result => ("no result that matches", "change the prompt, or its `result_schema`"),
+    };
+    format!("still {what} after {MAX_REMINDERS} reminders: {problem}; {advice}")
+}
+
+/// The text of a reminder, if there is anything that the agent can be reminded of.
+fn reminder(step: &EndedStep<'_>, plan: &PromptPlan, problem: &str, cause: Cause) -> Option<String> {
+    let policy = plan.policy.as_ref();
+    let tags = policy.map(|policy| policy.reminder(problem, &|name| step.lookups.state(name).ok()));
+    if cause != Cause::Result {
+        return tags;
+    }
+    let mut text = tags.unwrap_or_else(|| {
+        format!(
+            "Your last message could not be used: {problem}.\n\n\
+             Reply with exactly one tag that holds the whole result, corrected:\n\n<result>JSON</result>\n"
+        )
+    });
+    if let Some(ResultSchema::Inline(schema)) = &plan.result_schema {
+        let schema = schema.to_string();
+        if schema.len() <= MAX_SHOWN_SCHEMA_BYTES {
+            text.push_str(&format!("\nA result must be JSON that matches this JSON Schema:\n\n{schema}\n"));
+        }
+    }
+    Some(text)
 }
 
 fn turn_failed(step: &EndedStep<'_>, mut turn: FailedTurn) -> Body {

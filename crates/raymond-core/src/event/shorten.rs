@@ -94,6 +94,7 @@ fn only_cost(body: Body, error: &str) -> Option<Body> {
 fn not_recorded(finished: StepFinished, error: &str) -> StepFailed {
     StepFailed {
         agent: finished.agent,
+        title: None,
         step: Some(finished.step),
         state: finished.state,
         error: error.to_owned(),
@@ -113,6 +114,7 @@ fn not_recorded(finished: StepFinished, error: &str) -> StepFailed {
 fn not_reminded(reminder: Reminder, error: &str) -> StepFailed {
     StepFailed {
         agent: reminder.agent,
+        title: None,
         step: Some(reminder.step),
         state: reminder.state,
         error: error.to_owned(),

@@ -151,6 +151,9 @@ pub(super) struct AgentStartedFields<'a> {
     /// The number of this fork among all forks of its parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fork: Option<u64>,
+    /// What a worker is called for people; made of its attributes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "is_empty")]
     attributes: Cow<'a, BTreeMap<String, String>>,
     /// Whether a model emitted the fork, so that its attributes are not all variables of scripts by their own names.
@@ -176,6 +179,7 @@ impl Serialize for AgentStarted {
             parent: forked.map(|forked| Cow::Borrowed(&forked.parent)),
             number: forked.map(|forked| forked.number),
             fork: forked.map(|forked| forked.fork),
+            title: self.title().map(Cow::Owned),
             attributes: forked.map(|forked| Cow::Borrowed(&forked.attributes)).unwrap_or_default(),
             from_model: forked.is_some_and(|forked| forked.from_model),
             input: self.input.as_ref().map(Cow::Borrowed),

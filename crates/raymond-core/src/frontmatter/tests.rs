@@ -34,6 +34,7 @@ deny_tools: [WebFetch, WebSearch]
 add_dirs: []
 mcp_config: servers.json
 exclusive: git
+result_schema: { type: object, required: [a], maxProperties: 2 }
 ---
 Body.
 "#;
@@ -61,6 +62,9 @@ Body.
         add_dirs: Some(Vec::new()),
         mcp_config: Some(strings(&["servers.json"])),
         exclusive: Some("git".to_owned()),
+        result_schema: Some(ResultSchema::Inline(
+            serde_json::json!({ "type": "object", "required": ["a"], "maxProperties": 2 }),
+        )),
     };
     assert_eq!(prompt.settings, expected);
 }

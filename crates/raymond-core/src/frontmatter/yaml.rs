@@ -73,6 +73,28 @@ impl Value {
     }
 }
 
+impl Node {
+    /// The same as JSON, or the place of a number that JSON does not have.
+    pub fn to_json(&self) -> Result<serde_json::Value, Fault> {
+        use serde_json::{Number, Value as Json};
+        let number = |number: Option<Number>| {
+            number.map(Json::Number).ok_or_else(|| Fault::new(self.position, "JSON has no such number"))
+        };
+        match &self.value {
+            Value::Null => Ok(Json::Null),
+            Value::Bool(flag) => Ok(Json::Bool(*flag)),
+            Value::Integer(integer) => number(Number::from_i128(*integer)),
+            Value::Float(float) => number(Number::from_f64(*float)),
+            Value::Text(text) => Ok(Json::String(text.clone())),
+            Value::List(items) => items.iter().map(Node::to_json).collect::<Result<_, _>>().map(Json::Array),
+            Value::Map(fields) => {
+                let field = |field: &Field| Ok((field.key.clone(), field.node.to_json()?));
+                fields.iter().map(field).collect::<Result<_, _>>().map(Json::Object)
+            }
+        }
+    }
+}
+
 /// Parses one document. Positions count from the first line of the text, and an empty text is `Null`.
 pub fn parse(text: &str) -> Result<Node, Fault> {
     let root: Option<Node> =

@@ -40,6 +40,8 @@ pub struct PromptSettings {
     pub effort: Range<usize>,
     /// The value of `model`.
     pub model: Range<usize>,
+    /// The key `result_schema`.
+    pub result_schema: Range<usize>,
 }
 
 /// The positions of a policy's entry and of the names in it.
@@ -188,7 +190,9 @@ fn read_block(block: &str, places: &Places<'_>) -> Result<(PromptSettings, Vec<N
     let entries = entry_places(fields, &settings, places);
     let place = |key| field(fields, key).map(|field| places.value(&field.node)).unwrap_or_default();
     let (effort, model) = (place("effort"), place("model"));
-    Ok((PromptSettings { settings, entries, effort, model }, notices))
+    let schema = field(fields, "result_schema");
+    let result_schema = schema.map(|field| places.word(field.key_position)).unwrap_or_default();
+    Ok((PromptSettings { settings, entries, effort, model, result_schema }, notices))
 }
 
 fn field<'f>(fields: &'f [Field], key: &str) -> Option<&'f Field> {

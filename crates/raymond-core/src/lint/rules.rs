@@ -17,6 +17,7 @@ mod implicit_transition;
 mod incomplete_tag;
 mod invalid_effort;
 mod invalid_model;
+mod invalid_result_schema;
 mod join_without_fork;
 mod misplaced_settings;
 mod missing_state;
@@ -34,6 +35,7 @@ mod unread_script;
 mod unreadable_settings;
 mod unset_variable;
 mod unsupported_attribute;
+mod unused_result_schema;
 mod wrong_platform;
 
 pub use invalid_effort::CLAUDE_EFFORTS;
@@ -41,7 +43,7 @@ pub use invalid_effort::CLAUDE_EFFORTS;
 use super::Rule;
 
 /// All rules, in the order of their codes.
-pub static RULES: [&Rule; 35] = [
+pub static RULES: [&Rule; 37] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
     &no_entry::RULE,
@@ -77,4 +79,6 @@ pub static RULES: [&Rule; 35] = [
     &misplaced_settings::RULE,
     &broken_tag::RULE,
     &empty_prompt::RULE,
+    &invalid_result_schema::RULE,
+    &unused_result_schema::RULE,
 ];

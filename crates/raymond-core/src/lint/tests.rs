@@ -12,7 +12,13 @@ use crate::workflow::{Kind, Listing, Platform, StateFile};
 
 fn subject(graph: &Graph) -> Workflow<'_> {
     let defaults = Defaults::default();
-    Workflow { graph, defaults, find_scope: &|_| Ok(()), known_efforts: &efforts_by_name }
+    Workflow {
+        graph,
+        defaults,
+        find_scope: &|_| Ok(()),
+        known_efforts: &efforts_by_name,
+        check_schema: &|_| Ok(()),
+    }
 }
 
 /// Names, most of which exist, in several spellings.

@@ -23,7 +23,7 @@ pub(crate) fn clipped(text: &str) -> String {
 }
 
 /// The text up to so many characters, with control characters escaped.
-pub(crate) fn clipped_to(length: usize, text: &str) -> String {
+pub fn clipped_to(length: usize, text: &str) -> String {
     let mut characters = text.chars();
     let mut shown = String::new();
     for character in characters.by_ref().take(length) {

@@ -219,7 +219,7 @@ fn nothing_follows_the_end() {
     rig.passes(100);
     rig.drain();
     rig.round([
-        Input::Close { stop_requested: true, interrupted: Vec::new() },
+        Input::Close { stop_requested: true, terminated: false, interrupted: Vec::new() },
         Input::End { agent: AgentId::main() },
         Input::Warning { agent: None, message: "late".into() },
     ]);

@@ -89,24 +89,24 @@ fn an_agent_that_joins_waits_for_its_workers() {
     check(
         &rig.emits("main_v2", "<result> two\n</result>"),
         expect![[r#"
-        step_finished main_v2 5 X.sh result=" two\n" tag=result
-        agent_finished main_v2 result=" two\n"
-    "#]],
+            step_finished main_v2 5 X.sh result=" two\n" tag=result
+            agent_finished main_v2 result=" two\n" title="b, v"
+        "#]],
     );
     check(
         &rig.emits("main_w1", "<result>one</result>"),
         expect![[r#"
-        step_finished main_w1 3 W.sh result=one tag=result
-        agent_finished main_w1 result=one
-        joined main A.sh result="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{\"item\":\"a\"},\"status\":\"done\",\"result\":\"one\",\"error\":null},{\"agent\":\"main_v2\",\"state\":\"V.sh\",\"attributes\":{\"item\":\"b\",\"k\":\"v\"},\"status\":\"done\",\"result\":\" two\\n\",\"error\":null}]" workers=[main_w1, main_v2]
-        step_started main 6 A.sh attempt=1 visits=1
-    "#]],
+            step_finished main_w1 3 W.sh result=one tag=result
+            agent_finished main_w1 result=one title=a
+            joined main A.sh result="[{\"agent\":\"main_w1\",\"title\":\"a\",\"state\":\"W.sh\",\"attributes\":{\"item\":\"a\"},\"status\":\"done\",\"result\":\"one\",\"error\":null},{\"agent\":\"main_v2\",\"title\":\"b, v\",\"state\":\"V.sh\",\"attributes\":{\"item\":\"b\",\"k\":\"v\"},\"status\":\"done\",\"result\":\" two\\n\",\"error\":null}]" workers=[main_w1, main_v2]
+            step_started main 6 A.sh attempt=1 visits=1
+        "#]],
     );
     check_agents(
         &rig,
         expect![[r#"
-        main running 6.1 in A.sh input="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{\"item\":\"a\"},\"status\":\"done\",\"result\":\"one\",\"error\":null},{\"agent\":\"main_v2\",\"state\":\"V.sh\",\"attributes\":{\"item\":\"b\",\"k\":\"v\"},\"status\":\"done\",\"result\":\" two\\n\",\"error\":null}]"
-    "#]],
+            main running 6.1 in A.sh input="[{\"agent\":\"main_w1\",\"title\":\"a\",\"state\":\"W.sh\",\"attributes\":{\"item\":\"a\"},\"status\":\"done\",\"result\":\"one\",\"error\":null},{\"agent\":\"main_v2\",\"title\":\"b, v\",\"state\":\"V.sh\",\"attributes\":{\"item\":\"b\",\"k\":\"v\"},\"status\":\"done\",\"result\":\" two\\n\",\"error\":null}]"
+        "#]],
     );
     check(
         &rig.emits("main", "<goto>B</goto>"),
@@ -368,7 +368,7 @@ fn a_worker_whose_join_failed_is_taken_by_its_parents_join() {
     // The result of the worker's worker was stored in a file, and the file is missing.
     let result = Payload::Stored { payload: "abc".into(), bytes: 100_000 };
     rig.emits("main_w1", "<join>B</join>");
-    rig.record(Body::AgentFinished { agent: AgentId::new("main_w1_v1"), result });
+    rig.record(Body::AgentFinished { agent: AgentId::new("main_w1_v1"), title: None, result });
     check(
         &rig.round([]),
         expect![[r#"
@@ -404,7 +404,7 @@ fn a_join_whose_results_cannot_be_read_fails_and_is_tried_again() {
     rig.emits("main", "<join>A</join>");
     // The result was stored in a file, and the file is missing.
     let result = Payload::Stored { payload: "abc".into(), bytes: 100_000 };
-    rig.record(Body::AgentFinished { agent: AgentId::new("main_w1"), result });
+    rig.record(Body::AgentFinished { agent: AgentId::new("main_w1"), title: None, result });
     check(
         &rig.round([]),
         expect![[r#"

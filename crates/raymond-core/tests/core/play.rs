@@ -366,7 +366,7 @@ pub fn told(journal: &[Event]) -> Life {
                 }
                 life.seen.push(seen(agent, conversation));
             }
-            Body::AgentFinished { agent, result } => {
+            Body::AgentFinished { agent, result, .. } => {
                 lives.get_mut(agent).unwrap().result = text(Some(result));
             }
             _ => {}

@@ -111,6 +111,7 @@ impl Files {
             scopes: scopes.iter().map(|&scope| (scope.to_owned(), Ok(other_workflow(scope)))).collect(),
             states: names.iter().map(|&name| (name.to_owned(), self.find(name))).collect(),
             directories: directories.iter().map(|&path| (path.to_owned(), directory(path))).collect(),
+            result_problem: None,
         };
         if let Plan::Prompt(plan) = plan
             && let Some(policy) = &plan.policy
@@ -334,9 +335,11 @@ impl Rig {
                 Input::Join { agent, result }
             }
             Due::AskTimeout(agent) => Input::AskTimeout { agent },
-            Due::Close => {
-                Input::Close { stop_requested: self.mode.draining, interrupted: self.interrupted.clone() }
-            }
+            Due::Close => Input::Close {
+                stop_requested: self.mode.draining,
+                terminated: false,
+                interrupted: self.interrupted.clone(),
+            },
         }
     }
 

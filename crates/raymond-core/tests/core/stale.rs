@@ -131,8 +131,8 @@ fn only_a_ready_agent_starts() {
 #[test]
 fn a_run_is_not_closed_while_there_is_work() {
     let mut rig = Rig::new("START");
-    nothing(&rig, Input::Close { stop_requested: false, interrupted: Vec::new() });
-    nothing(&rig, Input::Close { stop_requested: true, interrupted: Vec::new() });
+    nothing(&rig, Input::Close { stop_requested: false, terminated: false, interrupted: Vec::new() });
+    nothing(&rig, Input::Close { stop_requested: true, terminated: false, interrupted: Vec::new() });
     rig.emits("main", "<goto>A</goto>");
     assert!(rig.run.agents.values().all(|agent| agent.work().is_some_and(|work| work.interrupted.is_none())));
     let batch = rig.emits("main", "<result></result>");

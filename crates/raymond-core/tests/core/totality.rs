@@ -245,6 +245,7 @@ fn ended() -> BoxedStrategy<Ended> {
                 scopes: Default::default(),
                 states: STATES.iter().map(|&name| (name.to_owned(), Ok(state(name)))).collect(),
                 directories: Default::default(),
+                result_problem: None,
             },
         })
         .boxed()
@@ -275,7 +276,7 @@ fn coming() -> BoxedStrategy<Coming> {
             Coming::As(Input::SessionKnown { agent, step, attempt, session })
         }),
         2 => agent().prop_map(|agent| Coming::As(Input::End { agent })),
-        1 => any::<bool>().prop_map(|stop_requested| Coming::As(Input::Close { stop_requested, interrupted: Vec::new() })),
+        1 => any::<bool>().prop_map(|stop_requested| Coming::As(Input::Close { stop_requested, terminated: false, interrupted: Vec::new() })),
         2 => options()
             .prop_map(|options| Coming::As(Input::Resume { options, interrupted: Vec::new() })),
         3 => (agent(), result).prop_map(|(agent, result)| Coming::As(Input::Join { agent, result })),

@@ -259,7 +259,7 @@ fn a_fork_starts_a_worker_beside_its_parent() {
         &batch,
         expect![[r#"
             step_finished main 2 SPLIT.sh next=GO_ON.sh tag=fork target=WORKER.sh
-            agent_started main_worker1 WORKER.sh attributes={item="1 & 2"} fork=1 input="for it" number=1 parent=main
+            agent_started main_worker1 WORKER.sh attributes={item="1 & 2"} fork=1 input="for it" number=1 parent=main title="1 & 2"
             step_started main 3 GO_ON.sh attempt=1 visits=1
             step_started main_worker1 4 WORKER.sh attempt=1 visits=1
         "#]],
@@ -294,9 +294,9 @@ fn several_forks_go_with_one_goto() {
         &batch,
         expect![[r#"
             step_finished main 1 START.sh input=mine next=NEXT.sh tag=fork target=WORKER.sh
-            agent_started main_worker1 WORKER.sh attributes={item=a} fork=1 number=1 parent=main
-            agent_started main_analyz2 ANALYZE_IT.sh attributes={item=b} fork=2 number=2 parent=main
-            agent_started main_worker3 WORKER.sh attributes={item=c} fork=3 number=3 parent=main
+            agent_started main_worker1 WORKER.sh attributes={item=a} fork=1 number=1 parent=main title=a
+            agent_started main_analyz2 ANALYZE_IT.sh attributes={item=b} fork=2 number=2 parent=main title=b
+            agent_started main_worker3 WORKER.sh attributes={item=c} fork=3 number=3 parent=main title=c
             step_started main 2 NEXT.sh attempt=1 visits=1
             step_started main_worker1 3 WORKER.sh attempt=1 visits=1
             step_started main_analyz2 4 ANALYZE_IT.sh attempt=1 visits=1

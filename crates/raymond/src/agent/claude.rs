@@ -99,6 +99,17 @@ impl AgentProgram for Claude {
         plain::plain(filled)
     }
 
+    fn interactive(&self, session: &str) -> Option<Invocation> {
+        let resume = ["--resume", session, "--fork-session"].map(str::to_owned);
+        Some(Invocation {
+            program: self.command.clone(),
+            args: self.args.iter().cloned().chain(resume).collect(),
+            stdin: Vec::new(),
+            unset: SURROUNDING_SESSION.to_vec(),
+            set: Vec::new(),
+        })
+    }
+
     /// The program finds conversations by its working folder: in the folder's path, every character but letters and
     /// digits becomes a dash.
     fn session_file(&self, place: &SessionPlace<'_>) -> Option<PathBuf> {

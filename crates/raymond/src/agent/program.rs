@@ -49,6 +49,12 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
         Plain { text: filled.text.to_owned(), changed: Vec::new() }
     }
 
+    /// How a person continues a conversation in the program itself, on a branch, so that the conversation stays as it
+    /// is. `None` if the program cannot do that; [`Capabilities::interactive`] says so, too.
+    fn interactive(&self, _session: &str) -> Option<Invocation> {
+        None
+    }
+
     /// The file that holds a conversation, so that it can be copied to another folder or machine (see
     /// [`super::session`]); `None` if the program's conversations cannot be copied.
     fn session_file(&self, _place: &SessionPlace<'_>) -> Option<PathBuf> {
@@ -133,6 +139,8 @@ pub struct Capabilities {
     pub skip_permissions: bool,
     /// `permission_mode` of a manifest.
     pub permission_mode: bool,
+    /// Let a person continue a conversation in the program itself.
+    pub interactive: bool,
     /// The longest prompt that it takes, if a longer one is known to be refused or cut.
     pub prompt_limit: Option<PromptLimit>,
     /// How long it may be silent if no other limit is chosen. It is for programs that are also silent while they wait
@@ -215,6 +223,7 @@ impl Capabilities {
         mcp: true,
         skip_permissions: true,
         permission_mode: true,
+        interactive: true,
         prompt_limit: None,
         silence: None,
     };
@@ -235,6 +244,7 @@ impl Capabilities {
         mcp: false,
         skip_permissions: false,
         permission_mode: false,
+        interactive: false,
         prompt_limit: None,
         silence: None,
     };

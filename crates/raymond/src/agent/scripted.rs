@@ -55,7 +55,7 @@ impl AgentProgram for Scripted {
     /// It accepts and ignores every setting of a state, so any workflow can be tried. It does not stop at a share of
     /// the budget: a reply costs what the file says.
     fn capabilities(&self) -> Capabilities {
-        Capabilities { budget_share: false, ..Capabilities::ALL }
+        Capabilities { budget_share: false, interactive: false, ..Capabilities::ALL }
     }
 
     fn check(&self, files: &dyn WorkflowFiles) -> Result<(), String> {

@@ -145,6 +145,7 @@ impl Checked {
             },
             find_scope: &|name| loaded.find_scope(name, &allowed, platform),
             known_efforts: &efforts_by_name,
+            check_schema: &|schema| loaded.check_schema(schema, platform),
         };
         let diagnostics = lint(&workflow);
         Ok(Checked { loaded, graph, diagnostics })
@@ -179,6 +180,7 @@ impl Checked {
             },
             find_scope: &|name| loaded.find_scope(name, allowed, platform),
             known_efforts: &|backend| backends.get(backend).ok().and_then(|program| program.known_efforts()),
+            check_schema: &|schema| loaded.check_schema(schema, platform),
         };
         let diagnostics = lint_before_run(&workflow);
         Ok(Checked { loaded, graph, diagnostics })

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use raymond_core::frontmatter::yaml;
+use raymond_core::frontmatter::{ResultSchema, yaml};
 use raymond_core::graph::{Graph, ReadFile, SourceFile};
 use raymond_core::lint::ScopeProblem;
 use raymond_core::workflow::source::{Position, SourceWarning};
@@ -20,9 +20,10 @@ use crate::files;
 use crate::paths::normalise;
 use crate::workflow::manifest::{self, Defaults, Manifest};
 use crate::workflow::place::line_of;
+use crate::workflow::result_schema;
 use crate::workflow::scope::{
-    Archive, Form, MAX_BYTES, files_inside, host_of, list_folder, locate, locate_from, parse_leniently,
-    read_one_file,
+    Archive, Form, MAX_BYTES, Scope, files_inside, host_of, list_folder, locate, locate_from,
+    parse_leniently, read_one_file,
 };
 use crate::workflow::scopes::Allowed;
 
@@ -111,6 +112,12 @@ impl Loaded {
             Some(Form::Archive | Form::OneFile) => self.path.parent().unwrap_or(Path::new("/")),
             Some(Form::Folder) | None => &self.path,
         }
+    }
+
+    /// What is wrong with a `result_schema`, which may be in a file of the workflow.
+    pub fn check_schema(&self, schema: &ResultSchema, platform: Platform) -> Result<(), String> {
+        let scope = Scope::open(&self.path, platform).map_err(|error| error.message)?;
+        result_schema::read(schema, &scope).map(drop)
     }
 
     /// Whether another workflow can be entered from this one.

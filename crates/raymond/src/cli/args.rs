@@ -83,6 +83,8 @@ pub(super) enum Command {
     Status(StatusArgs),
     /// Show everything that happened in a run
     Log(LogArgs),
+    /// Show what the steps of a run were told, did and answered
+    Show(ShowArgs),
     /// Answer a question of a run, whether it is running or not
     Answer(AnswerArgs),
     /// Ask a run to stop; it can be resumed
@@ -118,6 +120,7 @@ impl Command {
             Self::List(args) => Some(&args.place),
             Self::Status(args) => Some(&args.place),
             Self::Log(args) => Some(&args.place),
+            Self::Show(args) => Some(&args.place),
             Self::Answer(args) => Some(&args.place),
             Self::Stop(args) => Some(&args.place),
             Self::Serve(args) => Some(&args.place),
@@ -285,9 +288,33 @@ pub(super) struct LogArgs {
     /// The run's id or the start of it; the latest run if left out
     #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: Option<String>,
+    /// Go on with events as they come, until the run is over; exits with the run's code
+    #[arg(short, long)]
+    pub(super) follow: bool,
+    /// Show all that is known about one step
+    #[arg(long, value_name = "N", conflicts_with = "follow")]
+    pub(super) step: Option<u64>,
+    /// Only the events of one agent
+    #[arg(long, value_name = "AGENT")]
+    pub(super) agent: Option<String>,
     /// Print events as JSON lines
     #[arg(long)]
     pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::SHOW)]
+pub(super) struct ShowArgs {
+    /// The run's id or the start of it; the latest run if left out
+    #[arg(add = ArgValueCompleter::new(run_ids))]
+    pub(super) run: Option<String>,
+    /// The number of a step, as `raymond log` shows it; all steps in order if left out
+    pub(super) step: Option<u64>,
+    /// Continue the step's conversation in the agent's own program, on a branch; the run is not changed
+    #[arg(long)]
+    pub(super) open: bool,
     #[command(flatten)]
     pub(super) place: Place,
 }

@@ -1,46 +1,134 @@
 //! `raymond log`
 
 use std::io::{self, BufWriter, Write};
+use std::time::Duration;
 
 use raymond_core::event::{Body, Event};
+use raymond_core::name::AgentId;
 
 use super::args::LogArgs;
 use super::find::{find_run, store};
+use super::show::show_steps;
 use crate::error::{ExitKind, UserError};
-use crate::store::{Payloads, Start};
+use crate::run::driver::exit_of;
+use crate::store::{Events, Payloads, RunHandle, Start};
 use crate::view::json::event_line;
+use crate::view::status::status_of;
 use crate::view::{Console, Detail};
+
+/// How often a run that is followed is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) fn log(args: LogArgs) -> Result<ExitKind, UserError> {
     let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
-    let payloads = run.payloads();
-    let mut out = BufWriter::new(anstream::AutoStream::auto(io::stdout()));
-    let mut events = run.events(Start::After(0))?;
-    let mut last_seq = 0;
-    while let Some(batch) = events.next_batch()? {
-        for event in batch {
-            let before = std::mem::replace(&mut last_seq, event.seq);
-            if matches!(event.body, Body::Snapshot { .. }) {
-                let _ = out.flush();
-                tell_what_is_gone(before, event.seq);
-                continue;
-            }
-            let written = match args.json {
-                true => writeln!(out, "{}", event_line(&event, &payloads).unwrap_or_default()),
-                false => write_for_people(&mut out, &event, &payloads),
-            };
-            // The reader of stdout may have exited.
-            if written.is_err() {
-                return Ok(ExitKind::Completed);
-            }
-        }
+    if let Some(step) = args.step.filter(|_| !args.json) {
+        return show_steps(&*run, Some(step), &args.place, true);
     }
-    let _ = out.flush();
-    if last_seq == 0 {
+    let mut log = Log {
+        out: BufWriter::new(anstream::AutoStream::auto(io::stdout())),
+        payloads: run.payloads(),
+        json: args.json,
+        agent: args.agent.map(AgentId::new),
+        step: args.step,
+        last_seq: 0,
+        found: 0,
+    };
+    let mut events = run.events(Start::After(0))?;
+    if !log.print(&mut *events)? {
+        return Ok(ExitKind::Completed);
+    }
+    if log.last_seq == 0 {
         // Gives the error that explains why there are no events.
         run.load()?;
     }
+    if args.follow {
+        return log.follow(&*run, &mut *events);
+    }
+    log.check_found(&*run)?;
     Ok(ExitKind::Completed)
+}
+
+/// What is printed, and how far it is.
+struct Log<W: Write> {
+    out: W,
+    payloads: Payloads,
+    json: bool,
+    /// Only the events of this agent, or of this step.
+    agent: Option<AgentId>,
+    step: Option<u64>,
+    last_seq: u64,
+    /// How many events were printed.
+    found: u64,
+}
+
+impl<W: Write> Log<W> {
+    /// Prints all events up to the present end. False if the reader of stdout has exited.
+    fn print(&mut self, events: &mut dyn Events) -> Result<bool, UserError> {
+        while let Some(batch) = events.next_batch()? {
+            for event in batch {
+                if self.print_event(&event).is_err() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(self.out.flush().is_ok())
+    }
+
+    fn print_event(&mut self, event: &Event) -> io::Result<()> {
+        let before = std::mem::replace(&mut self.last_seq, event.seq);
+        if matches!(event.body, Body::Snapshot { .. }) {
+            self.out.flush()?;
+            tell_what_is_gone(before, event.seq);
+            return Ok(());
+        }
+        if !self.is_wanted(event) {
+            return Ok(());
+        }
+        self.found += 1;
+        match self.json {
+            true => writeln!(self.out, "{}", event_line(event, &self.payloads).unwrap_or_default()),
+            false => write_for_people(&mut self.out, event, &self.payloads),
+        }
+    }
+
+    fn is_wanted(&self, event: &Event) -> bool {
+        let is_own = |agent: &AgentId| event.body.agent() == Some(agent);
+        let is_part = |step: u64| event.body.step() == Some(step);
+        self.agent.as_ref().is_none_or(is_own) && self.step.is_none_or(is_part)
+    }
+
+    /// Prints what comes until the run is over, and returns what it exits with.
+    fn follow(&mut self, run: &dyn RunHandle, events: &mut dyn Events) -> Result<ExitKind, UserError> {
+        loop {
+            // The lease is read first: what its holder wrote before it ended is read below.
+            let is_live = run.holder()?.is_some();
+            if !self.print(events)? {
+                return Ok(ExitKind::Completed);
+            }
+            if !is_live {
+                break;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let ended = run.load()?;
+        let interrupted = if ended.was_terminated { ExitKind::Terminated } else { ExitKind::Interrupted };
+        Ok(exit_of(status_of(ended.status, false), interrupted))
+    }
+
+    /// A log about nothing is a mistake in the name or number.
+    fn check_found(&self, run: &dyn RunHandle) -> Result<(), UserError> {
+        if self.found > 0 {
+            return Ok(());
+        }
+        let what = match (&self.agent, self.step) {
+            (Some(agent), None) => format!("agent `{agent}`"),
+            (None, Some(step)) => format!("step {step}"),
+            (Some(agent), Some(step)) => format!("step {step} of an agent `{agent}`"),
+            (None, None) => return Ok(()),
+        };
+        Err(UserError::usage(format!("{} has no {what}", run.id()))
+            .hint(format!("see its agents and steps: raymond log {}", run.id())))
+    }
 }
 
 /// A log that lacks events must not look complete.
@@ -51,13 +139,14 @@ fn tell_what_is_gone(last_seen: u64, reached: u64) {
     );
 }
 
-/// The lines that the console shows for an event, each with the time before it.
+/// The lines that the console shows for an event, each with the time and the number of the step before it.
 fn write_for_people(out: &mut impl Write, event: &Event, payloads: &Payloads) -> io::Result<()> {
     let mut text = Vec::new();
     Console::new(&mut text, Detail::Verbose, payloads.clone()).show(event);
     let time = event.time.strftime("%Y-%m-%d %H:%M:%S");
+    let step = event.body.step().map(|step| step.to_string()).unwrap_or_default();
     for line in String::from_utf8_lossy(&text).lines() {
-        writeln!(out, "{time}  {line}")?;
+        writeln!(out, "{time} {step:>4}  {line}")?;
     }
     Ok(())
 }

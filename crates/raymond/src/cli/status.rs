@@ -25,6 +25,8 @@ use crate::view::text::{clean, clean_json, local_time, one_line};
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const SHOWN_CHARS: usize = 100;
+/// How many fan-outs are shown.
+const MOST_FAN_OUTS: usize = 10;
 
 pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
     let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
@@ -88,6 +90,14 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     if let Some(debug) = shown_debug_folder(place, &run.run).filter(|_| has_failed) {
         writeln!(out, "  debug     {}", clean(&debug.to_string_lossy()))?;
     }
+    let shown = run.fan_outs.iter().take(MOST_FAN_OUTS);
+    shown.enumerate().try_for_each(|(row, fan_out)| {
+        let label = if row == 0 { "workers" } else { "" };
+        writeln!(out, "  {label:<9} {}", clean(&fan_out.to_string()))
+    })?;
+    if let Some(more) = run.fan_outs.len().checked_sub(MOST_FAN_OUTS).filter(|more| *more > 0) {
+        writeln!(out, "  {:<9} {DIM}… and {more} more{DIM:#}", "")?;
+    }
     let outputs = debug_files(place, &run.run).map(|folder| last_output::of_running(&folder, &run.agents));
     let outputs = outputs.unwrap_or_default();
     for agent in &run.agents {
@@ -149,12 +159,20 @@ fn debug_files(place: &Place, run: &str) -> Option<PathBuf> {
 
 fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
     let until = agent.until.map(|until| format!(" until {}", local_time(until))).unwrap_or_default();
-    writeln!(out, "{BOLD}[{}]{BOLD:#} {} at {}{until}", clean(&agent.id), agent.status, clean(&agent.state))?;
+    let title = agent.title.as_ref().map(|title| format!(" {DIM}({}){DIM:#}", clean(title)));
+    let (id, title, state) = (clean(&agent.id), title.unwrap_or_default(), clean(&agent.state));
+    writeln!(out, "{BOLD}[{id}]{BOLD:#}{title} {} at {state}{until}", agent.status)?;
     for frame in agent.stack.iter().rev() {
         writeln!(out, "    returns to {}", clean(&frame.state))?;
     }
     if let Some(error) = &agent.error {
         writeln!(out, "    {}", clean(error))?;
+    }
+    for line in agent.output.iter().flat_map(|output| output.lines()) {
+        writeln!(out, "    {DIM}output:{DIM:#} {}", clean(line))?;
+    }
+    if let Some(file) = &agent.output_file {
+        writeln!(out, "    {DIM}all of it:{DIM:#} {}", clean(file))?;
     }
     for line in agent.stderr.iter().flat_map(|stderr| stderr.lines()) {
         writeln!(out, "    {DIM}stderr:{DIM:#} {}", clean(line))?;

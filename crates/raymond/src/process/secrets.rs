@@ -2,20 +2,13 @@
 
 use std::ffi::OsStr;
 
-/// What shows that a variable holds a secret.
-const SECRET_WORDS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
-
 /// What is shown instead.
 pub const HIDDEN: &str = "***";
 
 /// Shorter values are not masked: they would be found in the middle of words, as `KEYBOARD=us` would be.
 const SHORTEST_SECRET_BYTES: usize = 6;
 
-/// Whether a variable holds a secret, by its name.
-pub fn is_secret(name: &str) -> bool {
-    let name = name.to_uppercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
-}
+pub use raymond_core::variable::looks_secret as is_secret;
 
 /// The values that no record may show.
 #[derive(Clone, Debug, Default)]

@@ -350,6 +350,9 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         self.stopping = Some(stop);
         self.stop_exit = exit;
         self.parts.engine.drain();
+        if exit == ExitKind::Terminated {
+            self.parts.engine.terminated();
+        }
         self.stop_asking();
         let running = self.run().running();
         for observer in &mut self.parts.observers {

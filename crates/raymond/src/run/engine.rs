@@ -65,6 +65,8 @@ pub struct Engine<S> {
     run: Run,
     store: S,
     mode: Mode,
+    /// Whether the process was told to end at once.
+    is_terminated: bool,
     /// Running attempts that were ended because the run stops.
     interrupted: Vec<Interrupted>,
 }
@@ -87,12 +89,15 @@ impl<S: RunWriter> Engine<S> {
         }
         store.commit(&events)?;
         let run = run.ok_or_else(|| StoreError::NoStart { place: id.to_owned() })?;
-        Ok((Self { run, store, mode: Mode::default(), interrupted: Vec::new() }, events))
+        Ok((
+            Self { run, store, mode: Mode::default(), is_terminated: false, interrupted: Vec::new() },
+            events,
+        ))
     }
 
     /// Continues a run from its journal.
     pub fn take_up(run: Run, store: S) -> Self {
-        Self { run, store, mode: Mode::default(), interrupted: Vec::new() }
+        Self { run, store, mode: Mode::default(), is_terminated: false, interrupted: Vec::new() }
     }
 
     pub fn run(&self) -> &Run {
@@ -102,6 +107,11 @@ impl<S: RunWriter> Engine<S> {
     /// From now on nothing new starts.
     pub fn drain(&mut self) {
         self.mode.draining = true;
+    }
+
+    /// The process was told to end at once, and the last event says so.
+    pub fn terminated(&mut self) {
+        self.is_terminated = true;
     }
 
     /// Whether open questions keep the run going.
@@ -222,9 +232,11 @@ impl<S: RunWriter> Engine<S> {
                 Input::Join { agent, result }
             }
             Due::AskTimeout(agent) => Input::AskTimeout { agent },
-            Due::Close => {
-                Input::Close { stop_requested: self.mode.draining, interrupted: self.interrupted.clone() }
-            }
+            Due::Close => Input::Close {
+                stop_requested: self.mode.draining,
+                terminated: self.is_terminated,
+                interrupted: self.interrupted.clone(),
+            },
         })
     }
 

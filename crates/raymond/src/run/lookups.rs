@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use raymond_core::folder::Folder;
+use raymond_core::frontmatter::ResultSchema;
 use raymond_core::input::{Ended, Lookups, Plan, PromptPlan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::policy::Policy;
 use raymond_core::run::Agent;
@@ -12,6 +13,7 @@ use raymond_core::transition::Transition;
 use raymond_core::workflow::StateFile;
 
 use crate::paths::{leads_away, normalise};
+use crate::workflow::result_schema;
 use crate::workflow::scopes::Scopes;
 
 /// Resolves every name in the result of an attempt.
@@ -26,7 +28,12 @@ pub fn of_ended(scopes: &mut Scopes, agent: &Agent, ended: &Ended) -> Lookups {
         }
         (StepOutcome::Turn(TurnOutcome::Completed(turn)), Plan::Prompt(plan)) => {
             let transition = turn.reading.as_ref().ok().map(|reading| &reading.transition);
-            let lookups = of_turn(scopes, agent, plan, transition);
+            let mut lookups = of_turn(scopes, agent, plan, transition);
+            if let (Some(Transition::Result { payload }), Some(ResultSchema::Inline(schema))) =
+                (transition, &plan.result_schema)
+            {
+                lookups.result_problem = result_schema::mismatch(schema, payload);
+            }
             with_other_case(scopes, agent, lookups, &turn.other_case)
         }
         (StepOutcome::Turn(TurnOutcome::Failed(_)), Plan::Prompt(plan)) => of_turn(scopes, agent, plan, None),
@@ -71,6 +78,7 @@ fn look_up_names(scopes: &mut Scopes, agent: &Agent, transition: &Transition, pa
             .into_iter()
             .map(|path| (path.to_owned(), directory(scopes, &agent.cwd, path, patterns)))
             .collect(),
+        result_problem: None,
     }
 }
 

@@ -6,10 +6,11 @@ mod code;
 mod prompt;
 mod variables;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use raymond_core::frontmatter::ResultSchema;
 use raymond_core::input::{Plan, Prepared, PromptPlan};
 use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Options, Run};
@@ -20,6 +21,7 @@ use crate::agent::registry::Backends;
 use crate::agent::{Asked, Filled, Plain};
 use crate::process::secrets::Secrets;
 use crate::store::{Payloads, StoreError, hash_of};
+use crate::workflow::result_schema;
 use crate::workflow::scopes::Scopes;
 use crate::workflow::states::{StateText, TurnSettings, options_in, read_state};
 use variables::{StepFacts, agent_variables, script_variables};
@@ -106,11 +108,17 @@ impl Preparer {
         (prompt, settings, body): (&mut PromptPlan, TurnSettings, &str),
         task_folder: &Path,
     ) -> Result<TurnNeeds, NotReady> {
+        if let Some(schema) = &prompt.result_schema {
+            let in_state = |error| format!("{}: {error}", agent.state);
+            let schema = result_schema::read(schema, scopes.of(agent)?).map_err(in_state)?;
+            prompt.result_schema = Some(ResultSchema::Inline(schema));
+        }
         let program = self.backends.get(&prompt.backend)?;
         let input = agent.payload.as_ref().map(|payload| self.payloads.text_of(payload)).transpose();
         let input = input.map_err(NotReady::Store)?.unwrap_or_default();
         let visits = agent.visits_here().to_string();
-        let values = prompt::Values { run, agent, input: &input, task_folder, visits: &visits };
+        let json = OnceCell::new();
+        let values = prompt::Values { run, agent, input: &input, task_folder, visits: &visits, json };
         let mut settings = prompt::settings(settings, &values);
         if program.capabilities().add_dirs {
             settings.add_dirs.extend(task_folder.to_str().map(str::to_owned));

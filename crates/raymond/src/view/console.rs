@@ -12,6 +12,7 @@ use raymond_core::name::AgentId;
 use raymond_core::run::Run;
 
 use super::costs::Costs;
+use super::progress::Progress;
 use super::whereabouts::Whereabouts;
 use super::wording::{DIM, NOTE, count, lines};
 use super::{Stream, View};
@@ -44,6 +45,7 @@ pub struct Console<W> {
     out_of_steps: bool,
     /// The budget that the run is over.
     exceeded: Option<Usd>,
+    progress: Progress,
     /// Incomplete lines of output, by agent and stream.
     pending: BTreeMap<(AgentId, Stream), Vec<u8>>,
 }
@@ -60,6 +62,7 @@ impl<W: Write> Console<W> {
             whereabouts: Whereabouts::default(),
             out_of_steps: false,
             exceeded: None,
+            progress: Progress::default(),
             pending: BTreeMap::new(),
         }
     }
@@ -163,6 +166,11 @@ impl<W: Write> View for Console<W> {
         }
         self.out_of_steps = run.is_out_of_steps();
         self.show(event);
+        for line in self.progress.lines(run, event) {
+            if self.detail >= Detail::Normal {
+                self.line(&line);
+            }
+        }
     }
 
     fn stopping(&mut self, how: Stop, running: usize) {

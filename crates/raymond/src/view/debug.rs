@@ -95,6 +95,32 @@ struct Opened {
 /// An error message for the user.
 type Trouble = String;
 
+/// The files of an attempt that are still there.
+#[derive(Debug, Default)]
+pub struct KeptFiles {
+    pub prompt: Option<PathBuf>,
+    /// What an agent program streamed.
+    pub stream: Option<PathBuf>,
+    pub stdout: Option<PathBuf>,
+    pub stderr: Option<PathBuf>,
+    pub meta: Option<PathBuf>,
+}
+
+/// Finds the files of an attempt in the debug folder of its run; of one that ran several times, those of the last.
+pub fn kept_files(folder: &Path, name: StepName<'_>) -> KeptFiles {
+    let stem = name::stem(&name);
+    let is_there = |round: &u32| file::path(folder, &stem, *round, stream_of(name.state)).is_file();
+    let round = (1..=file::MOST_ROUNDS).take_while(is_there).last().unwrap_or(1);
+    let kept = |suffix| Some(file::path(folder, &stem, round, suffix)).filter(|path| path.is_file());
+    KeptFiles {
+        prompt: kept(Suffix::Prompt),
+        stream: kept(Suffix::Stream),
+        stdout: kept(Suffix::Stdout),
+        stderr: kept(Suffix::Stderr),
+        meta: kept(Suffix::Meta),
+    }
+}
+
 impl DebugFolder {
     /// Does not access the disk: the folder is created, or its files listed, at the first write.
     pub fn open(path: PathBuf, keep: usize) -> Self {

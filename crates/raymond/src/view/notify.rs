@@ -373,6 +373,7 @@ mod tests {
             seq,
             Body::StepFailed(StepFailed {
                 agent: AgentId::main(),
+                title: None,
                 step: Some(1),
                 state: StateFile::new("A.sh").unwrap(),
                 error: error.to_owned(),
@@ -397,6 +398,7 @@ mod tests {
                 asks: Vec::new(),
                 status: StoppedStatus::Failed,
                 error: None,
+                terminated: false,
                 interrupted: Vec::new(),
                 totals: Totals { steps: 1, agents: 1, cost_usd: Usd::ZERO, duration_ms: 0 },
             },

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use raymond_core::money::Usd;
-use raymond_core::run::{Agent, Ask, Frame, Run, RunStatus, Status, Wait};
+use raymond_core::name::{AgentId, MAIN};
+use raymond_core::run::{Agent, Ask, FanOut, Frame, Run, RunStatus, Status, Wait};
+use raymond_core::workflow::StateFile;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -31,6 +33,9 @@ pub struct RunView {
     pub labels: BTreeMap<String, String>,
     pub result: Option<String>,
     pub agents: Vec<AgentView>,
+    /// How far the workers are that no join has taken yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fan_outs: Vec<FanOutView>,
     pub asks: Vec<AskView>,
     /// How long processes have worked on it.
     #[serde(skip)]
@@ -43,6 +48,9 @@ pub struct RunView {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AgentView {
     pub id: String,
+    /// What a worker is called for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     pub state: String,
     pub status: Activity,
     pub session: Option<String>,
@@ -54,6 +62,11 @@ pub struct AgentView {
     /// The last lines that a failed script wrote to stderr.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
+    /// The last lines of an output that made no transition, and the file that has all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_file: Option<String>,
     /// Until when it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -64,6 +77,36 @@ pub struct AgentView {
     pub running_since: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_output_at: Option<Timestamp>,
+}
+
+/// The workers that an agent has forked into one state.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FanOutView {
+    /// The agent that forked them.
+    pub agent: String,
+    pub state: String,
+    pub workers: usize,
+    pub done: usize,
+    pub failed: usize,
+}
+
+impl FanOutView {
+    /// A single worker is no fan-out.
+    pub const LEAST: usize = 2;
+
+    pub fn of((agent, state, fan_out): (&AgentId, &StateFile, FanOut)) -> Self {
+        let FanOut { workers, done, failed } = fan_out;
+        Self { agent: agent.to_string(), state: state.to_string(), workers, done, failed }
+    }
+}
+
+impl fmt::Display for FanOutView {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FanOutView { agent, state, workers, done, failed } = self;
+        let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
+        let by = if agent == MAIN { String::new() } else { format!(" (of {agent})") };
+        write!(formatter, "{state} {done} of {workers} done{failed}{by}")
+    }
 }
 
 /// What an agent is doing, in one word.
@@ -154,11 +197,17 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         labels: run.labels.clone(),
         result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
+        fan_outs: fan_outs_of(run),
         asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
         containment: None,
         elapsed: elapsed(run, is_live),
         steps_used_up: run.options.max_steps.filter(|_| run.is_out_of_steps()),
     }
+}
+
+fn fan_outs_of(run: &Run) -> Vec<FanOutView> {
+    let wide = run.fan_outs().filter(|(_, _, fan_out)| fan_out.workers >= FanOutView::LEAST);
+    wide.map(FanOutView::of).collect()
 }
 
 /// Of a process that died, the time until its last event counts.
@@ -210,12 +259,15 @@ fn ask_view(agent: &Agent, ask: &Ask, payloads: &Payloads) -> AskView {
 }
 
 fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
-    let stderr = match &agent.status {
-        Status::Failed { stderr, .. } => Some(stderr.clone()).filter(|stderr| !stderr.is_empty()),
-        _ => None,
+    let (stderr, output) = match &agent.status {
+        Status::Failed { stderr, output, .. } => {
+            (Some(stderr.clone()).filter(|stderr| !stderr.is_empty()), output.as_deref())
+        }
+        _ => (None, None),
     };
     AgentView {
         id: agent.id.to_string(),
+        title: agent.title(),
         state: agent.state.to_string(),
         status: Activity::of(&agent.status, is_live),
         session: agent.session.as_ref().map(|session| session.id.clone()),
@@ -224,6 +276,8 @@ fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
         attributes: agent.attributes.clone(),
         error: error_of(&agent.status).map(str::to_owned),
         stderr,
+        output: output.map(|output| output.lines.clone()),
+        output_file: output.and_then(|output| output.file.clone()),
         until: until_of(&agent.status),
         step: None,
         running_since: None,

@@ -96,9 +96,12 @@ pub(super) fn lines(event: &Event, within: Option<&str>, out_of_steps: bool, pay
         }
         Body::AskOpened(opened) => lines.important(ask_opened(opened)),
         Body::AskClosed(closed) => lines.normal(ask_closed(closed)),
-        Body::AgentFinished { agent, result } => {
-            lines.normal(format!("{} {GOOD}done{GOOD:#}: {}", who(agent), brief(result)))
-        }
+        Body::AgentFinished { agent, title, result } => lines.normal(format!(
+            "{}{} {GOOD}done{GOOD:#}: {}",
+            who(agent),
+            titled(title.as_deref()),
+            brief(result)
+        )),
         Body::Print { agent, text, .. } => {
             lines.normal(format!("{} {}", who(agent), text_of(text, payloads)))
         }
@@ -128,8 +131,9 @@ fn run_resumed(run: &str, resumed: &RunResumed) -> Lines {
 fn agent_started(started: &AgentStarted) -> Lines {
     match started.parent() {
         Some(parent) => Lines::default().normal(format!(
-            "{} forked from {} at {}",
+            "{}{} forked from {} at {}",
             who(&started.agent),
+            titled(started.title().as_deref()),
             clean(parent.as_str()),
             place(started.workflow.as_ref(), &started.state)
         )),
@@ -147,27 +151,36 @@ fn place(entered: Option<&OtherWorkflow>, state: &StateFile) -> String {
     }
 }
 
-fn step_finished(within: Option<&str>, step: &StepFinished) -> String {
+/// The transition that a step made, in words.
+pub(super) fn led_to(step: &StepFinished) -> String {
     let led_to = step.led_to.parts();
     let target = led_to.target.map(|target| format!(" {}", place(led_to.workflow, target)));
     let part = |word: &str, state: Option<&StateFile>| {
         state.map(|state| format!("{word}{}", clean(state.as_str()))).unwrap_or_default()
     };
-    let cost = if step.cost_usd.is_zero() { String::new() } else { format!(" {}", step.cost_usd) };
     format!(
-        "{} → {GOOD}{}{GOOD:#}{}{}{} {DIM}{}{cost}{DIM:#}",
-        at(within, &step.agent, &step.state),
+        "{GOOD}{}{GOOD:#}{}{}{}",
         led_to.tag,
         target.unwrap_or_default(),
         part(", on at ", led_to.next),
-        part(", back at ", led_to.return_to),
+        part(", back at ", led_to.return_to)
+    )
+}
+
+fn step_finished(within: Option<&str>, step: &StepFinished) -> String {
+    let cost = if step.cost_usd.is_zero() { String::new() } else { format!(" {}", step.cost_usd) };
+    format!(
+        "{} → {} {DIM}{}{cost}{DIM:#}",
+        at(within, &step.agent, &step.state),
+        led_to(step),
         took(step.duration_ms)
     )
 }
 
 fn step_failed(within: Option<&str>, failed: &StepFailed) -> Lines {
-    let first =
-        format!("{} {BAD}failed{BAD:#}: {}", at(within, &failed.agent, &failed.state), clean(&failed.error));
+    let title = titled(failed.title.as_deref());
+    let at = at_titled(within, &failed.agent, &title, &failed.state);
+    let first = format!("{at} {BAD}failed{BAD:#}: {}", clean(&failed.error));
     let shown =
         |name: &'static str, text| lines_of(text).map(move |line| format!("  {DIM}{name}:{DIM:#} {line}"));
     let rest = shown("output", &failed.output)
@@ -189,7 +202,8 @@ fn retried(event: &Event, within: Option<&str>, retry: &Retry) -> String {
 fn ask_opened(opened: &AskOpened) -> String {
     let until = opened.deadline.map(|time| format!(" until {}", clock(time))).unwrap_or_default();
     let (agent, ask, question) = (who(&opened.agent), &opened.ask, brief(&opened.question));
-    format!("{agent} {NOTE}asks{NOTE:#} ({ask}){until}: {question}")
+    let title = titled(opened.title.as_deref());
+    format!("{agent}{title} {NOTE}asks{NOTE:#} ({ask}){until}: {question}")
 }
 
 fn ask_closed(closed: &AskClosed) -> String {
@@ -220,7 +234,12 @@ fn run_stopped(
     for ask in asks {
         let answer = bold(&advice::command(&format!("answer {run} {} 'your answer'", ask.ask)));
         lines = lines
-            .important(format!("{} asks: {}", who(&ask.agent), text_of(&ask.question, payloads)))
+            .important(format!(
+                "{}{} asks: {}",
+                who(&ask.agent),
+                titled(ask.title.as_deref()),
+                text_of(&ask.question, payloads)
+            ))
             .important(format!("  answer with: {answer}"));
     }
     let more = match status {
@@ -238,9 +257,18 @@ pub(super) fn who(agent: &AgentId) -> String {
     format!("{BOLD}[{}]{BOLD:#}", clean(agent.as_str()))
 }
 
+/// The title of a worker, to be put behind its name.
+pub(super) fn titled(title: Option<&str>) -> String {
+    title.map(|title| format!(" {DIM}({}){DIM:#}", clean(title))).unwrap_or_default()
+}
+
 fn at(within: Option<&str>, agent: &AgentId, state: &StateFile) -> String {
+    at_titled(within, agent, "", state)
+}
+
+fn at_titled(within: Option<&str>, agent: &AgentId, title: &str, state: &StateFile) -> String {
     let within = within.map(|name| format!("{}/", clean(name))).unwrap_or_default();
-    format!("{} {within}{}", who(agent), clean(state.as_str()))
+    format!("{}{title} {within}{}", who(agent), clean(state.as_str()))
 }
 
 fn bold(text: &str) -> String {
@@ -269,7 +297,7 @@ fn summary(totals: &Totals) -> String {
     format!("{steps}, {agents}, {}, {}", totals.cost_usd, took(totals.duration_ms))
 }
 
-fn took(milliseconds: u64) -> String {
+pub(super) fn took(milliseconds: u64) -> String {
     match milliseconds {
         0..1000 => format!("{milliseconds}ms"),
         1000..60_000 => format!("{:.1}s", milliseconds as f64 / 1000.0),

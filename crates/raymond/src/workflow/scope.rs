@@ -267,7 +267,7 @@ impl WorkflowFiles for Scope {
 }
 
 /// Why a path cannot be that of a file in a workflow: a name, or names of folders and a name with `/` in between.
-fn path_problem(path: &str) -> Option<&'static str> {
+pub(crate) fn path_problem(path: &str) -> Option<&'static str> {
     match path.len() > MAX_PATH_BYTES {
         true => Some("a name that is too long for a file"),
         false => path.split('/').find_map(name_problem),

@@ -155,6 +155,7 @@ fn prompt(settings: Settings, body: &str, options: &Options, defaults: &Defaults
     let plan = PromptPlan {
         policy: settings.allowed_transitions,
         force_implicit: settings.force_implicit,
+        result_schema: settings.result_schema,
         max_visits: settings.max_visits,
         exclusive: settings.exclusive,
         backend: settings.backend.or(options.backend.clone()).unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),

@@ -420,7 +420,8 @@ fn of_many_agents_the_busiest_are_shown() {
     );
     let terminal = Terminal::run(&rig, (80, 24), &[], &["workflow", "--id", "r"]);
     terminal.wait_for("half way through");
-    terminal.wait_for("… and 18 more: ");
+    terminal.wait_for("LATE.sh 0 of 30 done");
+    terminal.wait_for("… and 19 more: ");
     rig.write("go", "");
     terminal.ends_with(0);
 }

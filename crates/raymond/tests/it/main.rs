@@ -35,6 +35,8 @@ mod failing;
 #[cfg(test)]
 mod folders;
 #[cfg(test)]
+mod following;
+#[cfg(test)]
 mod forms;
 #[cfg(test)]
 mod help;

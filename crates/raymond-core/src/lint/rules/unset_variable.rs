@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::diagnostic::Severity;
 use crate::graph::Graph;
 use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
-use crate::template::placeholders;
+use crate::template::{name_and_path, placeholders};
 use crate::variable::BUILT_IN;
 use crate::workflow::wording::nearest;
 
@@ -32,8 +32,9 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     {
         let start = state.source.body.start;
         for placeholder in placeholders(state.body()) {
-            let name = placeholder.name;
-            if BUILT_IN.contains(&name) || set.contains(name) {
+            // A field of something else than the input, as `{{item.id}}`, is often meant for another program.
+            let (name, path) = name_and_path(placeholder.name);
+            if path.is_some() || BUILT_IN.contains(&name) || set.contains(name) {
                 continue;
             }
             let range = start + placeholder.range.start..start + placeholder.range.end;

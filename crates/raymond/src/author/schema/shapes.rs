@@ -41,6 +41,16 @@ pub struct Frontmatter {
     /// Steps of a run with the same name never run at the same time.
     #[schemars(length(min = 1, max = 64))]
     exclusive: Option<String>,
+    /// The JSON Schema that the state's result has to match, or a file of the workflow that holds it.
+    result_schema: Option<ResultSchema>,
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum ResultSchema {
+    File(String),
+    Inline(serde_json::Map<String, serde_json::Value>),
 }
 
 #[derive(JsonSchema)]

@@ -44,7 +44,17 @@ Examples:
 pub(super) const LOG: &str = "\
 Examples:
   raymond log                          the latest run, line by line
+  raymond log r --follow               and what comes, until the run is over
+  raymond log r --step 7               all about one step
   raymond log r --json | jq -c 'select(.event == \"step_failed\")'";
+
+pub(super) const SHOW: &str = "\
+Examples:
+  raymond show                         all steps of the latest run
+  raymond show r 7                     prompt, tools, reply and cost of one
+  raymond show r 7 --open              talk to that agent, on a branch
+
+Prompts, tool calls and the output of scripts are in debug files; what is gone is said so.";
 
 pub(super) const ANSWER: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! The prompt that an agent gets.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::path::Path;
 
@@ -49,12 +50,24 @@ pub(super) struct Values<'a> {
     pub(super) input: &'a str,
     pub(super) task_folder: &'a Path,
     pub(super) visits: &'a str,
+    /// The input as JSON, if it is, once that was needed.
+    pub(super) json: OnceCell<Option<serde_json::Value>>,
 }
 
+/// The names of the input.
+const INPUT: [&str; 2] = ["result", "input"];
+
 impl<'a> Values<'a> {
+    /// Only the input has fields. Whether it is JSON is found out when a field of it is asked for.
     fn get(&self, name: &str) -> Option<Cow<'a, str>> {
+        let (name, path) = template::name_and_path(name);
+        if let Some(path) = path {
+            let json = self.json.get_or_init(|| serde_json::from_str(self.input).ok());
+            let json = json.as_ref().filter(|_| INPUT.contains(&name))?;
+            return template::part_of(json, path).map(Cow::Owned);
+        }
         Some(match name {
-            "result" | "input" => self.input.into(),
+            _ if INPUT.contains(&name) => self.input.into(),
             "run_id" | "workflow_id" => self.run.id.as_str().into(),
             "agent_id" => self.agent.id.as_str().into(),
             "state" => self.agent.state.as_str().into(),

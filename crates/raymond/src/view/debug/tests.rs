@@ -34,6 +34,7 @@ impl Fixture {
             asks: Vec::new(),
             status: StoppedStatus::Interrupted,
             error: None,
+            terminated: false,
             interrupted: Vec::new(),
             totals: Totals { steps: 1, agents: 1, cost_usd: Usd::ZERO, duration_ms: 1 },
         }));
@@ -149,6 +150,7 @@ fn goto(target: &str) -> LedTo {
 fn failure(state: &str, step: Option<u64>) -> Event {
     event(Body::StepFailed(StepFailed {
         agent: AgentId::main(),
+        title: None,
         step,
         state: state_file(state),
         error: "exit code 1\nand more".to_owned(),

@@ -8,14 +8,16 @@ use jiff::Timestamp;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
-use raymond_core::run::{Agent, Ask, Halt, Run, Status};
+use raymond_core::run::{Agent, Ask, FanOut, Halt, Run, Status};
 use raymond_core::workflow::StateFile;
 
-use crate::view::status::{Activity, budget_of, error_of, until_of};
-use crate::view::text::one_line;
+use crate::view::status::{Activity, FanOutView, budget_of, error_of, until_of};
+use crate::view::text::{clean, one_line};
 
 /// The most agents that are shown, however high the terminal is.
 pub(super) const MOST_ROWS: usize = 100;
+/// The most fan-outs that are shown.
+const MOST_FAN_OUTS: usize = 3;
 /// How much of a question or an error is kept.
 const TEXT_CHARS: usize = 300;
 
@@ -30,6 +32,8 @@ pub(super) struct Picture {
     resumed_at: Timestamp,
     /// How many agents are doing what, in the order of [`Activity::ALL`].
     counts: [usize; Activity::ALL.len()],
+    /// How far the first fan-outs are.
+    pub(super) fan_outs: Vec<FanOutView>,
     /// The agents that are shown. If there is room for only some of them, these are the first.
     pub(super) rows: Vec<Row>,
 }
@@ -38,6 +42,8 @@ pub(super) struct Picture {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) agent: AgentId,
+    /// What it is called for people.
+    pub(super) title: Option<String>,
     pub(super) state: StateFile,
     pub(super) activity: Activity,
     /// When it entered its state, or began to wait for something else than the state's program.
@@ -79,6 +85,7 @@ impl Picture {
             is_over_budget: run.halt == Some(Halt::OverBudget),
             resumed_at: run.resumed_at,
             counts: Activity::ALL.map(|activity| count_of(run, activity)),
+            fan_outs: fan_outs_of(run),
             rows: first_rows(run, most),
         }
     }
@@ -111,6 +118,13 @@ fn count_of(run: &Run, activity: Activity) -> usize {
     }
 }
 
+/// Fan-outs that are done wait for their join, and the number of agents says nothing about them.
+fn fan_outs_of(run: &Run) -> Vec<FanOutView> {
+    let under_way = |fan_out: &FanOut| fan_out.workers >= FanOutView::LEAST && fan_out.done < fan_out.workers;
+    let first = run.fan_outs().filter(|(_, _, fan_out)| under_way(fan_out)).take(MOST_FAN_OUTS);
+    first.map(FanOutView::of).collect()
+}
+
 /// The queues are read in the order of [`Activity::ALL`], so that the first agents found are the ones to show.
 fn first_rows(run: &Run, most: usize) -> Vec<Row> {
     let agents = run
@@ -131,6 +145,7 @@ impl Row {
     fn of(run: &Run, agent: &Agent) -> Self {
         Self {
             agent: agent.id.clone(),
+            title: agent.title().map(|title| clean(&title).into_owned()),
             state: agent.state.clone(),
             activity: Activity::of(&agent.status, true),
             since: agent.since,

@@ -17,6 +17,7 @@ use crate::view::wording::{BAD, BOLD, DIM, NOTE, count};
 /// How wide a column may be, however long the names in it are.
 const MOST_AGENT: usize = 24;
 const MOST_STATE: usize = 20;
+const MOST_TITLE: usize = 24;
 /// `59m59s` and `~$12.34`.
 const TIME: usize = 6;
 const COST: usize = 7;
@@ -71,11 +72,15 @@ pub(super) fn render(scene: &Scene, now: Timestamp, width: usize, height: usize)
     let picture = &scene.picture;
     let width = width.saturating_sub(1);
     let room = (height * 2 / 3).max(1) - 1;
+    // Agents come first where there is little room.
+    let fan_outs: Vec<_> = picture.fan_outs.iter().take(room / 4).collect();
+    let room = room - fan_outs.len();
     let all_fit = picture.agents() <= room.min(MOST_ROWS);
     let shown = if all_fit { room } else { room.saturating_sub(1) };
     let mut rows: Vec<&Row> = picture.rows.iter().take(shown).collect();
     rows.sort_by_key(|row| row.birth);
     let mut lines = vec![heading(scene, now, width)];
+    lines.extend(fan_outs.iter().map(|fan_out| Line::default().with(NOTE, clean(&fan_out.to_string()))));
     let columns = Columns::fit(&rows, scene, width);
     lines.extend(rows.iter().map(|row| columns.line(row, scene, now)));
     if !all_fit && room > 0 {
@@ -154,6 +159,7 @@ fn rest(picture: &Picture, shown: &[&Row]) -> String {
 /// The width of each column; a column without width is left out.
 struct Columns {
     agent: usize,
+    title: usize,
     state: usize,
     cost: usize,
     detail: usize,
@@ -169,9 +175,15 @@ impl Columns {
         let cost = widest_cost.max().map_or(0, |widest| widest.max(COST) + 1);
         let agent = widest(|row| row.agent.as_str(), MOST_AGENT.min(width / 3)) + 1;
         let state = widest(|row| row.state.as_str(), MOST_STATE.min(width / 4)) + 1;
-        let mut columns = Self { agent, state, cost, detail: 0 };
+        let title = widest(|row| row.title.as_deref().unwrap_or_default(), MOST_TITLE.min(width / 4));
+        let title = if title > 0 { title + 1 } else { 0 };
+        let mut columns = Self { agent, title, state, cost, detail: 0 };
         let mut room = width.checked_sub(columns.fixed());
-        // If there is too little room, the cost is left out first, then the state.
+        // If there is too little room, the title is left out first, then the cost, then the state.
+        if room.is_none_or(|room| room < LEAST_DETAIL) {
+            columns.title = 0;
+            room = width.checked_sub(columns.fixed());
+        }
         if room.is_none_or(|room| room < LEAST_DETAIL) {
             columns.cost = 0;
             room = width.checked_sub(columns.fixed());
@@ -192,7 +204,7 @@ impl Columns {
     }
 
     fn fixed(&self) -> usize {
-        self.agent + self.state + WORD + 1 + TIME + self.cost
+        self.agent + self.title + self.state + WORD + 1 + TIME + self.cost
     }
 
     fn line(&self, row: &Row, scene: &Scene, now: Timestamp) -> Line {
@@ -207,6 +219,7 @@ impl Columns {
                 BOLD,
                 text(&clip_start(&clean(row.agent.as_str()), self.agent.saturating_sub(1)), self.agent),
             )
+            .with(DIM, text(row.title.as_deref().unwrap_or_default(), self.title))
             .with(Style::new(), text(row.state.as_str(), self.state));
         if self.detail == 0
             && matches!(row.activity, Activity::Delayed | Activity::Limited)

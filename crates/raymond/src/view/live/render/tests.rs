@@ -104,6 +104,41 @@ fn three() -> Scene {
         .scene()
 }
 
+/// Forty workers with titles, of which some are done and one has failed.
+fn fan_out() -> Scene {
+    let forked = |film: Film, number: u64| {
+        let title = if number == 7 {
+            "Mend \u{202e}the way back".to_owned()
+        } else {
+            format!("Review part {number} of the parser")
+        };
+        let body = json!({
+            "event": "agent_started", "agent": format!("main_review{number}"), "state": "REVIEW.md", "cwd": "/",
+            "parent": "main", "number": number, "fork": number, "attributes": { "title": title },
+        });
+        film.then(1, body)
+    };
+    let film =
+        Film::new().starts(0, "main", "START.md").finishes(1, "main", "START.md", "join", "END.md", 0.0);
+    let film = (1..=40).fold(film, forked);
+    let done = |film: Film, number: u64| {
+        film.then(
+            9,
+            json!({ "event": "agent_finished", "agent": format!("main_review{number}"), "result": "r" }),
+        )
+    };
+    (10..=20)
+        .fold(film, done)
+        .starts(10, "main_review7", "REVIEW.md")
+        .prints("main_review7", "Bash: cargo test\n")
+        .then(
+            11,
+            json!({ "event": "step_failed", "agent": "main_review8", "state": "REVIEW.md", "fatal": false,
+            "error": "exit code 3" }),
+        )
+        .scene()
+}
+
 /// Two turns run whose streams tell what they cost.
 fn spending() -> Scene {
     let mut scene = three();
@@ -195,6 +230,7 @@ fn it_looks_like_this() {
         ("three agents", three(), &[(80, 24), (60, 24), (40, 24), (20, 24), (200, 50), (80, 4)]),
         ("all ways to wait", waiting().scene(), &[(100, 24), (80, 24), (40, 24), (20, 24)]),
         ("five hundred", crowd(), &[(80, 24), (20, 9), (80, 2)]),
+        ("a fan-out", fan_out(), &[(120, 12), (80, 24), (40, 12), (20, 9)]),
         ("hostile text", hostile(), &[(80, 24), (40, 24)]),
         ("stopping", stopping(), &[(80, 4), (30, 2)]),
         ("spending", spending(), &[(80, 24), (40, 24), (20, 24)]),

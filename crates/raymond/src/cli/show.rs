@@ -1,0 +1,153 @@
+//! `raymond show`, and what `raymond log --step` shares with it
+
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use super::args::{Place, ShowArgs};
+use super::find::{debug_folder, find_run, load_config, store};
+use super::pager::Pager;
+use crate::agent::registry::Backends;
+use crate::agent::{DEFAULT_BACKEND, Invocation};
+use crate::error::{ExitKind, UserError};
+use crate::store::{RunHandle, Start};
+use crate::view::steps::{Step, Steps};
+use crate::view::transcript::Transcript;
+
+pub(super) fn show(args: ShowArgs) -> Result<ExitKind, UserError> {
+    let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
+    if args.open {
+        return open(&*run, args.step);
+    }
+    show_steps(&*run, args.step, &args.place, false)
+}
+
+/// Shows one step, or all in the order of their numbers.
+pub(super) fn show_steps(
+    run: &dyn RunHandle,
+    step: Option<u64>,
+    place: &Place,
+    has_details: bool,
+) -> Result<ExitKind, UserError> {
+    let transcript = Transcript {
+        folder: debug_folder(place, run.id()).map(|(_, folder)| folder),
+        payloads: run.payloads(),
+        backends: backends()?,
+        has_details,
+    };
+    let mut out = Pager::new();
+    let mut shown = 0_u64;
+    let mut write = |one: &Step| -> io::Result<()> {
+        shown += 1;
+        transcript.write(&mut out, one)
+    };
+    // The reader of stdout may have exited.
+    let _ = each_step(run, step, &mut write)?;
+    if shown == 0 {
+        return Err(no_such_step(run, step));
+    }
+    out.finish();
+    Ok(ExitKind::Completed)
+}
+
+/// Calls `take` for one step, or for all. Its first error ends the reading.
+fn each_step(
+    run: &dyn RunHandle,
+    wanted: Option<u64>,
+    take: &mut dyn FnMut(&Step) -> io::Result<()>,
+) -> Result<io::Result<()>, UserError> {
+    let is_wanted = |step: &Step| wanted.is_none_or(|number| number == step.number);
+    let mut steps = Steps::default();
+    let mut events = run.events(Start::After(0))?;
+    while let Some(batch) = events.next_batch()? {
+        for event in batch {
+            for step in steps.take(&event).iter().filter(|step| is_wanted(step)) {
+                if let Err(error) = take(step) {
+                    return Ok(Err(error));
+                }
+            }
+        }
+    }
+    if steps.run().is_none() {
+        // Gives the error that explains why there are no events.
+        run.load()?;
+    }
+    Ok(steps.rest().filter(is_wanted).try_for_each(|step| take(&step)))
+}
+
+fn no_such_step(run: &dyn RunHandle, step: Option<u64>) -> UserError {
+    let started = run.load().map_or(0, |run| run.steps_started);
+    let steps = match started {
+        0 => "no step has started in it yet".to_owned(),
+        most => format!("its steps are 1 to {most}"),
+    };
+    match step {
+        Some(number) => UserError::usage(format!("{} has no step {number}: {steps}", run.id())),
+        None => UserError::usage(format!("{} has nothing to show: {steps}", run.id())),
+    }
+}
+
+fn backends() -> Result<Backends, UserError> {
+    Backends::new(&load_config()?)
+}
+
+/// Continues the conversation of a step in the agent's own program, on a branch of it. The run is not changed.
+fn open(run: &dyn RunHandle, wanted: Option<u64>) -> Result<ExitKind, UserError> {
+    let mut found: Option<Step> = None;
+    let mut last = None;
+    let mut events = run.events(Start::After(0))?;
+    let mut steps = Steps::default();
+    let mut take = |step: Step| {
+        last = Some(step.number);
+        let is_wanted = wanted.is_none_or(|number| number == step.number);
+        if is_wanted && (wanted.is_some() || step.conversation().is_some()) {
+            found = Some(step);
+        }
+    };
+    while let Some(batch) = events.next_batch()? {
+        batch.iter().for_each(|event| steps.take(event).into_iter().for_each(&mut take));
+    }
+    steps.rest().for_each(&mut take);
+    let Some(step) = found else {
+        return Err(match (wanted, last) {
+            (None, Some(_)) => UserError::usage(format!("no step of {} has a conversation", run.id())),
+            _ => no_such_step(run, wanted),
+        });
+    };
+    let Some((session, backend)) = step.conversation() else {
+        let why = match step.state.kind().is_prompt() {
+            true => "its session is not known",
+            false => "it ran a script",
+        };
+        let message = format!("step {} of {} has no conversation: {why}", step.number, run.id());
+        return Err(UserError::usage(message).hint(format!("see what it did: raymond show {}", run.id())));
+    };
+    let backend = backend.unwrap_or(DEFAULT_BACKEND);
+    let backends = backends()?;
+    let program = backends.get(backend).map_err(UserError::usage)?;
+    let Some(invocation) = program.interactive(session) else {
+        let message = format!("the backend `{backend}` cannot open a conversation for a person");
+        return Err(UserError::usage(message));
+    };
+    start(&invocation, step.cwd.as_deref())
+}
+
+/// Starts the program on this terminal and waits for its end.
+fn start(invocation: &Invocation, cwd: Option<&str>) -> Result<ExitKind, UserError> {
+    let mut command = Command::new(&invocation.program);
+    command.args(&invocation.args);
+    command.envs(invocation.set.iter().map(|(name, value)| (name, value)));
+    for name in &invocation.unset {
+        command.env_remove(name);
+    }
+    if let Some(cwd) = cwd {
+        if !Path::new(cwd).is_dir() {
+            return Err(UserError::usage(format!("the step's folder is gone: {cwd}")));
+        }
+        command.current_dir(cwd);
+    }
+    let status = command
+        .status()
+        .map_err(|error| UserError::usage(format!("cannot start `{}`: {error}", invocation.program)))?;
+    Ok(if status.success() { ExitKind::Completed } else { ExitKind::Failed })
+}

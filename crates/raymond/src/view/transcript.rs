@@ -1,0 +1,243 @@
+//! A step as a person reads it: what was sent, which tools were used, what came back, and where it led.
+//!
+//! The journal has messages, costs and transitions of every step; prompts, tool calls and the output of scripts are in
+//! debug files, which may be gone. What is not kept is said so.
+//!
+//! Bound: of each debug file, the first [`MOST_SHOWN_BYTES`] are read.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use raymond_core::payload::Payload;
+use serde_json::Value;
+
+use super::debug::{KeptFiles, StepName, kept_files};
+use super::steps::{Attempt, AttemptEnd, Outcome, Step};
+use super::text::{clean, local_time, one_line};
+use super::wording::{BAD, BOLD, DIM, GOOD, NOTE, led_to, titled, took, who};
+use crate::agent::TurnEvent;
+use crate::agent::registry::Backends;
+use crate::store::Payloads;
+
+/// How much of a file is shown.
+const MOST_SHOWN_BYTES: u64 = 1024 * 1024;
+/// How much of a stream is searched for tool calls.
+const MOST_STREAM_BYTES: u64 = 64 * 1024 * 1024;
+/// How much of a tool call is shown.
+const TOOL_CHARS: usize = 200;
+
+/// Where the texts of steps are, and how much is told.
+pub struct Transcript {
+    /// The run's debug files, if there are any.
+    pub folder: Option<PathBuf>,
+    pub payloads: Payloads,
+    pub backends: Backends,
+    /// Whether sessions, commands and environments are told, too.
+    pub has_details: bool,
+}
+
+impl Transcript {
+    pub fn write(&self, out: &mut impl Write, step: &Step) -> io::Result<()> {
+        let cost = step.cost().filter(|cost| !cost.is_zero()).map(|cost| format!(" {cost}"));
+        let time = step.duration_ms().map(|milliseconds| format!("  {}", took(milliseconds)));
+        writeln!(
+            out,
+            "{BOLD}step {}{BOLD:#}  {}{} {}{DIM}{}{}{DIM:#}",
+            step.number,
+            who(&step.agent),
+            titled(step.title.as_deref()),
+            clean(step.state.as_str()),
+            time.unwrap_or_default(),
+            cost.unwrap_or_default()
+        )?;
+        if self.has_details {
+            write_details(out, step)?;
+        }
+        for attempt in &step.attempts {
+            self.write_attempt(out, step, attempt)?;
+        }
+        if step.attempts.is_empty() {
+            note(out, "its beginning is in a part of the journal that was deleted")?;
+        }
+        write_outcome(out, step)?;
+        writeln!(out)
+    }
+
+    fn write_attempt(&self, out: &mut impl Write, step: &Step, attempt: &Attempt) -> io::Result<()> {
+        let name =
+            StepName { agent: &step.agent, state: &step.state, step: step.number, attempt: attempt.number };
+        let kept = self.folder.as_ref().map(|folder| kept_files(folder, name)).unwrap_or_default();
+        if step.attempts.len() > 1 {
+            writeln!(out, "  {NOTE}attempt {}{NOTE:#}", attempt.number)?;
+        }
+        if self.has_details {
+            write_program(out, attempt, kept.meta.as_deref())?;
+        }
+        match step.state.kind().is_prompt() {
+            true => self.write_turn(out, attempt, &kept)?,
+            false => {
+                write_file(out, "output", kept.stdout.as_deref())?;
+                if kept.stderr.as_deref().is_some_and(has_text) {
+                    write_file(out, "stderr", kept.stderr.as_deref())?;
+                }
+            }
+        }
+        match &attempt.end {
+            AttemptEnd::Open | AttemptEnd::Final => Ok(()),
+            AttemptEnd::Reminded { problem } => {
+                writeln!(out, "  {NOTE}reminded{NOTE:#}: {}", clean(problem))
+            }
+            AttemptEnd::Retried { error } => writeln!(out, "  {NOTE}tried again{NOTE:#}: {}", clean(error)),
+            AttemptEnd::Limited { error } => writeln!(out, "  {NOTE}usage limit{NOTE:#}: {}", clean(error)),
+        }
+    }
+
+    fn write_turn(&self, out: &mut impl Write, attempt: &Attempt, kept: &KeptFiles) -> io::Result<()> {
+        write_file(out, "prompt", kept.prompt.as_deref())?;
+        match &kept.stream {
+            Some(stream) => {
+                let tools = self.tools_in(stream, attempt.backend.as_deref());
+                if !tools.is_empty() {
+                    heading(out, "tools")?;
+                    tools.iter().try_for_each(|tool| writeln!(out, "    {tool}"))?;
+                }
+            }
+            None => note(out, "tool calls are not kept")?,
+        }
+        match &attempt.message {
+            Some(message) => self.write_message(out, message),
+            None if matches!(attempt.end, AttemptEnd::Open) => Ok(()),
+            None => note(out, "there was no reply"),
+        }
+    }
+
+    fn write_message(&self, out: &mut impl Write, message: &Payload) -> io::Result<()> {
+        match self.payloads.text_of(message) {
+            Ok(text) => {
+                heading(out, "reply")?;
+                write_text(out, &text)
+            }
+            Err(error) => note(out, &format!("the reply cannot be read: {error}")),
+        }
+    }
+
+    /// One line for each tool that the agent used, from the stream of its program.
+    fn tools_in(&self, stream: &Path, backend: Option<&str>) -> Vec<String> {
+        let Some(program) = self.backends.get(backend.unwrap_or(crate::agent::DEFAULT_BACKEND)).ok() else {
+            return Vec::new();
+        };
+        let Ok(file) = File::open(stream) else { return Vec::new() };
+        let mut file = file.take(MOST_STREAM_BYTES);
+        let mut decoder = program.decoder(None);
+        let mut piece = vec![0; 64 * 1024];
+        let mut tools = Vec::new();
+        let mut add = |events: Vec<TurnEvent>| {
+            tools.extend(events.iter().filter_map(|event| match event {
+                TurnEvent::ToolUse { name, summary } => {
+                    Some(one_line(&format!("{name} {summary}"), TOOL_CHARS))
+                }
+                TurnEvent::ToolRefused { tool } => Some(one_line(&format!("{tool} was refused"), TOOL_CHARS)),
+                _ => None,
+            }));
+        };
+        while let Ok(length @ 1..) = file.read(&mut piece) {
+            add(decoder.feed(&piece[..length]));
+        }
+        add(decoder.close());
+        tools
+    }
+}
+
+fn write_details(out: &mut impl Write, step: &Step) -> io::Result<()> {
+    if let Some(started) = step.started_at {
+        writeln!(out, "  {DIM}started{DIM:#}   {}", local_time(started))?;
+    }
+    match &step.cwd {
+        Some(cwd) => writeln!(out, "  {DIM}folder{DIM:#}    {}", clean(cwd)),
+        None => Ok(()),
+    }
+}
+
+/// What is known about the program of an attempt: its session from the journal, the rest from its meta file.
+fn write_program(out: &mut impl Write, attempt: &Attempt, meta: Option<&Path>) -> io::Result<()> {
+    let mut fact = |name: &str, value: &str| writeln!(out, "  {DIM}{name:<9}{DIM:#} {}", clean(value));
+    if let Some(backend) = &attempt.backend {
+        fact("backend", backend)?;
+    }
+    if let Some(session) = &attempt.session {
+        let continued = attempt.branch_of.as_ref().map(|session| format!(", a branch of {session}"));
+        fact("session", &format!("{session}{}", continued.unwrap_or_default()))?;
+    }
+    let meta =
+        meta.and_then(|path| read(path).ok()).and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok());
+    let Some(Value::Object(meta)) = meta else {
+        return note(out, "command and environment are not kept");
+    };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    if let Some(command) = meta.get("command").and_then(Value::as_array).filter(|command| !command.is_empty())
+    {
+        fact("command", &command.iter().map(text).collect::<Vec<_>>().join(" "))?;
+    }
+    for (name, key) in [("exit code", "exit_code"), ("cost", "cost_usd")] {
+        if let Some(value) = meta.get(key).filter(|value| !value.is_null()) {
+            fact(name, &text(value))?;
+        }
+    }
+    let Some(Value::Object(environment)) = meta.get("environment") else { return Ok(()) };
+    heading(out, "environment")?;
+    environment.iter().try_for_each(|(name, value)| {
+        writeln!(out, "    {}={}", clean(name), clean(&text(value).replace('\n', "\\n")))
+    })
+}
+
+fn write_outcome(out: &mut impl Write, step: &Step) -> io::Result<()> {
+    match &step.outcome {
+        Outcome::Open => writeln!(out, "  {NOTE}has not ended{NOTE:#}"),
+        Outcome::Finished(finished) => writeln!(out, "  {GOOD}→{GOOD:#} {}", led_to(finished)),
+        Outcome::Failed(failed) => {
+            writeln!(out, "  {BAD}failed{BAD:#}: {}", clean(&failed.error))?;
+            failed.stderr.lines().try_for_each(|line| writeln!(out, "    {}", clean(line)))
+        }
+    }
+}
+
+fn heading(out: &mut impl Write, what: &str) -> io::Result<()> {
+    writeln!(out, "  {BOLD}{what}{BOLD:#}")
+}
+
+fn note(out: &mut impl Write, what: &str) -> io::Result<()> {
+    writeln!(out, "  {DIM}({}){DIM:#}", clean(what))
+}
+
+fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {
+    text.trim_end().lines().try_for_each(|line| match line.is_empty() {
+        true => writeln!(out),
+        false => writeln!(out, "    {}", clean(line)),
+    })
+}
+
+fn has_text(path: &Path) -> bool {
+    path.metadata().is_ok_and(|data| data.len() > 0)
+}
+
+fn write_file(out: &mut impl Write, what: &str, path: Option<&Path>) -> io::Result<()> {
+    let Some(path) = path else { return note(out, &format!("the {what} is not kept")) };
+    match read(path) {
+        Ok((bytes, is_whole)) => {
+            heading(out, what)?;
+            write_text(out, &String::from_utf8_lossy(&bytes))?;
+            if is_whole { Ok(()) } else { note(out, &format!("the rest of it is in {}", path.display())) }
+        }
+        Err(error) => note(out, &format!("the {what} cannot be read: {error}")),
+    }
+}
+
+/// The beginning of a file, and whether that is all of it.
+fn read(path: &Path) -> io::Result<(Vec<u8>, bool)> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_SHOWN_BYTES + 1).read_to_end(&mut bytes)?;
+    let is_whole = bytes.len() as u64 <= MOST_SHOWN_BYTES;
+    bytes.truncate(usize::try_from(MOST_SHOWN_BYTES).unwrap_or(usize::MAX));
+    Ok((bytes, is_whole))
+}

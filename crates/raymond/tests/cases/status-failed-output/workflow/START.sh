@@ -1,0 +1,1 @@
+seq 7; echo all done

@@ -1,0 +1,1 @@
+echo "<result>${title:-none} $file</result>"
