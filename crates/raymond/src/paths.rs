@@ -27,6 +27,7 @@ pub fn shown(path: &Path) -> &Path {
 }
 
 /// A path as people write it in settings: `~/x` is in their home folder.
+#[cfg(unix)]
 pub fn without_tilde(path: &str) -> PathBuf {
     let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     match (path.strip_prefix("~/"), path == "~") {

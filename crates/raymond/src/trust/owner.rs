@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+#[cfg(unix)]
 use crate::config;
 use crate::error::UserError;
 
