@@ -10,6 +10,7 @@ mod diagram;
 mod doctor;
 mod drive;
 mod emit;
+mod export;
 mod find;
 mod init;
 mod init_config;
@@ -97,6 +98,7 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::Lint(args) => lint::lint(args),
         Command::Serve(args) => serve::serve(args),
         Command::Doctor(args) => doctor::doctor(args),
+        Command::Export(args) => export::export(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),
     }

@@ -130,11 +130,35 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
         .local_addr()
         .map_err(|error| UserError::failed(format!("cannot tell the address: {error}")))?;
     let token = open_token(&settings)?;
+    let link = login_link(address, &settings.allowed_hosts, &token);
+    let server = Arc::new(assemble(settings, address, token)?);
+    let router = answer::router(&server);
+    tokio::spawn(watch::watch(Arc::clone(&server)));
+    tokio::spawn(tend_processes(Arc::clone(&server)));
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{link}").and_then(|()| stdout.flush());
+    tokio::select! {
+        () = listen::accept(listener, server, router) => {}
+        () = ended() => {}
+    }
+    Ok(ExitKind::Completed)
+}
+
+/// A run as one HTML file.
+pub fn export(settings: Settings, run: &str) -> Result<String, UserError> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = assemble(settings, address, Token::passing())?;
+    let failed = |problem: problem::Problem| UserError::failed(problem.detail);
+    let run = server.index.find(run)?;
+    api::export::page(&server, &run).map_err(failed)
+}
+
+/// What all requests share, for a server at this address.
+fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Server, UserError> {
     let folder = own_folder(&settings.state).to_owned();
     let launcher =
         Launcher::new(settings.project.clone(), settings.state_dir, folder, settings.skip_permissions)?;
-    let link = login_link(address, &settings.allowed_hosts, &token);
-    let server = Arc::new(Server {
+    Ok(Server {
         guard: Guard::new(address, &settings.allowed_hosts, token),
         index: Index::new(settings.state.clone()),
         stories: Stories::default(),
@@ -146,17 +170,7 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
         state: settings.state,
         streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         wake: Notify::new(),
-    });
-    let router = answer::router(&server);
-    tokio::spawn(watch::watch(Arc::clone(&server)));
-    tokio::spawn(tend_processes(Arc::clone(&server)));
-    let mut stdout = std::io::stdout();
-    let _ = writeln!(stdout, "{link}").and_then(|()| stdout.flush());
-    tokio::select! {
-        () = listen::accept(listener, server, router) => {}
-        () = ended() => {}
-    }
-    Ok(ExitKind::Completed)
+    })
 }
 
 /// Resumes what an earlier `serve` started and whose process died, and clears away processes that have ended.

@@ -105,6 +105,8 @@ pub(super) enum Command {
     Serve(serve::ServeArgs),
     /// Look at agent programs, settings and this machine, and say what to do
     Doctor(DoctorArgs),
+    /// Write a run as one HTML file, which opens without a network
+    Export(serve::ExportArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     #[command(skip)]
@@ -124,6 +126,7 @@ impl Command {
             Self::Answer(args) => Some(&args.place),
             Self::Stop(args) => Some(&args.place),
             Self::Serve(args) => Some(&args.place),
+            Self::Export(args) => Some(&args.place),
             Self::Convert(_)
             | Self::Lint(_)
             | Self::Init(_)

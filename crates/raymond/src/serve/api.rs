@@ -2,6 +2,7 @@
 
 mod changes;
 mod events;
+pub(super) mod export;
 mod inbox;
 mod metrics;
 mod overview;
@@ -158,6 +159,14 @@ pub static ROUTES: &[Route] = &[
         gives: Gives { status: 200, forms: &[Form::Json(schema::<overview::RunGraph>)] },
         errors: &[400, 404, 410],
         handler: overview::graph,
+        ..READS
+    },
+    Route {
+        path: "/api/v1/runs/{run}/export",
+        about: "A run as one HTML file, which opens without a network",
+        gives: Gives { status: 200, forms: &[Form::Text("text/html; charset=utf-8")] },
+        errors: &[404],
+        handler: export::export,
         ..READS
     },
     Route {

@@ -184,7 +184,7 @@ impl Followed {
 }
 
 /// Adds an event to a state.
-fn take(run: &mut Option<Run>, event: Event) {
+pub fn take(run: &mut Option<Run>, event: Event) {
     match (event.body, &mut *run) {
         (Body::Snapshot { state }, _) => *run = Some(restore(*state, event.seq)),
         (body, Some(run)) => apply(run, &Event { body, ..event }),

@@ -97,7 +97,13 @@ impl PauseKind {
 #[derive(Clone, Debug)]
 pub struct AgentRow {
     pub id: Word,
+    /// What its fork called it.
+    pub title: Option<Word>,
     pub parent: Option<Word>,
+    /// The state whose step forked it, with the workflow that it is in.
+    pub forked_at: Option<(Option<Word>, Word)>,
+    /// Its first state.
+    pub state: Word,
     pub started: Timestamp,
     pub started_seq: u64,
     pub ended: Option<(Timestamp, u64)>,
@@ -121,6 +127,8 @@ pub struct Story {
     pub pauses: Vec<Pause>,
     pub agents: Vec<AgentRow>,
     agent_rows: HashMap<Word, usize>,
+    /// The state in which each agent finished its last step, with the workflow that it is in.
+    left: HashMap<Word, (Option<Word>, Word)>,
     /// The pause that each agent is in.
     open_pauses: HashMap<Word, usize>,
     /// What the run had cost after events that cost something.
@@ -182,8 +190,19 @@ impl Story {
                 let id = self.number_of(started.agent.as_str());
                 let parent = started.parent().map(|parent| parent.as_str().to_owned());
                 let parent = parent.map(|parent| self.number_of(&parent));
+                let title = started.forked.as_ref().and_then(|forked| forked.attributes.get("title"));
+                let title = title.map(|title| self.number_of(title));
                 self.agent_rows.insert(id, self.agents.len());
-                let row = AgentRow { id, parent, started: event.time, started_seq: event.seq, ended: None };
+                let row = AgentRow {
+                    id,
+                    title,
+                    parent,
+                    forked_at: parent.and_then(|parent| self.left.get(&parent).copied()),
+                    state: self.number_of(started.state.as_str()),
+                    started: event.time,
+                    started_seq: event.seq,
+                    ended: None,
+                };
                 self.agents.push(row);
             }
             Body::AgentFinished { agent, .. } => {
@@ -289,6 +308,8 @@ impl Story {
         };
         if let Some(step) = self.step_mut(finished.step) {
             step.end = Some(end);
+            let left = (step.agent, (step.scope, step.state));
+            self.left.insert(left.0, left.1);
         }
         if matches!(finished.led_to, LedTo::Join { .. }) || parts.joins {
             self.pause(event, finished.agent.as_str(), finished.state.as_str(), PauseKind::Join);

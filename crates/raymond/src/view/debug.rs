@@ -32,7 +32,7 @@ use raymond_core::run::Run;
 use raymond_core::workflow::StateFile;
 
 pub use file::MOST_FILE_BYTES;
-pub use kept::{KeptAttempt, kept_attempts};
+pub use kept::{KeptAttempt, kept_attempts, kept_steps};
 pub use meta::{Status, Verdict};
 
 use crate::files::{self, MAX_SETTINGS_BYTES, private_options};

@@ -120,6 +120,14 @@ Examples:
 
 The exit code is 1 if the default backend cannot work.";
 
+pub(super) const EXPORT: &str = "\
+Examples:
+  raymond export review-20260301-120000-5f19 -o review.html
+  raymond export > latest.html
+
+The file shows the run as the page of `raymond serve` does, with every prompt, reply and output
+that is kept. Read it before you hand it on.";
+
 pub(super) const COMPLETIONS: &str = "\
 Add one line to your shell's start-up file:
   bash         source <(raymond completions bash)

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
 
 use super::{Place, examples};
+use crate::cli::completions::run_ids;
 
 #[derive(Debug, Args)]
 #[command(after_help = examples::SERVE)]
@@ -27,6 +29,19 @@ pub(in crate::cli) struct ServeArgs {
     /// Let the runs that it starts do anything without asking; only for workflows you trust
     #[arg(long)]
     pub(in crate::cli) dangerously_skip_permissions: bool,
+    #[command(flatten)]
+    pub(in crate::cli) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::EXPORT)]
+pub(in crate::cli) struct ExportArgs {
+    /// The run's id or the start of it; the latest run if left out
+    #[arg(add = ArgValueCompleter::new(run_ids))]
+    pub(in crate::cli) run: Option<String>,
+    /// Write to this file instead of stdout
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(in crate::cli) output: Option<PathBuf>,
     #[command(flatten)]
     pub(in crate::cli) place: Place,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use raymond_core::money::Usd;
+use raymond_core::run::{Agent, Run};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -28,6 +29,8 @@ const MOST_AGENTS: usize = 500;
 pub struct Overview {
     first_seq: u64,
     last_seq: u64,
+    /// The number of the step that was started last.
+    last_step: u64,
     started_at: Timestamp,
     last_at: Timestamp,
     steps: usize,
@@ -76,6 +79,8 @@ pub struct Way {
 #[derive(Serialize, JsonSchema)]
 struct AgentLine {
     id: String,
+    /// What its fork called it.
+    title: Option<String>,
     parent: Option<String>,
     started_at: Timestamp,
     ended_at: Option<Timestamp>,
@@ -126,6 +131,17 @@ pub fn of(
     Ok(server.stories.with(run, |story| Looking { story, at: now.seq, now: &now }.overview(buckets))?)
 }
 
+/// A run at a glance in a state that it was in.
+pub fn of_state(
+    server: &Server,
+    handle: &Arc<dyn RunHandle>,
+    run: &Run,
+    buckets: usize,
+) -> Result<Overview, Problem> {
+    let now = Now::read(run, true);
+    Ok(server.stories.with(handle, |story| Looking { story, at: now.seq, now: &now }.overview(buckets))?)
+}
+
 /// What the state of the run tells.
 struct Now {
     seq: u64,
@@ -137,23 +153,23 @@ struct Now {
 }
 
 impl Now {
-    fn of(server: &Server, handle: &Arc<dyn RunHandle>, at: Option<u64>) -> Result<Self, Problem> {
-        let read = |run: &raymond_core::run::Run, is_live: bool| Self {
+    fn read(run: &Run, is_live: bool) -> Self {
+        let doing = |agent: &Agent| (agent.id.to_string(), Activity::of(&agent.status, is_live));
+        Self {
             seq: run.seq,
             last_at: run.last_time,
             budget: Some(run.options.budget_usd).filter(|budget| !budget.is_zero()),
             cost: run.cost_usd,
-            doing: run
-                .agents
-                .values()
-                .map(|agent| (agent.id.to_string(), Activity::of(&agent.status, is_live)))
-                .collect(),
-        };
+            doing: run.agents.values().map(doing).collect(),
+        }
+    }
+
+    fn of(server: &Server, handle: &Arc<dyn RunHandle>, at: Option<u64>) -> Result<Self, Problem> {
         match at {
-            Some(at) => Ok(read(&state_at(&**handle, at).map_err(|error| no_state(error, at))?, true)),
+            Some(at) => Ok(Self::read(&state_at(&**handle, at).map_err(|error| no_state(error, at))?, true)),
             None => {
                 let is_live = holds(&**handle);
-                Ok(server.index.with_run(handle, |run| read(run, is_live))?)
+                Ok(server.index.with_run(handle, |run| Self::read(run, is_live))?)
             }
         }
     }
@@ -174,9 +190,11 @@ impl Looking<'_> {
         let started_at = self.story.started.unwrap_or(self.now.last_at);
         let steps = self.story.steps.iter();
         let agents = self.story.agents.iter().filter(|agent| agent.started_seq <= self.at).count();
+        let started = self.story.steps.partition_point(|step| step.started_seq <= self.at);
         Overview {
             first_seq: 1,
             last_seq: self.at,
+            last_step: self.story.steps[..started].last().map_or(0, |step| step.number),
             started_at,
             last_at: self.now.last_at,
             steps: steps.filter(|step| step.end.as_ref().is_some_and(|end| end.seq <= self.at)).count(),
@@ -230,12 +248,14 @@ impl Looking<'_> {
             let How::Done { tag, target, next } = end.how else { continue };
             let mut count = |to, tag| *counts.entry((step.scope, step.state, to, tag)).or_default() += 1;
             match (target, next) {
-                (Some(target), Some(next)) => {
-                    count(Some(target), tag.as_str());
-                    count(Some(next), "next");
-                }
+                // The workers of a fork are counted below, each with its own state.
+                (Some(_), Some(next)) => count(Some(next), "next"),
                 (target, next) => count(target.or(next), tag.as_str()),
             }
+        }
+        for row in self.story.agents.iter().filter(|row| row.started_seq <= self.at) {
+            let Some((scope, from)) = row.forked_at else { continue };
+            *counts.entry((scope, from, Some(row.state), "fork")).or_default() += 1;
         }
         let ways = counts.into_iter().map(|((scope, from, to, tag), count)| Way {
             scope: scope.map(|scope| self.text(scope)),
@@ -287,6 +307,7 @@ impl Looking<'_> {
             let doing = self.now.doing.get(&id).map(|activity| activity.as_str());
             AgentLine {
                 status: if ended.is_some() { "done" } else { doing.unwrap_or("done") }.to_owned(),
+                title: row.title.map(|title| self.text(title)),
                 parent: row.parent.map(|parent| self.text(parent)),
                 started_at: row.started,
                 ended_at: ended.map(|(time, _)| time),

@@ -259,12 +259,16 @@ pub fn one(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         let is_live = run.status == RunStatus::Running;
         return Answer::json(&object(server, &run, &*handle, is_live, None));
     }
+    Answer::json(&of(server, &handle)?)
+}
+
+/// A run as it is now.
+pub fn of(server: &Server, handle: &Arc<dyn RunHandle>) -> Result<RunObject, Problem> {
     // The lease is read first: a run that ends between the two reads shows as ended, not as interrupted.
-    let is_live = holds(&*handle);
-    let object = server.index.with_run(&handle, |run| {
-        object(server, run, &*handle, is_live, Some(server.debug_folder(handle.id())))
-    })?;
-    Answer::json(&object)
+    let is_live = holds(&**handle);
+    Ok(server.index.with_run(handle, |run| {
+        object(server, run, &**handle, is_live, Some(server.debug_folder(handle.id())))
+    })?)
 }
 
 /// Why there is no state at an event.
@@ -278,7 +282,8 @@ pub fn no_state(error: NoState, at: u64) -> Problem {
     }
 }
 
-fn object(
+/// A run in some state.
+pub fn object(
     server: &Server,
     run: &Run,
     handle: &dyn RunHandle,

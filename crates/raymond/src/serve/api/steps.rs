@@ -145,11 +145,15 @@ pub fn detail(server: &Server, run: &Arc<dyn RunHandle>, number: u64) -> Result<
         .stories
         .with(run, |story| story.step(number).map(|step| object(story, step, u64::MAX, is_live)))?;
     let step = step.ok_or_else(|| Problem::not_found(format!("the run has no step {number}")))?;
-    let attempts = kept_attempts(&server.debug_folder(run.id()), number);
+    Ok(detail_of(run, step, &kept_attempts(&server.debug_folder(run.id()), number)))
+}
+
+/// Everything about a step, with the files that are kept of it.
+pub fn detail_of(run: &Arc<dyn RunHandle>, step: StepObject, attempts: &[KeptAttempt]) -> StepDetail {
     let kept = attempts.iter().any(|attempt| attempt.stream.is_some() || attempt.stdout.is_some());
     let last = |file: fn(&KeptAttempt) -> Option<&PathBuf>| attempts.iter().rev().find_map(file);
     let said = said_in_journal(&**run, &step);
-    Ok(StepDetail {
+    StepDetail {
         prompt: last(|attempt| attempt.prompt.as_ref()).and_then(|file| read(file)),
         reply: said.reply,
         stdout: last(|attempt| attempt.stdout.as_ref()).and_then(|file| read(file)),
@@ -160,7 +164,7 @@ pub fn detail(server: &Server, run: &Arc<dyn RunHandle>, number: u64) -> Result<
         meta: last(|attempt| attempt.meta.as_ref()).and_then(|file| serde_json::from_str(&read(file)?).ok()),
         kept,
         step,
-    })
+    }
 }
 
 /// What the event that ended a step holds.

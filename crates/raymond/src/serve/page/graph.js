@@ -12,7 +12,7 @@ const LONGEST_NAME = 40;
 
 const STYLE_OF_TAG = { fork: "fork", "fork-workflow": "fork", call: "call", function: "call", "call-workflow": "call", "function-workflow": "call", result: "return" };
 
-/// `about`: `counts` (edges taken), `states` (visits and cost), `agents`, `selected`, and `select(name)`.
+/// `about`: `counts` (edges taken), `states` (visits and cost), `agents`, `selected`, `wrong` (states with findings), and `select(name)`.
 export function graphView(graph, about) {
   const scale = Math.max(SMALLEST_SCALE, Math.min(1, TALLEST / graph.height));
   const nodes = new Map(graph.nodes.map((node) => [node.name, node]));
@@ -20,12 +20,13 @@ export function graphView(graph, about) {
   const agents = Map.groupBy ? Map.groupBy(about.agents ?? [], (agent) => agent.state) : groupedBy(about.agents ?? []);
   const taken = takenCounts(graph, about.counts ?? []);
   const label = `Graph with ${plural(graph.nodes.length, "node")} and ${plural(graph.edges.length, "transition")}`;
-  return h("div", { class: "graph-scroll", tabindex: "0", role: "region", "aria-label": "Graph" },
+  return h("div", { class: "graph-scroll", tabindex: "0", role: "group", "aria-label": "Graph" },
     h("svg", { class: `graph ${about.counts ? "of-run" : ""}`, viewBox: `0 0 ${graph.width} ${graph.height}`, width: Math.round(graph.width * scale), height: Math.round(graph.height * scale), role: "group", "aria-label": label },
       h("defs", {}, h("marker", { id: "tip", viewBox: "0 0 10 10", refX: "9", refY: "5", markerWidth: "8", markerHeight: "8", markerUnits: "userSpaceOnUse", orient: "auto" }, h("path", { class: "tip", d: "M0 1 L9 5 L0 9 Z" }))),
       graph.edges.map((edge, index) => edgeLine(edge, nodes, taken[index])),
       graph.edges.map((edge, index) => edgeLabel(edge, nodes, taken[index])),
-      graph.nodes.map((node) => nodeView(node, states.get(node.name), agents.get(node.name) ?? [], about))));
+      graph.nodes.map((node) => nodeView(node, states.get(node.name), agents.get(node.name) ?? [], about)),
+      graph.nodes.filter((node) => agents.has(node.name)).map((node) => agentChip(node, agents.get(node.name)))));
 }
 
 function groupedBy(agents) {
@@ -106,8 +107,7 @@ function nodeView(node, state, agents, about) {
     h("title", {}, nodeDescription(node, state, agents)),
     h("rect", { x: node.x - node.width / 2, y: node.y - node.height / 2, width: node.width, height: node.height, rx: node.kind === "prompt" ? 12 : 3 }),
     h("text", { x: node.x, y: node.y + 4.5 }, shown),
-    agents.length ? agentChip(node, agents) : null,
-    node.findings ? h("text", { class: "finding", x: node.x - node.width / 2, y: node.y - node.height / 2 - 3 }, "!") : null);
+    about.wrong?.has(node.name) ? h("text", { class: "finding", x: node.x - node.width / 2, y: node.y - node.height / 2 - 3 }, "!") : null);
 }
 
 function smallNode(node) {
@@ -124,7 +124,7 @@ function agentChip(node, agents) {
   const status = mostUrgent(agents);
   const width = agents.length > 1 ? 24 + 7 * String(agents.length).length : 20;
   const [x, y] = [node.x + node.width / 2 - width + 8, node.y - node.height / 2 - 10];
-  return h("g", { class: `chip is-${statusColour(status)}`, transform: `translate(${x} ${y})` },
+  return h("g", { class: `chip is-${statusColour(status)}`, key: `chip ${node.name}`, "aria-hidden": "true", transform: `translate(${x} ${y})` },
     h("rect", { width, height: 20, rx: 10 }),
     h("svg", { x: 3, y: 3, width: 14, height: 14, viewBox: "0 0 16 16", class: "icon" }, icon(statusColour(status)).children),
     agents.length > 1 ? h("text", { x: width - 6, y: 14 }, count(agents.length)) : null);

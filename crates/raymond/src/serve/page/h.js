@@ -92,7 +92,8 @@ function patch(old, now, mounts) {
 function setProperty(element, name, value, before) {
   if (name === "key" || name === "mount" || value === before) return;
   if (name === "style") setStyle(element, value ?? {}, before ?? {});
-  else if (name.startsWith("on")) element[name] = typeof value === "function" ? value : null;
+  // What a handler returns must not count: false would keep the browser from doing what it usually does.
+  else if (name.startsWith("on")) element[name] = typeof value === "function" ? (event) => void value(event) : null;
   else if (name === "value" || name === "checked") element[name] = value ?? "";
   else if (value === null || value === undefined || value === false) element.removeAttribute(name);
   // Links lead only into this page.

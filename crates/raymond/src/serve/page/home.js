@@ -134,7 +134,13 @@ function restingWords(runs) {
   return live ? `${plural(live, "run")} at work` : "and nothing is running";
 }
 
+/// A run whose journal cannot be read has nothing but its name and the reason.
+function damagedRow(run) {
+  return h("tr", { key: run.run }, h("td", { class: "status" }, badge("damaged")), h("td", { class: "run", colspan: "6" }, h("span", { class: "run-name" }, run.run), h("span", { class: "under dim" }, run.error)));
+}
+
 function runRow(run) {
+  if (run.status === "damaged") return damagedRow(run);
   const status = run.status === "running" && run.live === false ? "interrupted" : run.status;
   const agents = run.live_agents ?? run.agents?.length;
   const took = run.ended_at && !run.live ? Date.parse(run.ended_at) - Date.parse(run.started_at) : Date.now() - Date.parse(run.started_at);
@@ -159,7 +165,7 @@ function firstSteps(workflows) {
   return h("section", { class: "panel first", "aria-label": "First steps" },
     h("h2", {}, "No runs yet"),
     workflows.length ? [h("p", {}, "This project has workflows. Start one here, or from a terminal; both are shown on this page."),
-      h("ul", { class: "first-list" }, workflows.slice(0, 8).map((workflow) => h("li", {}, h("a", { class: "button", href: address(["workflows", workflow.id]), "data-row": true }, workflow.name ?? workflow.path), h("span", { class: "dim" }, workflow.description ?? workflow.path))))]
+      h("ul", { class: "first-list" }, workflows.slice(0, 8).map((workflow) => h("li", {}, h("a", { class: "button", href: address(["workflows", workflow.id]), "data-row": true }, workflow.name ?? workflow.id), h("span", { class: "dim" }, workflow.description ?? workflow.path))))]
       : [h("p", {}, "A workflow is a folder of small files. In a terminal, in this project:"),
         h("ol", { class: "first-list" }, command("raymond init my-flow", "writes a small workflow to start from"), command("raymond lint my-flow", "finds mistakes before a model does"), command("raymond my-flow", "runs it, and it appears here"))]);
 }

@@ -40,6 +40,7 @@ const STATUS_WORDS = {
   limited: ["usage limit", "limited"],
   interrupted: ["interrupted", "interrupted"],
   silent: ["silent", "silent"],
+  damaged: ["damaged", "failed"],
   ready: ["ready", "ready"],
   joining: ["waits for workers", "joining"],
   delayed: ["waits", "delayed"],

@@ -12,6 +12,7 @@ import { StepList } from "./steps.js";
 import { labels } from "./home.js";
 
 const EVENTS_SHOWN = 60;
+const PRINTS_SHOWN = 40;
 const AGENTS_SHOWN = 30;
 const STATES_SHOWN = 40;
 const SLIDE_PAUSE = 60;
@@ -133,7 +134,7 @@ export class RunPage extends View {
       panel("course", "Course", null, this.timeline.view(this.overview, this.timeAt(), this.isLive(), this.statusesThen())),
       h("div", { class: "columns" },
         h("div", { class: "column" }, this.graphPanel(shown, overview)),
-        h("div", { class: "column" }, this.agentsPanel(shown), this.statesPanel(overview), this.eventsPanel())),
+        h("div", { class: "column" }, this.agentsPanel(shown), this.statesPanel(overview), this.printsPanel(), this.eventsPanel())),
       panel("step-panel", "Steps", this.stepFilter(), this.steps.view(this.timeAt() && this.past ? { time: Date.parse(this.timeAt()), last: this.past.last_step ?? this.past.steps } : null)));
   }
 
@@ -218,6 +219,13 @@ export class RunPage extends View {
     return panel("events", "Events", null, h("ol", { class: "event-list", tabindex: "0", "aria-label": "Events, the latest first" }, events.map((event) => h("li", { key: event.seq, "data-seq": event.seq, class: `event ${event.event} ${eventColour(event) ? `is-${statusColour(eventColour(event))}` : ""}` },
       h("button", { class: "link time", title: `${exact(event.time)}\nShow the run as it was then`, onclick: () => this.slideTo(event.seq) }, clockTime(event.time)),
       h("span", { class: "what" }, event.agent ? h("b", {}, event.agent) : null, event.agent ? " " : null, sentence(event))))));
+  }
+
+  printsPanel() {
+    const prints = this.overview.prints.filter((print) => !this.at || print.seq <= this.at).slice(-PRINTS_SHOWN).reverse();
+    if (!prints.length) return null;
+    return panel("prints", "Printed", null, h("ol", { class: "event-list", tabindex: "0", "aria-label": "What the workflow printed, the latest first" }, prints.map((print) => h("li", { key: print.seq, class: "event" },
+      h("button", { class: "link time", title: `${exact(print.time)}\nShow the run as it was then`, onclick: () => this.slideTo(print.seq) }, clockTime(print.time)), h("span", { class: "what" }, h("b", {}, print.agent), " ", h("span", { class: "printed" }, print.text))))));
   }
 
   stepFilter() {

@@ -13,7 +13,7 @@ const WIDE = 1000;
 const MONEY_HIGH = 56;
 const THINNEST = 1.6;
 
-const SPAN_WORDS = { prompt: "prompt", script: "script", wait: "waits for its turn", ask: "waits for an answer", join: "waits for workers", delay: "waits", limit: "usage limit" };
+const SPAN_WORDS = { prompt: "prompt", script: "script", failed: "failed", wait: "waits for its turn", ask: "waits for an answer", join: "waits for workers", delay: "waits", limit: "usage limit" };
 
 export class Timeline {
   constructor(redraw, open) {
@@ -93,7 +93,7 @@ function byLook(spans) {
 }
 
 function readSpan(span, end) {
-  const look = span.kind === "step" ? (/\.md$/i.test(span.state ?? "") ? "prompt" : "script") : span.kind;
+  const look = span.failed ? "failed" : span.kind === "step" ? (/\.md$/i.test(span.state ?? "") ? "prompt" : "script") : span.kind;
   const start = Date.parse(span.from);
   return { ...span, look, start, end: Math.max(start, span.to ? Date.parse(span.to) : end) };
 }

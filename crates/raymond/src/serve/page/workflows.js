@@ -27,9 +27,14 @@ export class WorkflowList extends View {
   render() {
     if (!this.workflows.length) return h("section", { class: "panel first" }, h("h1", {}, "No workflows yet"), h("p", {}, "A workflow is a folder with a start state. This writes one to begin with:"), h("p", {}, h("code", {}, "raymond init my-flow")));
     return [h("h1", {}, "Workflows"), h("ul", { class: "workflow-list" }, this.workflows.map((one) => h("li", { class: "panel", key: one.id },
-      h("a", { class: "workflow-name", href: address(["workflows", one.id]), "data-row": true }, icon("workflow"), one.name ?? one.path),
-      h("span", { class: "path dim" }, one.path), one.description ? h("p", {}, one.description) : null, findingsNote(one.findings))))];
+      h("a", { class: "workflow-name", href: address(["workflows", one.id]), "data-row": true }, icon("workflow"), one.name ?? shownPath(one)),
+      h("span", { class: "path dim" }, shownPath(one)), one.description ? h("p", {}, one.description) : null, findingsNote(one.findings))))];
   }
+}
+
+/// Its path below the project: that is what its id is made of.
+function shownPath(workflow) {
+  return workflow.id.replace(/~~|~/g, (found) => (found === "~" ? "/" : "~"));
 }
 
 function findingsNote(findings) {
@@ -77,12 +82,17 @@ export class WorkflowPage extends View {
 
   render() {
     const { workflow } = this;
-    return [h("header", { class: "run-head" }, h("div", { class: "run-line" }, h("h1", {}, workflow.name ?? workflow.path), h("div", { class: "actions" }, h("a", { class: "button", href: address([], { workflow: workflow.id }) }, "Its runs"))),
-      h("p", { class: "run-about dim" }, h("code", {}, workflow.path), workflow.form ? h("span", {}, workflow.form) : null, workflow.backend ? h("span", {}, `backend ${workflow.backend}`) : null),
+    return [h("header", { class: "run-head" }, h("div", { class: "run-line" }, h("h1", {}, workflow.name ?? shownPath(workflow)), h("div", { class: "actions" }, h("a", { class: "button", href: address([], { workflow: workflow.id }) }, "Its runs"))),
+      h("p", { class: "run-about dim" }, h("code", { title: workflow.path }, shownPath(workflow)), workflow.form ? h("span", {}, workflow.form) : null, workflow.backend ? h("span", {}, `backend ${workflow.backend}`) : null),
       workflow.description ? h("p", {}, workflow.description) : null),
     h("div", { class: "columns" },
-      h("div", { class: "column" }, panel("graph-panel", "Graph", null, this.graph ? graphView(this.graph, { selected: this.state, select: (name) => this.choose(name) }) : h("p", { class: "empty" }, "It cannot be drawn: see what was found.")), this.statePanel()),
+      h("div", { class: "column" }, panel("graph-panel", "Graph", null, this.graph ? graphView(this.graph, { selected: this.state, wrong: this.wrongStates(), select: (name) => this.choose(name) }) : h("p", { class: "empty" }, "It cannot be drawn: see what was found.")), this.statePanel()),
       h("div", { class: "column" }, this.startPanel(), this.findingsPanel()))];
+  }
+
+  /// The states with errors or warnings.
+  wrongStates() {
+    return new Set(this.findings.filter((one) => one.severity !== "info").map((one) => String(one.file ?? "").split("/").at(-1)));
   }
 
   statePanel() {

@@ -1,5 +1,6 @@
 //! The debug files of a step that are still there, for those who show it later.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::name::{self, Suffix};
@@ -22,12 +23,24 @@ pub struct KeptAttempt {
 
 /// All attempts of a step that have left files in a run's debug folder, in order.
 pub fn kept_attempts(folder: &Path, step: u64) -> Vec<KeptAttempt> {
-    let mut found: Vec<KeptAttempt> = Vec::new();
+    kept(folder, Some(step)).remove(&step).unwrap_or_default()
+}
+
+/// The same of all steps, by their numbers.
+pub fn kept_steps(folder: &Path) -> BTreeMap<u64, Vec<KeptAttempt>> {
+    kept(folder, None)
+}
+
+fn kept(folder: &Path, step: Option<u64>) -> BTreeMap<u64, Vec<KeptAttempt>> {
+    let mut steps: BTreeMap<u64, Vec<KeptAttempt>> = BTreeMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let file_name = entry.file_name();
         let Some((stem, suffix)) = file_name.to_str().and_then(name::split) else { continue };
-        let Some((of, attempt, round)) = name::place(stem).filter(|place| place.0 == step) else { continue };
-        debug_assert_eq!(of, step);
+        let Some((of, attempt, round)) = name::place(stem) else { continue };
+        if step.is_some_and(|step| step != of) {
+            continue;
+        }
+        let found = steps.entry(of).or_default();
         let place = found.iter().position(|kept| (kept.attempt, kept.round) == (attempt, round));
         let place = place.unwrap_or_else(|| {
             found.push(KeptAttempt { attempt, round, ..KeptAttempt::default() });
@@ -44,6 +57,8 @@ pub fn kept_attempts(folder: &Path, step: u64) -> Vec<KeptAttempt> {
         };
         *slot = Some(entry.path());
     }
-    found.sort_by_key(|kept| (kept.attempt, kept.round));
-    found
+    for attempts in steps.values_mut() {
+        attempts.sort_by_key(|kept| (kept.attempt, kept.round));
+    }
+    steps
 }

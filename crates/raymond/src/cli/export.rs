@@ -1,0 +1,38 @@
+//! `raymond export`
+
+use std::io::{self, IsTerminal};
+
+use super::args::serve::ExportArgs;
+use super::find::{find_run, load_config, project_folder, state_dir, store, working_folder};
+use super::print::{print_stdout, say};
+use crate::error::{ExitKind, UserError};
+use crate::serve::{Settings, export as export_run};
+
+pub(super) fn export(args: ExportArgs) -> Result<ExitKind, UserError> {
+    let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
+    if args.output.is_none() && io::stdout().is_terminal() {
+        return Err(UserError::usage("a page is of no use on a terminal")
+            .hint(format!("write it to a file: raymond export {} -o {}.html", run.id(), run.id())));
+    }
+    let project = project_folder(&working_folder()?);
+    let settings = Settings {
+        listen: None,
+        token_file: None,
+        allowed_hosts: Vec::new(),
+        state: state_dir(&args.place)?,
+        roots: vec![project.clone()],
+        project,
+        workflow_paths: load_config().unwrap_or_default().raymond.workflow_paths.clone(),
+        state_dir: None,
+        skip_permissions: false,
+    };
+    let page = export_run(settings, run.id())?;
+    let Some(file) = &args.output else {
+        print_stdout(page.as_bytes())?;
+        return Ok(ExitKind::Completed);
+    };
+    std::fs::write(file, page)
+        .map_err(|error| UserError::usage(format!("cannot write {}: {error}", file.display())))?;
+    say(&format!("wrote {}", file.display()));
+    Ok(ExitKind::Completed)
+}
