@@ -115,7 +115,7 @@ test("a filter and a search stand in the address", async () => {
   startWaiting("found-me");
   const page = await login(context, server, "#/?q=found-me");
   await page.locator(".run-table .run-name", { hasText: "found-me" }).waitFor();
-  assert.equal(await page.locator(".run-table tbody tr").count(), 1);
+  await until("it is the only one", async () => (await page.locator(".run-table tbody tr").count()) === 1);
   await page.getByLabel("Status").selectOption("completed");
   await page.getByText("No run matches").waitFor();
   assert.match(page.url(), /status=completed/);
