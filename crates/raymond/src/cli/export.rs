@@ -11,8 +11,11 @@ use crate::serve::{Settings, export as export_run};
 pub(super) fn export(args: ExportArgs) -> Result<ExitKind, UserError> {
     let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
     if args.output.is_none() && io::stdout().is_terminal() {
-        return Err(UserError::usage("a page is of no use on a terminal")
-            .hint(format!("write it to a file: raymond export {} -o {}.html", run.id(), run.id())));
+        return Err(UserError::usage("a page is of no use on a terminal").hint(format!(
+            "write it to a file: raymond export {} -o {}.html",
+            run.id(),
+            run.id()
+        )));
     }
     let project = project_folder(&working_folder()?);
     let settings = Settings {
