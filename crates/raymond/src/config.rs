@@ -1,6 +1,7 @@
 //! `.raymond/config.toml`: the settings for all runs of a project.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,9 @@ pub struct Config {
     pub backend: BTreeMap<String, BackendSettings>,
     /// What the tokens of models cost.
     pub prices: BTreeMap<String, PriceSettings>,
+    /// What the project's file alone says, if these settings come from several files.
+    #[serde(skip)]
+    pub project: Option<Box<Config>>,
 }
 
 /// The file as it is read. The names of its tables have positions, for error messages.
@@ -196,31 +200,59 @@ impl Settings {
     }
 }
 
+/// Whether an open config file may be used.
+pub type Accept<'a> = &'a dyn Fn(&Path, &Metadata) -> Result<(), UserError>;
+
 /// Reads the config file, if there is one.
 pub fn load(file: &Path) -> Result<Config, UserError> {
-    let text = match files::read_text(file, files::MAX_SETTINGS_BYTES) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Config::default()),
-        Err(error) => return Err(UserError::usage(format!("cannot read {}: {error}", file.display()))),
-    };
-    let config: ConfigFile = toml::from_str(&text).map_err(|error| describe(file, &text, &error))?;
-    for (name, settings) in &config.backend {
-        check_kind(file, &text, name, settings)?;
-    }
-    let backend = config.backend.into_iter().map(|(name, settings)| (name.into_inner(), settings));
-    Ok(Config { raymond: config.raymond, backend: backend.collect(), prices: config.prices })
+    parse(file, &read(file, &|_, _| Ok(()))?)
 }
 
-/// Reads the settings of the user, and of the project, which come before them.
-pub fn load_both(user: Option<&Path>, project: Option<&Path>) -> Result<Config, UserError> {
+/// Reads the settings of the user, and of the project, which come before them. Each file is read once, so that what is
+/// accepted and checked is what is used.
+pub fn load_both(
+    user: Option<&Path>,
+    project: Option<&Path>,
+    accept_project: Accept<'_>,
+) -> Result<Config, UserError> {
     let mut merged = toml::Table::new();
-    for file in user.into_iter().chain(project) {
-        // This finds every mistake, with its line.
-        load(file)?;
-        let text = files::read_text(file, files::MAX_SETTINGS_BYTES).unwrap_or_default();
+    let mut of_project = None;
+    if let Some(file) = user {
+        let text = read(file, &|_, _| Ok(()))?;
+        parse(file, &text)?;
         lay_over(&mut merged, toml::from_str(&text).unwrap_or_default());
     }
-    merged.try_into().map_err(|error: toml::de::Error| UserError::usage(error.to_string()))
+    if let Some(file) = project {
+        let text = read(file, accept_project)?;
+        of_project = Some(Box::new(parse(file, &text)?));
+        lay_over(&mut merged, toml::from_str(&text).unwrap_or_default());
+    }
+    let merged: Config =
+        merged.try_into().map_err(|error: toml::de::Error| UserError::usage(error.to_string()))?;
+    Ok(Config { project: of_project, ..merged })
+}
+
+/// The text of a config file; empty if there is none. The check is about the file that is open, because another one may
+/// take its name at any moment.
+fn read(file: &Path, accept: Accept<'_>) -> Result<String, UserError> {
+    let cannot_read = |error| UserError::usage(format!("cannot read {}: {error}", file.display()));
+    let open = match files::open_plain(file) {
+        Ok(open) => open,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(error) => return Err(cannot_read(error)),
+    };
+    accept(file, &open.metadata().map_err(cannot_read)?)?;
+    files::read_open(open, files::MAX_SETTINGS_BYTES).and_then(files::text).map_err(cannot_read)
+}
+
+/// Finds every mistake, with its line.
+fn parse(file: &Path, text: &str) -> Result<Config, UserError> {
+    let config: ConfigFile = toml::from_str(text).map_err(|error| describe(file, text, &error))?;
+    for (name, settings) in &config.backend {
+        check_kind(file, text, name, settings)?;
+    }
+    let backend = config.backend.into_iter().map(|(name, settings)| (name.into_inner(), settings));
+    Ok(Config { raymond: config.raymond, backend: backend.collect(), prices: config.prices, project: None })
 }
 
 /// Tables are merged key by key; any other value replaces the one below it.
@@ -364,7 +396,7 @@ mod tests {
         fs::write(&user, "[raymond]\nmodel = \"a\"\neffort = \"low\"\n[backend.claude]\ncommand = \"c\"\n")
             .unwrap();
         fs::write(&project, "[raymond]\nmodel = \"b\"\n[backend.claude]\nargs = [\"x\"]\n").unwrap();
-        let config = load_both(Some(&user), Some(&project)).unwrap();
+        let config = load_both(Some(&user), Some(&project), &|_, _| Ok(())).unwrap();
         assert_eq!(
             (config.raymond.model.as_deref(), config.raymond.effort.as_deref()),
             (Some("b"), Some("low"))
@@ -375,12 +407,33 @@ mod tests {
             (Some("c"), ["x".to_owned()].as_slice())
         );
         fs::write(&user, "[raymond]\nmodle = \"a\"\n").unwrap();
-        let error = load_both(Some(&user), Some(&project)).unwrap_err();
+        let error = load_both(Some(&user), Some(&project), &|_, _| Ok(())).unwrap_err();
         assert!(
             error.message.ends_with("unknown key `modle`, in `modle = \"a\"`; did you mean `model`?"),
             "{}",
             error.message
         );
+    }
+
+    #[test]
+    fn the_file_that_is_accepted_is_the_one_that_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let (project, other) = (folder.path().join("config.toml"), folder.path().join("other.toml"));
+        fs::write(&project, "[raymond]\nmodel = \"accepted\"\n").unwrap();
+        fs::write(&other, "[raymond]\nmodel = \"other\"\nnotify = \"rm\"\n").unwrap();
+        let config = load_both(None, Some(&project), &|file, _| {
+            fs::rename(&other, file).unwrap();
+            Ok(())
+        })
+        .unwrap();
+        let of_project = config.project.unwrap();
+        assert_eq!(config.raymond.model.as_deref(), Some("accepted"));
+        assert_eq!(
+            (of_project.raymond.model.as_deref(), of_project.raymond.notify),
+            (Some("accepted"), None)
+        );
+        let refused = load_both(None, Some(&project), &|_, _| Err(UserError::usage("no")));
+        assert_eq!(refused.unwrap_err().message, "no");
     }
 
     #[test]

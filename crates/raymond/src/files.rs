@@ -38,7 +38,11 @@ pub fn check_plain(file: &File) -> io::Result<()> {
 
 /// All bytes of a plain file that may not be longer than `most`.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let file = open_plain(path)?;
+    read_open(open_plain(path)?, most)
+}
+
+/// All bytes of an open file that may not be longer than `most`.
+pub fn read_open(file: File, most: u64) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     if length > most {
         return Err(too_long(most));
@@ -55,8 +59,13 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// The same as text.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    text(read(path, most)?)
+}
+
+/// Bytes as text, or the error that they are none.
+pub fn text(bytes: Vec<u8>) -> io::Result<String> {
     let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not valid UTF-8");
-    String::from_utf8(read(path, most)?).map_err(not_text)
+    String::from_utf8(bytes).map_err(not_text)
 }
 
 fn too_long(most: u64) -> io::Error {

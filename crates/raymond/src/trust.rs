@@ -1,9 +1,9 @@
 //! Whether files that Raymond finds by itself may decide what it runs.
 //!
-//! `.raymond` is found by walking up, so it may belong to somebody else ([`check_owner`]). A project's config file may
-//! come with a cloned repository ([`commands`]).
+//! `.raymond` is looked for in the working directory and in the folders above it, where other users may have made one
+//! ([`check_owner`]). A project's config file may come with a cloned repository ([`commands`]).
 
 pub mod commands;
 mod owner;
 
-pub use owner::check_owner;
+pub use owner::{check_open, check_owner};

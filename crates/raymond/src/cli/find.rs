@@ -11,7 +11,7 @@ use crate::advice;
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
 use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
-use crate::trust::{check_owner, commands};
+use crate::trust::{check_open, check_owner, commands};
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
@@ -67,7 +67,7 @@ pub(super) fn load_config() -> Result<Config, UserError> {
     if project.as_deref().is_some_and(Path::exists) {
         project.as_deref().and_then(Path::parent).map_or(Ok(()), check_owner)?;
     }
-    config::load_both(config::user_file().as_deref(), project.as_deref())
+    config::load_both(config::user_file().as_deref(), project.as_deref(), &check_open)
 }
 
 fn project_config(cwd: &Path) -> Option<PathBuf> {
@@ -75,13 +75,16 @@ fn project_config(cwd: &Path) -> Option<PathBuf> {
 }
 
 /// Checks the commands in the project's config file, unless the workflow is part of the project.
-pub(super) fn check_commands(scope: &Scope, options: &RunOptions) -> Result<(), UserError> {
+pub(super) fn check_commands(scope: &Scope, config: &Config, options: &RunOptions) -> Result<(), UserError> {
     let cwd = working_folder()?;
     let project = project_folder(&cwd);
     if Allowed::around(&project, &project, &[]).permits(scope.path()) {
         return Ok(());
     }
-    project_config(&cwd).map_or(Ok(()), |file| commands::check(&file, options.trust))
+    match (project_config(&cwd), &config.project) {
+        (Some(file), Some(project)) => commands::check(&file, project, options.trust),
+        _ => Ok(()),
+    }
 }
 
 /// The debug files of a run: in `.raymond`, or in the folder of `--state-dir`.

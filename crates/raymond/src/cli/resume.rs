@@ -45,7 +45,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         return show_completed(&args, &run, &*stored);
     }
     let mut scope = open_scope(&run)?;
-    check_commands(&scope, &args.options)?;
+    check_commands(&scope, &config, &args.options)?;
     let options = override_with(&args.options, run.options.clone());
     check_what_is_ahead(&run, &mut scope, &options, settings, &backends)?;
     let reaper = Reaper::start()

@@ -48,7 +48,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let backends = Backends::new(&config)?;
     let mut located = locate(workflow, &cwd, Platform::current())
         .map_err(|error| hint_at_what_was_meant(error, workflow, &cwd))?;
-    check_commands(&located.scope, &args.options)?;
+    check_commands(&located.scope, &config, &args.options)?;
     let manifest = located.scope.manifest().clone();
     let options = for_new_run(&args.options, &manifest, settings);
     let allowed = allowed_scopes(&located.scope, settings)?;

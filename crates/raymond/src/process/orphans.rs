@@ -16,8 +16,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Runs until it is dropped, and returns at once if Raymond is not the first process. Must run on the thread that waits
 /// for Raymond's own programs.
 ///
-/// Those are waited for as soon as the system reports their end, and nobody else may take their exit codes. So only a
-/// zombie counts as an orphan that was there at two looks, between which everything that was reported has been dealt with.
+/// The exit codes of Raymond's own programs must not be taken here. Those programs are waited for as soon as the system
+/// reports their end. So a zombie counts as an orphan only if it is found twice in a row, and all reports that came in
+/// between were handled.
 pub async fn remove_dead_orphans() {
     if !getpid().is_init() {
         return;

@@ -1,7 +1,7 @@
 //! Commands in a project's config file, when the workflow is not part of the project.
 //!
-//! Who runs a workflow of a project trusts the project. Who runs an own workflow in a cloned repository may never have
-//! looked at the repository's config file.
+//! A user who runs a workflow of a project trusts the project. A user who runs a workflow of their own in a cloned
+//! repository may never have looked at the repository's config file.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal, Write as _};
@@ -30,9 +30,9 @@ fn of_config(config: &Config) -> Vec<String> {
 }
 
 /// Lets a run go on only if the user has accepted the commands in this config file: now, with `--trust`
-/// (`is_trusted`), or earlier.
-pub fn check(file: &Path, is_trusted: bool) -> Result<(), UserError> {
-    let commands = of_config(&config::load(file)?);
+/// (`is_trusted`), or earlier. `config` is what was read from it and will be used.
+pub fn check(file: &Path, config: &Config, is_trusted: bool) -> Result<(), UserError> {
+    let commands = of_config(config);
     if commands.is_empty() {
         return Ok(());
     }

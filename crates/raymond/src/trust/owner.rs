@@ -1,5 +1,6 @@
 //! Refuses a `.raymond` of another user, because its config file names programs to run.
 
+use std::fs::Metadata;
 use std::path::Path;
 
 #[cfg(unix)]
@@ -13,15 +14,35 @@ pub fn check_owner(_home: &Path) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Checks a `.raymond` that was found by walking up, and its config file. What is not there is fine.
+/// Checks the config file of such a `.raymond` after it was opened.
+#[cfg(windows)]
+pub fn check_open(_file: &Path, _data: &Metadata) -> Result<(), UserError> {
+    Ok(())
+}
+
+/// Checks a `.raymond` that was found by walking up, its config file, and the folder of its journals, which name the
+/// workflows that a resume runs. What is not there is fine.
 #[cfg(unix)]
 pub fn check_owner(home: &Path) -> Result<(), UserError> {
-    let files = [home.to_owned(), home.join("config.toml")];
-    let Some((file, (trouble, remedy))) =
-        files.iter().find_map(|file| unix::trouble_with(file).map(|trouble| (file, trouble)))
-    else {
-        return Ok(());
-    };
+    let files = [home.to_owned(), home.join("config.toml"), home.join("state")];
+    let found = files.iter().find_map(|file| unix::trouble_with(file).map(|trouble| (file, trouble)));
+    found.map_or(Ok(()), |(file, trouble)| refuse_unless_safe(home, file, trouble))
+}
+
+/// Checks the config file of such a `.raymond` after it was opened: it may be another one than when its name was
+/// checked.
+#[cfg(unix)]
+pub fn check_open(file: &Path, data: &Metadata) -> Result<(), UserError> {
+    let home = file.parent().unwrap_or(file);
+    unix::trouble_in(data).map_or(Ok(()), |trouble| refuse_unless_safe(home, file, trouble))
+}
+
+#[cfg(unix)]
+fn refuse_unless_safe(
+    home: &Path,
+    file: &Path,
+    (trouble, remedy): (String, &'static str),
+) -> Result<(), UserError> {
     let project = home.parent().unwrap_or(home);
     if is_safe(project)? || unix::is_without_owners(home) {
         return Ok(());
@@ -69,6 +90,11 @@ mod unix {
         owned.or_else(|| read.and_then(is_open_to_all))
     }
 
+    /// The same for an open file.
+    pub(super) fn trouble_in(data: &Metadata) -> Option<(String, &'static str)> {
+        belongs_to_another(data).or_else(|| is_open_to_all(data))
+    }
+
     fn belongs_to_another(data: &Metadata) -> Option<(String, &'static str)> {
         let own = rustix::process::geteuid().as_raw();
         // The user who called sudo.
@@ -79,7 +105,9 @@ mod unix {
     }
 
     fn is_open_to_all(data: &Metadata) -> Option<(String, &'static str)> {
-        let is_open = data.mode() & WORLD_WRITABLE != 0 && data.mode() & STICKY == 0;
+        // The sticky bit protects what is in a folder. For a file it means nothing.
+        let is_protected = data.is_dir() && data.mode() & STICKY != 0;
+        let is_open = data.mode() & WORLD_WRITABLE != 0 && !is_protected;
         // Devices such as /dev/null are open to all; they are refused where they are read.
         let is_open = is_open && (data.is_file() || data.is_dir());
         is_open.then(|| {

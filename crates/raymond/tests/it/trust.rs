@@ -46,7 +46,7 @@ fn the_folder_of_another_user_is_refused() {
     if cannot_give_away("the_folder_of_another_user_is_refused") {
         return;
     }
-    for name in [".raymond", ".raymond/config.toml"] {
+    for name in [".raymond", ".raymond/config.toml", ".raymond/state"] {
         let rig = rig();
         fs::create_dir_all(rig.path("deep/er")).unwrap();
         chown(rig.path(name), Some(ANOTHER), None).unwrap();
@@ -89,11 +89,21 @@ fn a_folder_that_everyone_can_change_is_refused() {
     let set = |rig: &Rig, name: &str, mode| {
         fs::set_permissions(rig.path(name), Permissions::from_mode(mode)).unwrap()
     };
-    for name in [".raymond", ".raymond/config.toml"] {
+    for name in [".raymond", ".raymond/config.toml", ".raymond/state"] {
         let rig = rig();
         set(&rig, name, 0o777);
         assert_refused(&rig, &rig.raymond(&["workflow"]), "can be changed by every user");
-        for mode in [0o775, 0o1777, 0o700] {
+        // The sticky bit protects a folder, not a file.
+        set(&rig, name, 0o1777);
+        match name {
+            ".raymond/config.toml" => {
+                assert_refused(&rig, &rig.raymond(&["workflow"]), "can be changed by every user");
+            }
+            _ => {
+                rig.raymond(&["workflow"]).assert(0, "ok\n");
+            }
+        }
+        for mode in [0o775, 0o700] {
             set(&rig, name, mode);
             rig.raymond(&["workflow"]).assert(0, "ok\n");
         }
