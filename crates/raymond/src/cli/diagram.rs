@@ -23,6 +23,10 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
         say(&format!("left out: {fault}"));
     }
     let mut graph = loaded.graph(platform);
+    if graph.states.is_empty() {
+        return Err(UserError::usage(format!("{}: there is no state to draw", args.path))
+            .hint("name the folder, archive or file that holds the states of a workflow"));
+    }
     let diagram = Diagram::of(&graph);
     let title = title(&loaded.path);
     let picture = match format {
