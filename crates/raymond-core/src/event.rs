@@ -396,7 +396,11 @@ pub struct LimitWaiting {
     pub step: u64,
     pub state: StateFile,
     pub attempt: u32,
+    /// When the limit ends. With a `fallback` the agent does not wait for it.
     pub until: Timestamp,
+    /// The backend that takes the next attempt, at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     pub error: String,
     /// The agent's final message, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -363,6 +363,9 @@ fn reminded(run: &mut Run, seq: u64, reminder: &Reminder) {
 }
 
 fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
+    if let Some(fallback) = &limit.fallback {
+        return fall_back(run, seq, limit, fallback);
+    }
     if run.options.no_wait {
         // Being over budget is a more serious reason to stop than a usage limit; a failure is not.
         if run.halt != Some(Halt::OverBudget) {
@@ -371,6 +374,23 @@ fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
     }
     wait_with_work(run, &limit.agent, seq, (limit.until, Wait::Limit, None), |work| {
         work.cost_usd += limit.attempt_cost_usd;
+        // After the wait, the list of backends begins again.
+        work.fallback = None;
+    });
+}
+
+/// The next backend takes the turn at once.
+fn fall_back(run: &mut Run, seq: u64, limit: &LimitWaiting, fallback: &str) {
+    run.update(&limit.agent, |agent| {
+        if let Status::Running { work, .. } = &agent.status {
+            let work = Work {
+                fallback: Some(fallback.to_owned()),
+                cost_usd: work.cost_usd + limit.attempt_cost_usd,
+                share_usd: None,
+                ..(**work).clone()
+            };
+            agent.status = Status::Ready { since: seq, work: Some(Box::new(work)) };
+        }
     });
 }
 

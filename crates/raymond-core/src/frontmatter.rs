@@ -40,6 +40,7 @@ pub struct Settings {
     pub max_visits: Option<u64>,
     /// Take the only transition without reading tags. If this is set, there is exactly one.
     pub force_implicit: bool,
+    /// A name, or several with commas between them: the next where the first is missing or at its limit.
     pub backend: Option<String>,
     /// An empty list is a choice, too: then the workflow's own list does not count.
     pub allow_tools: Option<Vec<String>>,
@@ -75,7 +76,9 @@ const SETTINGS: [(&str, Setter); 14] = [
     ("max_time", |reader, field| limit(field).map(|limit| reader.settings.max_time = Some(limit))),
     ("max_visits", |reader, field| max_visits(field).map(|visits| reader.settings.max_visits = Some(visits))),
     ("force_implicit", |reader, field| flag(field).map(|flag| reader.settings.force_implicit = flag)),
-    ("backend", |reader, field| text(field).map(|text| reader.settings.backend = Some(text))),
+    ("backend", |reader, field| {
+        text_or_texts(field).map(|names| reader.settings.backend = Some(names.join(",")))
+    }),
     ("allow_tools", |reader, field| texts(field).map(|texts| reader.settings.allow_tools = Some(texts))),
     ("deny_tools", |reader, field| texts(field).map(|texts| reader.settings.deny_tools = Some(texts))),
     ("add_dirs", |reader, field| texts(field).map(|texts| reader.settings.add_dirs = Some(texts))),

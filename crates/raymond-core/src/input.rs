@@ -108,6 +108,8 @@ pub struct PromptPlan {
     pub max_visits: Option<u64>,
     pub exclusive: Option<String>,
     pub backend: String,
+    /// The backends that may take the turn if this one is at its usage limit, in their order.
+    pub fallbacks: Vec<String>,
     /// Whether the backend's program chooses the ids of its sessions itself.
     pub program_chooses_session: bool,
     /// Whether a conversation is continued itself, because the program cannot branch one and its backend may do so.

@@ -404,6 +404,9 @@ pub struct Work {
     pub backend: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The backend that takes the turn, because those before it in the state's list are at their usage limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// How much of the budget the running turn may use.
     pub share_usd: Option<Usd>,
     /// The cost of the attempts that have ended.
@@ -426,6 +429,7 @@ impl Work {
             turn: None,
             backend: None,
             session: None,
+            fallback: None,
             share_usd: None,
             cost_usd: Usd::ZERO,
             interrupted: None,

@@ -76,6 +76,8 @@ pub struct BackendSettings {
     pub args: Vec<String>,
     /// The arguments instead of `args` with which a program of the kind `command` continues a conversation.
     pub resume_args: Vec<String>,
+    /// The model for prompts that choose none, and for those that come here because another backend cannot take them.
+    pub model: Option<String>,
     /// What happens to a conversation that the program cannot branch.
     pub without_branch: Option<WithoutBranch>,
     /// Where the cost of its turns comes from; the program, or prices of tokens, if left out.

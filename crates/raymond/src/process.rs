@@ -17,6 +17,7 @@ mod containment;
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod no_cgroup;
+mod lookup;
 #[cfg(target_os = "linux")]
 mod orphans;
 mod reaper;
@@ -39,6 +40,7 @@ mod windows;
 
 pub use cgroup::Cgroup;
 pub use containment::Containment;
+pub use lookup::program_on_path;
 #[cfg(target_os = "linux")]
 pub use orphans::remove_dead_orphans;
 #[cfg(windows)]

@@ -36,7 +36,7 @@ const UNKNOWN_LIMIT: Duration = Duration::from_secs(5 * 60);
 pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcome) -> Vec<Body> {
     match outcome {
         TurnOutcome::Completed(turn) => completed(step, plan, turn),
-        TurnOutcome::Failed(turn) => vec![turn_failed(step, turn)],
+        TurnOutcome::Failed(turn) => vec![turn_failed(step, plan, turn)],
     }
 }
 
@@ -278,7 +278,15 @@ fn reminder(step: &EndedStep<'_>, plan: &PromptPlan, problem: &str, cause: Cause
     Some(text)
 }
 
-fn turn_failed(step: &EndedStep<'_>, mut turn: FailedTurn) -> Body {
+/// The backend that takes a turn at its usage limit. Only a new conversation may go to another backend, because the other
+/// one does not know what was said.
+fn fallback(step: &EndedStep<'_>, plan: &PromptPlan) -> Option<String> {
+    let conversation = step.work.conversation(step.agent);
+    let is_new = conversation.is_none_or(|session| !session.is_of(&plan.backend));
+    plan.fallbacks.first().filter(|_| is_new).cloned()
+}
+
+fn turn_failed(step: &EndedStep<'_>, plan: &PromptPlan, mut turn: FailedTurn) -> Body {
     match (turn.class, turn.session.take()) {
         (FaultClass::ShareUsed, Some(session)) => retry(step, turn, Duration::ZERO, NextTry::GoOn(session)),
         (FaultClass::Retry, _) => match RETRY_AFTER.get(step.work.retries as usize) {
@@ -294,6 +302,7 @@ fn turn_failed(step: &EndedStep<'_>, mut turn: FailedTurn) -> Body {
             state: step.agent.state.clone(),
             attempt: step.work.attempt + 1,
             until: limit_end(step.now, until),
+            fallback: fallback(step, plan),
             error: turn.error,
             message: turn.message.map(Payload::from),
             attempt_cost_usd: turn.cost.usd,

@@ -199,6 +199,7 @@ fn a_usage_limit_stops_a_run_that_does_not_wait() {
             state: state("START"),
             attempt: 1,
             until: beginning() + jiff::SignedDuration::from_hours(1),
+            fallback: None,
             error: "come back later".into(),
             message: None,
             attempt_cost_usd: Usd::ZERO,

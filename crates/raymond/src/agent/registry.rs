@@ -8,6 +8,7 @@ use super::price::{Price, Prices};
 use super::{AgentProgram, KINDS, TokensTold};
 use crate::config::{BackendSettings, Config};
 use crate::error::UserError;
+use crate::process::program_on_path;
 
 /// An agent program, and what its user accepts although the program is weak there.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Backend {
     pub kind: String,
     /// `without_branch = "continue"`: a conversation that cannot be branched is continued itself.
     pub may_continue: bool,
+    /// The backend's own model.
+    pub model: Option<String>,
     /// `cost = "none"`: turns whose cost is not known are not counted.
     pub uncounted: bool,
 }
@@ -35,8 +38,19 @@ impl Backend {
             program: program(name, settings)?,
             kind: settings.kind.as_deref().unwrap_or(name).to_owned(),
             may_continue: settings.without_branch.is_some(),
+            model: settings.model.clone(),
             uncounted: settings.cost.is_some(),
         })
+    }
+
+    /// Whether its program is there, if it needs one.
+    pub fn is_installed(&self) -> bool {
+        self.inspection().is_none_or(|inspection| program_on_path(&inspection.program).is_some())
+    }
+
+    /// The model of a turn. A model that was chosen for another backend means nothing to this one.
+    pub fn model_of(&self, chosen: Option<String>, is_fallback: bool) -> Option<String> {
+        chosen.filter(|_| !is_fallback).or_else(|| self.model.clone())
     }
 
     /// Whether conversations are continued themselves, and not in branches.
@@ -93,7 +107,7 @@ impl Backends {
 
     /// Adds a backend, or replaces the one with that name.
     pub fn add(&mut self, name: &str, program: Arc<dyn AgentProgram>) {
-        let backend = Backend { program, kind: name.to_owned(), may_continue: false, uncounted: false };
+        let backend = Backend { program, kind: name.to_owned(), may_continue: false, model: None, uncounted: false };
         self.named.insert(name.to_owned(), backend);
     }
 

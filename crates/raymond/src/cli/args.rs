@@ -160,7 +160,8 @@ pub(super) struct RunOptions {
     /// The effort for prompts that do not choose one
     #[arg(long, value_name = "LEVEL")]
     pub(super) effort: Option<String>,
-    /// The backend for prompts that do not choose one [default: claude]
+    /// The backend for prompts that do not choose one, or several with commas: the next where one is missing or at its
+    /// limit [default: claude]
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(backends))]
     pub(super) backend: Option<String>,
     /// How long a step that sets no limit may be silent; 0 is no limit [default: 30m for prompts, none for scripts]

@@ -72,11 +72,11 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
         Some((config, backends)) => (config, backends),
         None => (Config::default(), Backends::built_in()),
     };
-    let default_backend = config.raymond.backend.clone().unwrap_or_else(|| DEFAULT_BACKEND.to_owned());
+    let mut reports = backends::look_at(&known, &config);
+    let default_backend = default_backend(&config, &reports);
     if args.ping {
         backends::agree_to_ping(&default_backend, args.yes)?;
     }
-    let mut reports = backends::look_at(&known, &config);
     if args.ping {
         backends::ping(&mut reports, &known, &default_backend, config.raymond.model.as_deref());
     }
@@ -96,6 +96,15 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
     };
     show(&report, args.json)?;
     Ok(if report.ok { ExitKind::Completed } else { ExitKind::Failed })
+}
+
+/// The backend that prompts use: of a list the first that can work.
+fn default_backend(config: &Config, reports: &[BackendReport]) -> String {
+    let named = config.raymond.backend.as_deref().unwrap_or(DEFAULT_BACKEND);
+    let works = |name: &&str| reports.iter().any(|report| report.name == *name && report.works());
+    let mut names = named.split(',').map(str::trim);
+    let first = names.clone().next().unwrap_or_default();
+    names.find(works).unwrap_or(first).to_owned()
 }
 
 /// The settings, if they can be read.

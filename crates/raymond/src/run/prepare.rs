@@ -17,7 +17,7 @@ use raymond_core::run::{Agent, Options, Run};
 
 use super::engine::{Preparation, States};
 use super::job::{Handed, StepNeeds, TurnNeeds};
-use crate::agent::registry::Backends;
+use crate::agent::registry::{Backend, Backends};
 use crate::agent::{Asked, Filled, Plain};
 use crate::process::secrets::Secrets;
 use crate::store::{Payloads, StoreError, hash_of};
@@ -86,9 +86,10 @@ impl Preparer {
         };
         let secrets = Secrets::of(scope.manifest().environment.iter().chain(&agent.attributes));
         let code = code::of(&mut scopes, agent, source)?;
-        let StateText { hash, mut plan, turn, warnings, body } = state;
+        let StateText { hash, mut plan, turn, mut warnings, body } = state;
         let turn = match (&mut plan, turn) {
-            (Plan::Prompt(prompt), Some(settings)) => {
+            (Plan::Prompt(prompt), Some(mut settings)) => {
+                warnings.extend(self.choose_backend(agent, prompt, &mut settings)?);
                 Some(self.turn_needs(run, agent, &mut scopes, (prompt, settings, &body), &task_folder)?)
             }
             _ => None,
@@ -97,6 +98,36 @@ impl Preparer {
         let needs =
             StepNeeds { cwd: agent.cwd.clone(), environment, secrets, task_folder, handed, code, turn };
         Ok((Prepared { hash, plan, warnings }, needs))
+    }
+
+    /// Chooses the first backend of the state's list that can take the turn. A conversation stays with its backend. The
+    /// warning says that a program is missing.
+    fn choose_backend(
+        &self,
+        agent: &Agent,
+        prompt: &mut PromptPlan,
+        settings: &mut TurnSettings,
+    ) -> Result<Option<String>, NotReady> {
+        let first = prompt.backend.clone();
+        let all: Vec<String> = std::iter::once(first.clone()).chain(prompt.fallbacks.drain(..)).collect();
+        let of_conversation = agent.conversation().and_then(|session| session.backend.as_ref());
+        let of_limit = agent.work().and_then(|work| work.fallback.as_ref());
+        let place = |name: Option<&String>| all.iter().position(|other| Some(other) == name);
+        let start = place(of_conversation).or(place(of_limit)).unwrap_or(0);
+        let is_installed = |name: &&String| self.backends.get(name).is_ok_and(Backend::is_installed);
+        let mut warning = None;
+        if all.len() > 1 {
+            let mut installed = all[start..].iter().filter(is_installed).cloned();
+            prompt.backend = installed.next().unwrap_or_else(|| all[start].clone());
+            prompt.fallbacks = installed.collect();
+            warning = (prompt.backend != all[start]).then(|| {
+                let missing = &all[start];
+                format!("the program of the backend `{missing}` was not found; `{}` is used", prompt.backend)
+            });
+        }
+        let backend = self.backends.get(&prompt.backend)?;
+        settings.model = backend.model_of(settings.model.take(), prompt.backend != first);
+        Ok(warning)
     }
 
     /// What a prompt's turn needs: above all the text that is sent.

@@ -78,11 +78,19 @@ pub(super) fn lines(event: &Event, within: Option<&str>, out_of_steps: bool, pay
             reminder.number,
             clean(&reminder.problem)
         )),
-        Body::LimitWaiting(limit) => lines.important(format!(
-            "{} {NOTE}usage limit{NOTE:#}, waits until {}",
-            at(&limit.agent, &limit.state),
-            clock(limit.until)
-        )),
+        Body::LimitWaiting(limit) => lines.important(match &limit.fallback {
+            Some(fallback) => format!(
+                "{} {NOTE}usage limit{NOTE:#} until {}, goes on with the backend `{}`",
+                at(&limit.agent, &limit.state),
+                clock(limit.until),
+                clean(fallback)
+            ),
+            None => format!(
+                "{} {NOTE}usage limit{NOTE:#}, waits until {}",
+                at(&limit.agent, &limit.state),
+                clock(limit.until)
+            ),
+        }),
         Body::Delayed { agent, state, until } => {
             lines.normal(format!("{} in {}", at(agent, state), wait(event, *until)))
         }

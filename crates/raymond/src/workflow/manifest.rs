@@ -96,7 +96,7 @@ const KEYS: [(&str, Setter); 22] = [
         text(field).map(|text| reader.manifest.working_directory = Some(text))
     }),
     ("environment", |reader, field| reader.read_environment(field)),
-    ("backend", |reader, field| text(field).map(|text| reader.manifest.backend = Some(text))),
+    ("backend", |reader, field| setting(field).map(|read| reader.manifest.backend = read.backend)),
     ("model", |reader, field| setting(field).map(|read| reader.manifest.defaults.model = read.model)),
     ("effort", |reader, field| setting(field).map(|read| reader.manifest.defaults.effort = read.effort)),
     ("timeout", |reader, field| setting(field).map(|read| reader.manifest.defaults.timeout = read.timeout)),
@@ -447,7 +447,6 @@ mod tests {
                 "timeout: 5",
                 "line 1, column 10: `timeout` needs a unit; write `5s` for 5 seconds, in `timeout: 5`",
             ),
-            ("backend: [x]", "line 1, column 10: `backend` must be text, not a list, in `backend: [x]`"),
             (
                 "id: 5",
                 "line 1, column 5: `id` must be text, not a whole number; put it in quotes, in `id: 5`",

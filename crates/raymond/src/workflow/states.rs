@@ -152,13 +152,17 @@ fn prompt(settings: Settings, body: &str, options: &Options, defaults: &Defaults
         None => Some(chosen).filter(|timeout| !timeout.is_zero()),
     };
     let timeout_is_chosen = settings.timeout.is_some() || options.timeout_ms.is_some();
+    let backends = settings.backend.or(options.backend.clone()).unwrap_or_default();
+    let names = backends.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let mut backends = names.map(str::to_owned);
     let plan = PromptPlan {
         policy: settings.allowed_transitions,
         force_implicit: settings.force_implicit,
         result_schema: settings.result_schema,
         max_visits: settings.max_visits,
         exclusive: settings.exclusive,
-        backend: settings.backend.or(options.backend.clone()).unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),
+        backend: backends.next().unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),
+        fallbacks: backends.collect(),
         program_chooses_session: false,
         continues_in_place: false,
         prompt_sha256: None,

@@ -24,6 +24,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     for (number, state) in subject.graph.states.iter().enumerate() {
         let Some(prompt) = state.source.prompt() else { continue };
         let backend = prompt.settings.backend.as_deref().or(subject.defaults.backend);
+        let backend = backend.and_then(|names| names.split(',').next()).map(str::trim);
         let Some(known) = (subject.known_efforts)(backend.unwrap_or(DEFAULT_BACKEND)) else { continue };
         let own = prompt.settings.effort.as_deref();
         let Some(effort) = own.or(subject.defaults.effort) else { continue };

@@ -29,7 +29,7 @@ pub struct Frontmatter {
     /// Take the only transition without reading tags.
     force_implicit: Option<bool>,
     /// Which agent program answers.
-    backend: Option<String>,
+    backend: Option<OneOrMany>,
     /// Tools that the agent may use without asking.
     allow_tools: Option<Vec<String>>,
     /// Tools that the agent may not use.
@@ -87,7 +87,7 @@ pub struct Manifest {
     environment: Option<BTreeMap<String, Variable>>,
     /// Which agent program answers the prompts that choose none. This and the following hold for all states of the
     /// workflow that do not set them themselves.
-    backend: Option<String>,
+    backend: Option<OneOrMany>,
     /// `opus`, `sonnet`, `haiku`, or any full model name.
     model: Option<String>,
     /// `low`, `medium`, `high`, or what the backend accepts.

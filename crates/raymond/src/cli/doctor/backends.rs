@@ -12,6 +12,7 @@ use crate::agent::registry::{Backend, Backends};
 use crate::agent::{Capabilities, Inspection, TokensTold, Turn, TurnEnding, TurnReader};
 use crate::config::Config;
 use crate::error::UserError;
+use crate::process::program_on_path;
 
 /// How long a program may take to tell its version or whether it is logged in.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -160,7 +161,7 @@ fn report(name: &str, backend: &Backend, config: &Config) -> BackendReport {
 
 fn inspect(report: &mut BackendReport, inspection: &Inspection, is_wrapper: bool) {
     let program = &inspection.program;
-    let Some(path) = find_program(program) else {
+    let Some(path) = program_on_path(program) else {
         report.installed = false;
         report.problem = Some(format!("`{program}` was not found"));
         return;
@@ -185,27 +186,6 @@ fn inspect(report: &mut BackendReport, inspection: &Inspection, is_wrapper: bool
         let asked = ask(Command::new(&path).args(args), Vec::new(), PATIENCE);
         report.logged_in = asked.ok().map(|answer| answer.status.success());
     }
-}
-
-/// A program on `PATH`, or at its own path.
-fn find_program(program: &str) -> Option<std::path::PathBuf> {
-    let path = std::path::Path::new(program);
-    if path.components().count() > 1 {
-        return is_program(path).then(|| path.to_owned());
-    }
-    let folders = std::env::var_os("PATH")?;
-    let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd"] } else { &[""] };
-    std::env::split_paths(&folders)
-        .flat_map(|folder| endings.iter().map(move |ending| folder.join(format!("{program}{ending}"))))
-        .find(|candidate| is_program(candidate))
-}
-
-fn is_program(path: &std::path::Path) -> bool {
-    #[cfg(unix)]
-    let can_be_executed = rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-    #[cfg(not(unix))]
-    let can_be_executed = true;
-    path.is_file() && can_be_executed
 }
 
 /// The first word that looks like a version: digits and dots.
@@ -323,7 +303,7 @@ fn short_turn(backend: &Backend, model: Option<&str>) -> Result<(), String> {
         ..Turn::default()
     };
     let invocation = backend.invocation(&turn)?;
-    let mut command = Command::new(find_program(&invocation.program).ok_or("it was not found")?);
+    let mut command = Command::new(program_on_path(&invocation.program).ok_or("it was not found")?);
     command.args(&invocation.args).envs(invocation.set);
     for name in invocation.unset {
         command.env_remove(name);

@@ -195,11 +195,14 @@ fn check_backend(
     ready: &mut BTreeSet<String>,
 ) -> Result<(), UserError> {
     let in_state = |error| UserError::usage(format!("{state}: {error}"));
-    let program = backends.get(&prompt.backend).map_err(in_state)?;
-    needs::check(state, &prompt.backend, settings, options, backends)?;
-    if !ready.contains(&prompt.backend) {
-        program.check(scope).map_err(in_state)?;
-        ready.insert(prompt.backend.clone());
+    for (number, name) in std::iter::once(&prompt.backend).chain(&prompt.fallbacks).enumerate() {
+        let program = backends.get(name).map_err(in_state)?;
+        let model = program.model_of(settings.model.clone(), number > 0);
+        needs::check(state, name, &TurnSettings { model, ..settings.clone() }, options, backends)?;
+        if !ready.contains(name) {
+            program.check(scope).map_err(in_state)?;
+            ready.insert(name.clone());
+        }
     }
     Ok(())
 }

@@ -66,7 +66,8 @@ pub(super) struct Conversations {
 
 #[derive(Debug)]
 struct Prompt {
-    backend: String,
+    /// Every backend that may run it.
+    backends: Vec<String>,
     /// The names of states that it leads to with its conversation kept, with the tag that does.
     leads_to: Vec<(TagName, String)>,
 }
@@ -92,7 +93,8 @@ impl Conversations {
             kept_by(tag.name).iter().filter_map(move |name| Some((tag.name, part(name)?)))
         });
         let leads_to = in_policy.chain(in_text).collect();
-        self.prompts.insert(state.clone(), Prompt { backend: plan.backend.clone(), leads_to });
+        let backends = std::iter::once(&plan.backend).chain(&plan.fallbacks).cloned().collect();
+        self.prompts.insert(state.clone(), Prompt { backends, leads_to });
     }
 
     /// Refuses a state that would go on in a conversation with a program that cannot branch one.
@@ -102,18 +104,17 @@ impl Conversations {
         program: impl Fn(&str) -> Option<&'p Backend>,
     ) -> Result<(), UserError> {
         for (from, prompt) in &self.prompts {
-            let Some(backend) = program(&prompt.backend).filter(|backend| !backend.continues()) else {
-                continue;
-            };
-            let can = backend.capabilities();
-            for (tag, name) in &prompt.leads_to {
-                let leads_to = names.get(name).into_iter().flatten();
+            for name in &prompt.backends {
+                let Some(backend) = program(name).filter(|backend| !backend.continues()) else { continue };
                 // Another backend's conversation is not gone on with.
                 let same_backend = |state: &&StateFile| {
-                    self.prompts.get(*state).is_some_and(|other| other.backend == prompt.backend)
+                    self.prompts.get(*state).is_some_and(|other| other.backends.contains(name))
                 };
-                if let Some(to) = leads_to.into_iter().find(same_backend) {
-                    return Err(refused(to, from, *tag, prompt, can));
+                for (tag, target) in &prompt.leads_to {
+                    let mut leads_to = names.get(target).into_iter().flatten();
+                    if let Some(to) = leads_to.find(same_backend) {
+                        return Err(refused((to, from), *tag, name, backend.capabilities()));
+                    }
                 }
             }
         }
@@ -121,19 +122,23 @@ impl Conversations {
     }
 }
 
-fn refused(to: &StateFile, from: &StateFile, tag: TagName, prompt: &Prompt, can: Capabilities) -> UserError {
+fn refused(
+    (to, from): (&StateFile, &StateFile),
+    tag: TagName,
+    backend: &str,
+    can: Capabilities,
+) -> UserError {
     let (verb, opt_in) = match can.resume {
         true => ("branch", Some("or continue the conversation itself: without_branch = \"continue\"")),
         false => ("continue", None),
     };
     let error = format!(
-        "{to}: <{tag}> in {from} leads there with the conversation kept, and the backend `{}` cannot {verb} one",
-        prompt.backend
+        "{to}: <{tag}> in {from} leads there with the conversation kept, and the backend `{backend}` cannot {verb} one"
     );
     let error =
         UserError::usage(error).hint("lead there with <reset> or <function>, or choose another backend");
     match opt_in {
-        Some(how) => error.hint(format!("{how} under [backend.{}] in the config file", prompt.backend)),
+        Some(how) => error.hint(format!("{how} under [backend.{backend}] in the config file")),
         None => error,
     }
 }

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs the versions of the other agent programs that the tests in crates/raymond/tests/real use, unless they are
+# there already. Each is a folder of its own, KIND/VERSION in $RAYMOND_AGENT_CACHE, or in ~/.cache/raymond-ci/agents: together
+# they are more than a gigabyte, so they are kept outside the checkout. Give kinds as arguments to install only those.
+#
+# A program that cannot be installed is left out with a message: its tests are then listed as skipped.
+set -euo pipefail
+cache=${RAYMOND_AGENT_CACHE:-$HOME/.cache/raymond-ci/agents}
+
+# Kind, version, package, and what else it needs.
+agents="
+codex    0.166.0 @openai/codex
+gemini   0.61.0  @google/gemini-cli
+pi       0.87.1  @earendil-works/pi-coding-agent node@24
+opencode 1.18.33 opencode-ai
+copilot  1.0.102 @github/copilot
+"
+
+install() {
+    local kind=$1 version=$2 package=$3
+    shift 3
+    local folder=$cache/$kind/$version
+    [ ! -e "$folder/node_modules/.bin/$kind" ] || return 0
+    echo "installing $kind $version into $folder"
+    # Installed in another folder first, so that an interrupted install never looks complete.
+    rm -rf "$folder" "$folder.new"
+    mkdir -p "$folder.new"
+    npm install --prefix "$folder.new" --no-audit --no-fund --loglevel=error "$package@$version" "$@"
+    mv "$folder.new" "$folder"
+}
+
+while read -r kind version package extra; do
+    [ -n "$kind" ] || continue
+    [ $# -eq 0 ] || [[ " $* " == *" $kind "* ]] || continue
+    # shellcheck disable=SC2086 # what else it needs may be nothing, or several packages
+    install "$kind" "$version" "$package" $extra || echo "SKIPPED: $kind $version cannot be installed here" >&2
+done <<<"$agents"
