@@ -15,9 +15,9 @@ mod child;
 mod containment;
 #[cfg(target_os = "linux")]
 mod linux;
+mod lookup;
 #[cfg(not(target_os = "linux"))]
 mod no_cgroup;
-mod lookup;
 #[cfg(target_os = "linux")]
 mod orphans;
 mod reaper;

@@ -107,7 +107,8 @@ impl Backends {
 
     /// Adds a backend, or replaces the one with that name.
     pub fn add(&mut self, name: &str, program: Arc<dyn AgentProgram>) {
-        let backend = Backend { program, kind: name.to_owned(), may_continue: false, model: None, uncounted: false };
+        let backend =
+            Backend { program, kind: name.to_owned(), may_continue: false, model: None, uncounted: false };
         self.named.insert(name.to_owned(), backend);
     }
 
