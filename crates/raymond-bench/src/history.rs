@@ -46,6 +46,7 @@ pub fn write(
         entry: StateFile::new("START.sh").ok_or("START.sh is a state")?,
         cwd: project.to_string_lossy().into_owned(),
         nonce: "bench".to_owned(),
+        inputs: Default::default(),
         labels: BTreeMap::new(),
         options: Options::default(),
     };

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::money::Usd;
 use crate::name::AgentId;
+use crate::named_inputs::InputValues;
 use crate::payload::Payload;
 use crate::run::{Options, Run, RunStatus, Session};
 use crate::title::title;
@@ -170,6 +171,9 @@ pub struct RunStarted {
     pub nonce: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The values of the inputs that the workflow declares.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, String>,
     pub options: Options,
 }
 
@@ -217,6 +221,8 @@ pub struct OtherWorkflow {
     pub scope: String,
     /// The hash of the archive when it was entered, if it is one.
     pub scope_hash: Option<String>,
+    /// The values of its inputs, if it declares any.
+    pub inputs: Option<Box<InputValues>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

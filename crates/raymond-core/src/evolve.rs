@@ -194,6 +194,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
         payload: None,
         cwd: started.cwd.clone(),
         scope: started.workflow.as_ref().map(|workflow| workflow.scope.clone()),
+        inputs: started.workflow.as_ref().and_then(|workflow| workflow.inputs.clone()),
         session: None,
         stack: Vec::new(),
         attributes: started.forked.as_ref().map(|forked| forked.attributes.clone()).unwrap_or_default(),
@@ -260,7 +261,7 @@ fn session_started(run: &mut Run, started: &SessionStarted) {
 
 /// An archive is remembered as it was when it was last entered.
 fn entered(run: &mut Run, workflow: Option<&OtherWorkflow>) {
-    if let Some(OtherWorkflow { scope, scope_hash: Some(hash) }) = workflow {
+    if let Some(OtherWorkflow { scope, scope_hash: Some(hash), .. }) = workflow {
         run.scope_hashes.insert(scope.clone(), hash.clone());
     }
 }
@@ -291,6 +292,7 @@ fn take_transition(agent: &mut Agent, seq: u64, led_to: &LedTo) {
                 agent.session = frame.session;
                 agent.cwd = frame.cwd;
                 agent.scope = frame.scope;
+                agent.inputs = frame.inputs;
             }
         }
         StackEffect::Cleared => agent.stack.clear(),
@@ -305,6 +307,7 @@ fn take_transition(agent: &mut Agent, seq: u64, led_to: &LedTo) {
     }
     if let Some(workflow) = workflow {
         agent.scope = Some(workflow.scope.clone());
+        agent.inputs = workflow.inputs.clone();
     }
     if let Some(state) = led_to.enters() {
         enter(agent, seq, state, input);
@@ -326,6 +329,7 @@ fn frame(agent: &Agent, return_to: &StateFile) -> Frame {
         session: agent.session.clone(),
         cwd: agent.cwd.clone(),
         scope: agent.scope.clone(),
+        inputs: agent.inputs.clone(),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::frontmatter::ResultSchema;
 use crate::header::Header;
 use crate::money::Usd;
 use crate::name::AgentId;
+use crate::named_inputs::DeclaredInput;
 use crate::policy::Policy;
 use crate::run::{Options, Session};
 use crate::tag::{Meant, NearMiss};
@@ -308,6 +309,8 @@ pub struct Lookups {
     pub scopes: BTreeMap<String, Result<ScopeEntry, String>>,
     /// Why a result does not match the schema of its state.
     pub result_problem: Option<String>,
+    /// Files that are given to other workflows, by the text that named them, with their absolute paths.
+    pub files: BTreeMap<String, Result<String, String>>,
 }
 
 /// Another workflow and its first state.
@@ -321,6 +324,8 @@ pub struct ScopeEntry {
     /// The working directory that its manifest sets, or why that cannot be used.
     pub directory: Option<Result<String, String>>,
     pub input: InputWanted,
+    /// The inputs that its manifest declares. The default of a file is an absolute path.
+    pub inputs: Vec<DeclaredInput>,
 }
 
 /// Whether a workflow needs an input.
@@ -374,6 +379,16 @@ impl Lookups {
             Some(found) => found.as_ref().map_err(Clone::clone),
             None => Err(format!("`{path}` was not looked up")),
         }
+    }
+
+    /// The names of the inputs that another workflow needs.
+    pub fn needed_inputs(&self, written: &str) -> Vec<String> {
+        let Some(Ok(entry)) = self.scopes.get(written) else { return Vec::new() };
+        entry.inputs.iter().filter(|input| input.is_needed()).map(|input| input.name.clone()).collect()
+    }
+
+    pub fn file(&self, path: &str) -> Result<String, String> {
+        self.files.get(path).cloned().unwrap_or_else(|| Err(format!("`{path}` was not looked up")))
     }
 
     pub fn scope(&self, written: &str) -> Result<ScopeEntry, String> {

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod lint;
 pub mod money;
 pub mod name;
+pub mod named_inputs;
 pub mod payload;
 pub mod policy;
 pub mod run;

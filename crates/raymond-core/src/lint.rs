@@ -12,6 +12,7 @@ mod tests;
 mod words;
 
 use std::ops::Range;
+use std::rc::Rc;
 
 pub use rules::{CLAUDE_EFFORTS, RULES};
 
@@ -19,6 +20,7 @@ pub use crate::diagnostic::BeforeRun;
 use crate::diagnostic::{Diagnostic, Edit, Severity};
 use crate::frontmatter::ResultSchema;
 use crate::graph::{Graph, Leads, Origin, Reference, Role, StateExit};
+use crate::named_inputs::DeclaredInput;
 use crate::workflow::ResolveError;
 use tag_errors::TagErrors;
 
@@ -38,8 +40,8 @@ pub struct Rule {
     check: fn(&Subject<'_>, &mut Report<'_>),
 }
 
-/// Checks whether another workflow can be entered at the path in a tag.
-pub type FindScope<'s> = &'s dyn Fn(&str) -> Result<(), ScopeProblem>;
+/// Checks whether another workflow can be entered at the path in a tag, and which inputs it declares.
+pub type FindScope<'s> = &'s dyn Fn(&str) -> Result<Rc<[DeclaredInput]>, ScopeProblem>;
 
 /// Why another workflow cannot be entered, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,8 @@ pub struct Workflow<'s> {
     pub graph: &'s Graph,
     /// What prompts use that choose nothing themselves: from the manifest, the options of a run or the config file.
     pub defaults: Defaults<'s>,
+    /// The inputs that its manifest declares.
+    pub inputs: &'s [DeclaredInput],
     pub find_scope: FindScope<'s>,
     pub known_efforts: KnownEfforts<'s>,
     pub check_schema: CheckSchema<'s>,
@@ -89,6 +93,7 @@ const DEFAULT_BACKEND: &str = "claude";
 struct Subject<'s> {
     graph: &'s Graph,
     defaults: Defaults<'s>,
+    inputs: &'s [DeclaredInput],
     find_scope: FindScope<'s>,
     known_efforts: KnownEfforts<'s>,
     check_schema: CheckSchema<'s>,
@@ -177,9 +182,9 @@ pub fn lint_before_run(workflow: &Workflow<'_>) -> Vec<Diagnostic> {
 }
 
 fn check_with(workflow: &Workflow<'_>, rules: impl Iterator<Item = &'static Rule>) -> Vec<Diagnostic> {
-    let &Workflow { graph, defaults, find_scope, known_efforts, check_schema } = workflow;
+    let &Workflow { graph, defaults, inputs, find_scope, known_efforts, check_schema } = workflow;
     let tag_errors = TagErrors::collect(graph);
-    let subject = Subject { graph, defaults, find_scope, known_efforts, check_schema, tag_errors };
+    let subject = Subject { graph, defaults, inputs, find_scope, known_efforts, check_schema, tag_errors };
     let mut found = Vec::new();
     for rule in rules {
         (rule.check)(&subject, &mut Report { rule, found: &mut found });

@@ -51,6 +51,9 @@ pub struct Emitted<'a> {
 /// Resolves a name to a state file of the prompt's own scope.
 pub type Resolve<'r> = &'r dyn Fn(&str) -> Option<StateFile>;
 
+/// The names of the inputs that another workflow needs, by the text that names it.
+pub type Inputs<'r> = &'r dyn Fn(&str) -> Vec<String>;
+
 impl Policy {
     /// Whether an entry matches the emitted tag.
     pub fn permits(&self, emitted: &Emitted<'_>, resolve: Resolve<'_>) -> bool {
@@ -70,10 +73,12 @@ impl Policy {
         }
     }
 
-    /// The text to send to the agent, in the same conversation, when its output could not be used.
-    pub fn reminder(&self, problem: &str, resolve: Resolve<'_>) -> String {
+    /// The text to send to the agent, in the same conversation, when its output could not be used. `inputs` are the
+    /// inputs that another workflow needs.
+    pub fn reminder(&self, problem: &str, resolve: Resolve<'_>, inputs: Inputs<'_>) -> String {
         let problem = problem.trim().trim_end_matches('.');
-        let tags: Vec<String> = self.entries.iter().map(|entry| entry.example(resolve).to_string()).collect();
+        let example = |entry: &Entry| entry.example(resolve, inputs).to_string();
+        let tags: Vec<String> = self.entries.iter().map(example).collect();
         let request = match tags.len() {
             1 => "Reply with exactly one tag, this one, written in full as shown here:",
             _ => "Reply with exactly one of these tags, written in full as shown here:",
@@ -172,7 +177,9 @@ impl Entry {
     }
 
     /// The tag as the agent should write it.
-    fn example(&self, resolve: Resolve<'_>) -> Tag {
+    fn example(&self, resolve: Resolve<'_>, inputs: Inputs<'_>) -> Tag {
+        let scope = self.target.as_deref().filter(|_| self.tag.is_workflow());
+        let needed = scope.map(inputs).unwrap_or_default();
         let shown = self.attributes().filter(|(_, need, name)| name.is_some() || *need != Need::Optional);
         let content = match self.tag.facts().content {
             Content::Text { placeholder } => placeholder.to_owned(),
@@ -189,6 +196,7 @@ impl Entry {
                     };
                     (attribute.to_string(), example)
                 })
+                .chain(needed.into_iter().map(|input| (input, "…".to_owned())))
                 .collect(),
             content,
         }
@@ -314,7 +322,7 @@ mod tests {
             entry(Fork, "WORK", "", ""),
             entry(CallWorkflow, "../other/", "A\"B", ""),
         ];
-        let text = Policy { entries }.reminder("it holds no transition tag.", &resolve);
+        let text = Policy { entries }.reminder("it holds no transition tag.", &resolve, &|_| Vec::new());
         assert_eq!(
             text,
             "Your last message could not be used: it holds no transition tag.\n\n\
@@ -328,7 +336,14 @@ mod tests {
              Only forks may be repeated, one tag for each worker.\n"
         );
         let single = Policy { entries: vec![entry(Goto, "REVIEW", "", "")] };
-        assert!(single.reminder("x", &resolve).contains("exactly one tag, this one"));
+        let none: Inputs<'_> = &|_| Vec::new();
+        assert!(single.reminder("x", &resolve, none).contains("exactly one tag, this one"));
+        let call = Policy { entries: vec![entry(TagName::CallWorkflow, "../x", "REVIEW", "")] };
+        let text = call.reminder("x", &resolve, &|scope| vec![format!("of-{}", scope.len())]);
+        assert!(
+            text.contains("<call-workflow return=\"REVIEW.md\" of-4=\"…\">../x</call-workflow>"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::event::Interrupted;
 use crate::limits::MAX_PARALLEL_SCRIPTS;
 use crate::money::Usd;
 use crate::name::{AgentId, UsedNames};
+use crate::named_inputs::InputValues;
 use crate::payload::Payload;
 use crate::title::title;
 use crate::tokens::Tokens;
@@ -157,6 +158,9 @@ pub struct Frame {
     /// The workflow to return to, if that is another one than the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
+    /// The values of that workflow's inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Box<InputValues>>,
 }
 
 /// One thread of execution.
@@ -171,6 +175,9 @@ pub struct Agent {
     pub cwd: String,
     /// The workflow it is in, if that is another one than the run's.
     pub scope: Option<String>,
+    /// The values of that workflow's inputs; those of the run's own workflow are in [`Run::inputs`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Box<InputValues>>,
     pub session: Option<Session>,
     pub stack: Vec<Frame>,
     pub attributes: BTreeMap<String, String>,
@@ -511,6 +518,9 @@ pub struct Run {
     pub cwd: String,
     pub nonce: String,
     pub labels: BTreeMap<String, String>,
+    /// The values of the inputs of its workflow.
+    #[serde(default, skip_serializing_if = "InputValues::is_empty")]
+    pub inputs: InputValues,
     pub options: Options,
     pub status: RunStatus,
     pub halt: Option<Halt>,
@@ -546,6 +556,14 @@ pub struct Run {
 }
 
 impl Run {
+    /// The values of the inputs of the workflow that an agent is in.
+    pub fn inputs_of<'r>(&'r self, agent: &'r Agent) -> Option<&'r InputValues> {
+        match agent.scope {
+            None => Some(&self.inputs),
+            Some(_) => agent.inputs.as_deref(),
+        }
+    }
+
     /// The archives that agents are in or will return to, with their hashes when they were entered.
     pub fn entered_archives(&self) -> impl Iterator<Item = (&str, &str)> {
         let scopes = |agent: &'_ Agent| {
@@ -572,6 +590,7 @@ impl Run {
             cwd: started.cwd.clone(),
             nonce: started.nonce.clone(),
             labels: started.labels.clone(),
+            inputs: InputValues { values: started.inputs.clone(), ..InputValues::default() },
             options: started.options.clone(),
             status: RunStatus::Running,
             halt: None,

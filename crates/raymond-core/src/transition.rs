@@ -44,6 +44,7 @@ pub enum Transition {
     ResetWorkflow {
         scope: String,
         input: Option<String>,
+        inputs: Vec<(String, String)>,
         cd: Option<String>,
     },
 }
@@ -70,6 +71,8 @@ pub struct InvokeWorkflow {
     pub scope: String,
     pub return_to: String,
     pub input: Option<String>,
+    /// The values that it is given for its own inputs, in the order written.
+    pub inputs: Vec<(String, String)>,
 }
 
 /// One worker to start.
@@ -187,6 +190,25 @@ impl Transition {
         tags.filter_map(|names| names.target).collect()
     }
 
+    /// The values that it gives to other workflows, each with the workflow as it is named.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<(&str, &[(String, String)])> {
+        match self {
+            Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => {
+                vec![(&invoke.scope, &invoke.inputs)]
+            }
+            Self::ResetWorkflow { scope, inputs, .. } => vec![(scope, inputs)],
+            Self::Fork { forks, .. } => forks.iter().filter_map(Fork::inputs).collect(),
+            Self::Goto(_)
+            | Self::Reset { .. }
+            | Self::Call(_)
+            | Self::Function(_)
+            | Self::Result { .. }
+            | Self::Ask(_)
+            | Self::Join { .. } => Vec::new(),
+        }
+    }
+
     /// All working directories that it names.
     #[must_use]
     pub fn directories(&self) -> Vec<&str> {
@@ -195,6 +217,13 @@ impl Transition {
 }
 
 impl Fork {
+    fn inputs(&self) -> Option<(&str, &[(String, String)])> {
+        match &self.target {
+            ForkTarget::State(_) => None,
+            ForkTarget::Workflow(scope) => Some((scope, &self.variables)),
+        }
+    }
+
     fn names<'t>(&'t self, next: &'t Jump) -> Names<'t> {
         let (tag, target) = match &self.target {
             ForkTarget::State(name) => (TagName::Fork, name),
@@ -449,6 +478,7 @@ impl Reader {
             TagName::ResetWorkflow => Transition::ResetWorkflow {
                 scope: fields.target()?,
                 input: fields.input(),
+                inputs: fields.variables(),
                 cd: fields.directory()?,
             },
             // The caller handles forks, and a collector does not keep prints.
@@ -553,6 +583,8 @@ impl Reader {
                         .map_err(|why| ProtocolError::BadVariable { tag: tag.brief(), why })?;
                     fields.variables.push((name, value));
                 }
+                // Which inputs the other workflow has is not known here.
+                None if tag.name.is_workflow() => fields.variables.push((name, value)),
                 None => self.warnings.push(format!(
                     "`{}`: the attribute `{}` is unknown and ignored",
                     tag.brief(),
@@ -655,7 +687,11 @@ impl Fields<'_> {
 
     fn invoke_workflow(&self) -> Result<InvokeWorkflow, ProtocolError> {
         let Invoke { target, return_to, input } = self.invoke()?;
-        Ok(InvokeWorkflow { scope: target, return_to, input })
+        Ok(InvokeWorkflow { scope: target, return_to, input, inputs: self.variables() })
+    }
+
+    fn variables(&self) -> Vec<(String, String)> {
+        self.variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
     }
 
     fn fork(&self) -> Result<Fork, ProtocolError> {
@@ -665,7 +701,7 @@ impl Fields<'_> {
             target: if is_workflow { ForkTarget::Workflow(target) } else { ForkTarget::State(target) },
             input: self.input(),
             cd: self.directory()?,
-            variables: self.variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            variables: self.variables(),
         })
     }
 }
@@ -714,8 +750,12 @@ mod tests {
             return_to: "R".into(),
             input: input.map(str::to_owned),
         };
-        let workflow =
-            InvokeWorkflow { scope: "../w/".into(), return_to: "R".into(), input: Some("i".into()) };
+        let workflow = InvokeWorkflow {
+            scope: "../w/".into(),
+            return_to: "R".into(),
+            input: Some("i".into()),
+            inputs: Vec::new(),
+        };
         check("<goto>\n S </goto>", Transition::Goto(jump("S")));
         let full =
             Jump { target: "S".into(), input: Some(" i ".into()), delay: Some(Duration::from_secs(90)) };
@@ -739,7 +779,7 @@ mod tests {
         );
         check(
             "<reset-workflow>w.zip</reset-workflow>",
-            Transition::ResetWorkflow { scope: "w.zip".into(), input: None, cd: None },
+            Transition::ResetWorkflow { scope: "w.zip".into(), input: None, inputs: Vec::new(), cd: None },
         );
     }
 

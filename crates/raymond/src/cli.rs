@@ -14,6 +14,7 @@ mod export;
 mod find;
 mod init;
 mod init_config;
+mod inputs;
 mod lint;
 mod list;
 mod log;

@@ -1,5 +1,6 @@
 //! Where the states of a run come from: a folder, an archive or one file, with its manifest.
 
+pub mod given_inputs;
 pub mod manifest;
 pub(crate) mod place;
 pub mod reach;

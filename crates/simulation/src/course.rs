@@ -74,6 +74,7 @@ impl Course {
         let state = |name: &str| StateFile::new(name).ok_or_else(|| format!("`{name}` is no state"));
         let names = transition.state_names();
         Lookups {
+            files: Default::default(),
             states: names.into_iter().map(|name| (name.to_owned(), state(name))).collect(),
             directories: transition
                 .directories()

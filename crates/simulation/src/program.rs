@@ -214,6 +214,7 @@ impl Program {
             entry: scope.entry().expect("every program has a first state"),
             cwd: path(self.home()),
             nonce: NONCE.to_owned(),
+            inputs: Default::default(),
             labels: Default::default(),
             options: self.options.clone(),
         }

@@ -8,10 +8,12 @@ use crate::event::{AgentStarted, Body, ForkTag, Forked, LedTo, OtherWorkflow, St
 use crate::input::{ScopeEntry, TurnCost};
 use crate::limits::{MAX_AGENTS, MAX_ENVIRONMENT_PAYLOAD_BYTES, MAX_STACK_DEPTH};
 use crate::name::UsedNames;
+use crate::named_inputs::{InputProblem, InputValues, fill_in};
 use crate::payload::Payload;
 use crate::run::{Session, later_if_possible};
 use crate::transition::{Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Transition};
 use crate::workflow::StateFile;
+use crate::workflow::wording::quoted;
 
 /// The message, cost and conversation of a step.
 #[derive(Clone, Debug, Default)]
@@ -60,18 +62,19 @@ pub(super) fn take(step: &EndedStep<'_>, transition: Transition, turn: Turn) -> 
         }
         // The called state continues the caller's conversation, which belongs to its folder.
         Transition::CallWorkflow(invoke) => {
-            let (return_to, entered) = call_workflow(step, invoke, Folder::Kept)?;
+            let (return_to, entered) = call_workflow(step, &mut others, invoke, Folder::Kept)?;
             let Entered { workflow, target, input, cwd: _ } = entered;
             LedTo::CallWorkflow { workflow, target, return_to, input }
         }
         Transition::FunctionWorkflow { invoke, cd } => {
-            let (return_to, entered) = call_workflow(step, invoke, Folder::Own { cd })?;
+            let (return_to, entered) = call_workflow(step, &mut others, invoke, Folder::Own { cd })?;
             let Entered { workflow, target, input, cwd } = entered;
             LedTo::FunctionWorkflow { workflow, target, return_to, input, cwd }
         }
-        Transition::ResetWorkflow { scope, input, cd } => {
+        Transition::ResetWorkflow { scope, input, inputs, cd } => {
+            let handed = Handed { input, inputs };
             let Entered { workflow, target, input, cwd } =
-                enter_workflow(step, &scope, input, Folder::Own { cd })?;
+                enter_workflow(step, &mut others, &scope, handed, Folder::Own { cd })?;
             LedTo::ResetWorkflow { workflow, target, input, cwd }
         }
     };
@@ -193,28 +196,68 @@ struct Entered {
     cwd: Option<String>,
 }
 
+/// What a workflow is given that an agent enters.
+struct Handed {
+    input: Option<String>,
+    inputs: Vec<(String, String)>,
+}
+
 fn call_workflow(
     step: &EndedStep<'_>,
+    others: &mut Vec<Body>,
     invoke: InvokeWorkflow,
     folder: Folder,
 ) -> Result<(StateFile, Entered), String> {
     check_depth(step)?;
     // The return state belongs to the calling workflow.
     let return_to = step.lookups.state(&invoke.return_to)?;
-    Ok((return_to, enter_workflow(step, &invoke.scope, invoke.input, folder)?))
+    let handed = Handed { input: invoke.input, inputs: invoke.inputs };
+    Ok((return_to, enter_workflow(step, others, &invoke.scope, handed, folder)?))
 }
 
 fn enter_workflow(
     step: &EndedStep<'_>,
+    others: &mut Vec<Body>,
     scope: &str,
-    input: Option<String>,
+    Handed { input, inputs }: Handed,
     folder: Folder,
 ) -> Result<Entered, String> {
     let entry = step.lookups.scope(scope)?;
     entry.check_input(scope, input.is_some())?;
+    let inputs = match entry.inputs.is_empty() {
+        true => {
+            others.extend(warnings(step, ignored(scope, &inputs)));
+            None
+        }
+        false => Some(Box::new(input_values(step, scope, &entry, inputs)?)),
+    };
     let cwd = folder.find(step, &entry)?;
-    let workflow = OtherWorkflow { scope: entry.scope, scope_hash: entry.hash };
+    let workflow = OtherWorkflow { scope: entry.scope, scope_hash: entry.hash, inputs };
     Ok(Entered { workflow, target: entry.entry, input: input.map(Payload::from), cwd })
+}
+
+/// Warnings about attributes for a workflow without inputs.
+fn ignored(scope: &str, inputs: &[(String, String)]) -> Vec<String> {
+    let warn = |(name, _): &(String, String)| {
+        format!("the attribute {} is ignored: the workflow {} has no inputs", quoted(name), quoted(scope))
+    };
+    inputs.iter().map(warn).collect()
+}
+
+/// The values of the inputs of a workflow that is entered.
+fn input_values(
+    step: &EndedStep<'_>,
+    scope: &str,
+    entry: &ScopeEntry,
+    given: Vec<(String, String)>,
+) -> Result<InputValues, String> {
+    let values = fill_in(&entry.inputs, &given, |path| step.lookups.file(path)).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(InputProblem::to_string).collect();
+        format!("the workflow {}: {}", quoted(scope), problems.join("; "))
+    })?;
+    let is_from_model = step.agent.state.kind().is_prompt();
+    let from_model = given.into_iter().map(|(name, _)| name).filter(|_| is_from_model).collect();
+    Ok(InputValues { values, from_model })
 }
 
 /// A result goes to the caller's return state; without a caller the agent ends with it.
@@ -246,8 +289,9 @@ fn fork(
     let mut target = None;
     let mut new_names = UsedNames::default();
     for (index, fork) in forks.into_iter().enumerate() {
-        check_variables(&fork.variables)?;
         let WorkerPlace { state, cwd, workflow } = worker_place(step, &fork)?;
+        let attributes = attributes(&fork, workflow.as_ref());
+        check_variables(&attributes)?;
         target.get_or_insert_with(|| state.clone());
         let count = step.agent.forks + index as u64 + 1;
         let (agent, number) = step.run.used_names.next(&new_names, &step.agent.id, &state, count);
@@ -261,7 +305,7 @@ fn fork(
                 parent: step.agent.id.clone(),
                 number,
                 fork: count,
-                attributes: fork.variables.into_iter().collect::<BTreeMap<_, _>>(),
+                attributes,
                 from_model: step.agent.state.kind().is_prompt(),
             }),
             input: fork.input.map(Payload::from),
@@ -287,22 +331,39 @@ fn worker_place(step: &EndedStep<'_>, fork: &Fork) -> Result<WorkerPlace, String
                 None => step.agent.cwd.clone(),
             };
             let scope = step.agent.scope.clone();
-            let workflow = scope.map(|scope| OtherWorkflow { scope, scope_hash: None });
+            let inputs = step.agent.inputs.clone();
+            let workflow = scope.map(|scope| OtherWorkflow { scope, scope_hash: None, inputs });
             Ok(WorkerPlace { state, cwd, workflow })
         }
         ForkTarget::Workflow(written) => {
             let entry = step.lookups.scope(written)?;
             entry.check_input(written, fork.input.is_some())?;
+            let is_input = |name: &str| entry.inputs.iter().any(|input| input.name == name);
+            // All other attributes are variables of the worker alone.
+            let given = fork.variables.iter().filter(|(name, _)| is_input(name)).cloned().collect();
+            let inputs = match entry.inputs.is_empty() {
+                true => None,
+                false => Some(Box::new(input_values(step, written, &entry, given)?)),
+            };
             let folder = Folder::Own { cd: fork.cd.clone() };
             let cwd = folder.find(step, &entry)?.unwrap_or_else(|| step.agent.cwd.clone());
-            let workflow = Some(OtherWorkflow { scope: entry.scope, scope_hash: entry.hash });
+            let workflow = Some(OtherWorkflow { scope: entry.scope, scope_hash: entry.hash, inputs });
             Ok(WorkerPlace { state: entry.entry, cwd, workflow })
         }
     }
 }
 
+/// The variables of a worker. One that is an input of the workflow that it is forked into has the value of that input:
+/// the path of a file is absolute.
+fn attributes(fork: &Fork, entered: Option<&OtherWorkflow>) -> BTreeMap<String, String> {
+    let entered = entered.filter(|_| matches!(fork.target, ForkTarget::Workflow(_)));
+    let inputs = entered.and_then(|workflow| workflow.inputs.as_ref());
+    let input = |name: &str| inputs.and_then(|inputs| inputs.values.get(name));
+    fork.variables.iter().map(|(name, value)| (name.clone(), input(name).unwrap_or(value).clone())).collect()
+}
+
 /// Variables become environment variables of the worker's scripts, and the system limits their size.
-fn check_variables(variables: &[(String, String)]) -> Result<(), String> {
+fn check_variables(variables: &BTreeMap<String, String>) -> Result<(), String> {
     let mut bytes = 0;
     for (name, value) in variables {
         bytes += name.len() + value.len();

@@ -259,7 +259,10 @@ fn still_wrong(problem: &str, cause: Cause) -> String {
 /// The text of a reminder, if there is anything that the agent can be reminded of.
 fn reminder(step: &EndedStep<'_>, plan: &PromptPlan, problem: &str, cause: Cause) -> Option<String> {
     let policy = plan.policy.as_ref();
-    let tags = policy.map(|policy| policy.reminder(problem, &|name| step.lookups.state(name).ok()));
+    let tags = policy.map(|policy| {
+        let inputs = |scope: &str| step.lookups.needed_inputs(scope);
+        policy.reminder(problem, &|name| step.lookups.state(name).ok(), &inputs)
+    });
     if cause != Cause::Result {
         return tags;
     }

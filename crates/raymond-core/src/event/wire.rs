@@ -5,7 +5,7 @@
 //! so that neither copies. Wrong combinations are refused when reading.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -14,6 +14,7 @@ use super::led_to::OwnedParts;
 use super::{AgentStarted, AskClosed, Closed, Forked, OtherWorkflow, StepFinished, StepStarted, TurnStarted};
 use crate::money::Usd;
 use crate::name::AgentId;
+use crate::named_inputs::InputValues;
 use crate::payload::Payload;
 use crate::run::Session;
 use crate::tag::TagName;
@@ -51,6 +52,12 @@ pub(super) struct StepFinishedFields<'a> {
     /// The hash of that workflow when it was entered, if it is an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope_hash: Option<Cow<'a, str>>,
+    /// The values of its inputs, if it declares any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inputs: Option<Cow<'a, BTreeMap<String, String>>>,
+    /// Those of them that a model gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inputs_from_model: Option<Cow<'a, BTreeSet<String>>>,
     /// The agent's final message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message: Option<Cow<'a, Payload>>,
@@ -87,6 +94,8 @@ impl Serialize for StepFinished {
             cwd: parts.cwd.map(Cow::Borrowed),
             scope: scope(parts.workflow),
             scope_hash: scope_hash(parts.workflow),
+            inputs: inputs(parts.workflow),
+            inputs_from_model: inputs_from_model(parts.workflow),
             message: self.message.as_ref().map(Cow::Borrowed),
             session: self.session.as_ref().map(Cow::Borrowed),
             implicit: self.implicit,
@@ -111,7 +120,11 @@ impl TryFrom<StepFinishedFields<'_>> for StepFinished {
             input: fields.input.map(Cow::into_owned),
             result: fields.result.map(Cow::into_owned),
             cwd: fields.cwd.map(Cow::into_owned),
-            workflow: other_workflow(fields.scope, fields.scope_hash)?,
+            workflow: other_workflow(
+                fields.scope,
+                fields.scope_hash,
+                input_values(fields.inputs, fields.inputs_from_model)?,
+            )?,
             joins: fields.joins,
         };
         Ok(Self {
@@ -142,6 +155,12 @@ pub(super) struct AgentStartedFields<'a> {
     /// The hash of that workflow when it was entered, if it is an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scope_hash: Option<Cow<'a, str>>,
+    /// The values of its inputs, if it declares any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inputs: Option<Cow<'a, BTreeMap<String, String>>>,
+    /// Those of them that a model gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inputs_from_model: Option<Cow<'a, BTreeSet<String>>>,
     /// The agent that forked it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parent: Option<Cow<'a, AgentId>>,
@@ -176,6 +195,8 @@ impl Serialize for AgentStarted {
             cwd: Cow::Borrowed(&self.cwd),
             scope: scope(self.workflow.as_ref()),
             scope_hash: scope_hash(self.workflow.as_ref()),
+            inputs: inputs(self.workflow.as_ref()),
+            inputs_from_model: inputs_from_model(self.workflow.as_ref()),
             parent: forked.map(|forked| Cow::Borrowed(&forked.parent)),
             number: forked.map(|forked| forked.number),
             fork: forked.map(|forked| forked.fork),
@@ -209,7 +230,11 @@ impl TryFrom<AgentStartedFields<'_>> for AgentStarted {
             agent: fields.agent.into_owned(),
             state: fields.state.into_owned(),
             cwd: fields.cwd.into_owned(),
-            workflow: other_workflow(fields.scope, fields.scope_hash)?,
+            workflow: other_workflow(
+                fields.scope,
+                fields.scope_hash,
+                input_values(fields.inputs, fields.inputs_from_model)?,
+            )?,
             forked,
             input: fields.input.map(Cow::into_owned),
         })
@@ -386,16 +411,42 @@ fn scope_hash(workflow: Option<&OtherWorkflow>) -> Option<Cow<'_, str>> {
     workflow.and_then(|workflow| workflow.scope_hash.as_deref()).map(Cow::Borrowed)
 }
 
+fn inputs(workflow: Option<&OtherWorkflow>) -> Option<Cow<'_, BTreeMap<String, String>>> {
+    workflow.and_then(|workflow| workflow.inputs.as_deref()).map(|inputs| Cow::Borrowed(&inputs.values))
+}
+
+fn inputs_from_model(workflow: Option<&OtherWorkflow>) -> Option<Cow<'_, BTreeSet<String>>> {
+    let inputs = workflow.and_then(|workflow| workflow.inputs.as_deref());
+    inputs.map(|inputs| &inputs.from_model).filter(|names| !names.is_empty()).map(Cow::Borrowed)
+}
+
+fn input_values(
+    values: Option<Cow<'_, BTreeMap<String, String>>>,
+    from_model: Option<Cow<'_, BTreeSet<String>>>,
+) -> Result<Option<Box<InputValues>>, &'static str> {
+    let from_model = from_model.map(Cow::into_owned);
+    match (values, from_model) {
+        (Some(values), from_model) => Ok(Some(Box::new(InputValues {
+            values: values.into_owned(),
+            from_model: from_model.unwrap_or_default(),
+        }))),
+        (None, Some(_)) => Err("`inputs_from_model` needs `inputs`"),
+        (None, None) => Ok(None),
+    }
+}
+
 fn other_workflow(
     scope: Option<Cow<'_, str>>,
     scope_hash: Option<Cow<'_, str>>,
+    inputs: Option<Box<InputValues>>,
 ) -> Result<Option<OtherWorkflow>, &'static str> {
-    match (scope, scope_hash) {
-        (Some(scope), hash) => {
+    match (scope, scope_hash, inputs) {
+        (Some(scope), hash, inputs) => {
             let scope_hash = hash.map(Cow::into_owned);
-            Ok(Some(OtherWorkflow { scope: scope.into_owned(), scope_hash }))
+            Ok(Some(OtherWorkflow { scope: scope.into_owned(), scope_hash, inputs }))
         }
-        (None, Some(_)) => Err("a `scope_hash` needs a `scope`"),
-        (None, None) => Ok(None),
+        (None, Some(_), _) => Err("a `scope_hash` needs a `scope`"),
+        (None, None, Some(_)) => Err("`inputs` need a `scope`"),
+        (None, None, None) => Ok(None),
     }
 }

@@ -36,6 +36,7 @@ mod unreadable_settings;
 mod unset_variable;
 mod unsupported_attribute;
 mod unused_result_schema;
+mod wrong_input;
 mod wrong_platform;
 
 pub use invalid_effort::CLAUDE_EFFORTS;
@@ -43,7 +44,7 @@ pub use invalid_effort::CLAUDE_EFFORTS;
 use super::Rule;
 
 /// All rules, in the order of their codes.
-pub static RULES: [&Rule; 37] = [
+pub static RULES: [&Rule; 38] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
     &no_entry::RULE,
@@ -81,4 +82,5 @@ pub static RULES: [&Rule; 37] = [
     &empty_prompt::RULE,
     &invalid_result_schema::RULE,
     &unused_result_schema::RULE,
+    &wrong_input::RULE,
 ];

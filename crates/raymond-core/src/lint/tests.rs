@@ -15,7 +15,8 @@ fn subject(graph: &Graph) -> Workflow<'_> {
     Workflow {
         graph,
         defaults,
-        find_scope: &|_| Ok(()),
+        inputs: &[],
+        find_scope: &|_| Ok([].into()),
         known_efforts: &efforts_by_name,
         check_schema: &|_| Ok(()),
     }

@@ -48,6 +48,7 @@ pub fn started(entry: &str, options: Options) -> RunStarted {
         entry: state(entry),
         cwd: "/dir".into(),
         nonce: "nonce".into(),
+        inputs: Default::default(),
         labels: BTreeMap::new(),
         options,
     }
@@ -108,6 +109,7 @@ impl Files {
         let directories = transition.map(Transition::directories).unwrap_or_default();
         let scopes = transition.map(Transition::scopes).unwrap_or_default();
         let mut lookups = Lookups {
+            files: Default::default(),
             scopes: scopes.iter().map(|&scope| (scope.to_owned(), Ok(other_workflow(scope)))).collect(),
             states: names.iter().map(|&name| (name.to_owned(), self.find(name))).collect(),
             directories: directories.iter().map(|&path| (path.to_owned(), directory(path))).collect(),
@@ -134,6 +136,7 @@ fn other_workflow(written: &str) -> ScopeEntry {
         entry: state("ENTRY"),
         hash: None,
         directory: None,
+        inputs: Vec::new(),
         input: InputWanted::Optional,
     }
 }

@@ -85,7 +85,12 @@ fn ask() -> impl Strategy<Value = Ask> {
 }
 
 fn transition() -> BoxedStrategy<Transition> {
-    let workflow = |return_to: String| InvokeWorkflow { scope: "../other".into(), return_to, input: None };
+    let workflow = |return_to: String| InvokeWorkflow {
+        scope: "../other".into(),
+        return_to,
+        input: None,
+        inputs: Vec::new(),
+    };
     prop_oneof![
         3 => jump().prop_map(Transition::Goto),
         2 => jump().prop_map(|jump| Transition::Reset { jump, cd: None }),
@@ -242,6 +247,7 @@ fn ended() -> BoxedStrategy<Ended> {
             plan,
             outcome,
             lookups: Lookups {
+                files: Default::default(),
                 scopes: Default::default(),
                 states: STATES.iter().map(|&name| (name.to_owned(), Ok(state(name)))).collect(),
                 directories: Default::default(),

@@ -6,10 +6,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use raymond_core::frontmatter::{ResultSchema, yaml};
 use raymond_core::graph::{Graph, ReadFile, SourceFile};
 use raymond_core::lint::ScopeProblem;
+use raymond_core::named_inputs::DeclaredInput;
 use raymond_core::workflow::source::{Position, SourceWarning};
 use raymond_core::workflow::{Platform, StateFile};
 
@@ -27,6 +29,9 @@ use crate::workflow::scope::{
 };
 use crate::workflow::scopes::Allowed;
 
+/// The inputs of another workflow, or why it cannot be entered.
+type FoundScope = Result<Rc<[DeclaredInput]>, ScopeProblem>;
+
 /// A workflow as it is on disk.
 #[derive(Debug)]
 pub struct Loaded {
@@ -42,12 +47,13 @@ pub struct Loaded {
     /// What its manifest chooses.
     pub backend: Option<String>,
     pub defaults: Defaults,
+    pub inputs: Vec<DeclaredInput>,
     /// What could not be read, and why.
     pub faults: Vec<Fault>,
     /// The file that contains all states, for a one-file workflow.
     pub inside: Option<Inside>,
     /// Other workflows that were looked for, with the result.
-    found_scopes: RefCell<HashMap<String, Result<(), ScopeProblem>>>,
+    found_scopes: RefCell<HashMap<String, FoundScope>>,
 }
 
 /// Something that could not be read, or that has no meaning.
@@ -95,6 +101,7 @@ impl Loaded {
             entry: None,
             backend: None,
             defaults: Defaults::default(),
+            inputs: Vec::new(),
             faults: Vec::new(),
             inside: None,
             found_scopes: RefCell::default(),
@@ -120,8 +127,8 @@ impl Loaded {
         result_schema::read(schema, &scope).map(drop)
     }
 
-    /// Whether another workflow can be entered from this one.
-    pub fn find_scope(&self, name: &str, allowed: &Allowed, platform: Platform) -> Result<(), ScopeProblem> {
+    /// Whether another workflow can be entered from this one, and which inputs it declares.
+    pub fn find_scope(&self, name: &str, allowed: &Allowed, platform: Platform) -> FoundScope {
         let mut found = self.found_scopes.borrow_mut();
         if let Some(found) = found.get(name) {
             return found.clone();
@@ -131,7 +138,7 @@ impl Loaded {
         result
     }
 
-    fn look_for_scope(&self, name: &str, allowed: &Allowed, platform: Platform) -> Result<(), ScopeProblem> {
+    fn look_for_scope(&self, name: &str, allowed: &Allowed, platform: Platform) -> FoundScope {
         let why = "it lies outside the project; list its folder in `workflow_paths` of the config file to permit it";
         let is_allowed = |path: &Path| {
             allowed.permits(path).then_some(()).ok_or_else(|| ScopeProblem::Forbidden(why.to_owned()))
@@ -143,7 +150,10 @@ impl Loaded {
             is_allowed(&path)?;
         }
         match locate_from(name, &self.path, platform) {
-            Ok(located) => is_allowed(located.scope.path()),
+            Ok(located) => {
+                is_allowed(located.scope.path())?;
+                Ok(located.scope.manifest().inputs.as_slice().into())
+            }
             Err(error) if is_there => Err(ScopeProblem::Unusable(error.message)),
             Err(error) => Err(ScopeProblem::Missing(error.message)),
         }
@@ -152,6 +162,7 @@ impl Loaded {
     fn take_manifest(&mut self, shown: &Path, text: &str, manifest: &Manifest) {
         self.backend = manifest.backend.clone();
         self.defaults = manifest.defaults.clone();
+        self.inputs = manifest.inputs.clone();
         self.warn(shown, text, &manifest.warnings);
     }
 

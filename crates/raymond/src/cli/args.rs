@@ -56,6 +56,9 @@ impl Cli {
         }
         let args = self.run;
         if let Some(run) = self.resume {
+            if !args.set.is_empty() {
+                return Err(UserError::usage("--set is for new runs; a resumed run keeps its inputs"));
+            }
             return Ok(Command::Resume(ResumeArgs { run, options: args.options, place: args.place }));
         }
         match args.workflow.as_deref() {
@@ -227,6 +230,9 @@ pub(super) struct RunArgs {
     /// The input of the first state; `-` reads it from stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) input: Option<String>,
+    /// The value of an input that the workflow declares; can be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_set)]
+    pub(super) set: Vec<(String, String)>,
     /// Name the run
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(super) id: Option<String>,
@@ -446,6 +452,13 @@ fn parse_since(text: &str) -> Result<jiff::Timestamp, String> {
 
 fn parse_count<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "give a whole number from 1 on".to_owned())
+}
+
+fn parse_set(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("an input is written NAME=VALUE".to_owned()),
+    }
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {

@@ -1,12 +1,13 @@
 //! `raymond run`, and `raymond WORKFLOW`
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use raymond_core::decide;
 use raymond_core::event::{Body, FORMAT_VERSION, RunStarted};
 use raymond_core::limits::MAX_TAG_BYTES;
+use raymond_core::named_inputs::{InputProblem, fill_in};
 use raymond_core::run::Options;
 use raymond_core::workflow::Platform;
 
@@ -17,6 +18,7 @@ use super::find::{
     all_scopes, allowed_scopes, check_commands, journal_options, load_config, scratch_folder, store,
     working_folder,
 };
+use super::inputs::{ask_for_missing, refused};
 use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
 use crate::agent::registry::Backends;
@@ -26,8 +28,10 @@ use crate::process::Reaper;
 use crate::run::driver::now;
 use crate::run::engine::Engine;
 use crate::store::{JournalOptions, RunStore, RunWriter, StoreError};
+use crate::workflow::given_inputs::readable_file;
 use crate::workflow::manifest::{InputMode, InputRule};
 use crate::workflow::scope::{Located, Scope, locate};
+use crate::workflow::scopes::declared_inputs;
 use crate::workflow::states::check_all;
 
 /// How many ids are tried if they are taken.
@@ -57,6 +61,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let reached = check_all(&mut located.scope, &entries, Vec::new(), &options, &backends, &allowed)?;
     let warnings = check_declared(reached, &backends, &allowed)?;
     check_input(&manifest.input, args.input.is_some(), workflow)?;
+    let inputs = named_inputs(&args, workflow, &located.scope, &cwd)?;
     let cwd = first_folder(&located.scope, cwd)?;
     let input = args.input.as_deref().map(read_input).transpose()?;
     let store = store(&args.place)?;
@@ -64,7 +69,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let incarnation = writer.incarnation().to_owned();
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
-    let started = run_started(&args, &located, &cwd, options.clone())?;
+    let started = run_started(&args, &located, &cwd, inputs, options.clone())?;
     let mut opening = decide::start(started, input);
     opening.extend(manifest_warnings(&located.scope).chain(warnings).map(warning));
     let (engine, unseen) =
@@ -88,6 +93,7 @@ fn run_started(
     args: &RunArgs,
     located: &Located,
     cwd: &Path,
+    inputs: BTreeMap<String, String>,
     options: Options,
 ) -> Result<RunStarted, UserError> {
     Ok(RunStarted {
@@ -98,6 +104,7 @@ fn run_started(
         entry: located.entry.clone(),
         cwd: as_text(cwd)?,
         nonce: uuid::Uuid::new_v4().to_string(),
+        inputs,
         labels: args.labels.iter().cloned().collect(),
         options,
     })
@@ -118,6 +125,28 @@ fn check_input(rule: &InputRule, is_given: bool, workflow: &str) -> Result<(), U
         }
         _ => Ok(()),
     }
+}
+
+/// The values of the workflow's inputs, asked for on a terminal if some are missing.
+fn named_inputs(
+    args: &RunArgs,
+    workflow: &str,
+    scope: &Scope,
+    cwd: &Path,
+) -> Result<BTreeMap<String, String>, UserError> {
+    let declared = declared_inputs(scope);
+    let fill = |given: &[(String, String)]| fill_in(&declared, given, |path| readable_file(cwd, path));
+    // The terminal is not there for questions if the input is read from it.
+    let can_ask = args.input.as_deref() != Some("-");
+    let is_missing = |problem: &InputProblem| matches!(problem, InputProblem::Missing(_));
+    let filled = match fill(&args.set) {
+        Err(problems) if can_ask && problems.iter().all(is_missing) => {
+            let answers = ask_for_missing(&declared, &args.set, cwd)?;
+            fill(&[args.set.clone(), answers].concat())
+        }
+        filled => filled,
+    };
+    filled.map_err(|problems| refused(workflow, &problems))
 }
 
 /// Where the first agent works: the manifest's `working_directory`, or else the user's current directory.

@@ -5,7 +5,10 @@ use std::path::Path;
 
 use raymond_core::folder::Folder;
 use raymond_core::frontmatter::ResultSchema;
-use raymond_core::input::{Ended, Lookups, Plan, PromptPlan, ScriptOutcome, StepOutcome, TurnOutcome};
+use raymond_core::input::{
+    Ended, Lookups, Plan, PromptPlan, ScopeEntry, ScriptOutcome, StepOutcome, TurnOutcome,
+};
+use raymond_core::named_inputs::InputKind;
 use raymond_core::policy::Policy;
 use raymond_core::run::Agent;
 use raymond_core::tag::{Meant, NearMiss};
@@ -13,6 +16,8 @@ use raymond_core::transition::Transition;
 use raymond_core::workflow::StateFile;
 
 use crate::paths::{leads_away, normalise};
+use crate::workflow::given_inputs::readable_file;
+use crate::workflow::reach::Reach;
 use crate::workflow::result_schema;
 use crate::workflow::scopes::Scopes;
 
@@ -71,14 +76,51 @@ pub fn of_transition(scopes: &mut Scopes, agent: &Agent, transition: &Transition
 fn look_up_names(scopes: &mut Scopes, agent: &Agent, transition: &Transition, patterns: &[&str]) -> Lookups {
     let directories: BTreeSet<&str> = transition.directories().into_iter().collect();
     let entered = transition.scopes().into_iter();
+    let entered: Entered = entered.map(|scope| (scope.to_owned(), scopes.enter(agent, scope))).collect();
     Lookups {
-        scopes: entered.map(|scope| (scope.to_owned(), scopes.enter(agent, scope))).collect(),
+        files: files(scopes, agent, &entered, &transition.inputs()),
+        scopes: entered,
         states: resolve_all(scopes, agent, &transition.state_names()),
         directories: directories
             .into_iter()
             .map(|path| (path.to_owned(), directory(scopes, &agent.cwd, path, patterns)))
             .collect(),
         result_problem: None,
+    }
+}
+
+type Entered = BTreeMap<String, Result<ScopeEntry, String>>;
+
+/// The files that a transition gives to other workflows, or that these use if it gives none.
+fn files(
+    scopes: &Scopes,
+    agent: &Agent,
+    entered: &Entered,
+    given: &[(&str, &[(String, String)])],
+) -> BTreeMap<String, Result<String, String>> {
+    let mut files = BTreeMap::new();
+    let base = Path::new(&agent.cwd);
+    for (written, values) in given {
+        let Some(Ok(entry)) = entered.get(*written) else { continue };
+        for input in entry.inputs.iter().filter(|input| input.kind == InputKind::File) {
+            // A model's file has to be where a model may send agents, too.
+            let reach = scopes.reach().filter(|_| agent.state.kind().is_prompt());
+            for (_, path) in values.iter().filter(|(name, _)| *name == input.name) {
+                let found = || readable_file(base, path).and_then(|file| permitted(reach, base, path, file));
+                files.entry(path.clone()).or_insert_with(found);
+            }
+            if let Some(path) = &input.default {
+                files.entry(path.clone()).or_insert_with(|| readable_file(base, path));
+            }
+        }
+    }
+    files
+}
+
+fn permitted(reach: Option<&Reach>, cwd: &Path, written: &str, file: String) -> Result<String, String> {
+    match reach.is_none_or(|reach| reach.permits_file(cwd, Path::new(&file))) {
+        true => Ok(file),
+        false => Err(format!("`{}` leads to {file}, outside the project", written.escape_debug())),
     }
 }
 
@@ -100,11 +142,14 @@ pub fn of_turn(
         })
         .collect();
     lookups.states.extend(resolve_all(scopes, agent, &names));
-    // A transition that is taken without a tag may go to another workflow or folder.
+    // A transition that is taken without a tag may go to another workflow or folder, and a reminder shows the inputs
+    // that a workflow needs.
     let implied = plan.policy.as_ref().and_then(Policy::implicit);
-    let scope = implied.filter(|entry| entry.tag.is_workflow()).and_then(|entry| entry.target.as_ref());
-    if let Some(written) = scope {
+    for written in entries().filter(|entry| entry.tag.is_workflow()).filter_map(|entry| entry.target.as_ref())
+    {
         lookups.scopes.entry(written.clone()).or_insert_with(|| scopes.enter(agent, written));
+        let defaults = files(scopes, agent, &lookups.scopes, &[(written.as_str(), &[])]);
+        lookups.files.extend(defaults);
     }
     if let Some(cd) = implied.and_then(|entry| entry.cd.as_ref()) {
         let folder = || directory(scopes, &agent.cwd, cd, &patterns);

@@ -75,6 +75,7 @@ impl Preparer {
         let facts = StepFacts {
             run_id: &run.id,
             agent,
+            inputs: run.inputs_of(agent),
             scope: scope.path(),
             environment: &scope.manifest().environment,
             task_folder: &task_folder,
@@ -84,7 +85,8 @@ impl Preparer {
             true => agent_variables(&facts),
             false => script_variables(&facts),
         };
-        let secrets = Secrets::of(scope.manifest().environment.iter().chain(&agent.attributes));
+        let inputs = run.inputs_of(agent).into_iter().flat_map(|inputs| &inputs.values);
+        let secrets = Secrets::of(scope.manifest().environment.iter().chain(&agent.attributes).chain(inputs));
         let code = code::of(&mut scopes, agent, source)?;
         let StateText { hash, mut plan, turn, mut warnings, body } = state;
         let turn = match (&mut plan, turn) {

@@ -49,6 +49,7 @@ pub(crate) fn opening(run: &str) -> Vec<Event> {
         entry: StateFile::new("START.sh").unwrap(),
         cwd: "/".to_owned(),
         nonce: "n".to_owned(),
+        inputs: Default::default(),
         labels: Default::default(),
         options: Options::default(),
     };

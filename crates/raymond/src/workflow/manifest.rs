@@ -1,5 +1,7 @@
 //! A workflow's own settings: the `workflow.yaml` of a folder or archive, or the top of a one-file workflow.
 
+mod inputs;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
@@ -8,12 +10,14 @@ use raymond_core::frontmatter::yaml::{self, Fault, Field, Node, Value};
 use raymond_core::frontmatter::{self, Settings};
 use raymond_core::header::{self, Fatal};
 use raymond_core::limits::MAX_WARNINGS;
+use raymond_core::named_inputs::DeclaredInput;
 use raymond_core::variable::{self, VariableError};
 use raymond_core::workflow::Platform;
 use raymond_core::workflow::source::{SourceError, SourceWarning};
 use raymond_core::workflow::wording::{did_you_mean, nearest, quoted, quoted_list};
 
 use crate::workflow::place::{in_text, line_of};
+pub use inputs::INPUT_KEYS as NAMED_INPUT_KEYS;
 
 /// The file's name.
 pub const FILE: &str = "workflow.yaml";
@@ -29,6 +33,8 @@ pub struct Manifest {
     pub name: Option<String>,
     pub description: Option<String>,
     pub input: InputRule,
+    /// Its named inputs, in the order of the file.
+    pub inputs: Vec<DeclaredInput>,
     pub default_budget: Option<f64>,
     /// As written: relative to the folder of the workflow.
     pub working_directory: Option<String>,
@@ -84,11 +90,12 @@ pub enum InputMode {
 type Setter = fn(&mut Reader<'_>, &Field) -> Result<(), Fault>;
 
 /// The table of keys, in the order of the documentation.
-const KEYS: [(&str, Setter); 22] = [
+const KEYS: [(&str, Setter); 23] = [
     ("id", |reader, field| id(field).map(|id| reader.manifest.id = Some(id))),
     ("name", |reader, field| text(field).map(|text| reader.manifest.name = Some(text))),
     ("description", |reader, field| text(field).map(|text| reader.manifest.description = Some(text))),
     ("input", |reader, field| reader.read_input(field)),
+    ("inputs", |reader, field| reader.read_inputs(field)),
     ("default_budget", |reader, field| {
         budget(field).map(|dollars| reader.manifest.default_budget = Some(dollars))
     }),
@@ -379,6 +386,7 @@ mod tests {
                 label: Some("Topic".into()),
                 description: Some("d".into()),
             },
+            inputs: Vec::new(),
             default_budget: Some(2.5),
             working_directory: Some("..".into()),
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),

@@ -54,6 +54,11 @@ impl Reach {
         Folder { path, outside, matches }
     }
 
+    /// Whether a model that works in `cwd` may choose this file.
+    pub fn permits_file(&self, cwd: &Path, file: &Path) -> bool {
+        self.contains(cwd, &real(file))
+    }
+
     fn contains(&self, cwd: &Path, folder: &Path) -> bool {
         let is_in = |base: &PathBuf| folder.starts_with(base);
         let cwd = real(cwd);

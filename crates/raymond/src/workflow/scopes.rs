@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use raymond_core::input::{InputWanted, ScopeEntry};
+use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::run::Agent;
 use raymond_core::workflow::{Platform, StateFile};
 
@@ -177,7 +178,18 @@ pub fn entry_into(scope: &Scope, path: String, entry: StateFile) -> ScopeEntry {
         hash: scope.hash().map(str::to_owned),
         directory: working_directory(scope),
         input: input_wanted(&scope.manifest().input),
+        inputs: declared_inputs(scope),
     }
+}
+
+/// The inputs of a workflow. The default of a file is in the workflow's folder.
+pub fn declared_inputs(scope: &Scope) -> Vec<DeclaredInput> {
+    let mut declared = scope.manifest().inputs.clone();
+    for input in declared.iter_mut().filter(|input| input.kind == InputKind::File) {
+        let path = input.default.as_ref().map(|default| normalise(scope.home(), Path::new(default)));
+        input.default = path.map(|path| path.to_string_lossy().into_owned());
+    }
+    declared
 }
 
 /// Where a workflow wants to work, if it says so.

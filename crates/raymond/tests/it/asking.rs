@@ -617,3 +617,27 @@ fn without_a_terminal_prompting_is_refused_or_the_run_pauses() {
     let done = rig.raymond(&["workflow", "--id", "r", "--on-ask", "prompt"]);
     assert!([2, 3].contains(&done.exit), "{done:?}");
 }
+
+#[test]
+fn missing_inputs_are_asked_for_on_a_terminal() {
+    if is_missing("python3", "missing_inputs_are_asked_for_on_a_terminal") {
+        return;
+    }
+    let rig = Rig::new(RAYMOND);
+    rig.write(
+        "workflow/workflow.yaml",
+        "inputs:\n  issue: { type: integer, required: true, description: its number }\n  \
+         style: { choices: [ short, long ], required: true }\n  given: { required: true }\n",
+    );
+    rig.state("START.sh", "echo \"<result>$issue $style $given</result>\"");
+    let steps = [
+        ("`issue` (a whole number; its number): ", "five\r"),
+        ("`five` is not a whole number", ""),
+        ("`issue` (a whole number; its number): ", "5\r"),
+        ("`style` (`short` or `long`): ", "\r"),
+        ("it cannot be left out", ""),
+        ("`style` (`short` or `long`): ", "long\r"),
+    ];
+    let done = at_a_terminal(&rig, &steps, &["workflow", "--id", "r", "--set", "given=yes"]);
+    assert!(done.stdout.contains("5 long yes"), "{}", done.stdout);
+}

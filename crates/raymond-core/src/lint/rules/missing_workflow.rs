@@ -28,7 +28,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             match (subject.find_scope)(&target.name) {
                 Err(ScopeProblem::Missing(why)) => report.add(finding.help(why)),
                 Err(ScopeProblem::Unusable(why)) => report.add(finding.in_exit(exit).help(why)),
-                Err(ScopeProblem::Forbidden(_)) | Ok(()) => {}
+                Err(ScopeProblem::Forbidden(_)) | Ok(_) => {}
             }
         }
     }

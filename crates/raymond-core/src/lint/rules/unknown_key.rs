@@ -5,7 +5,7 @@ use crate::frontmatter::{self, entry_keys};
 use crate::graph::{Notice, StateNode};
 use crate::header;
 use crate::lint::{BeforeRun, Finding, Report, Rule, Subject, split_help};
-use crate::tag::Attribute;
+use crate::tag::{Attribute, Tag};
 use crate::workflow::wording::{nearest, quoted};
 
 pub(super) static RULE: Rule = Rule {
@@ -30,7 +30,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
                 None => finding,
             });
         }
-        for located in state.tags.iter().filter(|located| !located.tag.name.facts().takes_variables) {
+        for located in state.tags.iter().filter(|located| ignores_others(subject, &located.tag)) {
             for ((name, _), (range, _)) in located.tag.attributes.iter().zip(&located.attributes) {
                 if Attribute::from_name(name).is_none() {
                     let message = format!("the attribute {} is unknown and ignored", quoted(name));
@@ -38,6 +38,15 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
                 }
             }
         }
+    }
+}
+
+/// Whether a tag's attributes mean nothing if Raymond does not know them. On the way to another workflow they are its
+/// inputs, and another rule is about those.
+fn ignores_others(subject: &Subject<'_>, tag: &Tag) -> bool {
+    match tag.name.is_workflow() && !tag.name.is_fork() {
+        true => (subject.find_scope)(tag.content.trim()).is_ok_and(|inputs| inputs.is_empty()),
+        false => !tag.name.facts().takes_variables,
     }
 }
 

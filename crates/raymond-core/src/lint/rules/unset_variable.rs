@@ -16,7 +16,7 @@ pub(super) static RULE: Rule = Rule {
     before_run: BeforeRun::Nothing,
     summary: "A prompt uses a variable that nothing sets.",
     explanation: "`{{name}}` is replaced by what Raymond knows (`{{input}}`, `{{result}}`, `{{state}}` …) or by \
-                  an attribute of the fork that started the worker. Anything else is sent to the agent as it is \
+                  an attribute of the fork that started the worker, or by an input that the manifest declares. Anything else is sent to the agent as it is \
                   written.",
     check,
 };
@@ -25,7 +25,8 @@ pub(super) static RULE: Rule = Rule {
 const MAX_SUGGESTED: usize = 50;
 
 fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
-    let set = set_by_forks(subject.graph);
+    let mut set = set_by_forks(subject.graph);
+    set.extend(subject.inputs.iter().map(|input| input.name.as_str()));
     let mut suggested = 0;
     for (number, state) in
         subject.graph.states.iter().enumerate().filter(|(_, state)| state.file.kind().is_prompt())
@@ -49,7 +50,9 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
                     let help = format!("did you mean `{{{{{only}}}}}`?");
                     finding.help(help).fix(Some(format!("{{{{{only}}}}}")))
                 }
-                _ => finding.help(format!("set it on a fork: `<fork {name}=\"…\">…</fork>`")),
+                _ => finding.help(format!(
+                    "set it on a fork: `<fork {name}=\"…\">…</fork>`, or declare it under `inputs` in the manifest"
+                )),
             });
         }
     }

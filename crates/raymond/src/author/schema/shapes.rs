@@ -79,6 +79,8 @@ pub struct Manifest {
     name: Option<String>,
     description: Option<String>,
     input: Option<Input>,
+    /// Inputs by their names: `--set NAME=VALUE`, `{{NAME}}` in prompts and `$NAME` in scripts.
+    inputs: Option<BTreeMap<String, Option<NamedInput>>>,
     /// Dollars a run may spend; 0 is unlimited.
     #[schemars(range(min = 0))]
     default_budget: Option<f64>,
@@ -175,6 +177,46 @@ enum InputMode {
     Required,
     Optional,
     None,
+}
+
+/// A named input.
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct NamedInput {
+    /// What it holds; `string` if left out.
+    #[serde(rename = "type")]
+    kind: Option<NamedInputType>,
+    /// Whether a run needs it.
+    required: Option<bool>,
+    /// Its value if it is not given.
+    default: Option<Scalar>,
+    description: Option<String>,
+    /// The values of a `choice`.
+    #[schemars(length(min = 1))]
+    choices: Option<Vec<Scalar>>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum NamedInputType {
+    String,
+    Integer,
+    Number,
+    Boolean,
+    Choice,
+    /// A path of a file that can be read.
+    File,
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Scalar {
+    Text(String),
+    Number(f64),
+    Flag(bool),
 }
 
 /// A workflow in one file.

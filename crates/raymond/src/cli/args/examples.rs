@@ -13,6 +13,7 @@ pub(super) const RUN: &str = "\
 Examples:
   raymond review --input 'fix the tests'      hand the first state a text
   git diff | raymond review --input -         the same, from a pipe
+  raymond review --set issue=195              give one of its named inputs
   raymond review --budget 5 --max-parallel 2  at most $5, two agents at a time
   raymond review/CHECK.sh                     begin at another state
   raymond nightly --on-ask pause --no-wait    never wait for a person or limit

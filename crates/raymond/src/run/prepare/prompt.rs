@@ -74,7 +74,13 @@ impl<'a> Values<'a> {
             "visits" => self.visits.into(),
             "task_folder" => self.task_folder.to_string_lossy(),
             "ask_id" => self.agent.ask_id.as_deref().unwrap_or_default().into(),
-            other => self.agent.attributes.get(other)?.as_str().into(),
+            other => self.variable(other)?.into(),
         })
+    }
+
+    /// A variable of the worker, or an input of its workflow.
+    fn variable(&self, name: &str) -> Option<&'a str> {
+        let input = || self.run.inputs_of(self.agent)?.values.get(name);
+        self.agent.attributes.get(name).or_else(input).map(String::as_str)
     }
 }

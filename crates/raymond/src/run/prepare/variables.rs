@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use raymond_core::limits::MAX_ENVIRONMENT_PAYLOAD_BYTES;
+use raymond_core::named_inputs::InputValues;
 use raymond_core::run::Agent;
 use raymond_core::variable;
 
@@ -17,6 +18,8 @@ const MOST_IN_A_VARIABLE: usize = if cfg!(windows) { 32_000 } else { MAX_ENVIRON
 pub struct StepFacts<'a> {
     pub run_id: &'a str,
     pub agent: &'a Agent,
+    /// The inputs of the workflow that the agent is in.
+    pub inputs: Option<&'a InputValues>,
     pub scope: &'a Path,
     /// The variables from the workflow's manifest.
     pub environment: &'a BTreeMap<String, String>,
@@ -27,8 +30,9 @@ pub struct StepFacts<'a> {
 
 /// The variables of a script.
 pub fn script_variables(facts: &StepFacts<'_>) -> VariableChanges {
-    // Later ones win: a worker's own variables override those of the whole workflow.
+    // Later ones win: a worker's own variables override the inputs of its workflow, and those its environment.
     let mut changes = changes_of(facts.environment);
+    changes.extend(facts.inputs.map(inputs_of).unwrap_or_default());
     changes.extend(attributes_of(facts.agent));
     changes.extend(identity(facts));
     changes
@@ -43,6 +47,15 @@ pub fn agent_variables(facts: &StepFacts<'_>) -> VariableChanges {
 
 fn changes_of(variables: &BTreeMap<String, String>) -> VariableChanges {
     variables.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
+}
+
+/// The inputs of a workflow. One that a model gave has the name that a model may set.
+fn inputs_of(inputs: &InputValues) -> VariableChanges {
+    let named = |(name, value): (&String, &String)| {
+        let names = variable::environment_names(name, inputs.from_model.contains(name));
+        names.into_iter().map(move |name| (name.into(), Some(value.into()))).collect::<Vec<_>>()
+    };
+    inputs.values.iter().flat_map(named).collect()
 }
 
 /// The variables that a fork gave to its worker.

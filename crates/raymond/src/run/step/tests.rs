@@ -56,6 +56,7 @@ impl Course {
             cwd: cwd.display().to_string(),
             // Programs are found by it, so no two tests may share one.
             nonce: uuid::Uuid::new_v4().to_string(),
+            inputs: Default::default(),
             labels: BTreeMap::new(),
             options: Options::default(),
         };

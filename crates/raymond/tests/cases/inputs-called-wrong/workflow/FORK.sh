@@ -1,0 +1,1 @@
+echo '<fork-workflow next="END">../other.yaml</fork-workflow>'

@@ -1,0 +1,1 @@
+echo '<call-workflow return="END" issue="x">../other.yaml</call-workflow>'

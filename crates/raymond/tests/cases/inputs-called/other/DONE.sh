@@ -1,0 +1,1 @@
+echo "<result>$issue: $(printf %s "$RAYMOND_RESULT" | grep -o '"result":"[^"]*"')</result>"

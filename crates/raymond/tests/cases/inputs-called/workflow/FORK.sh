@@ -1,0 +1,1 @@
+echo "<fork-workflow issue=\"4\" note=\"note.txt\" extra=\"x\" next=\"WAIT\">../other</fork-workflow>"

@@ -1,0 +1,1 @@
+echo "<result>$issue [${Name-unset}] $RAYMOND_VAR_Name $Style</result>"

@@ -1,0 +1,1 @@
+echo '<join>TELL</join>'
