@@ -3,7 +3,7 @@
 //! - Unix: [`isolate`] adds to a [`std::process::Command`] what a supervised program needs: a process group, a
 //!   parent-death signal (Linux), a file limit, and signals that are not ignored.
 //! - Linux: [`Spawn`] starts a program with the same properties, but with `vfork`, so that the time does not grow with
-//!   the memory of the parent process.
+//!   the memory of the parent process; if wanted, in another cgroup.
 //! - macOS: `start_time` and `boot_session` distinguish processes with the same number.
 //! - Windows: [`Job`] is a job object, which ends a program together with everything that it has started.
 //!
