@@ -35,6 +35,7 @@ pub struct RunView {
     pub agents: Vec<AgentView>,
     /// How far the workers are that no join has taken yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub fan_outs: Vec<FanOutView>,
     pub asks: Vec<AskView>,
     /// How long processes have worked on it.

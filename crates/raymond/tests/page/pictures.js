@@ -6,10 +6,9 @@ import { Browser, Project, login, repository } from "./harness.js";
 const PICTURES = join(repository, "docs/pictures");
 
 const browser = await Browser.start();
-const project = new Project("ship-feature", "morning-report", "broken");
+const project = new Project("ship-feature", "broken");
 try {
   // Some history, the latest last.
-  project.raymond("morning-report", "--id", "morning-report-0712", "--set", "day=1");
   project.raymond("broken", "--id", "nightly-build-0713", "--label", "team=core");
   project.raymond("ship-feature", "--id", "ship-feature-ranges", "--budget", "1", "--on-ask", "pause");
   project.raymond("ship-feature", "--id", "ship-feature-proxy", "--on-ask", "pause", "--label", "team=net");
@@ -23,7 +22,8 @@ try {
     const page = await login(context, server);
     await page.locator(".run-table").waitFor();
     await picture(page, `page-home-${colorScheme}`);
-    await page.goto(`${server.base}/#/runs/ship-feature-resume?at=24`);
+    await page.setViewportSize({ width: 1280, height: 1290 });
+    await page.goto(`${server.base}/#/runs/ship-feature-resume?at=21`);
     await page.locator(".is-past .graph .chip").first().waitFor();
     await picture(page, `page-run-${colorScheme}`);
     await context.close();

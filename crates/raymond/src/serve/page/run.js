@@ -211,6 +211,7 @@ export class RunPage extends View {
     const shown = run.agents.slice(0, AGENTS_SHOWN);
     return panel("agents", "Agents", h("span", { class: "num" }, count(run.agents.length)), shown.length ? h("ul", {}, shown.map((agent) => agentRow(this.id, agent, titles.get(agent.id) ?? agent.title, run.live, this.at)))
       : h("p", { class: "empty" }, run.status === "completed" ? "All agents have ended." : "No agent is alive."),
+    (run.fan_outs ?? []).slice(0, 8).map((fan) => fanOutLine(fan)),
     run.agents.length > shown.length ? h("p", { class: "dim" }, `and ${plural(run.agents.length - shown.length, "more agent")}, in the course above`) : null);
   }
 
@@ -234,6 +235,14 @@ export class RunPage extends View {
     return h("select", { "aria-label": "Agent", value: this.steps.agent ?? "", onchange: (event) => this.steps.only(event.target.value || null) },
       h("option", { value: "" }, "all agents"), agents.map((agent) => h("option", { value: agent.id }, agent.title ? `${agent.id}: ${agent.title}` : agent.id)));
   }
+}
+
+/// How far the workers of an agent are.
+function fanOutLine(fan) {
+  const share = (number) => `${number / Math.max(1, fan.workers) * 100}%`;
+  return h("div", { class: "fan-out", key: `fan ${fan.agent} ${fan.state}` }, h("span", {}, h("b", { class: "agent-id" }, fan.agent), h("span", { class: "dim" }, ` workers at ${fan.state}`)),
+    h("span", { class: "num" }, `${count(fan.done)} of ${count(fan.workers)} done${fan.failed ? `, ${count(fan.failed)} failed` : ""}`),
+    h("span", { class: "fan-bar", "aria-hidden": "true" }, h("span", { class: "done", style: { width: share(fan.done) } }), h("span", { class: "failed", style: { width: share(fan.failed) } })));
 }
 
 function agentRow(run, agent, title, isLive, isPast) {
