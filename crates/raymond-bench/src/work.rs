@@ -8,6 +8,7 @@ mod output;
 mod past;
 mod prompts;
 mod tags;
+mod tests;
 mod transition;
 
 use crate::report::Row;
@@ -18,7 +19,7 @@ pub struct Work {
     pub measure: fn(&Rig) -> Result<Vec<Row>, String>,
 }
 
-pub const ALL: [Work; 11] = [
+pub const ALL: [Work; 12] = [
     Work { name: "one-state", measure: one_state::measure },
     Work { name: "transition", measure: transition::measure },
     Work { name: "crowd", measure: crowd::measure },
@@ -29,6 +30,7 @@ pub const ALL: [Work; 11] = [
     Work { name: "tags", measure: tags::measure },
     Work { name: "resume", measure: past::resume },
     Work { name: "prompts", measure: prompts::measure },
+    Work { name: "tests", measure: tests::measure },
     Work { name: "instructions", measure: instructions::measure },
 ];
 

@@ -27,6 +27,8 @@ pub struct Node {
     pub shape: Shape,
     /// Whether a run may reach it.
     pub is_reached: bool,
+    /// Whether tests were counted, and none of them reached it.
+    pub is_untested: bool,
 }
 
 /// The meaning of a node.
@@ -52,6 +54,8 @@ pub struct Edge {
     pub to: usize,
     pub style: Style,
     pub label: String,
+    /// Whether tests were counted, and none of them took it.
+    pub is_untested: bool,
 }
 
 /// How an edge is drawn.

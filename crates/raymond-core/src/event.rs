@@ -256,6 +256,8 @@ pub struct TurnStarted {
     pub share_usd: Option<Usd>,
     /// The SHA-256 of the prompt as sent, in hexadecimal digits.
     pub prompt_sha256: Option<String>,
+    /// The number of the reply that the turn uses up, if replies were prepared for the run.
+    pub reply: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

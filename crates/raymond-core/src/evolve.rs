@@ -107,6 +107,7 @@ pub fn apply(run: &mut Run, event: &Event) {
         Body::RunStopped { status, interrupted, terminated, .. } => {
             run.was_terminated = *terminated;
             for step in interrupted {
+                give_reply_back(run, &step.agent);
                 run.update(&step.agent, |agent| {
                     cut_off(&mut agent.status, step.step);
                     charge(&mut agent.status, step.estimated_cost_usd);
@@ -232,6 +233,7 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
         let turns = run.turns.entry(place).or_default();
         *turns = turn.number.max(*turns);
     }
+    run.used_replies.extend(turn.and_then(|turn| turn.reply));
     run.update(&started.agent, |agent| {
         let before = agent.work().filter(|work| work.step == started.step).cloned();
         let work = Work {
@@ -242,6 +244,7 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
             share_usd: turn.and_then(|turn| turn.share_usd),
             interrupted: None,
             exclusive: started.exclusive.clone(),
+            reply: turn.and_then(|turn| turn.reply),
             ..before.unwrap_or_else(|| Work::first(started.step))
         };
         agent.waits_for_name = None;
@@ -505,6 +508,7 @@ fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
     }
     let ids: Vec<AgentId> = run.agents.keys().cloned().collect();
     for id in ids {
+        give_reply_back(run, &id);
         run.update(&id, |agent| agent.status = status_after_resume(agent, event));
     }
 }
@@ -526,6 +530,15 @@ fn status_after_resume(agent: &Agent, event: &Event) -> Status {
         | Status::Asking { .. }
         | Status::Joining { .. }
         | Status::Ending { .. }) => same.clone(),
+    }
+}
+
+/// A turn that is interrupted runs again, so its prepared reply is not used up.
+fn give_reply_back(run: &mut Run, agent: &AgentId) {
+    if let Some(Status::Running { work, .. }) = run.agents.get(agent).map(|agent| &agent.status)
+        && let Some(reply) = work.reply
+    {
+        run.used_replies.remove(&reply);
     }
 }
 

@@ -117,6 +117,8 @@ pub struct PromptPlan {
     pub continues_in_place: bool,
     /// The SHA-256 of the text that is sent, in hexadecimal digits.
     pub prompt_sha256: Option<String>,
+    /// The number of the reply that the turn uses up, if replies were prepared for the run.
+    pub reply: Option<u64>,
 }
 
 /// How a step's program ended.

@@ -65,6 +65,15 @@ pub struct Options {
     /// Whether what the states declare is not checked before the run starts or goes on.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_lint: bool,
+    /// The file to which finished turns are written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
+    /// The recording from which prompts are answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<String>,
+    /// What happens with a prompt that is not in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay_missing: Option<String>,
 }
 
 fn is_default_number_of_scripts(number: &usize) -> bool {
@@ -89,6 +98,9 @@ impl Default for Options {
             script_timeout_ms: None,
             skip_permissions: false,
             no_lint: false,
+            record: None,
+            replay: None,
+            replay_missing: None,
         }
     }
 }
@@ -262,6 +274,19 @@ impl Agent {
         }
     }
 
+    /// When it goes on by itself, if it waits for that.
+    pub fn wakes_at(&self) -> Option<Timestamp> {
+        match self.status {
+            Status::Waiting { until, .. } => Some(until),
+            Status::Ready { .. }
+            | Status::Running { .. }
+            | Status::Asking { .. }
+            | Status::Joining { .. }
+            | Status::Ending { .. }
+            | Status::Failed { .. } => None,
+        }
+    }
+
     /// The conversation that its next turn continues.
     pub fn conversation(&self) -> Option<&Session> {
         match self.work() {
@@ -423,6 +448,9 @@ pub struct Work {
     /// No other step with this name starts before this one has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<String>,
+    /// The prepared reply that the running turn was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<u64>,
 }
 
 impl Work {
@@ -441,6 +469,7 @@ impl Work {
             cost_usd: Usd::ZERO,
             interrupted: None,
             exclusive: None,
+            reply: None,
         }
     }
 }
@@ -549,6 +578,9 @@ pub struct Run {
     /// The workers of each agent that are not joined yet, by the number of the fork.
     #[serde(with = "workers")]
     pub workers: BTreeMap<AgentId, BTreeMap<u64, Worker>>,
+    /// The prepared replies that turns have used up, in a test or a replay. An interrupted turn gives its reply back.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub used_replies: BTreeSet<u64>,
     #[serde(skip)]
     queues: Queues,
     #[serde(skip)]
@@ -611,6 +643,7 @@ impl Run {
             turns: BTreeMap::new(),
             asks_opened: 0,
             workers: BTreeMap::new(),
+            used_replies: BTreeSet::new(),
             queues: Queues::default(),
             fan_outs: FanOuts::default(),
         }

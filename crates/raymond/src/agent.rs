@@ -17,6 +17,7 @@ mod gemini;
 mod lines;
 mod opencode;
 mod pi;
+pub mod prepared;
 pub mod price;
 mod program;
 mod reader;
@@ -38,8 +39,8 @@ pub use program::{
 };
 pub use reader::{Counting, TurnReader};
 pub use turn::{
-    Asked, Continued, Cost, Filled, Invocation, Plain, Tokens, Turn, TurnEnding, TurnEvent, TurnFailure,
-    TurnReport,
+    Answer, Asked, Continued, Cost, Filled, Invocation, Plain, Tokens, Turn, TurnEnding, TurnEvent,
+    TurnFailure, TurnReport,
 };
 
 use std::sync::Arc;

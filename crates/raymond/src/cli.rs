@@ -23,13 +23,16 @@ mod options;
 mod pager;
 pub(crate) mod panics;
 mod print;
+mod record;
 mod resume;
 mod run;
 mod schema;
 mod serve;
 mod show;
+mod staging;
 mod status;
 mod stop;
+mod test;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -100,6 +103,8 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::Serve(args) => serve::serve(args),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Export(args) => export::export(args),
+        Command::Test(args) => test::test(args),
+        Command::Record(args) => record::record(args),
         Command::Completions(args) => completions::completions(args),
         Command::InitConfig => init_config::init_config(),
     }

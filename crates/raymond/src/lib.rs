@@ -11,11 +11,13 @@
 //! | `trust` | whether files that are found may decide what runs |
 //! | [`view`] | how a run is shown to people and to other programs |
 //! | [`serve`] | runs and workflows over HTTP: the API and the page |
+//! | [`check`] | testing a workflow: test files, their runs, coverage, reports |
 //! | [`author`] | lint, diagrams, conversion, templates, schemas |
 
 mod advice;
 pub mod agent;
 pub mod author;
+pub mod check;
 pub mod cli;
 mod clock;
 pub mod config;
@@ -23,6 +25,7 @@ pub mod error;
 mod files;
 mod paths;
 pub mod process;
+pub mod recording;
 pub mod run;
 pub mod serve;
 pub mod store;

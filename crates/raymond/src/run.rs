@@ -10,5 +10,6 @@ pub mod lookups;
 pub(crate) mod mailbox;
 pub mod prepare;
 pub mod recovery;
+pub mod rehearsal;
 pub(crate) mod step;
 pub mod stop;

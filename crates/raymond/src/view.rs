@@ -9,6 +9,7 @@ mod live;
 pub mod notify;
 pub(crate) mod output;
 mod progress;
+pub mod recorder;
 pub(crate) mod status;
 pub(crate) mod steps;
 pub(crate) mod summary;

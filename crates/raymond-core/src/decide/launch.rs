@@ -57,6 +57,7 @@ pub(super) fn launch(
             branch_of: goes_on.map(|session| session.id.clone()),
             share_usd: run.budget_share(),
             prompt_sha256: prompt.prompt_sha256.clone(),
+            reply: prompt.reply,
         });
         if conversation.is_some() && goes_on.is_none() {
             let message = format!(

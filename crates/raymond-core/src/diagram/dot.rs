@@ -5,6 +5,9 @@ use std::fmt::Write;
 use super::{Diagram, Node, Shape, Style};
 use crate::workflow::Kind;
 
+/// What no test has reached is red.
+const UNTESTED: &str = ", color=\"#d33a3a\", fontcolor=\"#d33a3a\", penwidth=2";
+
 pub fn dot(diagram: &Diagram) -> String {
     let mut text = "digraph workflow {\n    node [fontname=\"monospace\"];\n    edge [fontname=\"monospace\", fontsize=10];\n".to_owned();
     for (number, node) in diagram.nodes.iter().enumerate() {
@@ -18,10 +21,11 @@ pub fn dot(diagram: &Diagram) -> String {
         };
         let _ = writeln!(
             text,
-            "    n{} -> n{} [label=\"{}\", style={style}];",
+            "    n{} -> n{} [label=\"{}\", style={style}{}];",
             edge.from,
             edge.to,
-            escaped(&edge.label)
+            escaped(&edge.label),
+            if edge.is_untested { UNTESTED } else { "" }
         );
     }
     text.push_str("}\n");
@@ -41,7 +45,8 @@ fn attributes(node: &Node) -> String {
         Shape::Workflow => "shape=folder, color=\"#8a5cd0\"",
         Shape::Anywhere => return "label=\"?\", shape=circle, style=dotted".to_owned(),
     };
-    format!("label=\"{label}\", {shape}")
+    let untested = if node.is_untested { UNTESTED } else { "" };
+    format!("label=\"{label}\", {shape}{untested}")
 }
 
 fn escaped(text: &str) -> String {

@@ -23,6 +23,7 @@ pub fn mermaid(diagram: &Diagram) -> String {
     }
     text.push_str(CLASSES);
     write_classes(&mut text, diagram);
+    write_untested(&mut text, diagram);
     text
 }
 
@@ -62,6 +63,23 @@ fn write_classes(text: &mut String, diagram: &Diagram) {
         if !members.is_empty() {
             let _ = writeln!(text, "    class {} {class}", members.join(","));
         }
+    }
+}
+
+/// What no test has reached is red.
+fn write_untested(text: &mut String, diagram: &Diagram) {
+    let numbers = |untested: Vec<bool>, letter: &str| {
+        let marked = untested.into_iter().enumerate().filter(|(_, is_untested)| *is_untested);
+        marked.map(|(number, _)| format!("{letter}{number}")).collect::<Vec<String>>().join(",")
+    };
+    let nodes = numbers(diagram.nodes.iter().map(|node| node.is_untested).collect(), "n");
+    if !nodes.is_empty() {
+        let _ = writeln!(text, "    classDef untested stroke:#d33a3a,stroke-width:3px,color:#d33a3a");
+        let _ = writeln!(text, "    class {nodes} untested");
+    }
+    let edges = numbers(diagram.edges.iter().map(|edge| edge.is_untested).collect(), "");
+    if !edges.is_empty() {
+        let _ = writeln!(text, "    linkStyle {edges} stroke:#d33a3a,stroke-width:2px,color:#d33a3a");
     }
 }
 

@@ -65,7 +65,7 @@ impl<'g> Drawing<'g> {
             drawing.node_of.push(node);
             if node.is_some() {
                 let (label, shape) = (state.file.to_string(), Shape::State(number, state.file.kind()));
-                drawing.nodes.push(Node { label, shape, is_reached: is_reached(number) });
+                drawing.nodes.push(Node { label, shape, is_reached: is_reached(number), is_untested: false });
             }
         }
         if let Some(entry) = graph.entry.as_ref().ok().and_then(|entry| drawing.node(*entry)) {
@@ -79,7 +79,7 @@ impl<'g> Drawing<'g> {
     }
 
     fn other(&mut self, shape: Shape, label: &str) -> usize {
-        let node = Node { label: label.to_owned(), shape, is_reached: true };
+        let node = Node { label: label.to_owned(), shape, is_reached: true, is_untested: false };
         *self.others.entry((node.class(), label.to_owned())).or_insert_with(|| {
             self.nodes.push(node);
             self.nodes.len() - 1
@@ -254,7 +254,7 @@ impl<'g> Drawing<'g> {
     fn finish(self) -> Diagram {
         let edges = self.labels.into_iter().map(|((from, to, style), labels)| {
             let labels: Vec<String> = labels.into_iter().collect();
-            Edge { from, to, style, label: labels.join(", ") }
+            Edge { from, to, style, label: labels.join(", "), is_untested: false }
         });
         Diagram { edges: edges.collect(), nodes: self.nodes }
     }

@@ -14,6 +14,9 @@ const LOOP_WIDTH: f64 = 26.0;
 /// Longer names are cut in the diagram; the tooltip shows the whole name.
 const MAX_CHARACTERS: usize = 40;
 
+/// What no test has reached is red, also on dark pages.
+const UNTESTED: &str = ".raymond .node.untested rect{stroke:#d33a3a;stroke-width:3}.raymond \
+    .node.untested text,.raymond text.label.untested{fill:#d33a3a}.raymond .edge.untested{stroke:#d33a3a;stroke-width:2.4}";
 const STYLE: &str = include_str!("svg.css");
 
 /// The size of each node as it is drawn here, and where everything goes.
@@ -34,6 +37,11 @@ pub fn svg(diagram: &Diagram, title: &str) -> String {
          <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
         escaped(title)
     );
+    let has_untested = diagram.nodes.iter().any(|node| node.is_untested)
+        || diagram.edges.iter().any(|edge| edge.is_untested);
+    if has_untested {
+        let _ = writeln!(text, "<style>{UNTESTED}</style>");
+    }
     write_edges(&mut text, diagram, &layout, &nodes);
     for (number, ((node, size), at)) in diagram.nodes.iter().zip(&nodes).zip(&layout.nodes).enumerate() {
         write_node(&mut text, number, node, *size, *at);
@@ -51,8 +59,12 @@ fn write_edges(text: &mut String, diagram: &Diagram, layout: &Layout, nodes: &[S
         let at = layout.nodes.get(edge.from).copied().unwrap_or_default();
         let size = nodes.get(edge.from).copied().unwrap_or_default();
         let path = if edge.from == edge.to { self_loop(at, size) } else { curve(course) };
-        let _ =
-            writeln!(text, "<path class=\"edge {}\" marker-end=\"url(#arrow)\" d=\"{path}\"/>", edge.style);
+        let _ = writeln!(
+            text,
+            "<path class=\"edge {}{}\" marker-end=\"url(#arrow)\" d=\"{path}\"/>",
+            edge.style,
+            untested(edge.is_untested)
+        );
         let beside =
             Point { x: at.x + size.width / 2.0 + LOOP_WIDTH + label_size(edge).width / 2.0, y: at.y };
         let place = if edge.from == edge.to { Some(beside) } else { course.label };
@@ -68,14 +80,19 @@ fn write_label(text: &mut String, edge: &Edge, at: Point) {
     let _ = writeln!(
         text,
         "<rect class=\"page\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{LABEL_HEIGHT}\"/><text \
-         class=\"label {}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+         class=\"label {}{}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
         at.x - width / 2.0,
         at.y - LABEL_HEIGHT / 2.0,
         edge.style,
+        untested(edge.is_untested),
         at.x,
         at.y + 3.8,
         escaped(&edge.label)
     );
+}
+
+fn untested(is_untested: bool) -> &'static str {
+    if is_untested { " untested" } else { "" }
 }
 
 /// A smooth line through the points that is vertical at both ends.
@@ -132,7 +149,9 @@ fn write_node(text: &mut String, number: usize, node: &Node, size: Size, at: Poi
         Shape::State(state, _) => (format!(" data-state=\"{state}\""), " tabindex=\"0\""),
         _ => (String::new(), ""),
     };
-    let _ = write!(text, "<g class=\"node {}{reached}\" id=\"n{number}\"{state}{focus}>", node.class());
+    let untested = untested(node.is_untested);
+    let _ =
+        write!(text, "<g class=\"node {}{reached}{untested}\" id=\"n{number}\"{state}{focus}>", node.class());
     if let Some(whole) = whole_name(node) {
         let _ = write!(text, "<title>{}</title>", escaped(&whole));
     }

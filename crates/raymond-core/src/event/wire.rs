@@ -272,6 +272,9 @@ pub(super) struct StepStartedFields<'a> {
     /// The SHA-256 of the prompt as sent, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     prompt_sha256: Option<Cow<'a, str>>,
+    /// The number of the prepared reply that this turn uses up, in a test or a replay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply: Option<u64>,
 }
 
 impl Serialize for StepStarted {
@@ -291,6 +294,7 @@ impl Serialize for StepStarted {
             branch_of: turn.and_then(|turn| turn.branch_of.as_deref()).map(Cow::Borrowed),
             share_usd: turn.and_then(|turn| turn.share_usd),
             prompt_sha256: turn.and_then(|turn| turn.prompt_sha256.as_deref()).map(Cow::Borrowed),
+            reply: turn.and_then(|turn| turn.reply),
         };
         fields.serialize(serializer)
     }
@@ -301,7 +305,8 @@ impl TryFrom<StepStartedFields<'_>> for StepStarted {
 
     fn try_from(fields: StepStartedFields<'_>) -> Result<Self, Self::Error> {
         let of_turns = [&fields.backend, &fields.session, &fields.branch_of, &fields.prompt_sha256];
-        let has_more = fields.share_usd.is_some() || of_turns.into_iter().any(Option::is_some);
+        let has_number = fields.share_usd.is_some() || fields.reply.is_some();
+        let has_more = has_number || of_turns.into_iter().any(Option::is_some);
         // Journals of version 0.1 have a session and no backend.
         let is_turn = fields.session.is_some() || fields.backend.is_some();
         let turn = match fields.turn {
@@ -312,6 +317,7 @@ impl TryFrom<StepStartedFields<'_>> for StepStarted {
                 branch_of: fields.branch_of.map(Cow::into_owned),
                 share_usd: fields.share_usd,
                 prompt_sha256: fields.prompt_sha256.map(Cow::into_owned),
+                reply: fields.reply,
             }),
             None if !has_more => None,
             _ => return Err("the start of a turn needs `turn`, and `backend` or `session`"),

@@ -38,13 +38,14 @@ mod unsupported_attribute;
 mod unused_result_schema;
 mod wrong_input;
 mod wrong_platform;
+mod wrong_test;
 
 pub use invalid_effort::CLAUDE_EFFORTS;
 
 use super::Rule;
 
 /// All rules, in the order of their codes.
-pub static RULES: [&Rule; 38] = [
+pub static RULES: [&Rule; 39] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
     &no_entry::RULE,
@@ -83,4 +84,5 @@ pub static RULES: [&Rule; 38] = [
     &invalid_result_schema::RULE,
     &unused_result_schema::RULE,
     &wrong_input::RULE,
+    &wrong_test::RULE,
 ];

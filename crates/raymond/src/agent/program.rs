@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::session::SessionPlace;
-use super::{Asked, Cost, Filled, Invocation, Plain, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport};
+use super::{
+    Answer, Asked, Cost, Filled, Invocation, Plain, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport,
+};
 
 /// An agent program, with the settings of its backend.
 pub trait AgentProgram: fmt::Debug + Send + Sync {
@@ -31,8 +33,13 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
 
     /// The answer to a turn if it is given in this process and no program is started: the output that such a program
     /// would have printed. It is asked for while the turn is prepared, because the workflow's files are there.
-    fn answer(&self, _asked: &Asked<'_>, _files: &dyn WorkflowFiles) -> Option<Result<Vec<u8>, String>> {
+    fn answer(&self, _asked: &Asked<'_>, _files: &dyn WorkflowFiles) -> Option<Result<Answer, String>> {
         None
+    }
+
+    /// Whether a conversation that the program no longer has is begun anew. Otherwise the turn fails.
+    fn continues_only_what_is_there(&self) -> bool {
+        false
     }
 
     /// How the program is started for a turn that has no answer yet. An error fails the step, because the same turn

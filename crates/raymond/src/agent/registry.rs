@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::prepared::{Prepared, PreparedProgram};
 use super::price::{Price, Prices};
-use super::{AgentProgram, KINDS, TokensTold};
+use super::{AgentProgram, DEFAULT_BACKEND, KINDS, TokensTold};
 use crate::config::{BackendSettings, Config};
 use crate::error::UserError;
 use crate::process::program_on_path;
@@ -83,6 +84,8 @@ impl Backend {
 pub struct Backends {
     named: BTreeMap<String, Backend>,
     pub prices: Prices,
+    /// What every other name stands for, if anything.
+    others: Option<Backend>,
 }
 
 impl Backends {
@@ -92,7 +95,7 @@ impl Backends {
         let made = KINDS
             .iter()
             .filter_map(|kind| Some((kind.name.to_owned(), Backend::new(kind.name, &settings).ok()?)));
-        Self { named: made.collect(), prices: Prices::new(&BTreeMap::new()) }
+        Self { named: made.collect(), prices: Prices::new(&BTreeMap::new()), others: None }
     }
 
     /// The built-in backends, and those that the config file adds or changes.
@@ -119,12 +122,29 @@ impl Backends {
         model.filter(|_| is_needed).and_then(|model| self.prices.of(model))
     }
 
+    /// The same backends, answered from prepared replies. The config that defines a backend may be missing in a test,
+    /// so there every name is known.
+    pub fn answered_by(self, prepared: &Arc<Prepared>) -> Self {
+        let program =
+            |inner| Arc::new(PreparedProgram::new(inner, Arc::clone(prepared))) as Arc<dyn AgentProgram>;
+        let wrap = |backend: Backend| {
+            let inner = Arc::clone(&backend.program);
+            Backend { program: program(Some(inner)), ..backend }
+        };
+        let unknown = || {
+            let kind = DEFAULT_BACKEND.to_owned();
+            Backend { program: program(None), kind, may_continue: false, model: None, uncounted: false }
+        };
+        let named = self.named.into_iter().map(|(name, backend)| (name, wrap(backend)));
+        Self { named: named.collect(), prices: self.prices, others: prepared.is_test.then(unknown) }
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
     }
 
     pub fn get(&self, name: &str) -> Result<&Backend, String> {
-        self.named.get(name).ok_or_else(|| {
+        self.named.get(name).or(self.others.as_ref()).ok_or_else(|| {
             let known: Vec<&str> = self.names().collect();
             format!("there is no backend `{}`; known are: {}", name.escape_debug(), known.join(", "))
         })

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::lines::{Line, Lines};
 use super::{
-    AgentProgram, Asked, Capabilities, Cost, Invocation, Turn, TurnDecoder, TurnEnding, TurnEvent,
+    AgentProgram, Answer, Asked, Capabilities, Cost, Invocation, Turn, TurnDecoder, TurnEnding, TurnEvent,
     TurnFailure, TurnFault, TurnReport, WorkflowFiles,
 };
 use crate::config::BackendSettings;
@@ -62,14 +62,14 @@ impl AgentProgram for Scripted {
         self.replies(files).map(drop)
     }
 
-    fn answer(&self, asked: &Asked<'_>, files: &dyn WorkflowFiles) -> Option<Result<Vec<u8>, String>> {
+    fn answer(&self, asked: &Asked<'_>, files: &dyn WorkflowFiles) -> Option<Result<Answer, String>> {
         Some(self.replies(files).and_then(|replies| {
             let Asked { state, number, .. } = *asked;
             let reply = replies.get(state, number).ok_or_else(|| {
                 format!("the scripted backend has no reply for `{state}`; add one to its file of replies")
             })?;
             let line = json!({ "reply": reply.text, "cost_usd": reply.cost_usd });
-            Ok(format!("{line}\n").into_bytes())
+            Ok(Answer { output: format!("{line}\n").into_bytes(), ..Answer::default() })
         }))
     }
 

@@ -1,11 +1,13 @@
 //! The types of a turn: what an agent program is asked, how it is started, what it reports while it runs, and the
 //! result.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::TurnFault;
+use crate::recording::Places;
 
 pub use raymond_core::tokens::Tokens;
 
@@ -17,6 +19,25 @@ pub struct Asked<'a> {
     /// The number of this turn among the run's turns in that state, counted from 1.
     pub number: u64,
     pub prompt: &'a str,
+    pub agent: &'a str,
+    /// How often the agent has entered the state.
+    pub visit: u64,
+    /// The prepared replies that are used up.
+    pub used: &'a BTreeSet<u64>,
+    /// The prompt with placeholders for what differs between machines, if the run is recorded or replayed.
+    pub portable: Option<&'a str>,
+    pub places: Option<&'a Places>,
+}
+
+/// An answer that is given in this process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// What an agent program would have printed.
+    pub output: Vec<u8>,
+    /// The number of the prepared reply that it uses up.
+    pub reply: Option<u64>,
+    /// The conversation that it came from, if that is known.
+    pub session: Option<String>,
 }
 
 /// What one turn asks of an agent program. Every turn gives all of it, because programs differ in what they remember of

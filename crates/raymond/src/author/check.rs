@@ -1,5 +1,7 @@
 //! Linting one workflow, and repairing it.
 
+mod test_files;
+
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,7 +92,11 @@ impl<'p> Around<'p> {
 /// Lints the workflow at a path.
 pub fn check(given: &str, around: Around<'_>) -> Vec<Found> {
     match Checked::new(given, around) {
-        Ok(checked) => checked.found(),
+        Ok(checked) => {
+            let mut found = checked.found();
+            found.extend(test_files::check(&checked.loaded, &checked.graph, around.cwd));
+            found
+        }
         Err(fault) => vec![not_loaded(&fault)],
     }
 }

@@ -2,6 +2,7 @@
 
 mod entry;
 mod shapes;
+mod test_shapes;
 
 use raymond_core::event::Event;
 use schemars::generate::SchemaSettings;
@@ -9,6 +10,7 @@ use schemars::{JsonSchema, Schema};
 
 use crate::config::Config;
 pub use shapes::{Frontmatter, Manifest, OneFile, OneScript};
+use test_shapes::TestFile;
 
 /// The formats that have a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -21,6 +23,8 @@ pub enum Subject {
     Manifest,
     /// .raymond/config.toml
     Config,
+    /// A file of tests
+    Test,
     /// A line of --json and of the journal
     Events,
 }
@@ -31,6 +35,7 @@ pub fn schema(subject: Subject) -> Schema {
         Subject::Workflow => read::<OneFile>(),
         Subject::Manifest => read::<Manifest>(),
         Subject::Config => read::<Config>(),
+        Subject::Test => read::<TestFile>(),
         Subject::Events => {
             SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<Event>()
         }

@@ -22,17 +22,17 @@ pub static TEMPLATES: [Template; 3] = [
     Template {
         name: "hello",
         about: "a prompt and a script",
-        files: files!("hello": "START.md", "CHECK.sh", "CHECK.bat", "workflow.yaml", "replies.yaml"),
+        files: files!("hello": "START.md", "CHECK.sh", "CHECK.bat", "workflow.yaml", "replies.yaml", "hello.test.yaml"),
     },
     Template {
         name: "review",
         about: "a text is written and reviewed until it is good",
-        files: files!("review": "START.md", "WRITE.md", "REVIEW.md", "workflow.yaml", "replies.yaml"),
+        files: files!("review": "START.md", "WRITE.md", "REVIEW.md", "workflow.yaml", "replies.yaml", "review.test.yaml"),
     },
     Template {
         name: "fan-out",
         about: "workers at the same time, and a summary",
-        files: files!("fan-out": "START.md", "WORK.md", "SUMMARY.md", "workflow.yaml", "replies.yaml"),
+        files: files!("fan-out": "START.md", "WORK.md", "SUMMARY.md", "workflow.yaml", "replies.yaml", "fan-out.test.yaml"),
     },
 ];
 

@@ -11,13 +11,14 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
 use super::completions::{backends, run_ids, statuses};
+use crate::agent::prepared::Missing;
 use crate::config::{OnAsk, Timeout};
 use crate::error::UserError;
 use crate::view::Detail;
 
 /// Commands of later versions. A workflow with such a name must already be written as a path (`./watch`), so that its
 /// command line keeps its meaning when the command exists.
-const RESERVED: [&str; 5] = ["branch", "record", "rewind", "test", "watch"];
+const RESERVED: [&str; 3] = ["branch", "rewind", "watch"];
 
 /// Whether a workflow with this name has to be written as a path although the command does not exist yet.
 pub(super) fn is_reserved(name: &str) -> bool {
@@ -96,6 +97,10 @@ pub(super) enum Command {
     Convert(ConvertArgs),
     /// Look for mistakes in workflows before a model finds them
     Lint(author::LintArgs),
+    /// Test workflows, with prepared replies instead of agents
+    Test(author::TestArgs),
+    /// Make a recording of a run, to replay it or test with it
+    Record(RecordArgs),
     /// Write a workflow to start from
     Init(author::InitArgs),
     /// Print the JSON schema of a file format
@@ -130,8 +135,10 @@ impl Command {
             Self::Stop(args) => Some(&args.place),
             Self::Serve(args) => Some(&args.place),
             Self::Export(args) => Some(&args.place),
+            Self::Record(args) => Some(&args.place),
             Self::Convert(_)
             | Self::Lint(_)
+            | Self::Test(_)
             | Self::Init(_)
             | Self::Schema(_)
             | Self::Diagram(_)
@@ -200,6 +207,18 @@ pub(super) struct RunOptions {
     /// Do not check what the workflow declares before it runs; for states that a step will make
     #[arg(long)]
     pub(super) no_lint: bool,
+    /// Write every finished turn to this file, so that the run can be replayed
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) record: Option<PathBuf>,
+    /// Answer prompts from this recording; no agent program is started
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) replay: Option<PathBuf>,
+    /// What to do with a prompt that is not in the recording: fail, take the closest turn, or ask the agent
+    #[arg(long, value_name = "HOW")]
+    pub(super) replay_missing: Option<Missing>,
+    /// How `raymond test` wants the run to go
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(super) stage: Option<PathBuf>,
     /// Print events as JSON lines on stdout instead of the result
     #[arg(long)]
     pub(super) json: bool,
@@ -357,6 +376,19 @@ pub(super) struct StopArgs {
     /// End running steps instead of letting them finish
     #[arg(long)]
     pub(super) now: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::RECORD)]
+pub(super) struct RecordArgs {
+    /// The run's id or the start of it
+    #[arg(add = ArgValueCompleter::new(run_ids))]
+    pub(super) run: String,
+    /// The recording to write
+    #[arg(short = 'o', long = "output", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) output: PathBuf,
     #[command(flatten)]
     pub(super) place: Place,
 }

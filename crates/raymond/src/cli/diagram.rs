@@ -11,6 +11,7 @@ use super::args::author::{DiagramArgs, DiagramFormat};
 use super::find::working_folder;
 use super::print::{print_stdout, say};
 use crate::author::load::{FaultKind, Loaded, load};
+use crate::check::coverage::Coverage;
 use crate::error::{ExitKind, UserError};
 use crate::view::text::clean;
 
@@ -27,7 +28,10 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
         return Err(UserError::usage(format!("{}: there is no state to draw", args.path))
             .hint("name the folder, archive or file that holds the states of a workflow"));
     }
-    let diagram = Diagram::of(&graph);
+    let mut diagram = Diagram::of(&graph);
+    if let Some(file) = &args.coverage {
+        mark_coverage(&mut diagram, file, &loaded.path)?;
+    }
     let title = title(&loaded.path);
     let picture = match format {
         DiagramFormat::Mermaid => mermaid(&diagram),
@@ -47,6 +51,20 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
         .map_err(|error| UserError::usage(format!("cannot write {}: {error}", file.display())))?;
     say(&format!("wrote {}", file.display()));
     Ok(ExitKind::Completed)
+}
+
+/// Marks what no test has reached.
+fn mark_coverage(diagram: &mut Diagram, file: &Path, workflow: &Path) -> Result<(), UserError> {
+    let wrong = |error: String| {
+        UserError::usage(format!("{}: {error}", file.display()))
+            .hint(format!("write it with: raymond test --coverage={}", file.display()))
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let coverage: Coverage = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    match coverage.mark(diagram, workflow) {
+        true => Ok(()),
+        false => Err(wrong(format!("the coverage of {} is not in it", workflow.display()))),
+    }
 }
 
 /// Shows the states of a one-file workflow as they would be written in a folder.

@@ -14,6 +14,7 @@ use raymond_core::workflow::Platform;
 use super::args::{Place, RunOptions};
 use super::find::debug_folder;
 use super::print::{cannot_write, print_result, say};
+use super::staging::Staged;
 use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
 use crate::error::{ExitKind, UserError};
@@ -48,7 +49,11 @@ impl Manner {
         Self {
             detail: args.detail(settings.verbose.unwrap_or(false)),
             json: args.json,
-            on_ask: args.on_ask.or(settings.on_ask).unwrap_or(by_default),
+            on_ask: match args.stage {
+                // A test gives the answers itself.
+                Some(_) => OnAsk::Wait,
+                None => args.on_ask.or(settings.on_ask).unwrap_or(by_default),
+            },
             debug: open_debug_folder(args, place, settings, run),
             notify: settings.notify.clone(),
         }
@@ -88,6 +93,7 @@ pub(super) struct Ready {
     pub(super) options: Options,
     pub(super) incarnation: String,
     pub(super) manner: Manner,
+    pub(super) staged: Staged,
 }
 
 /// Drives a run to its end and prints its result.
@@ -155,6 +161,7 @@ fn prepare(
         running_groups: RefCell::default(),
         cgroups: RefCell::default(),
         gate: Gate::for_files(crate::process::file_limit()),
+        recorder: ready.staged.recorder.clone(),
         view: view.clone(),
     };
     let preparer = Preparer {
@@ -163,6 +170,7 @@ fn prepare(
         payloads: payloads.clone(),
         backends: ready.backends,
         tasks: ready.scratch,
+        portable_below: ready.staged.portable_below,
     };
     let asks_here = ready.manner.on_ask == OnAsk::Prompt;
     let console = Console::new(coloured(stderr.clone()), ready.manner.detail, payloads.clone())
@@ -171,6 +179,7 @@ fn prepare(
     if !stderr.is_nowhere() {
         observers.push(Box::new(console));
     }
+    observers.extend(ready.staged.recorder.map(|recorder| Box::new(recorder) as Box<dyn View>));
     observers.extend(view.map(|view| Box::new(view) as Box<dyn View>));
     observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn View>));
     if ready.manner.json {
@@ -187,6 +196,8 @@ fn prepare(
         identity: ready.run.identity(),
         outputs: vec![stdout, stderr],
         incarnation: ready.incarnation,
+        clock: ready.staged.clock,
+        rehearsal: ready.staged.rehearsal,
     })
 }
 

@@ -26,6 +26,7 @@ pub(super) fn init(args: InitArgs) -> Result<ExitKind, UserError> {
     }
     say(&format!("wrote {name}: {}", template.about));
     say(&format!("run it:       raymond {}", runnable(name)));
+    say(&format!("test it:      raymond test {name}"));
     say(&format!("look at it:   raymond diagram {}", runnable(name)));
     Ok(ExitKind::Completed)
 }

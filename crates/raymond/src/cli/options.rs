@@ -1,5 +1,7 @@
 //! The options of a run: command line before manifest and config file, and those before defaults.
 
+use std::path::Path;
+
 use raymond_core::money::Usd;
 use raymond_core::run::Options;
 
@@ -39,6 +41,9 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
         skip_permissions: settings.dangerously_skip_permissions.unwrap_or(default.skip_permissions)
             && !args.ask_permissions,
         no_lint: manifest.no_lint,
+        record: None,
+        replay: None,
+        replay_missing: None,
     };
     override_with(args, configured)
 }
@@ -67,5 +72,13 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
         script_timeout_ms: args.timeout.map(|timeout| timeout.milliseconds).or(before.script_timeout_ms),
         skip_permissions: args.dangerously_skip_permissions || before.skip_permissions,
         no_lint: args.no_lint || before.no_lint,
+        record: args.record.as_deref().map(absolute).or(before.record),
+        replay: args.replay.as_deref().map(absolute).or(before.replay),
+        replay_missing: args.replay_missing.map(|how| how.as_str().to_owned()).or(before.replay_missing),
     }
+}
+
+/// A resume may come from another folder.
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }

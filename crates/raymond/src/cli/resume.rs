@@ -13,10 +13,11 @@ use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive, kept_debug_files};
 use super::find::{
     all_scopes, allowed_scopes, check_commands, journal_options, latest_resumable, load_config,
-    old_state_file, scratch_folder, store,
+    old_state_file, project_folder, scratch_folder, store, working_folder,
 };
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
+use super::staging::{Staging, config_of_test, stage};
 use crate::agent::registry::Backends;
 use crate::config::Settings;
 use crate::error::{ExitKind, UserError};
@@ -29,9 +30,9 @@ use crate::workflow::scope::Scope;
 use crate::workflow::states::check_all;
 
 pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
-    let config = load_config()?;
+    let stage = stage(&args.options)?;
+    let config = stage.as_ref().map_or_else(load_config, |stage| Ok(config_of_test(stage)))?;
     let settings = &config.raymond;
-    let backends = Backends::new(&config)?;
     let store = store(&args.place)?;
     let stored = match &args.run {
         Some(run) => {
@@ -45,8 +46,12 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         return show_completed(&args, &run, &*stored);
     }
     let mut scope = open_scope(&run)?;
-    check_commands(&scope, &config, &args.options)?;
+    if stage.is_none() {
+        check_commands(&scope, &config, &args.options)?;
+    }
     let options = override_with(&args.options, run.options.clone());
+    let staging = Staging::new(stage, &options)?;
+    let backends = staging.backends(Backends::new(&config)?);
     check_what_is_ahead(&run, &mut scope, &options, settings, &backends)?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
@@ -58,7 +63,11 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     opening.extend(Some(cut_bytes).filter(|bytes| *bytes > 0).map(torn));
     let incarnation = writer.incarnation().to_owned();
     let scopes = all_scopes(scope, settings, Path::new(&run.cwd))?;
+    let project = project_folder(&working_folder()?);
+    staging.complete_recording(&*stored, &kept, &scratch, &project)?;
+    let staged = staging.go_on(&run, &*stored, &project)?;
     drive(Ready {
+        staged,
         engine: Engine::take_up(run, writer),
         unseen: Vec::new(),
         opening,

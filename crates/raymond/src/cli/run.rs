@@ -15,12 +15,13 @@ use super::args::{Budget, RunArgs};
 use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive};
 use super::find::{
-    all_scopes, allowed_scopes, check_commands, journal_options, load_config, scratch_folder, store,
-    working_folder,
+    all_scopes, allowed_scopes, check_commands, journal_options, load_config, project_folder, scratch_folder,
+    store, working_folder,
 };
 use super::inputs::{ask_for_missing, refused};
 use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
+use super::staging::{Staging, config_of_test, stage};
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
 use crate::paths::shown;
@@ -47,14 +48,18 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
             .hint(format!("give it one: --budget {dollars}")));
     }
     let cwd = working_folder()?;
-    let config = load_config()?;
+    let stage = stage(&args.options)?;
+    let config = stage.as_ref().map_or_else(load_config, |stage| Ok(config_of_test(stage)))?;
     let settings = &config.raymond;
-    let backends = Backends::new(&config)?;
     let mut located = locate(workflow, &cwd, Platform::current())
         .map_err(|error| hint_at_what_was_meant(error, workflow, &cwd))?;
-    check_commands(&located.scope, &config, &args.options)?;
+    if stage.is_none() {
+        check_commands(&located.scope, &config, &args.options)?;
+    }
     let manifest = located.scope.manifest().clone();
     let options = for_new_run(&args.options, &manifest, settings);
+    let staging = Staging::new(stage, &options)?;
+    let backends = staging.backends(Backends::new(&config)?);
     let allowed = allowed_scopes(&located.scope, settings)?;
     located.scope.read(&located.entry).map_err(UserError::usage)?;
     let entries = BTreeSet::from([located.entry.clone()]);
@@ -65,7 +70,11 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let cwd = first_folder(&located.scope, cwd)?;
     let input = args.input.as_deref().map(read_input).transpose()?;
     let store = store(&args.place)?;
-    let (id, writer) = begin(&*store, ids(args.id.as_deref(), &located.scope), journal_options(settings))?;
+    let (id, writer) = begin(
+        &*store,
+        ids(args.id.as_deref(), &located.scope),
+        staging.journal_options(journal_options(settings)),
+    )?;
     let incarnation = writer.incarnation().to_owned();
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
@@ -74,7 +83,9 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     opening.extend(manifest_warnings(&located.scope).chain(warnings).map(warning));
     let (engine, unseen) =
         Engine::create(&id, now(), opening, writer).map_err(|error| UserError::failed(error.to_string()))?;
+    let project = project_folder(&working_folder()?);
     drive(Ready {
+        staged: staging.begin(&project)?,
         engine,
         unseen,
         opening: Vec::new(),

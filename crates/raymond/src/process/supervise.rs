@@ -85,6 +85,8 @@ pub enum AfterExit {
     LeaveBackground,
     /// For agents: everything is ended.
     EndAll,
+    /// For Raymond itself, which ends its own processes: they are left alone however it exits.
+    TidiesUpItself,
 }
 
 /// How a process ended.
@@ -191,10 +193,14 @@ pub async fn supervise<S: Sink + ?Sized>(
     let tree = Tree::new(reaper, target.clone());
     let mut running = Running::new(child, streams, spec.stdin, limits);
     let mut ending = running.watch(sink, &stop).await;
-    if ending.is_failed_exit() && stop.includes_what_just_ended(ending.is_by_stop_signal()).await {
+    let tidied_up = after_exit == AfterExit::TidiesUpItself && matches!(ending, Ending::Exited(_));
+    if !tidied_up
+        && ending.is_failed_exit()
+        && stop.includes_what_just_ended(ending.is_by_stop_signal()).await
+    {
         ending = Ending::Stopped;
     }
-    if ending.is_success() && after_exit == AfterExit::LeaveBackground {
+    if tidied_up || ending.is_success() && after_exit == AfterExit::LeaveBackground {
         tree.leave_alone();
         return Supervised { ending, target: Some(target), survivors: Vec::new() };
     }

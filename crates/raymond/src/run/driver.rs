@@ -17,7 +17,6 @@ pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest, Way};
 pub use terminal::{Question, Terminal};
 
 use crate::advice;
-use crate::clock;
 use crate::error::{ExitKind, UserError};
 use crate::run::engine::{Command, Engine, Round};
 use crate::run::executor::{Executor, RecordedEnd};
@@ -25,6 +24,7 @@ use crate::run::job::{StepJob, StepNeeds};
 use crate::run::lookups;
 use crate::run::mailbox::{Message, Receiver};
 use crate::run::prepare::Preparer;
+use crate::run::rehearsal::{Clock, Rehearsal};
 use crate::run::stop::Stop;
 use crate::store::{self, RunWriter, StoreError};
 use crate::view::View;
@@ -56,6 +56,8 @@ pub struct Driver<S, E> {
     trouble: Option<String>,
     /// What the program exits with if a stop ends it.
     stop_exit: ExitKind,
+    /// Whether a test has come to the point where nothing can happen any more.
+    is_at_end: bool,
 }
 
 /// Everything a driver needs.
@@ -75,6 +77,9 @@ pub struct Parts<S, E> {
     pub identity: String,
     /// Distinguishes this process from earlier ones on the same run.
     pub incarnation: String,
+    pub clock: Clock,
+    /// Set if the run is that of a test.
+    pub rehearsal: Option<Rehearsal>,
 }
 
 impl<S: RunWriter, E: Executor> Driver<S, E> {
@@ -83,14 +88,15 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
             .map_err(|error| UserError::failed(format!("cannot listen for signals: {error}")))?;
         let inbox = Inbox::new(Arc::clone(&parts.inbox), parts.incarnation.clone());
         Ok(Self {
+            looked_at: parts.clock.now(),
             parts,
             signals,
             inbox,
             taken: Vec::new(),
-            looked_at: now(),
             stopping: None,
             trouble: None,
             stop_exit: ExitKind::Interrupted,
+            is_at_end: false,
         })
     }
 
@@ -115,10 +121,14 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         let found = self.inbox.look();
         self.take_found(found, &mut inputs);
         loop {
-            self.looked_at = now();
+            self.looked_at = self.parts.clock.now();
             match self.parts.engine.round(self.looked_at, inputs, &mut self.parts.preparer) {
                 Ok(round) => {
                     self.inbox.remove(&std::mem::take(&mut self.taken));
+                    if let Some(rehearsal) = &mut self.parts.rehearsal {
+                        rehearsal.note(&round.events);
+                        rehearsal.kill_if_due(self.parts.engine.run());
+                    }
                     let trouble =
                         self.trouble.take().or_else(|| round.trouble.as_ref().map(ToString::to_string));
                     let exit = self.carry_out(round).await;
@@ -141,7 +151,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 Err(error) => return Err(self.give_up(error.to_string()).await),
             }
             inputs = self.wait().await;
-            if self.run().has_overdue_question(now()) {
+            if self.run().has_overdue_question(self.parts.clock.now()) {
                 // An answer that was given in time may lie in the inbox.
                 let found = self.inbox.look();
                 self.take_found(found, &mut inputs);
@@ -211,6 +221,9 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
             self.stopping != Some(Stop::Now) && self.parts.outputs.iter().any(Output::is_full);
         let sleep = if is_reader_behind { SLOW_READER_POLL } else { self.sleep() };
         let mut inputs = Vec::new();
+        if self.rehearse(&mut inputs) {
+            return inputs;
+        }
         tokio::select! {
             Some(message) = self.parts.messages.recv(), if !is_reader_behind => {
                 self.take_messages(message, &mut inputs);
@@ -226,9 +239,33 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         inputs
     }
 
+    /// In a test, nobody waits for what is sure to come: questions are answered and time passes at once, as long as
+    /// nothing runs. Returns whether there is something to decide about now.
+    fn rehearse(&mut self, inputs: &mut Vec<Input>) -> bool {
+        if self.parts.rehearsal.is_none() || self.stopping.is_some() || self.parts.executor.is_busy() {
+            return false;
+        }
+        if let Some(message) = self.parts.messages.try_recv() {
+            self.take_messages(message, inputs);
+            return true;
+        }
+        let found = self.inbox.look();
+        self.take_found(found, inputs);
+        let Some(rehearsal) = &mut self.parts.rehearsal else { return false };
+        let (run, now) = (self.parts.engine.run(), self.parts.clock.now());
+        inputs.extend(rehearsal.answer(run, now).into_iter().map(Input::Answer));
+        if !inputs.is_empty() || rehearsal.pass_time(run, &self.parts.clock, self.looked_at) {
+            return true;
+        }
+        // Nothing can happen any more, so the questions that are open stay open.
+        self.parts.engine.wait_for_answers(false);
+        !std::mem::replace(&mut self.is_at_end, true)
+    }
+
     fn sleep(&self) -> Duration {
         let until_wake = self.run().next_wake(self.looked_at).map(|time| {
-            Duration::try_from(time.duration_since(now())).unwrap_or_default() + Duration::from_millis(1)
+            Duration::try_from(time.duration_since(self.parts.clock.now())).unwrap_or_default()
+                + Duration::from_millis(1)
         });
         until_wake.map_or(LONGEST_SLEEP, |wait| wait.min(LONGEST_SLEEP))
     }
@@ -409,8 +446,7 @@ pub fn exit_of(status: RunStatus, interrupted: ExitKind) -> ExitKind {
     }
 }
 
-/// The time as events tell it: milliseconds are enough.
+/// The system's time as events tell it.
 pub fn now() -> Timestamp {
-    let now = clock::now();
-    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+    Clock::default().now()
 }

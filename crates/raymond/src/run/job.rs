@@ -15,7 +15,9 @@ use raymond_core::run::Session;
 use raymond_core::workflow::StateFile;
 
 use super::engine::StepLaunch;
+use crate::agent::Answer;
 use crate::process::secrets::Secrets;
+use crate::recording::Places;
 use crate::workflow::scopes::PackedFiles;
 use crate::workflow::states::TurnSettings;
 
@@ -96,9 +98,21 @@ pub struct TurnNeeds {
     pub settings: TurnSettings,
     pub skip_permissions: bool,
     /// The answer, where it is known beforehand and no program is asked, or why there is none.
-    pub answer: Option<Result<Vec<u8>, String>>,
+    pub answer: Option<Result<Answer, String>>,
+    /// How often the agent has entered the state.
+    pub visit: u64,
+    /// The prompt as a recording holds it, if there is one.
+    pub portable: Option<PortablePrompt>,
     /// The agent's conversation, which the turn continues if its backend can.
     pub conversation: Option<Session>,
+}
+
+/// A prompt without what differs from machine to machine.
+#[derive(Clone, Debug)]
+pub struct PortablePrompt {
+    pub text: String,
+    /// What was replaced in it.
+    pub places: Places,
 }
 
 impl StepJob {

@@ -16,10 +16,11 @@ use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Options, Run};
 
 use super::engine::{Preparation, States};
-use super::job::{Handed, StepNeeds, TurnNeeds};
+use super::job::{Handed, PortablePrompt, StepNeeds, TurnNeeds};
 use crate::agent::registry::{Backend, Backends};
 use crate::agent::{Asked, Filled, Plain};
 use crate::process::secrets::Secrets;
+use crate::recording::Places;
 use crate::store::{Payloads, StoreError, hash_of};
 use crate::workflow::result_schema;
 use crate::workflow::scopes::Scopes;
@@ -34,6 +35,8 @@ pub struct Preparer {
     pub backends: Backends,
     /// Where each agent gets a folder of its own.
     pub tasks: PathBuf,
+    /// The project's folder, if prompts are recorded or compared with recorded ones.
+    pub portable_below: Option<PathBuf>,
 }
 
 /// Why a step cannot be prepared.
@@ -156,17 +159,37 @@ impl Preparer {
         if program.capabilities().add_dirs {
             settings.add_dirs.extend(task_folder.to_str().map(str::to_owned));
         }
-        let (text, places) = prompt::message(&self.payloads, agent, body, &values)?;
+        let (text, places_of_values) = prompt::message(&self.payloads, agent, body, &values)?;
         let folders: Vec<PathBuf> =
             settings.add_dirs.iter().map(|folder| Path::new(&agent.cwd).join(folder)).collect();
-        let filled = Filled { text: &text, values: &places, cwd: Path::new(&agent.cwd), folders: &folders };
+        let filled =
+            Filled { text: &text, values: &places_of_values, cwd: Path::new(&agent.cwd), folders: &folders };
         let Plain { text, changed } = program.plain(&filled);
         prompt.prompt_sha256 = Some(hash_of(text.as_bytes()));
         prompt.program_chooses_session = !program.capabilities().takes_session_id();
         prompt.continues_in_place = program.continues_in_place();
-        let asked = Asked { state: agent.state.name(), number: run.next_turn(agent), prompt: &text };
+        let portable = self.portable_below.as_deref().map(|project| {
+            let places = Places::new(&run.id, task_folder, &agent.cwd, project);
+            // Where a value had to be changed, the places of the values are no longer known.
+            let values = if changed.is_empty() { places_of_values.as_slice() } else { &[] };
+            PortablePrompt { text: places.replace(&text, values), places }
+        });
+        let asked = Asked {
+            state: agent.state.name(),
+            number: run.next_turn(agent),
+            prompt: &text,
+            agent: agent.id.as_str(),
+            visit: agent.visits_here(),
+            used: &run.used_replies,
+            portable: portable.as_ref().map(|portable| portable.text.as_str()),
+            places: portable.as_ref().map(|portable| &portable.places),
+        };
+        let answer = program.answer(&asked, scopes.of(agent)?);
+        prompt.reply = answer.as_ref().and_then(|answer| answer.as_ref().ok()?.reply);
         Ok(TurnNeeds {
-            answer: program.answer(&asked, scopes.of(agent)?),
+            answer,
+            visit: agent.visits_here(),
+            portable,
             backend: prompt.backend.clone(),
             prompt: text,
             changed_values: changed,
@@ -196,7 +219,7 @@ impl Preparer {
 }
 
 /// Agent names grow with each generation of forks; file systems stop at 255 bytes.
-pub(super) fn file_name_of(agent: &AgentId) -> String {
+pub(crate) fn file_name_of(agent: &AgentId) -> String {
     const MOST: usize = 120;
     let name = agent.as_str();
     if name.len() <= MOST {

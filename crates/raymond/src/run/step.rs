@@ -41,6 +41,7 @@ use crate::agent::registry::Backends;
 use crate::process::secrets::Secrets;
 use crate::process::{Cgroup, Reaper, SpawnError, Started, StopSignal, Target, Trace};
 use crate::view::debug::{DebugFolder, Status, StepName, Verdict};
+use crate::view::recorder::Recorder;
 use crate::view::{LiveView, Stream};
 
 /// What is needed to run any step here.
@@ -66,6 +67,8 @@ pub struct LocalExecutor {
     pub cgroups: RefCell<BTreeMap<AgentId, Arc<Cgroup>>>,
     /// How many steps this host can carry at once.
     pub gate: Gate,
+    /// Writes finished turns to a recording, if there is one.
+    pub recorder: Option<Recorder>,
     /// The live view, which shows only the end of the output.
     pub view: Option<LiveView>,
 }
@@ -154,7 +157,8 @@ impl LocalExecutor {
             }
             None => StepOutcome::Interrupted { cost: Usd::ZERO },
         };
-        if let Some(message) = self.debug.take_warning() {
+        let unrecorded = self.recorder.as_ref().and_then(Recorder::take_warning);
+        for message in self.debug.take_warning().into_iter().chain(unrecorded) {
             self.send(Message::Input(Input::Warning { agent: None, message }));
         }
         Ended {

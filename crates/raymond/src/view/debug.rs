@@ -214,13 +214,22 @@ impl DebugFolder {
     /// The file with what an earlier attempt streamed, possibly in an earlier process; the latest, if it ran several
     /// times.
     pub fn streamed(&self, name: StepName<'_>) -> Option<PathBuf> {
+        self.kept(name, stream_of(name.state))
+    }
+
+    /// The file with the prompt of an earlier attempt.
+    pub fn prompt(&self, name: StepName<'_>) -> Option<PathBuf> {
+        self.kept(name, Suffix::Prompt)
+    }
+
+    fn kept(&self, name: StepName<'_>, suffix: Suffix) -> Option<PathBuf> {
         // An error ends only the writing. With `--no-debug` there is no folder to read from either.
         if self.shared.path.as_os_str().is_empty() {
             return None;
         }
         let stem = name::stem(&name);
         (1..=file::MOST_ROUNDS)
-            .map(|round| file::path(&self.shared.path, &stem, round, stream_of(name.state)))
+            .map(|round| file::path(&self.shared.path, &stem, round, suffix))
             .take_while(|path| path.is_file())
             .last()
     }

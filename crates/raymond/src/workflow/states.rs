@@ -166,6 +166,7 @@ fn prompt(settings: Settings, body: &str, options: &Options, defaults: &Defaults
         program_chooses_session: false,
         continues_in_place: false,
         prompt_sha256: None,
+        reply: None,
     };
     let turn = TurnSettings {
         timeout,

@@ -75,6 +75,8 @@ mod stopping;
 #[cfg(test)]
 mod strange_files;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod trust;
 #[cfg(test)]
 mod turns;

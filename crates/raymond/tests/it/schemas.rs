@@ -14,8 +14,14 @@ use raymond_core::frontmatter::yaml::{self, Node};
 use raymond_core::tag::TagName;
 use serde_json::{Value, json};
 
-const SUBJECTS: [Subject; 5] =
-    [Subject::Frontmatter, Subject::Workflow, Subject::Manifest, Subject::Config, Subject::Events];
+const SUBJECTS: [Subject; 6] = [
+    Subject::Frontmatter,
+    Subject::Workflow,
+    Subject::Manifest,
+    Subject::Config,
+    Subject::Test,
+    Subject::Events,
+];
 
 /// The first error if a value does not match a schema.
 pub fn problem(subject: Subject, value: &Value) -> Option<String> {
@@ -77,6 +83,9 @@ fn subject_of(value: &Value) -> Option<Subject> {
     let keys = value.as_object()?;
     if keys.contains_key("states") {
         return Some(Subject::Workflow);
+    }
+    if keys.contains_key("tests") {
+        return Some(Subject::Test);
     }
     [Subject::Frontmatter, Subject::Manifest].into_iter().find(|subject| {
         let known = schema(*subject).to_value();

@@ -1,5 +1,6 @@
 //! Arguments of the commands for authors.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
@@ -98,6 +99,9 @@ pub struct DiagramArgs {
     /// Write to this file instead of stdout
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+    /// Mark what no test has reached, as `test --coverage=FILE` wrote it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub coverage: Option<PathBuf>,
     /// The platform the workflow is to run on [default: this one]
     #[arg(long, value_enum)]
     platform: Option<PlatformName>,
@@ -178,4 +182,50 @@ pub struct EmitArgs {
     /// Read tags from stdin, a JSON object on each line: {"tag", "target" or "text", "attributes"}
     #[arg(long, conflicts_with_all = ["tag", "words", "next", "return_to", "input", "cd", "delay", "title"])]
     pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TestFormat {
+    Text,
+    Json,
+    Junit,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::TEST)]
+pub struct TestArgs {
+    /// Test files (*.test.yaml), or folders in which they are
+    #[arg(default_value = ".", value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<PathBuf>,
+    /// Run only tests with this text in their file or name
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// How many tests run at the same time [default: one more than there are processors]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// How results are written
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TestFormat,
+    /// Show which states and transitions the tests reached; FILE gets it as JSON
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, value_hint = ValueHint::FilePath)]
+    pub coverage: Option<Option<PathBuf>>,
+    /// Fail if fewer of the states, or of the transitions, are reached
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub min_coverage: Option<f64>,
+    /// Keep the folders in which the tests ran, and name them
+    #[arg(long)]
+    pub keep: bool,
+    /// Run the other tests even if a test file is wrong
+    #[arg(long)]
+    pub no_fail_fast: bool,
+    /// Ask the agent again for what is not in a recording, and write it there; this costs money
+    #[arg(long)]
+    pub update_recordings: bool,
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').parse().ok();
+    percent
+        .filter(|percent: &f64| (0.0..=100.0).contains(percent))
+        .ok_or_else(|| "give a number from 0 to 100".to_owned())
 }

@@ -147,3 +147,17 @@ Examples:
 
 In a script state, the program is on PATH, and $RAYMOND is its path. What a run would refuse is refused \
 here, with exit code 2, and nothing is printed.";
+
+pub(super) const TEST: &str = "\
+Examples:
+  raymond test                             every *.test.yaml below this folder
+  raymond test review --filter 'sent back' some of them
+  raymond test --coverage --min-coverage 80
+  raymond test --format junit > tests.xml  for CI systems
+
+Exit codes: 0 all passed, 1 a test failed or the coverage is too low, 2 a test file is wrong or there is none.";
+
+pub(super) const RECORD: &str = "\
+Examples:
+  raymond record review-2026 -o happy.rec.jsonl
+  raymond run review --replay happy.rec.jsonl    play it again without agents";

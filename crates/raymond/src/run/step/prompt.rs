@@ -18,12 +18,21 @@ use super::{LocalExecutor, NotReady};
 use crate::process::StopSignal;
 use crate::run::job::StepJob;
 use crate::view::debug::StepFiles;
+use crate::view::recorder::Said;
 
 /// How a turn ended, before its final message is read.
 enum Turned {
-    Completed { text: String, session: Option<Session>, cost: TurnCost, warnings: Vec<String> },
+    Completed {
+        text: String,
+        session: Option<Session>,
+        cost: TurnCost,
+        warnings: Vec<String>,
+        tools: Vec<String>,
+    },
     Failed(FailedTurn),
-    Interrupted { cost: Usd },
+    Interrupted {
+        cost: Usd,
+    },
 }
 
 pub(super) async fn run(
@@ -33,6 +42,7 @@ pub(super) async fn run(
     stop: StopSignal,
     files: &mut StepFiles,
 ) -> StepOutcome {
+    let began = tokio::time::Instant::now();
     let turned = match turn::take(executor, job, place, stop, files).await {
         Ok(turned) => turned,
         Err(NotReady::Store(error)) => return executor.give_up(error),
@@ -44,10 +54,20 @@ pub(super) async fn run(
             let message = failed.message.map(|message| executor.without_secrets(job, message));
             TurnOutcome::Failed(FailedTurn { message, ..failed })
         }
-        Turned::Completed { text, session, cost, warnings } => {
+        Turned::Completed { text, session, cost, warnings, tools } => {
             let (reading, other_case) = read(&text, executor.platform);
             let file = files.output_path();
             let message = executor.without_secrets(job, text);
+            if let Some(recorder) = &executor.recorder {
+                let hide = |text: String| executor.without_secrets(job, text);
+                let session = session.as_ref().map(|session| session.id.clone());
+                let duration = began.elapsed();
+                recorder.completed(
+                    job,
+                    Said { reply: &message, cost: cost.usd, session, duration, tools },
+                    hide,
+                );
+            }
             TurnOutcome::Completed(CompletedTurn {
                 reading,
                 other_case,

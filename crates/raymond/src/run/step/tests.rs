@@ -108,6 +108,7 @@ fn prepare(run: &Run, scope: &Path, tasks: &Path, backends: &Backends) -> (Prepa
         payloads: Payloads::none(),
         backends: backends.clone(),
         tasks: tasks.to_owned(),
+        portable_below: None,
     };
     let agent = &run.agents[&AgentId::main()];
     preparer.prepare(run, agent).unwrap().unwrap()
@@ -131,6 +132,7 @@ fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
         running_groups: RefCell::default(),
         cgroups: RefCell::default(),
         gate: Gate::for_files(None),
+        recorder: None,
         view: None,
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -13,6 +13,7 @@ use raymond_core::run::Session;
 use super::session_lock::SessionLock;
 use super::{Turned, show_prints};
 use crate::agent::registry::Backend;
+use crate::agent::session::SessionPlace;
 use crate::agent::{Class, Continued, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader};
 use crate::process::{
     self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, Started, StopSignal,
@@ -43,7 +44,8 @@ pub(super) async fn take(
     };
     files.prompt(&needs.prompt, &needs.changed_values);
     let program = executor.backends.get(&needs.backend)?;
-    let turn = turn(job, needs, started, program);
+    let mut turn = turn(job, needs, started, program);
+    let lost = forget_lost_conversation(program, &mut turn);
     let _lock = match refused(program, needs, &turn).map_or_else(|| lock_session(needs, &turn), Err) {
         Ok(lock) => lock,
         Err(fault) => return Ok(Turned::Failed(failed(&fault, Cost::default(), None))),
@@ -58,10 +60,12 @@ pub(super) async fn take(
         program_chooses_session: turn.session.is_none(),
         share: started.share_usd,
         stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
+        tools: Vec::new(),
+        warnings: lost.into_iter().collect(),
     };
     let ending = match &needs.answer {
         Some(answer) => {
-            sink.stdout(answer.as_ref().map_err(String::clone)?);
+            sink.stdout(&answer.as_ref().map_err(String::clone)?.output);
             TurnEnding::Code(0)
         }
         None => match supervised(&mut sink, needs, program, program.invocation(&turn)?, stop).await? {
@@ -145,6 +149,18 @@ fn lock_session(needs: &TurnNeeds, turn: &Turn) -> Result<Option<SessionLock>, T
         Some(session) if turn.is_in_place() => SessionLock::take(&needs.backend, session),
         _ => Ok(None),
     }
+}
+
+/// A replay that asks the agent goes on in a recorded conversation, which the program may not have any more. Then the
+/// turn starts a new one; this is the warning about it.
+fn forget_lost_conversation(program: &Backend, turn: &mut Turn) -> Option<String> {
+    let continued = turn.continues.as_ref().filter(|_| program.continues_only_what_is_there())?;
+    let variable = |name: &str| std::env::var_os(name);
+    let place = SessionPlace { session: &continued.session, cwd: &turn.cwd, variable: &variable };
+    let is_gone = program.session_file(&place).is_some_and(|file| !file.exists());
+    let session = is_gone.then(|| continued.session.clone())?;
+    turn.continues = None;
+    Some(format!("the recorded conversation {session} is not here any more; the agent starts a new one"))
 }
 
 fn process(
@@ -243,13 +259,18 @@ struct TurnSink<'a> {
     /// How much of the budget the turn may use.
     share: Option<Usd>,
     stderr: OutputTail,
+    /// The tools that the agent has used.
+    tools: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl TurnSink<'_> {
     fn result(mut self, ending: TurnEnding, backend: &str, folder: Option<String>) -> Turned {
         self.reader.close();
         let model = self.job.needs.turn.as_ref().and_then(|needs| needs.settings.model.clone());
-        let session_id = self.reader.session().map(str::to_owned);
+        let answered = self.job.needs.turn.as_ref().and_then(|needs| needs.answer.as_ref()?.as_ref().ok());
+        let answered_in = answered.and_then(|answer| answer.session.clone());
+        let session_id = answered_in.or_else(|| self.reader.session().map(str::to_owned));
         let session = |cost: &Cost| {
             Some(Session {
                 id: session_id.clone()?,
@@ -265,7 +286,12 @@ impl TurnSink<'_> {
             Ok(report) => Turned::Completed {
                 session: session(&report.cost),
                 cost: turn_cost(&report.cost, self.share),
-                warnings: warnings(&report.cost, self.share, &report.permission_denials),
+                warnings: self
+                    .warnings
+                    .into_iter()
+                    .chain(warnings(&report.cost, self.share, &report.permission_denials))
+                    .collect(),
+                tools: self.tools,
                 text: report.text,
             },
             // It exceeded its share with its last message, which is complete and paid for.
@@ -274,6 +300,7 @@ impl TurnSink<'_> {
                 cost: turn_cost(&failure.cost, self.share),
                 warnings: warnings(&failure.cost, self.share, &failure.permission_denials),
                 text: failure.final_text.unwrap_or_default(),
+                tools: self.tools,
             },
             Err(failure) if ending == TurnEnding::Stopped => {
                 Turned::Interrupted { cost: Usd::from_dollars(failure.cost.usd) }
@@ -335,6 +362,9 @@ impl Sink for TurnSink<'_> {
         self.files.stdout(bytes);
         for seen in self.reader.feed(bytes) {
             self.show(&seen);
+            if let (TurnEvent::ToolUse { name, .. }, Some(_)) = (&seen, &self.executor.recorder) {
+                self.tools.push(name.clone());
+            }
             if let TurnEvent::Session(session) = seen
                 && self.program_chooses_session
             {

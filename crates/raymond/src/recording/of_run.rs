@@ -1,0 +1,144 @@
+//! The recording of a run that was not recorded, made from its journal and its debug files.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use raymond_core::event::{Body, Event, StepStarted};
+use raymond_core::evolve;
+use raymond_core::money::Usd;
+use raymond_core::payload::Payload;
+use raymond_core::run::{Agent, Run};
+
+use super::{Places, RecordedTurn, prompt_hash};
+use crate::files;
+use crate::process::secrets::Secrets;
+use crate::run::prepare::file_name_of;
+use crate::store::{Payloads, RunHandle, Start, StoreError};
+use crate::view::debug::{DebugFolder, StepName};
+
+const MAX_PROMPT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// All finished turns of a run, in the order in which they ended. Where the prompt was not kept, only its hash is known.
+pub fn of_run(
+    stored: &dyn RunHandle,
+    debug: &DebugFolder,
+    scratch: &Path,
+    project: &Path,
+) -> Result<Vec<RecordedTurn>, StoreError> {
+    let secrets = Secrets::of(std::env::vars_os());
+    let mut reading = Reading {
+        payloads: stored.payloads(),
+        debug,
+        scratch,
+        project,
+        secrets,
+        run: None,
+        attempts: BTreeMap::new(),
+        turns: Vec::new(),
+    };
+    let mut events = stored.events(Start::After(0))?;
+    while let Some(batch) = events.next_batch()? {
+        for event in &batch {
+            reading.take(event)?;
+        }
+    }
+    Ok(reading.turns)
+}
+
+struct Reading<'a> {
+    payloads: Payloads,
+    debug: &'a DebugFolder,
+    scratch: &'a Path,
+    project: &'a Path,
+    secrets: Secrets,
+    run: Option<Run>,
+    /// The last attempt of each agent.
+    attempts: BTreeMap<String, StepStarted>,
+    turns: Vec<RecordedTurn>,
+}
+
+/// What an event tells about a finished turn.
+struct Ended<'e> {
+    reply: &'e Payload,
+    cost: Usd,
+    session: Option<String>,
+    duration_ms: u64,
+}
+
+impl Reading<'_> {
+    fn take(&mut self, event: &Event) -> Result<(), StoreError> {
+        if let Body::StepStarted(started) = &event.body {
+            self.attempts.insert(started.agent.to_string(), started.clone());
+        }
+        if let (Some(ended), Some(agent)) = (ended(&event.body), event.body.ended_attempt_of()) {
+            let started = self.attempts.get(agent.as_str()).filter(|started| started.turn.is_some());
+            let agent = self.run.as_ref().and_then(|run| run.agents.get(agent));
+            if let (Some(run), Some(agent), Some(started)) = (&self.run, agent, started) {
+                let turn = self.turn(run, agent, started, ended)?;
+                self.turns.push(turn);
+            }
+        }
+        self.run = evolve::evolve(self.run.take(), event);
+        Ok(())
+    }
+
+    fn turn(
+        &self,
+        run: &Run,
+        agent: &Agent,
+        started: &StepStarted,
+        ended: Ended<'_>,
+    ) -> Result<RecordedTurn, StoreError> {
+        let places =
+            Places::new(&run.id, &self.scratch.join(file_name_of(&agent.id)), &agent.cwd, self.project);
+        let secrets = self.secrets.joined(&Secrets::of(&agent.attributes));
+        let prompt = self.prompt(started).map(|prompt| places.replace(&prompt, &[]));
+        let sent = started.turn.as_ref().and_then(|turn| turn.prompt_sha256.clone());
+        let reply = self.payloads.text_of(ended.reply)?;
+        Ok(RecordedTurn {
+            state: started.state.to_string(),
+            visit: started.visits,
+            agent: agent.id.to_string(),
+            prompt_sha256: prompt.as_deref().map(prompt_hash).or(sent).unwrap_or_default(),
+            prompt: prompt.map(|prompt| secrets.hide(prompt)),
+            reply: places.replace(&secrets.hide(reply), &[]),
+            cost_usd: ended.cost,
+            session: ended.session,
+            duration_ms: ended.duration_ms,
+            tools: Vec::new(),
+        })
+    }
+
+    fn prompt(&self, started: &StepStarted) -> Option<String> {
+        let StepStarted { agent, state, step, attempt, .. } = started;
+        let file = self.debug.prompt(StepName { agent, state, step: *step, attempt: *attempt })?;
+        let bytes = files::read(&file, MAX_PROMPT_BYTES).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// The finished turn that an event tells of. A turn whose program failed has no reply to replay.
+fn ended(body: &Body) -> Option<Ended<'_>> {
+    match body {
+        Body::StepFinished(finished) => Some(Ended {
+            reply: finished.message.as_ref()?,
+            cost: finished.attempt_cost_usd,
+            session: finished.session.as_ref().map(|session| session.id.clone()),
+            duration_ms: finished.duration_ms,
+        }),
+        Body::Reminder(reminder) => Some(Ended {
+            reply: reminder.message.as_ref()?,
+            cost: reminder.attempt_cost_usd,
+            session: Some(reminder.session.id.clone()),
+            duration_ms: 0,
+        }),
+        // Only a message that made no transition is shown as output.
+        Body::StepFailed(failed) if !failed.output.is_empty() => Some(Ended {
+            reply: failed.message.as_ref()?,
+            cost: failed.attempt_cost_usd,
+            session: None,
+            duration_ms: failed.duration_ms,
+        }),
+        _ => None,
+    }
+}
