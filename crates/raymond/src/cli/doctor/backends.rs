@@ -29,7 +29,7 @@ pub(super) struct BackendReport {
     installed: bool,
     version: Option<String>,
     /// How the version compares with those that it was tested with.
-    tested: Tested,
+    tested: Standing,
     tested_versions: &'static [&'static str],
     /// Whether it is logged in, where the program can tell.
     logged_in: Option<bool>,
@@ -42,7 +42,7 @@ pub(super) struct BackendReport {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Tested {
+enum Standing {
     Tested,
     Newer,
     Older,
@@ -92,7 +92,10 @@ impl Can {
 impl BackendReport {
     /// Whether turns can be run with it, as far as is known.
     pub(super) fn works(&self) -> bool {
-        self.installed && self.logged_in != Some(false) && self.answers != Some(false)
+        match self.answers {
+            Some(answers) => answers,
+            None => self.installed && self.logged_in != Some(false),
+        }
     }
 
     pub(super) fn summary(&self) -> String {
@@ -102,15 +105,17 @@ impl BackendReport {
         let Some(command) = &self.command else { return "needs no program".to_owned() };
         let version = match (&self.version, self.tested) {
             (None, _) => format!("`{command}` is there"),
-            (Some(version), Tested::Tested) => format!("{version}, tested"),
-            (Some(version), Tested::Newer) => {
+            (Some(version), Standing::Tested) => format!("{version}, tested"),
+            (Some(version), Standing::Newer) => {
                 format!("{version}, newer than the tested {}", self.latest_tested())
             }
-            (Some(version), Tested::Older) => {
+            (Some(version), Standing::Older) => {
                 format!("{version}, older than the tested {}", self.tested_list())
             }
-            (Some(version), Tested::Between) => format!("{version}, not tested; {} are", self.tested_list()),
-            (Some(version), Tested::Unknown) => version.clone(),
+            (Some(version), Standing::Between) => {
+                format!("{version}, not tested; {} are", self.tested_list())
+            }
+            (Some(version), Standing::Unknown) => version.clone(),
         };
         let login = match self.logged_in {
             Some(true) => ", logged in",
@@ -144,7 +149,7 @@ fn report(name: &str, backend: &Backend, config: &Config) -> BackendReport {
         command: inspection.as_ref().map(|inspection| inspection.program.clone()),
         installed: true,
         version: None,
-        tested: Tested::Unknown,
+        tested: Standing::Unknown,
         tested_versions: inspection.as_ref().map_or(&[], |inspection| inspection.tested),
         logged_in: None,
         answers: None,
@@ -197,18 +202,18 @@ fn version_in(said: &str) -> Option<String> {
 }
 
 /// Where a version stands among those tested, which are in order.
-fn compare(version: Option<&str>, tested: &[&str]) -> Tested {
+fn compare(version: Option<&str>, tested: &[&str]) -> Standing {
     let (Some(version), Some(first), Some(last)) = (version, tested.first(), tested.last()) else {
-        return Tested::Unknown;
+        return Standing::Unknown;
     };
     if tested.contains(&version) {
-        return Tested::Tested;
+        return Standing::Tested;
     }
     let version = numbers(version);
     match () {
-        () if version > numbers(last) => Tested::Newer,
-        () if version < numbers(first) => Tested::Older,
-        () => Tested::Between,
+        () if version > numbers(last) => Standing::Newer,
+        () if version < numbers(first) => Standing::Older,
+        () => Standing::Between,
     }
 }
 
@@ -232,13 +237,14 @@ pub(super) fn findings(
         let advice =
             format!("install it, or name it with `command` under [backend.{name}] in .raymond/config.toml");
         findings.push(Finding::error("backend", report.summary(), advice));
-    } else if report.logged_in == Some(false) {
-        let advice = "log in by starting the agent program once by hand";
+    } else if report.logged_in == Some(false) && report.answers != Some(true) {
+        let advice = "log in by starting the agent program once by hand; if it uses a key or a service of its own, --ping \
+                      tells whether it works";
         findings.push(Finding::error("backend", format!("`{name}` is not logged in"), advice));
     } else if report.answers == Some(false) {
         let advice = "look at what it says, and start it once by hand";
         findings.push(Finding::error("backend", report.summary(), advice));
-    } else if matches!(report.tested, Tested::Older) {
+    } else if matches!(report.tested, Standing::Older) {
         let advice = "update it; Raymond reads what it knows and may miss something";
         findings.push(Finding::warning("backend", format!("`{name}`: {}", report.summary()), advice));
     }
@@ -337,14 +343,14 @@ mod tests {
         }
         let tested = ["2.1.197", "2.1.325"];
         for (version, expected) in [
-            ("2.1.197", Tested::Tested),
-            ("2.1.1000", Tested::Newer),
-            ("2.1.20", Tested::Older),
-            ("2.1.200", Tested::Between),
+            ("2.1.197", Standing::Tested),
+            ("2.1.1000", Standing::Newer),
+            ("2.1.20", Standing::Older),
+            ("2.1.200", Standing::Between),
         ] {
             assert_eq!(compare(Some(version), &tested), expected, "{version}");
         }
-        assert_eq!(compare(None, &tested), Tested::Unknown);
-        assert_eq!(compare(Some("1.0"), &[]), Tested::Unknown);
+        assert_eq!(compare(None, &tested), Standing::Unknown);
+        assert_eq!(compare(Some("1.0"), &[]), Standing::Unknown);
     }
 }
