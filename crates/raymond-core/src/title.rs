@@ -8,6 +8,9 @@ use crate::variable::looks_secret;
 /// The attribute that names a worker. It is a variable like any other.
 const TITLE: &str = "title";
 
+/// How much of a value is looked at.
+const MOST_READ_CHARS: usize = 8 * MAX_TITLE_CHARS;
+
 /// The title of a worker with these attributes: its `title`, or else the values of all of them, in the order of their
 /// names. Nothing if they say nothing. It is made of the attributes whenever it is needed, so that it takes no memory.
 ///
@@ -24,6 +27,7 @@ pub fn title(attributes: &BTreeMap<String, String>) -> Option<String> {
 fn brief<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut title = String::new();
     for text in texts {
+        let text = beginning(text.trim_start());
         let mut separator = if title.is_empty() { "" } else { ", " };
         for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty())
         {
@@ -37,6 +41,11 @@ fn brief<'a>(texts: impl Iterator<Item = &'a str>) -> Option<String> {
         }
     }
     (!title.is_empty()).then_some(title)
+}
+
+/// As much of a text as a title can need. Values may be long, and the live view makes titles after every commit.
+fn beginning(text: &str) -> &str {
+    text.char_indices().nth(MOST_READ_CHARS).map_or(text, |(end, _)| &text[..end])
 }
 
 /// A title that is too long, with a mark in place of its last character.

@@ -37,7 +37,9 @@ pub(super) fn log(args: LogArgs) -> Result<ExitKind, UserError> {
     if !log.print(&mut *events)? {
         return Ok(ExitKind::Completed);
     }
-    if log.last_seq == 0 {
+    // A run that is just starting will have events.
+    let will_come = args.follow && run.holder()?.is_some();
+    if log.last_seq == 0 && !will_come {
         // Gives the error that explains why there are no events.
         run.load()?;
     }

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use raymond_core::payload::Payload;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::debug::{KeptFiles, StepName, kept_files};
 use super::steps::{Attempt, AttemptEnd, Outcome, Step};
@@ -71,8 +71,9 @@ impl Transcript {
         if step.attempts.len() > 1 {
             writeln!(out, "  {NOTE}attempt {}{NOTE:#}", attempt.number)?;
         }
+        let meta = kept.meta.as_deref().filter(|_| self.has_details).and_then(read_meta);
         if self.has_details {
-            write_program(out, attempt, kept.meta.as_deref())?;
+            write_program(out, attempt, meta.as_ref())?;
         }
         match step.state.kind().is_prompt() {
             true => self.write_turn(out, attempt, &kept)?,
@@ -82,6 +83,9 @@ impl Transcript {
                     write_file(out, "stderr", kept.stderr.as_deref())?;
                 }
             }
+        }
+        if let Some(Value::Object(environment)) = meta.as_ref().and_then(|meta| meta.get("environment")) {
+            write_environment(out, environment)?;
         }
         match &attempt.end {
             AttemptEnd::Open | AttemptEnd::Final => Ok(()),
@@ -160,7 +164,11 @@ fn write_details(out: &mut impl Write, step: &Step) -> io::Result<()> {
 }
 
 /// What is known about the program of an attempt: its session from the journal, the rest from its meta file.
-fn write_program(out: &mut impl Write, attempt: &Attempt, meta: Option<&Path>) -> io::Result<()> {
+fn write_program(
+    out: &mut impl Write,
+    attempt: &Attempt,
+    meta: Option<&Map<String, Value>>,
+) -> io::Result<()> {
     let mut fact = |name: &str, value: &str| writeln!(out, "  {DIM}{name:<9}{DIM:#} {}", clean(value));
     if let Some(backend) = &attempt.backend {
         fact("backend", backend)?;
@@ -169,22 +177,28 @@ fn write_program(out: &mut impl Write, attempt: &Attempt, meta: Option<&Path>) -
         let continued = attempt.branch_of.as_ref().map(|session| format!(", a branch of {session}"));
         fact("session", &format!("{session}{}", continued.unwrap_or_default()))?;
     }
-    let meta =
-        meta.and_then(|path| read(path).ok()).and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok());
-    let Some(Value::Object(meta)) = meta else {
-        return note(out, "command and environment are not kept");
-    };
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let Some(meta) = meta else { return note(out, "command and environment are not kept") };
     if let Some(command) = meta.get("command").and_then(Value::as_array).filter(|command| !command.is_empty())
     {
         fact("command", &command.iter().map(text).collect::<Vec<_>>().join(" "))?;
     }
-    for (name, key) in [("exit code", "exit_code"), ("cost", "cost_usd")] {
-        if let Some(value) = meta.get(key).filter(|value| !value.is_null()) {
-            fact(name, &text(value))?;
-        }
+    match meta.get("exit_code").filter(|value| !value.is_null()) {
+        Some(code) => fact("exit code", &text(code)),
+        None => Ok(()),
     }
-    let Some(Value::Object(environment)) = meta.get("environment") else { return Ok(()) };
+}
+
+fn read_meta(path: &Path) -> Option<Map<String, Value>> {
+    let (bytes, _) = read(path).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// A text as it is, anything else as JSON.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn write_environment(out: &mut impl Write, environment: &Map<String, Value>) -> io::Result<()> {
     heading(out, "environment")?;
     environment.iter().try_for_each(|(name, value)| {
         writeln!(out, "    {}={}", clean(name), clean(&text(value).replace('\n', "\\n")))

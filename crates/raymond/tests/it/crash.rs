@@ -237,7 +237,7 @@ fn of_mixed_workflows() -> Rig {
 }
 
 const OF_MIXED_WORKFLOWS: &str = "second.zip in work; workflow in work | \
-    [{\"agent\":\"main_aside1\",\"state\":\"ASIDE.sh\",\"attributes\":{\"item\":\"1\"},\"status\":\"done\",\
+    [{\"agent\":\"main_aside1\",\"title\":\"1\",\"state\":\"ASIDE.sh\",\"attributes\":{\"item\":\"1\"},\"status\":\"done\",\
     \"result\":\"aside; fourth in side\",\"error\":null}]\n";
 
 fn batches(rig: &Rig) -> usize {

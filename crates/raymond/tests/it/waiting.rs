@@ -83,8 +83,8 @@ fn joining() -> Rig {
 }
 
 const JOINED: &str = concat!(
-    r#"[{"agent":"main_w1","state":"W.sh","attributes":{"i":"1"},"status":"done","result":"did 1","error":null},"#,
-    r#"{"agent":"main_w2","state":"W.sh","attributes":{"i":"2"},"status":"done","result":"did 2","error":null}]"#,
+    r#"[{"agent":"main_w1","title":"1","state":"W.sh","attributes":{"i":"1"},"status":"done","result":"did 1","error":null},"#,
+    r#"{"agent":"main_w2","title":"2","state":"W.sh","attributes":{"i":"2"},"status":"done","result":"did 2","error":null}]"#,
     "\n"
 );
 
