@@ -7,6 +7,7 @@ mod one_state;
 mod output;
 mod past;
 mod prompts;
+mod serving;
 mod tags;
 mod tests;
 mod transition;
@@ -19,7 +20,7 @@ pub struct Work {
     pub measure: fn(&Rig) -> Result<Vec<Row>, String>,
 }
 
-pub const ALL: [Work; 12] = [
+pub const ALL: [Work; 13] = [
     Work { name: "one-state", measure: one_state::measure },
     Work { name: "transition", measure: transition::measure },
     Work { name: "crowd", measure: crowd::measure },
@@ -31,6 +32,7 @@ pub const ALL: [Work; 12] = [
     Work { name: "resume", measure: past::resume },
     Work { name: "prompts", measure: prompts::measure },
     Work { name: "tests", measure: tests::measure },
+    Work { name: "serving", measure: serving::measure },
     Work { name: "instructions", measure: instructions::measure },
 ];
 

@@ -13,12 +13,14 @@
 //! | `story` | what happened in a run, as a table of its steps |
 //! | `feed`, `watch`, `sse`, `output` | what happens in runs as it happens |
 //! | `launch` | starting processes that outlive this one |
+//! | `schedule`, `cron` | starting workflows when their manifests say so |
 //! | `discover` | the workflows below the roots |
 //! | `assets` | the files of the page |
 
 mod answer;
 mod api;
 mod assets;
+mod cron;
 mod discover;
 mod feed;
 mod guard;
@@ -29,6 +31,7 @@ mod openapi;
 mod output;
 mod problem;
 mod route;
+mod schedule;
 mod sse;
 mod story;
 mod token;
@@ -74,6 +77,8 @@ pub struct Settings {
     pub workflow_paths: Vec<String>,
     /// The folder of `--state-dir`, for the processes that are started.
     pub state_dir: Option<PathBuf>,
+    /// Whether workflows are started when their manifests say so.
+    pub schedules: bool,
     /// Whether the runs that are started may do anything without asking.
     pub skip_permissions: bool,
 }
@@ -131,10 +136,14 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
         .map_err(|error| UserError::failed(format!("cannot tell the address: {error}")))?;
     let token = open_token(&settings)?;
     let link = login_link(address, &settings.allowed_hosts, &token);
+    let has_schedules = settings.schedules;
     let server = Arc::new(assemble(settings, address, token)?);
     let router = answer::router(&server);
     tokio::spawn(watch::watch(Arc::clone(&server)));
     tokio::spawn(tend_processes(Arc::clone(&server)));
+    if has_schedules {
+        tokio::spawn(schedule::keep(Arc::clone(&server)));
+    }
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{link}").and_then(|()| stdout.flush());
     tokio::select! {

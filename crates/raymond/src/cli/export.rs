@@ -27,6 +27,7 @@ pub(super) fn export(args: ExportArgs) -> Result<ExitKind, UserError> {
         project,
         workflow_paths: load_config().unwrap_or_default().raymond.workflow_paths.clone(),
         state_dir: None,
+        schedules: false,
         skip_permissions: false,
     };
     let page = export_run(settings, run.id())?;

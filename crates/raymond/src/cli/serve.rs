@@ -27,6 +27,7 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
         allowed_hosts: args.allow_host,
         state: state_dir(&args.place)?,
         state_dir: args.place.state_dir.as_deref().map(|dir| normalise(&cwd, dir)),
+        schedules: args.schedules,
         skip_permissions: args.dangerously_skip_permissions,
     })
 }

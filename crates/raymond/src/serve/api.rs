@@ -1,6 +1,6 @@
 //! The table of routes. Each row is a request that the server answers; the handlers are in the files beside it.
 
-mod changes;
+pub(super) mod changes;
 mod events;
 pub(super) mod export;
 mod inbox;

@@ -399,7 +399,8 @@ fn write_anew(mut log: File, text: &str) -> Option<File> {
 /// Reads the events of an entry behind some number from the journal.
 fn read_lines(index: &Index, entry: &Entry, after: u64) -> Vec<(u64, String)> {
     let mut lines = Vec::new();
-    let Ok(handle) = index.find(&entry.run) else { return lines };
+    // A run that was deleted has nothing to tell.
+    let Some(handle) = index.known(&entry.run) else { return lines };
     let (payloads, Ok(mut events)) = (handle.payloads(), handle.events(Start::After(after))) else {
         return lines;
     };

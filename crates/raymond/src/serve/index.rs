@@ -62,13 +62,18 @@ impl Index {
 
     /// The run of exactly this id. It is looked up in a listing, so that no text from outside becomes a path.
     pub fn find(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
-        let known = || lock(&self.listed).get(id).cloned();
+        let known = || self.known(id);
         if let Some(run) = known() {
             return Ok(run);
         }
         let entries = self.list()?;
         let existing = || entries.iter().map(|entry| entry.run.id().to_owned()).collect();
         known().ok_or_else(|| StoreError::Unknown { given: id.to_owned(), existing: existing() })
+    }
+
+    /// The same, if the last listing showed it.
+    pub fn known(&self, id: &str) -> Option<Arc<dyn RunHandle>> {
+        lock(&self.listed).get(id).cloned()
     }
 
     /// What a list shows of a run.

@@ -167,3 +167,27 @@ impl AsyncWrite for Patient {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_is_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stalled = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut stream = Patient::new(listener.accept().await.unwrap().0);
+        let begin = Instant::now();
+        let written = async {
+            loop {
+                stream.write_all(&[0; 64 * 1024]).await?;
+            }
+        };
+        let result: io::Result<()> = written.await;
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(begin.elapsed() >= WRITE_PATIENCE);
+        drop(stalled);
+    }
+}

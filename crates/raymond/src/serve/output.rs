@@ -20,6 +20,8 @@ use crate::view::debug::kept_attempts;
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often new files are looked for. A step rarely begins another attempt, and there may be thousands of files.
+const LOOK_FOR_FILES_EVERY: Duration = Duration::from_secs(1);
 /// How much of what was written before is sent.
 const MOST_BEFORE: u64 = 256 * 1024;
 /// How much is sent at once.
@@ -49,13 +51,21 @@ pub async fn follow_step(
     let folder = server.debug_folder(run.id());
     let mut tails: BTreeMap<PathBuf, Tail> = BTreeMap::new();
     let mut last_sent = Instant::now();
+    let mut last_scan: Option<Instant> = None;
     loop {
+        let scans = tails.is_empty() || last_scan.is_none_or(|last| last.elapsed() > LOOK_FOR_FILES_EVERY);
+        if scans {
+            last_scan = Some(Instant::now());
+        }
         let worker = (Arc::clone(&server), Arc::clone(&run), folder.clone(), tails);
         let looked = tokio::task::spawn_blocking(move || {
             let (server, run, folder, mut tails) = worker;
             // First whether it runs, then what it wrote: so nothing is missed at its end.
             let is_running = is_running(&server, &run, step);
-            let text = look(&folder, run.id(), step, &mut tails);
+            if scans || !is_running {
+                find_files(&folder, step, &mut tails);
+            }
+            let text = look(run.id(), step, &mut tails);
             (tails, text, is_running)
         });
         let Ok((known, text, is_running)) = looked.await else { return };
@@ -100,18 +110,24 @@ struct Tail {
     rest: Vec<u8>,
 }
 
-/// What was written since the last look.
-fn look(folder: &Path, run: &str, step: u64, tails: &mut BTreeMap<PathBuf, Tail>) -> String {
+/// Finds the files of the step's last attempt.
+fn find_files(folder: &Path, step: u64, tails: &mut BTreeMap<PathBuf, Tail>) {
     let attempts = kept_attempts(folder, step);
-    let Some(last) = attempts.last() else { return String::new() };
+    let Some(last) = attempts.last() else { return };
     let files = [(&last.stdout, "stdout"), (&last.stderr, "stderr"), (&last.stream, "reply")];
-    let mut text = String::new();
     for (file, stream) in files {
         let Some(file) = file else { continue };
-        let tail = tails.entry(file.clone()).or_insert_with(|| {
+        tails.entry(file.clone()).or_insert_with(|| {
             let length = std::fs::metadata(file).map_or(0, |data| data.len());
             Tail { offset: length.saturating_sub(MOST_BEFORE), stream, has_begun: false, rest: Vec::new() }
         });
+    }
+}
+
+/// What was written since the last look.
+fn look(run: &str, step: u64, tails: &mut BTreeMap<PathBuf, Tail>) -> String {
+    let mut text = String::new();
+    for (file, tail) in tails {
         while let Some(written) = tail.read_on(file) {
             let start = !std::mem::replace(&mut tail.has_begun, true);
             let piece = Piece { run, step, stream: tail.stream, text: &written, start };

@@ -17,6 +17,7 @@ mod read;
 mod rescue;
 mod room;
 mod segment;
+mod skip;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -131,7 +132,7 @@ impl RunHandle for FolderRun {
             Start::After(0) => (read_all(&self.paths)?, 0),
             Start::After(seq) => {
                 let segment = segment_behind(&self.paths, seq)?;
-                (Lines::from_segment(&self.paths, segment), seq)
+                (Lines::behind(&self.paths, segment, seq), seq)
             }
             Start::SnapshotUpTo(seq) => {
                 (Lines::from_segment(&self.paths, segment_behind(&self.paths, seq)?), 0)

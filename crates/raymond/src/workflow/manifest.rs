@@ -47,6 +47,8 @@ pub struct Manifest {
     pub max_parallel_scripts: Option<NonZeroUsize>,
     /// When `serve` starts it, in cron's notation.
     pub schedule: Option<String>,
+    /// The time zone of `schedule`, such as `Europe/Berlin`; nothing means UTC.
+    pub schedule_timezone: Option<String>,
     /// Whether a run does not check first what the states declare.
     pub no_lint: bool,
     pub warnings: Vec<SourceWarning>,
@@ -131,6 +133,9 @@ const KEYS: [(&str, Setter); 23] = [
         permission_mode(field).map(|mode| reader.manifest.defaults.permission_mode = Some(mode))
     }),
     ("schedule", |reader, field| text(field).map(|text| reader.manifest.schedule = Some(text))),
+    ("schedule_timezone", |reader, field| {
+        text(field).map(|text| reader.manifest.schedule_timezone = Some(text))
+    }),
     ("lint", |reader, field| switch(field).map(|is_on| reader.manifest.no_lint = !is_on)),
 ];
 
@@ -374,7 +379,7 @@ mod tests {
                     default_budget: 2.5\nworking_directory: ..\nenvironment:\n  PORT: 8080\n  MODE: fast\n  DEBUG: true\n\
                     backend: scripted\nmodel: haiku\neffort: low\ntimeout: 5m\nmax_time: 0\nmax_parallel: 2\n\
                     max_parallel_scripts: 3\nfatal: agent\nallow_tools: [Read]\ndeny_tools: []\nadd_dirs: [..]\n\
-                    mcp_config: m.json\npermission_mode: plan\nschedule: \"0 3 * * *\"\nlint: off\n";
+                    mcp_config: m.json\npermission_mode: plan\nschedule: \"0 3 * * *\"\nschedule_timezone: UTC\nlint: off\n";
         let manifest = parse(text).unwrap();
         let environment = [("DEBUG", "true"), ("MODE", "fast"), ("PORT", "8080")];
         let expected = Manifest {
@@ -406,6 +411,7 @@ mod tests {
             max_parallel: NonZeroUsize::new(2),
             max_parallel_scripts: NonZeroUsize::new(3),
             schedule: Some("0 3 * * *".into()),
+            schedule_timezone: Some("UTC".into()),
             no_lint: true,
             warnings: Vec::new(),
         };

@@ -5,8 +5,8 @@ mod site;
 use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
-use serde_json::Value;
-use test_kit::rig::Rig;
+use serde_json::{Value, json};
+use test_kit::rig::{Rig, wait_for_file, wait_until};
 
 use crate::RAYMOND;
 use site::Site;
@@ -214,4 +214,266 @@ fn one_stream_has_all_runs_and_goes_on_after_a_restart() {
     assert_eq!(again.next_data().1["run"], "x");
     let mut lost = site.stream("/api/v1/events", &[("Last-Event-ID", "of-another-1-2")]);
     assert_eq!(lost.next().unwrap().name.as_deref(), Some("reset"));
+}
+
+/// A project whose workflow asks a person before it ends.
+fn asking() -> Rig {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<ask next=\"END\">Go on?</ask>'");
+    rig.state("END.sh", "echo \"<result>$RAYMOND_RESULT</result>\"");
+    rig
+}
+
+/// The text of the field of a run, once it has this value.
+#[track_caller]
+fn wait_for(site: &Site, run: &str, field: &str, value: &str) {
+    wait_until(&format!("{run} to have {field} {value}"), || {
+        site.get_json(&format!("/api/v1/runs/{run}"))[field] == value
+    });
+}
+
+#[test]
+fn a_run_is_started_answered_and_outlives_the_server() {
+    let rig = asking();
+    let site = Site::start(&rig);
+    let started =
+        site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": "r", "labels": { "a": "b" } }));
+    assert_eq!((started.status, started.header("location")), (201, Some("/api/v1/runs/r")), "{started:?}");
+    let again = site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": "r" }));
+    assert_eq!(again.status, 409, "{again:?}");
+    wait_until("the question", || site.get_json("/api/v1/runs/r")["asks"][0]["id"] == "ask1");
+    site.live.kill();
+    let site = Site::start(&rig);
+    let run = site.get_json("/api/v1/runs/r");
+    assert_eq!((&run["live"], &run["labels"]["a"]), (&true.into(), &"b".into()));
+    let inbox = site.get_json("/api/v1/inbox");
+    let item = &inbox["items"][0];
+    assert_eq!(
+        (&item["kind"], &item["ask"], &item["question"]),
+        (&"ask".into(), &"ask1".into(), &"Go on?".into())
+    );
+    assert_eq!(site.post("/api/v1/runs/r/resume", &json!({})).status, 409, "it is live");
+    let answered = site
+        .post("/api/v1/runs/r/answers", &json!({ "ask": "ask1", "text": "<img src=x onerror=alert(1)>" }));
+    assert_eq!((answered.status, &answered.json()["resumed"]), (200, &false.into()), "{answered:?}");
+    wait_for(&site, "r", "status", "completed");
+    assert_eq!(site.get_json("/api/v1/runs/r")["result"], "<img src=x onerror=alert(1)>");
+    let late = site.post("/api/v1/runs/r/answers", &json!({ "ask": "ask1", "text": "no" }));
+    assert_eq!((late.status, &late.json()["by"]), (409, &"api".into()), "{late:?}");
+    assert_eq!(site.post("/api/v1/runs/r/answers", &json!({ "ask": "ask9", "text": "no" })).status, 404);
+    assert_eq!(site.post("/api/v1/runs/r/stop", &json!({})).status, 409, "it is not live");
+    assert_eq!(site.post("/api/v1/runs/r/resume", &json!({})).status, 409, "it is completed");
+}
+
+#[test]
+fn an_answer_to_a_stopped_run_resumes_it() {
+    let rig = asking();
+    assert_eq!(rig.raymond(&["workflow", "--id", "r"]).exit, 3);
+    let site = Site::start(&rig);
+    let answered = site.post("/api/v1/runs/r/answers", &json!({ "ask": "ask1", "text": "yes" }));
+    assert_eq!((answered.status, &answered.json()["resumed"]), (200, &true.into()), "{answered:?}");
+    wait_for(&site, "r", "result", "yes");
+}
+
+#[test]
+fn of_fifty_racing_answers_one_is_taken_and_the_others_are_told() {
+    let rig = asking();
+    let site = Site::start(&rig);
+    site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": "r" }));
+    wait_until("the question", || site.get_json("/api/v1/runs/r")["asks"][0]["id"] == "ask1");
+    let answer = |number: usize| -> (bool, String) {
+        if number % 5 == 0 {
+            let done = rig.raymond(&["answer", "r", "ask1", &format!("command {number}")]);
+            return (done.exit == 0, done.stderr);
+        }
+        let body = json!({ "ask": "ask1", "text": format!("api {number}") });
+        let response = site.post("/api/v1/runs/r/answers", &body);
+        (response.status == 200, response.body)
+    };
+    let told: Vec<(bool, String)> = std::thread::scope(|scope| {
+        let racers: Vec<_> = (0..50).map(|number| scope.spawn(move || answer(number))).collect();
+        racers.into_iter().map(|racer| racer.join().unwrap()).collect()
+    });
+    assert_eq!(told.iter().filter(|(taken, _)| *taken).count(), 1, "{told:?}");
+    for (_, said) in told.iter().filter(|(taken, _)| !taken) {
+        assert!(said.contains("answered by `raymond answer`") || said.contains("through the API"), "{said}");
+    }
+    wait_for(&site, "r", "status", "completed");
+}
+
+#[test]
+fn a_run_is_stopped_and_resumed() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        "echo begun; touch started; until [ -e go ]; do sleep 0.01; done; echo '<goto>END</goto>'",
+    );
+    rig.state("END.sh", "echo '<result>done</result>'");
+    let site = Site::start(&rig);
+    site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": "r", "input": "x" }));
+    wait_for_file(&rig.path("started"));
+    let mut output = site.stream("/api/v1/runs/r/steps/1/output", &[]);
+    let (_, piece) = output.next_data();
+    assert_eq!(
+        (&piece["stream"], &piece["text"], &piece["start"]),
+        (&"stdout".into(), &"begun\n".into(), &true.into())
+    );
+    let run = site.get_json("/api/v1/runs/r");
+    let agent = &run["agents"][0];
+    assert_eq!((&agent["step"], &agent["status"]), (&1.into(), &"running".into()));
+    assert!(agent["running_since"].is_string() && agent["last_output_at"].is_string(), "{agent}");
+    let silent = site.get_json("/api/v1/inbox?silent=0");
+    assert_eq!((&silent["items"][0]["kind"], &silent["items"][0]["step"]), (&"silent".into(), &1.into()));
+    assert_eq!(site.get_json("/api/v1/inbox")["items"], json!([]));
+    assert_eq!(site.post("/api/v1/runs/r/stop", &json!({ "now": true })).status, 202);
+    wait_for(&site, "r", "status", "interrupted");
+    assert_eq!(site.get_json("/api/v1/runs/r/steps")["steps"][0]["status"], "interrupted");
+    rig.write("go", "");
+    let wrong = site.post("/api/v1/runs/r/resume", &json!({ "budget": "much" }));
+    assert_eq!(wrong.status, 422, "{wrong:?}");
+    assert_eq!(site.post("/api/v1/runs/r/resume", &json!({ "budget": 3.5 })).status, 202);
+    wait_for(&site, "r", "status", "completed");
+    assert_eq!(site.get_json("/api/v1/runs/r")["budget_usd"], 3.5);
+}
+
+#[test]
+fn a_run_whose_process_died_is_resumed_by_the_next_server_and_a_stopped_one_is_not() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        "touch started-$RAYMOND_RUN_ID; until [ -e go ]; do sleep 0.01; done; echo '<result>x</result>'",
+    );
+    let site = Site::start(&rig);
+    for run in ["died", "stopped"] {
+        site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": run }));
+        wait_for_file(&rig.path(&format!("started-{run}")));
+    }
+    assert_eq!(site.post("/api/v1/runs/stopped/stop", &json!({ "now": true })).status, 202);
+    wait_for(&site, "stopped", "status", "interrupted");
+    site.live.kill();
+    let lock: Value = serde_json::from_str(&rig.read(".raymond/state/died.lock")).unwrap();
+    test_kit::rig::send(i32::try_from(lock["pid"].as_u64().unwrap()).unwrap(), Signal::KILL);
+    rig.write("go", "");
+    let site = Site::start(&rig);
+    wait_for(&site, "died", "status", "completed");
+    assert_eq!(site.get_json("/api/v1/runs/stopped")["status"], "interrupted");
+}
+
+#[test]
+fn what_does_not_load_is_refused_with_its_findings() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "---\nallowed_transitions:\n  - { tag: goto, target: NOWHERE }\n---\nGo.");
+    let site = Site::start(&rig);
+    let refused = site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": "r" }));
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(refused.json()["detail"].as_str().unwrap().contains("NOWHERE"), "{refused:?}");
+    assert!(!refused.json()["findings"].as_array().unwrap().is_empty());
+    assert_eq!(site.get("/api/v1/runs/r").status, 404, "no run is left behind");
+    assert_eq!(site.post("/api/v1/runs", &json!({ "workflow": "../etc" })).status, 404);
+    assert_eq!(site.post("/api/v1/runs", &json!({ "workflow": "workflow", "cwd": "/" })).status, 400);
+    let large = "x".repeat(9 * 1024 * 1024);
+    assert_eq!(site.send("POST", "/api/v1/runs", &[], &large).status, 413);
+}
+
+#[test]
+fn workflows_and_steps_are_shown() {
+    let rig = with_run();
+    let site = Site::start(&rig);
+    let all = site.get_json("/api/v1/workflows");
+    assert_eq!(all["workflows"][0]["id"], "workflow");
+    assert_eq!(site.get_json("/api/v1/workflows/workflow")["findings"]["errors"], 0);
+    assert_eq!(site.get("/api/v1/workflows/none").status, 404);
+    let graph = site.get_json("/api/v1/workflows/workflow/graph");
+    assert!(
+        graph["nodes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|node| node["name"] == "START.sh" && node["start"] == true)
+    );
+    assert!(site.get_json("/api/v1/workflows/workflow/lint").is_array());
+    let state = site.get_json("/api/v1/workflows/workflow/states/A.sh");
+    assert_eq!((&state["kind"], &state["text"]), (&"script".into(), &"echo '<goto>B</goto>'".into()));
+    assert_eq!(site.get("/api/v1/workflows/workflow/states/..%2fx").status, 404);
+    let window = site.get_json("/api/v1/runs/r/steps?from=2&limit=2");
+    let steps = window["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 2);
+    assert_eq!(
+        (&steps[0]["step"], &steps[0]["state"], &steps[0]["target"]),
+        (&2.into(), &"A.sh".into(), &"B.sh".into())
+    );
+    assert_eq!(window["next"], 4);
+    let step = site.get_json("/api/v1/runs/r/steps/5");
+    assert_eq!(
+        (&step["kept"], &step["stdout"], &step["result"]),
+        (&true.into(), &"<result>all done</result>\n".into(), &"all done".into())
+    );
+    assert_eq!(site.get("/api/v1/runs/r/steps/6").status, 404);
+    let overview = site.get_json("/api/v1/runs/r/overview");
+    assert_eq!((&overview["steps"], &overview["prints"][0]["text"]), (&5.into(), &"hello".into()));
+    assert_eq!(overview["agents"][0]["spans"].as_array().unwrap().len(), 5);
+    let then = site.get_json(&format!("/api/v1/runs/r/overview?at={}", steps[0]["started_seq"]));
+    assert_eq!(then["steps"], 1);
+    let graph = site.get_json("/api/v1/runs/r/graph");
+    assert_eq!(graph["scopes"][0]["workflow_id"], "workflow");
+    assert!(
+        graph["counts"].as_array().unwrap().iter().any(|way| way["from"] == "D.sh" && way["to"] == "[end]")
+    );
+    let metrics = site.get("/metrics");
+    assert!(metrics.body.contains("raymond_runs{status=\"completed\"} 1\n"), "{}", metrics.body);
+    assert!(metrics.body.contains("raymond_steps_total 5\n"));
+    std::fs::remove_dir_all(rig.path(".raymond/debug")).unwrap();
+    assert_eq!(site.get_json("/api/v1/runs/r/steps/5")["kept"], false);
+}
+
+#[test]
+fn a_run_is_written_as_one_file_that_allows_only_its_own_script() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        "echo '<result></script><img src=x onerror=alert(1)></result>'; echo \"$API_TOKEN\" >&2",
+    );
+    let mut command = rig.command(&["workflow", "--id", "r"]);
+    command.env("API_TOKEN", "s3cr3t-value");
+    rig.launch(command).wait().assert(0, "</script><img src=x onerror=alert(1)>\n");
+    let mut command = rig.command(&["export", "r", "-o", "r.html"]);
+    command.env("API_TOKEN", "s3cr3t-value");
+    rig.launch(command).wait().assert(0, "");
+    let html = rig.read("r.html");
+    assert!(html.contains("default-src 'none'; script-src 'sha256-"), "{}", &html[..500]);
+    assert!(!html.contains("<img") && !html.contains("s3cr3t-value"));
+    let (_, rest) = html.split_once("id=\"run-data\">").unwrap();
+    let data: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    assert_eq!(data["run"]["result"], "</script><img src=x onerror=alert(1)>");
+    assert_eq!(data["steps"]["1"]["status"], "done");
+    assert_eq!(data["events"].as_array().unwrap().len(), rig.events().len());
+    let moments = data["states_at"].as_array().unwrap();
+    assert_eq!(moments.last().unwrap()["run"]["status"], "completed");
+    assert_eq!(moments[0]["run"]["status"], "running");
+    let site = Site::start(&rig);
+    let response = site.get("/api/v1/runs/r/export");
+    assert_eq!(response.header("content-disposition"), Some("attachment; filename=\"r.html\""));
+}
+
+#[test]
+fn a_missed_time_of_a_schedule_is_made_up_for_once() {
+    let rig = project();
+    rig.write("workflow/workflow.yaml", "schedule: \"0 0 1 1 *\"\nschedule_timezone: Europe/Berlin\n");
+    let site = Site::start_with(&rig, &["--listen", "127.0.0.1:0", "--schedules"]);
+    let file = rig.path(".raymond/serve.schedules");
+    wait_for_file(&file);
+    assert_eq!(site.get_json("/api/v1/runs")["runs"], json!([]), "only times from now on count");
+    site.live.kill();
+    // Years pass in which nothing is served.
+    let known = std::fs::read_to_string(&file).unwrap();
+    let until = known.split("\"until\": \"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    std::fs::write(&file, known.replace(&until, "2020-06-01T00:00:00Z")).unwrap();
+    let site = Site::start_with(&rig, &["--listen", "127.0.0.1:0", "--schedules"]);
+    let runs =
+        || site.get_json("/api/v1/runs?label=schedule%3D0%200%201%201%20*")["runs"].as_array().unwrap().len();
+    wait_until("the run that was missed", || runs() == 1);
+    wait_until("its time to be written down", || {
+        !std::fs::read_to_string(&file).unwrap().contains("2020-06-01")
+    });
+    assert_eq!(runs(), 1, "of many missed times one is made up for");
 }

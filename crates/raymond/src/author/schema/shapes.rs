@@ -118,6 +118,8 @@ pub struct Manifest {
     permission_mode: Option<PermissionMode>,
     /// When `serve` starts it, as for cron.
     schedule: Option<String>,
+    /// The time zone of `schedule`, such as `Europe/Berlin`; UTC if left out.
+    schedule_timezone: Option<String>,
     /// `off`: a run does not check first what the states declare.
     lint: Option<Switch>,
 }

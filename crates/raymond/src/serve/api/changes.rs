@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::workflow::Platform;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,13 @@ pub struct NewRun {
     model: Option<String>,
     effort: Option<String>,
     backend: Option<String>,
+}
+
+impl NewRun {
+    /// A run of a workflow with nothing but labels.
+    pub fn of(workflow: &str, labels: BTreeMap<String, String>) -> Self {
+        Self { workflow: workflow.to_owned(), labels, ..Self::default() }
+    }
 }
 
 /// What a run is resumed with. What is not given stays as it was.
@@ -99,7 +107,13 @@ pub struct StartedRun {
 }
 
 pub fn start(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
-    let wanted: NewRun = call.json()?;
+    let run = begin(server, call.json()?)?;
+    let location = address_of_run(&run);
+    Answer::json_with(201, &StartedRun { run }, Some(location))
+}
+
+/// Starts a run. It can be seen when this returns; its id.
+pub fn begin(server: &Server, wanted: NewRun) -> Result<String, Problem> {
     let found = server.workflows.find(&wanted.workflow);
     let found = found.ok_or_else(|| Problem::not_found("there is no workflow of this id below the roots"))?;
     let refused = |problem: Problem| {
@@ -120,6 +134,10 @@ pub fn start(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         args.push(word("label", &format!("{key}={value}"))?);
     }
     for (name, value) in &wanted.inputs {
+        let is_file = |declared: &DeclaredInput| declared.name == *name && declared.kind == InputKind::File;
+        if scope.manifest().inputs.iter().any(is_file) {
+            check_below_roots(server, name, &plain(value))?;
+        }
         args.push(word("set", &format!("{name}={}", plain(value)))?);
     }
     if wanted.input.is_some() {
@@ -134,8 +152,18 @@ pub fn start(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         server.launcher.launch(&id, 0, args, wanted.input.as_deref(), &folder_of(server, &found.path));
     let has_begun = || server.index.find(&id).is_ok_and(|run| run.load().is_ok());
     server.launcher.wait(launched?, has_begun).map_err(refused)?;
-    let location = address_of_run(&id);
-    Answer::json_with(201, &StartedRun { run: id }, Some(location))
+    Ok(id)
+}
+
+/// A file that a request names must lie below the roots, also where a link leads.
+fn check_below_roots(server: &Server, name: &str, path: &str) -> Result<(), Problem> {
+    let file = server.project.join(path).canonicalize();
+    let file = file.map_err(|error| Problem::new(422, format!("`{name}` is no file that can be read: {error}")))?;
+    let roots = server.workflows.roots.iter().filter_map(|root| root.canonicalize().ok());
+    match roots.into_iter().any(|root| file.starts_with(root)) {
+        true => Ok(()),
+        false => Err(Problem::new(422, format!("`{name}` is not below the roots of this server"))),
+    }
 }
 
 /// The value of a named input as the command line takes it.

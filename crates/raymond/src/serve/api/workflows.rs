@@ -1,10 +1,12 @@
 //! Workflows below the roots: what they are, how they are drawn, what is wrong with them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use raymond_core::diagnostic::Severity;
 use raymond_core::diagram::svg::arrange;
 use raymond_core::diagram::{Diagram, Shape};
+use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::workflow::Platform;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -36,7 +38,7 @@ pub struct WorkflowObject {
     description: Option<String>,
     input: InputObject,
     /// Named inputs, as the manifest has them.
-    inputs: serde_json::Value,
+    inputs: BTreeMap<String, NamedInput>,
     backend: Option<String>,
     default_budget: Option<f64>,
     schedule: Option<String>,
@@ -55,6 +57,37 @@ struct InputObject {
     mode: &'static str,
     label: Option<String>,
     description: Option<String>,
+}
+
+/// An input that is given by its name.
+#[derive(Serialize, JsonSchema)]
+struct NamedInput {
+    /// `string`, `integer`, `number`, `boolean`, `choice` or `file`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    required: bool,
+    default: Option<String>,
+    description: Option<String>,
+    choices: Option<Vec<String>>,
+}
+
+fn named_input(declared: &DeclaredInput) -> (String, NamedInput) {
+    let (kind, choices) = match &declared.kind {
+        InputKind::String => ("string", None),
+        InputKind::Integer => ("integer", None),
+        InputKind::Number => ("number", None),
+        InputKind::Boolean => ("boolean", None),
+        InputKind::Choice(choices) => ("choice", Some(choices.clone())),
+        InputKind::File => ("file", None),
+    };
+    let input = NamedInput {
+        kind,
+        required: declared.required,
+        default: declared.default.clone(),
+        description: declared.description.clone(),
+        choices,
+    };
+    (declared.name.clone(), input)
 }
 
 /// How many findings there are.
@@ -107,7 +140,7 @@ fn object(server: &Server, found: &Found) -> WorkflowObject {
             label: manifest.input.label.clone(),
             description: manifest.input.description.clone(),
         },
-        inputs: serde_json::json!({}),
+        inputs: manifest.inputs.iter().map(named_input).collect(),
         backend: manifest.backend.clone(),
         default_budget: manifest.default_budget,
         schedule: manifest.schedule.clone(),

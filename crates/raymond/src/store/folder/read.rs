@@ -8,6 +8,7 @@ use std::io::BufReader;
 use super::disk::DiskFile;
 use super::place::RunPaths;
 use super::segment::{Line, Position, SegmentReader, Torn};
+use super::skip::{first_number, skip_to};
 use crate::store::error::StoreError;
 
 type Reader = SegmentReader<BufReader<Box<dyn DiskFile>>>;
@@ -143,6 +144,10 @@ pub(super) fn segment_behind(paths: &RunPaths, seq: u64) -> Result<u32, StoreErr
 }
 
 fn first_seq(paths: &RunPaths, segment: u32) -> Result<Option<u64>, StoreError> {
+    // A snapshot may be megabytes long, and its number is in its first bytes.
+    if let Ok(Some(number)) = first_number(paths, segment) {
+        return Ok(Some(number));
+    }
     let batch = Reader::open(paths, segment, Position::default())?.next_batch()?;
     Ok(batch.as_ref().and_then(|batch| batch.first()).and_then(|line| line.seq))
 }
@@ -165,6 +170,16 @@ impl Lines {
     /// Begins with the first line of a segment, which need not exist yet.
     pub fn from_segment(paths: &RunPaths, segment: u32) -> Self {
         Self { paths: paths.clone(), segment, position: Position::default(), reader: None, later: None }
+    }
+
+    /// Begins in a segment with a batch in which there are events behind the one of this number, or a little before it.
+    pub(super) fn behind(paths: &RunPaths, segment: u32, seq: u64) -> Self {
+        let lines = Self::from_segment(paths, segment);
+        // Trouble with the file is reported when it is read.
+        match skip_to(paths, segment, seq) {
+            Ok(Some(position)) => Self { position, ..lines },
+            Ok(None) | Err(_) => lines,
+        }
     }
 
     /// The next whole batch; none at the present end. A later call goes on there.
@@ -380,6 +395,38 @@ mod tests {
             let error = std::iter::repeat_with(|| all.next_batch()).find_map(Result::err);
             assert!(matches!(error, Some(StoreError::Damaged { line: 1, .. })), "{error:?}");
         });
+    }
+
+    #[test]
+    fn reading_begins_near_any_event_and_misses_none() {
+        with_journal(None, |paths, journal| {
+            for seq in (1..=40).step_by(4) {
+                journal.append(&[event(seq), event(seq + 1)]).unwrap();
+                journal.append(&[event(seq + 2)]).unwrap();
+                journal.append(&[event(seq + 3)]).unwrap();
+            }
+            // These events do not begin with their numbers, so the whole segment is read.
+            assert_eq!(Lines::behind(paths, 0, 20).position, Position::default());
+        });
+        with_journal(None, |paths, journal| {
+            let event = |seq: u64| format!("{{\"seq\":{seq},\"event\":\"e\"}}");
+            for seq in (1..=40).step_by(4) {
+                journal.append(&[event(seq), event(seq + 1)]).unwrap();
+                journal.append(&[event(seq + 2)]).unwrap();
+                journal.append(&[event(seq + 3)]).unwrap();
+            }
+            for after in 0..=41 {
+                let texts = poll(&mut Lines::behind(paths, 0, after));
+                let first = texts.first().map(|text| number(text));
+                assert!(first.is_none_or(|first| first <= after + 1), "{first:?} behind {after}");
+                assert!(texts.len() <= 42 - after as usize, "{} behind {after}", texts.len());
+                assert_eq!(texts.last().map(|text| number(text)), first.map(|_| 40));
+            }
+        });
+    }
+
+    fn number(text: &str) -> u64 {
+        text.trim_start_matches("{\"seq\":").split(',').next().unwrap().parse().unwrap()
     }
 
     #[test]

@@ -172,6 +172,11 @@ fn mark_digits(mark: &[u8]) -> Option<&[u8]> {
     (mark.starts_with(MARK_START) && mark.ends_with(MARK_END)).then(|| digits_place(mark))
 }
 
+/// Whether a line ends like the last one of a batch. Whether the mark is right is not checked.
+pub(super) fn has_mark(line: &[u8]) -> bool {
+    split_mark(line).is_some_and(|(_, mark)| mark_digits(mark).is_some())
+}
+
 /// What the end of a line says about its batch.
 enum Mark {
     /// The line is not the last of its batch.
