@@ -190,8 +190,8 @@ impl Story {
                 let id = self.number_of(started.agent.as_str());
                 let parent = started.parent().map(|parent| parent.as_str().to_owned());
                 let parent = parent.map(|parent| self.number_of(&parent));
-                let title = started.forked.as_ref().and_then(|forked| forked.attributes.get("title"));
-                let title = title.map(|title| self.number_of(title));
+                let title = started.title();
+                let title = title.map(|title| self.number_of(&title));
                 self.agent_rows.insert(id, self.agents.len());
                 let row = AgentRow {
                     id,

@@ -158,7 +158,8 @@ pub fn begin(server: &Server, wanted: NewRun) -> Result<String, Problem> {
 /// A file that a request names must lie below the roots, also where a link leads.
 fn check_below_roots(server: &Server, name: &str, path: &str) -> Result<(), Problem> {
     let file = server.project.join(path).canonicalize();
-    let file = file.map_err(|error| Problem::new(422, format!("`{name}` is no file that can be read: {error}")))?;
+    let file =
+        file.map_err(|error| Problem::new(422, format!("`{name}` is no file that can be read: {error}")))?;
     let roots = server.workflows.roots.iter().filter_map(|root| root.canonicalize().ok());
     match roots.into_iter().any(|root| file.starts_with(root)) {
         true => Ok(()),
