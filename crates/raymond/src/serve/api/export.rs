@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use super::overview::{self, Overview, RunGraph};
 use super::runs::{self, RunObject};
 use super::steps;
+use crate::process::secrets::Secrets;
 use crate::serve::Server;
 use crate::serve::assets::ASSETS;
 use crate::serve::index::{holds, take};
@@ -87,6 +88,8 @@ pub fn page(server: &Server, run: &Arc<dyn RunHandle>) -> Result<String, Problem
         states_at,
     };
     let data = serde_json::to_string(&data).map_err(Problem::internal)?;
+    // A script may have printed what was in its environment.
+    let data = Secrets::of(std::env::vars_os()).hide(data);
     Ok(document(run.id(), &data))
 }
 
