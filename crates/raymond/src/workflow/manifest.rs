@@ -92,7 +92,7 @@ pub enum InputMode {
 type Setter = fn(&mut Reader<'_>, &Field) -> Result<(), Fault>;
 
 /// The table of keys, in the order of the documentation.
-const KEYS: [(&str, Setter); 23] = [
+const KEYS: [(&str, Setter); 24] = [
     ("id", |reader, field| id(field).map(|id| reader.manifest.id = Some(id))),
     ("name", |reader, field| text(field).map(|text| reader.manifest.name = Some(text))),
     ("description", |reader, field| text(field).map(|text| reader.manifest.description = Some(text))),
