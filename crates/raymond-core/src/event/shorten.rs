@@ -4,6 +4,9 @@
 //! computed again from the journal. What was paid for is never left out.
 
 use super::{Body, Event, Reminder, StepFailed, StepFinished};
+use crate::money::Usd;
+use crate::name::AgentId;
+use crate::workflow::StateFile;
 
 /// How much of an error message is kept.
 const ERROR_CHARS: usize = 300;
@@ -67,56 +70,48 @@ fn drop_messages(mut body: Body) -> Body {
 }
 
 fn only_cost(body: Body, error: &str) -> Option<Body> {
-    match body {
-        Body::StepFinished(finished) => Some(Body::StepFailed(not_recorded(*finished, error))),
-        Body::Reminder(reminder) => Some(Body::StepFailed(not_reminded(reminder, error))),
-        Body::StepFailed(_) | Body::Retry(_) | Body::LimitWaiting(_) => Some(drop_messages(body)),
-        Body::RunStarted(_)
-        | Body::AgentStarted(_)
-        | Body::StepStarted(_)
-        | Body::SessionStarted(_)
-        | Body::Delayed { .. }
-        | Body::ExclusiveWaiting { .. }
-        | Body::AgentFinished { .. }
-        | Body::Joined { .. }
-        | Body::AskOpened(_)
-        | Body::AskClosed(_)
-        | Body::Print { .. }
-        | Body::Warning { .. }
-        | Body::BudgetExceeded { .. }
-        | Body::RunResumed(_)
-        | Body::RunFinished { .. }
-        | Body::RunStopped { .. }
-        | Body::Snapshot { .. } => None,
+    body.ended_attempt_of()?;
+    let body = drop_messages(body);
+    if let Body::StepFinished(finished) = body {
+        return Some(Body::StepFailed(not_recorded(*finished, error)));
     }
+    if let Body::Reminder(reminder) = body {
+        return Some(Body::StepFailed(not_reminded(reminder, error)));
+    }
+    Some(body)
 }
 
 fn not_recorded(finished: StepFinished, error: &str) -> StepFailed {
     StepFailed {
-        agent: finished.agent,
-        title: None,
-        step: Some(finished.step),
-        state: finished.state,
-        error: error.to_owned(),
-        exit_code: None,
-        stderr: String::new(),
-        message: None,
-        output: String::new(),
-        output_file: None,
-        fatal: false,
         cost_usd: finished.cost_usd,
-        attempt_cost_usd: finished.attempt_cost_usd,
-        cost_estimated: finished.cost_estimated,
         duration_ms: finished.duration_ms,
+        ..failed(
+            (finished.agent, finished.step, finished.state),
+            (finished.attempt_cost_usd, finished.cost_estimated),
+            error,
+        )
     }
 }
 
 fn not_reminded(reminder: Reminder, error: &str) -> StepFailed {
+    failed(
+        (reminder.agent, reminder.step, reminder.state),
+        (reminder.attempt_cost_usd, reminder.cost_estimated),
+        error,
+    )
+}
+
+/// A failure of which only its place, its cost and this error are known.
+fn failed(
+    (agent, step, state): (AgentId, u64, StateFile),
+    (cost_usd, cost_estimated): (Usd, bool),
+    error: &str,
+) -> StepFailed {
     StepFailed {
-        agent: reminder.agent,
+        agent,
         title: None,
-        step: Some(reminder.step),
-        state: reminder.state,
+        step: Some(step),
+        state,
         error: error.to_owned(),
         exit_code: None,
         stderr: String::new(),
@@ -124,9 +119,9 @@ fn not_reminded(reminder: Reminder, error: &str) -> StepFailed {
         output: String::new(),
         output_file: None,
         fatal: false,
-        cost_usd: reminder.attempt_cost_usd,
-        attempt_cost_usd: reminder.attempt_cost_usd,
-        cost_estimated: reminder.cost_estimated,
+        cost_usd,
+        attempt_cost_usd: cost_usd,
+        cost_estimated,
         duration_ms: 0,
     }
 }

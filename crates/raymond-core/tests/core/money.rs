@@ -107,8 +107,8 @@ fn a_failure_of_the_last_agent_ends_the_run_even_over_budget() {
     );
 }
 
-#[test]
-fn a_result_over_budget_waits_while_other_agents_live() {
+/// The first agent has ended over the budget, and its worker `main_p1` runs.
+fn over_budget_with_a_worker() -> Rig {
     let mut rig = with_budget(1.0);
     rig.says_for("main", 0.1, "<fork next=\"Q\">P</fork>");
     check(
@@ -118,6 +118,12 @@ fn a_result_over_budget_waits_while_other_agents_live() {
         budget_exceeded budget_usd=1.0 cost_usd=1.6
     "#]],
     );
+    rig
+}
+
+#[test]
+fn a_result_over_budget_waits_while_other_agents_live() {
+    let mut rig = over_budget_with_a_worker();
     check(
         &rig.says_for("main_p1", 0.1, "<goto>Q</goto>"),
         expect![[r#"
@@ -139,15 +145,7 @@ fn a_result_over_budget_waits_while_other_agents_live() {
 
 #[test]
 fn results_of_all_agents_end_the_run_even_over_budget() {
-    let mut rig = with_budget(1.0);
-    rig.says_for("main", 0.1, "<fork next=\"Q\">P</fork>");
-    check(
-        &rig.says_for("main", 1.5, "<result>r</result>"),
-        expect![[r#"
-        step_finished main 2 Q.md attempt_cost_usd=1.5 cost_usd=1.5 message=<result>r</result> result=r session=s2.1 tag=result
-        budget_exceeded budget_usd=1.0 cost_usd=1.6
-    "#]],
-    );
+    let mut rig = over_budget_with_a_worker();
     check(
         &rig.says_for("main_p1", 0.1, "<result>w</result>"),
         expect![[r#"
