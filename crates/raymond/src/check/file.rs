@@ -40,6 +40,8 @@ pub struct TestFile {
 pub struct Test {
     pub name: String,
     pub input: Option<String>,
+    /// Named inputs of the workflow, as `--set` gives them.
+    pub inputs: BTreeMap<String, String>,
     /// Files in the folder in which the test runs, by their paths.
     pub files: BTreeMap<String, String>,
     pub env: BTreeMap<String, String>,
@@ -165,8 +167,19 @@ pub fn parse(text: &str) -> Result<Parsed, Fault> {
     Ok((tests, workflow))
 }
 
-const TEST_KEYS: [&str; 10] =
-    ["name", "input", "files", "env", "options", "replies", "recording", "answers", "kill_after", "expect"];
+const TEST_KEYS: [&str; 11] = [
+    "name",
+    "input",
+    "inputs",
+    "files",
+    "env",
+    "options",
+    "replies",
+    "recording",
+    "answers",
+    "kill_after",
+    "expect",
+];
 
 impl Reader<'_> {
     fn test(&self, node: &Node) -> Result<Test, Fault> {
@@ -174,6 +187,9 @@ impl Reader<'_> {
         let Some(name) = keys.get("name") else { return Err(fault(node, "a test needs a `name`")) };
         let mut test = Test { name: self.text(name)?, ..Test::default() };
         test.input = keys.get("input").map(|node| self.text(node)).transpose()?;
+        for (name, node) in self.named(keys.get("inputs"))? {
+            test.inputs.insert(name, self.text(node)?);
+        }
         for (file, node) in self.named(keys.get("files"))? {
             if let Some(problem) = path_problem(&file) {
                 return Err(fault(node, format!("`{file}` {problem}")));

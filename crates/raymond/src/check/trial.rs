@@ -234,6 +234,8 @@ fn spec(bench: &Bench, file: &TestFile, test: &Test, place: &Place, resumes: boo
                 args.extend(["--input".into(), "-".into()]);
                 spec.stdin = input.clone().into_bytes();
             }
+            let set = |(name, value): (&String, &String)| ["--set".into(), format!("{name}={value}").into()];
+            args.extend(test.inputs.iter().flat_map(set));
         }
     }
     args.extend(["--quiet".into(), "--state-dir".into(), place.state.clone().into()]);

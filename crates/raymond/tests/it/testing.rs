@@ -420,3 +420,37 @@ fn a_killed_replay_goes_on_with_the_turns_that_are_left() {
     let done = raymond(here, &["resume", "killed"]);
     assert_eq!((code(&done), stdout(&done).as_str()), (0, "done\n"), "{}", stderr(&done));
 }
+
+/// The agent is asked only for what is not in the recording. Its program no longer has the recorded conversation.
+#[test]
+fn a_replay_can_ask_the_agent_for_what_is_missing() {
+    let rig = test_kit::rig::Rig::new(crate::RAYMOND);
+    rig.state("START.md", "Start.").state("WORK.md", "Work.");
+    rig.agent(
+        r#"[{"match": "Start", "reply": "<goto>WORK</goto>", "cost": 0.01},
+            {"match": "ork", "reply": "<result>worked</result>", "cost": 0.02}]"#,
+    );
+    rig.raymond(&["workflow", "--id", "r", "--record", "r.jsonl"]).assert(0, "worked\n");
+    assert_eq!(rig.calls().len(), 2);
+    let recording = rig.read("r.jsonl");
+    assert_eq!(recording.lines().count(), 2, "{recording}");
+    rig.state("WORK.md", "More work.");
+    rig.raymond(&["workflow", "--id", "s", "--replay", "r.jsonl"]).assert(1, "").says("+ More work.");
+    let live = ["workflow", "--id", "t", "--replay", "r.jsonl", "--replay-missing=live"];
+    rig.raymond(&live).assert(0, "worked\n").says("is not here any more");
+    assert_eq!(rig.calls().len(), 3, "only the changed prompt is asked");
+}
+
+#[test]
+fn a_test_gives_named_inputs() {
+    let folder = folder(&[
+        ("workflow.yaml", "inputs:\n  issue: { type: integer, required: true }\n"),
+        ("START.sh", "echo \"<result>issue $issue</result>\"\n"),
+        (
+            "a.test.yaml",
+            "tests:\n  - { name: given, inputs: { issue: 195 }, expect: { result: issue 195 } }\n",
+        ),
+    ]);
+    let done = raymond(folder.path(), &["test"]);
+    assert_eq!(code(&done), 0, "{}", stdout(&done));
+}

@@ -25,6 +25,8 @@ struct Test {
     name: Text,
     /// The input of the first state.
     input: Option<Text>,
+    /// Named inputs of the workflow.
+    inputs: Option<BTreeMap<String, Text>>,
     /// Files in the folder in which the test runs.
     files: Option<BTreeMap<String, Text>>,
     /// Variables of the run.
