@@ -64,6 +64,24 @@ impl Request {
         }
     }
 
+    /// A request to another service, whose conversation was read already.
+    pub(crate) fn new(model: &str, history: Vec<String>, body: &Value, is_streamed: bool) -> Self {
+        let prompt = history.iter().rev().find_map(|said| said.strip_prefix("user: ")).unwrap_or_default();
+        Self {
+            model: model.to_owned(),
+            prompt: prompt.to_owned(),
+            raw: body.to_string(),
+            session: String::new(),
+            tools: Vec::new(),
+            system: 0,
+            is_streamed,
+            answer: String::new(),
+            used: Usage::default(),
+            is_whole: false,
+            history,
+        }
+    }
+
     /// The cost of the answer, in billionths of a dollar.
     pub fn nanos(&self) -> u64 {
         nanos_for(&self.model, self.used)
@@ -101,6 +119,19 @@ fn add(history: &mut Vec<String>, role: Option<&str>, block: &Value) {
         Some(other) => history.push(format!("{other}: {block}")),
         None => {}
     }
+}
+
+/// An entry of the history. Programs put texts of their own before what the user said, each in a tag.
+pub(crate) fn said(who: &str, text: &str) -> Option<String> {
+    let mut rest = text.trim();
+    while let Some((name, after)) = rest.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
+        let end = format!("</{name}>");
+        match after.find(&end) {
+            Some(at) if who == "user" => rest = after[at + end.len()..].trim_start(),
+            _ => break,
+        }
+    }
+    (!rest.is_empty()).then(|| format!("{who}: {rest}"))
 }
 
 fn speak(history: &mut Vec<String>, role: Option<&str>, text: &str) {

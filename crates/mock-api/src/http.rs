@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Shared;
 use crate::answer;
+use crate::dialect::Dialect;
 use crate::history::Request;
 
 /// Longer than any conversation.
@@ -36,6 +37,14 @@ pub(crate) fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
                 let (number, reply) = shared.take(request);
                 let mut answer = answer::Answer { writer: &mut writer, shared, number, model, reply };
                 if !answer.send(is_streamed)? {
+                    return Ok(());
+                }
+            }
+            ("POST", path) if Dialect::of(path).is_some() => {
+                let body: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
+                let answered =
+                    Dialect::of(path).map(|dialect| dialect.answer(&mut writer, shared, path, &body));
+                if !answered.transpose()?.unwrap_or(true) {
                     return Ok(());
                 }
             }

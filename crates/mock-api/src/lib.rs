@@ -1,5 +1,6 @@
-//! A fake of the Messages API, so that a real agent program can be tested without a model: it answers from a script,
-//! and records the requests and what they would have cost.
+//! A fake of the services of models, so that a real agent program can be tested without a model: it answers from a
+//! script, and records the requests and what they would have cost. It speaks Anthropic's Messages API, and what other
+//! agent programs use (`dialect`).
 //!
 //! ```
 //! let api = mock_api::Api::start();
@@ -11,6 +12,7 @@
 //! It listens only on the loopback address.
 
 mod answer;
+mod dialect;
 mod history;
 mod http;
 mod price;

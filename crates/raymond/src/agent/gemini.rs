@@ -1,11 +1,9 @@
 //! Google's Gemini CLI, one process for each turn, its events as JSON lines.
 //!
-//! A branch is made from the file of a conversation, so it can be continued in any folder. Its exit code is the status
-//! of the service's answer modulo 256.
+//! It cannot branch a conversation reliably: `--session-file` makes a branch, but a later process removes the file of
+//! that branch, so that it can be continued only once. Its exit code is the status of the service's answer modulo 256.
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +13,8 @@ use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, append, count, summary, text};
 use super::refusal::refusal;
 use super::{
-    AgentProgram, Capabilities, Cost, Filled, Inspection, Invocation, Plain, PromptLimit, SessionId, Tokens,
-    TokensTold, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
+    AgentProgram, Capabilities, Cost, Filled, Inspection, Invocation, Plain, PromptLimit, Tokens, TokensTold,
+    Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
 
@@ -49,8 +47,7 @@ impl AgentProgram for Gemini {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             resume: true,
-            branch: true,
-            session_id: SessionId::FirstEvent,
+            folder_bound: true,
             tokens: TokensTold::OfTurn,
             model: true,
             skip_permissions: true,
@@ -79,9 +76,10 @@ impl AgentProgram for Gemini {
             args.extend(["--approval-mode", "auto_edit"].map(str::to_owned));
         }
         args.extend(turn.model.iter().flat_map(|model| ["-m".to_owned(), model.clone()]));
-        if let Some(continued) = &turn.continues {
-            let file = session_file(&continued.session)?;
-            args.extend(["--session-file".to_owned(), file.display().to_string()]);
+        match (&turn.continues, &turn.session) {
+            (Some(continued), _) => args.extend(["-r".to_owned(), continued.session.clone()]),
+            (None, Some(session)) => args.extend(["--session-id".to_owned(), session.clone()]),
+            (None, None) => {}
         }
         Ok(Invocation {
             program: self.command.clone(),
@@ -132,32 +130,6 @@ fn read_path<'a>(after: &'a str, filled: &Filled<'_>) -> Option<&'a str> {
         path = path.strip_suffix(|letter: char| !letter.is_alphanumeric())?;
     }
     None
-}
-
-/// The file of a conversation: `~/.gemini/tmp/PROJECT/chats/session-TIME-FIRST_EIGHT_OF_ID.jsonl`.
-fn session_file(session: &str) -> Result<PathBuf, String> {
-    let home =
-        ["GEMINI_CLI_HOME", "HOME", "USERPROFILE"].iter().find_map(std::env::var_os).map(PathBuf::from);
-    let found = home.and_then(|home| session_file_below(&home.join(".gemini/tmp"), session));
-    found.ok_or_else(|| {
-        TurnFault::SessionMissing { message: format!("there is no file of {session}") }.to_string()
-    })
-}
-
-fn session_file_below(root: &Path, session: &str) -> Option<PathBuf> {
-    let start = session.get(..8)?;
-    let entries =
-        |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let files = entries(root).flat_map(|project| entries(&project.join("chats")).collect::<Vec<_>>());
-    let mut named = files.filter(|file| {
-        let name = file.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-        name.ends_with(start)
-    });
-    named.find(|file| {
-        let mut first = String::new();
-        let read = fs::File::open(file).and_then(|file| BufReader::new(file).read_line(&mut first));
-        read.is_ok() && first.contains(session)
-    })
 }
 
 #[derive(Debug, Default)]
@@ -274,20 +246,21 @@ fn by_code(ending: TurnEnding, stderr: &str) -> Option<TurnFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use super::super::Continued;
     use super::super::suite::of_kind;
     use super::*;
 
     #[test]
-    fn the_file_of_a_conversation_is_found_by_its_id() {
-        let root = tempfile::tempdir().unwrap();
-        let chats = root.path().join("project/chats");
-        fs::create_dir_all(&chats).unwrap();
-        let (one, other) = ("11111111-2222-4333-8444-555555555555", "11111111-9999-4333-8444-555555555555");
-        for (name, id) in [("session-a-11111111.jsonl", other), ("session-b-11111111.jsonl", one)] {
-            fs::write(chats.join(name), format!("{{\"sessionId\":\"{id}\"}}\n")).unwrap();
-        }
-        assert_eq!(session_file_below(root.path(), one), Some(chats.join("session-b-11111111.jsonl")));
-        assert_eq!(session_file_below(root.path(), "22222222-0000"), None);
+    fn a_conversation_is_continued_itself() {
+        let program = of_kind("gemini");
+        let fresh = Turn { session: Some("s1".to_owned()), ..Turn::default() };
+        let args = |turn: &Turn| program.invocation(turn).unwrap().args.join(" ");
+        let start = "-o stream-json --skip-trust --approval-mode auto_edit";
+        assert_eq!(args(&fresh), format!("{start} --session-id s1"));
+        let continues = Some(Continued { session: "s1".to_owned(), ..Continued::default() });
+        assert_eq!(args(&Turn { continues, ..fresh }), format!("{start} -r s1"));
     }
 
     #[test]

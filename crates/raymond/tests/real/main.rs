@@ -1,10 +1,12 @@
-//! Raymond with the real Claude Code, which talks to a fake of its model's service: see `tests/README.md`.
+//! Raymond with the real Claude Code and other real agent programs, which talk to a fake of their models' services: see
+//! `tests/README.md`.
 #![expect(clippy::unwrap_used, reason = "these are tests, but without the usual harness")]
 
 mod bench;
 mod data;
 mod ending;
 mod money;
+mod others;
 mod refused;
 mod resuming;
 mod tools;
@@ -15,6 +17,7 @@ use std::process::ExitCode;
 
 use bench::Program;
 use libtest_mimic::{Arguments, Trial};
+use others::Agent;
 
 /// A case, run once with each version.
 type Case = (&'static str, fn(&Program));
@@ -54,6 +57,22 @@ fn main() -> ExitCode {
             };
             let run = move || {
                 case(&program);
+                Ok(())
+            };
+            trials.push(Trial::test(name, run).with_ignored_flag(is_missing));
+        }
+    }
+    for agent in Agent::all() {
+        let is_missing = !agent.is_installed();
+        if is_missing {
+            eprintln!("SKIPPED: the tests with {} {}, which is not installed", agent.kind, agent.version);
+        }
+        for (name, case) in others::CASES.iter().copied() {
+            let agent = agent.clone();
+            let skipped = if is_missing { " (skipped: not installed)" } else { "" };
+            let name = format!("{}-{}::{name}{skipped}", agent.kind, agent.version);
+            let run = move || {
+                case(&agent);
                 Ok(())
             };
             trials.push(Trial::test(name, run).with_ignored_flag(is_missing));
