@@ -81,6 +81,7 @@ test("everything can be done by keyboard", async () => {
   // The answer.
   await page.keyboard.press("a");
   await page.keyboard.type("yes");
+  assert.equal(await page.locator("[data-answer]").inputValue(), "yes");
   await page.keyboard.press("Control+Enter");
   await page.locator(".outcome", { hasText: "Merged" }).waitFor();
   // Back, and to the workflows, and the form that starts one.

@@ -3,6 +3,7 @@
 import { h } from "./h.js";
 
 const LOAD_AT_MOST_EVERY = 200;
+const TRY_AGAIN_AFTER = 2000;
 
 export class View {
   constructor(app, route) {
@@ -27,6 +28,8 @@ export class View {
       if (this.isOver) return;
       this.app.draw();
       this.pause = Math.max(LOAD_AT_MOST_EVERY, 3 * (performance.now() - from));
+      // What cannot be loaded at this moment may be there in the next; what is not there stays away.
+      if (this.problem && ![401, 404, 405].includes(this.problem.status)) Object.assign(this, { isStale: true, pause: TRY_AGAIN_AFTER });
       this.timer = setTimeout(() => {
         this.timer = null;
         if (this.isStale) {
@@ -89,7 +92,8 @@ export function problemBox(problem) {
 
 /// A part of a page with a heading.
 export function panel(name, title, aside, ...content) {
-  return h("section", { class: `panel ${name}`, "aria-label": title },
+  // The key keeps a part its own: a list that follows its scrolling must not become another one.
+  return h("section", { class: `panel ${name}`, key: `panel ${name}`, "aria-label": title },
     h("header", {}, h("h2", {}, title), aside ? h("div", { class: "aside" }, aside) : null), ...content);
 }
 

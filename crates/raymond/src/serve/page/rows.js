@@ -7,7 +7,7 @@ const SPARE_ROWS = 6;
 export class Rows {
   /// `draw()` is called when other rows have come into view.
   constructor(rowHeight, redraw) {
-    Object.assign(this, { rowHeight, redraw, top: 0, height: 400, element: null });
+    Object.assign(this, { rowHeight, redraw, top: 0, height: 400, element: null, key: `rows ${(Rows.made = (Rows.made ?? 0) + 1)}` });
   }
 
   mount(element) {
@@ -44,7 +44,7 @@ export class Rows {
     const [first, last] = this.range(total);
     const rows = [];
     for (let index = first; index < last; index += 1) rows.push(row(index));
-    return h("div", { ...properties, class: `rows ${properties.class ?? ""}`, style: { height: `${total * this.rowHeight + 1}px` }, tabindex: "0", mount: (element) => this.mount(element) },
+    return h("div", { ...properties, key: this.key, class: `rows ${properties.class ?? ""}`, style: { height: `${total * this.rowHeight + 1}px` }, tabindex: "0", mount: (element) => this.mount(element) },
       h("div", { class: "rows-all", role: "presentation", style: { height: `${total * this.rowHeight}px` } },
         h("div", { class: "rows-shown", role: "presentation", style: { transform: `translateY(${first * this.rowHeight}px)` } }, rows)));
   }

@@ -178,7 +178,7 @@ export class RunPage extends View {
     const now = this.at ?? last;
     const event = this.at ? this.pastEvents?.findLast((one) => one.seq <= now) : this.events.at(-1);
     const step = (distance, name, label) => h("button", { class: "ghost", "aria-label": label, title: label, disabled: distance < 0 ? now <= first : now >= last, onclick: () => this.slideTo(now + distance) }, icon(name));
-    return h("section", { class: "slider", "aria-label": "Time" }, step(-1, "left", "One event back ( [ )"),
+    return h("section", { class: "slider", key: "slider", "aria-label": "Time" }, step(-1, "left", "One event back ( [ )"),
       h("input", { type: "range", min: first, max: last, step: "1", value: now, "aria-label": "Event", "aria-valuetext": event ? `event ${now} of ${last}, ${sentence(event)}` : `event ${now} of ${last}`, oninput: (input) => this.slideTo(Number(input.target.value)) }),
       step(1, "right", "One event on ( ] )"),
       h("span", { class: "slider-place num" }, `${count(now)} / ${count(last)}`),
