@@ -45,6 +45,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::error::{ExitKind, UserError};
+use crate::process::Containment;
 use crate::store::StateDir;
 use discover::Workflows;
 use feed::Feed;
@@ -103,6 +104,11 @@ impl Server {
     /// The folder of the debug files of a run.
     fn debug_folder(&self, run: &str) -> PathBuf {
         index::debug_folder(&self.state).join(run)
+    }
+
+    /// What holds the processes of a run's steps together.
+    fn containment(&self, run: &str) -> Option<Containment> {
+        Some(Containment::of_run(&self.state.scratch(run).ok()?))
     }
 
     /// The id of the workflow at a path, if it is below a root.

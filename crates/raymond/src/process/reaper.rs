@@ -340,7 +340,10 @@ impl ActiveRequest {
     }
 
     fn finish(self) {
-        (self.request.report)(self.known.into_keys().collect());
+        let Request { targets, report } = self.request;
+        // Cgroups are given back first: this process may end as soon as it gets the report.
+        drop(targets);
+        report(self.known.into_keys().collect());
     }
 }
 

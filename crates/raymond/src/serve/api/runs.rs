@@ -267,7 +267,9 @@ pub fn of(server: &Server, handle: &Arc<dyn RunHandle>) -> Result<RunObject, Pro
     // The lease is read first: a run that ends between the two reads shows as ended, not as interrupted.
     let is_live = holds(&**handle);
     Ok(server.index.with_run(handle, |run| {
-        object(server, run, &**handle, is_live, Some(server.debug_folder(handle.id())))
+        let mut object = object(server, run, &**handle, is_live, Some(server.debug_folder(handle.id())));
+        object.view.containment = server.containment(handle.id());
+        object
     })?)
 }
 
