@@ -112,7 +112,9 @@ fn a_wrong_expectation_of_each_kind_shows_what_came_instead() {
     let done = raymond(folder.path(), &["test", "--jobs", "1"]);
     assert_eq!(code(&done), 1, "{}", stderr(&done));
     let shown = stdout(&done);
-    let shown: String = shown.lines().map(|line| without_times(line) + "\n").collect();
+    // Which tests are slow depends on the machine.
+    let lines = shown.lines().filter(|line| !line.starts_with("slow: "));
+    let shown: String = lines.map(|line| without_times(line) + "\n").collect();
     expect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testing/wrong.expected"), &shown);
 }
 
