@@ -227,6 +227,19 @@ impl Listing {
             .flat_map(|(name, kinds)| kinds.iter().map(move |&kind| StateFile::of(name, kind)))
     }
 
+    /// Whether there is a state of this name, of any kind.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.kinds_by_name.contains_key(name)
+    }
+
+    /// These states, and those of `base` whose names are not among them.
+    #[must_use]
+    pub fn with_base(&self, base: &Listing) -> Listing {
+        let mut kinds_by_name = base.kinds_by_name.clone();
+        kinds_by_name.extend(self.kinds_by_name.clone());
+        Listing { kinds_by_name }
+    }
+
     pub fn contains(&self, state: &StateFile) -> bool {
         self.kinds(state.name()).contains(&state.kind())
     }

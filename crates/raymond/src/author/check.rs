@@ -23,6 +23,8 @@ use crate::workflow::states::Reached;
 const CANNOT_BE_LOADED: &str = "R015";
 const UNREADABLE_SETTINGS: &str = "R001";
 const UNKNOWN_KEY: &str = "R016";
+/// Not every workflow needs all states of the one that it extends.
+const UNREACHABLE: &str = "R017";
 /// Repairing one mistake may reveal another. After this many rounds the rest is left for the next call.
 const MAX_FIX_ROUNDS: usize = 5;
 
@@ -154,7 +156,8 @@ impl Checked {
             known_efforts: &efforts_by_name,
             check_schema: &|schema| loaded.check_schema(schema, platform),
         };
-        let diagnostics = lint(&workflow);
+        let mut diagnostics = lint(&workflow);
+        diagnostics.retain(|found| found.code != UNREACHABLE || !is_from_base(&loaded, &graph, found));
         Ok(Checked { loaded, graph, diagnostics })
     }
 
@@ -225,7 +228,9 @@ impl Checked {
                 text: &state.text,
                 range: diagnostic.range.clone(),
             });
-            found.push(placed(diagnostic, shown.join(state.file.as_str()), place));
+            let from_base = self.loaded.from_base.get(&state.file).cloned();
+            let file = from_base.unwrap_or_else(|| shown.join(state.file.as_str()));
+            found.push(placed(diagnostic, file, place));
         }
     }
 
@@ -233,7 +238,12 @@ impl Checked {
     fn find_inside(&self, inside: &Inside, found: &mut Vec<Found>) {
         let lines = Lines::new(&inside.yaml);
         for diagnostic in &self.diagnostics {
-            let place = self.state_of(diagnostic).map(|(_, state)| Place {
+            let state = self.state_of(diagnostic).map(|(_, state)| state);
+            if let Some(file) = state.and_then(|state| self.loaded.from_base.get(&state.file)) {
+                found.push(placed(diagnostic, file.clone(), None));
+                continue;
+            }
+            let place = state.map(|state| Place {
                 lines: &lines,
                 text: &inside.yaml,
                 range: inside.place(&state.file, diagnostic.range.clone()),
@@ -251,7 +261,9 @@ impl Checked {
     }
 
     fn edits_of(&self, number: usize) -> Vec<Edit> {
-        let own = self.diagnostics.iter().filter(|found| found.state == Some(number));
+        let is_own =
+            self.graph.state(number).is_some_and(|state| !self.loaded.from_base.contains_key(&state.file));
+        let own = self.diagnostics.iter().filter(|found| is_own && found.state == Some(number));
         own.filter_map(|found| found.fix.clone()).collect()
     }
 
@@ -304,6 +316,12 @@ impl Checked {
     fn has_mark(&self) -> bool {
         read_one_file(&self.loaded.path).is_ok_and(|text| text.starts_with('\u{feff}'))
     }
+}
+
+/// Whether a finding is in a state that comes from an extended workflow.
+fn is_from_base(loaded: &Loaded, graph: &Graph, found: &Diagnostic) -> bool {
+    let state = found.state.and_then(|number| graph.state(number));
+    state.is_some_and(|state| loaded.from_base.contains_key(&state.file))
 }
 
 fn not_loaded(fault: &Fault) -> Found {

@@ -15,7 +15,7 @@ use raymond_core::workflow::Platform;
 pub use from_yaml::{files_of, header_start, to_files as files_in_one};
 
 use crate::error::UserError;
-use crate::workflow::scope::{Form, Scope};
+use crate::workflow::scope::{Form, OwnFiles, Scope};
 
 /// A workflow's files by name, as they are in a folder.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -44,10 +44,10 @@ pub fn convert(from: &Path, to: &Path, force: bool, with_called: bool) -> Result
 /// The files of a workflow that can be run.
 pub fn read(from: &Path) -> Result<Files, UserError> {
     let no_way = |error: String| UserError::usage(format!("cannot convert {}: {error}", from.display()));
-    match Scope::open(from, Platform::current())? {
-        Scope::Folder(_) => disk::read_folder(from).map_err(no_way),
-        Scope::Archive(archive) => Ok(archive.into_files()),
-        Scope::OneFile(_) => {
+    match Scope::open(from, Platform::current())?.into_own() {
+        OwnFiles::Folder(_) => disk::read_folder(from).map_err(no_way),
+        OwnFiles::Archive(archive) => Ok(archive.into_files()),
+        OwnFiles::OneFile(_) => {
             let text = crate::workflow::scope::read_one_file(from).map_err(no_way)?;
             from_yaml::to_files(&text).map_err(no_way)
         }

@@ -24,7 +24,7 @@ use crate::workflow::manifest::{self, Defaults, Manifest};
 use crate::workflow::place::line_of;
 use crate::workflow::result_schema;
 use crate::workflow::scope::{
-    Archive, Form, MAX_BYTES, Scope, files_inside, host_of, list_folder, locate, locate_from,
+    Archive, Form, MAX_BYTES, Scope, base_path, files_inside, host_of, list_folder, locate, locate_from,
     parse_leniently, read_one_file,
 };
 use crate::workflow::scopes::Allowed;
@@ -48,6 +48,10 @@ pub struct Loaded {
     pub backend: Option<String>,
     pub defaults: Defaults,
     pub inputs: Vec<DeclaredInput>,
+    /// The workflow that it extends, as written.
+    pub extends: Option<String>,
+    /// The files of states that come from there, as the user would write them.
+    pub from_base: HashMap<StateFile, PathBuf>,
     /// What could not be read, and why.
     pub faults: Vec<Fault>,
     /// The file that contains all states, for a one-file workflow.
@@ -102,6 +106,8 @@ impl Loaded {
             backend: None,
             defaults: Defaults::default(),
             inputs: Vec::new(),
+            extends: None,
+            from_base: HashMap::new(),
             faults: Vec::new(),
             inside: None,
             found_scopes: RefCell::default(),
@@ -163,6 +169,7 @@ impl Loaded {
         self.backend = manifest.backend.clone();
         self.defaults = manifest.defaults.clone();
         self.inputs = manifest.inputs.clone();
+        self.extends = manifest.extends.clone();
         self.warn(shown, text, &manifest.warnings);
     }
 
@@ -232,8 +239,47 @@ impl Loaded {
     }
 }
 
-/// Of a folder only the `wanted` states are read, if only some are. The other forms are one file anyway.
+/// Reads a workflow with the states that it has from those that it extends. Scopes that extend each other in a circle
+/// cannot be opened, so the number of steps is bounded.
 fn read_scope(shown: PathBuf, path: &Path, wanted: Option<&BTreeSet<StateFile>>) -> Result<Loaded, Fault> {
+    let mut loaded = read_own(shown, path, wanted)?;
+    let Some(written) = loaded.extends.clone() else { return Ok(loaded) };
+    match Scope::open(path, Platform::current()) {
+        // Its own first state comes before one of the extended workflow.
+        Ok(scope) => loaded.entry = scope.entry().ok(),
+        Err(error) => {
+            loaded.faults.push(Fault::new(loaded.shown.clone(), error.message));
+            return Ok(loaded);
+        }
+    }
+    let base = base_path(&written, path).map_err(|why| Fault::new(loaded.shown.clone(), why))?;
+    let base = read_scope(loaded.shown.join(&written), &base, wanted)?;
+    loaded.add_base(base);
+    Ok(loaded)
+}
+
+impl Loaded {
+    /// Adds the states of another workflow whose names are not among this one's.
+    fn add_base(&mut self, mut base: Loaded) {
+        let own = self.files.iter().map(|file| &file.state).chain(&self.others);
+        let own: BTreeSet<String> = own.map(|state| state.name().to_owned()).collect();
+        let is_new = |state: &StateFile| !own.contains(state.name());
+        for file in base.files.into_iter().filter(|file| is_new(&file.state)) {
+            let in_folder = base.shown.join(file.state.as_str());
+            let shown = base.from_base.remove(&file.state).unwrap_or_else(|| match base.inside {
+                Some(_) => base.shown.clone(),
+                None => in_folder,
+            });
+            self.from_base.insert(file.state.clone(), shown);
+            self.files.push(file);
+        }
+        self.others.extend(base.others.into_iter().filter(is_new));
+        self.faults.extend(base.faults.into_iter().filter(|fault| fault.kind != FaultKind::UnknownKey));
+    }
+}
+
+/// Of a folder only the `wanted` states are read, if only some are. The other forms are one file anyway.
+fn read_own(shown: PathBuf, path: &Path, wanted: Option<&BTreeSet<StateFile>>) -> Result<Loaded, Fault> {
     let mut loaded = Loaded::new(shown.clone(), path);
     let failed = |message: String| Fault::new(shown.clone(), message);
     match Form::of(path) {

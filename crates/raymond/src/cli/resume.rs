@@ -5,7 +5,7 @@ use std::path::Path;
 
 use raymond_core::event::Body;
 use raymond_core::input::Input;
-use raymond_core::run::{Options, Run, RunStatus};
+use raymond_core::run::{Agent, Options, Run, RunStatus, Status};
 use raymond_core::workflow::{Platform, StateFile};
 
 use super::args::ResumeArgs;
@@ -61,6 +61,11 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
     opening.extend(warnings);
     opening.extend(Some(cut_bytes).filter(|bytes| *bytes > 0).map(torn));
+    if !args.options.quiet
+        && let Some(line) = workers_again(&run)
+    {
+        say(&line);
+    }
     let incarnation = writer.incarnation().to_owned();
     let scopes = all_scopes(scope, settings, Path::new(&run.cwd))?;
     let project = project_folder(&working_folder()?);
@@ -80,6 +85,16 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         options,
         incarnation,
     })
+}
+
+/// How many failed workers of a fan-out the resume runs again; nothing if there are none.
+fn workers_again(run: &Run) -> Option<String> {
+    let is_failed = |agent: &&Agent| agent.parent.is_some() && matches!(agent.status, Status::Failed { .. });
+    match run.agents.values().filter(is_failed).count() {
+        0 => None,
+        1 => Some("1 failed worker runs again".to_owned()),
+        more => Some(format!("{more} failed workers run again")),
+    }
 }
 
 /// A warning about the end of the journal that the last process was still writing when it died. Nothing had been done
@@ -130,6 +145,7 @@ fn check_what_is_ahead(
     });
 
     let allowed = allowed_scopes(scope, settings)?;
+    allowed.check_bases(scope).map_err(UserError::usage)?;
     let reached = check_all(scope, &own, others.collect(), options, backends, &allowed)?;
     check_declared(reached, backends, &allowed).map(|_| ())
 }

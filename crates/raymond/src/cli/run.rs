@@ -61,6 +61,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let staging = Staging::new(stage, &options)?;
     let backends = staging.backends(Backends::new(&config)?);
     let allowed = allowed_scopes(&located.scope, settings)?;
+    allowed.check_bases(&located.scope).map_err(UserError::usage)?;
     located.scope.read(&located.entry).map_err(UserError::usage)?;
     let entries = BTreeSet::from([located.entry.clone()]);
     let reached = check_all(&mut located.scope, &entries, Vec::new(), &options, &backends, &allowed)?;

@@ -40,6 +40,8 @@ pub struct Manifest {
     pub working_directory: Option<String>,
     /// Added to the environment of every script and agent program.
     pub environment: BTreeMap<String, String>,
+    /// Another workflow, from which it has the states that it does not have itself; as written.
+    pub extends: Option<String>,
     pub backend: Option<String>,
     pub defaults: Defaults,
     /// How many agent programs may run at once in a run of this workflow, and how many scripts.
@@ -92,12 +94,13 @@ pub enum InputMode {
 type Setter = fn(&mut Reader<'_>, &Field) -> Result<(), Fault>;
 
 /// The table of keys, in the order of the documentation.
-const KEYS: [(&str, Setter); 24] = [
+const KEYS: [(&str, Setter); 25] = [
     ("id", |reader, field| id(field).map(|id| reader.manifest.id = Some(id))),
     ("name", |reader, field| text(field).map(|text| reader.manifest.name = Some(text))),
     ("description", |reader, field| text(field).map(|text| reader.manifest.description = Some(text))),
     ("input", |reader, field| reader.read_input(field)),
     ("inputs", |reader, field| reader.read_inputs(field)),
+    ("extends", |reader, field| text(field).map(|text| reader.manifest.extends = Some(text))),
     ("default_budget", |reader, field| {
         budget(field).map(|dollars| reader.manifest.default_budget = Some(dollars))
     }),
@@ -376,7 +379,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "id: demo\nname: Demo\ndescription: |\n  Long.\ninput: { mode: required, label: Topic, description: d }\n\
-                    default_budget: 2.5\nworking_directory: ..\nenvironment:\n  PORT: 8080\n  MODE: fast\n  DEBUG: true\n\
+                    default_budget: 2.5\nworking_directory: ..\nextends: ../common\nenvironment:\n  PORT: 8080\n  MODE: fast\n  DEBUG: true\n\
                     backend: scripted\nmodel: haiku\neffort: low\ntimeout: 5m\nmax_time: 0\nmax_parallel: 2\n\
                     max_parallel_scripts: 3\nfatal: agent\nallow_tools: [Read]\ndeny_tools: []\nadd_dirs: [..]\n\
                     mcp_config: m.json\npermission_mode: plan\nschedule: \"0 3 * * *\"\nschedule_timezone: UTC\nlint: off\n";
@@ -392,6 +395,7 @@ mod tests {
                 description: Some("d".into()),
             },
             inputs: Vec::new(),
+            extends: Some("../common".into()),
             default_budget: Some(2.5),
             working_directory: Some("..".into()),
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),

@@ -6,6 +6,7 @@ mod locate;
 mod one_file;
 mod source;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use raymond_core::workflow::{Listing, Platform, StateFile};
 
 pub use archive::{Archive, files_inside, inner_path, packed_files, unpack};
 pub use folder::{Folder, list as list_folder};
-pub use locate::{BUNDLE, BUNDLE_HOME, Form, Located, host_of, locate, locate_from};
+pub use locate::{BUNDLE, BUNDLE_HOME, Form, Located, base_path, host_of, locate, locate_from};
 pub use one_file::{Contents, Mistakes, OneFile, OneState, Origin, TextPlace, header_value};
 pub use one_file::{parse as parse_one_file, parse_leniently, read_text as read_one_file};
 pub use source::{Beside, Given, Source};
@@ -41,15 +42,26 @@ const MAX_NAME_CHARS: usize = 40;
 
 /// A workflow's states and files. A name from a model is looked up in the listing, never joined to a path.
 #[derive(Debug)]
-pub enum Scope {
+pub struct Scope {
+    own: OwnFiles,
+    /// The workflow that it extends: states that it does not have itself are looked for there.
+    base: Option<Box<Scope>>,
+}
+
+/// The files of a workflow, without those of the one that it extends.
+#[derive(Debug)]
+pub enum OwnFiles {
     Folder(Folder),
     Archive(Archive),
     OneFile(OneFile),
 }
 
-impl Scope {
+/// How many workflows may extend each other in a row.
+const MAX_BASES: usize = 16;
+
+impl OwnFiles {
     /// Opens the workflow at a path. What is there and how its name ends say which form it has.
-    pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
+    fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
         match Form::of(path) {
             Some(Form::Archive) => Archive::open(path, platform).map(Self::Archive),
             Some(Form::OneFile) => OneFile::open(path, platform).map(Self::OneFile),
@@ -60,6 +72,65 @@ impl Scope {
             },
         }
     }
+}
+
+impl OwnFiles {
+    fn listing(&self) -> &Listing {
+        match self {
+            Self::Folder(folder) => folder.listing(),
+            Self::Archive(archive) => archive.listing(),
+            Self::OneFile(file) => file.listing(),
+        }
+    }
+}
+
+/// The name of a state without its extension.
+fn name_in(target: &str) -> &str {
+    target.rsplit_once('.').map_or(target, |(name, _)| name)
+}
+
+impl Scope {
+    /// Opens the workflow at a path, and those that it extends.
+    pub fn open(path: &Path, platform: Platform) -> Result<Self, UserError> {
+        Self::open_after(path, platform, &mut Vec::new())
+    }
+
+    /// `chain` are the workflows that lead to this one by extending it.
+    fn open_after(path: &Path, platform: Platform, chain: &mut Vec<PathBuf>) -> Result<Self, UserError> {
+        let mut scope = Self { own: OwnFiles::open(path, platform)?, base: None };
+        let Some(written) = scope.manifest().extends.clone() else { return Ok(scope) };
+        chain.push(path.to_owned());
+        let wrong = |why: String| {
+            let file = scope.manifest_file();
+            UserError::usage(format!("{}: `extends: {}`: {why}", file.display(), written.escape_debug()))
+        };
+        let base = base_path(&written, path).map_err(wrong)?;
+        if let Some(start) = chain.iter().position(|known| *known == base) {
+            let circle = chain[start..].iter().chain([&base]);
+            let circle: Vec<String> = circle.map(|path| path.display().to_string()).collect();
+            return Err(wrong(format!("this is a circle: {}", circle.join(" extends "))));
+        }
+        if chain.len() > MAX_BASES {
+            return Err(wrong(format!("more than {MAX_BASES} workflows extend each other")));
+        }
+        scope.base = Some(Box::new(Self::open_after(&base, platform, chain)?));
+        Ok(scope)
+    }
+
+    /// The workflows that this one extends, the nearest first.
+    pub fn bases(&self) -> impl Iterator<Item = &Scope> {
+        std::iter::successors(self.base.as_deref(), |scope| scope.base.as_deref())
+    }
+
+    /// The workflow that a state comes from: this one, or one that it extends.
+    pub fn owner_of(&self, state: &StateFile) -> &Scope {
+        let has_name = |scope: &&Scope| scope.own_listing().has_name(state.name());
+        [self].into_iter().chain(self.bases()).find(has_name).unwrap_or(self)
+    }
+
+    pub fn into_own(self) -> OwnFiles {
+        self.own
+    }
 
     /// Opens a workflow that is named by another one, whose path is `base`. An archive counts as a folder with its own
     /// name, so `../other` is beside it.
@@ -69,44 +140,44 @@ impl Scope {
 
     /// The folder, the archive or the file itself.
     pub fn path(&self) -> &Path {
-        match self {
-            Self::Folder(folder) => folder.path(),
-            Self::Archive(archive) => archive.path(),
-            Self::OneFile(file) => file.path(),
+        match &self.own {
+            OwnFiles::Folder(folder) => folder.path(),
+            OwnFiles::Archive(archive) => archive.path(),
+            OwnFiles::OneFile(file) => file.path(),
         }
     }
 
     /// Whether this is a bundle or in one, so that workflows are looked for there first.
     pub fn is_in_bundle(&self) -> bool {
-        let has_home = match self {
-            Self::Folder(folder) => folder.path().join(BUNDLE_HOME).is_file(),
-            Self::Archive(archive) => archive.file(BUNDLE_HOME).is_some(),
-            Self::OneFile(file) => file.file(BUNDLE_HOME).is_some(),
+        let has_home = match &self.own {
+            OwnFiles::Folder(folder) => folder.path().join(BUNDLE_HOME).is_file(),
+            OwnFiles::Archive(archive) => archive.file(BUNDLE_HOME).is_some(),
+            OwnFiles::OneFile(file) => file.file(BUNDLE_HOME).is_some(),
         };
         has_home || self.path().iter().any(|part| part == BUNDLE)
     }
 
     /// The folder that the workflow's relative paths start from: itself, or the folder that its file is in.
     pub fn home(&self) -> &Path {
-        match self {
-            Self::Folder(folder) => folder.path(),
-            Self::Archive(_) | Self::OneFile(_) => self.path().parent().unwrap_or(Path::new("/")),
+        match &self.own {
+            OwnFiles::Folder(folder) => folder.path(),
+            OwnFiles::Archive(_) | OwnFiles::OneFile(_) => self.path().parent().unwrap_or(Path::new("/")),
         }
     }
 
     pub fn manifest(&self) -> &Manifest {
-        match self {
-            Self::Folder(folder) => folder.manifest(),
-            Self::Archive(archive) => archive.manifest(),
-            Self::OneFile(file) => file.manifest(),
+        match &self.own {
+            OwnFiles::Folder(folder) => folder.manifest(),
+            OwnFiles::Archive(archive) => archive.manifest(),
+            OwnFiles::OneFile(file) => file.manifest(),
         }
     }
 
     /// The file that contains the manifest, for messages.
     pub fn manifest_file(&self) -> PathBuf {
-        match self {
-            Self::Folder(_) | Self::Archive(_) => self.path().join(crate::workflow::manifest::FILE),
-            Self::OneFile(file) => file.path().to_owned(),
+        match &self.own {
+            OwnFiles::Folder(_) | OwnFiles::Archive(_) => self.path().join(crate::workflow::manifest::FILE),
+            OwnFiles::OneFile(file) => file.path().to_owned(),
         }
     }
 
@@ -127,27 +198,27 @@ impl Scope {
 
     /// A hash of everything in the scope, for forms that may not change during a run.
     pub fn hash(&self) -> Option<&str> {
-        match self {
-            Self::Archive(archive) => Some(archive.hash()),
-            Self::Folder(_) | Self::OneFile(_) => None,
+        match &self.own {
+            OwnFiles::Archive(archive) => Some(archive.hash()),
+            OwnFiles::Folder(_) | OwnFiles::OneFile(_) => None,
         }
     }
 
     /// Changes when the files change, for forms whose files are not on disk one by one.
     pub fn version(&self) -> String {
-        match self {
-            Self::Folder(_) => String::new(),
-            Self::Archive(archive) => archive.hash().to_owned(),
-            Self::OneFile(file) => file.version().to_string(),
+        match &self.own {
+            OwnFiles::Folder(_) => String::new(),
+            OwnFiles::Archive(archive) => archive.hash().to_owned(),
+            OwnFiles::OneFile(file) => file.version().to_string(),
         }
     }
 
     /// All files of a scope as they would be in a folder. None for a folder, whose files are on disk already.
     pub fn files(&self) -> Rc<BTreeMap<String, Vec<u8>>> {
-        match self {
-            Self::Folder(_) => Rc::default(),
-            Self::Archive(archive) => Rc::clone(archive.files()),
-            Self::OneFile(file) => Rc::new(convert::files_of(&file.contents().yaml, file.contents())),
+        match &self.own {
+            OwnFiles::Folder(_) => Rc::default(),
+            OwnFiles::Archive(archive) => Rc::clone(archive.files()),
+            OwnFiles::OneFile(file) => Rc::new(convert::files_of(&file.contents().yaml, file.contents())),
         }
     }
 
@@ -160,33 +231,44 @@ impl Scope {
 
     /// The state that a run of the whole scope starts with.
     pub fn entry(&self) -> Result<StateFile, String> {
-        self.listing().entry(self.platform()).map_err(|error| error.to_string())
+        let has_entry =
+            |scope: &&Scope| scope.own_listing().states().any(|state| Listing::is_entry_name(state.name()));
+        let scope = [self].into_iter().chain(self.bases()).find(has_entry).unwrap_or(self);
+        scope.own_listing().entry(self.platform()).map_err(|error| error.to_string())
     }
 
     /// Whether all files are in one, which is read as a whole.
     pub fn is_packed(&self) -> bool {
-        matches!(self, Self::Archive(_) | Self::OneFile(_))
+        matches!(&self.own, OwnFiles::Archive(_) | OwnFiles::OneFile(_))
     }
 
     /// The same, after reading a one-file workflow again if it has changed.
     pub fn current_entry(&mut self) -> Result<StateFile, String> {
-        if let Self::OneFile(file) = self {
+        if let OwnFiles::OneFile(file) = &mut self.own {
             file.refresh()?;
         }
         self.entry()
     }
 
     pub fn states(&self) -> impl Iterator<Item = StateFile> + '_ {
-        self.listing().states()
+        self.listing().states().collect::<Vec<_>>().into_iter()
     }
 
     pub fn resolve(&mut self, target: &str) -> Result<StateFile, String> {
-        match self {
-            Self::Folder(folder) => return folder.resolve(target),
-            Self::OneFile(file) => file.refresh()?,
-            Self::Archive(_) => {}
+        let found = match &mut self.own {
+            OwnFiles::Folder(folder) => folder.resolve(target),
+            OwnFiles::OneFile(file) => {
+                file.refresh()?;
+                self.resolve_among_own(target)
+            }
+            OwnFiles::Archive(_) => self.resolve_among_own(target),
+        };
+        match (&mut self.base, &found) {
+            (Some(base), Err(_)) if !self.own.listing().has_name(name_in(target)) => {
+                base.resolve(target).or(found)
+            }
+            _ => found,
         }
-        self.resolve_in_listing(target)
     }
 
     /// Resolves names in the given order. After the first missing states, the rest is not looked up: a step may name
@@ -215,46 +297,60 @@ impl Scope {
 
     /// The current text and settings of a state.
     pub fn read(&mut self, state: &StateFile) -> Result<Source, String> {
-        match self {
-            Self::Folder(folder) => folder.read(state),
-            Self::Archive(archive) => archive.read(state),
-            Self::OneFile(file) => file.read(state),
+        if let Some(base) = &mut self.base
+            && !self.own.listing().has_name(state.name())
+            && base.listing().contains(state)
+        {
+            return base.read(state);
         }
+        match &mut self.own {
+            OwnFiles::Folder(folder) => folder.read(state),
+            OwnFiles::Archive(archive) => archive.read(state),
+            OwnFiles::OneFile(file) => file.read(state),
+        }
+    }
+
+    fn resolve_among_own(&self, target: &str) -> Result<StateFile, String> {
+        self.own_listing().resolve(target, self.platform()).map_err(|error| error.to_string())
     }
 
     fn resolve_in_listing(&self, target: &str) -> Result<StateFile, String> {
         self.listing().resolve(target, self.platform()).map_err(|error| error.to_string())
     }
 
-    fn listing(&self) -> &Listing {
-        match self {
-            Self::Folder(folder) => folder.listing(),
-            Self::Archive(archive) => archive.listing(),
-            Self::OneFile(file) => file.listing(),
+    /// All states that can be named: the workflow's own, and those of the workflows that it extends.
+    fn listing(&self) -> Cow<'_, Listing> {
+        match &self.base {
+            None => Cow::Borrowed(self.own_listing()),
+            Some(base) => Cow::Owned(self.own_listing().with_base(&base.listing())),
         }
     }
 
+    fn own_listing(&self) -> &Listing {
+        self.own.listing()
+    }
+
     pub fn platform(&self) -> Platform {
-        match self {
-            Self::Folder(folder) => folder.platform(),
-            Self::Archive(archive) => archive.platform(),
-            Self::OneFile(file) => file.platform(),
+        match &self.own {
+            OwnFiles::Folder(folder) => folder.platform(),
+            OwnFiles::Archive(archive) => archive.platform(),
+            OwnFiles::OneFile(file) => file.platform(),
         }
     }
 }
 
 impl WorkflowFiles for Scope {
     fn file(&self, name: &str, or_around: bool) -> Result<WorkflowFile, String> {
-        let inside = match self {
-            Self::Folder(_) => None,
-            Self::Archive(archive) => archive.file(name),
-            Self::OneFile(one) => one.file(name),
+        let inside = match &self.own {
+            OwnFiles::Folder(_) => None,
+            OwnFiles::Archive(archive) => archive.file(name),
+            OwnFiles::OneFile(one) => one.file(name),
         };
         if let Some(bytes) = inside {
             let text = Some(String::from_utf8_lossy(bytes).into_owned());
             return Ok(WorkflowFile { path: self.path().join(name), text });
         }
-        if !or_around && !matches!(self, Self::Folder(_)) {
+        if !or_around && !matches!(&self.own, OwnFiles::Folder(_)) {
             return Ok(WorkflowFile { path: self.path().join(name), text: None });
         }
         let path = self.home().join(name);

@@ -78,6 +78,11 @@ impl Allowed {
         ))
     }
 
+    /// The workflows that one extends must be in these folders, too.
+    pub fn check_bases(&self, scope: &Scope) -> Result<(), String> {
+        scope.bases().try_for_each(|base| self.check(&base.path().to_string_lossy(), base.path()))
+    }
+
     /// Whether a path is in one of the folders, after following links.
     pub fn permits(&self, path: &Path) -> bool {
         let path = real(path);
@@ -112,12 +117,12 @@ impl Scopes {
 
     /// All files of the archive or one-file workflow that an agent is in.
     pub fn packed(&mut self, agent: &Agent) -> Result<Rc<PackedFiles>, String> {
-        let scope = self.of(agent)?;
+        let scope = self.of(agent)?.owner_of(&agent.state);
         let (origin, version) = (scope.path().to_owned(), scope.version());
         if let Some(files) = self.packed.get(&origin).filter(|files| files.version == version) {
             return Ok(Rc::clone(files));
         }
-        let by_name = self.of(agent)?.files();
+        let by_name = self.of(agent)?.owner_of(&agent.state).files();
         let files = Rc::new(PackedFiles { origin: origin.clone(), version, by_name });
         self.packed.insert(origin, Rc::clone(&files));
         Ok(files)
@@ -160,6 +165,7 @@ impl Scopes {
         let located = locate(written, base, self.platform).map_err(|error| error.message)?;
         let path = located.scope.path().to_owned();
         self.allowed.check(written, &path)?;
+        self.allowed.check_bases(&located.scope)?;
         let scope = path
             .to_str()
             .ok_or_else(|| format!("the path {} is not valid UTF-8", path.display()))?

@@ -14,7 +14,7 @@ use super::{Files, read};
 use crate::author::load::load;
 use crate::error::UserError;
 use crate::paths::normalise;
-use crate::workflow::scope::{BUNDLE, BUNDLE_HOME, locate_from};
+use crate::workflow::scope::{BUNDLE, BUNDLE_HOME, base_path, locate_from};
 
 /// Enough for any workflow, and an end for those that lead to ever more.
 const MAX_CALLED: usize = 1_000;
@@ -51,11 +51,17 @@ fn called_from(from: &Path) -> Result<BTreeMap<PathBuf, PathBuf>, UserError> {
     let mut to_visit = vec![from.to_owned()];
     let mut seen = BTreeSet::from([from.to_owned()]);
     while let Some(scope) = to_visit.pop() {
-        for name in named_by(&scope)? {
-            let located = locate_from(&name, &scope, Platform::current()).map_err(|error| {
-                error.hint(format!("{} calls it, so the bundle needs it", scope.display()))
-            })?;
-            let path = located.scope.path().to_owned();
+        for (name, way) in named_by(&scope)? {
+            let path = match way {
+                Way::Extended => base_path(&name, &scope).map_err(UserError::usage)?,
+                Way::Called => locate_from(&name, &scope, Platform::current())
+                    .map_err(|error| {
+                        error.hint(format!("{} calls it, so the bundle needs it", scope.display()))
+                    })?
+                    .scope
+                    .path()
+                    .to_owned(),
+            };
             let written = written_path(&normalise(&scope, Path::new(&name)), &path);
             let is_own = path == from || (from.is_dir() && path.is_dir() && path.starts_with(from));
             if seen.insert(path.clone()) {
@@ -81,8 +87,15 @@ fn written_path(target: &Path, scope: &Path) -> PathBuf {
     }
 }
 
+/// How a workflow needs another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Called,
+    Extended,
+}
+
 /// The other workflows that the states of one name. What only a run can know cannot be packed.
-fn named_by(scope: &Path) -> Result<BTreeSet<String>, UserError> {
+fn named_by(scope: &Path) -> Result<BTreeSet<(String, Way)>, UserError> {
     let platform = Platform::current();
     let given = scope.to_str().ok_or_else(|| UserError::usage("the path is not valid UTF-8"))?;
     let mut loaded =
@@ -90,7 +103,9 @@ fn named_by(scope: &Path) -> Result<BTreeSet<String>, UserError> {
     let graph = loaded.graph(platform);
     let exits = graph.states.iter().flat_map(|state| &state.exits);
     let targets = exits.filter_map(|exit| exit.target.as_ref());
-    Ok(targets.filter(|target| target.leads == Leads::Elsewhere).map(|target| target.name.clone()).collect())
+    let called = targets.filter(|target| target.leads == Leads::Elsewhere);
+    let called = called.map(|target| (target.name.clone(), Way::Called));
+    Ok(called.chain(loaded.extends.clone().map(|name| (name, Way::Extended))).collect())
 }
 
 /// The deepest folder that the workflow and all that it calls are in; `None` if it calls none.

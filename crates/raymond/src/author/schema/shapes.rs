@@ -85,6 +85,8 @@ pub struct Manifest {
     #[schemars(range(min = 0))]
     default_budget: Option<f64>,
     working_directory: Option<String>,
+    /// Another workflow, from which it has the states that it does not have itself.
+    extends: Option<String>,
     /// Variables for scripts and agents.
     environment: Option<BTreeMap<String, Variable>>,
     /// Which agent program answers the prompts that choose none. This and the following hold for all states of the

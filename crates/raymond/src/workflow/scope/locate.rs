@@ -70,6 +70,20 @@ pub fn locate_from(given: &str, base: &Path, platform: Platform) -> Result<Locat
     inside.map_or_else(|| locate(given, base, platform), Ok)
 }
 
+/// Finds the workflow that the one at `from` extends. It needs no state to begin with.
+pub fn base_path(given: &str, from: &Path) -> Result<PathBuf, String> {
+    let candidates = bundled(given, from).into_iter().chain([normalise(from, Path::new(given))]);
+    for path in candidates {
+        if Form::of(&path).is_some() || is_folder_inside(&path) {
+            return Ok(path);
+        }
+        if let Some(packed) = packed(given, &path).map_err(|error| error.message)? {
+            return Ok(packed);
+        }
+    }
+    Err("there is no such workflow".to_owned())
+}
+
 /// Where a bundle may have a workflow that `base` names. See `author/convert/bundle.rs`.
 fn bundled(given: &str, base: &Path) -> Vec<PathBuf> {
     let in_bundle = |root: &&Path| base.starts_with(root.join(BUNDLE)) || *root == base;

@@ -1,0 +1,2 @@
+cat "$(dirname "$RAYMOND_STATE_FILE")/data.txt"
+echo "<goto>OWN</goto>"

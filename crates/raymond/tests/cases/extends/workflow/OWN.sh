@@ -1,0 +1,1 @@
+echo "<goto input='own'>DEEP</goto>"
