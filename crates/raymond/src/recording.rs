@@ -249,7 +249,10 @@ mod tests {
     #[test]
     fn a_short_id_is_replaced_only_where_it_is_a_value() {
         let places = places("a");
-        assert_eq!(places.replace("Run a: write a text", &[4..5]), "Run ⟨run_id⟩: write a text");
+        assert_eq!(
+            places.replace("Run a: write a text", std::slice::from_ref(&(4..5))),
+            "Run ⟨run_id⟩: write a text"
+        );
     }
 
     #[test]

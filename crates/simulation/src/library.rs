@@ -19,6 +19,7 @@ use crate::course::Course;
 use crate::program::Program;
 
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Library {
     /// The real ones, on the real disk.
     Real { scopes: Rc<RefCell<Scopes>>, options: Options },

@@ -231,6 +231,7 @@ fn options() -> impl Strategy<Value = Options> {
 
 /// An input; the numbers of a report are corrected unless it is meant to be stale.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "few of them exist at a time")]
 enum Coming {
     As(Input),
     Fitting(Box<Ended>),

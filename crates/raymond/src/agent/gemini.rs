@@ -268,7 +268,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("secret.txt"), "s").unwrap();
         let text = "see @secret.txt: say x@secret.txt, @other and a@b.example";
-        let filled = Filled { text, values: &[17..text.len()], cwd: folder.path(), folders: &[] };
+        let value = 17..text.len();
+        let filled = Filled { text, values: std::slice::from_ref(&value), cwd: folder.path(), folders: &[] };
         let plain = of_kind("gemini").plain(&filled);
         assert_eq!(plain.text, "see @secret.txt: say x@\u{200B}secret.txt, @other and a@b.example");
         assert_eq!(plain.changed, ["@secret.txt"]);

@@ -136,7 +136,7 @@ pub struct Prepared {
 impl Prepared {
     /// The answer to a turn; `None` if the agent program is asked.
     fn answer(&self, asked: &Asked<'_>) -> Option<Result<Answer, String>> {
-        if let Some(answer) = self.from_test(asked).or_else(|| self.from_recording(asked)) {
+        if let Some(answer) = self.reply_of_test(asked).or_else(|| self.recorded_reply(asked)) {
             return Some(Ok(answer));
         }
         match self.missing {
@@ -145,7 +145,7 @@ impl Prepared {
         }
     }
 
-    fn from_test(&self, asked: &Asked<'_>) -> Option<Answer> {
+    fn reply_of_test(&self, asked: &Asked<'_>) -> Option<Answer> {
         let own = self.replies.iter().enumerate().filter(|(_, reply)| reply.state == asked.state);
         let mut left = own.filter(|(number, reply)| reply.is_lasting || !is_used(asked.used, *number));
         let (number, reply) =
@@ -158,7 +158,7 @@ impl Prepared {
         })
     }
 
-    fn from_recording(&self, asked: &Asked<'_>) -> Option<Answer> {
+    fn recorded_reply(&self, asked: &Asked<'_>) -> Option<Answer> {
         let prompt = asked.portable.unwrap_or(asked.prompt);
         let hash = prompt_hash(prompt);
         let same = |turn: &RecordedTurn| turn.prompt_sha256 == hash;

@@ -115,7 +115,7 @@ pub async fn run(bench: &Bench, number: usize, file: &TestFile, test: &Test) -> 
 }
 
 enum Tried {
-    Ended(Course, Vec<Failure>, Option<Spent>),
+    Ended(Box<Course>, Vec<Failure>, Option<Spent>),
     Stopped,
 }
 
@@ -153,7 +153,7 @@ async fn tried(bench: &Bench, file: &TestFile, test: &Test, folder: &Path) -> Re
         (Some(recording), true) => update(recording, &place.new_recording)?,
         _ => None,
     };
-    Ok(Tried::Ended(course, failures, spent))
+    Ok(Tried::Ended(Box::new(course), failures, spent))
 }
 
 /// Puts a new recording in the place of the old one, if it is another.

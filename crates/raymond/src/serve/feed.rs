@@ -226,8 +226,7 @@ impl Feed {
         };
         let payloads = handle.payloads();
         let run: Arc<str> = handle.id().into();
-        loop {
-            let Some(batch) = reader.next_batch()? else { break };
+        while let Some(batch) = reader.next_batch()? {
             let events = batch.iter().filter(|event| !matches!(event.body, Body::Snapshot { .. }));
             let lines: Vec<(u64, String)> =
                 events.map(|event| (event.seq, event_line(event, &payloads).unwrap_or_default())).collect();

@@ -282,7 +282,7 @@ fn of_fifty_racing_answers_one_is_taken_and_the_others_are_told() {
     site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": "r" }));
     wait_until("the question", || site.get_json("/api/v1/runs/r")["asks"][0]["id"] == "ask1");
     let answer = |number: usize| -> (bool, String) {
-        if number % 5 == 0 {
+        if number.is_multiple_of(5) {
             let done = rig.raymond(&["answer", "r", "ask1", &format!("command {number}")]);
             return (done.exit == 0, done.stderr);
         }

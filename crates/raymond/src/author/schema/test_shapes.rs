@@ -48,7 +48,7 @@ struct Test {
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
 enum Text {
-    Text(String),
+    Written(String),
     Number(f64),
     Flag(bool),
 }

@@ -155,8 +155,8 @@ impl Reader<'_> {
             return Ok(Matcher { equals: Some(self.text(node)?), ..Matcher::default() });
         }
         let keys = Keys::of(node, "an expected text", &["contains", "matches", "json", "equals"])?;
-        let mut matcher = Matcher::default();
-        matcher.equals = keys.get("equals").map(|node| self.text(node)).transpose()?;
+        let equals = keys.get("equals").map(|node| self.text(node)).transpose()?;
+        let mut matcher = Matcher { equals, ..Matcher::default() };
         for node in keys.get("contains").into_iter().flat_map(one_or_many) {
             matcher.contains.push(self.text(node)?);
         }

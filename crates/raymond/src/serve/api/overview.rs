@@ -219,30 +219,40 @@ impl Looking<'_> {
     }
 
     fn states(&self) -> Vec<StateSum> {
-        let mut sums: BTreeMap<(Option<Word>, Word), (u64, u64, Usd, u64)> = BTreeMap::new();
+        #[derive(Default)]
+        struct Sum {
+            visits: u64,
+            failed: u64,
+            cost_usd: Usd,
+            duration_ms: u64,
+        }
+        let mut sums: BTreeMap<(Option<Word>, Word), Sum> = BTreeMap::new();
         for step in self.story.steps.iter().filter(|step| step.started_seq <= self.at) {
             let sum = sums.entry((step.scope, step.state)).or_default();
-            sum.0 += 1;
+            sum.visits += 1;
             if let Some(end) = step.end.as_ref().filter(|end| end.seq <= self.at) {
-                sum.1 += u64::from(matches!(end.how, How::Failed));
-                sum.2 += end.cost;
-                sum.3 += end.duration_ms;
+                sum.failed += u64::from(matches!(end.how, How::Failed));
+                sum.cost_usd += end.cost;
+                sum.duration_ms += end.duration_ms;
             }
         }
-        let sums =
-            sums.into_iter().map(|((scope, state), (visits, failed, cost_usd, duration_ms))| StateSum {
+        let sums = sums.into_iter().map(|((scope, state), Sum { visits, failed, cost_usd, duration_ms })| {
+            StateSum {
                 state: self.text(state),
                 scope: scope.map(|scope| self.text(scope)),
                 visits,
                 failed,
                 cost_usd,
                 duration_ms,
-            });
+            }
+        });
         sums.collect()
     }
 
     fn ways(&self) -> Vec<Way> {
-        let mut counts: BTreeMap<(Option<Word>, Word, Option<Word>, &'static str), u64> = BTreeMap::new();
+        // By scope, state, next state and tag.
+        type Taken = (Option<Word>, Word, Option<Word>, &'static str);
+        let mut counts: BTreeMap<Taken, u64> = BTreeMap::new();
         for step in &self.story.steps {
             let Some(end) = step.end.as_ref().filter(|end| end.seq <= self.at) else { continue };
             let How::Done { tag, target, next } = end.how else { continue };
