@@ -60,10 +60,18 @@ impl Run {
     }
 
     pub(crate) fn add_worker(&mut self, parent: &AgentId, fork: u64, worker: Worker) {
+        // A damaged journal may use the number of a fork twice.
+        self.forget_worker(parent, fork);
         self.fan_outs.add(parent, &worker);
-        let replaced = self.workers.entry(parent.clone()).or_default().insert(fork, worker);
-        if let Some(replaced) = replaced {
-            self.fan_outs.remove(parent, &replaced);
+        let id = worker.agent.clone();
+        self.workers.entry(parent.clone()).or_default().insert(fork, worker);
+        self.count_if_failed(&id, parent, fork, true);
+    }
+
+    fn count_if_failed(&mut self, id: &AgentId, parent: &AgentId, fork: u64, present: bool) {
+        let agent = self.agents.get(id);
+        if let Some(agent) = agent.filter(|agent| agent.fork == fork && agent.parent.as_ref() == Some(parent)) {
+            Self::count_failed(&mut self.fan_outs, &self.workers, agent, present);
         }
     }
 
@@ -78,6 +86,9 @@ impl Run {
     }
 
     pub(crate) fn forget_worker(&mut self, parent: &AgentId, fork: u64) {
+        let worker = self.workers.get(parent).and_then(|workers| workers.get(&fork));
+        let Some(id) = worker.map(|worker| worker.agent.clone()) else { return };
+        self.count_if_failed(&id, parent, fork, false);
         if let Some(worker) = self.workers.get_mut(parent).and_then(|workers| workers.remove(&fork)) {
             self.fan_outs.remove(parent, &worker);
         }

@@ -109,7 +109,7 @@ pub(super) const SERVE: &str = "\
 Examples:
   raymond serve                        print a link that opens the page
   raymond serve --listen 127.0.0.1:0   on any free port
-  raymond serve --schedules            start workflows when their schedules say so
+  raymond serve --schedules            also start workflows by their schedules
 
 It runs nothing itself: the runs that it starts go on when it ends.";
 
