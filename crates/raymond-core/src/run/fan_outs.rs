@@ -70,7 +70,8 @@ impl Run {
 
     fn count_if_failed(&mut self, id: &AgentId, parent: &AgentId, fork: u64, present: bool) {
         let agent = self.agents.get(id);
-        if let Some(agent) = agent.filter(|agent| agent.fork == fork && agent.parent.as_ref() == Some(parent)) {
+        if let Some(agent) = agent.filter(|agent| agent.fork == fork && agent.parent.as_ref() == Some(parent))
+        {
             Self::count_failed(&mut self.fan_outs, &self.workers, agent, present);
         }
     }

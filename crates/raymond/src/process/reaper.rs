@@ -356,6 +356,12 @@ mod tests {
         let token = format!("no-thread-{}", std::process::id());
         let mut command = std::process::Command::new("sleep");
         let mut child = command.arg("317").env(crate::process::TOKEN_VARIABLE, &token).spawn().unwrap();
+        // The parent continues a moment before the new program's environment can be read.
+        let environment = format!("/proc/{}/environ", child.id());
+        let has_token = || std::fs::read_to_string(&environment).is_ok_and(|text| text.contains(&token));
+        while !has_token() {
+            std::thread::yield_now();
+        }
         let (report, survivors) = mpsc::channel();
         let report = Box::new(move |found| report.send(found).unwrap());
         Reaper::start().unwrap().work_here(Request { targets: vec![Target::by_token(token)], report });
