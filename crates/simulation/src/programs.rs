@@ -284,17 +284,17 @@ fn forked_workflows() -> Program {
         .with(|program| {
             program.options.max_parallel = 2;
             program.segment_bytes = 1_500;
-            let done = |agent: &str, state: &str, attributes: &str, result: &str| {
+            let done = |agent: &str, title: &str, state: &str, attributes: &str, result: &str| {
                 format!(
-                    "{{\"agent\":\"main_{agent}\",\"state\":\"{state}\",\"attributes\":{attributes},\
+                    "{{\"agent\":\"main_{agent}\",{title}\"state\":\"{state}\",\"attributes\":{attributes},\
                      \"status\":\"done\",\"result\":\"{result}\",\"error\":null}}"
                 )
             };
             program.result = Some(format!(
                 "[{},{},{}]; own in []",
-                done("start1", "START.sh", "{\"item\":\"1\"}", "folder in [], one.yaml in [here]"),
-                done("start2", "START.md", "{\"item\":\"2\"}", "folder in [there]"),
-                done("work3", "WORK.md", "{}", "folder in [there], archive.zip in [there]"),
+                done("start1", "\"title\":\"1\",", "START.sh", "{\"item\":\"1\"}", "folder in [], one.yaml in [here]"),
+                done("start2", "\"title\":\"2\",", "START.md", "{\"item\":\"2\"}", "folder in [there]"),
+                done("work3", "", "WORK.md", "{}", "folder in [there], archive.zip in [there]"),
             ));
         })
 }

@@ -308,6 +308,15 @@ impl Recorder {
         tag.attribute("return", led_to.return_to.map(ToString::to_string));
         tag.attribute("cd", led_to.cwd.map(str::to_owned));
         tag.attribute("delay", delay.map(|delay| format!("{delay}ms")));
+        // An input that was not given is an empty text.
+        for (name, value) in led_to
+            .workflow
+            .iter()
+            .filter_map(|workflow| workflow.inputs.as_ref())
+            .flat_map(|inputs| &inputs.values)
+        {
+            tag.attribute(name, Some(value.clone()).filter(|value| !value.is_empty()));
+        }
         Ok(match led_to.workflow {
             Some(workflow) => tag.with(&self.entered(&workflow.scope, &target)),
             None => tag.with(&target),
