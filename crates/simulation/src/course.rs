@@ -73,8 +73,10 @@ impl Course {
     pub fn look_up(&self, transition: &Transition) -> Lookups {
         let state = |name: &str| StateFile::new(name).ok_or_else(|| format!("`{name}` is no state"));
         let names = transition.state_names();
+        let given = transition.inputs();
+        let given = given.iter().flat_map(|(_, values)| values.iter());
         Lookups {
-            files: Default::default(),
+            files: given.map(|(_, value)| (value.clone(), Ok(value.clone()))).collect(),
             states: names.into_iter().map(|name| (name.to_owned(), state(name))).collect(),
             directories: transition
                 .directories()
@@ -105,4 +107,5 @@ pub fn add(found: &mut Lookups, more: &Lookups) {
     found.states.extend(more.states.clone());
     found.directories.extend(more.directories.clone());
     found.scopes.extend(more.scopes.clone());
+    found.files.extend(more.files.clone());
 }

@@ -182,6 +182,9 @@ impl Recorder {
         if let Ok(prepared) = &prepared
             && let Plan::Prompt(plan) = &prepared.plan
         {
+            if plan.result_schema.is_some() {
+                return Err("a result is checked against a schema".to_owned());
+            }
             let found = lookups::of_turn(&mut means.states.scopes.borrow_mut(), agent, plan, None);
             self.part()?.policies.insert(agent.place(), found);
         }
