@@ -124,7 +124,7 @@ fn run(args: &TestArgs, cases: &[Case]) -> Result<Ran, UserError> {
     let jobs = args.jobs.map_or_else(default_jobs, usize::from);
     suite::run(bench, cases, jobs, |case, outcome| {
         let line = report::progress(case, outcome);
-        // If nobody reads it, the tests still run.
+        // A closed pipe does not stop the tests.
         let _ = match args.format {
             TestFormat::Text => print(&line),
             TestFormat::Json | TestFormat::Junit => {

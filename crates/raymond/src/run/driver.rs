@@ -239,7 +239,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
         inputs
     }
 
-    /// In a test, nobody waits for what is sure to come: questions are answered and time passes at once, as long as
+    /// A test does not wait for what is sure to come: questions are answered and time passes at once, as long as
     /// nothing runs. Returns whether there is something to decide about now.
     fn rehearse(&mut self, inputs: &mut Vec<Input>) -> bool {
         if self.parts.rehearsal.is_none() || self.stopping.is_some() || self.parts.executor.is_busy() {

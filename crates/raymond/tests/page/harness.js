@@ -23,7 +23,7 @@ export async function until(what, condition, limit = 60000) {
   for (const end = Date.now() + limit; ; ) {
     const value = await condition();
     if (value) return value;
-    if (Date.now() > end) throw new Error(`waited in vain until ${what}`);
+    if (Date.now() > end) throw new Error(`timed out before ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
 }

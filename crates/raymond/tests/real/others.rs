@@ -177,7 +177,7 @@ impl Bench {
         let asked = requests.iter().find(|request| request.prompt.contains(prompt));
         let known = ["begin", "plan", "child", "back", "anew", "<"];
         let history =
-            asked.unwrap_or_else(|| panic!("nobody asked {prompt:?}: {requests:#?}")).history.iter();
+            asked.unwrap_or_else(|| panic!("no request for {prompt:?}: {requests:#?}")).history.iter();
         let ours = history.filter_map(|said| said.strip_prefix("user: ")).map(str::trim);
         ours.filter(|said| known.iter().any(|start| said == start || said.starts_with(&format!("{start} "))))
             .map(str::to_owned)
