@@ -1,6 +1,7 @@
 //! Workflows that are one file, and replies of the scripted backend.
 
 use raymond::agent::scripted::Replies;
+use raymond::workflow::manifest::parse as parse_manifest;
 use raymond::workflow::scope::{parse_one_file, unpack};
 use raymond_core::workflow::{Listing, Platform};
 
@@ -64,6 +65,18 @@ fn check_listing(listing: &Listing) {
             if let Ok(found) = listing.resolve(state.name(), platform) {
                 assert!(listing.contains(&found));
             }
+        }
+    }
+}
+
+/// A manifest is read or refused, with a position that exists.
+pub fn manifest(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match parse_manifest(text) {
+        Ok(manifest) => manifest.warnings.iter().for_each(|warning| check_place(text, warning.position)),
+        Err(error) => {
+            check_place(text, error.position);
+            assert!(!error.to_string().is_empty());
         }
     }
 }

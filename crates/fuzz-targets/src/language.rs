@@ -75,9 +75,11 @@ pub fn frontmatter(data: &[u8]) {
             let entries = policies
                 .flat_map(|policy| &policy.entries)
                 .map(|entry| Position { line: entry.line, column: entry.column });
-            // The block is between the first line and the line before the body.
-            let end = text.strip_suffix(prompt.body).unwrap_or_default().lines().count();
-            let has_block = end > 0;
+            // The block is between the first line and the line before the body. Without one, only a byte order mark
+            // can be before the body.
+            let before_body = text.strip_suffix(prompt.body).unwrap_or_default();
+            let end = before_body.lines().count();
+            let has_block = !before_body.trim_start_matches('\u{feff}').is_empty();
             for place in prompt.warnings.iter().map(|warning| warning.position).chain(entries) {
                 check_place(&text, place);
                 // Without a block, the warning is about settings further down.

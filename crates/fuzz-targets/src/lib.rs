@@ -8,25 +8,30 @@ mod forms;
 mod language;
 mod pieces;
 mod stream;
+mod tests;
 
 pub use disk::{inbox, journal};
-pub use forms::{archive, one_file, replies};
+pub use forms::{archive, manifest, one_file, replies};
 pub use language::{frontmatter, header, tags, template};
 pub use stream::agent_stream;
+pub use tests::{recording, test_file};
 
 /// Panics if a property does not hold for the bytes.
 pub type Target = fn(&[u8]);
 
 /// All targets by name; the corpus has the same name.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("agent_stream", agent_stream),
     ("archive", archive),
     ("frontmatter", frontmatter),
     ("header", header),
     ("inbox", inbox),
     ("journal", journal),
+    ("manifest", manifest),
     ("one_file", one_file),
+    ("recording", recording),
     ("replies", replies),
     ("tags", tags),
     ("template", template),
+    ("test_file", test_file),
 ];

@@ -165,8 +165,18 @@ mod tests {
     }
 
     #[test]
+    fn manifest() {
+        run("manifest", MUTATIONS);
+    }
+
+    #[test]
     fn one_file() {
         run("one_file", MUTATIONS);
+    }
+
+    #[test]
+    fn recording() {
+        run("recording", MUTATIONS);
     }
 
     #[test]
@@ -182,6 +192,11 @@ mod tests {
     #[test]
     fn template() {
         run("template", MUTATIONS);
+    }
+
+    #[test]
+    fn test_file() {
+        run("test_file", MUTATIONS);
     }
 
     /// Without a fuzzer in `fuzz/`, a target would never be fuzzed.

@@ -101,7 +101,8 @@ fn text_of(path: &Path) -> Result<String, BadRecording> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn parse(path: &Path, text: &str) -> Result<Vec<RecordedTurn>, BadRecording> {
+/// Reads the text of a recording. `path` is only named in errors.
+pub fn parse(path: &Path, text: &str) -> Result<Vec<RecordedTurn>, BadRecording> {
     let bad = |place, message| BadRecording { path: path.to_owned(), place, message };
     let mut turns = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
