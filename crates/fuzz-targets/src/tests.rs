@@ -40,10 +40,14 @@ pub fn recording(data: &[u8]) {
         }
         Err(bad) => {
             let (line, column) = bad.place.expect("only a line can be wrong");
-            assert!(column >= 1 && (1..=text.lines().count()).contains(&line), "line {line}, column {column}");
+            assert!(
+                column >= 1 && (1..=text.lines().count()).contains(&line),
+                "line {line}, column {column}"
+            );
         }
     }
-    let places = Places::new("run-1", Path::new("/tmp/tasks/run-1"), "/tmp/project/sub", Path::new("/tmp/project"));
+    let places =
+        Places::new("run-1", Path::new("/tmp/tasks/run-1"), "/tmp/project/sub", Path::new("/tmp/project"));
     if !text.contains('⟨') {
         assert_eq!(places.restore(&places.replace(&text, &[])), text);
     }
