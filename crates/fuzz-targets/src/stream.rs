@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use raymond::agent::registry::program;
-use raymond::agent::{AgentProgram, Cost, KINDS, TurnEnding, TurnEvent};
+use raymond::agent::{AgentProgram, Continued, Cost, KINDS, Turn, TurnEnding, TurnEvent};
 use raymond::config::BackendSettings;
 
 use crate::pieces::cuttings;
@@ -42,7 +42,8 @@ fn decode(
     ending: TurnEnding,
     length: usize,
 ) -> (String, String) {
-    let mut decoder = program.decoder(Some(0.25));
+    let continues = Some(Continued { total_usd: Some(0.25), ..Continued::default() });
+    let mut decoder = program.decoder(&Turn { continues, ..Turn::default() });
     let mut seen: Vec<TurnEvent> = pieces.iter().flat_map(|piece| decoder.feed(piece)).collect();
     seen.extend(decoder.close());
     // Every event is at least a line of its own, or a block within one.

@@ -14,7 +14,7 @@ mod words;
 use std::ops::Range;
 use std::rc::Rc;
 
-pub use rules::{CLAUDE_EFFORTS, RULES};
+pub use rules::RULES;
 
 pub use crate::diagnostic::BeforeRun;
 use crate::diagnostic::{Diagnostic, Edit, Severity};
@@ -54,8 +54,8 @@ pub enum ScopeProblem {
     Forbidden(String),
 }
 
-/// The efforts that a backend is known to take; `None` if that is not known.
-pub type KnownEfforts<'s> = &'s dyn Fn(&str) -> Option<&'static [&'static str]>;
+/// The efforts that a backend, or the default one, is known to take; `None` if that is not known.
+pub type KnownEfforts<'s> = &'s dyn Fn(Option<&str>) -> Option<&'static [&'static str]>;
 
 /// What is wrong with a `result_schema`, if anything is.
 pub type CheckSchema<'s> = &'s dyn Fn(&ResultSchema) -> Result<(), String>;
@@ -80,14 +80,6 @@ pub struct Defaults<'s> {
     pub model: Option<&'s str>,
     pub effort: Option<&'s str>,
 }
-
-/// What `lint` knows about the efforts of a backend by its name alone.
-pub fn efforts_by_name(backend: &str) -> Option<&'static [&'static str]> {
-    (backend == DEFAULT_BACKEND).then_some(&CLAUDE_EFFORTS)
-}
-
-/// The backend of prompts for which none is chosen.
-const DEFAULT_BACKEND: &str = "claude";
 
 /// The input of the rules.
 struct Subject<'s> {

@@ -39,7 +39,7 @@ const RESERVED_NAMES: &[&str] = &[
 /// Every name with one of these prefixes is reserved.
 const RESERVED_PREFIXES: &[&str] = &[
     // Raymond and agent programs.
-    "RAYMOND_ ANTHROPIC_ CLAUDE OPENAI_ CODEX_ GEMINI_ MCP_",
+    "RAYMOND_ ANTHROPIC_ CLAUDE OPENAI_ CODEX_ GEMINI_ MCP_ OPENCODE COPILOT_ PI_",
     // The loader, the C library, shells.
     "LD_ DYLD_ LC_ MALLOC_ GLIBC_ ASAN_ LSAN_ TSAN_ UBSAN_ BASH_ ZSH_ XDG_",
     // Tools that act on a person's behalf.
@@ -227,7 +227,7 @@ mod tests {
         let names = "PATH HOME SHELL IFS ENV BASH_ENV LD_PRELOAD LD-PRELOAD LD_ DYLD_INSERT_LIBRARIES RAYMOND_RUN_ID \
             ANTHROPIC_API_KEY CLAUDE CLAUDECODE CLAUDE_CONFIG_DIR NODE_OPTIONS PYTHONPATH GIT_DIR SSH_AUTH_SOCK \
             BASHOPTS PERL5LIB RUBYOPT npm_config_registry CARGO CARGO_HOME http_proxy ALL_PROXY LC_ALL TERM \
-            AWS_PROFILE _";
+            AWS_PROFILE OPENCODE_PERMISSION COPILOT_ALLOW_ALL _";
         for name in names.split_ascii_whitespace() {
             let reserved = Err(VariableError::Reserved { name: name.into() });
             assert_eq!(check(name, SCRIPT), reserved, "{name}");

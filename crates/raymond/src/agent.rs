@@ -14,6 +14,7 @@ mod ending;
 mod events;
 mod fault;
 mod gemini;
+mod launcher;
 mod lines;
 mod opencode;
 mod pi;

@@ -40,8 +40,6 @@ mod wrong_input;
 mod wrong_platform;
 mod wrong_test;
 
-pub use invalid_effort::CLAUDE_EFFORTS;
-
 use super::Rule;
 
 /// All rules, in the order of their codes.

@@ -19,14 +19,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use raymond_core::lint::CLAUDE_EFFORTS;
-
+use super::launcher::{Arguments, Launcher};
 use super::session::SessionPlace;
 use super::{AgentProgram, Capabilities, Filled, Inspection, Invocation, Plain, Turn, TurnDecoder};
 use crate::config::BackendSettings;
 
-/// The program's name when the config does not give another.
-const COMMAND: &str = "claude";
+/// The efforts that it takes. It ignores others with a warning.
+const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
 
 /// The program shortens the name of a project's folder from this length on. We do not know how.
 const LONGEST_PROJECT_NAME: usize = 200;
@@ -50,16 +49,11 @@ const SURROUNDING_SESSION: [&str; 11] = [
 /// The smallest limit that is passed on: the program refuses zero, and rounding must not produce it.
 const SMALLEST_BUDGET_USD: f64 = 0.000_001;
 
-/// How Claude Code is started for a backend.
 #[derive(Debug)]
-struct Claude {
-    command: String,
-    args: Vec<String>,
-}
+struct Claude(Launcher);
 
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
-    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
-    Ok(Arc::new(Claude { command, args: settings.args.clone() }))
+    Ok(Arc::new(Claude(Launcher::new(settings, "claude"))))
 }
 
 impl AgentProgram for Claude {
@@ -68,30 +62,26 @@ impl AgentProgram for Claude {
     }
 
     fn known_efforts(&self) -> Option<&'static [&'static str]> {
-        Some(&CLAUDE_EFFORTS)
+        Some(&EFFORTS)
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        Some(Inspection {
-            program: self.command.clone(),
-            tells_version: true,
-            tested: &["2.1.197", "2.1.325"],
-            login: None,
-        })
+        Some(self.0.inspection(&["2.1.197", "2.1.325"]))
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
         let mut turn = turn.clone();
-        let is_chosen = |arg: &String| arg == "--model" || arg.starts_with("--model=");
+        let is_chosen = |arg: &str| arg == "--model" || arg.starts_with("--model=");
         // The program continues a conversation with its last model, which may have been chosen for another state.
         let is_other = turn.continues.as_ref().is_some_and(|continued| continued.model.is_some());
-        if turn.model.is_none() && is_other && !self.args.iter().any(is_chosen) {
+        if turn.model.is_none() && is_other && !self.0.has(is_chosen) {
             turn.model = default_model::default_model(&turn.cwd, &|name| std::env::var_os(name));
         }
-        Ok(invocation(&turn, &self.command, &self.args))
+        Ok(invocation(&turn, &self.0))
     }
 
-    fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+    fn decoder(&self, turn: &Turn) -> Box<dyn TurnDecoder> {
+        let earlier_total_usd = turn.continues.as_ref().and_then(|continued| continued.total_usd);
         Box::new(stream::Decoder::new(earlier_total_usd))
     }
 
@@ -100,14 +90,9 @@ impl AgentProgram for Claude {
     }
 
     fn interactive(&self, session: &str) -> Option<Invocation> {
-        let resume = ["--resume", session, "--fork-session"].map(str::to_owned);
-        Some(Invocation {
-            program: self.command.clone(),
-            args: self.args.iter().cloned().chain(resume).collect(),
-            stdin: Vec::new(),
-            unset: SURROUNDING_SESSION.to_vec(),
-            set: Vec::new(),
-        })
+        let args = self.0.arguments().words(["--resume", session, "--fork-session"]);
+        let invocation = self.0.invocation(args, "");
+        Some(Invocation { unset: SURROUNDING_SESSION.to_vec(), ..invocation })
     }
 
     /// The program finds conversations by its working folder: in the folder's path, every character but letters and
@@ -132,78 +117,52 @@ impl AgentProgram for Claude {
     }
 }
 
-/// How to start `command` for this turn. `extra_args` come first, so `command` may be a wrapper whose arguments end
-/// with the program's name. If an option is given twice, the program uses the last one, so ours win.
-fn invocation(turn: &Turn, command: &str, extra_args: &[String]) -> Invocation {
-    let mut args = extra_args.to_vec();
-    args.extend(["-p", "--output-format", "stream-json", "--verbose"].map(str::to_owned));
-    args.extend(session_args(turn));
-    args.extend(permission_args(turn, extra_args));
-    args.extend(choice_args(turn));
-    args.extend(list_args(turn));
-    Invocation {
-        program: command.to_owned(),
-        args,
-        stdin: turn.prompt.clone().into_bytes(),
-        unset: SURROUNDING_SESSION.to_vec(),
-        set: Vec::new(),
-    }
+/// How to start the program for this turn. If an option is given twice, it uses the last one, so ours win over those
+/// of the settings.
+fn invocation(turn: &Turn, launcher: &Launcher) -> Invocation {
+    let args = launcher.arguments().words(["-p", "--output-format", "stream-json", "--verbose"]);
+    let args = session_args(args, turn);
+    let args = permission_args(args, turn, launcher);
+    let args = list_args(choice_args(args, turn), turn);
+    let invocation = launcher.invocation(args, &turn.prompt);
+    Invocation { unset: SURROUNDING_SESSION.to_vec(), ..invocation }
 }
 
 /// A continued conversation is a branch: the session that it continues is not changed, so a retry can start from it
 /// again.
-fn session_args(turn: &Turn) -> Vec<String> {
-    let mut args = Vec::new();
-    if let Some(continued) = &turn.continues {
-        args.extend(["--resume".to_owned(), continued.session.clone(), "--fork-session".to_owned()]);
-    }
-    args.extend(turn.session.iter().flat_map(|session| pair("--session-id", session)));
-    args
+fn session_args(args: Arguments, turn: &Turn) -> Arguments {
+    let args = match &turn.continues {
+        Some(continued) => args.words(["--resume", &continued.session, "--fork-session"]),
+        None => args,
+    };
+    args.option("--session-id", &turn.session)
 }
 
 /// The workflow's permission mode comes before one in the backend's own arguments, and that before ours.
-fn permission_args(turn: &Turn, extra_args: &[String]) -> Vec<String> {
+fn permission_args(args: Arguments, turn: &Turn, launcher: &Launcher) -> Arguments {
+    const MODE: &str = "--permission-mode";
     if turn.skip_permissions {
-        return vec!["--dangerously-skip-permissions".to_owned()];
+        return args.words(["--dangerously-skip-permissions"]);
     }
-    if let Some(mode) = &turn.permission_mode {
-        return pair("--permission-mode", mode).to_vec();
+    match &turn.permission_mode {
+        Some(mode) => args.option(MODE, mode),
+        None if launcher.has(|arg| arg == MODE || arg.starts_with("--permission-mode=")) => args,
+        None => args.words([MODE, "acceptEdits"]),
     }
-    let chosen_in_config =
-        extra_args.iter().any(|arg| arg == "--permission-mode" || arg.starts_with("--permission-mode="));
-    if chosen_in_config {
-        return Vec::new();
-    }
-    vec!["--permission-mode".to_owned(), "acceptEdits".to_owned()]
 }
 
-fn choice_args(turn: &Turn) -> Vec<String> {
+fn choice_args(args: Arguments, turn: &Turn) -> Arguments {
     let budget = turn.budget_usd.filter(|usd| usd.is_finite()).map(plain_decimal);
-    let choices = [("--model", &turn.model), ("--effort", &turn.effort), ("--max-budget-usd", &budget)];
-    choices
-        .into_iter()
-        .flat_map(|(flag, value)| value.iter().flat_map(move |value| pair(flag, value)))
-        .collect()
-}
-
-/// Flag and value are two arguments, which is the usual form: a wrapper named in the config may look for them.
-fn pair(flag: &str, value: &str) -> [String; 2] {
-    [flag.to_owned(), value.to_owned()]
+    args.option("--model", &turn.model).option("--effort", &turn.effort).option("--max-budget-usd", &budget)
 }
 
 /// These flags take any number of values, so only another flag may follow them. A repeated flag adds to its list; its
 /// first value is accepted even if it begins with a dash.
-fn list_args(turn: &Turn) -> Vec<String> {
-    let lists = [
-        ("--allowedTools", &turn.allow_tools),
-        ("--disallowedTools", &turn.deny_tools),
-        ("--add-dir", &turn.add_dirs),
-        ("--mcp-config", &turn.mcp_config),
-    ];
-    lists
-        .into_iter()
-        .flat_map(|(flag, values)| values.iter().flat_map(move |value| pair(flag, value)))
-        .collect()
+fn list_args(args: Arguments, turn: &Turn) -> Arguments {
+    args.options("--allowedTools", &turn.allow_tools)
+        .options("--disallowedTools", &turn.deny_tools)
+        .options("--add-dir", &turn.add_dirs)
+        .options("--mcp-config", &turn.mcp_config)
 }
 
 fn plain_decimal(usd: f64) -> String {
@@ -226,13 +185,18 @@ mod tests {
         Turn { prompt: "do it".to_owned(), session: Some(OWN.to_owned()), ..Turn::default() }
     }
 
+    fn launcher(args: &[&str]) -> Launcher {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Launcher::new(&BackendSettings { args, ..BackendSettings::default() }, "claude")
+    }
+
     fn args(turn: &Turn) -> String {
-        invocation(turn, COMMAND, &[]).args.join(" ")
+        invocation(turn, &launcher(&[])).args.join(" ")
     }
 
     #[test]
     fn a_fresh_turn_names_its_session_and_has_no_prompt_in_its_arguments() {
-        let invocation = invocation(&fresh(), COMMAND, &[]);
+        let invocation = invocation(&fresh(), &launcher(&[]));
         assert_eq!(
             invocation.args.join(" "),
             format!(
@@ -267,9 +231,7 @@ mod tests {
                 model: model.map(str::to_owned),
                 ..fresh()
             };
-            let args = extra.iter().map(|arg| (*arg).to_owned()).collect();
-            let claude = Claude { command: COMMAND.to_owned(), args };
-            claude.invocation(&turn).unwrap().args.join(" ")
+            Claude(launcher(extra)).invocation(&turn).unwrap().args.join(" ")
         };
         assert!(args(Some("opus"), Some("haiku"), &[]).contains("--model opus"));
         assert!(!args(None, None, &[]).contains("--model"));
@@ -285,7 +247,7 @@ mod tests {
             mcp_config: vec!["m.json".to_owned()],
             ..fresh()
         };
-        let args = invocation(&turn, COMMAND, &[]).args;
+        let args = invocation(&turn, &launcher(&[])).args;
         let tail = &args[args.len() - 10..];
         assert_eq!(
             tail,
@@ -325,9 +287,7 @@ mod tests {
 
     #[test]
     fn a_wrapper_and_a_permission_mode_in_the_config_are_kept() {
-        let extra = ["run", "--permission-mode=plan"].map(str::to_owned);
-        let invocation = invocation(&fresh(), "wrapper", &extra);
-        assert_eq!(invocation.program, "wrapper");
+        let invocation = invocation(&fresh(), &launcher(&["run", "--permission-mode=plan"]));
         assert_eq!(invocation.args[..3], ["run", "--permission-mode=plan", "-p"]);
         assert!(!invocation.args.contains(&"acceptEdits".to_owned()));
     }

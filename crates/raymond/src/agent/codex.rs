@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::ending::{failure, unfinished};
 use super::events::{EventDecoder, EventReader, count, text};
+use super::launcher::Launcher;
 use super::lines::shortened;
 use super::refusal::refusal;
 use super::{
@@ -17,8 +18,6 @@ use super::{
     Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
-
-const COMMAND: &str = "codex";
 
 /// It refuses a longer prompt.
 const LONGEST_PROMPT: PromptLimit = PromptLimit::Characters(1_048_576);
@@ -40,14 +39,10 @@ const SURROUNDING_SESSION: &[&str] = &[
 ];
 
 #[derive(Debug)]
-struct Codex {
-    command: String,
-    args: Vec<String>,
-}
+struct Codex(Launcher);
 
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
-    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
-    Ok(Arc::new(Codex { command, args: settings.args.clone() }))
+    Ok(Arc::new(Codex(Launcher::new(settings, "codex"))))
 }
 
 impl AgentProgram for Codex {
@@ -67,44 +62,30 @@ impl AgentProgram for Codex {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        Some(Inspection {
-            program: self.command.clone(),
-            tells_version: true,
-            tested: &["0.166.0"],
-            login: Some(&["login", "status"]),
-        })
+        let inspection = self.0.inspection(&["0.166.0"]);
+        Some(Inspection { login: Some(&["login", "status"]), ..inspection })
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
-        let mut args = self.args.clone();
-        args.extend(["exec", "--json", "--skip-git-repo-check"].map(str::to_owned));
+        let mut args = self.0.arguments().words(["exec", "--json", "--skip-git-repo-check"]);
         // A branch does not take this flag, so it comes before.
         let is_chosen =
-            |arg: &String| arg == "-s" || arg.starts_with("--sandbox") || arg.contains("sandbox_mode");
+            |arg: &str| arg == "-s" || arg.starts_with("--sandbox") || arg.contains("sandbox_mode");
         if turn.skip_permissions {
-            args.push("--dangerously-bypass-approvals-and-sandbox".to_owned());
-        } else if !self.args.iter().any(is_chosen) {
-            args.extend(["-s", "workspace-write"].map(str::to_owned));
+            args = args.words(["--dangerously-bypass-approvals-and-sandbox"]);
+        } else if !self.0.has(is_chosen) {
+            args = args.words(["-s", "workspace-write"]);
         }
-        let settings = [("model", &turn.model), ("model_reasoning_effort", &turn.effort)];
-        for (name, value) in settings {
-            let set = |value| ["-c".to_owned(), format!("{name}={}", toml::Value::String(value))];
-            args.extend(value.clone().map(set).into_iter().flatten());
+        for (name, value) in [("model", &turn.model), ("model_reasoning_effort", &turn.effort)] {
+            let set = value.clone().map(|value| format!("{name}={}", toml::Value::String(value)));
+            args = args.option("-c", &set);
         }
-        if let Some(continued) = &turn.continues {
-            args.extend(["fork".to_owned(), continued.session.clone()]);
-        }
-        args.push("-".to_owned());
-        Ok(Invocation {
-            program: self.command.clone(),
-            args,
-            stdin: turn.prompt.clone().into_bytes(),
-            unset: SURROUNDING_SESSION.to_vec(),
-            set: Vec::new(),
-        })
+        args = args.option("fork", turn.continues.as_ref().map(|continued| &continued.session)).words(["-"]);
+        let invocation = self.0.invocation(args, &turn.prompt);
+        Ok(Invocation { unset: SURROUNDING_SESSION.to_vec(), ..invocation })
     }
 
-    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(EventDecoder::new(Events::default()))
     }
 }

@@ -77,7 +77,7 @@ impl AgentProgram for Command {
         })
     }
 
-    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(Decoder::default())
     }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, count, summary, text};
+use super::launcher::Launcher;
 use super::lines::shortened;
 use super::refusal::refusal;
 use super::{
@@ -16,8 +17,6 @@ use super::{
     TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
-
-const COMMAND: &str = "copilot";
 
 /// Variables of a surrounding session.
 const SURROUNDING_SESSION: &[&str] = &[
@@ -32,14 +31,10 @@ const SURROUNDING_SESSION: &[&str] = &[
 const RETRIES: u64 = 5;
 
 #[derive(Debug)]
-struct Copilot {
-    command: String,
-    args: Vec<String>,
-}
+struct Copilot(Launcher);
 
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
-    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
-    Ok(Arc::new(Copilot { command, args: settings.args.clone() }))
+    Ok(Arc::new(Copilot(Launcher::new(settings, "copilot"))))
 }
 
 impl AgentProgram for Copilot {
@@ -48,41 +43,29 @@ impl AgentProgram for Copilot {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        Some(Inspection {
-            program: self.command.clone(),
-            tells_version: true,
-            tested: &["1.0.102"],
-            login: None,
-        })
+        Some(self.0.inspection(&["1.0.102"]))
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
-        let mut args = self.args.clone();
-        args.extend(["--output-format", "json", "--no-color", "--no-ask-user"].map(str::to_owned));
+        let args = self.0.arguments().words(["--output-format", "json", "--no-color", "--no-ask-user"]);
         // These flags take any number of values, so a value is written as a part of its flag.
-        match turn.skip_permissions {
-            true => args.extend(["--allow-all-tools", "--allow-all-paths"].map(str::to_owned)),
-            false => args.push("--allow-tool=write".to_owned()),
-        }
-        let settings = [("--model", &turn.model), ("--reasoning-effort", &turn.effort)];
-        for (flag, value) in settings {
-            args.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
-        }
-        match (&turn.continues, &turn.session) {
-            (Some(continued), _) => args.push(format!("--resume={}", continued.session)),
-            (None, Some(session)) => args.extend(["--session-id".to_owned(), session.clone()]),
-            (None, None) => {}
-        }
+        let args = match turn.skip_permissions {
+            true => args.words(["--allow-all-tools", "--allow-all-paths"]),
+            false => args.words(["--allow-tool=write"]),
+        };
+        let args = args.option("--model", &turn.model).option("--reasoning-effort", &turn.effort);
+        let args = match &turn.continues {
+            Some(continued) => args.words([&format!("--resume={}", continued.session)]),
+            None => args.option("--session-id", &turn.session),
+        };
         Ok(Invocation {
-            program: self.command.clone(),
-            args,
-            stdin: turn.prompt.clone().into_bytes(),
             unset: SURROUNDING_SESSION.to_vec(),
             set: vec![("COPILOT_AUTO_UPDATE".to_owned(), "false".to_owned())],
+            ..self.0.invocation(args, &turn.prompt)
         })
     }
 
-    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(EventDecoder::new(Events::default()))
     }
 }

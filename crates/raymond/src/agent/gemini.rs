@@ -11,14 +11,13 @@ use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, append, count, summary, text};
+use super::launcher::Launcher;
 use super::refusal::refusal;
 use super::{
     AgentProgram, Capabilities, Cost, Filled, Inspection, Invocation, Plain, PromptLimit, Tokens, TokensTold,
     Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
-
-const COMMAND: &str = "gemini";
 
 /// It cuts a longer prompt without a word.
 const LONGEST_PROMPT: PromptLimit = PromptLimit::Bytes(8_000_000);
@@ -33,14 +32,10 @@ const NO_RELAUNCH: &str = "GEMINI_CLI_NO_RELAUNCH";
 const ZERO_WIDTH_SPACE: char = '\u{200B}';
 
 #[derive(Debug)]
-struct Gemini {
-    command: String,
-    args: Vec<String>,
-}
+struct Gemini(Launcher);
 
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
-    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
-    Ok(Arc::new(Gemini { command, args: settings.args.clone() }))
+    Ok(Arc::new(Gemini(Launcher::new(settings, "gemini"))))
 }
 
 impl AgentProgram for Gemini {
@@ -58,39 +53,30 @@ impl AgentProgram for Gemini {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        Some(Inspection {
-            program: self.command.clone(),
-            tells_version: true,
-            tested: &["0.61.0"],
-            login: None,
-        })
+        Some(self.0.inspection(&["0.61.0"]))
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
-        let mut args = self.args.clone();
-        args.extend(["-o", "stream-json", "--skip-trust"].map(str::to_owned));
-        let is_chosen = |arg: &String| arg.starts_with("--approval-mode") || arg == "--yolo" || arg == "-y";
+        let is_chosen = |arg: &str| arg.starts_with("--approval-mode") || arg == "--yolo" || arg == "-y";
+        let mut args = self.0.arguments().words(["-o", "stream-json", "--skip-trust"]);
         if turn.skip_permissions {
-            args.extend(["--approval-mode", "yolo"].map(str::to_owned));
-        } else if !self.args.iter().any(is_chosen) {
-            args.extend(["--approval-mode", "auto_edit"].map(str::to_owned));
+            args = args.words(["--approval-mode", "yolo"]);
+        } else if !self.0.has(is_chosen) {
+            args = args.words(["--approval-mode", "auto_edit"]);
         }
-        args.extend(turn.model.iter().flat_map(|model| ["-m".to_owned(), model.clone()]));
-        match (&turn.continues, &turn.session) {
-            (Some(continued), _) => args.extend(["-r".to_owned(), continued.session.clone()]),
-            (None, Some(session)) => args.extend(["--session-id".to_owned(), session.clone()]),
-            (None, None) => {}
-        }
+        args = args.option("-m", &turn.model);
+        args = match &turn.continues {
+            Some(continued) => args.option("-r", &continued.session),
+            None => args.option("--session-id", &turn.session),
+        };
         Ok(Invocation {
-            program: self.command.clone(),
-            args,
-            stdin: turn.prompt.clone().into_bytes(),
             unset: vec!["GEMINI_CLI", "GEMINI_CLI_TRUST_WORKSPACE"],
             set: vec![(NO_RELAUNCH.to_owned(), "true".to_owned())],
+            ..self.0.invocation(args, &turn.prompt)
         })
     }
 
-    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(EventDecoder::new(Events::default()))
     }
 

@@ -10,14 +10,13 @@ use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, amount, append, count, summary, text};
+use super::launcher::Launcher;
 use super::refusal::refusal;
 use super::{
     AgentProgram, Capabilities, Cost, Inspection, Invocation, SessionId, Tokens, Turn, TurnDecoder,
     TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
-
-const COMMAND: &str = "opencode";
 
 /// It prints nothing while it waits for a service that refuses it, for hours if the service asks for that.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
@@ -26,14 +25,10 @@ const SILENCE: Duration = Duration::from_secs(10 * 60);
 const TITLE: &str = "Raymond";
 
 #[derive(Debug)]
-struct Opencode {
-    command: String,
-    args: Vec<String>,
-}
+struct Opencode(Launcher);
 
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
-    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
-    Ok(Arc::new(Opencode { command, args: settings.args.clone() }))
+    Ok(Arc::new(Opencode(Launcher::new(settings, "opencode"))))
 }
 
 impl AgentProgram for Opencode {
@@ -52,37 +47,26 @@ impl AgentProgram for Opencode {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        Some(Inspection {
-            program: self.command.clone(),
-            tells_version: true,
-            tested: &["1.18.33"],
-            login: None,
-        })
+        Some(self.0.inspection(&["1.18.33"]))
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
-        let mut args = self.args.clone();
-        args.extend(["run", "--format", "json", "--title", TITLE].map(str::to_owned));
-        let settings = [("-m", &turn.model), ("--variant", &turn.effort)];
-        for (flag, value) in settings {
-            args.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
-        }
+        let mut args = self.0.arguments().words(["run", "--format", "json", "--title", TITLE]);
+        args = args.option("-m", &turn.model).option("--variant", &turn.effort);
         if turn.skip_permissions {
-            args.push("--auto".to_owned());
+            args = args.words(["--auto"]);
         }
         if let Some(continued) = &turn.continues {
-            args.extend(["--session".to_owned(), continued.session.clone(), "--fork".to_owned()]);
+            args = args.words(["--session", &continued.session, "--fork"]);
         }
         Ok(Invocation {
-            program: self.command.clone(),
-            args,
-            stdin: turn.prompt.clone().into_bytes(),
             unset: vec!["OPENCODE", "OPENCODE_PID", "AGENT"],
             set: vec![("OPENCODE_DISABLE_AUTOUPDATE".to_owned(), "1".to_owned())],
+            ..self.0.invocation(args, &turn.prompt)
         })
     }
 
-    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(EventDecoder::new(Events::default()))
     }
 }

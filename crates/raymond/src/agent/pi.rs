@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, amount, append, count, summary, text};
+use super::launcher::Launcher;
 use super::lines::shortened;
 use super::refusal::refusal;
 use super::{
@@ -14,8 +15,6 @@ use super::{
 };
 use crate::config::BackendSettings;
 
-const COMMAND: &str = "pi";
-
 const EFFORTS: [&str; 7] = ["off", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /// Variables of a surrounding session.
@@ -23,14 +22,10 @@ const SURROUNDING_SESSION: &[&str] =
     &["PI_CODING_AGENT", "PI_SESSION_ID", "PI_SESSION_FILE", "PI_MODEL", "PI_PROVIDER", "PI_REASONING_LEVEL"];
 
 #[derive(Debug)]
-struct Pi {
-    command: String,
-    args: Vec<String>,
-}
+struct Pi(Launcher);
 
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
-    let command = settings.command.clone().unwrap_or_else(|| COMMAND.to_owned());
-    Ok(Arc::new(Pi { command, args: settings.args.clone() }))
+    Ok(Arc::new(Pi(Launcher::new(settings, "pi"))))
 }
 
 impl AgentProgram for Pi {
@@ -52,38 +47,27 @@ impl AgentProgram for Pi {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        Some(Inspection {
-            program: self.command.clone(),
-            tells_version: true,
-            tested: &["0.87.1"],
-            login: None,
-        })
+        Some(self.0.inspection(&["0.87.1"]))
     }
 
     /// With the id alone it would begin a new conversation if it does not find the old one; a branch fails then.
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
-        let mut args = self.args.clone();
-        args.extend(["-p", "--mode", "json"].map(str::to_owned));
-        let parent = turn.continues.as_ref().map(|continued| continued.session.clone());
-        let settings = [
-            ("--model", &turn.model),
-            ("--thinking", &turn.effort),
-            ("--fork", &parent),
-            ("--session-id", &turn.session),
-        ];
-        for (flag, value) in settings {
-            args.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
-        }
+        let args = self
+            .0
+            .arguments()
+            .words(["-p", "--mode", "json"])
+            .option("--model", &turn.model)
+            .option("--thinking", &turn.effort)
+            .option("--fork", turn.continues.as_ref().map(|continued| &continued.session))
+            .option("--session-id", &turn.session);
         Ok(Invocation {
-            program: self.command.clone(),
-            args,
-            stdin: turn.prompt.clone().into_bytes(),
             unset: SURROUNDING_SESSION.to_vec(),
             set: vec![("PI_SKIP_VERSION_CHECK".to_owned(), "1".to_owned())],
+            ..self.0.invocation(args, &turn.prompt)
         })
     }
 
-    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(EventDecoder::new(Events::default()))
     }
 }

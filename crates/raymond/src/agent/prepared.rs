@@ -316,9 +316,9 @@ impl AgentProgram for PreparedProgram {
         }
     }
 
-    fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
+    fn decoder(&self, turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(Decoder {
-            inner: self.inner.as_ref().map(|inner| inner.decoder(earlier_total_usd)),
+            inner: self.inner.as_ref().map(|inner| inner.decoder(turn)),
             reports_session: !self.capabilities().takes_session_id(),
             own: Own::default(),
         })
@@ -340,14 +340,14 @@ impl AgentProgram for PreparedProgram {
     }
 
     /// A prepared answer that was not recorded is given again, and its cost is counted then.
-    fn cost_of_lost_turn(&self, earlier_total_usd: Option<f64>, kept: Option<&mut dyn Read>) -> Option<Cost> {
+    fn cost_of_lost_turn(&self, turn: &Turn, kept: Option<&mut dyn Read>) -> Option<Cost> {
         let Some(kept) = kept else { return Some(Cost::default()) };
         let mut start = Vec::new();
         kept.take(MARK.len() as u64).read_to_end(&mut start).ok()?;
         match &self.inner {
             Some(inner) if !start.is_empty() && start != MARK => {
                 let mut whole = Cursor::new(start).chain(kept);
-                inner.cost_of_lost_turn(earlier_total_usd, Some(&mut whole))
+                inner.cost_of_lost_turn(turn, Some(&mut whole))
             }
             _ => Some(Cost::default()),
         }
@@ -501,7 +501,7 @@ mod tests {
     fn each_trouble_is_a_fault_or_a_reply_without_tag() {
         for trouble in Trouble::ALL {
             let program = PreparedProgram::new(None, Arc::default());
-            let mut decoder = program.decoder(None);
+            let mut decoder = program.decoder(&Turn::default());
             decoder.feed(&line(&Says::Fail(trouble), 0.5, None));
             let ended = decoder.finish(TurnEnding::Code(0), "");
             assert_eq!(ended.is_ok(), trouble == Trouble::NoTag, "{trouble:?}");

@@ -46,9 +46,8 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
     /// would fail again in the same way.
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String>;
 
-    /// Reads the output of one turn. `earlier_total_usd` is the [`Cost::session_total_usd`] of the turn that it
-    /// continues.
-    fn decoder(&self, earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder>;
+    /// Reads the output of this turn.
+    fn decoder(&self, turn: &Turn) -> Box<dyn TurnDecoder>;
 
     /// A prompt as it may be sent. Its values are data, possibly from a model or an unknown person. They must not make
     /// the program do anything, such as run a command or read a file; they are changed only where they would.
@@ -70,9 +69,9 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
 
     /// What a turn cost whose end Raymond did not see, estimated from the part of its output that was kept. `None`
     /// means that the cost is unknown: nothing was kept, or it cannot be read.
-    fn cost_of_lost_turn(&self, earlier_total_usd: Option<f64>, kept: Option<&mut dyn Read>) -> Option<Cost> {
+    fn cost_of_lost_turn(&self, turn: &Turn, kept: Option<&mut dyn Read>) -> Option<Cost> {
         let kept = kept?;
-        let mut decoder = self.decoder(earlier_total_usd);
+        let mut decoder = self.decoder(turn);
         let mut piece = vec![0; 64 * 1024];
         loop {
             match kept.read(&mut piece) {

@@ -66,7 +66,6 @@ enum Wanted {
 
 impl TurnReader {
     pub fn new(program: &dyn AgentProgram, turn: &Turn) -> TurnReader {
-        let earlier_total = turn.continues.as_ref().and_then(|continued| continued.total_usd);
         let wanted = match (&turn.session, &turn.continues) {
             (Some(chosen), _) => Wanted::This(chosen.clone()),
             (None, Some(continued)) => Wanted::BranchOf(continued.session.clone()),
@@ -74,7 +73,7 @@ impl TurnReader {
         };
         let can = program.capabilities();
         TurnReader {
-            decoder: program.decoder(earlier_total),
+            decoder: program.decoder(turn),
             must_be_told: !can.takes_session_id() && (can.branch || can.resume),
             counting: Counting {
                 told: can.tokens,

@@ -139,6 +139,11 @@ impl Backends {
         Self { named: named.collect(), prices: self.prices, others: prepared.is_test.then(unknown) }
     }
 
+    /// The efforts that a backend, or the default one, is known to take.
+    pub fn known_efforts(&self, backend: Option<&str>) -> Option<&'static [&'static str]> {
+        self.get(backend.unwrap_or(DEFAULT_BACKEND)).ok()?.known_efforts()
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
     }
@@ -190,9 +195,8 @@ mod tests {
             ..Config::default()
         };
         let backends = Backends::new(&config("mine", settings)).unwrap();
-        let shown = |name: &str| format!("{:?}", backends.get(name).unwrap().program);
-        assert_eq!(shown("mine"), r#"Claude { command: "my-claude", args: [] }"#);
-        assert_eq!(shown("claude"), r#"Claude { command: "claude", args: [] }"#);
+        let program = |name: &str| backends.get(name).unwrap().inspection().unwrap().program;
+        assert_eq!((program("mine"), program("claude")), ("my-claude".to_owned(), "claude".to_owned()));
         let unknown = backends.get("x").unwrap_err();
         assert!(unknown.starts_with("there is no backend `x`; known are: "), "{unknown}");
         assert!(

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use raymond_core::frontmatter::yaml::{self, Fault, Field, Node, Value};
 use serde_json::json;
 
-use super::lines::{Line, Lines};
+use super::ending::failure;
+use super::events::{EventDecoder, EventReader, amount};
 use super::{
     AgentProgram, Answer, Asked, Capabilities, Cost, Invocation, Turn, TurnDecoder, TurnEnding, TurnEvent,
     TurnFailure, TurnFault, TurnReport, WorkflowFiles,
@@ -77,69 +78,40 @@ impl AgentProgram for Scripted {
         Err("the scripted backend starts no program".to_owned())
     }
 
-    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
-        Box::new(Decoder::default())
+    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
+        Box::new(EventDecoder::new(Line::default()))
     }
 
     /// An answer that was not recorded is given again, and its cost is counted then.
-    fn cost_of_lost_turn(
-        &self,
-        _earlier_total_usd: Option<f64>,
-        _kept: Option<&mut dyn Read>,
-    ) -> Option<Cost> {
+    fn cost_of_lost_turn(&self, _turn: &Turn, _kept: Option<&mut dyn Read>) -> Option<Cost> {
         Some(Cost::default())
     }
 }
 
 /// Reads the line of an answer.
 #[derive(Debug, Default)]
-struct Decoder {
-    lines: Lines,
+struct Line {
     reply: Option<Reply>,
 }
 
-impl Decoder {
-    fn line(&mut self, line: Line) -> Vec<TurnEvent> {
-        let event = match line {
-            Line::Event(event) => event,
-            Line::Unreadable(start) => return vec![TurnEvent::Unreadable(start)],
-        };
+impl EventReader for Line {
+    fn event(&mut self, event: &serde_json::Value) -> Vec<TurnEvent> {
         let Some(text) = event.get("reply").and_then(serde_json::Value::as_str) else { return Vec::new() };
-        let cost = event.get("cost_usd").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
-        self.reply = Some(Reply { text: text.to_owned(), cost_usd: cost.max(0.0) });
+        self.reply = Some(Reply { text: text.to_owned(), cost_usd: amount(event, "/cost_usd") });
         vec![TurnEvent::Text(text.to_owned()), TurnEvent::End { is_error: false }]
-    }
-}
-
-impl TurnDecoder for Decoder {
-    fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent> {
-        let lines = self.lines.feed(bytes);
-        lines.into_iter().flat_map(|line| self.line(line)).collect()
-    }
-
-    fn close(&mut self) -> Vec<TurnEvent> {
-        self.lines.end_line().map(|line| self.line(line)).unwrap_or_default()
     }
 
     fn is_final(&self) -> bool {
         self.reply.is_some()
     }
 
-    fn finish(self: Box<Self>, _ending: TurnEnding, _stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        match self.reply {
-            Some(reply) => Ok(TurnReport {
-                text: reply.text,
-                cost: Cost { usd: reply.cost_usd, ..Cost::default() },
-                permission_denials: Vec::new(),
-            }),
-            None => Err(Box::new(TurnFailure {
-                fault: TurnFault::Junk { detail: "there is no reply in it".to_owned() },
-                cost: Cost::default(),
-                final_text: None,
-                last_text: None,
-                permission_denials: Vec::new(),
-            })),
-        }
+    fn finish(self, _ending: TurnEnding, _stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        let Some(reply) = self.reply else {
+            let fault = TurnFault::Junk { detail: "there is no reply in it".to_owned() };
+            return Err(failure(fault, Cost::default(), None));
+        };
+        let cost = Cost { usd: reply.cost_usd, ..Cost::default() };
+        Ok(TurnReport { text: reply.text, cost, ..TurnReport::default() })
     }
 }
 

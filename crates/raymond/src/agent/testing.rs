@@ -1,10 +1,11 @@
 //! An agent program for tests that differs from the real kinds: it chooses its session ids, reports tokens and no
 //! dollars, and has the capabilities that a test gives it.
 
-use super::lines::{Line, Lines};
+use super::ending::{failure, unfinished};
+use super::events::{EventDecoder, EventReader, count, text};
 use super::{
     AgentProgram, Capabilities, Cost, Invocation, SessionId, Tokens, Turn, TurnDecoder, TurnEnding,
-    TurnEvent, TurnFailure, TurnFault, TurnReport,
+    TurnEvent, TurnFailure, TurnReport,
 };
 use serde_json::Value;
 
@@ -47,66 +48,47 @@ impl AgentProgram for Threads {
         })
     }
 
-    fn decoder(&self, _earlier_total_usd: Option<f64>) -> Box<dyn TurnDecoder> {
-        Box::new(Decoder::default())
+    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
+        Box::new(EventDecoder::new(Events::default()))
     }
 }
 
 #[derive(Debug, Default)]
-struct Decoder {
-    lines: Lines,
+struct Events {
     text: Option<String>,
     tokens: u64,
     is_final: bool,
 }
 
-impl Decoder {
-    fn line(&mut self, line: Line) -> Vec<TurnEvent> {
-        let Line::Event(event) = line else { return Vec::new() };
-        let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
-        match event["type"].as_str() {
-            Some("thread") => vec![TurnEvent::Session(text("id"))],
-            Some("message") => {
-                self.text = Some(text("text"));
-                vec![TurnEvent::Text(text("text"))]
+impl EventReader for Events {
+    fn event(&mut self, event: &Value) -> Vec<TurnEvent> {
+        match text(event, "/type") {
+            "thread" => vec![TurnEvent::Session(text(event, "/id").to_owned())],
+            "message" => {
+                let said = text(event, "/text").to_owned();
+                self.text = Some(said.clone());
+                vec![TurnEvent::Text(said)]
             }
-            Some("completed") => {
-                let count = |name: &str| event.get(name).and_then(Value::as_u64).unwrap_or(0);
-                let used = Tokens { input: count("input"), output: count("output"), ..Tokens::default() };
-                self.tokens = used.input + used.output;
+            "completed" => {
+                let (input, output) = (count(event, "/input"), count(event, "/output"));
+                self.tokens = input + output;
                 self.is_final = true;
+                let used = Tokens { input, output, ..Tokens::default() };
                 vec![TurnEvent::Usage(used), TurnEvent::End { is_error: false }]
             }
             _ => Vec::new(),
         }
-    }
-}
-
-impl TurnDecoder for Decoder {
-    fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent> {
-        let lines = self.lines.feed(bytes);
-        lines.into_iter().flat_map(|line| self.line(line)).collect()
-    }
-
-    fn close(&mut self) -> Vec<TurnEvent> {
-        self.lines.end_line().map(|line| self.line(line)).unwrap_or_default()
     }
 
     fn is_final(&self) -> bool {
         self.is_final
     }
 
-    fn finish(self: Box<Self>, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+    fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
         let cost = Cost { usd: self.tokens as f64 * USD_A_TOKEN, estimated: true, ..Cost::default() };
         match self.text {
             Some(text) if self.is_final => Ok(TurnReport { text, cost, permission_denials: Vec::new() }),
-            _ => Err(Box::new(TurnFailure {
-                fault: TurnFault::Crashed { ending: format!("{ending:?}"), stderr: stderr.to_owned() },
-                cost,
-                final_text: None,
-                last_text: None,
-                permission_denials: Vec::new(),
-            })),
+            _ => Err(failure(unfinished(ending, stderr, |_| None), cost, None)),
         }
     }
 }

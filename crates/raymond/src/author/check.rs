@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use raymond_core::diagnostic::{BeforeRun, Diagnostic, Edit, Lines, Severity, apply};
 use raymond_core::graph::{Graph, StateNode};
-use raymond_core::lint::{Defaults, Workflow, efforts_by_name, lint, lint_before_run, rule, split_help};
+use raymond_core::lint::{Defaults, Workflow, lint, lint_before_run, rule, split_help};
 use raymond_core::run::Options;
 use raymond_core::workflow::Platform;
 use raymond_core::workflow::source::Position;
@@ -144,6 +144,7 @@ impl Checked {
         let mut loaded = load(given, cwd, platform)?;
         let allowed = Allowed::around(loaded.home(), project, workflow_paths);
         let graph = loaded.graph(platform);
+        let built_in = Backends::built_in();
         let workflow = Workflow {
             graph: &graph,
             defaults: Defaults {
@@ -153,7 +154,7 @@ impl Checked {
             },
             inputs: &loaded.inputs,
             find_scope: &|name| loaded.find_scope(name, &allowed, platform),
-            known_efforts: &efforts_by_name,
+            known_efforts: &|backend| built_in.known_efforts(backend),
             check_schema: &|schema| loaded.check_schema(schema, platform),
         };
         let mut diagnostics = lint(&workflow);
@@ -190,7 +191,7 @@ impl Checked {
             },
             inputs: &loaded.inputs,
             find_scope: &|name| loaded.find_scope(name, allowed, platform),
-            known_efforts: &|backend| backends.get(backend).ok().and_then(|program| program.known_efforts()),
+            known_efforts: &|backend| backends.known_efforts(backend),
             check_schema: &|schema| loaded.check_schema(schema, platform),
         };
         let diagnostics = lint_before_run(&workflow);

@@ -11,7 +11,7 @@ use raymond_core::money::Usd;
 use raymond_core::run::{Agent, Run, Session, Status, Work};
 
 use crate::agent::registry::{Backend, Backends};
-use crate::agent::{Counting, DEFAULT_BACKEND, TokensTold};
+use crate::agent::{Continued, Counting, DEFAULT_BACKEND, TokensTold, Turn};
 use crate::error::UserError;
 use crate::files::open_plain;
 use crate::process::{Reaper, Target};
@@ -106,10 +106,14 @@ impl Costs<'_> {
         // A conversation of another backend is not continued, so its total says nothing about this turn.
         let is_continued = |session: &&Session| session.is_of(backend_of(lost));
         let earlier = lost.work.conversation(lost.agent).filter(is_continued);
-        let earlier_usd = earlier.and_then(|session| session.total_usd).map(Usd::dollars);
+        let continues = earlier.map(|session| Continued {
+            total_usd: session.total_usd.map(Usd::dollars),
+            ..Continued::default()
+        });
+        let turn = Turn { continues, ..Turn::default() };
         let mut kept = self.kept_stream(lost);
         let kept = kept.as_mut().map(|file| file as &mut dyn Read);
-        if let Some(cost) = program.and_then(|program| program.cost_of_lost_turn(earlier_usd, kept)) {
+        if let Some(cost) = program.and_then(|program| program.cost_of_lost_turn(&turn, kept)) {
             let counting = Counting {
                 told: program.map_or(TokensTold::No, |program| program.capabilities().tokens),
                 earlier: earlier.and_then(|session| session.total_tokens),

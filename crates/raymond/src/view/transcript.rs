@@ -16,8 +16,8 @@ use super::debug::{KeptFiles, StepName, kept_files};
 use super::steps::{Attempt, AttemptEnd, Outcome, Step};
 use super::text::{clean, local_time, one_line};
 use super::wording::{BAD, BOLD, DIM, GOOD, NOTE, led_to, titled, took, who};
-use crate::agent::TurnEvent;
 use crate::agent::registry::Backends;
+use crate::agent::{Turn, TurnEvent};
 use crate::store::Payloads;
 
 /// How much of a file is shown.
@@ -133,7 +133,7 @@ impl Transcript {
         };
         let Ok(file) = File::open(stream) else { return Vec::new() };
         let mut file = file.take(MOST_STREAM_BYTES);
-        let mut decoder = program.decoder(None);
+        let mut decoder = program.decoder(&Turn::default());
         let mut piece = vec![0; 64 * 1024];
         let mut tools = Vec::new();
         let mut add = |events: Vec<TurnEvent>| {

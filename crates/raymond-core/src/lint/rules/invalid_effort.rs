@@ -1,7 +1,7 @@
 //! `R002` invalid-effort
 
 use crate::diagnostic::Severity;
-use crate::lint::{BeforeRun, DEFAULT_BACKEND, Finding, Report, Rule, Subject};
+use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
 use crate::workflow::wording::{nearest, quoted, quoted_list};
 
 pub(super) static RULE: Rule = Rule {
@@ -10,14 +10,11 @@ pub(super) static RULE: Rule = Rule {
     severity: Severity::Error,
     before_run: BeforeRun::Refuse,
     summary: "A prompt asks for an effort that its backend does not know.",
-    explanation: "Claude Code takes `low`, `medium`, `high`, `xhigh` and `max`; anything else is ignored by it \
-                  with a warning, so the prompt would run with another effort than its author meant. Prompts of \
-                  other backends are not checked.",
+    explanation: "The default backend takes `low`, `medium`, `high`, `xhigh` and `max`; anything else is ignored by \
+                  it with a warning, so the prompt would run with another effort than its author meant. Prompts of \
+                  backends whose efforts are not known are not checked.",
     check,
 };
-
-/// The efforts that Claude Code takes.
-pub const CLAUDE_EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
 
 fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     let mut is_default_checked = false;
@@ -25,7 +22,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
         let Some(prompt) = state.source.prompt() else { continue };
         let backend = prompt.settings.backend.as_deref().or(subject.defaults.backend);
         let backend = backend.and_then(|names| names.split(',').next()).map(str::trim);
-        let Some(known) = (subject.known_efforts)(backend.unwrap_or(DEFAULT_BACKEND)) else { continue };
+        let Some(known) = (subject.known_efforts)(backend) else { continue };
         let own = prompt.settings.effort.as_deref();
         let Some(effort) = own.or(subject.defaults.effort) else { continue };
         if known.contains(&effort) || (own.is_none() && is_default_checked) {
