@@ -1,5 +1,6 @@
 //! `raymond serve`, over real HTTP.
 
+mod security;
 mod site;
 
 use std::os::unix::fs::PermissionsExt;

@@ -21,6 +21,10 @@ before(async () => {
     "workflow.yaml": "backend: scripted\ndefault_budget: 0.50\n",
     "replies.yaml": "START: { reply: \"<goto>MORE</goto>\", cost: 0.60 }\nMORE: { reply: \"<result>it was worth it</result>\", cost: 0.20 }\n",
   });
+  project.workflow("typed", {
+    "START.sh": "#!/bin/bash\necho \"<result>$issue $ratio $dry $level $title</result>\"\n",
+    "workflow.yaml": "input: { mode: none }\ninputs:\n  issue: { type: integer, required: true }\n  ratio: { type: number, default: 0.5 }\n  dry: { type: boolean, default: true }\n  level: { type: choice, choices: [low, medium, high], default: medium }\n  notes: { type: file }\n  title: { required: true }\n",
+  });
   server = await project.serve("--listen", "127.0.0.1:0");
   context = await browser.window();
 });
@@ -109,6 +113,66 @@ test("a step shows prompt, reply and what it led to", async () => {
   await page.waitForURL(/\/steps\/1$/);
   await page.locator("h1", { hasText: "START.sh" }).waitFor();
   await page.close();
+});
+
+test("a form with inputs of all kinds says at the field what is wrong, and sends what was given", async () => {
+  const page = await login(context, server, "#/workflows/typed");
+  const form = page.locator(".start form");
+  await form.waitFor();
+  const names = await form.locator("[name^='set ']").evaluateAll((fields) => fields.map((field) => field.name.slice(4)));
+  assert.deepEqual(names, ["issue", "ratio", "dry", "level", "notes", "title"], "in the order of the manifest");
+  assert.equal(await page.getByLabel("dry").isChecked(), true);
+  assert.equal(await page.getByLabel("level").inputValue(), "medium");
+  assert.equal(await page.getByLabel("ratio").inputValue(), "0.5");
+  await page.getByLabel("issue").fill("twelve");
+  await page.getByLabel("notes").fill("/etc/passwd");
+  await page.getByLabel("title").fill("-x <b>y</b>");
+  const start = page.getByRole("button", { name: "Start", exact: true });
+  await start.click();
+  const wrong = async (name) => page.locator(`[id="${await page.locator(`[name="set ${name}"]`).getAttribute("aria-describedby")}"]`).textContent();
+  await page.locator("[aria-invalid=true]").first().waitFor();
+  assert.match(await wrong("issue"), /`twelve` is not a whole number/);
+  assert.match(await wrong("notes"), /not below the roots/);
+  assert.equal(await page.locator("[aria-invalid=true]").count(), 2);
+  assert.equal(await page.evaluate(() => document.activeElement.name), "set issue", "the first wrong field has the focus");
+  await page.getByLabel("issue").fill("12");
+  await page.getByLabel("notes").fill("typed/START.sh");
+  await page.getByLabel("dry").uncheck();
+  await page.getByLabel("level").selectOption("high");
+  await start.click();
+  await page.waitForURL(/#\/runs\/typed-/);
+  await page.locator(".outcome", { hasText: "12 0.5 false high -x <b>y</b>" }).waitFor();
+  await page.close();
+});
+
+test("of fifty answers from pages, the API and the command line one is taken, and every page that was late is told", async () => {
+  const run = startWaiting("raced");
+  const [PAGES, CALLS, COMMANDS] = [5, 35, 10];
+  const pages = [];
+  for (let number = 0; number < PAGES; number += 1) {
+    const page = await login(context, server, `#/runs/${run}`);
+    await page.getByLabel("Your answer").fill(`page ${number}`);
+    pages.push(page);
+  }
+  const ask = project.status(run).asks[0].id;
+  const call = (number) => fetch(`${server.base}/api/v1/runs/${run}/answers`, { method: "POST", headers: { Authorization: `Bearer ${server.token}`, "Content-Type": "application/json" }, body: JSON.stringify({ ask, text: `call ${number}` }) });
+  const numbers = (count) => [...Array(count).keys()];
+  const press = async (page) => {
+    await page.getByRole("button", { name: "Answer" }).click();
+    const told = await Promise.race([page.locator(".toast", { hasText: "Answered." }).waitFor().then(() => "taken"), page.locator(".wrong, .toast", { hasText: /Not taken|closed already/ }).first().waitFor().then(() => "late")]);
+    return told === "taken";
+  };
+  const told = await Promise.all([...pages.map(press), ...numbers(CALLS).map((number) => call(number).then(async (answer) => {
+    const body = await answer.json();
+    if (!answer.ok) assert.ok(answer.status === 409 && /closed already/.test(body.detail), JSON.stringify(body));
+    return answer.ok;
+  })), ...numbers(COMMANDS).map((number) => project.later("answer", run, ask, `command ${number}`).then(({ status, said }) => {
+    if (status !== 0) assert.match(said, /closed already/);
+    return status === 0;
+  }))]);
+  assert.equal(told.length, 50);
+  assert.equal(told.filter(Boolean).length, 1, JSON.stringify(told));
+  for (const page of pages) await page.close();
 });
 
 test("a filter and a search stand in the address", async () => {

@@ -62,6 +62,14 @@ export class Project {
     return child;
   }
 
+  /// Runs a command beside others: how it ended, and what it said to people.
+  later(...args) {
+    const child = spawn(raymond, args, { cwd: this.folder, env: this.environment, stdio: ["ignore", "ignore", "pipe"] });
+    let said = "";
+    child.stderr.on("data", (data) => (said += data));
+    return new Promise((resolve) => child.on("close", (status) => resolve({ status, said })));
+  }
+
   status(run) {
     return JSON.parse(this.raymond("status", run, "--json").stdout);
   }
@@ -131,8 +139,14 @@ export async function login(context, server, hash = "") {
   const page = await context.newPage();
   await page.goto(server.link);
   await page.locator(".bar").waitFor();
-  if (hash) await page.goto(`${server.base}/${hash}`);
+  if (hash) await visit(page, server, hash);
   return page;
+}
+
+/// Goes to a view, and waits until the one before is gone.
+export async function visit(page, server, hash) {
+  await page.goto(`${server.base}/${hash}`);
+  await page.locator(`main[data-view="${hash.split("?")[0]}"]`).waitFor();
 }
 
 /// What axe finds wrong. It is put in by the debugger's protocol, which the content security policy does not concern.

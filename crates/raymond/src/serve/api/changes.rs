@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use raymond_core::named_inputs::{DeclaredInput, InputKind};
+use raymond_core::named_inputs::{InputProblem, fill_in};
 use raymond_core::workflow::Platform;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::address_of_run;
 use super::workflows::findings;
@@ -23,7 +23,9 @@ use crate::serve::launch::resume as resume_run;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::store::{StateDir, StoreError, check_new_run_id};
+use crate::workflow::given_inputs::readable_file;
 use crate::workflow::scope::Scope;
+use crate::workflow::scopes::declared_inputs;
 use raymond_core::run::RunStatus;
 
 /// The longest answer.
@@ -133,12 +135,9 @@ pub fn begin(server: &Server, wanted: NewRun) -> Result<String, Problem> {
     for (key, value) in &wanted.labels {
         args.push(word("label", &format!("{key}={value}"))?);
     }
-    for (name, value) in &wanted.inputs {
-        let is_file = |declared: &DeclaredInput| declared.name == *name && declared.kind == InputKind::File;
-        if scope.manifest().inputs.iter().any(is_file) {
-            check_below_roots(server, name, &plain(value))?;
-        }
-        args.push(word("set", &format!("{name}={}", plain(value)))?);
+    let folder = folder_of(server, &found.path);
+    for (name, value) in checked_inputs(server, &scope, &folder, &wanted)? {
+        args.push(word("set", &format!("{name}={value}"))?);
     }
     if wanted.input.is_some() {
         args.push("--input=-".into());
@@ -148,23 +147,54 @@ pub fn begin(server: &Server, wanted: NewRun) -> Result<String, Problem> {
         // Not even if the config file says so: it speaks to people at a terminal.
         false => "--ask-permissions".into(),
     });
-    let launched =
-        server.launcher.launch(&id, 0, args, wanted.input.as_deref(), &folder_of(server, &found.path));
+    let launched = server.launcher.launch(&id, 0, args, wanted.input.as_deref(), &folder);
     let has_begun = || server.index.find(&id).is_ok_and(|run| run.load().is_ok());
     server.launcher.wait(launched?, has_begun).map_err(refused)?;
     Ok(id)
 }
 
-/// A file that a request names must lie below the roots, also where a link leads.
-fn check_below_roots(server: &Server, name: &str, path: &str) -> Result<(), Problem> {
-    let file = server.project.join(path).canonicalize();
-    let file =
-        file.map_err(|error| Problem::new(422, format!("`{name}` is no file that can be read: {error}")))?;
-    let roots = server.workflows.roots.iter().filter_map(|root| root.canonicalize().ok());
-    match roots.into_iter().any(|root| file.starts_with(root)) {
-        true => Ok(()),
-        false => Err(Problem::new(422, format!("`{name}` is not below the roots of this server"))),
+/// The values of named inputs that a request gives. The new process would refuse wrong ones too, but cannot tell which
+/// field of a form they came from.
+fn checked_inputs(
+    server: &Server,
+    scope: &Scope,
+    folder: &Path,
+    wanted: &NewRun,
+) -> Result<Vec<(String, String)>, Problem> {
+    let given: Vec<(String, String)> =
+        wanted.inputs.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
+    let is_given = |path: &str| given.iter().any(|(_, value)| value == path);
+    let file = |path: &str| match readable_file(folder, path) {
+        Ok(file) if is_given(path) && !is_below_roots(server, &file) => {
+            Err("it is not below the roots of this server".to_owned())
+        }
+        other => other,
+    };
+    match fill_in(&declared_inputs(scope), &given, file) {
+        Ok(_) => Ok(given),
+        Err(problems) => Err(unfit(&problems)),
     }
+}
+
+/// What is wrong with named inputs: in one sentence, and for each of them.
+fn unfit(problems: &[InputProblem]) -> Problem {
+    let about = |problem: &InputProblem| match problem {
+        InputProblem::Wrong { name, why } => (name.clone(), why.clone()),
+        InputProblem::Missing(input) => (input.name.clone(), "it is needed".to_owned()),
+        InputProblem::Unknown { name, .. }
+        | InputProblem::Twice { name }
+        | InputProblem::TooLong { name } => (name.clone(), problem.to_string()),
+    };
+    let detail: Vec<String> = problems.iter().map(InputProblem::to_string).collect();
+    let each: BTreeMap<String, String> = problems.iter().map(about).collect();
+    Problem::new(422, detail.join("; ")).with("inputs", json!(each))
+}
+
+/// A file that a request names must lie below the roots, also where a link leads.
+fn is_below_roots(server: &Server, file: &str) -> bool {
+    let Ok(file) = Path::new(file).canonicalize() else { return false };
+    let mut roots = server.workflows.roots.iter().filter_map(|root| root.canonicalize().ok());
+    roots.any(|root| file.starts_with(root))
 }
 
 /// The value of a named input as the command line takes it.

@@ -9,7 +9,7 @@ use raymond_core::diagram::{Diagram, Shape};
 use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::workflow::Platform;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::author::check::{Around, Found as Finding, check};
 use crate::author::load::load;
@@ -20,6 +20,7 @@ use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::workflow::manifest::{InputMode, Manifest};
 use crate::workflow::scope::{Form, Scope};
+use crate::workflow::scopes::declared_inputs;
 
 /// All workflows.
 #[derive(Serialize, JsonSchema)]
@@ -37,8 +38,10 @@ pub struct WorkflowObject {
     name: Option<String>,
     description: Option<String>,
     input: InputObject,
-    /// Named inputs, as the manifest has them.
-    inputs: BTreeMap<String, NamedInput>,
+    /// Named inputs, in the order of the manifest.
+    #[serde(serialize_with = "in_order")]
+    #[schemars(with = "BTreeMap<String, NamedInput>")]
+    inputs: Vec<(String, NamedInput)>,
     backend: Option<String>,
     default_budget: Option<f64>,
     schedule: Option<String>,
@@ -69,6 +72,11 @@ struct NamedInput {
     default: Option<String>,
     description: Option<String>,
     choices: Option<Vec<String>>,
+}
+
+/// Pairs as an object whose fields keep their order.
+fn in_order<S: Serializer>(pairs: &[(String, NamedInput)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(pairs.iter().map(|(name, input)| (name, input)))
 }
 
 fn named_input(declared: &DeclaredInput) -> (String, NamedInput) {
@@ -140,7 +148,7 @@ fn object(server: &Server, found: &Found) -> WorkflowObject {
             label: manifest.input.label.clone(),
             description: manifest.input.description.clone(),
         },
-        inputs: manifest.inputs.iter().map(named_input).collect(),
+        inputs: opened.iter().flat_map(declared_inputs).map(|input| named_input(&input)).collect(),
         backend: manifest.backend.clone(),
         default_budget: manifest.default_budget,
         schedule: manifest.schedule.clone(),

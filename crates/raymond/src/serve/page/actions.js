@@ -20,7 +20,7 @@ export function question(app, run, ask, options = {}) {
       h("textarea", { id: `answer ${key}`, "data-answer": true, rows: "1", placeholder: "Your answer", value: draft.text, readonly: draft.isSending, oninput: (event) => ((draft.text = event.target.value), grow(event.target)), onkeydown: (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send(event) }),
       h("button", { class: "primary", type: "submit", disabled: draft.isSending }, draft.isSending ? "Sending …" : "Answer")),
     draft.problem ? h("p", { class: "wrong", role: "alert" }, draft.problem) : null,
-    h("p", { class: "dim small" }, options.about ?? null, `${ask.agent} asks `, when(ask.opened_at), ask.deadline ? [", the time to answer ends ", when(ask.deadline)] : null, ask.next ? `, then goes on at ${ask.next}` : null));
+    h("p", { class: "dim small" }, options.about ?? null, `${ask.agent} asked `, when(ask.opened_at), ask.deadline ? [", the time to answer ends ", when(ask.deadline)] : null, ask.next ? `, then it goes on at ${ask.next}` : null));
 }
 
 function grow(area) {

@@ -232,7 +232,7 @@ class App {
     return [h("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), document.getElementById("main").focus()) }, "To the content"),
       this.bar(),
       this.isConnected ? null : h("p", { class: "offline", role: "alert", key: "offline" }, icon("silent"), "raymond serve cannot be reached. What is shown may be old; the page tries again by itself."),
-      h("main", { id: "main", tabindex: "-1", key: this.view ? location.hash.split("?")[0] : "login" }, this.needsLogin || this.view?.problem?.status === 401 ? loginForm() : this.view.whole()),
+      h("main", { id: "main", tabindex: "-1", "data-view": location.hash.split("?")[0], key: this.view ? location.hash.split("?")[0] : "login" }, this.needsLogin || this.view?.problem?.status === 401 ? loginForm() : this.view.whole()),
       h("div", { class: "toast-place", role: "status", key: "toast" }, this.message ? h("p", { class: "toast" }, this.message.text) : null),
       h("div", { class: "unseen", "aria-live": "polite", key: "announcer" }, this.pending),
       this.dialog ? this.dialogView() : null];

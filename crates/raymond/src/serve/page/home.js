@@ -15,7 +15,7 @@ const STATUSES = ["running", "waiting", "failed", "over_budget", "limited", "int
 export class Home extends View {
   constructor(app, route) {
     super(app, route);
-    Object.assign(this, { inbox: null, runs: null, next: null, pages: 1, workflows: null, typing: null });
+    Object.assign(this, { inbox: null, runs: null, next: null, pages: 1, workflows: null, typing: null, typed: null });
   }
 
   get filter() {
@@ -110,14 +110,14 @@ export class Home extends View {
     const { status, q } = this.filter;
     const search = (event) => {
       clearTimeout(this.typing);
-      const text = event.target.value;
-      this.typing = setTimeout(() => this.set("q", text), 200);
+      this.typed = event.target.value;
+      this.typing = setTimeout(() => this.set("q", this.typed), 200);
     };
     const chosen = Object.entries({ workflow: [this.filter.workflow].filter(Boolean), label: this.filter.label }).flatMap(([name, values]) => values.map((value) => [name, value]));
     return [chosen.map(([name, value]) => h("button", { class: "pill", title: "Remove this filter", onclick: () => this.set(name, name === "label" ? this.filter.label.filter((one) => one !== value) : "") }, `${name}: ${value} ×`)),
       h("select", { "aria-label": "Status", value: status, onchange: (event) => this.set("status", event.target.value) },
         h("option", { value: "" }, "any status"), STATUSES.map((name) => h("option", { value: name }, name.replace("_", " ")))),
-      h("input", { id: "search", type: "search", placeholder: "Search runs  ( / )", "aria-label": "Search runs", value: q, oninput: search })];
+      h("input", { id: "search", type: "search", placeholder: "Search runs  ( / )", "aria-label": "Search runs", value: this.typed ?? q, oninput: search })];
   }
 
   table() {
@@ -143,11 +143,13 @@ function runRow(run) {
   if (run.status === "damaged") return damagedRow(run);
   const status = run.status === "running" && run.live === false ? "interrupted" : run.status;
   const agents = run.live_agents ?? run.agents?.length;
+  // What came of it, or what it asks.
+  const said = run.result ?? run.asks?.[0]?.question;
   const took = run.ended_at && !run.live ? Date.parse(run.ended_at) - Date.parse(run.started_at) : Date.now() - Date.parse(run.started_at);
   return h("tr", { key: run.run },
     h("td", { class: "status" }, badge(status)),
     h("td", { class: "run" }, h("a", { href: address(["runs", run.run]), "data-row": true, class: "run-name" }, run.run),
-      h("span", { class: "under dim" }, run.workflow_id ? h("a", { href: address(["workflows", run.workflow_id]) }, run.workflow) : run.workflow, labels(run.labels))),
+      h("span", { class: "under dim" }, run.workflow_id ? h("a", { href: address(["workflows", run.workflow_id]) }, run.workflow) : run.workflow, labels(run.labels), said ? h("span", { class: "said", title: firstLine(said, 1000) }, firstLine(said, 200)) : null)),
     h("td", { class: "num steps" }, h("span", { class: "cap" }, "steps "), count(run.steps)),
     h("td", { class: "num agents" }, agents ? [h("span", { class: "cap" }, "agents "), count(agents)] : h("span", { class: "dim" }, "–")),
     h("td", { class: "cost" }, meter(run.cost_usd, run.budget_usd)),

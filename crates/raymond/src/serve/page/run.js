@@ -133,8 +133,8 @@ export class RunPage extends View {
       this.head(shown), this.at ? null : this.needs(), this.slider(),
       panel("course", "Course", null, this.timeline.view(this.overview, this.timeAt(), this.isLive(), this.statusesThen())),
       h("div", { class: "columns" },
-        h("div", { class: "column" }, this.graphPanel(shown, overview)),
-        h("div", { class: "column" }, this.agentsPanel(shown), this.statesPanel(overview), this.printsPanel(), this.eventsPanel())),
+        h("div", { class: "column" }, this.graphPanel(shown, overview), this.printsPanel()),
+        h("div", { class: "column" }, this.agentsPanel(shown), this.statesPanel(overview), this.eventsPanel())),
       panel("step-panel", "Steps", this.stepFilter(), this.steps.view(this.timeAt() && this.past ? { time: Date.parse(this.timeAt()), last: this.past.last_step ?? this.past.steps } : null)));
   }
 
@@ -149,7 +149,17 @@ export class RunPage extends View {
         fact("Agents", h("span", { class: "big" }, count(run.agents.length))), fact("Started", when(run.started_at)),
         fact(run.live || this.at ? "For" : "Took", duration(end - Date.parse(run.started_at)))),
       run.result !== null && run.result !== undefined ? h("div", { class: "outcome is-completed" }, h("h2", {}, icon("completed"), "Result"), h("pre", {}, run.result)) : null,
-      run.error && !run.live ? h("div", { class: `outcome is-${statusColour(run.status)}` }, h("h2", {}, icon(statusColour(run.status)), "Why it stopped"), h("pre", {}, run.error)) : null);
+      run.live || this.at ? null : this.reason(run, status));
+  }
+
+  /// Why a run stands still, and what can be done.
+  reason(run, status) {
+    const failed = run.agents.filter((agent) => agent.error);
+    const words = { over_budget: `${money(run.cost_usd)} of a budget of ${money(run.budget_usd)} are spent. Resume it with more.`, limited: "The agent program's usage limit is reached. Resume it when the limit has ended.",
+      interrupted: "It was stopped, or its process ended. A resume goes on where it was.", failed: failed.length ? null : run.error ?? "See its last events." };
+    if (!words[status] && !(status === "failed" && failed.length)) return null;
+    return h("div", { class: `outcome is-${statusColour(status)}` }, h("h2", {}, icon(statusColour(status)), "Why it stopped"),
+      words[status] ? h("p", {}, words[status]) : failed.slice(0, 5).map((agent) => [h("p", {}, h("code", {}, agent.state), ` ${agent.error}`), agent.stderr ? h("pre", { class: "dim" }, agent.stderr) : null]));
   }
 
   actions() {
@@ -199,7 +209,7 @@ export class RunPage extends View {
     const states = [...overview.states].sort((a, b) => b.cost_usd - a.cost_usd || b.duration_ms - a.duration_ms);
     const most = Math.max(...states.map((state) => state.cost_usd), 1e-9);
     const row = (state) => h("tr", { key: `${state.scope ?? ""}/${state.state}` }, h("th", { scope: "row" }, stateIcon(state.state), state.state), h("td", { class: "num" }, count(state.visits)),
-      h("td", { class: "num" }, state.failed ? h("span", { class: "is-failed" }, count(state.failed)) : h("span", { class: "dim" }, "–")), h("td", { class: "num" }, duration(state.duration_ms)),
+      h("td", { class: "num" }, state.failed ? h("span", { class: "is-failed" }, count(state.failed)) : h("span", { class: "dim" }, "–")), h("td", { class: "num" }, state.duration_ms ? duration(state.duration_ms) : h("span", { class: "dim" }, "–")),
       h("td", { class: "num" }, state.cost_usd ? money(state.cost_usd) : h("span", { class: "dim" }, "–")), h("td", { class: "share", "aria-hidden": "true" }, h("span", { style: { width: `${state.cost_usd / most * 100}%` } })));
     return panel("states", "Money and time by state", h("span", { class: "num" }, money(overview.cost_usd)), states.length ? h("table", {},
       h("thead", {}, h("tr", {}, ["State", "Visits", "Failed", "Time", "Cost", ""].map((name) => (name ? h("th", { scope: "col" }, name) : h("td", {}))))),

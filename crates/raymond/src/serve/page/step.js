@@ -12,16 +12,19 @@ const KEPT_WHILE_RUNNING = 300000;
 export class StepPage extends View {
   constructor(app, route) {
     super(app, route);
-    Object.assign(this, { id: route.parts[1], number: Number(route.parts[3]), step: null, live: {}, opened: new Set() });
+    Object.assign(this, { id: route.parts[1], number: Number(route.parts[3]), step: null, hasNext: false, live: {}, opened: new Set() });
   }
 
   async load() {
-    this.step = await this.data.get(["runs", this.id, "steps", String(this.number)]);
+    const [step, later] = await Promise.all([this.data.get(["runs", this.id, "steps", String(this.number)]),
+      this.data.get(["runs", this.id, "steps"], { from: this.number + 1, limit: 1 }).catch(() => ({ steps: [] }))]);
+    Object.assign(this, { step, hasNext: later.steps.length > 0 });
     this.app.wantOutputs();
   }
 
   event(event) {
-    if (event.run === this.id && event.step === this.number) this.refresh();
+    // The next step may be one that was not there before.
+    if (event.run === this.id && (event.step === this.number || !this.hasNext)) this.refresh();
   }
 
   outputs() {
@@ -48,7 +51,7 @@ export class StepPage extends View {
   }
 
   keys() {
-    return [["[", "the step before", () => this.number > 1 && this.go(-1)], ["]", "the next step", () => this.go(1)], ["u", "up to the run", () => this.app.go(address(["runs", this.id]))]];
+    return [["[", "the step before", () => this.number > 1 && this.go(-1)], ["]", "the next step", () => this.hasNext && this.go(1)], ["u", "up to the run", () => this.app.go(address(["runs", this.id]))]];
   }
 
   go(distance) {
@@ -61,7 +64,7 @@ export class StepPage extends View {
     return h("article", { class: "step-page" },
       h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: address(["runs", this.id]) }, this.id), h("span", { class: "dim" }, " / "), h("span", {}, `step ${count(this.number)}`),
         h("span", { class: "actions" }, this.number > 1 ? h("a", { class: "button", href: address(["runs", this.id, "steps", String(this.number - 1)]), title: "The step before ( [ )" }, "Previous") : null,
-          h("a", { class: "button", href: address(["runs", this.id, "steps", String(this.number + 1)]), title: "The next step ( ] )" }, "Next"))),
+          this.hasNext ? h("a", { class: "button", href: address(["runs", this.id, "steps", String(this.number + 1)]), title: "The next step ( ] )" }, "Next") : null)),
       h("header", { class: "run-head" },
         h("div", { class: "run-line" }, badge(step.status), h("h1", {}, stateIcon(step.state), step.state)),
         h("dl", { class: "facts" }, fact("Agent", step.agent), fact("Led to", step.tag ? `${step.tag} ${step.target ?? ""}` : null),
@@ -77,7 +80,7 @@ export class StepPage extends View {
     const { step, live } = this;
     const running = step.status === "running";
     const texts = [["Input", step.input], ["Prompt", step.prompt], ["Reply", running ? live.reply ?? step.reply : step.reply], ["Output", running ? live.stdout ?? step.stdout : step.stdout],
-      ["Errors (stderr)", running ? live.stderr ?? step.stderr : step.stderr], ["Result", step.result === step.reply ? null : step.result]];
+      ["Stderr", running ? live.stderr ?? step.stderr : step.stderr], ["Result", step.result === step.reply ? null : step.result]];
     const shown = texts.filter(([, text]) => text !== null && text !== undefined && text !== "");
     if (!shown.length && !running) return h("p", { class: "empty" }, "This step wrote nothing.");
     return [shown.map(([name, text]) => this.pane(name, text, running)),
@@ -88,7 +91,7 @@ export class StepPage extends View {
   pane(name, text, isRunning) {
     const isCut = text.length > SHOWN_AT_FIRST && !this.opened.has(name);
     const follow = isRunning && (name === "Reply" || name === "Output");
-    return h("section", { class: `pane panel ${name.startsWith("Errors") ? "is-error" : ""}`, "aria-label": name, key: name },
+    return h("section", { class: `pane panel ${name === "Stderr" && this.step.status === "failed" ? "is-error" : ""}`, "aria-label": name, key: name },
       h("header", {}, h("h2", {}, name), h("div", { class: "aside dim small" }, `${count(text.length)} characters`, h("button", { class: "ghost", onclick: () => this.copy(text) }, "Copy"))),
       h("pre", { class: "text", tabindex: "0", "aria-live": follow ? "off" : null }, isCut ? text.slice(0, SHOWN_AT_FIRST) : text),
       isCut ? h("p", {}, h("button", { onclick: () => (this.opened.add(name), this.app.draw()) }, `Show all ${count(text.length)} characters`)) : null);

@@ -29,10 +29,11 @@ export class Timeline {
     // What came later is pale.
     const playhead = () => at ? [h("div", { class: "veil", style: { left } }), h("div", { class: "playhead", style: { left } })] : null;
     return h("div", { class: "timeline" },
-      h("div", { class: "t-head" }, h("div", { class: "t-label dim" }, "Money"), h("div", { class: "t-chart" }, moneyChart(overview, this.scale), playhead())),
-      h("div", { class: "t-body", style: { height: `${Math.min(MOST_ROWS, total) * ROW_HEIGHT}px` } },
+      // A run without a turn costs nothing: a flat line would only take room.
+      overview.cost_usd ? h("div", { class: "t-head" }, h("div", { class: "t-label dim" }, "Money"), h("div", { class: "t-chart" }, moneyChart(overview, this.scale), playhead())) : null,
+      h("div", { class: "t-body" },
         h("div", { class: "t-overlay", "aria-hidden": "true" }, this.scale.gaps.map((gap) => gapBand(gap)), playhead()),
-        this.rows.view({ class: "t-rows", role: "list", "aria-label": "Agents over time" }, total, (index) => this.row(this.known.agents[index], index))),
+        this.rows.view({ class: `t-rows ${total > MOST_ROWS ? "is-long" : ""}`, role: "list", "aria-label": "Agents over time" }, total, (index) => this.row(this.known.agents[index], index))),
       h("div", { class: "t-head t-axis" }, h("div", { class: "t-label" }), h("div", { class: "t-chart" }, this.ticks())),
       overview.more ? h("p", { class: "dim" }, `${plural(overview.more, "more agent")} not shown.`) : null,
       legend(overview));
@@ -81,7 +82,7 @@ export class Timeline {
     const { from, x, time } = this.scale;
     return [0, 0.25, 0.5, 0.75, 1].map((share, index) => {
       const at = time(share * WIDE);
-      return h("span", { class: `tick tick-${index}`, style: { left: `${x(at) / WIDE * 100}%` }, title: exact(at) }, `+${duration(at - from)}`);
+      return h("span", { class: `tick tick-${index}`, style: { left: `${x(at) / WIDE * 100}%` }, title: exact(at) }, at - from < 1 ? "0" : `+${duration(at - from)}`);
     });
   }
 }

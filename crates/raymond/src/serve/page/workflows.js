@@ -28,7 +28,7 @@ export class WorkflowList extends View {
     if (!this.workflows.length) return h("section", { class: "panel first" }, h("h1", {}, "No workflows yet"), h("p", {}, "A workflow is a folder with a start state. This writes one to begin with:"), h("p", {}, h("code", {}, "raymond init my-flow")));
     return [h("h1", {}, "Workflows"), h("ul", { class: "workflow-list" }, this.workflows.map((one) => h("li", { class: "panel", key: one.id },
       h("a", { class: "workflow-name", href: address(["workflows", one.id]), "data-row": true }, icon("workflow"), one.name ?? shownPath(one)),
-      h("span", { class: "path dim" }, shownPath(one)), one.description ? h("p", {}, one.description) : null, findingsNote(one.findings))))];
+      one.name ? h("span", { class: "path dim" }, shownPath(one)) : null, one.description ? h("p", {}, one.description) : null, one.error ? h("p", { class: "wrong" }, one.error) : null, findingsNote(one.findings))))];
   }
 }
 
@@ -46,7 +46,7 @@ function findingsNote(findings) {
 export class WorkflowPage extends View {
   constructor(app, route) {
     super(app, route);
-    Object.assign(this, { id: route.parts[1], workflow: null, graph: null, findings: [], state: null, text: null, start: { problem: null, findings: [], isSending: false } });
+    Object.assign(this, { id: route.parts[1], workflow: null, graph: null, findings: [], state: null, text: null, start: { problem: null, findings: [], wrong: {}, isSending: false } });
   }
 
   async load() {
@@ -117,7 +117,7 @@ export class WorkflowPage extends View {
     const inputs = Object.entries(workflow.inputs ?? {}).map(([name, one]) => ({ name: one.name ?? name, ...one }));
     return panel("start", "Start a run", null, h("form", { onsubmit: (event) => this.submit(event, inputs) },
       mode === "none" ? null : field(workflow.input?.label ?? "Input", workflow.input?.description, mode === "required", h("textarea", { name: "input", rows: "3", required: mode === "required" })),
-      inputs.map((one) => inputField(one)),
+      inputs.map((one) => inputField(one, start.wrong[one.name])),
       h("div", { class: "field-row" }, field("Budget in dollars", null, false, h("input", { name: "budget", type: "number", min: "0", step: "any", placeholder: workflow.default_budget ? `${workflow.default_budget}` : "10" })),
         field("Model", null, false, h("input", { name: "model", autocomplete: "off", placeholder: "as the states say" }))),
       h("details", {}, h("summary", {}, "More"), h("div", { class: "field-row" }, field("Effort", null, false, h("input", { name: "effort", autocomplete: "off" })), field("Backend", null, false, h("input", { name: "backend", autocomplete: "off", placeholder: workflow.backend ?? "" }))),
@@ -135,36 +135,45 @@ export class WorkflowPage extends View {
     if (named.length) body.inputs = Object.fromEntries(named);
     const labels = (text("labels") ?? "").split("\n").map((line) => line.split("=")).filter(([name]) => name.trim());
     if (labels.length) body.labels = Object.fromEntries(labels.map(([name, ...value]) => [name.trim(), value.join("=").trim()]));
-    Object.assign(this.start, { isSending: true, problem: null, findings: [] });
+    Object.assign(this.start, { isSending: true, problem: null, findings: [], wrong: {} });
     this.app.draw();
     try {
       const answer = await this.data.post(["runs"], body);
       this.app.go(address(["runs", answer.run]));
     } catch (problem) {
-      Object.assign(this.start, { problem: problem.message, findings: problem.body?.findings ?? [] });
+      const wrong = problem.body?.inputs ?? {};
+      const isShownAtField = (name) => inputs.some((one) => one.name === name);
+      const isAllShown = Object.keys(wrong).length > 0 && Object.keys(wrong).every(isShownAtField);
+      Object.assign(this.start, { problem: isAllShown ? "Some of it is not right yet: see above." : problem.message, findings: problem.body?.findings ?? [], wrong });
     }
     this.start.isSending = false;
     this.app.draw();
+    if (Object.keys(this.start.wrong).length) requestAnimationFrame(() => document.querySelector(".start [aria-invalid=true]")?.focus());
   }
 }
 
-function field(name, description, isRequired, control) {
-  return h("label", { class: "field" }, h("span", {}, name, isRequired ? h("span", { class: "dim" }, " (required)") : null), description ? h("span", { class: "dim small" }, description) : null, control);
+function field(name, description, isRequired, control, wrong) {
+  return h("label", { class: "field" }, h("span", {}, name, isRequired ? h("span", { class: "dim" }, " (required)") : null), description ? h("span", { class: "dim small" }, description) : null, control, wrong ?? null);
 }
 
-function inputField(input) {
+/// A named input, with what the server says is wrong with its value.
+function inputField(input, problem) {
   const name = `set ${input.name}`;
-  const value = input.default === undefined || input.default === null ? "" : String(input.default);
-  if (input.type === "boolean") return h("label", { class: "field check" }, h("input", { type: "checkbox", name, checked: input.default === true }), h("span", {}, input.name), input.description ? h("span", { class: "dim small" }, input.description) : null);
-  if (input.type === "choice") return field(input.name, input.description, input.required, h("select", { name, value, required: input.required === true }, value === "" ? h("option", { value: "" }, "") : null, (input.choices ?? input.options ?? []).map((one) => h("option", { value: String(one) }, String(one)))));
+  const value = input.default ?? "";
+  const wrong = problem ? h("span", { class: "wrong small", id: `wrong ${input.name}`, role: "alert" }, problem) : null;
+  const about = { name, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `wrong ${input.name}` : null };
+  const isNeeded = input.required && value === "";
+  if (input.type === "boolean") return h("label", { class: "field check" }, h("input", { type: "checkbox", ...about, checked: value === "true" }), h("span", {}, input.name), input.description ? h("span", { class: "dim small" }, input.description) : null, wrong);
+  if (input.type === "choice") return field(input.name, input.description, isNeeded, h("select", { ...about, value, required: isNeeded }, value === "" ? h("option", { value: "" }, "") : null, (input.choices ?? []).map((one) => h("option", { value: one }, one))), wrong);
+  const words = { integer: "a whole number", number: "a number", file: "a path below the project" };
+  const description = [input.description, words[input.type]].filter(Boolean).join("; ");
   const isNumber = input.type === "integer" || input.type === "number";
-  const about = input.type === "file" ? [input.description, "a path below the project"].filter(Boolean).join("; ") : input.description;
-  return field(input.name, about, input.required, h("input", { name, value, type: isNumber ? "number" : "text", step: input.type === "integer" ? "1" : "any", required: input.required === true, autocomplete: "off" }));
+  return field(input.name, description, isNeeded, h("input", { ...about, value, inputmode: isNumber ? "decimal" : null, class: isNumber ? "num" : null, required: isNeeded, autocomplete: "off" }), wrong);
 }
 
+/// What is sent for an input: text as it was typed, since the server knows best what fits. What is left as it was is not sent.
 function inputValue(input, control) {
   if (!control) return undefined;
-  if (input.type === "boolean") return control.checked;
-  if (control.value === "") return undefined;
-  return input.type === "integer" || input.type === "number" ? Number(control.value) : control.value;
+  const value = input.type === "boolean" ? String(control.checked) : control.value;
+  return value === (input.default ?? (input.type === "boolean" ? "false" : "")) ? undefined : value;
 }
