@@ -50,13 +50,18 @@ impl Dialect {
         };
         // Without tools the program asks for something of its own, such as a title.
         if body["tools"].as_array().is_none_or(Vec::is_empty) {
-            let side = Answer { dialect: self, text: "side", tool: None, model, usage: Usage::default() };
+            let usage = Usage::default();
+            let side = Answer { dialect: self, text: "side", tool: None, model, usage, is_cut: false };
             return side.send(writer, is_streamed);
         }
         let (number, reply) = shared.take(Request::new(model, self.history(body), body, is_streamed));
         match &reply.manner {
             Manner::Refused { status, kind, message } => {
-                let error = json!({ "message": message, "type": kind, "code": refusal_code(self, *status), "param": null });
+                let mut error = json!({ "message": message, "type": kind, "code": refusal_code(self, *status), "param": null });
+                if let Some(time) = reply.resets_at.filter(|_| self == Dialect::Responses) {
+                    error["type"] = "usage_limit_reached".into();
+                    error["resets_at"] = time.into();
+                }
                 send_json(writer, *status, &reply.headers, &json!({ "error": error }))?;
                 Ok(true)
             }
@@ -74,7 +79,8 @@ impl Dialect {
                 let usage = reply.usage.unwrap_or_default();
                 shared.used(number, usage, true);
                 let (text, tool) = parts(&reply);
-                Answer { dialect: self, text, tool, model, usage }.send(writer, is_streamed)
+                Answer { dialect: self, text, tool, model, usage, is_cut: reply.is_cut }
+                    .send(writer, is_streamed)
             }
         }
     }
@@ -139,6 +145,7 @@ struct Answer<'a> {
     tool: Option<(&'a str, &'a Value)>,
     model: &'a str,
     usage: Usage,
+    is_cut: bool,
 }
 
 impl Answer<'_> {
@@ -183,7 +190,11 @@ impl Answer<'_> {
         let calls = self.tool.map(|(name, input)| {
             json!([{ "index": 0, "id": "call_1", "type": "function", "function": { "name": name, "arguments": input.to_string() } }])
         });
-        let finish = if calls.is_some() { "tool_calls" } else { "stop" };
+        let finish = match calls {
+            Some(_) => "tool_calls",
+            None if self.is_cut => "length",
+            None => "stop",
+        };
         let mut message = json!({ "role": "assistant", "content": self.text });
         let mut events = vec![delta(message.clone(), Value::Null)];
         if let Some(calls) = calls {
@@ -217,14 +228,18 @@ impl Answer<'_> {
         });
         let begun = json!({ "id": "resp_1", "object": "response", "created_at": 0, "model": self.model, "status": "in_progress", "output": [], "error": null });
         let mut whole = begun.clone();
-        whole["status"] = "completed".into();
+        let end = if self.is_cut { "incomplete" } else { "completed" };
+        whole["status"] = end.into();
+        if self.is_cut {
+            whole["incomplete_details"] = json!({ "reason": "max_output_tokens" });
+        }
         whole["output"] = json!([item]);
         whole["usage"] = usage;
         let events = vec![
             json!({ "type": "response.created", "response": begun }),
             json!({ "type": "response.output_item.added", "output_index": 0, "item": item }),
             json!({ "type": "response.output_item.done", "output_index": 0, "item": item }),
-            json!({ "type": "response.completed", "response": whole }),
+            json!({ "type": format!("response.{end}"), "response": whole }),
         ];
         (events, whole)
     }
@@ -234,8 +249,9 @@ impl Answer<'_> {
             Some((name, input)) => json!({ "functionCall": { "name": name, "args": input } }),
             None => json!({ "text": self.text }),
         };
+        let finish = if self.is_cut { "MAX_TOKENS" } else { "STOP" };
         let whole = json!({
-            "candidates": [{ "content": { "role": "model", "parts": [part] }, "finishReason": "STOP", "index": 0 }],
+            "candidates": [{ "content": { "role": "model", "parts": [part] }, "finishReason": finish, "index": 0 }],
             "usageMetadata": {
                 "promptTokenCount": self.read(), "candidatesTokenCount": self.usage.output,
                 "cachedContentTokenCount": self.usage.cache_read, "totalTokenCount": self.read() + self.usage.output,

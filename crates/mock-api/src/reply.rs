@@ -18,6 +18,10 @@ pub struct Reply {
     pub(crate) headers: Vec<(String, String)>,
     /// The time until the reported limit ends, counted from when the reply is sent.
     pub(crate) resets_in: Option<Duration>,
+    /// That time in seconds since 1970, once the reply is sent.
+    pub(crate) resets_at: Option<u64>,
+    /// Whether the answer was cut at the model's longest length.
+    pub(crate) is_cut: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +63,8 @@ pub fn say(text: &str) -> Reply {
         manner: Manner::Whole,
         headers: Vec::new(),
         resets_in: None,
+        resets_at: None,
+        is_cut: false,
     }
 }
 
@@ -117,14 +123,20 @@ impl Reply {
     /// The reply with its times computed from now.
     pub(crate) fn sent(self) -> Self {
         let Some(wait) = self.resets_in else { return self };
-        let time = (UNIX_EPOCH.elapsed().unwrap_or_default() + wait).as_secs().to_string();
-        self.because("rate_limit_error", "This request would exceed your account's rate limit.")
+        let resets_at = (UNIX_EPOCH.elapsed().unwrap_or_default() + wait).as_secs();
+        let time = resets_at.to_string();
+        let timed = Self { resets_at: Some(resets_at), ..self };
+        timed
+            .because("rate_limit_error", "This request would exceed your account's rate limit.")
             .header("anthropic-ratelimit-unified-status", "rejected")
             .header("anthropic-ratelimit-unified-representative-claim", "five_hour")
             .header("anthropic-ratelimit-unified-reset", &time)
             .header("anthropic-ratelimit-unified-5h-reset", &time)
             .header("anthropic-ratelimit-unified-5h-status", "rejected")
             .header("anthropic-ratelimit-unified-5h-utilization", "1.0")
+            .header("x-codex-primary-used-percent", "100")
+            .header("x-codex-primary-window-minutes", "300")
+            .header("x-codex-primary-reset-at", &time)
     }
 
     #[must_use]
@@ -147,6 +159,12 @@ impl Reply {
     #[must_use]
     pub fn stuck(self) -> Self {
         Self { manner: Manner::Stuck, ..self }
+    }
+
+    /// The answer is cut at the model's longest length.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        Self { is_cut: true, ..self }
     }
 
     /// The connection breaks in the middle of the answer.
@@ -172,6 +190,10 @@ impl Reply {
 
     pub(crate) fn stop_reason(&self) -> &'static str {
         let uses_tools = self.blocks.iter().any(|block| matches!(block, Block::Tool { .. }));
-        if uses_tools { "tool_use" } else { "end_turn" }
+        match uses_tools {
+            true => "tool_use",
+            false if self.is_cut => "max_tokens",
+            false => "end_turn",
+        }
     }
 }

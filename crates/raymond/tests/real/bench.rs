@@ -1,41 +1,13 @@
-//! A working folder, a fake of the model's service and one version of Claude Code.
+//! A working folder, a fake of the models' services and one agent program.
 
 use std::ops::Deref;
-use std::path::PathBuf;
 use std::process::Command;
 
 use mock_api::{Api, Request};
 use serde_json::Value;
 use test_kit::rig::{Done, Live, Rig, wait_until};
 
-/// The model of every prompt: both versions and the fake know its prices.
-pub(crate) const MODEL: &str = "claude-haiku-4-5";
-
-/// One installed version of Claude Code.
-#[derive(Clone)]
-pub(crate) struct Program {
-    pub(crate) version: &'static str,
-    path: PathBuf,
-}
-
-impl Program {
-    /// The versions that Raymond is tested with, as installed by `scripts/install-claude.sh`.
-    pub(crate) fn all() -> Vec<Self> {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let cache = std::env::var_os("RAYMOND_CLAUDE_CACHE")
-            .map_or_else(|| root.join("../../target/claude-code"), PathBuf::from);
-        let program = |version| Self { version, path: cache.join(version).join("node_modules/.bin/claude") };
-        ["2.1.197", "2.1.325"].map(program).into()
-    }
-
-    pub(crate) fn is_installed(&self) -> bool {
-        self.path.exists()
-    }
-
-    pub(crate) fn may_be_missing() -> bool {
-        std::env::var_os("RAYMOND_REAL_CLAUDE").is_none_or(|wanted| wanted != "required")
-    }
-}
+use crate::programs::Program;
 
 /// Time limits for a case, in seconds. Usually a program gets far enough before the first limit; on a slow machine it
 /// may need a longer one.
@@ -53,13 +25,14 @@ pub(crate) struct Bench {
     rig: Rig,
     pub(crate) api: Api,
     pub(crate) account: Account,
-    /// More variables for the programs.
+    program: Program,
+    /// Variables for the programs.
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
 impl Bench {
     pub(crate) fn new(program: &Program) -> Self {
-        Self::with_config(program, &format!("[raymond]\nmodel = {MODEL:?}\n"))
+        Self::with_config(program, &format!("model = {:?}\n", program.kind.model))
     }
 
     /// Without a model in the config file.
@@ -67,28 +40,35 @@ impl Bench {
         Self::with_config(program, "")
     }
 
-    fn with_config(program: &Program, config: &str) -> Self {
+    /// A program that lacks something works in the weaker way.
+    fn with_config(program: &Program, options: &str) -> Self {
         let rig = Rig::new(env!("CARGO_BIN_EXE_raymond"));
-        let command = program.path.canonicalize().unwrap();
-        let config = format!("{config}[backend.claude]\ncommand = {command:?}\n");
+        let command = program.path().canonicalize().unwrap();
+        let name = program.kind.name;
+        let can = program.capabilities();
+        let in_place = if can.branch { "" } else { "without_branch = \"continue\"\n" };
+        let uncounted = if program.kind.prices.is_some() { "" } else { "cost = \"none\"\n" };
+        let config = format!(
+            "[raymond]\nbackend = \"{name}\"\n{options}[backend.{name}]\ncommand = {command:?}\n{in_place}{uncounted}"
+        );
         rig.write(".raymond/config.toml", config);
-        // One retry is enough to see that the program retries by itself.
-        let variables = vec![("CLAUDE_CODE_MAX_RETRIES", "1".to_owned())];
-        Self { rig, api: Api::start(), account: Account::Key, variables }
+        let api = Api::start();
+        let variables = program.set_up(&rig, &api.url());
+        Self { rig, api, account: Account::Key, program: program.clone(), variables }
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.rig.command(args);
-        command.env("ANTHROPIC_BASE_URL", self.api.url());
-        for name in ["DISABLE_TELEMETRY", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER"] {
-            command.env(name, "1");
-        }
         match self.account {
             Account::Key => command.env("ANTHROPIC_API_KEY", "dummy"),
             Account::Subscription => command.env("CLAUDE_CODE_OAUTH_TOKEN", "dummy"),
             Account::None => &mut command,
         };
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(node) = self.program.own_node() {
+            let path = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{}:{path}", node.display()));
+        }
         command
     }
 

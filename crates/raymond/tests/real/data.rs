@@ -6,7 +6,8 @@ use mock_api::say;
 use test_kit::rig::Done;
 
 use crate::Case;
-use crate::bench::{Bench, Program};
+use crate::bench::Bench;
+use crate::programs::Program;
 
 pub(crate) const CASES: &[Case] = &[
     ("a_value_is_not_run_as_a_command", no_command),

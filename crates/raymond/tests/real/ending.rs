@@ -5,7 +5,8 @@ use rustix::process::Signal;
 use test_kit::rig::wait_for_file;
 
 use crate::Case;
-use crate::bench::{Bench, Program, TIMES, assert_history};
+use crate::bench::{Bench, TIMES, assert_history};
+use crate::programs::Program;
 use crate::tools::with_bash;
 
 pub(crate) const CASES: &[Case] = &[

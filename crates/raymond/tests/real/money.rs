@@ -3,7 +3,8 @@
 use mock_api::{Usage, refuse, say, use_tool};
 
 use crate::Case;
-use crate::bench::{Bench, Program, assert_history, nanos};
+use crate::bench::{Bench, assert_history, nanos};
+use crate::programs::Program;
 use crate::tools::with_bash;
 
 pub(crate) const CASES: &[Case] = &[

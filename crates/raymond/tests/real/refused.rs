@@ -3,7 +3,8 @@
 use mock_api::{refuse, say};
 
 use crate::Case;
-use crate::bench::{Account, Bench, MODEL, Program, assert_history};
+use crate::bench::{Account, Bench, assert_history};
+use crate::programs::{MODEL, Program};
 
 pub(crate) const CASES: &[Case] = &[
     ("there_is_no_login", not_logged_in),

@@ -10,7 +10,8 @@ use rustix::process::Signal;
 use test_kit::rig::{Live, send, wait_for_file, wait_until};
 
 use crate::Case;
-use crate::bench::{Bench, Program, assert_history, nanos};
+use crate::bench::{Bench, assert_history, nanos};
+use crate::programs::Program;
 use crate::tools::with_bash;
 
 pub(crate) const CASES: &[Case] = &[

@@ -3,7 +3,8 @@
 use mock_api::{say, use_tool};
 
 use crate::Case;
-use crate::bench::{Bench, MODEL, Program, assert_history};
+use crate::bench::{Bench, assert_history};
+use crate::programs::{MODEL, Program};
 
 pub(crate) const CASES: &[Case] = &[
     ("permitted_tools_run", permitted),

@@ -6,7 +6,8 @@ use mock_api::say;
 use serde_json::Value;
 
 use crate::Case;
-use crate::bench::{Bench, MODEL, Program, assert_history};
+use crate::bench::{Bench, assert_history};
+use crate::programs::{MODEL, Program};
 
 pub(crate) const CASES: &[Case] = &[
     ("every_transition_has_the_right_conversation", every_transition),

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant, SystemTime};
 use mock_api::{Reply, Request, refuse, say};
 
 use crate::Case;
-use crate::bench::{Account, Bench, Program, TIMES, assert_history};
+use crate::bench::{Account, Bench, TIMES, assert_history};
+use crate::programs::Program;
 
 pub(crate) const CASES: &[Case] = &[
     ("failures_of_the_service_are_retried_and_not_in_the_conversation", retries),

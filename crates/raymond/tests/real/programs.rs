@@ -1,0 +1,262 @@
+//! The agent programs that are tested, and what the tests have to know about each.
+
+use std::path::PathBuf;
+
+use mock_api::{Reply, refuse, use_tool};
+use raymond::agent::Capabilities;
+use raymond::agent::registry::program;
+use serde_json::json;
+use test_kit::rig::Rig;
+
+/// One version of an agent program.
+#[derive(Clone)]
+pub(crate) struct Program {
+    pub(crate) kind: &'static Kind,
+    pub(crate) version: &'static str,
+    /// Where npm has put it.
+    folder: PathBuf,
+}
+
+/// What the tests know about a kind of agent program.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    versions: &'static [&'static str],
+    pub(crate) model: &'static str,
+    /// What a million tokens of that model cost: input, output, and input from the cache. `None` where no cost is told.
+    pub(crate) prices: Option<[f64; 3]>,
+    /// The agent runs a command.
+    pub(crate) shell: fn(&str) -> Reply,
+    /// A refusal that the program takes for a usage limit without trying again for long.
+    pub(crate) limit: fn() -> Reply,
+    /// What becomes of an answer that was cut at the model's longest length.
+    pub(crate) cut: Cut,
+    /// What Raymond says about a model that the service does not know.
+    pub(crate) unknown_model: &'static str,
+    /// Points the program at the fake, with as few tries of its own as it can be told to make: writes its settings,
+    /// and returns its variables.
+    set_up: fn(&Rig, &str) -> Vec<(&'static str, String)>,
+}
+
+/// What becomes of an answer that was cut at the model's longest length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    Fails,
+    /// The program asks the model to go on.
+    GoesOn,
+    /// It cannot be told from a whole one.
+    LooksWhole,
+}
+
+/// The model of Claude Code: both versions and the fake know its prices.
+pub(crate) const MODEL: &str = "claude-haiku-4-5";
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "claude",
+        versions: &["2.1.197", "2.1.325"],
+        model: MODEL,
+        prices: Some([1.0, 5.0, 0.1]),
+        shell: |command| use_tool("Bash", command),
+        limit: || refuse(429).for_seconds(3600),
+        cut: Cut::GoesOn,
+        unknown_model: "the model is not available",
+        set_up: claude,
+    },
+    Kind {
+        name: "codex",
+        versions: &["0.166.0"],
+        model: "gpt-5",
+        prices: Some([1.25, 10.0, 0.125]),
+        shell: |command| {
+            use_tool("exec_command", &json!({ "cmd": command, "yield_time_ms": 30_000 }).to_string())
+        },
+        limit: || refuse(429).for_seconds(3600),
+        cut: Cut::Fails,
+        unknown_model: "the model is not available",
+        set_up: codex,
+    },
+    Kind {
+        name: "copilot",
+        versions: &["1.0.102"],
+        model: "mock-model",
+        prices: None,
+        shell: |command| use_tool("bash", command),
+        // Without such a wait it tries again for a minute.
+        limit: || refuse(429).header("retry-after", "7200"),
+        cut: Cut::GoesOn,
+        unknown_model: "the model is not available",
+        set_up: copilot,
+    },
+    Kind {
+        name: "gemini",
+        versions: &["0.61.0"],
+        model: "gemini-2.5-pro",
+        prices: Some([1.25, 10.0, 0.3125]),
+        shell: |command| use_tool("run_shell_command", command),
+        limit: || refuse(429),
+        cut: Cut::LooksWhole,
+        unknown_model: "the model is not available",
+        set_up: gemini,
+    },
+    Kind {
+        name: "opencode",
+        versions: &["1.18.33"],
+        model: "mock/mock-model",
+        prices: Some([1.0, 10.0, 0.1]),
+        shell: |command| use_tool("bash", command),
+        limit: || refuse(429),
+        cut: Cut::Fails,
+        unknown_model: "the model is not available",
+        set_up: opencode,
+    },
+    Kind {
+        name: "pi",
+        versions: &["0.87.1"],
+        model: "mock/mock-model",
+        prices: Some([1.0, 10.0, 0.1]),
+        shell: |command| use_tool("bash", command),
+        limit: || refuse(429),
+        cut: Cut::Fails,
+        unknown_model: "the model is not available",
+        set_up: pi,
+    },
+];
+
+impl Program {
+    /// The versions that Raymond is tested with, as installed by `scripts/install-claude.sh` and
+    /// `scripts/install-agents.sh`.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        KINDS.iter().flat_map(|kind| {
+            kind.versions.iter().map(|version| {
+                let folder = cache(kind).join(version);
+                Self { kind, version, folder }
+            })
+        })
+    }
+
+    pub(crate) fn is_claude(&self) -> bool {
+        self.kind.name == "claude"
+    }
+
+    /// As in the names of its tests.
+    pub(crate) fn name(&self) -> String {
+        format!("{}-{}", self.kind.name, self.version)
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join("node_modules/.bin").join(self.kind.name)
+    }
+
+    pub(crate) fn is_installed(&self) -> bool {
+        self.path().exists()
+    }
+
+    /// Whether it is a failure if it is not installed.
+    pub(crate) fn is_required(&self) -> bool {
+        self.is_claude() && std::env::var_os("RAYMOND_REAL_CLAUDE").is_some_and(|wanted| wanted == "required")
+    }
+
+    /// The folder of a newer Node than the machine's, if the program needs one.
+    pub(crate) fn own_node(&self) -> Option<PathBuf> {
+        Some(self.folder.join("node_modules/node/bin")).filter(|folder| folder.exists())
+    }
+
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        program(self.kind.name, &Default::default()).unwrap().capabilities()
+    }
+
+    pub(crate) fn set_up(&self, rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
+        (self.kind.set_up)(rig, url)
+    }
+}
+
+fn cache(kind: &Kind) -> PathBuf {
+    let named = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+    if kind.name == "claude" {
+        let target = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/claude-code");
+        return named("RAYMOND_CLAUDE_CACHE").unwrap_or_else(target);
+    }
+    let agents = || named("HOME").unwrap_or_default().join(".cache/raymond-ci/agents");
+    named("RAYMOND_AGENT_CACHE").unwrap_or_else(agents).join(kind.name)
+}
+
+/// One retry is enough to see that the program retries by itself.
+fn claude(_rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
+    let quiet = ["DISABLE_TELEMETRY", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER"];
+    let quiet = quiet.map(|name| (name, "1".to_owned()));
+    let own = [("ANTHROPIC_BASE_URL", url.to_owned()), ("CLAUDE_CODE_MAX_RETRIES", "1".to_owned())];
+    own.into_iter().chain(quiet).collect()
+}
+
+fn codex(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
+    let settings = format!(
+        "model_provider = \"mock\"\n[analytics]\nenabled = false\n[features]\nplugins = false\n\
+         [model_providers.mock]\nname = \"mock\"\nbase_url = \"{url}/v1\"\nwire_api = \"responses\"\n\
+         env_key = \"MOCK_KEY\"\nrequest_max_retries = 0\nstream_max_retries = 0\n"
+    );
+    rig.write("home/config.toml", settings);
+    vec![("CODEX_HOME", home(rig)), ("MOCK_KEY", "key".to_owned())]
+}
+
+fn copilot(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("HOME", home(rig)),
+        ("COPILOT_HOME", home(rig)),
+        ("COPILOT_PROVIDER_BASE_URL", format!("{url}/v1")),
+        ("COPILOT_PROVIDER_API_KEY", "key".to_owned()),
+        ("COPILOT_MODEL", "mock-model".to_owned()),
+        ("COPILOT_OFFLINE", "true".to_owned()),
+    ]
+}
+
+fn gemini(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
+    let settings = json!({
+        "security": { "auth": { "selectedType": "gemini-api-key" } },
+        "privacy": { "usageStatisticsEnabled": false },
+        "general": { "enableAutoUpdate": false, "maxAttempts": 1 },
+    });
+    rig.write("home/.gemini/settings.json", settings.to_string());
+    vec![
+        ("GEMINI_CLI_HOME", home(rig)),
+        ("GEMINI_API_KEY", "key".to_owned()),
+        ("GOOGLE_GEMINI_BASE_URL", url.to_owned()),
+    ]
+}
+
+fn opencode(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
+    let price = json!({ "input": 1, "output": 10, "cache_read": 0.1 });
+    let settings = json!({ "provider": { "mock": {
+        "npm": "@ai-sdk/openai-compatible", "name": "mock",
+        "options": { "baseURL": format!("{url}/v1"), "apiKey": "key" },
+        "models": { "mock-model": { "name": "mock-model", "cost": price } },
+    } } });
+    vec![
+        ("HOME", home(rig)),
+        ("OPENCODE_CONFIG_CONTENT", settings.to_string()),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
+        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".to_owned()),
+    ]
+}
+
+fn pi(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
+    let model = json!({
+        "id": "mock-model", "name": "mock-model", "reasoning": false, "input": ["text"],
+        "contextWindow": 128_000, "maxTokens": 8192,
+        "cost": { "input": 1, "output": 10, "cacheRead": 0.1, "cacheWrite": 0 },
+    });
+    let provider = json!({
+        "baseUrl": format!("{url}/v1"), "api": "openai-completions", "apiKey": "MOCK_KEY", "models": [model],
+    });
+    rig.write("home/models.json", json!({ "providers": { "mock": provider } }).to_string());
+    vec![
+        ("PI_CODING_AGENT_DIR", home(rig)),
+        ("PI_OFFLINE", "1".to_owned()),
+        ("PI_TELEMETRY", "0".to_owned()),
+        ("MOCK_KEY", "key".to_owned()),
+    ]
+}
+
+fn home(rig: &Rig) -> String {
+    std::fs::create_dir_all(rig.path("home")).unwrap();
+    rig.path("home").display().to_string()
+}

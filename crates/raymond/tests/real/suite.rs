@@ -1,0 +1,188 @@
+//! What every agent program has to show, as far as its capabilities go.
+
+use mock_api::{Usage, refuse, say};
+use raymond::agent::TokensTold;
+use rustix::process::Signal;
+use serde_json::Value;
+use test_kit::rig::{send, wait_for_file, wait_until};
+
+use crate::Case;
+use crate::bench::{Account, Bench};
+use crate::programs::{Cut, Program};
+
+pub(crate) const CASES: &[Case] = &[
+    ("every::each_transition_has_the_right_conversation", transitions),
+    ("every::tokens_of_each_turn_are_counted_once", money),
+    ("every::a_turn_of_a_killed_program_is_tried_again", retried),
+    ("every::a_killed_run_goes_on_with_the_same_conversation", resumed),
+    ("every::a_usage_limit_ends_the_run_with_no_wait", limit),
+    ("every::a_refused_login_fails_at_once", login),
+    ("every::an_unknown_model_fails_at_once", unknown_model),
+    ("every::an_answer_that_was_cut_is_noticed", cut),
+    ("every::a_stop_leaves_no_process_behind", stopped),
+];
+
+/// The prompts of the states below, and how the agent answers.
+const STATES: [(&str, &str, &str); 8] = [
+    ("START", "begin", "<goto>PLAN</goto>"),
+    ("PLAN", "plan", "<call return=\"BACK\">CHILD</call>"),
+    ("CHILD", "child", "<result>called</result>"),
+    ("BACK", "back with {{result}}", "<reset>ANEW</reset>"),
+    ("ANEW", "anew", "<fork next=\"PARENT\">WORKER</fork>"),
+    ("WORKER", "worker", "<result>worked</result>"),
+    ("PARENT", "parent", "<join>LAST</join>"),
+    ("LAST", "last", "<result>done</result>"),
+];
+
+/// A bench with a workflow of these states, and a model that answers as given.
+fn bench(program: &Program, states: &[(&str, &str, &str)]) -> Bench {
+    let bench = Bench::new(program);
+    for (state, prompt, answer) in states {
+        bench.state(&format!("{state}.md"), prompt);
+        bench.api.on(prompt.split(" with").next().unwrap(), [say(answer)]);
+    }
+    bench
+}
+
+/// What people had said in the conversation in which this was asked last. Programs add texts of their own.
+fn conversation(bench: &Bench, prompt: &str) -> Vec<String> {
+    let asked = bench.asked(prompt);
+    let last = asked.last().unwrap_or_else(|| panic!("no {prompt:?} in {:#?}", bench.api.requests()));
+    let ours = last.history.iter().filter_map(|said| said.strip_prefix("user: ")).map(str::trim);
+    let known =
+        |said: &&str| STATES.iter().any(|(_, prompt, _)| said.split(' ').next() == prompt.split(' ').next());
+    ours.filter(known).map(str::to_owned).collect()
+}
+
+fn transitions(program: &Program) {
+    let bench = bench(program, &STATES);
+    bench.run(&[]).assert(0, "done\n");
+    assert_eq!(conversation(&bench, "plan"), ["begin", "plan"]);
+    assert_eq!(conversation(&bench, "child"), ["begin", "plan", "child"]);
+    // Without branches, the caller goes on in the conversation of the state that it called.
+    let back: &[&str] = match program.capabilities().branch {
+        true => &["begin", "plan", "back with called"],
+        false => &["begin", "plan", "child", "back with called"],
+    };
+    assert_eq!(conversation(&bench, "back"), back);
+    assert_eq!(conversation(&bench, "anew"), ["anew"]);
+    assert_eq!(conversation(&bench, "worker"), ["worker"]);
+    assert_eq!(conversation(&bench, "last"), ["anew", "parent", "last"]);
+}
+
+fn money(program: &Program) {
+    let can = program.capabilities();
+    let Some([input, output, cached]) = program.kind.prices else {
+        assert!(!can.cost && can.tokens == TokensTold::No);
+        return;
+    };
+    let bench = bench(program, &[]);
+    bench.state("START.md", "begin").state("PLAN.md", "plan");
+    let used =
+        |number: u64| Usage { input: 100 * number, output: 20 * number, cache_write: 0, cache_read: 10 };
+    bench.api.on("begin", [say("<goto>PLAN</goto>").costing(used(1))]);
+    bench.api.on("plan", [say("<result>done</result>").costing(used(2))]);
+    bench.run(&[]).assert(0, "done\n");
+    let finished = bench.events_of("step_finished");
+    let costs: Vec<f64> = finished.iter().filter_map(|event| event["cost_usd"].as_f64()).collect();
+    assert_eq!((costs.len(), bench.api.requests().len()), (2, 2), "{:#?}", bench.api.requests());
+    for (cost, number) in costs.iter().zip(1..) {
+        let used = used(number);
+        let expected =
+            used.input as f64 * input + used.output as f64 * output + used.cache_read as f64 * cached;
+        assert!((cost * 1e6 - expected).abs() < 0.01, "{cost} for {used:?}, expected {expected}");
+    }
+}
+
+/// The workflow of the two cases below, whose second turn is answered only at the second try.
+fn interrupted(program: &Program) -> Bench {
+    let bench = bench(program, &[("START", "begin", "<goto>PLAN</goto>"), ("PLAN", "plan", "")]);
+    bench.api.on("plan", [say("half an answer").stuck(), say("<result>done</result>")]);
+    bench
+}
+
+/// The half turn is not in the conversation, unless the program cannot branch.
+#[track_caller]
+fn assert_unharmed(program: &Program, bench: &Bench) {
+    let plan = conversation(bench, "plan");
+    match program.capabilities().branch {
+        true => assert_eq!(plan, ["begin", "plan"]),
+        false => assert!(plan.first().is_some_and(|said| said == "begin"), "{plan:?}"),
+    }
+    bench.assert_nothing_lives();
+}
+
+fn retried(program: &Program) {
+    let bench = interrupted(program);
+    let live = bench.start(&["workflow", "--id", "r"]);
+    wait_until("the second turn", || bench.asked("plan").len() == 1);
+    for (pid, _) in bench.survivors().into_iter().filter(|(pid, _)| *pid != live.pid()) {
+        send(pid, Signal::KILL);
+    }
+    live.wait().assert(0, "done\n");
+    assert_eq!(bench.events_of("retry").len(), 1);
+    assert_unharmed(program, &bench);
+}
+
+fn resumed(program: &Program) {
+    let bench = interrupted(program);
+    let live = bench.start(&["workflow", "--id", "r"]);
+    wait_until("the second turn", || bench.asked("plan").len() == 1);
+    live.kill();
+    bench.resume(&[]).assert(0, "done\n").says("was interrupted and runs again");
+    assert_eq!(bench.asked("begin").len(), 1, "a completed turn is not repeated");
+    assert_unharmed(program, &bench);
+}
+
+fn limit(program: &Program) {
+    let mut bench = bench(program, &[("START", "begin", "")]);
+    bench.account = Account::Subscription;
+    bench.api.on("begin", [(program.kind.limit)()]);
+    bench.run(&["--no-wait"]).assert(5, "").says("limit");
+    assert!(bench.events_of("step_finished").is_empty());
+}
+
+fn login(program: &Program) {
+    let bench = bench(program, &[("START", "begin", "")]);
+    bench.api.on("begin", [refuse(401)]);
+    bench.run(&[]).assert(1, "").says("not logged in");
+    assert!(bench.events_of("retry").is_empty());
+}
+
+fn unknown_model(program: &Program) {
+    let bench = bench(program, &[("START", "begin", "")]);
+    let why = format!("The model `{}` does not exist", program.kind.model);
+    bench.api.on("begin", [refuse(404).because("not_found_error", &why)]);
+    bench.run(&[]).assert(1, "").says(program.kind.unknown_model);
+    assert!(bench.events_of("retry").is_empty());
+}
+
+fn cut(program: &Program) {
+    let bench = bench(program, &[("START", "begin", "")]);
+    bench.api.on("begin", [say("<result>half").cut(), say("<result>whole</result>")]);
+    bench
+        .api
+        .on("ontinue", [say("<result>whole</result>")])
+        .on("utput token", [say("<result>whole</result>")]);
+    let done = bench.run(&[]);
+    match program.kind.cut {
+        Cut::Fails => drop(done.assert(1, "").says("cut at the model's limit")),
+        Cut::GoesOn => drop(done.assert(0, "whole\n")),
+        // Half a tag is a mistake of the agent.
+        Cut::LooksWhole => drop(done.assert(1, "").says("its closing tag")),
+    }
+}
+
+fn stopped(program: &Program) {
+    let mut bench = bench(program, &[("START", "begin", "")]);
+    bench.variables.push(("IS_SANDBOX", "1".to_owned()));
+    let hangs = "setsid sleep 3333 & (setsid sleep 3335 >/dev/null 2>&1 &); touch started; sleep 3334";
+    bench.api.on("begin", [(program.kind.shell)(hangs), say("<result>done</result>")]);
+    let live = bench.start(&["workflow", "--id", "r", "--dangerously-skip-permissions"]);
+    wait_for_file(&bench.path("started"));
+    live.send(Signal::TERM);
+    live.wait().assert(143, "").says("raymond resume r");
+    bench.assert_nothing_lives();
+    let stopped: Vec<Value> = bench.events_of("run_stopped");
+    assert_eq!(stopped.len(), 1);
+}
