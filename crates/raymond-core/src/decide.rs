@@ -13,7 +13,9 @@ mod turn;
 
 use jiff::Timestamp;
 
-use crate::event::{AgentStarted, Body, Interrupted, RunResumed, RunStarted, SessionStarted};
+use crate::event::{
+    AgentStarted, BRANCH_FORMAT_VERSION, Body, Interrupted, Origin, RunResumed, RunStarted, SessionStarted,
+};
 use crate::input::{Ended, Input, Plan, StepOutcome};
 use crate::money::Usd;
 use crate::name::AgentId;
@@ -31,6 +33,24 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
         input: input.map(Payload::from),
     };
     vec![Body::RunStarted(Box::new(started)), Body::AgentStarted(Box::new(main))]
+}
+
+/// The event with which a run begins whose history is that of `at`, up to the last event that is in it. The nonce differs
+/// from that of every other run, so that no session or process of one is taken for that of the other.
+pub fn branch(at: &Run, nonce: String, origin: Origin) -> Body {
+    Body::RunStarted(Box::new(RunStarted {
+        version: BRANCH_FORMAT_VERSION,
+        workflow: at.workflow.clone(),
+        scope: at.scope.clone(),
+        scope_hash: at.scope_hash.clone(),
+        entry: at.entry.clone(),
+        cwd: at.cwd.clone(),
+        nonce,
+        labels: at.labels.clone(),
+        inputs: at.inputs.values.clone(),
+        options: at.options.clone(),
+        origin: Some(origin),
+    }))
 }
 
 /// The events that follow from an input. An input that no longer fits the run gives none.

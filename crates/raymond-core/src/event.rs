@@ -28,8 +28,12 @@ use crate::workflow::StateFile;
 
 pub use led_to::{ForkTag, LedTo, Parts};
 
-/// The version of the journal's format that this program writes.
+/// The version of the journal's format in which a run begins that has no history before it.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// The version in which a run begins whose history begins elsewhere, and the newest that this program reads. Programs
+/// that do not know it would take such a run for an empty one.
+pub const BRANCH_FORMAT_VERSION: u32 = 2;
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -175,6 +179,28 @@ pub struct RunStarted {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, String>,
     pub options: Options,
+    /// Where its history is, if it does not begin here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// The point in the history of a run from which another one goes on, or the same run again.
+///
+/// A run with an origin has all events of the origin up to this point, and behind them its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Origin {
+    pub run: String,
+    /// The last event that both have. It is the last of its batch.
+    pub seq: u64,
+    /// The step that was asked for, which ended in that batch; absent if the whole history of the origin is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    /// Whether the cost of the history does not count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset_cost: bool,
+    /// The run that keeps what a rewind dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

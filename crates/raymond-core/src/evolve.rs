@@ -3,6 +3,8 @@
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event must be handled here")]
 
+mod branch;
+
 use jiff::Timestamp;
 
 use crate::event::{
@@ -20,7 +22,7 @@ use crate::workflow::StateFile;
 /// Folds one event into a run. The first event of a journal makes the run, as does a snapshot.
 pub fn evolve(run: Option<Run>, event: &Event) -> Option<Run> {
     match (run, &event.body) {
-        (None, Body::RunStarted(started)) => {
+        (None, Body::RunStarted(started)) if started.origin.is_none() => {
             let mut run = Run::new(event.run.clone(), started, event.time);
             run.seq = event.seq;
             Some(run)
@@ -115,7 +117,8 @@ pub fn apply(run: &mut Run, event: &Event) {
             }
             ended(run, event.time, (*status).into());
         }
-        Body::RunStarted(_) | Body::Print { .. } | Body::Warning { .. } | Body::Snapshot { .. } => {}
+        Body::RunStarted(started) => branch::begun(run, event, started),
+        Body::Print { .. } | Body::Warning { .. } | Body::Snapshot { .. } => {}
     }
     note_time(run, event);
     note_cost(run, event);

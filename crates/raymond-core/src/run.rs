@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::event::Interrupted;
+use crate::event::{Interrupted, Origin};
 use crate::limits::MAX_PARALLEL_SCRIPTS;
 use crate::money::Usd;
 use crate::name::{AgentId, UsedNames};
@@ -546,6 +546,9 @@ pub struct Run {
     pub entry: StateFile,
     pub cwd: String,
     pub nonce: String,
+    /// Where its history is, if it does not begin with this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     pub labels: BTreeMap<String, String>,
     /// The values of the inputs of its workflow.
     #[serde(default, skip_serializing_if = "InputValues::is_empty")]
@@ -621,6 +624,7 @@ impl Run {
             entry: started.entry.clone(),
             cwd: started.cwd.clone(),
             nonce: started.nonce.clone(),
+            origin: started.origin.clone(),
             labels: started.labels.clone(),
             inputs: InputValues { values: started.inputs.clone(), ..InputValues::default() },
             options: started.options.clone(),

@@ -2,6 +2,7 @@
 
 mod answer;
 mod args;
+mod branch;
 mod completions;
 mod convert;
 mod declared;
@@ -92,6 +93,7 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::Status(args) => status::status(args),
         Command::Log(args) => log::log(args),
         Command::Show(args) => show::show(args),
+        Command::Branch(args) => branch::branch_off(args),
         Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
         Command::Convert(args) => convert::convert(args),

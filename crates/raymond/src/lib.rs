@@ -23,6 +23,7 @@ mod clock;
 pub mod config;
 pub mod error;
 mod files;
+pub mod history;
 mod paths;
 pub mod process;
 pub mod recording;

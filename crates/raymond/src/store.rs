@@ -4,7 +4,7 @@
 //! `.raymond/state` and is what Raymond uses. [`memory`] keeps them in this process, for simulations and tests.
 //!
 //! Bounds: [`MAX_PAYLOAD_BYTES`] a payload, [`MAX_MESSAGE_BYTES`] an inbox message and [`MAX_MESSAGES_AT_ONCE`] of them at
-//! a time.
+//! a time, [`MAX_ORIGINS`] origins of a run.
 
 mod error;
 mod fold;
@@ -12,6 +12,7 @@ pub mod folder;
 mod home;
 mod id;
 mod inbox;
+mod lineage;
 pub mod memory;
 mod payload;
 #[cfg(test)]
@@ -26,5 +27,6 @@ pub use home::{
 };
 pub use id::{BadRunId, check_new_run_id, check_run_id};
 pub use inbox::{Content, Inbox, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Message, Posted, Watch};
+pub use lineage::MAX_ORIGINS;
 pub(crate) use payload::hash_of;
 pub use payload::{MAX_PAYLOAD_BYTES, PayloadSource, Payloads, reference_to};

@@ -184,6 +184,11 @@ impl RunWriter for Faulty {
         point(disk, "commit", || inner.commit(batch))
     }
 
+    fn rewind(&mut self, start: &Event) -> Result<(), StoreError> {
+        let Self { inner, disk } = self;
+        point(disk, "rewind", || inner.rewind(start))
+    }
+
     fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {
         self.inner.snapshot_if_long(snapshot)
     }

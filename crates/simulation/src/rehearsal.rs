@@ -44,6 +44,10 @@ impl RunWriter for Forgetful {
         Ok(())
     }
 
+    fn rewind(&mut self, _start: &Event) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn snapshot_if_long(&mut self, _snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {
         Ok(())
     }

@@ -51,6 +51,7 @@ pub fn started(entry: &str, options: Options) -> RunStarted {
         inputs: Default::default(),
         labels: BTreeMap::new(),
         options,
+        origin: None,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::view::Detail;
 
 /// Commands of later versions. A workflow with such a name must already be written as a path (`./watch`), so that its
 /// command line keeps its meaning when the command exists.
-const RESERVED: [&str; 3] = ["branch", "rewind", "watch"];
+const RESERVED: [&str; 2] = ["rewind", "watch"];
 
 /// Whether a workflow with this name has to be written as a path although the command does not exist yet.
 pub(super) fn is_reserved(name: &str) -> bool {
@@ -89,6 +89,8 @@ pub(super) enum Command {
     Log(LogArgs),
     /// Show what the steps of a run were told, did and answered
     Show(ShowArgs),
+    /// Begin a new run with the history of another one, up to one of its steps
+    Branch(BranchArgs),
     /// Answer a question of a run, whether it is running or not
     Answer(AnswerArgs),
     /// Ask a run to stop; it can be resumed
@@ -131,6 +133,7 @@ impl Command {
             Self::Status(args) => Some(&args.place),
             Self::Log(args) => Some(&args.place),
             Self::Show(args) => Some(&args.place),
+            Self::Branch(args) => Some(&args.place),
             Self::Answer(args) => Some(&args.place),
             Self::Stop(args) => Some(&args.place),
             Self::Serve(args) => Some(&args.place),
@@ -344,6 +347,30 @@ pub(super) struct ShowArgs {
     /// Continue the step's conversation in the agent's own program, on a branch; the run is not changed
     #[arg(long)]
     pub(super) open: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::BRANCH)]
+pub(super) struct BranchArgs {
+    /// The run's id or the start of it; it may be running
+    #[arg(add = ArgValueCompleter::new(run_ids))]
+    pub(super) run: String,
+    /// The last step that both runs have, as `raymond log` numbers it
+    #[arg(long, value_name = "STEP")]
+    pub(super) at: u64,
+    /// Name the new run
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub(super) id: Option<String>,
+    /// Do not count what the steps up to there have cost
+    #[arg(long)]
+    pub(super) reset_cost: bool,
+    /// Go on with the new run at once
+    #[arg(long = "run")]
+    pub(super) run_it: bool,
+    #[command(flatten)]
+    pub(super) options: RunOptions,
     #[command(flatten)]
     pub(super) place: Place,
 }

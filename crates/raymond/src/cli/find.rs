@@ -89,9 +89,13 @@ pub(super) fn check_commands(scope: &Scope, config: &Config, options: &RunOption
 
 /// The debug files of a run: in `.raymond`, or in the folder of `--state-dir`.
 pub(super) fn debug_folder(place: &Place, run: &str) -> Option<(StateDir, PathBuf)> {
+    Some((state_dir(place).ok()?, debug_root(place)?.join(run)))
+}
+
+/// The folder that holds the debug files of all runs.
+pub(super) fn debug_root(place: &Place) -> Option<PathBuf> {
     let dir = state_dir(place).ok()?;
-    let path = dir.home().unwrap_or(dir.path()).join("debug").join(run);
-    Some((dir, path))
+    Some(dir.home().unwrap_or(dir.path()).join("debug"))
 }
 
 /// A run by its id or the start of it, or the latest.

@@ -36,7 +36,7 @@ use crate::workflow::scopes::declared_inputs;
 use crate::workflow::states::check_all;
 
 /// How many ids are tried if they are taken.
-const ID_TRIES: usize = 5;
+pub(super) const ID_TRIES: usize = 5;
 
 pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let Some(workflow) = &args.workflow else {
@@ -119,6 +119,7 @@ fn run_started(
         inputs,
         labels: args.labels.iter().cloned().collect(),
         options,
+        origin: None,
     })
 }
 

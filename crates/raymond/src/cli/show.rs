@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::args::{Place, ShowArgs};
-use super::find::{debug_folder, find_run, load_config, store};
+use super::find::{debug_root, find_run, load_config, store};
 use super::pager::Pager;
 use crate::agent::registry::Backends;
 use crate::agent::{DEFAULT_BACKEND, Invocation};
@@ -30,7 +30,8 @@ pub(super) fn show_steps(
     has_details: bool,
 ) -> Result<ExitKind, UserError> {
     let transcript = Transcript {
-        folder: debug_folder(place, run.id()).map(|(_, folder)| folder),
+        debug: debug_root(place),
+        run: run.id().to_owned(),
         payloads: run.payloads(),
         backends: backends()?,
         has_details,

@@ -65,6 +65,10 @@ pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
 fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, place: &Place) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
     writeln!(out, "  workflow  {}", clean(&run.workflow))?;
+    if let Some(origin) = &run.origin {
+        let step = origin.step.map_or(String::new(), |step| format!(", step {step}"));
+        writeln!(out, "  from      {}{step}", clean(&origin.run))?;
+    }
     writeln!(out, "  started   {}", local_time(run.started_at))?;
     if let Some(ended) = run.ended_at {
         writeln!(out, "  ended     {}", local_time(ended))?;

@@ -58,6 +58,8 @@ pub enum StoreError {
     Full { place: String, why: io::ErrorKind },
     /// The caller asked for something that a reader would call damage; nothing was written.
     Refused { place: String, what: String },
+    /// The history of a run begins in another one that cannot be read.
+    OriginLost { run: String, origin: String, why: Box<StoreError> },
     /// An event names a payload by something that is not a hash.
     NotAHash,
     /// The payload is longer than the store takes.
@@ -183,6 +185,9 @@ impl fmt::Display for StoreError {
             }
             Self::Full { place, why } => write!(out, "cannot write {place}: {}", no_room(*why)),
             Self::Refused { place, what } => write!(out, "not written to {place}: {what}"),
+            Self::OriginLost { run, origin, why } => {
+                write!(out, "the history of {run} begins in the run {origin}, which cannot be read: {why}")
+            }
             Self::NotAHash => write!(out, "the journal names a payload by something that is no hash"),
             Self::PayloadTooLong { bytes } => write!(out, "a payload of {bytes} bytes is too long"),
             Self::PayloadMissing { place } => {

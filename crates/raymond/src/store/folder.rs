@@ -21,7 +21,7 @@ mod skip;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use raymond_core::event::{Body, Event, SnapshotLine};
+use raymond_core::event::{Body, Event, Origin, SnapshotLine};
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
@@ -42,11 +42,12 @@ use super::home::{
 };
 use super::id::check_new_run_id;
 use super::inbox::Inbox;
+use super::lineage::{self, Journals, Part, SharedPayloads};
 use super::payload::{PayloadSource, Payloads};
 use disk::SystemDisk;
-use lines::{JournalEvents, LineFolding, load, to_line};
+use lines::{JournalEvents, LineFolding, first_event, load, to_line};
 use lock::holder_of;
-use read::segment_behind;
+use read::{part_up_to, segment_behind};
 
 /// All runs of a folder.
 #[derive(Debug)]
@@ -127,23 +128,21 @@ impl RunHandle for FolderRun {
         self.paths.identity()
     }
 
+    fn origins(&self) -> Result<Vec<Origin>, StoreError> {
+        lineage::origins(&self.paths)
+    }
+
     fn events(&self, start: Start) -> Result<Box<dyn Events>, StoreError> {
-        let (lines, after) = match start {
-            Start::After(0) => (read_all(&self.paths)?, 0),
-            Start::After(seq) => {
-                let segment = segment_behind(&self.paths, seq)?;
-                (Lines::behind(&self.paths, segment, seq), seq)
-            }
-            Start::SnapshotUpTo(seq) => {
-                (Lines::from_segment(&self.paths, segment_behind(&self.paths, seq)?), 0)
-            }
-        };
-        Ok(Box::new(JournalEvents::new(self.paths.clone(), lines, after)))
+        Ok(Box::new(lineage::events(&self.paths, start)?))
     }
 
     fn load(&self) -> Result<Run, StoreError> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).take();
         load(&self.paths, newest)
+    }
+
+    fn state_after(&self, seq: u64) -> Result<Run, StoreError> {
+        lineage::state_after(&self.paths, seq)
     }
 
     fn holder(&self) -> Result<Option<Holder>, StoreError> {
@@ -156,7 +155,8 @@ impl RunHandle for FolderRun {
 
     fn open(&self, options: JournalOptions) -> Result<Opened, StoreError> {
         let lock = RunLock::of_run(&self.paths)?;
-        let mut folding = LineFolding::new(&self.paths);
+        let find_origin = |origin: &Origin| lineage::state_at_origin(&self.paths, origin);
+        let mut folding = LineFolding::new(&self.paths, &find_origin);
         let (journal, tail) =
             Journal::open_visiting(&self.paths, options, &lock, &mut |line| folding.take(&line))?;
         let run = folding.finish()?;
@@ -165,11 +165,50 @@ impl RunHandle for FolderRun {
     }
 
     fn payloads(&self) -> Payloads {
-        Payloads::new(payload_folder(&self.paths, Durability::Process))
+        Payloads::new(SharedPayloads(self.paths.clone()))
     }
 
     fn inbox(&self) -> Arc<dyn Inbox> {
         Arc::new(InboxFolder::new(self.paths.inbox()))
+    }
+}
+
+impl Journals for RunPaths {
+    fn run_id(&self) -> &str {
+        RunPaths::id(self)
+    }
+
+    fn shown_place(&self) -> String {
+        self.segment(0).display().to_string()
+    }
+
+    fn other(&self, id: &str) -> Result<Self, StoreError> {
+        self.sibling(id).map_err(StoreError::BadId)
+    }
+
+    fn part(&self, up_to: u64) -> Result<Part, StoreError> {
+        Ok(Part { segment: part_up_to(self, up_to)? })
+    }
+
+    fn first_of(&self, part: Part) -> Result<Option<Event>, StoreError> {
+        first_event(self, part.segment)
+    }
+
+    fn has_snapshot(&self, part: Part, up_to: u64) -> Result<bool, StoreError> {
+        Ok(segment_behind(self, up_to)? > part.segment)
+    }
+
+    fn events_of(&self, part: Part, start: Start) -> Result<Box<dyn Events>, StoreError> {
+        let segment = |seq| Ok(segment_behind(self, seq)?.max(part.segment));
+        let (lines, after) = match start {
+            Start::After(seq) => (Lines::behind(self, segment(seq)?, seq), seq),
+            Start::SnapshotUpTo(seq) => (Lines::from_segment(self, segment(seq)?), 0),
+        };
+        Ok(Box::new(JournalEvents::new(self.clone(), lines, after)))
+    }
+
+    fn own_payload(&self, hash: &str) -> Result<String, StoreError> {
+        payload_folder(self, Durability::Process).get(hash)
     }
 }
 
@@ -211,8 +250,12 @@ impl RunWriter for FolderWriter {
     fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
         match payload {
             Payload::Inline(text) => Ok(text.clone()),
-            Payload::Stored { payload: hash, .. } => self.payloads.get(hash),
+            Payload::Stored { payload: hash, .. } => lineage::payload(&self.paths, hash),
         }
+    }
+
+    fn rewind(&mut self, start: &Event) -> Result<(), StoreError> {
+        self.journal.rewind(to_line(&self.paths, start)?)
     }
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {

@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use raymond_core::event::{Event, SnapshotLine};
+use raymond_core::event::{Event, Origin, SnapshotLine};
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 use serde::{Deserialize, Serialize};
@@ -38,6 +38,16 @@ pub trait RunStore: Debug + Send + Sync {
 
     /// Creates a run that has no events yet, and takes its lease.
     fn create(&self, id: &str, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError>;
+
+    /// The runs whose history is partly in this one. They cannot be read without it.
+    fn branches_of(&self, id: &str) -> Result<Vec<String>, StoreError> {
+        let needs_it = |run: &Arc<dyn RunHandle>| {
+            let origins = run.origins().unwrap_or_default();
+            run.id() != id && origins.iter().any(|origin| origin.run == id)
+        };
+        let runs = self.list()?.into_iter().map(|entry| entry.run);
+        Ok(runs.filter(needs_it).map(|run| run.id().to_owned()).collect())
+    }
 
     /// The run with this id, or the only one whose id begins like this.
     fn find(&self, given: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
@@ -76,11 +86,18 @@ pub trait RunHandle: Debug + Send + Sync {
     /// is. Letters and digits.
     fn identity(&self) -> String;
 
-    /// Reads committed events, batch by batch.
+    /// Where its history begins, if that is not in the run itself: its origin, the origin of that, and so on. A run that
+    /// was rewound is among its own origins.
+    fn origins(&self) -> Result<Vec<Origin>, StoreError>;
+
+    /// Reads committed events, batch by batch, first those that it has in common with its origins.
     fn events(&self, start: Start) -> Result<Box<dyn Events>, StoreError>;
 
     /// The present state: what all committed events add up to.
     fn load(&self) -> Result<Run, StoreError>;
+
+    /// The state after an event, which is the last of its batch.
+    fn state_after(&self, seq: u64) -> Result<Run, StoreError>;
 
     /// The process that writes the run now, if there is one.
     fn holder(&self) -> Result<Option<Holder>, StoreError>;
@@ -141,7 +158,8 @@ impl Start {
 /// Reads the events of a run in order.
 ///
 /// The numbers of events rise by one. Only where old events were deleted, a [`Body::Snapshot`] takes their place: its
-/// number is that of the last event it stands for.
+/// number is that of the last event it stands for. Where a run was rewound, the numbers of the dropped events are missing;
+/// a reader that has seen some of them gets a [`Body::Snapshot`] of the state before them.
 ///
 /// [`Body::Snapshot`]: raymond_core::event::Body::Snapshot
 pub trait Events: Debug + Send {
@@ -168,6 +186,10 @@ pub trait RunWriter: Debug {
     /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
 
+    /// Goes on from an earlier event: the event that begins the run anew names the run itself as its origin. All or
+    /// nothing, like a batch. What came after that event stays readable for runs that have it as their origin.
+    fn rewind(&mut self, start: &Event) -> Result<(), StoreError>;
+
     /// How much room the following commits must leave free for what running steps will report. A commit that cannot is
     /// refused with [`StoreError::Full`] before anything is written, so that a shorter one can be tried.
     fn set_aside(&mut self, _bytes: u64) {}
@@ -191,6 +213,10 @@ impl<W: RunWriter + ?Sized> RunWriter for Box<W> {
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
         (**self).commit(batch)
+    }
+
+    fn rewind(&mut self, start: &Event) -> Result<(), StoreError> {
+        (**self).rewind(start)
     }
 
     fn set_aside(&mut self, bytes: u64) {

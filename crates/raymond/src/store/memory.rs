@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use raymond_core::event::{Body, Event, SnapshotLine};
+use raymond_core::event::{Body, Event, Origin, SnapshotLine};
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
@@ -22,7 +22,8 @@ use super::id::{check_new_run_id, check_run_id};
 use super::inbox::{
     Content, Inbox, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Message, Posted, Watch, is_message_name,
 };
-use super::payload::{PayloadSource, Payloads, check_hash, reference_to};
+use super::lineage::{self, Journals, Part, SharedPayloads};
+use super::payload::{Payloads, check_hash, reference_to};
 
 /// All runs of this process. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -79,8 +80,9 @@ impl Segment {
         Self { number, snapshot, batches: Vec::new(), bytes: 0 }
     }
 
-    fn begins_up_to(&self, seq: u64) -> bool {
-        self.snapshot.as_ref().is_none_or(|snapshot| snapshot.seq <= seq)
+    /// The number of its first event.
+    fn first_seq(&self) -> Option<u64> {
+        self.snapshot.as_ref().or_else(|| self.batches.first()?.first()).map(|event| event.seq)
     }
 }
 
@@ -192,6 +194,14 @@ impl MemoryRun {
         })
     }
 
+    /// The last segment that begins with an event up to this one, or the first.
+    fn segment_up_to(&self, seq: u64) -> Result<u32, StoreError> {
+        self.with_journal(|journal| {
+            let begins_up_to = |segment: &&Segment| segment.first_seq().is_some_and(|first| first <= seq);
+            journal.segments.iter().rev().find(begins_up_to).map_or(0, |segment| segment.number)
+        })
+    }
+
     fn note_write(&self) {
         let mut memory = self.store.memory();
         memory.writes += 1;
@@ -235,17 +245,12 @@ impl RunHandle for MemoryRun {
         "memory".to_owned()
     }
 
+    fn origins(&self) -> Result<Vec<Origin>, StoreError> {
+        lineage::origins(self)
+    }
+
     fn events(&self, start: Start) -> Result<Box<dyn Events>, StoreError> {
-        let (seq, after) = match start {
-            Start::After(seq) => (seq, seq),
-            Start::SnapshotUpTo(seq) => (seq, 0),
-        };
-        let begin = |journal: &mut Journal| {
-            let first = journal.segments.iter().rev().find(|segment| segment.begins_up_to(seq));
-            first.map_or(0, |segment| segment.number)
-        };
-        let segment = self.with_journal(begin)?;
-        Ok(Box::new(MemoryEvents { run: self.clone(), segment, next: 0, after, last_seq: after }))
+        Ok(Box::new(lineage::events(self, start)?))
     }
 
     fn load(&self) -> Result<Run, StoreError> {
@@ -262,6 +267,10 @@ impl RunHandle for MemoryRun {
             true => Err(StoreError::Empty { place: self.place() }),
             false => folding.finish(&|| self.place()),
         }
+    }
+
+    fn state_after(&self, seq: u64) -> Result<Run, StoreError> {
+        lineage::state_after(self, seq)
     }
 
     fn holder(&self) -> Result<Option<Holder>, StoreError> {
@@ -284,7 +293,7 @@ impl RunHandle for MemoryRun {
     }
 
     fn payloads(&self) -> Payloads {
-        Payloads::new(self.clone())
+        Payloads::new(SharedPayloads(self.clone()))
     }
 
     fn inbox(&self) -> Arc<dyn Inbox> {
@@ -292,8 +301,51 @@ impl RunHandle for MemoryRun {
     }
 }
 
-impl PayloadSource for MemoryRun {
-    fn get(&self, hash: &str) -> Result<String, StoreError> {
+impl Journals for MemoryRun {
+    fn run_id(&self) -> &str {
+        &self.id
+    }
+
+    fn shown_place(&self) -> String {
+        self.place()
+    }
+
+    fn other(&self, id: &str) -> Result<Self, StoreError> {
+        check_run_id(id).map_err(StoreError::BadId)?;
+        Ok(self.store.run_of(id))
+    }
+
+    fn part(&self, up_to: u64) -> Result<Part, StoreError> {
+        self.with_journal(|journal| {
+            let begins_part = |segment: &&Segment| {
+                segment.snapshot.is_none() && segment.first_seq().is_some_and(|first| first <= up_to)
+            };
+            let found = journal.segments.iter().rev().find(begins_part);
+            Part { segment: found.map_or(0, |segment| segment.number) }
+        })
+    }
+
+    fn first_of(&self, part: Part) -> Result<Option<Event>, StoreError> {
+        self.with_journal(|journal| {
+            let segment = journal.segments.iter().find(|segment| segment.number == part.segment)?;
+            segment.batches.first()?.first().cloned()
+        })
+    }
+
+    fn has_snapshot(&self, part: Part, up_to: u64) -> Result<bool, StoreError> {
+        Ok(self.segment_up_to(up_to)? > part.segment)
+    }
+
+    fn events_of(&self, part: Part, start: Start) -> Result<Box<dyn Events>, StoreError> {
+        let (seq, after) = match start {
+            Start::After(seq) => (seq, seq),
+            Start::SnapshotUpTo(seq) => (seq, 0),
+        };
+        let segment = self.segment_up_to(seq)?.max(part.segment);
+        Ok(Box::new(MemoryEvents { run: self.clone(), segment, next: 0, after, last_seq: after }))
+    }
+
+    fn own_payload(&self, hash: &str) -> Result<String, StoreError> {
         check_hash(hash)?;
         let place = || format!("the payload {hash} of {}", self.place());
         self.with(|stored| stored.payloads.get(hash).cloned())
@@ -458,6 +510,21 @@ impl RunWriter for MemoryWriter {
             segment.bytes += bytes as u64;
         })?;
         self.note_unsynced(Unsynced::Batch);
+        self.lease.run.note_write();
+        Ok(())
+    }
+
+    fn rewind(&mut self, start: &Event) -> Result<(), StoreError> {
+        self.refuse_if_poisoned()?;
+        self.lease.run.with_journal(|journal| {
+            let number = journal.current().number + 1;
+            let mut segment = Segment::begun_with(number, None);
+            segment.batches.push(vec![start.clone()]);
+            segment.bytes = json_length(start) as u64;
+            journal.segments.push(segment);
+        })?;
+        // A new segment is begun only when all before it is safe.
+        self.lease.run.with(|stored| stored.unsynced.clear());
         self.lease.run.note_write();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use raymond_core::decide;
-use raymond_core::event::{Body, Event, FORMAT_VERSION, RunStarted, SnapshotLine};
+use raymond_core::event::{Body, Event, FORMAT_VERSION, Origin, RunStarted, SnapshotLine};
 use raymond_core::evolve::evolve;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Options, Run};
@@ -14,7 +14,7 @@ use super::inbox::{Content, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Posted};
 
 type Case = (&'static str, fn(&dyn RunStore));
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 18] = [
     ("an id is used once", an_id_is_used_once),
     ("what is committed is read in its batches", what_is_committed_is_read_in_its_batches),
     ("a second writer is refused", a_second_writer_is_refused),
@@ -27,6 +27,11 @@ const CASES: [Case; 13] = [
     ("a run without events is empty", a_run_without_events_is_empty),
     ("runs are listed and found", runs_are_listed_and_found),
     ("payloads are found by their hash", payloads_are_found_by_their_hash),
+    ("a branch has the history of its origin", a_branch_has_the_history_of_its_origin),
+    ("a long chain of branches is read", a_long_chain_of_branches_is_read),
+    ("a rewound run goes on from an earlier event", a_rewound_run_goes_on_from_an_earlier_event),
+    ("a reader that has seen too much is told", a_reader_that_has_seen_too_much_is_told),
+    ("a branch without its origin is told", a_branch_without_its_origin_is_told),
     ("the first message of a name stays", the_first_message_of_a_name_stays),
 ];
 
@@ -52,6 +57,7 @@ pub(crate) fn opening(run: &str) -> Vec<Event> {
         inputs: Default::default(),
         labels: Default::default(),
         options: Options::default(),
+        origin: None,
     };
     let bodies = decide::start(started, None);
     bodies.into_iter().zip(1..).map(|(body, seq)| event(run, seq, body)).collect()
@@ -297,6 +303,159 @@ fn payloads_are_found_by_their_hash(store: &dyn RunStore) {
     }
     let other = store.create("other", unsynced()).unwrap();
     assert!(other.load_payload(&stored).is_err(), "the payload of another run was found");
+}
+
+/// Creates a run that goes on from an event of another one.
+fn branch(store: &dyn RunStore, id: &str, (origin, seq): (&str, u64), options: JournalOptions) -> Event {
+    let state = store.run(origin).unwrap().state_after(seq).unwrap();
+    let named = Origin { run: origin.to_owned(), seq, step: None, reset_cost: false, dropped: None };
+    let first = event(id, seq + 1, decide::branch(&state, format!("nonce of {id}"), named));
+    store.create(id, options).unwrap().commit(std::slice::from_ref(&first)).unwrap();
+    first
+}
+
+fn a_branch_has_the_history_of_its_origin(store: &dyn RunStore) {
+    let mut writer = store.create("r", short_segments(None)).unwrap();
+    let all = write_nine_in_segments(&mut writer);
+    let text = writer.keep_payload("a text of the origin").unwrap();
+    for at in [2, 3, 6, 9] {
+        let id = format!("b{at}");
+        let first = branch(store, &id, ("r", at), unsynced());
+        let run = store.run(&id).unwrap();
+        assert_eq!(run.origins().unwrap().len(), 1);
+        let mut expected = all[..at as usize].to_vec();
+        expected.push(first);
+        // What the origin does later does not matter.
+        let mut opened = run.open(short_segments(None)).unwrap();
+        assert_eq!(opened.writer.load_payload(&text).unwrap(), "a text of the origin");
+        for seq in at + 2..=at + 4 {
+            let batch = warnings(&id, seq..=seq);
+            opened.writer.commit(&batch).unwrap();
+            expected.extend(batch);
+            let state = fold(&expected).unwrap();
+            assert_eq!(run.load().unwrap(), state);
+            assert_eq!(
+                (state.id.as_str(), state.nonce.as_str()),
+                (id.as_str(), format!("nonce of {id}").as_str())
+            );
+            opened.writer.snapshot_if_long(SnapshotLine::of(&state, Timestamp::UNIX_EPOCH)).unwrap();
+        }
+        for after in 0..=at + 4 {
+            let wanted: Vec<Event> = expected.iter().filter(|event| event.seq > after).cloned().collect();
+            assert_eq!(read(&*run, Start::After(after)).concat(), wanted, "{id} after {after}");
+        }
+        for seq in 1..=at + 4 {
+            let known = read(&*run, Start::SnapshotUpTo(seq)).concat();
+            assert_eq!(fold(known.iter().filter(|event| event.seq <= seq)), fold(&expected[..seq as usize]));
+        }
+        assert_eq!(run.payloads().text_of(&text).unwrap(), "a text of the origin");
+    }
+    assert_eq!(read(&*store.run("r").unwrap(), Start::After(0)).concat(), all);
+    let mut branches = store.branches_of("r").unwrap();
+    branches.sort();
+    assert_eq!(branches, ["b2", "b3", "b6", "b9"]);
+    assert!(store.branches_of("b2").unwrap().is_empty());
+}
+
+fn a_long_chain_of_branches_is_read(store: &dyn RunStore) {
+    store.create("b0", unsynced()).unwrap().commit(&opening("b0")).unwrap();
+    for number in 1..=50 {
+        let (before, id) = (format!("b{}", number - 1), format!("b{number}"));
+        branch(store, &id, (&before, number + 1), unsynced());
+    }
+    let run = store.run("b50").unwrap();
+    assert_eq!(run.load().unwrap().seq, 52);
+    let numbers: Vec<u64> = read(&*run, Start::After(0)).iter().flatten().map(|event| event.seq).collect();
+    assert_eq!(numbers, (1..=52).collect::<Vec<u64>>());
+    assert_eq!(store.branches_of("b0").unwrap().len(), 50);
+}
+
+/// Takes a run back to an event.
+fn rewind(store: &dyn RunStore, seq: u64, options: JournalOptions) -> Box<dyn RunWriter> {
+    let run = store.run("r").unwrap();
+    let mut opened = run.open(options).unwrap();
+    let state = run.state_after(seq).unwrap();
+    let named = Origin { run: "r".to_owned(), seq, step: None, reset_cost: false, dropped: None };
+    let start = event("r", opened.run.seq + 1, decide::branch(&state, "second".to_owned(), named));
+    opened.writer.rewind(&start).unwrap();
+    opened.writer
+}
+
+fn a_rewound_run_goes_on_from_an_earlier_event(store: &dyn RunStore) {
+    let mut writer = store.create("r", short_segments(None)).unwrap();
+    let all = write_nine_in_segments(&mut writer);
+    drop(writer);
+    branch(store, "dropped", ("r", 9), unsynced());
+    let mut writer = rewind(store, 3, short_segments(None));
+    let run = store.run("r").unwrap();
+    assert_eq!(run.load().unwrap().nonce, "second");
+    writer.commit(&warnings("r", 11..=12)).unwrap();
+    let state = run.load().unwrap();
+    writer.snapshot_if_long(SnapshotLine::of(&state, Timestamp::UNIX_EPOCH)).unwrap();
+    writer.commit(&warnings("r", 13..=13)).unwrap();
+    drop(writer);
+    assert_eq!(
+        numbers(&read(&*run, Start::After(0))),
+        [vec![1, 2], vec![3], vec![10], vec![11, 12], vec![13]]
+    );
+    assert_eq!(numbers(&read(&*run, Start::After(2))), [vec![3], vec![10], vec![11, 12], vec![13]]);
+    for dropped in 3..=9 {
+        let behind = numbers(&read(&*run, Start::After(dropped)));
+        assert_eq!(behind, [vec![10], vec![11, 12], vec![13]], "after {dropped}");
+    }
+    assert_eq!(run.open(unsynced()).unwrap().run, run.load().unwrap());
+    let everything = read(&*run, Start::After(0)).concat();
+    assert_eq!(fold(&everything), Some(run.load().unwrap()));
+    assert_eq!(fold(&everything[..3]), Some(run.state_after(3).unwrap()));
+    // What was dropped is still there for others.
+    let dropped = store.run("dropped").unwrap();
+    assert_eq!(read(&*dropped, Start::After(0)).concat()[..9], all);
+    // And the run can be taken back again, also beyond the first time.
+    drop(rewind(store, 11, unsynced()));
+    assert_eq!(numbers(&read(&*run, Start::After(3))), [vec![10], vec![11], vec![14]]);
+    drop(rewind(store, 2, unsynced()));
+    assert_eq!(numbers(&read(&*run, Start::After(0))), [vec![1, 2], vec![15]]);
+    assert_eq!(run.load().unwrap().seq, 15);
+}
+
+fn a_reader_that_has_seen_too_much_is_told(store: &dyn RunStore) {
+    let mut writer = store.create("r", unsynced()).unwrap();
+    write_nine(&mut writer);
+    drop(writer);
+    let run = store.run("r").unwrap();
+    let mut events = run.events(Start::After(0)).unwrap();
+    let mut state = None;
+    let mut follow = || {
+        while let Some(batch) = events.next_batch().unwrap() {
+            state = batch.iter().fold(state.take(), evolve);
+        }
+        state.clone()
+    };
+    assert_eq!(follow(), Some(run.load().unwrap()));
+    drop(rewind(store, 3, unsynced()));
+    assert_eq!(follow(), Some(run.load().unwrap()));
+}
+
+fn a_branch_without_its_origin_is_told(store: &dyn RunStore) {
+    let state = fold(&opening("gone")).unwrap();
+    let named = Origin { run: "gone".to_owned(), seq: 2, step: None, reset_cost: false, dropped: None };
+    let first = event("b", 3, decide::branch(&state, "n".to_owned(), named));
+    store.create("b", unsynced()).unwrap().commit(&[first]).unwrap();
+    let run = store.run("b").unwrap();
+    let error = run.load().unwrap_err().to_string();
+    assert!(error.starts_with("the history of b begins in the run gone, which cannot be read: "), "{error}");
+    assert!(run.events(Start::After(0)).is_err());
+    // An origin that lost its end does not have the history either.
+    store.create("gone", unsynced()).unwrap().commit(&opening("gone")[..1]).unwrap();
+    assert!(matches!(run.load(), Err(StoreError::OriginLost { .. })));
+    assert!(
+        run.events(Start::After(0))
+            .and_then(|mut events| {
+                while events.next_batch()?.is_some() {}
+                Ok(())
+            })
+            .is_err()
+    );
 }
 
 fn the_first_message_of_a_name_stays(store: &dyn RunStore) {

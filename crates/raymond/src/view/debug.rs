@@ -121,6 +121,23 @@ pub fn kept_files(folder: &Path, name: StepName<'_>) -> KeptFiles {
     }
 }
 
+/// The same for a step that a run may have in common with another one. `ran_in` is the run whose process started it. Its
+/// files are there, unless a rewind of that run has moved them here.
+pub fn shared_files(debug: &Path, run: &str, ran_in: &str, name: StepName<'_>) -> KeptFiles {
+    let own = kept_files(&debug.join(run), name);
+    match own.is_empty() && run != ran_in {
+        true => kept_files(&debug.join(ran_in), name),
+        false => own,
+    }
+}
+
+impl KeptFiles {
+    fn is_empty(&self) -> bool {
+        let Self { prompt, stream, stdout, stderr, meta } = self;
+        [prompt, stream, stdout, stderr, meta].iter().all(|file| file.is_none())
+    }
+}
+
 impl DebugFolder {
     /// Does not access the disk: the folder is created, or its files listed, at the first write.
     pub fn open(path: PathBuf, keep: usize) -> Self {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use raymond_core::event::Origin;
 use raymond_core::money::Usd;
 use raymond_core::name::{AgentId, MAIN};
 use raymond_core::run::{Agent, Ask, FanOut, Frame, Run, RunStatus, Status, Wait};
@@ -31,6 +32,9 @@ pub struct RunView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub containment: Option<Containment>,
     pub labels: BTreeMap<String, String>,
+    /// The run and the step that it goes on from, if its history does not begin with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     pub result: Option<String>,
     pub agents: Vec<AgentView>,
     /// How far the workers are that no join has taken yet.
@@ -196,6 +200,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         started_at: run.started_at,
         ended_at: run.ended_at,
         labels: run.labels.clone(),
+        origin: run.origin.clone(),
         result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
         fan_outs: fan_outs_of(run),

@@ -21,6 +21,8 @@ pub struct Step {
     pub agent: AgentId,
     pub title: Option<String>,
     pub state: StateFile,
+    /// The run that has its debug files: this one, or the origin of its history.
+    pub run: String,
     /// Where its program ran, if that is known.
     pub cwd: Option<String>,
     pub started_at: Option<Timestamp>,
@@ -106,6 +108,7 @@ impl Step {
             agent: agent.clone(),
             title: known.and_then(|agent| agent.title()),
             state: state.clone(),
+            run: String::new(),
             cwd: known.map(|agent| agent.cwd.clone()),
             started_at: None,
             attempts: Vec::new(),
@@ -152,7 +155,7 @@ impl Steps {
 
     fn note(&mut self, event: &Event) {
         match &event.body {
-            Body::StepStarted(started) => self.started(event.time, started),
+            Body::StepStarted(started) => self.started(event, started),
             Body::SessionStarted(known) => {
                 if let Some(attempt) = self.attempt(known.step) {
                     attempt.session = Some(known.session.clone());
@@ -186,7 +189,7 @@ impl Steps {
     }
 
     /// A failed step that a resume tries again has a number of its own.
-    fn started(&mut self, time: Timestamp, started: &StepStarted) {
+    fn started(&mut self, event: &Event, started: &StepStarted) {
         let turn = started.turn.as_ref();
         let attempt = Attempt {
             number: started.attempt,
@@ -197,7 +200,8 @@ impl Steps {
             end: AttemptEnd::Open,
         };
         let step = self.step(started.step, &started.agent, &started.state);
-        step.started_at.get_or_insert(time);
+        step.started_at.get_or_insert(event.time);
+        step.run.clone_from(&event.run);
         // An attempt that was interrupted runs again under its number.
         step.attempts.retain(|known| known.number != attempt.number);
         step.attempts.push(attempt);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use raymond_core::payload::Payload;
 use serde_json::{Map, Value};
 
-use super::debug::{KeptFiles, StepName, kept_files};
+use super::debug::{KeptFiles, StepName, shared_files};
 use super::steps::{Attempt, AttemptEnd, Outcome, Step};
 use super::text::{clean, local_time, one_line};
 use super::wording::{BAD, BOLD, DIM, GOOD, NOTE, led_to, titled, took, who};
@@ -29,8 +29,10 @@ const TOOL_CHARS: usize = 200;
 
 /// Where the texts of steps are, and how much is told.
 pub struct Transcript {
-    /// The run's debug files, if there are any.
-    pub folder: Option<PathBuf>,
+    /// The folder of all debug files, if there is one.
+    pub debug: Option<PathBuf>,
+    /// The run whose steps they are. Those that it has in common with another run may have their files there.
+    pub run: String,
     pub payloads: Payloads,
     pub backends: Backends,
     /// Whether sessions, commands and environments are told, too.
@@ -67,7 +69,8 @@ impl Transcript {
     fn write_attempt(&self, out: &mut impl Write, step: &Step, attempt: &Attempt) -> io::Result<()> {
         let name =
             StepName { agent: &step.agent, state: &step.state, step: step.number, attempt: attempt.number };
-        let kept = self.folder.as_ref().map(|folder| kept_files(folder, name)).unwrap_or_default();
+        let kept = self.debug.as_ref().map(|debug| shared_files(debug, &self.run, &step.run, name));
+        let kept = kept.unwrap_or_default();
         if step.attempts.len() > 1 {
             writeln!(out, "  {NOTE}attempt {}{NOTE:#}", attempt.number)?;
         }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use raymond_core::duration;
-use raymond_core::event::{AgentStarted, AskClosed, AskOpened, Body, Closed, Event, OpenAsk, OtherWorkflow};
+use raymond_core::event::{
+    AgentStarted, AskClosed, AskOpened, Body, Closed, Event, OpenAsk, OtherWorkflow, RunStarted,
+};
 use raymond_core::event::{Retry, RunResumed, StepFailed, StepFinished, StoppedStatus, Totals};
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
@@ -56,9 +58,7 @@ pub(super) fn lines(event: &Event, within: Option<&str>, out_of_steps: bool, pay
     let lines = Lines::default();
     let at = |agent: &AgentId, state: &StateFile| at(within, agent, state);
     match &event.body {
-        Body::RunStarted(started) => {
-            lines.normal(format!("{} runs {}", bold(&event.run), clean(&started.workflow)))
-        }
+        Body::RunStarted(started) => lines.normal(run_started(&event.run, started)),
         Body::RunResumed(resumed) => run_resumed(&event.run, resumed),
         Body::AgentStarted(started) => agent_started(started),
         Body::StepStarted(step) => {
@@ -212,6 +212,22 @@ fn ask_opened(opened: &AskOpened) -> String {
     let (agent, ask, question) = (who(&opened.agent), &opened.ask, brief(&opened.question));
     let title = titled(opened.title.as_deref());
     format!("{agent}{title} {NOTE}asks{NOTE:#} ({ask}){until}: {question}")
+}
+
+fn run_started(run: &str, started: &RunStarted) -> String {
+    let Some(origin) = &started.origin else {
+        return format!("{} runs {}", bold(run), clean(&started.workflow));
+    };
+    let after = match origin.step {
+        Some(step) => format!("after step {step}"),
+        None => format!("after event {}", origin.seq),
+    };
+    match &origin.dropped {
+        Some(dropped) => {
+            format!("{} goes on {after} again; what came then is in {}", bold(run), bold(dropped))
+        }
+        None => format!("{} goes on from {} {after}", bold(run), bold(&origin.run)),
+    }
 }
 
 fn ask_closed(closed: &AskClosed) -> String {

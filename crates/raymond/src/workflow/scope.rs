@@ -224,9 +224,7 @@ impl Scope {
 
     /// An id for a new run: the workflow's, the time, and a random part.
     pub fn new_run_id(&self) -> String {
-        let name = self.manifest().id.clone().unwrap_or_else(|| plain_name(self.path()));
-        let random = uuid::Uuid::new_v4().simple().to_string();
-        format!("{name}-{}-{}", crate::clock::now().strftime("%Y%m%d-%H%M%S"), &random[..4])
+        dated_id(&self.manifest().id.clone().unwrap_or_else(|| plain_name(self.path())))
     }
 
     /// The state that a run of the whole scope starts with.
@@ -396,6 +394,19 @@ fn name_problem(name: &str) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// An id for a new run of the workflow at a path, whether that is still there or not.
+pub fn run_id_for(path: &Path) -> String {
+    match Scope::open(path, Platform::current()) {
+        Ok(scope) => scope.new_run_id(),
+        Err(_) => dated_id(&plain_name(path)),
+    }
+}
+
+fn dated_id(name: &str) -> String {
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    format!("{name}-{}-{}", crate::clock::now().strftime("%Y%m%d-%H%M%S"), &random[..4])
 }
 
 /// A scope's name with only the characters that an id can have.

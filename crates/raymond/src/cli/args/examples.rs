@@ -57,6 +57,15 @@ Examples:
 
 Prompts, tool calls and the output of scripts are in debug files; what is gone is said so.";
 
+pub(super) const BRANCH: &str = "\
+Examples:
+  raymond branch r --at 40             a new run that continues after step 40
+  raymond branch r --at 40 --run       and go on with it at once
+  raymond branch r --at 40 --id second-try --reset-cost
+
+Nothing up to that step runs again or is paid for again, and `r` stays as it is. Conversations, questions, \
+variables and pending returns are as they were then.";
+
 pub(super) const ANSWER: &str = "\
 Examples:
   raymond answer 'yes, go on'          the only open question of all runs

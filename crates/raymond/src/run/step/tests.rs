@@ -59,6 +59,7 @@ impl Course {
             inputs: Default::default(),
             labels: BTreeMap::new(),
             options: Options::default(),
+            origin: None,
         };
         let mut course = Self { run: None, seq: 0 };
         course.apply(decide::start(started, Some("handed".to_owned())));

@@ -16,7 +16,7 @@ use super::place::RunPaths;
 use super::read::{Tail, visit_tail};
 use super::rescue;
 use super::room::Room;
-use super::segment::{Line, SNAPSHOT_EVENT, check_lines, encode_batch, is_snapshot};
+use super::segment::{Line, check_lines, encode_batch, may_begin_segment};
 use crate::store::error::StoreError;
 use crate::store::home::{Durability, JournalOptions};
 
@@ -196,14 +196,27 @@ impl Journal {
     /// name only once it is whole and on disk.
     pub fn rotate(&mut self, snapshot_line: String) -> Result<(), StoreError> {
         self.refuse_if_poisoned()?;
+        // A snapshot that is refused counts, too. Otherwise every step would make another one that is refused.
+        self.snapshot_bytes = snapshot_line.len() as u64;
+        self.begin_segment(snapshot_line)?;
+        self.delete_old_segments();
+        Ok(())
+    }
+
+    /// Begins a new segment with an event that goes on from an earlier one. What was written since then stays, and is
+    /// no part of the run any more.
+    pub fn rewind(&mut self, start_line: String) -> Result<(), StoreError> {
+        self.refuse_if_poisoned()?;
+        self.snapshot_bytes = 0;
+        self.begin_segment(start_line)
+    }
+
+    fn begin_segment(&mut self, first_line: String) -> Result<(), StoreError> {
         let next = self.segment + 1;
         let path = self.paths.segment(next);
-        let snapshot_bytes = snapshot_line.len() as u64;
-        // A snapshot that is refused counts, too. Otherwise every step would make another one that is refused.
-        self.snapshot_bytes = snapshot_bytes;
-        let lines = [snapshot_line];
-        let last_seq = check_snapshot(&lines, self.last_seq)
-            .map_err(|what| StoreError::refused(path.display(), what))?;
+        let lines = [first_line];
+        let last_seq =
+            check_first(&lines, self.last_seq).map_err(|what| StoreError::refused(path.display(), what))?;
         let batch = encode_batch(&lines);
         self.poisoned = true;
         // A torn tail before a later segment would be damage, so the old segment is synced with any durability.
@@ -217,7 +230,6 @@ impl Journal {
         self.segment = next;
         self.bytes = batch.len() as u64;
         self.last_seq = last_seq;
-        self.delete_old_segments();
         Ok(())
     }
 
@@ -274,11 +286,11 @@ impl Journal {
     }
 }
 
-fn check_snapshot(lines: &[String; 1], last_seq: Option<u64>) -> Result<Option<u64>, String> {
+fn check_first(lines: &[String; 1], last_seq: Option<u64>) -> Result<Option<u64>, String> {
     let last_seq = check_lines(lines, last_seq)?;
-    match is_snapshot(&lines[0]) {
+    match may_begin_segment(&lines[0]) {
         true => Ok(last_seq),
-        false => Err(format!("a segment must begin with an event '{SNAPSHOT_EVENT}'")),
+        false => Err("a segment must begin with a snapshot or the start of a run".to_owned()),
     }
 }
 

@@ -1,20 +1,27 @@
 //! Events ↔ lines of the journal.
 
 use jiff::Timestamp;
-use raymond_core::event::{Body, Event, FORMAT_VERSION};
+use raymond_core::event::{BRANCH_FORMAT_VERSION, Body, Event, Origin};
 use raymond_core::run::Run;
 use serde::{Deserialize, Serialize};
 
 use super::place::RunPaths;
-use super::read::{Lines, visit_tail};
+use super::read::{Lines, first_batch, visit_tail};
 use super::segment::Line;
 use crate::store::error::StoreError;
-use crate::store::fold::{Folding, check_order};
+use crate::store::fold::{FindOrigin, Folding, check_order};
 use crate::store::home::Events;
+use crate::store::lineage::state_at_origin;
 
 pub(super) fn to_line(paths: &RunPaths, event: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(event)
         .map_err(|error| StoreError::refused(paths.segment(0).display(), format!("no JSON: {error}")))
+}
+
+/// The first event of a segment; none if it has no whole batch.
+pub(super) fn first_event(paths: &RunPaths, segment: u32) -> Result<Option<Event>, StoreError> {
+    let batch = first_batch(paths, segment)?;
+    batch.as_ref().and_then(|batch| batch.first()).map(|line| to_event(paths, line)).transpose()
 }
 
 /// One line of a journal as an event. The line is known to be whole, so it is of another version if it cannot be read.
@@ -25,11 +32,13 @@ fn to_event(paths: &RunPaths, line: &Line) -> Result<Event, StoreError> {
         what: error.to_string(),
     })?;
     match &event.body {
-        Body::RunStarted(started) if started.version > FORMAT_VERSION => Err(StoreError::NewerFormat {
-            run: event.run.clone(),
-            version: started.version,
-            newest_known: FORMAT_VERSION,
-        }),
+        Body::RunStarted(started) if started.version > BRANCH_FORMAT_VERSION => {
+            Err(StoreError::NewerFormat {
+                run: event.run.clone(),
+                version: started.version,
+                newest_known: BRANCH_FORMAT_VERSION,
+            })
+        }
         _ => Ok(event),
     }
 }
@@ -63,12 +72,13 @@ fn parse(text: &str) -> serde_json::Result<Event> {
 /// Adds up the lines of a journal. The first one that cannot be added is the error, and those behind it are ignored.
 pub(super) struct LineFolding<'a> {
     paths: &'a RunPaths,
-    folding: Result<Folding, StoreError>,
+    folding: Result<Folding<'a>, StoreError>,
 }
 
 impl<'a> LineFolding<'a> {
-    pub(super) fn new(paths: &'a RunPaths) -> Self {
-        Self { paths, folding: Ok(Folding::default()) }
+    /// `find_origin` gives the state before the first line if that names an origin.
+    pub(super) fn new(paths: &'a RunPaths, find_origin: FindOrigin<'a>) -> Self {
+        Self { paths, folding: Ok(Folding::of_journal(find_origin)) }
     }
 
     pub(super) fn take(&mut self, line: &Line) {
@@ -89,14 +99,16 @@ impl<'a> LineFolding<'a> {
 
 /// What lines of a journal add up to.
 pub fn fold(paths: &RunPaths, lines: &[Line]) -> Result<Run, StoreError> {
-    let mut folding = LineFolding::new(paths);
+    let find_origin = |origin: &Origin| state_at_origin(paths, origin);
+    let mut folding = LineFolding::new(paths, &find_origin);
     lines.iter().for_each(|line| folding.take(line));
     folding.finish()
 }
 
 /// What the last segment adds up to, read one batch at a time.
 pub(super) fn load(paths: &RunPaths, newest: Option<u32>) -> Result<Run, StoreError> {
-    let mut folding = LineFolding::new(paths);
+    let find_origin = |origin: &Origin| state_at_origin(paths, origin);
+    let mut folding = LineFolding::new(paths, &find_origin);
     visit_tail(paths, newest, &mut |line| folding.take(&line))?;
     folding.finish()
 }

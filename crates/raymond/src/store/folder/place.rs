@@ -190,6 +190,12 @@ impl RunPaths {
         Self { disk, ..self }
     }
 
+    /// The paths of another run in the same folder.
+    pub fn sibling(&self, id: &str) -> Result<Self, BadRunId> {
+        check_run_id(id)?;
+        Ok(Self { id: id.to_owned(), ..self.clone() })
+    }
+
     /// What the journal is written with.
     pub(super) fn disk(&self) -> &dyn Disk {
         &*self.disk

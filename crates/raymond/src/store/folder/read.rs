@@ -3,12 +3,12 @@
 //! Readers take no lock and change nothing. What a live Raymond is just writing looks like a torn
 //! tail to them and is left out. Bound: [`Lines`] and [`visit_tail`] hold one batch, [`read_tail`] one segment.
 
-use std::io::BufReader;
+use std::io::{self, BufReader};
 
 use super::disk::DiskFile;
 use super::place::RunPaths;
 use super::segment::{Line, Position, SegmentReader, Torn};
-use super::skip::{first_number, skip_to};
+use super::skip::{begins_with_start, first_number, skip_to};
 use crate::store::error::StoreError;
 
 type Reader = SegmentReader<BufReader<Box<dyn DiskFile>>>;
@@ -148,8 +148,27 @@ fn first_seq(paths: &RunPaths, segment: u32) -> Result<Option<u64>, StoreError> 
     if let Ok(Some(number)) = first_number(paths, segment) {
         return Ok(Some(number));
     }
-    let batch = Reader::open(paths, segment, Position::default())?.next_batch()?;
-    Ok(batch.as_ref().and_then(|batch| batch.first()).and_then(|line| line.seq))
+    Ok(first_batch(paths, segment)?.as_ref().and_then(|batch| batch.first()).and_then(|line| line.seq))
+}
+
+/// The first batch of a segment, if it is whole.
+pub(super) fn first_batch(paths: &RunPaths, segment: u32) -> Result<Option<Vec<Line>>, StoreError> {
+    Reader::open(paths, segment, Position::default())?.next_batch()
+}
+
+/// The segment that begins the newest part of the journal up to an event: one in which the run was rewound, or the first.
+pub(super) fn part_up_to(paths: &RunPaths, seq: u64) -> Result<u32, StoreError> {
+    for number in kept_segments(paths)?.into_iter().skip(1).rev() {
+        let begins_part = match begins_with_start(paths, number) {
+            // A live Raymond has just deleted it. It deletes none that begins a part.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            other => other.map_err(|error| StoreError::io(paths.segment(number).display(), "read", error))?,
+        };
+        if begins_part && first_seq(paths, number)?.is_some_and(|first| first <= seq) {
+            return Ok(number);
+        }
+    }
+    Ok(0)
 }
 
 /// Reads the lines of a journal, segment after segment, also while they are being written.

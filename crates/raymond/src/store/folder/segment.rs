@@ -30,6 +30,9 @@ pub const MAX_BATCH_BYTES: usize = 256 * 1024 * 1024;
 /// What the `event` field of the first line of a later segment says.
 pub const SNAPSHOT_EVENT: &str = "snapshot";
 
+/// What it says in the first segment, and in a later one that goes on from an earlier event.
+pub(super) const START_EVENT: &str = "run_started";
+
 /// What is said of a line whose commit mark another program has moved or rewritten.
 const CHANGED: &str =
     "its commit mark does not hold; another program has changed line ends, blanks or the JSON";
@@ -109,11 +112,13 @@ fn check_line(line: &str) -> Result<Fields, String> {
     }
 }
 
-/// The fields of an event that the format rests on: `seq` must rise, and a later segment begins with a snapshot.
+/// The fields of an event that the format rests on: `seq` must rise, and a later segment begins with a snapshot, or with
+/// the event that starts a run if the run was rewound.
 #[derive(Clone, Copy)]
 struct Fields {
     seq: Option<u64>,
     is_snapshot: bool,
+    is_start: bool,
     /// Whether there is a field `commit`, wherever it stands in the line.
     has_mark: bool,
 }
@@ -135,16 +140,19 @@ fn probe(line: &str) -> Result<Fields, String> {
         return Err("this is not a JSON object".to_owned());
     }
     match serde_json::from_str::<Event<'_>>(line) {
-        Ok(Event { seq, event, commit }) => {
-            Ok(Fields { seq, is_snapshot: event == SNAPSHOT_EVENT, has_mark: commit.is_some() })
-        }
+        Ok(Event { seq, event, commit }) => Ok(Fields {
+            seq,
+            is_snapshot: event == SNAPSHOT_EVENT,
+            is_start: event == START_EVENT,
+            has_mark: commit.is_some(),
+        }),
         Err(error) => Err(format!("this is not a JSON event ({error})")),
     }
 }
 
 /// Whether a line is one that a later segment may begin with.
-pub(super) fn is_snapshot(line: &str) -> bool {
-    probe(line).is_ok_and(|fields| fields.is_snapshot)
+pub(super) fn may_begin_segment(line: &str) -> bool {
+    probe(line).is_ok_and(|fields| fields.is_snapshot || fields.is_start)
 }
 
 /// The last `seq` after a line. A snapshot may repeat the number of the event that it was taken after.
@@ -371,7 +379,11 @@ impl<R: BufRead> SegmentReader<R> {
     /// Checks what a checksum cannot show, and moves the position behind the batch.
     fn give_out(&mut self, batch: Pending) -> Result<Vec<Line>, StoreError> {
         let at_start = self.position.lines == 0;
-        if at_start && self.segment > 0 && !matches!(&batch.lines[..], [(_, only)] if only.is_snapshot) {
+        let may_begin = match &batch.lines[..] {
+            [(_, only)] => only.is_snapshot || only.is_start,
+            _ => false,
+        };
+        if at_start && self.segment > 0 && !may_begin {
             let first = batch.lines.first().map_or("", |(text, _)| text);
             let what = "a snapshot should be here";
             return Err(StoreError::damaged(self.file.display(), 1, what, first.as_bytes()));

@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 use super::place::RunPaths;
-use super::segment::{MAX_LINE_BYTES, Position, has_mark};
+use super::segment::{MAX_LINE_BYTES, Position, START_EVENT, has_mark};
 
 /// What a line begins with.
 const NUMBER: &[u8] = b"{\"seq\":";
@@ -42,6 +42,15 @@ pub(super) fn first_number(paths: &RunPaths, segment: u32) -> io::Result<Option<
     let mut beginning = Vec::new();
     paths.disk().read(&paths.segment(segment), 0)?.take(64).read_to_end(&mut beginning)?;
     Ok(number_of(&beginning))
+}
+
+/// Whether a segment begins with the start of a run and not with a snapshot. The fields before that one are short.
+pub(super) fn begins_with_start(paths: &RunPaths, segment: u32) -> io::Result<bool> {
+    const BEGINNING: u64 = 512;
+    let mut beginning = Vec::new();
+    paths.disk().read(&paths.segment(segment), 0)?.take(BEGINNING).read_to_end(&mut beginning)?;
+    let field = format!("\"event\":\"{START_EVENT}\"");
+    Ok(memchr::memmem::find(&beginning, field.as_bytes()).is_some())
 }
 
 fn number_of(line: &[u8]) -> Option<u64> {

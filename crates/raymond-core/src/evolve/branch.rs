@@ -1,0 +1,59 @@
+//! A run that goes on from a point in the history of another one, or again from an earlier point of its own.
+
+use crate::event::{Event, RunStarted};
+use crate::money::Usd;
+use crate::name::AgentId;
+use crate::run::{Agent, Run, RunStatus, Status, Work};
+
+use super::give_reply_back;
+
+/// Turns the state at that point into the state of the new run. A start without an origin does not fit a run that exists.
+pub(super) fn begun(run: &mut Run, event: &Event, started: &RunStarted) {
+    let Some(origin) = &started.origin else { return };
+    if run.status == RunStatus::Running {
+        run.spent_ms = run.duration_ms(run.last_time);
+        stop(run, event);
+    }
+    if origin.reset_cost {
+        run.cost_usd = Usd::ZERO;
+        if run.status == RunStatus::OverBudget {
+            stop(run, event);
+        }
+    }
+    if origin.run != event.run {
+        run.started_at = event.time;
+    }
+    run.id.clone_from(&event.run);
+    run.nonce.clone_from(&started.nonce);
+    run.options = started.options.clone();
+    run.resumed_at = event.time;
+    run.origin = Some(origin.clone());
+    let ids: Vec<AgentId> = run.agents.keys().cloned().collect();
+    for id in ids {
+        give_reply_back(run, &id);
+        run.update(&id, |agent| {
+            start_anew(agent);
+            if origin.reset_cost {
+                agent.cost_usd = Usd::ZERO;
+            }
+        });
+    }
+}
+
+/// The new run waits to be resumed, whatever kept the other one from going on.
+fn stop(run: &mut Run, event: &Event) {
+    run.status = RunStatus::Interrupted;
+    run.ended_at = Some(event.time);
+    run.halt = None;
+    run.was_terminated = false;
+}
+
+/// A step that was under way is started again. The attempt that was running belongs to the other run, so this one has
+/// not made it yet.
+fn start_anew(agent: &mut Agent) {
+    if let Status::Running { work, .. } = &agent.status {
+        let attempt = work.attempt.saturating_sub(1);
+        let work = Work { attempt, session: None, share_usd: None, ..(**work).clone() };
+        agent.status = Status::Ready { since: work.step, work: Some(Box::new(work)) };
+    }
+}

@@ -1,0 +1,47 @@
+//! A new run with the history of another one up to a point.
+
+use jiff::Timestamp;
+use raymond_core::decide;
+use raymond_core::event::{Event, Origin};
+use raymond_core::run::Options;
+
+use super::point::Point;
+use crate::store::{JournalOptions, RunStore, RunWriter, StoreError};
+
+/// How a branch differs from what it branches off.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// The options that it goes on with.
+    pub options: Options,
+    /// Whether the cost of its history does not count.
+    pub reset_cost: bool,
+}
+
+/// Creates a run that goes on from a point in the history of another one, which is not touched and may be live.
+///
+/// It is created by its first event. Before that is written there is no run; behind it the run is whole.
+pub fn branch(
+    store: &dyn RunStore,
+    id: &str,
+    journal: JournalOptions,
+    now: Timestamp,
+    (origin, point): (&str, &Point),
+    how: Branch,
+) -> Result<(), StoreError> {
+    let mut writer = store.create(id, journal)?;
+    let named = Origin {
+        run: origin.to_owned(),
+        seq: point.seq,
+        step: point.step,
+        reset_cost: how.reset_cost,
+        dropped: None,
+    };
+    let mut state = point.state.clone();
+    state.options = how.options;
+    let nonce = uuid::Uuid::new_v4().to_string();
+    let body = decide::branch(&state, nonce, named);
+    writer.commit(&[Event { seq: point.seq + 1, time: now, run: id.to_owned(), body }])?;
+    drop(writer);
+    // A live origin may have deleted the events meanwhile.
+    store.run(id)?.load().map(drop)
+}
