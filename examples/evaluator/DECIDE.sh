@@ -5,11 +5,10 @@ set -euo pipefail
 
 case "$RAYMOND_RESULT" in
   PASS*)
-    echo "<result>$(cat "$RAYMOND_TASK_FOLDER/line.txt")</result>" ;;
+    raymond emit result < "$RAYMOND_TASK_FOLDER/line.txt" ;;
   FAIL*)
-    echo "<print>$RAYMOND_RESULT</print>"
-    reason=$(tr -d "<>&'\"" <<< "$RAYMOND_RESULT")
-    echo "<goto input=\"Your last line was not good enough. $reason\">START</goto>" ;;
+    raymond emit print "$RAYMOND_RESULT"
+    raymond emit goto START --input "Your last line was not good enough. $RAYMOND_RESULT" ;;
   *)
     echo "the judge said neither PASS nor FAIL: $RAYMOND_RESULT" >&2
     exit 1 ;;

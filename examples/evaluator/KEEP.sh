@@ -3,7 +3,5 @@
 # the writer's reasons do not influence it, and on its own model.
 set -euo pipefail
 
-line="${RAYMOND_INPUT:-}"
-printf '%s' "$line" > "$RAYMOND_TASK_FOLDER/line.txt"
-
-raymond emit function JUDGE --return DECIDE --input "$line"
+cp "$RAYMOND_INPUT_FILE" "$RAYMOND_TASK_FOLDER/line.txt"
+raymond emit function JUDGE --return DECIDE --input - < "$RAYMOND_INPUT_FILE"

@@ -3,4 +3,4 @@
 # itself was not called, so its own result ends it.
 set -euo pipefail
 
-echo "<result>$(basename "$text" .txt): $RAYMOND_RESULT</result>"
+raymond emit result "$(basename "$text" .txt): $RAYMOND_RESULT"

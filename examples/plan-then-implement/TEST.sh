@@ -18,10 +18,10 @@ check 'Already-good' 'already-good'
 
 if [[ -z "$failures" ]]; then
   echo "<print>All tests pass.</print>"
-  echo "<result>$(cat "$code")</result>"
+  raymond emit result < "$code"
   exit
 fi
 
-echo "<print>$failures</print>"
+raymond emit print "$failures"
 # A call continues the caller's conversation, which has not seen the code: so say where it is.
 raymond emit call CODE --return TEST --input "The last version, in $code, fails: $failures"

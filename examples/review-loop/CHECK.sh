@@ -13,8 +13,8 @@ for year in 1874 1988; do
 done
 
 if [[ -z "$problems" ]]; then
-  echo "<result>$draft</result>"
+  raymond emit result "$draft"
 else
-  echo "<print>Sent back: $problems</print>"
-  echo "<goto input=\"$problems\">REVISE</goto>"
+  raymond emit print "Sent back: $problems"
+  raymond emit goto REVISE --input "$problems"
 fi

@@ -7,6 +7,5 @@ title=$(head -n 1 "$article")
 words=$(wc -w < "$article")
 years=$(grep -oE '\b[0-9]{4}\b' "$article" | sort -u | paste -sd ' ' -)
 
-echo "<print>$title: $((words)) words, years $years</print>"
-printf '<goto input="The text is in %s. It has %d words and names the years %s.">DRAFT</goto>\n' \
-  "$article" "$((words))" "$years"
+raymond emit print "$title: $((words)) words, years $years"
+raymond emit goto DRAFT --input "The text is in $article. It has $((words)) words and names the years $years."

@@ -29,6 +29,8 @@ pub struct Node {
     pub is_reached: bool,
     /// Whether tests were counted, and none of them reached it.
     pub is_untested: bool,
+    /// The extended workflow that a state comes from.
+    pub base: Option<String>,
 }
 
 /// The meaning of a node.
@@ -71,6 +73,35 @@ pub enum Style {
     Fork,
 }
 
+impl Diagram {
+    /// Notes which states come from extended workflows: `base_of` has the name of a state's workflow by its number.
+    /// Those that no run reaches are left out, because a workflow rarely needs all states that it extends.
+    pub fn mark_bases(&mut self, base_of: impl Fn(usize) -> Option<String>) {
+        for node in &mut self.nodes {
+            if let Shape::State(state, _) = node.shape {
+                node.base = base_of(state);
+            }
+        }
+        self.keep(|node| node.is_reached || node.base.is_none());
+    }
+
+    /// Removes the other nodes, with their edges.
+    fn keep(&mut self, is_kept: impl Fn(&Node) -> bool) {
+        let mut kept = 0..;
+        let numbers: Vec<Option<usize>> =
+            self.nodes.iter().map(|node| is_kept(node).then(|| kept.next()).flatten()).collect();
+        let number = |old: usize| numbers.get(old).copied().flatten();
+        self.edges.retain_mut(|edge| match (number(edge.from), number(edge.to)) {
+            (Some(from), Some(to)) => {
+                (edge.from, edge.to) = (from, to);
+                true
+            }
+            _ => false,
+        });
+        self.nodes.retain(is_kept);
+    }
+}
+
 impl Style {
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -89,6 +120,11 @@ impl fmt::Display for Style {
 }
 
 impl Node {
+    /// The second line of its label: where it comes from.
+    fn origin(&self) -> Option<String> {
+        self.base.as_ref().map(|base| format!("from {base}"))
+    }
+
     /// The name of the node's kind in the style sheets.
     pub const fn class(&self) -> &'static str {
         match self.shape {

@@ -430,9 +430,8 @@ fn agent_finished(run: &mut Run, id: &AgentId, result: &Payload) {
         run.finish_worker(&parent, agent.fork, result);
         forget_old_workers(run, &parent);
     }
-    // No agent can join its workers any more.
-    run.forget_workers(id);
     run.remove(id);
+    run.release_workers(id);
 }
 
 /// A dispatcher that never joins must not use more and more memory: above a limit, its oldest workers' results are
@@ -450,8 +449,8 @@ fn forget_old_workers(run: &mut Run, parent: &AgentId) {
 /// A worker whose failure was delivered by a join counts as ended.
 fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &Payload) {
     for worker in workers {
-        run.forget_workers(worker);
         run.remove(worker);
+        run.release_workers(worker);
     }
     run.forget_workers(id);
     run.update(id, |agent| {

@@ -3,6 +3,6 @@
 set -euo pipefail
 
 case "$RAYMOND_INPUT" in
-  PASS) printf '<result>%s</result>\n' "$(cat "$RAYMOND_TASK_FOLDER/summary")" ;;
+  PASS) raymond emit result < "$RAYMOND_TASK_FOLDER/summary" ;;
   *) echo "not fit to print: $RAYMOND_INPUT" >&2; exit 1 ;;
 esac

@@ -4,8 +4,8 @@ set -euo pipefail
 
 words=$(wc -w <<< "$RAYMOND_INPUT")
 if [ "$words" -le 20 ]; then
-  printf '<result>%s</result>\n' "$RAYMOND_INPUT"
+  raymond emit result "$RAYMOND_INPUT"
 else
-  echo "<print>$words words are too many.</print>"
-  echo "<goto input='That had $words words.'>START</goto>"
+  raymond emit print "$words words are too many."
+  raymond emit goto START --input "That had $words words."
 fi

@@ -33,7 +33,10 @@ pub fn dot(diagram: &Diagram) -> String {
 }
 
 fn attributes(node: &Node) -> String {
-    let label = escaped(&node.label);
+    let mut label = escaped(&node.label);
+    if let Some(origin) = node.origin() {
+        let _ = write!(label, "\\n{}", escaped(&origin));
+    }
     let shape = match node.shape {
         Shape::State(_, Kind::Prompt) => "shape=box, style=rounded, color=\"#3b76d6\"",
         Shape::State(..) => "shape=box, color=\"#2f9e63\"",

@@ -3,18 +3,27 @@
 //! Names and texts of states are data here: the SVG escapes them, the texts are JSON in which `<` is escaped, and the
 //! page's own code shows them only as text.
 
+use std::collections::HashMap;
+
 use serde_json::json;
 
-use super::Diagram;
 use super::svg::{escaped, svg};
+use super::{Diagram, Node, Shape};
 use crate::graph::Graph;
 
 const STYLE: &str = include_str!("html/page.css");
 const CODE: &str = include_str!("html/page.js");
 
 pub fn html(diagram: &Diagram, graph: &Graph, title: &str) -> String {
-    let states: Vec<_> =
-        graph.states.iter().map(|state| json!({ "name": state.file.as_str(), "text": state.text })).collect();
+    let origin = |node: &Node| match node.shape {
+        Shape::State(state, _) => Some((state, node.origin()?)),
+        _ => None,
+    };
+    let origins: HashMap<usize, String> = diagram.nodes.iter().filter_map(origin).collect();
+    let states = graph.states.iter().enumerate().map(|(number, state)| {
+        json!({ "name": state.file.as_str(), "origin": origins.get(&number), "text": state.text })
+    });
+    let states: Vec<_> = states.collect();
     let title_text = escaped(title);
     let picture = svg(diagram, title);
     format!(

@@ -28,7 +28,10 @@ pub fn mermaid(diagram: &Diagram) -> String {
 }
 
 fn written(node: &Node) -> String {
-    let label = escaped(&node.label);
+    let mut label = escaped(&node.label);
+    if let Some(origin) = node.origin() {
+        let _ = write!(label, "<br/>{}", escaped(&origin));
+    }
     match node.shape {
         Shape::State(_, Kind::Prompt) => format!("(\"{label}\")"),
         Shape::State(..) => format!("[\"{label}\"]"),

@@ -65,7 +65,8 @@ impl<'g> Drawing<'g> {
             drawing.node_of.push(node);
             if node.is_some() {
                 let (label, shape) = (state.file.to_string(), Shape::State(number, state.file.kind()));
-                drawing.nodes.push(Node { label, shape, is_reached: is_reached(number), is_untested: false });
+                let is_reached = is_reached(number);
+                drawing.nodes.push(Node { label, shape, is_reached, is_untested: false, base: None });
             }
         }
         if let Some(entry) = graph.entry.as_ref().ok().and_then(|entry| drawing.node(*entry)) {
@@ -79,7 +80,7 @@ impl<'g> Drawing<'g> {
     }
 
     fn other(&mut self, shape: Shape, label: &str) -> usize {
-        let node = Node { label: label.to_owned(), shape, is_reached: true, is_untested: false };
+        let node = Node { label: label.to_owned(), shape, is_reached: true, is_untested: false, base: None };
         *self.others.entry((node.class(), label.to_owned())).or_insert_with(|| {
             self.nodes.push(node);
             self.nodes.len() - 1

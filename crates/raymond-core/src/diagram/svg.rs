@@ -171,9 +171,14 @@ fn write_node(text: &mut String, number: usize, node: &Node, size: Size, at: Poi
             )
         }
     };
+    let origin = node.origin().map(|origin| cut(&origin));
     if node.shape != Shape::Start {
-        let _ =
-            write!(text, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", at.x, at.y + 4.5, escaped(&shown(node)));
+        let middle = if origin.is_some() { at.y - 1.5 } else { at.y + 4.5 };
+        let _ = write!(text, "<text x=\"{:.1}\" y=\"{middle:.1}\">{}</text>", at.x, escaped(&shown(node)));
+    }
+    if let Some(origin) = origin {
+        let (below, origin) = (at.y + 11.5, escaped(&origin));
+        let _ = write!(text, "<text class=\"base\" x=\"{:.1}\" y=\"{below:.1}\">{origin}</text>", at.x);
     }
     text.push_str("</g>\n");
 }
@@ -198,7 +203,9 @@ fn whole_name(node: &Node) -> Option<String> {
     match node.shape {
         Shape::Start => None,
         Shape::Missing => Some(format!("there is no state {}", node.label)),
-        _ => Some(node.label.clone()),
+        _ => Some(
+            [Some(node.label.clone()), node.origin()].into_iter().flatten().collect::<Vec<_>>().join(", "),
+        ),
     }
 }
 
@@ -207,7 +214,10 @@ fn node_size(node: &Node) -> Size {
         Shape::Start => Size { width: 14.0, height: 14.0 },
         Shape::Anywhere => Size { width: 24.0, height: 24.0 },
         Shape::End => Size { width: 38.0, height: 38.0 },
-        _ => Size { width: text_width(&shown(node), CHARACTER) + 28.0, height: NODE_HEIGHT },
+        _ => {
+            let origin = node.origin().map_or(0.0, |origin| text_width(&cut(&origin), LABEL_CHARACTER));
+            Size { width: text_width(&shown(node), CHARACTER).max(origin) + 28.0, height: NODE_HEIGHT }
+        }
     }
 }
 

@@ -51,6 +51,26 @@ fn returns_are_drawn_from_the_states_that_give_results() {
     );
 }
 
+#[test]
+fn states_of_extended_workflows_are_marked_and_left_out_if_no_run_reaches_them() {
+    let graph = graph(&[
+        ("A_UNUSED.sh", "echo '<goto>SHARED</goto>'"),
+        ("START.sh", "echo '<goto>SHARED</goto>'"),
+        ("SHARED.md", "<result>x</result>"),
+    ]);
+    let mut diagram = Diagram::of(&graph);
+    diagram.mark_bases(|state| (graph.states[state].file.name() != "START").then(|| "a & b".to_owned()));
+    assert_eq!(
+        edges(&diagram),
+        ["(start) plain START.sh: ", "SHARED.md plain end: result", "START.sh plain SHARED.md: goto"]
+    );
+    let picture = svg(&diagram, "t");
+    check_xml(&picture);
+    assert!(picture.contains(">from a &amp; b</text>"), "{picture}");
+    assert!(picture.contains("<title>SHARED.md, from a &amp; b</title>"), "{picture}");
+    assert!(html(&diagram, &graph, "t").contains(r#""origin":"from a \u0026 b""#));
+}
+
 /// A small XML reader that finds unclosed tags and unescaped text.
 fn check_xml(text: &str) {
     let mut open: Vec<String> = Vec::new();

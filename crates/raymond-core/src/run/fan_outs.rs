@@ -8,7 +8,7 @@ use crate::name::AgentId;
 use crate::payload::Payload;
 use crate::workflow::StateFile;
 
-/// The workers that an agent has forked into one state and not joined yet.
+/// The workers that an agent has forked into one state and not joined yet. If it has ended, as long as some have not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FanOut {
     pub workers: usize,
@@ -76,14 +76,37 @@ impl Run {
         }
     }
 
-    /// Notes the result of a worker, if its parent can still join it.
+    /// Notes the result of a worker. It is kept if its parent can still join it.
     pub(crate) fn finish_worker(&mut self, parent: &AgentId, fork: u64, result: &Payload) {
+        let can_be_joined = self.agents.contains_key(parent);
         let Some(worker) = self.workers.get_mut(parent).and_then(|workers| workers.get_mut(&fork)) else {
             return;
         };
-        if worker.result.replace(result.clone()).is_none() {
+        let result = if can_be_joined { result.clone() } else { Payload::Inline(String::new()) };
+        if worker.result.replace(result).is_none() {
             self.fan_outs.change(parent, &worker.state, |fan_out| fan_out.done += 1);
         }
+        if !can_be_joined && !self.has_unfinished_workers(parent) {
+            self.forget_workers(parent);
+        }
+    }
+
+    /// The agent has ended and cannot join its workers any more. Until they have all ended they are still counted, but
+    /// their results are not kept.
+    pub(crate) fn release_workers(&mut self, parent: &AgentId) {
+        if !self.has_unfinished_workers(parent) {
+            return self.forget_workers(parent);
+        }
+        for worker in self.workers.get_mut(parent).into_iter().flat_map(BTreeMap::values_mut) {
+            if worker.result.is_some() {
+                worker.result = Some(Payload::Inline(String::new()));
+            }
+        }
+    }
+
+    fn has_unfinished_workers(&self, parent: &AgentId) -> bool {
+        let is_unfinished = |fan_out: &FanOut| fan_out.done < fan_out.workers;
+        self.fan_outs.0.get(parent).is_some_and(|states| states.values().any(is_unfinished))
     }
 
     pub(crate) fn forget_worker(&mut self, parent: &AgentId, fork: u64) {
@@ -95,7 +118,7 @@ impl Run {
         }
     }
 
-    /// The agent has joined its workers, or cannot join them any more.
+    /// The agent has joined its workers, or they have all ended after it.
     pub(crate) fn forget_workers(&mut self, parent: &AgentId) {
         self.workers.remove(parent);
         self.fan_outs.0.remove(parent);

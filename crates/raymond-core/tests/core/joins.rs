@@ -1,5 +1,7 @@
 //! Waiting for workers.
 
+use std::collections::BTreeMap;
+
 use expect_test::expect;
 use raymond_core::decide::decide;
 use raymond_core::event::Body;
@@ -387,7 +389,11 @@ fn a_parent_may_end_without_joining() {
     let mut rig = with_workers(2);
     rig.emits("main_w1", "<result>1</result>");
     rig.emits("main", "<result>r</result>");
-    assert!(rig.run.workers.is_empty());
+    // It is still shown how far the workers are; their results are not kept.
+    let (_, _, fan_out) = rig.run.fan_outs().next().unwrap();
+    assert_eq!((fan_out.workers, fan_out.done), (2, 1));
+    let results = rig.run.workers.values().flat_map(BTreeMap::values).flat_map(|worker| &worker.result);
+    assert_eq!(results.collect::<Vec<_>>(), [&Payload::from(String::new())]);
     check(
         &rig.emits("main_w2", "<result>2</result>"),
         expect![[r#"
@@ -396,6 +402,7 @@ fn a_parent_may_end_without_joining() {
         run_finished agents=3 result=r status=completed steps=4
     "#]],
     );
+    assert!(rig.run.workers.is_empty());
 }
 
 #[test]

@@ -148,11 +148,11 @@ impl Checked {
         let workflow = Workflow {
             graph: &graph,
             defaults: Defaults {
-                backend: loaded.backend.as_deref(),
-                model: loaded.defaults.model.as_deref(),
-                effort: loaded.defaults.effort.as_deref(),
+                backend: loaded.manifest.backend.as_deref(),
+                model: loaded.manifest.defaults.model.as_deref(),
+                effort: loaded.manifest.defaults.effort.as_deref(),
             },
-            inputs: &loaded.inputs,
+            inputs: &loaded.manifest.inputs,
             find_scope: &|name| loaded.find_scope(name, &allowed, platform),
             known_efforts: &|backend| built_in.known_efforts(backend),
             check_schema: &|schema| loaded.check_schema(schema, platform),
@@ -189,7 +189,7 @@ impl Checked {
                 model: model.as_deref(),
                 effort: effort.as_deref(),
             },
-            inputs: &loaded.inputs,
+            inputs: &loaded.manifest.inputs,
             find_scope: &|name| loaded.find_scope(name, allowed, platform),
             known_efforts: &|backend| backends.known_efforts(backend),
             check_schema: &|schema| loaded.check_schema(schema, platform),
@@ -200,9 +200,13 @@ impl Checked {
 
     fn found(&self) -> Vec<Found> {
         let mut found: Vec<Found> = self.loaded.faults.iter().map(not_loaded).collect();
-        match &self.loaded.inside {
-            Some(inside) => self.find_inside(inside, &mut found),
-            None => self.find_in_files(&mut found),
+        found.extend(self.placed());
+        // All states of a one-file workflow are in one file, so the findings are sorted by their place in it.
+        if self.loaded.inside.is_some() {
+            let is_elsewhere = |found: &Found| found.file != self.loaded.shown;
+            found.sort_by_cached_key(|found| {
+                (is_elsewhere(found), found.file.clone(), found.start, found.code, found.end)
+            });
         }
         found
     }
@@ -212,46 +216,29 @@ impl Checked {
         diagnostic.state.and_then(|number| Some((number, self.graph.state(number)?)))
     }
 
-    fn find_in_files(&self, found: &mut Vec<Found>) {
-        let shown = &self.loaded.shown;
-        // Finding the lines takes time in proportion to the text, so it is done once for each state.
-        let mut lines: Option<(usize, Lines<'_>)> = None;
+    /// The findings of the rules, with their places.
+    fn placed(&self) -> Vec<Found> {
+        let mut found = Vec::with_capacity(self.diagnostics.len());
+        // Finding the lines takes time in proportion to the text, so it is done once for each text.
+        let mut lines: Option<(&str, Lines<'_>)> = None;
         for diagnostic in &self.diagnostics {
-            let Some((number, state)) = self.state_of(diagnostic) else {
-                found.push(placed(diagnostic, shown.clone(), None));
+            let Some((_, state)) = self.state_of(diagnostic) else {
+                found.push(placed(diagnostic, self.loaded.shown.clone(), None));
                 continue;
             };
-            if lines.as_ref().is_none_or(|(known, _)| *known != number) {
-                lines = Some((number, Lines::new(&state.text)));
+            let (file, inside) = self.loaded.file_of(&state.file);
+            let range = diagnostic.range.clone();
+            let (text, range) = match inside {
+                Some(inside) => (inside.yaml.as_str(), inside.place(&state.file, range)),
+                None => (state.text.as_str(), range),
+            };
+            if lines.as_ref().is_none_or(|(known, _)| !std::ptr::eq(*known, text)) {
+                lines = Some((text, Lines::new(text)));
             }
-            let place = lines.as_ref().map(|(_, lines)| Place {
-                lines,
-                text: &state.text,
-                range: diagnostic.range.clone(),
-            });
-            let from_base = self.loaded.from_base.get(&state.file).cloned();
-            let file = from_base.unwrap_or_else(|| shown.join(state.file.as_str()));
+            let place = lines.as_ref().map(|(_, lines)| Place { lines, text, range });
             found.push(placed(diagnostic, file, place));
         }
-    }
-
-    /// All states are in one file, so the findings are sorted by their place in it.
-    fn find_inside(&self, inside: &Inside, found: &mut Vec<Found>) {
-        let lines = Lines::new(&inside.yaml);
-        for diagnostic in &self.diagnostics {
-            let state = self.state_of(diagnostic).map(|(_, state)| state);
-            if let Some(file) = state.and_then(|state| self.loaded.from_base.get(&state.file)) {
-                found.push(placed(diagnostic, file.clone(), None));
-                continue;
-            }
-            let place = state.map(|state| Place {
-                lines: &lines,
-                text: &inside.yaml,
-                range: inside.place(&state.file, diagnostic.range.clone()),
-            });
-            found.push(placed(diagnostic, self.loaded.shown.clone(), place));
-        }
-        found.sort_by_key(|found| (found.start, found.code, found.end));
+        found
     }
 
     fn write_fixes(&self) -> Result<usize, String> {

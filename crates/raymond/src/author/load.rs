@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use raymond_core::diagram::Diagram;
 use raymond_core::frontmatter::{ResultSchema, yaml};
 use raymond_core::graph::{Graph, ReadFile, SourceFile};
 use raymond_core::lint::ScopeProblem;
@@ -19,8 +20,8 @@ pub use one_file::Inside;
 
 use crate::author::convert::Files;
 use crate::files;
-use crate::paths::normalise;
-use crate::workflow::manifest::{self, Defaults, Manifest};
+use crate::paths::{normalise, shown as shown_path};
+use crate::workflow::manifest::{self, Manifest};
 use crate::workflow::place::line_of;
 use crate::workflow::result_schema;
 use crate::workflow::scope::{
@@ -44,20 +45,27 @@ pub struct Loaded {
     pub others: Vec<StateFile>,
     /// The state to begin with, where the user named one.
     pub entry: Option<StateFile>,
-    /// What its manifest chooses.
-    pub backend: Option<String>,
-    pub defaults: Defaults,
-    pub inputs: Vec<DeclaredInput>,
-    /// The workflow that it extends, as written.
-    pub extends: Option<String>,
-    /// The files of states that come from there, as the user would write them.
-    pub from_base: HashMap<StateFile, PathBuf>,
+    /// What it says about itself.
+    pub manifest: Manifest,
+    /// The states that come from there.
+    pub from_base: HashMap<StateFile, BaseState>,
     /// What could not be read, and why.
     pub faults: Vec<Fault>,
     /// The file that contains all states, for a one-file workflow.
-    pub inside: Option<Inside>,
+    pub inside: Option<Rc<Inside>>,
     /// Other workflows that were looked for, with the result.
     found_scopes: RefCell<HashMap<String, FoundScope>>,
+}
+
+/// Where a state comes from that belongs to an extended workflow.
+#[derive(Clone, Debug)]
+pub struct BaseState {
+    /// The name of the workflow's folder or file.
+    pub workflow: String,
+    /// The file with the state, as the user would write it.
+    pub shown: PathBuf,
+    /// The same with all states of a one-file workflow.
+    pub inside: Option<Rc<Inside>>,
 }
 
 /// Something that could not be read, or that has no meaning.
@@ -103,10 +111,7 @@ impl Loaded {
             files: Vec::new(),
             others: Vec::new(),
             entry: None,
-            backend: None,
-            defaults: Defaults::default(),
-            inputs: Vec::new(),
-            extends: None,
+            manifest: Manifest::default(),
             from_base: HashMap::new(),
             faults: Vec::new(),
             inside: None,
@@ -166,10 +171,7 @@ impl Loaded {
     }
 
     fn take_manifest(&mut self, shown: &Path, text: &str, manifest: &Manifest) {
-        self.backend = manifest.backend.clone();
-        self.defaults = manifest.defaults.clone();
-        self.inputs = manifest.inputs.clone();
-        self.extends = manifest.extends.clone();
+        self.manifest = manifest.clone();
         self.warn(shown, text, &manifest.warnings);
     }
 
@@ -243,7 +245,7 @@ impl Loaded {
 /// cannot be opened, so the number of steps is bounded.
 fn read_scope(shown: PathBuf, path: &Path, wanted: Option<&BTreeSet<StateFile>>) -> Result<Loaded, Fault> {
     let mut loaded = read_own(shown, path, wanted)?;
-    let Some(written) = loaded.extends.clone() else { return Ok(loaded) };
+    let Some(written) = loaded.manifest.extends.clone() else { return Ok(loaded) };
     match Scope::open(path, Platform::current()) {
         // Its own first state comes before one of the extended workflow.
         Ok(scope) => loaded.entry = scope.entry().ok(),
@@ -253,28 +255,49 @@ fn read_scope(shown: PathBuf, path: &Path, wanted: Option<&BTreeSet<StateFile>>)
         }
     }
     let base = base_path(&written, path).map_err(|why| Fault::new(loaded.shown.clone(), why))?;
-    let base = read_scope(loaded.shown.join(&written), &base, wanted)?;
+    let base = read_scope(shown_path(&base).to_owned(), &base, wanted)?;
     loaded.add_base(base);
     Ok(loaded)
 }
 
 impl Loaded {
-    /// Adds the states of another workflow whose names are not among this one's.
+    /// Adds what this workflow has from the one that it extends: states of other names, and settings.
     fn add_base(&mut self, mut base: Loaded) {
         let own = self.files.iter().map(|file| &file.state).chain(&self.others);
         let own: BTreeSet<String> = own.map(|state| state.name().to_owned()).collect();
         let is_new = |state: &StateFile| !own.contains(state.name());
-        for file in base.files.into_iter().filter(|file| is_new(&file.state)) {
-            let in_folder = base.shown.join(file.state.as_str());
-            let shown = base.from_base.remove(&file.state).unwrap_or_else(|| match base.inside {
-                Some(_) => base.shown.clone(),
-                None => in_folder,
+        for file in std::mem::take(&mut base.files).into_iter().filter(|file| is_new(&file.state)) {
+            let origin = base.from_base.remove(&file.state);
+            let origin = origin.unwrap_or_else(|| BaseState {
+                workflow: name_of(&base.path),
+                shown: base.file_of(&file.state).0,
+                inside: base.inside.clone(),
             });
-            self.from_base.insert(file.state.clone(), shown);
+            self.from_base.insert(file.state.clone(), origin);
             self.files.push(file);
         }
         self.others.extend(base.others.into_iter().filter(is_new));
+        self.manifest = self.manifest.extending(&base.manifest);
         self.faults.extend(base.faults.into_iter().filter(|fault| fault.kind != FaultKind::UnknownKey));
+    }
+
+    /// The file that a state is in, as the user would write it, and its places if it holds other states, too.
+    pub fn file_of(&self, state: &StateFile) -> (PathBuf, Option<&Inside>) {
+        match (self.from_base.get(state), &self.inside) {
+            (Some(base), _) => (base.shown.clone(), base.inside.as_deref()),
+            (None, Some(inside)) => (self.shown.clone(), Some(inside)),
+            (None, None) => (self.shown.join(state.as_str()), None),
+        }
+    }
+
+    /// The diagram of the workflow, whose graph this is.
+    pub fn diagram(&self, graph: &Graph) -> Diagram {
+        let mut diagram = Diagram::of(graph);
+        diagram.mark_bases(|state| {
+            let state = graph.state(state)?;
+            self.from_base.get(&state.file).map(|base| base.workflow.clone())
+        });
+        diagram
     }
 }
 
@@ -356,8 +379,13 @@ fn read_states_of_one_file(loaded: &mut Loaded, text: String) -> Result<(), Faul
     loaded.warn(&shown, &yaml, &one_file::notices(&contents));
     let (files, inside) = one_file::states(yaml, contents);
     loaded.files = files;
-    loaded.inside = Some(inside);
+    loaded.inside = Some(Rc::new(inside));
     Ok(())
+}
+
+/// The name of a workflow's folder or file.
+pub fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn lossy(bytes: Vec<u8>) -> String {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
-use super::completions::{backends, run_ids, statuses};
+use super::completions::{backends, named_inputs, run_ids, statuses};
 use crate::agent::prepared::Missing;
 use crate::config::{OnAsk, Timeout};
 use crate::error::UserError;
@@ -253,7 +253,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) input: Option<String>,
     /// The value of an input that the workflow declares; can be given several times
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_set)]
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_set, add = ArgValueCompleter::new(named_inputs))]
     pub(super) set: Vec<(String, String)>,
     /// Name the run
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]

@@ -8,6 +8,8 @@ use std::ffi::OsStr;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::{CompleteEnv, Shells};
 use raymond_core::lint::RULES;
+use raymond_core::named_inputs::{DeclaredInput, InputKind};
+use raymond_core::workflow::Platform;
 
 use super::args::{CompletionsArgs, Place, STATUSES};
 use super::find;
@@ -15,6 +17,7 @@ use super::print::print_stdout;
 use crate::agent::registry::Backends;
 use crate::author::templates::TEMPLATES;
 use crate::error::{ExitKind, UserError};
+use crate::workflow::scope::locate;
 
 /// The script sets this variable when it calls us. The library's default name, `COMPLETE`, may be in use by others.
 const ASKED: &str = "RAYMOND_COMPLETE";
@@ -96,6 +99,35 @@ pub(super) fn rule_codes(start: &OsStr) -> Vec<CompletionCandidate> {
 /// What the status of a run can be.
 pub(super) fn statuses(start: &OsStr) -> Vec<CompletionCandidate> {
     those_with(start, STATUSES.into_iter().map(CompletionCandidate::new))
+}
+
+/// What `--set` takes: the inputs that the workflow in the same line declares and, behind `name=`, what they may be.
+pub(super) fn named_inputs(start: &OsStr) -> Vec<CompletionCandidate> {
+    let is_one_of =
+        |name: &str| start.to_string_lossy().split_once('=').is_some_and(|(typed, _)| typed == name);
+    let candidates = inputs_of_the_line().into_iter().flat_map(|input| {
+        let values: Vec<String> = match &input.kind {
+            _ if !is_one_of(&input.name) => vec![String::new()],
+            InputKind::Choice(choices) => choices.clone(),
+            InputKind::Boolean => ["true", "false"].map(str::to_owned).to_vec(),
+            InputKind::String | InputKind::Integer | InputKind::Number | InputKind::File => Vec::new(),
+        };
+        let about = input.description.clone().unwrap_or_else(|| input.kind.in_words());
+        let candidate = move |value| {
+            CompletionCandidate::new(format!("{}={value}", input.name)).help(Some(about.clone().into()))
+        };
+        values.into_iter().map(candidate)
+    });
+    those_with(start, candidates)
+}
+
+/// The inputs of the first workflow that the shell's line names.
+fn inputs_of_the_line() -> Vec<DeclaredInput> {
+    let Ok(cwd) = std::env::current_dir() else { return Vec::new() };
+    // The line follows `--`, and begins with the name of this program.
+    let words = std::env::args().skip_while(|word| word != "--").skip(2);
+    let mut workflows = words.filter_map(|word| locate(&word, &cwd, Platform::current()).ok());
+    workflows.next().map(|located| located.scope.manifest().inputs.clone()).unwrap_or_default()
 }
 
 /// The candidates that begin with what was typed.

@@ -10,7 +10,7 @@ use raymond_core::graph::Graph;
 use super::args::author::{DiagramArgs, DiagramFormat};
 use super::find::working_folder;
 use super::print::{print_stdout, say};
-use crate::author::load::{FaultKind, Loaded, load};
+use crate::author::load::{FaultKind, Loaded, load, name_of};
 use crate::check::coverage::Coverage;
 use crate::error::{ExitKind, UserError};
 use crate::view::text::clean;
@@ -28,11 +28,11 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
         return Err(UserError::usage(format!("{}: there is no state to draw", args.path))
             .hint("name the folder, archive or file that holds the states of a workflow"));
     }
-    let mut diagram = Diagram::of(&graph);
+    let mut diagram = loaded.diagram(&graph);
     if let Some(file) = &args.coverage {
         mark_coverage(&mut diagram, file, &loaded.path)?;
     }
-    let title = title(&loaded.path);
+    let title = name_of(&loaded.path);
     let picture = match format {
         DiagramFormat::Mermaid => mermaid(&diagram),
         DiagramFormat::Dot => dot(&diagram),
@@ -76,8 +76,4 @@ fn make_readable(graph: &mut Graph, loaded: &Loaded) {
             state.text = String::from_utf8_lossy(bytes).into_owned();
         }
     }
-}
-
-fn title(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

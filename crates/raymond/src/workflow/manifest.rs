@@ -71,6 +71,41 @@ pub struct Defaults {
     pub permission_mode: Option<String>,
 }
 
+impl Manifest {
+    /// This manifest with what `base`, the manifest of the workflow that it extends, has for states and it has not.
+    /// What is about a workflow or a run as a whole is not taken over.
+    pub fn extending(&self, base: &Manifest) -> Manifest {
+        let mut merged = self.clone();
+        merged.backend = merged.backend.or_else(|| base.backend.clone());
+        merged.defaults = merged.defaults.or(&base.defaults);
+        let is_new = |input: &&DeclaredInput| !self.inputs.iter().any(|own| own.name == input.name);
+        merged.inputs.extend(base.inputs.iter().filter(is_new).cloned());
+        for (name, value) in &base.environment {
+            merged.environment.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        merged
+    }
+}
+
+impl Defaults {
+    /// These, and those of `base` where they are silent.
+    pub fn or(self, base: &Defaults) -> Defaults {
+        let base = base.clone();
+        Defaults {
+            model: self.model.or(base.model),
+            effort: self.effort.or(base.effort),
+            timeout: self.timeout.or(base.timeout),
+            max_time: self.max_time.or(base.max_time),
+            fatal: self.fatal.or(base.fatal),
+            allow_tools: self.allow_tools.or(base.allow_tools),
+            deny_tools: self.deny_tools.or(base.deny_tools),
+            add_dirs: self.add_dirs.or(base.add_dirs),
+            mcp_config: self.mcp_config.or(base.mcp_config),
+            permission_mode: self.permission_mode.or(base.permission_mode),
+        }
+    }
+}
+
 /// The permission modes that a workflow may choose. Only its user may choose one that skips permissions.
 pub const PERMISSION_MODES: [&str; 5] = ["default", "acceptEdits", "plan", "dontAsk", "auto"];
 
@@ -374,6 +409,8 @@ fn wrong_type(field: &Field, wanted: &str) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use raymond_core::named_inputs::InputKind;
+
     use super::*;
 
     #[test]
@@ -510,5 +547,24 @@ mod tests {
         }
         assert!(parse("id: a/b").unwrap_err().message.contains("cannot be an `id`"));
         assert!(parse("id: -b").unwrap_err().message.contains("cannot be an `id`"));
+    }
+
+    #[test]
+    fn settings_for_states_are_taken_over_from_an_extended_workflow() {
+        let own = parse("id: own\nmodel: opus\nenvironment: { A: own }\ninputs: { a: {} }\n").unwrap();
+        let base = "id: base\nmodel: haiku\neffort: low\nmax_parallel: 2\nallow_tools: [Read]\n\
+                    environment: { A: base, B: base }\ninputs: { a: { type: integer }, b: {} }\n";
+        let merged = own.extending(&parse(base).unwrap());
+        assert_eq!(merged.id.as_deref(), Some("own"));
+        assert_eq!(merged.max_parallel, None);
+        assert_eq!(merged.defaults.model.as_deref(), Some("opus"));
+        assert_eq!(merged.defaults.effort.as_deref(), Some("low"));
+        assert_eq!(merged.defaults.allow_tools, Some(vec!["Read".to_owned()]));
+        assert_eq!(
+            Vec::from_iter(merged.environment),
+            [("A".into(), "own".into()), ("B".into(), "base".into())]
+        );
+        let names = merged.inputs.iter().map(|input| (input.name.as_str(), input.kind == InputKind::Integer));
+        assert_eq!(Vec::from_iter(names), [("a", false), ("b", false)]);
     }
 }

@@ -46,6 +46,8 @@ pub struct Scope {
     own: OwnFiles,
     /// The workflow that it extends: states that it does not have itself are looked for there.
     base: Option<Box<Scope>>,
+    /// Its manifest with what it has from the one of `base`, if it extends one.
+    merged: Option<Box<Manifest>>,
 }
 
 /// The files of a workflow, without those of the one that it extends.
@@ -82,6 +84,14 @@ impl OwnFiles {
             Self::OneFile(file) => file.listing(),
         }
     }
+
+    fn manifest(&self) -> &Manifest {
+        match self {
+            Self::Folder(folder) => folder.manifest(),
+            Self::Archive(archive) => archive.manifest(),
+            Self::OneFile(file) => file.manifest(),
+        }
+    }
 }
 
 /// The name of a state without its extension.
@@ -97,7 +107,7 @@ impl Scope {
 
     /// `chain` are the workflows that lead to this one by extending it.
     fn open_after(path: &Path, platform: Platform, chain: &mut Vec<PathBuf>) -> Result<Self, UserError> {
-        let mut scope = Self { own: OwnFiles::open(path, platform)?, base: None };
+        let mut scope = Self { own: OwnFiles::open(path, platform)?, base: None, merged: None };
         let Some(written) = scope.manifest().extends.clone() else { return Ok(scope) };
         chain.push(path.to_owned());
         let wrong = |why: String| {
@@ -114,6 +124,7 @@ impl Scope {
             return Err(wrong(format!("more than {MAX_BASES} workflows extend each other")));
         }
         scope.base = Some(Box::new(Self::open_after(&base, platform, chain)?));
+        scope.merge_manifests();
         Ok(scope)
     }
 
@@ -124,8 +135,18 @@ impl Scope {
 
     /// The workflow that a state comes from: this one, or one that it extends.
     pub fn owner_of(&self, state: &StateFile) -> &Scope {
-        let has_name = |scope: &&Scope| scope.own_listing().has_name(state.name());
-        [self].into_iter().chain(self.bases()).find(has_name).unwrap_or(self)
+        self.first_with(|scope| scope.own_listing().has_name(state.name())).unwrap_or(self)
+    }
+
+    /// The workflow that declares a named input: this one, or one that it extends.
+    pub fn owner_of_input(&self, name: &str) -> &Scope {
+        let declares = |scope: &Scope| scope.own.manifest().inputs.iter().any(|input| input.name == name);
+        self.first_with(declares).unwrap_or(self)
+    }
+
+    /// The first of this workflow and those that it extends for which `is_wanted` is true.
+    fn first_with(&self, is_wanted: impl Fn(&Scope) -> bool) -> Option<&Scope> {
+        [self].into_iter().chain(self.bases()).find(|scope| is_wanted(scope))
     }
 
     pub fn into_own(self) -> OwnFiles {
@@ -165,11 +186,14 @@ impl Scope {
         }
     }
 
+    /// What the workflow says about itself, with what it has from the one that it extends.
     pub fn manifest(&self) -> &Manifest {
-        match &self.own {
-            OwnFiles::Folder(folder) => folder.manifest(),
-            OwnFiles::Archive(archive) => archive.manifest(),
-            OwnFiles::OneFile(file) => file.manifest(),
+        self.merged.as_deref().unwrap_or(self.own.manifest())
+    }
+
+    fn merge_manifests(&mut self) {
+        if let Some(base) = &self.base {
+            self.merged = Some(Box::new(self.own.manifest().extending(base.manifest())));
         }
     }
 
@@ -230,8 +254,8 @@ impl Scope {
     /// The state that a run of the whole scope starts with.
     pub fn entry(&self) -> Result<StateFile, String> {
         let has_entry =
-            |scope: &&Scope| scope.own_listing().states().any(|state| Listing::is_entry_name(state.name()));
-        let scope = [self].into_iter().chain(self.bases()).find(has_entry).unwrap_or(self);
+            |scope: &Scope| scope.own_listing().states().any(|state| Listing::is_entry_name(state.name()));
+        let scope = self.first_with(has_entry).unwrap_or(self);
         scope.own_listing().entry(self.platform()).map_err(|error| error.to_string())
     }
 
@@ -295,6 +319,13 @@ impl Scope {
 
     /// The current text and settings of a state.
     pub fn read(&mut self, state: &StateFile) -> Result<Source, String> {
+        let source = self.read_file(state)?;
+        // A manifest in the same file may have changed.
+        self.merge_manifests();
+        Ok(source)
+    }
+
+    fn read_file(&mut self, state: &StateFile) -> Result<Source, String> {
         if let Some(base) = &mut self.base
             && !self.own.listing().has_name(state.name())
             && base.listing().contains(state)
@@ -339,6 +370,19 @@ impl Scope {
 
 impl WorkflowFiles for Scope {
     fn file(&self, name: &str, or_around: bool) -> Result<WorkflowFile, String> {
+        let own = self.own_file(name, or_around)?;
+        match &self.base {
+            Some(base) if own.text.is_none() => {
+                let in_base = base.file(name, or_around)?;
+                Ok(if in_base.text.is_some() { in_base } else { own })
+            }
+            _ => Ok(own),
+        }
+    }
+}
+
+impl Scope {
+    fn own_file(&self, name: &str, or_around: bool) -> Result<WorkflowFile, String> {
         let inside = match &self.own {
             OwnFiles::Folder(_) => None,
             OwnFiles::Archive(archive) => archive.file(name),

@@ -188,11 +188,12 @@ pub fn entry_into(scope: &Scope, path: String, entry: StateFile) -> ScopeEntry {
     }
 }
 
-/// The inputs of a workflow. The default of a file is in the workflow's folder.
+/// The inputs of a workflow. The default of a file is in the folder of the workflow that declares it.
 pub fn declared_inputs(scope: &Scope) -> Vec<DeclaredInput> {
     let mut declared = scope.manifest().inputs.clone();
     for input in declared.iter_mut().filter(|input| input.kind == InputKind::File) {
-        let path = input.default.as_ref().map(|default| normalise(scope.home(), Path::new(default)));
+        let home = scope.owner_of_input(&input.name).home();
+        let path = input.default.as_ref().map(|default| normalise(home, Path::new(default)));
         input.default = path.map(|path| path.to_string_lossy().into_owned());
     }
     declared

@@ -145,6 +145,14 @@ fn completions_know_commands_options_and_runs() {
     assert!(complete(&["lint", "--explain", "R0"]).starts_with("R001 R002 "));
     assert_eq!(complete(&["list", "--status", "o"]), "over_budget");
     assert!(complete(&["list", "--status", ""]).contains("damaged"));
+    rig.write(
+        "workflow/workflow.yaml",
+        "inputs: { issue: { type: integer }, style: { type: choice, choices: [short, long] } }",
+    );
+    assert_eq!(complete(&["workflow", "--set", ""]), "issue= style=");
+    assert_eq!(complete(&["run", "workflow", "--set", "s"]), "style=");
+    assert_eq!(complete(&["workflow", "--set", "style="]), "style=short style=long");
+    assert_eq!(complete(&["workflow", "--set", "other="]), "");
 }
 
 /// The built-in backends and the configured ones; a config file that cannot be read leaves the former.

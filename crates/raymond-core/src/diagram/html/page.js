@@ -72,7 +72,7 @@ function open(node) {
   if (!state) return;
   close();
   node.classList.add("chosen");
-  document.getElementById("name").textContent = state.name;
+  document.getElementById("name").textContent = state.origin ? `${state.name}, ${state.origin}` : state.name;
   document.getElementById("text").textContent = state.text;
   panel.hidden = false;
   panel.scrollTop = 0;

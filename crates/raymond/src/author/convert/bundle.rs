@@ -105,7 +105,7 @@ fn named_by(scope: &Path) -> Result<BTreeSet<(String, Way)>, UserError> {
     let targets = exits.filter_map(|exit| exit.target.as_ref());
     let called = targets.filter(|target| target.leads == Leads::Elsewhere);
     let called = called.map(|target| (target.name.clone(), Way::Called));
-    Ok(called.chain(loaded.extends.clone().map(|name| (name, Way::Extended))).collect())
+    Ok(called.chain(loaded.manifest.extends.clone().map(|name| (name, Way::Extended))).collect())
 }
 
 /// The deepest folder that the workflow and all that it calls are in; `None` if it calls none.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use raymond_core::diagnostic::Severity;
+use raymond_core::diagram::Shape;
 use raymond_core::diagram::svg::arrange;
-use raymond_core::diagram::{Diagram, Shape};
 use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::workflow::Platform;
 use schemars::JsonSchema;
@@ -240,6 +240,9 @@ struct NodeObject {
     reached: bool,
     /// What `lint` finds in it.
     findings: usize,
+    /// The workflow that it comes from, if that is one that this one extends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -271,7 +274,7 @@ pub fn draw(path: &std::path::Path, findings: &[Finding]) -> Result<GraphObject,
     let mut loaded = load(&given, std::path::Path::new("/"), platform)
         .map_err(|fault| Problem::new(422, fault.to_string()))?;
     let graph = loaded.graph(platform);
-    let diagram = Diagram::of(&graph);
+    let diagram = loaded.diagram(&graph);
     let (sizes, layout) = arrange(&diagram);
     let entry = graph.entry.as_ref().ok().copied();
     let name_of = |number: usize| {
@@ -298,6 +301,7 @@ pub fn draw(path: &std::path::Path, findings: &[Finding]) -> Result<GraphObject,
         exists: node.shape != Shape::Missing,
         reached: node.is_reached,
         findings: findings.iter().filter(|finding| is_in(finding, &node.label)).count(),
+        from: node.base.clone(),
     });
     let edges = diagram.edges.iter().zip(&layout.edges).map(|(edge, course)| EdgeObject {
         from: name_of(edge.from),

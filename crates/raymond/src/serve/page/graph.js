@@ -106,7 +106,8 @@ function nodeView(node, state, agents, about) {
   return h("g", properties,
     h("title", {}, nodeDescription(node, state, agents)),
     h("rect", { x: node.x - node.width / 2, y: node.y - node.height / 2, width: node.width, height: node.height, rx: node.kind === "prompt" ? 12 : 3 }),
-    h("text", { x: node.x, y: node.y + 4.5 }, shown),
+    h("text", { x: node.x, y: node.y + (node.from ? -1.5 : 4.5) }, shown),
+    node.from ? h("text", { class: "base", x: node.x, y: node.y + 11.5 }, `from ${node.from}`) : null,
     about.wrong?.has(node.name) ? h("text", { class: "finding", x: node.x - node.width / 2, y: node.y - node.height / 2 - 3 }, "!") : null);
 }
 
@@ -139,6 +140,7 @@ function mostUrgent(agents) {
 function nodeDescription(node, state, agents) {
   const parts = [node.name];
   if (node.kind === "missing") parts.push("does not exist");
+  if (node.from) parts.push(`from ${node.from}`);
   if (state?.visits) parts.push(plural(state.visits, "visit"), money(state.cost_usd));
   if (state?.failed) parts.push(`${count(state.failed)} failed`);
   for (const agent of agents.slice(0, 8)) parts.push(`${agent.id} ${statusWord(agent.status)}`);

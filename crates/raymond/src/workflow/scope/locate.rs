@@ -81,7 +81,14 @@ pub fn base_path(given: &str, from: &Path) -> Result<PathBuf, String> {
             return Ok(packed);
         }
     }
-    Err("there is no such workflow".to_owned())
+    let beside = from.parent().map(|folder| normalise(folder, Path::new(given)));
+    let is_beside = beside.is_some_and(|path| Form::of(&path).is_some());
+    Err(match is_beside && Form::of(from) != Some(Form::Folder) {
+        true => {
+            format!("there is no such workflow; beside this file is `../{}`", given.trim_start_matches("./"))
+        }
+        false => "there is no such workflow".to_owned(),
+    })
 }
 
 /// Where a bundle may have a workflow that `base` names. See `author/convert/bundle.rs`.

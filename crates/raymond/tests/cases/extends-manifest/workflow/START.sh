@@ -1,0 +1,1 @@
+echo "<print>$COLOUR $SHAPE $issue $style $(cat "$notes")</print><goto>JUDGE</goto>"

@@ -1,0 +1,1 @@
+echo '<result>not needed here</result>'

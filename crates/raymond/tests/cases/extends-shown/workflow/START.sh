@@ -1,0 +1,1 @@
+echo '<goto>SHARED</goto>'

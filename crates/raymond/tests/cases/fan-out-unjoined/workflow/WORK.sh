@@ -1,0 +1,2 @@
+# raymond: fatal=agent
+[ $n != 3 ] && echo "<result>ok</result>"
