@@ -30,6 +30,7 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
         cwd: started.cwd.clone(),
         workflow: None,
         forked: None,
+        worktree: None,
         input: input.map(Payload::from),
     };
     vec![Body::RunStarted(Box::new(started)), Body::AgentStarted(Box::new(main))]

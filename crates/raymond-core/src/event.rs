@@ -25,6 +25,7 @@ use crate::payload::Payload;
 use crate::run::{Options, Run, RunStatus, Session};
 use crate::title::title;
 use crate::workflow::StateFile;
+use crate::worktree::Worktree;
 
 pub use led_to::{ForkTag, LedTo, Parts};
 
@@ -213,6 +214,8 @@ pub struct AgentStarted {
     pub workflow: Option<OtherWorkflow>,
     /// How it was forked; `None` only for the first agent.
     pub forked: Option<Forked>,
+    /// The worktree that is made for it before its first step.
+    pub worktree: Option<Box<Worktree>>,
     pub input: Option<Payload>,
 }
 

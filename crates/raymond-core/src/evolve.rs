@@ -179,6 +179,9 @@ fn note_cost(run: &mut Run, event: &Event) {
 fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
     run.agents_started = run.agents_started.saturating_add(1);
     entered(run, started.workflow.as_ref());
+    if let Some(worktree) = started.worktree.as_deref() {
+        run.worktrees.insert(worktree.name.to_ascii_lowercase(), worktree.clone());
+    }
     if let Some(forked) = &started.forked {
         run.update(&forked.parent, |parent| parent.forks = forked.fork);
         run.used_names.insert(&started.agent, forked.number);
@@ -186,6 +189,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
             agent: started.agent.clone(),
             state: started.state.clone(),
             attributes: forked.attributes.clone(),
+            worktree: started.worktree.clone(),
             result: None,
         };
         run.add_worker(&forked.parent, forked.fork, worker);
@@ -203,6 +207,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
         stack: Vec::new(),
         attributes: started.forked.as_ref().map(|forked| forked.attributes.clone()).unwrap_or_default(),
         attributes_from_model: started.forked.as_ref().is_some_and(|forked| forked.from_model),
+        worktree: started.worktree.clone(),
         visits: Default::default(),
         forks: 0,
         fork: started.forked.as_ref().map_or(0, |forked| forked.fork),

@@ -18,6 +18,7 @@ use crate::tag::{Meant, NearMiss};
 use crate::transition::Reading;
 use crate::workflow::StateFile;
 use crate::workflow::wording::clipped_to;
+use crate::worktree::{Wanted, Worktree};
 
 /// Something happened that may change the run.
 #[derive(Debug)]
@@ -313,6 +314,15 @@ pub struct Lookups {
     pub result_problem: Option<String>,
     /// Files that are given to other workflows, by the text that named them, with their absolute paths.
     pub files: BTreeMap<String, Result<String, String>>,
+    pub worktrees: BTreeMap<Wanted, Result<NewWorktree, String>>,
+}
+
+/// A worktree that can be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewWorktree {
+    pub worktree: Worktree,
+    /// The folder in it in which the worker begins.
+    pub cwd: String,
 }
 
 /// Another workflow and its first state.
@@ -391,6 +401,11 @@ impl Lookups {
 
     pub fn file(&self, path: &str) -> Result<String, String> {
         self.files.get(path).cloned().unwrap_or_else(|| Err(format!("`{path}` was not looked up")))
+    }
+
+    pub fn worktree(&self, wanted: &Wanted) -> Result<NewWorktree, String> {
+        let not_looked_up = || Err(format!("the worktree `{}` was not looked up", wanted.name));
+        self.worktrees.get(wanted).cloned().unwrap_or_else(not_looked_up)
     }
 
     pub fn scope(&self, written: &str) -> Result<ScopeEntry, String> {

@@ -17,6 +17,11 @@ struct Joined<'a> {
     title: Option<String>,
     state: &'a str,
     attributes: &'a BTreeMap<String, String>,
+    /// The folder and the branch of its worktree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worktree: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch: Option<&'a str>,
     status: &'static str,
     result: Option<String>,
     error: Option<&'a str>,
@@ -40,6 +45,8 @@ pub fn results<E>(
             title: title(&worker.attributes),
             state: worker.state.as_str(),
             attributes: &worker.attributes,
+            worktree: worker.worktree.as_ref().map(|worktree| worktree.path.as_str()),
+            branch: worker.worktree.as_ref().map(|worktree| worktree.branch.as_str()),
             status: if error.is_some() { "failed" } else { "done" },
             result: worker.result.as_ref().map(&load).transpose()?,
             error,

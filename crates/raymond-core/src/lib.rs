@@ -28,3 +28,4 @@ pub mod tokens;
 pub mod transition;
 pub mod variable;
 pub mod workflow;
+pub mod worktree;

@@ -69,3 +69,6 @@ pub const MAX_TITLE_CHARS: usize = 60;
 
 /// How many agents may be alive at once.
 pub const MAX_AGENTS: usize = 100_000;
+
+/// How many git worktrees a run may make. They are remembered until its end.
+pub const MAX_WORKTREES: usize = 10_000;

@@ -121,7 +121,12 @@ impl Entry {
             Attribute::Next => Some(&self.next),
             Attribute::TimeoutNext => Some(&self.timeout_next),
             Attribute::Cd => Some(&self.cd),
-            Attribute::Input | Attribute::Delay | Attribute::Timeout | Attribute::Empty => None,
+            Attribute::Input
+            | Attribute::Delay
+            | Attribute::Timeout
+            | Attribute::Empty
+            | Attribute::Worktree
+            | Attribute::From => None,
         }
     }
 
@@ -132,7 +137,12 @@ impl Entry {
             Attribute::Next => Some(&mut self.next),
             Attribute::TimeoutNext => Some(&mut self.timeout_next),
             Attribute::Cd => Some(&mut self.cd),
-            Attribute::Input | Attribute::Delay | Attribute::Timeout | Attribute::Empty => None,
+            Attribute::Input
+            | Attribute::Delay
+            | Attribute::Timeout
+            | Attribute::Empty
+            | Attribute::Worktree
+            | Attribute::From => None,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::payload::Payload;
 use crate::title::title;
 use crate::tokens::Tokens;
 use crate::workflow::StateFile;
+use crate::worktree::Worktree;
 pub use fan_outs::FanOut;
 use fan_outs::FanOuts;
 use queues::Queues;
@@ -196,6 +197,9 @@ pub struct Agent {
     /// Whether a model gave it its attributes.
     #[serde(default)]
     pub attributes_from_model: bool,
+    /// The git worktree that was made for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<Box<Worktree>>,
     /// How often it has entered each state, by [`place`].
     pub visits: BTreeMap<String, u64>,
     /// How many workers it has forked.
@@ -406,6 +410,8 @@ pub struct Worker {
     /// The state it was forked into.
     pub state: StateFile,
     pub attributes: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<Box<Worktree>>,
     /// Its result, once it has ended.
     pub result: Option<Payload>,
 }
@@ -584,6 +590,9 @@ pub struct Run {
     /// The prepared replies that turns have used up, in a test or a replay. An interrupted turn gives its reply back.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub used_replies: BTreeSet<u64>,
+    /// Every worktree of the run, also of workers that have ended, by its name in lower case.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub worktrees: BTreeMap<String, Worktree>,
     #[serde(skip)]
     queues: Queues,
     #[serde(skip)]
@@ -648,6 +657,7 @@ impl Run {
             asks_opened: 0,
             workers: BTreeMap::new(),
             used_replies: BTreeSet::new(),
+            worktrees: BTreeMap::new(),
             queues: Queues::default(),
             fan_outs: FanOuts::default(),
         }

@@ -30,8 +30,8 @@ pub use located::{Found, Located, locate};
 pub use reader::TagReader;
 pub use schema::schema_of;
 pub use table::{
-    Attribute, AttributeFacts, Content, Need, SessionEffect, Spelling, StackEffect, TagFacts, TagName,
-    Together, Value, Waits,
+    Applies, Attribute, AttributeFacts, Content, Need, SessionEffect, Spelling, StackEffect, TagFacts,
+    TagName, Together, Value, Waits,
 };
 pub use trouble::{Meant, NearMiss, NearMissReason, NearMisses, TagError};
 

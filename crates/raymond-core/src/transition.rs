@@ -11,6 +11,7 @@ use crate::duration;
 use crate::tag::{Attribute, Collected, NearMiss, NearMisses, Need, Tag, TagName, clip};
 use crate::variable::{self, Rules, VariableError};
 use crate::workflow::StateFile;
+use crate::worktree::{self, Wanted};
 
 /// A transition; state names, scopes and directories are as written, trimmed but not looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +82,7 @@ pub struct Fork {
     pub target: ForkTarget,
     pub input: Option<String>,
     pub cd: Option<String>,
+    pub worktree: Option<Wanted>,
     /// In the order written; the names are valid, different and not reserved.
     pub variables: Vec<(String, String)>,
 }
@@ -209,6 +211,24 @@ impl Transition {
         }
     }
 
+    /// The worktrees that it asks for.
+    #[must_use]
+    pub fn worktrees(&self) -> Vec<&Wanted> {
+        match self {
+            Self::Fork { forks, .. } => forks.iter().filter_map(|fork| fork.worktree.as_ref()).collect(),
+            Self::Goto(_)
+            | Self::Reset { .. }
+            | Self::Call(_)
+            | Self::Function(_)
+            | Self::Result { .. }
+            | Self::Ask(_)
+            | Self::Join { .. }
+            | Self::CallWorkflow(_)
+            | Self::FunctionWorkflow { .. }
+            | Self::ResetWorkflow { .. } => Vec::new(),
+        }
+    }
+
     /// All working directories that it names.
     #[must_use]
     pub fn directories(&self) -> Vec<&str> {
@@ -294,6 +314,16 @@ pub enum ProtocolError {
         tag: String,
         why: VariableError,
     },
+    /// The name of a worktree, or of the commit to begin with, is not valid.
+    BadWorktree {
+        tag: String,
+        attribute: Attribute,
+        why: worktree::Refused,
+    },
+    /// Both attributes say in which folder the worker begins.
+    TwoFolders {
+        tag: String,
+    },
     ForkWithoutNext {
         tag: String,
     },
@@ -340,6 +370,11 @@ impl fmt::Display for ProtocolError {
                 )
             }
             Self::BadVariable { tag, why } => write!(f, "`{tag}`: {why}"),
+            Self::BadWorktree { tag, attribute, why } => write!(f, "`{tag}`: `{attribute}`: {why}"),
+            Self::TwoFolders { tag } => write!(
+                f,
+                "`{tag}`: a worker begins in the folder of `cd` or in a worktree; leave out one of the two"
+            ),
             Self::ForkWithoutNext { tag } => write!(
                 f,
                 "`{tag}`: fork without continuation; say where this agent itself goes on, with `next=\"STATE\"` on the \
@@ -569,7 +604,7 @@ impl Reader {
                     return Err(ProtocolError::SameVariable { tag: tag.brief(), other, attribute });
                 }
             }
-            match Attribute::from_name(name) {
+            match Attribute::meant_by(name, tag.name, &tag.attributes) {
                 Some(attribute) if tag.name.takes(attribute) => fields.known.push((attribute, value)),
                 Some(attribute) => {
                     return Err(ProtocolError::UnexpectedAttribute {
@@ -579,7 +614,7 @@ impl Reader {
                     });
                 }
                 None if tag.name.facts().takes_variables => {
-                    variable::check(name, self.rules)
+                    check_variable(name, tag, self.rules)
                         .map_err(|why| ProtocolError::BadVariable { tag: tag.brief(), why })?;
                     fields.variables.push((name, value));
                 }
@@ -694,6 +729,19 @@ impl Fields<'_> {
         self.variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
     }
 
+    fn worktree(&self) -> Result<Option<Wanted>, ProtocolError> {
+        let checked = |attribute, check: fn(&str) -> Result<(), worktree::Refused>| {
+            let value = self.get(attribute).map(str::trim);
+            let bad = |why| ProtocolError::BadWorktree { tag: self.tag.brief(), attribute, why };
+            value.map(|value| check(value).map(|()| value.to_owned()).map_err(bad)).transpose()
+        };
+        let Some(name) = checked(Attribute::Worktree, worktree::check_name)? else { return Ok(None) };
+        if self.get(Attribute::Cd).is_some() {
+            return Err(ProtocolError::TwoFolders { tag: self.tag.brief() });
+        }
+        Ok(Some(Wanted { name, from: checked(Attribute::From, worktree::check_revision)? }))
+    }
+
     fn fork(&self) -> Result<Fork, ProtocolError> {
         let target = self.target()?;
         let is_workflow = self.tag.name.is_workflow();
@@ -701,9 +749,19 @@ impl Fields<'_> {
             target: if is_workflow { ForkTarget::Workflow(target) } else { ForkTarget::State(target) },
             input: self.input(),
             cd: self.directory()?,
+            worktree: self.worktree()?,
             variables: self.variables(),
         })
     }
+}
+
+/// Checks the name of a worker's variable. Two more are set by Raymond if it has a worktree.
+fn check_variable(name: &str, tag: &Tag, rules: Rules) -> Result<(), VariableError> {
+    let has_worktree = tag.attributes.iter().any(|(name, _)| name == Attribute::Worktree.as_str());
+    if has_worktree && variable::OF_WORKTREES.contains(&name) {
+        return Err(VariableError::BuiltIn { name: name.to_owned() });
+    }
+    variable::check(name, rules)
 }
 
 /// Whether two names can stand for one state: `END` and `END.sh` can.

@@ -58,6 +58,9 @@ const RESERVED_SUFFIXES: &[&str] = &["_PROXY _proxy"];
 pub const BUILT_IN: [&str; 9] =
     ["result", "input", "run_id", "workflow_id", "agent_id", "state", "visits", "task_folder", "ask_id"];
 
+/// The names that Raymond sets for workers with a worktree.
+pub const OF_WORKTREES: [&str; 2] = ["worktree", "branch"];
+
 /// What shows that a variable holds a secret.
 const SECRET_WORDS: [&str; 6] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
 

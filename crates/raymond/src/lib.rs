@@ -8,6 +8,7 @@
 //! | [`workflow`] | where states come from: scopes, manifests, state files |
 //! | [`store`] | where runs are kept: one interface, implemented with files and in memory |
 //! | [`process`] | starting, reading and ending programs |
+//! | [`git`] | repositories: worktrees of workers |
 //! | `trust` | whether files that are found may decide what runs |
 //! | [`view`] | how a run is shown to people and to other programs |
 //! | [`serve`] | runs and workflows over HTTP: the API and the page |
@@ -23,6 +24,7 @@ mod clock;
 pub mod config;
 pub mod error;
 mod files;
+pub mod git;
 pub mod history;
 mod paths;
 pub mod process;

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use raymond::workflow::states::StateText;
 use raymond_core::event::RunStarted;
 use raymond_core::folder::Folder;
-use raymond_core::input::{Lookups, ScopeEntry};
+use raymond_core::input::{Lookups, NewWorktree, ScopeEntry};
 use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Options, RunStatus};
 use raymond_core::transition::Transition;
 use raymond_core::workflow::StateFile;
+use raymond_core::worktree::{Wanted, Worktree, branch};
 
 use crate::check::Outcome;
 use crate::program::Act;
@@ -85,6 +86,11 @@ impl Course {
                 .collect(),
             scopes: transition.scopes().into_iter().map(|name| (name.to_owned(), self.enter(name))).collect(),
             result_problem: None,
+            worktrees: transition
+                .worktrees()
+                .into_iter()
+                .map(|wanted| (wanted.clone(), Ok(made(wanted))))
+                .collect(),
         }
     }
 
@@ -108,4 +114,17 @@ pub fn add(found: &mut Lookups, more: &Lookups) {
     found.directories.extend(more.directories.clone());
     found.scopes.extend(more.scopes.clone());
     found.files.extend(more.files.clone());
+}
+
+/// As if the worktree could be made; no program of the simulation works in it.
+fn made(wanted: &Wanted) -> NewWorktree {
+    let path = format!("/worktrees/{}", wanted.name);
+    let worktree = Worktree {
+        name: wanted.name.clone(),
+        path: path.clone(),
+        branch: branch("run", &wanted.name),
+        base: String::new(),
+        repository: String::new(),
+    };
+    NewWorktree { worktree, cwd: path }
 }

@@ -1,12 +1,12 @@
 //! The effect of a transition on its agent, and on the workers that it forks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::EndedStep;
 use crate::event::{AgentStarted, Body, ForkTag, Forked, LedTo, OtherWorkflow, StepFinished};
-use crate::input::{ScopeEntry, TurnCost};
-use crate::limits::{MAX_AGENTS, MAX_ENVIRONMENT_PAYLOAD_BYTES, MAX_STACK_DEPTH};
+use crate::input::{NewWorktree, ScopeEntry, TurnCost};
+use crate::limits::{MAX_AGENTS, MAX_ENVIRONMENT_PAYLOAD_BYTES, MAX_STACK_DEPTH, MAX_WORKTREES};
 use crate::name::UsedNames;
 use crate::named_inputs::{InputProblem, InputValues, fill_in};
 use crate::payload::Payload;
@@ -14,6 +14,7 @@ use crate::run::{Session, later_if_possible};
 use crate::transition::{Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Transition};
 use crate::workflow::StateFile;
 use crate::workflow::wording::quoted;
+use crate::worktree::Wanted;
 
 /// The message, cost and conversation of a step.
 #[derive(Clone, Debug, Default)]
@@ -288,8 +289,11 @@ fn fork(
     let (next, input) = go(step, others, next)?;
     let mut target = None;
     let mut new_names = UsedNames::default();
+    let mut new_worktrees = BTreeSet::new();
     for (index, fork) in forks.into_iter().enumerate() {
-        let WorkerPlace { state, cwd, workflow } = worker_place(step, &fork)?;
+        let worktree =
+            fork.worktree.as_ref().map(|wanted| worktree(step, &mut new_worktrees, wanted)).transpose()?;
+        let WorkerPlace { state, cwd, workflow } = worker_place(step, &fork, worktree.as_ref())?;
         let attributes = attributes(&fork, workflow.as_ref());
         check_variables(&attributes)?;
         target.get_or_insert_with(|| state.clone());
@@ -308,11 +312,28 @@ fn fork(
                 attributes,
                 from_model: step.agent.state.kind().is_prompt(),
             }),
+            worktree: worktree.map(|new| Box::new(new.worktree)),
             input: fork.input.map(Payload::from),
         })));
     }
     let target = target.ok_or_else(|| "a fork needs a worker".to_owned())?;
     Ok(LedTo::Fork { tag, target, next, input, joins })
+}
+
+/// The worktree of a new worker. Its name must not have been used in the run; file systems may ignore case.
+fn worktree(
+    step: &EndedStep<'_>,
+    new: &mut BTreeSet<String>,
+    wanted: &Wanted,
+) -> Result<NewWorktree, String> {
+    let key = wanted.name.to_ascii_lowercase();
+    if step.run.worktrees.contains_key(&key) || !new.insert(key) {
+        return Err(format!("there is a worktree `{}` in this run already; use another name", wanted.name));
+    }
+    if step.run.worktrees.len() + new.len() > MAX_WORKTREES {
+        return Err(format!("a run has at most {MAX_WORKTREES} worktrees"));
+    }
+    step.lookups.worktree(wanted)
 }
 
 /// Where a worker begins.
@@ -322,13 +343,19 @@ struct WorkerPlace {
     workflow: Option<OtherWorkflow>,
 }
 
-fn worker_place(step: &EndedStep<'_>, fork: &Fork) -> Result<WorkerPlace, String> {
+fn worker_place(
+    step: &EndedStep<'_>,
+    fork: &Fork,
+    worktree: Option<&NewWorktree>,
+) -> Result<WorkerPlace, String> {
+    let in_worktree = worktree.map(|new| new.cwd.clone());
     match &fork.target {
         ForkTarget::State(name) => {
             let state = step.lookups.state(name)?;
-            let cwd = match &fork.cd {
-                Some(cd) => step.lookups.directory(cd)?,
-                None => step.agent.cwd.clone(),
+            let cwd = match (in_worktree, &fork.cd) {
+                (Some(cwd), _) => cwd,
+                (None, Some(cd)) => step.lookups.directory(cd)?,
+                (None, None) => step.agent.cwd.clone(),
             };
             let scope = step.agent.scope.clone();
             let inputs = step.agent.inputs.clone();
@@ -346,7 +373,10 @@ fn worker_place(step: &EndedStep<'_>, fork: &Fork) -> Result<WorkerPlace, String
                 false => Some(Box::new(input_values(step, written, &entry, given)?)),
             };
             let folder = Folder::Own { cd: fork.cd.clone() };
-            let cwd = folder.find(step, &entry)?.unwrap_or_else(|| step.agent.cwd.clone());
+            let cwd = match in_worktree {
+                Some(cwd) => cwd,
+                None => folder.find(step, &entry)?.unwrap_or_else(|| step.agent.cwd.clone()),
+            };
             let workflow = Some(OtherWorkflow { scope: entry.scope, scope_hash: entry.hash, inputs });
             Ok(WorkerPlace { state: entry.entry, cwd, workflow })
         }

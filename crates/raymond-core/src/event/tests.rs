@@ -7,6 +7,7 @@ use crate::tag::TagName;
 const LINES: &[&str] = &[
     r#""event":"agent_started","agent":"main","state":"START.sh","cwd":"/w","input":"hello"}"#,
     r#""event":"agent_started","agent":"main_w1","state":"W.sh","cwd":"/w","scope":"/other.zip","scope_hash":"ab","parent":"main","number":1,"fork":3,"title":"x","attributes":{"item":"x"},"input":"i"}"#,
+    r#""event":"agent_started","agent":"main_w2","state":"W.sh","cwd":"/t/a/sub","parent":"main","number":2,"fork":4,"worktree":{"name":"a","path":"/t/a","branch":"raymond-run/r/a","base":"0a","repository":"/r/.git"}}"#,
     r#""event":"step_started","agent":"main","step":1,"attempt":1,"state":"START.sh","visits":1,"hash":"ab"}"#,
     r#""event":"step_started","agent":"main","step":2,"attempt":1,"state":"P.md","visits":1,"hash":"ab","session":"s2","turn":1,"branch_of":"s1","share_usd":1.25}"#,
     r#""event":"step_started","agent":"main","step":2,"attempt":1,"state":"P.md","visits":1,"hash":"ab","session":"s2","turn":1,"prompt_sha256":"cd"}"#,

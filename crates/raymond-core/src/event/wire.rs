@@ -19,6 +19,7 @@ use crate::payload::Payload;
 use crate::run::Session;
 use crate::tag::TagName;
 use crate::workflow::StateFile;
+use crate::worktree::Worktree;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "StepFinished")]
@@ -178,6 +179,9 @@ pub(super) struct AgentStartedFields<'a> {
     /// Whether a model emitted the fork, so that its attributes are not all variables of scripts by their own names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     from_model: bool,
+    /// The git worktree that is made for it before its first step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worktree: Option<Cow<'a, Worktree>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<Cow<'a, Payload>>,
 }
@@ -203,6 +207,7 @@ impl Serialize for AgentStarted {
             title: self.title().map(Cow::Owned),
             attributes: forked.map(|forked| Cow::Borrowed(&forked.attributes)).unwrap_or_default(),
             from_model: forked.is_some_and(|forked| forked.from_model),
+            worktree: self.worktree.as_deref().map(Cow::Borrowed),
             input: self.input.as_ref().map(Cow::Borrowed),
         };
         fields.serialize(serializer)
@@ -236,6 +241,7 @@ impl TryFrom<AgentStartedFields<'_>> for AgentStarted {
                 input_values(fields.inputs, fields.inputs_from_model)?,
             )?,
             forked,
+            worktree: fields.worktree.map(|worktree| Box::new(worktree.into_owned())),
             input: fields.input.map(Cow::into_owned),
         })
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::graph::{Graph, Origin, StateExit};
-use crate::tag::{Collected, Located};
+use crate::tag::{Attribute, Collected, Located};
 use crate::transition::{self, ProtocolError};
 use crate::variable::Rules;
 use crate::workflow::Platform;
@@ -50,7 +50,9 @@ fn attribute_of(error: &ProtocolError) -> Option<&str> {
         ProtocolError::UnexpectedAttribute { attribute, .. }
         | ProtocolError::EmptyAttribute { attribute, .. }
         | ProtocolError::BadDuration { attribute, .. }
-        | ProtocolError::NotOk { attribute, .. } => Some(attribute.as_str()),
+        | ProtocolError::NotOk { attribute, .. }
+        | ProtocolError::BadWorktree { attribute, .. } => Some(attribute.as_str()),
+        ProtocolError::TwoFolders { .. } => Some(Attribute::Worktree.as_str()),
         ProtocolError::DuplicateAttribute { attribute, .. }
         | ProtocolError::SameVariable { attribute, .. } => Some(attribute),
         ProtocolError::BadVariable { why, .. } => Some(why.name()),
@@ -66,7 +68,9 @@ fn attribute_of(error: &ProtocolError) -> Option<&str> {
 
 /// A value that a script or a template fills in cannot be checked.
 fn is_computed(error: &ProtocolError, located: &Located) -> bool {
-    let (ProtocolError::BadDuration { attribute, .. } | ProtocolError::NotOk { attribute, .. }) = error
+    let (ProtocolError::BadDuration { attribute, .. }
+    | ProtocolError::NotOk { attribute, .. }
+    | ProtocolError::BadWorktree { attribute, .. }) = error
     else {
         return false;
     };

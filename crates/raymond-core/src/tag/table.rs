@@ -137,6 +137,8 @@ pub enum Attribute {
     Timeout,
     TimeoutNext,
     Empty,
+    Worktree,
+    From,
 }
 
 /// The name and the meaning of an attribute.
@@ -144,8 +146,21 @@ pub enum Attribute {
 pub struct AttributeFacts {
     pub name: &'static str,
     pub value: Value,
+    /// Where the name means this attribute; everywhere else it is a name like any other.
+    pub applies: Applies,
     /// What the attribute says, in one sentence for the authors of workflows.
     pub about: &'static str,
+}
+
+/// Where a name means an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applies {
+    /// On every tag; one that does not take it is refused.
+    Everywhere,
+    /// On the tags that take it.
+    WhereTaken,
+    /// On the tags that take it, if they also have another attribute.
+    Beside(Attribute),
 }
 
 /// The kind of an attribute's value.
@@ -176,7 +191,7 @@ impl TagName {
     /// The row of this tag.
     #[must_use]
     pub const fn facts(self) -> &'static TagFacts {
-        use Attribute::{Cd, Delay, Empty, Input, Next, Return, Timeout, TimeoutNext};
+        use Attribute::{Cd, Delay, Empty, From, Input, Next, Return, Timeout, TimeoutNext, Worktree};
         use Need::{OncePerStep, Optional, Required};
         match self {
             TagName::Goto => &TagFacts {
@@ -226,7 +241,13 @@ impl TagName {
             TagName::Fork => &TagFacts {
                 spelling: spelling!("fork"),
                 content: Content::State,
-                attributes: &[(Next, OncePerStep), (Input, Optional), (Cd, Optional)],
+                attributes: &[
+                    (Next, OncePerStep),
+                    (Input, Optional),
+                    (Cd, Optional),
+                    (Worktree, Optional),
+                    (From, Optional),
+                ],
                 takes_variables: true,
                 together: Together::Forks,
                 waits: Waits::No,
@@ -298,7 +319,13 @@ impl TagName {
             TagName::ForkWorkflow => &TagFacts {
                 spelling: spelling!("fork-workflow"),
                 content: Content::Scope,
-                attributes: &[(Next, OncePerStep), (Input, Optional), (Cd, Optional)],
+                attributes: &[
+                    (Next, OncePerStep),
+                    (Input, Optional),
+                    (Cd, Optional),
+                    (Worktree, Optional),
+                    (From, Optional),
+                ],
                 takes_variables: true,
                 together: Together::Forks,
                 waits: Waits::No,
@@ -464,42 +491,62 @@ impl Attribute {
             Attribute::Input => &AttributeFacts {
                 name: "input",
                 value: Value::Text,
+                applies: Applies::Everywhere,
                 about: "The text that the target gets as `{{input}}`.",
             },
             Attribute::Delay => &AttributeFacts {
                 name: "delay",
                 value: Value::Duration,
+                applies: Applies::Everywhere,
                 about: "How long Raymond waits before the target starts, such as `90s`.",
             },
             Attribute::Cd => &AttributeFacts {
                 name: "cd",
                 value: Value::Directory,
+                applies: Applies::Everywhere,
                 about: "The agent's working directory from now on.",
             },
             Attribute::Return => &AttributeFacts {
                 name: "return",
                 value: Value::State,
+                applies: Applies::Everywhere,
                 about: "The state that gets the result.",
             },
             Attribute::Next => &AttributeFacts {
                 name: "next",
                 value: Value::State,
+                applies: Applies::Everywhere,
                 about: "The state at which this agent goes on.",
             },
             Attribute::Timeout => &AttributeFacts {
                 name: "timeout",
                 value: Value::Duration,
+                applies: Applies::Everywhere,
                 about: "How long to wait for an answer, such as `2h`.",
             },
             Attribute::TimeoutNext => &AttributeFacts {
                 name: "timeout_next",
                 value: Value::State,
+                applies: Applies::Everywhere,
                 about: "The state at which this agent goes on when no answer has come in time.",
             },
             Attribute::Empty => &AttributeFacts {
                 name: "empty",
                 value: Value::Ok,
+                applies: Applies::Everywhere,
                 about: "Whether an empty answer counts, as `ok`; otherwise the question stays open.",
+            },
+            Attribute::Worktree => &AttributeFacts {
+                name: "worktree",
+                value: Value::Text,
+                applies: Applies::WhereTaken,
+                about: "The name of a git worktree that is made for the worker, on a branch of its own.",
+            },
+            Attribute::From => &AttributeFacts {
+                name: "from",
+                value: Value::Text,
+                applies: Applies::Beside(Attribute::Worktree),
+                about: "The commit with which the worker's worktree begins; otherwise the current one.",
             },
         }
     }
@@ -508,6 +555,20 @@ impl Attribute {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Attribute> {
         Self::ALL.iter().copied().find(|attribute| attribute.as_str() == name)
+    }
+
+    /// The attribute that a name means on a tag with these attributes.
+    #[must_use]
+    pub fn meant_by(name: &str, tag: TagName, attributes: &[(String, String)]) -> Option<Attribute> {
+        let attribute = Self::from_name(name)?;
+        let is_meant = match attribute.facts().applies {
+            Applies::Everywhere => true,
+            Applies::WhereTaken => tag.takes(attribute),
+            Applies::Beside(other) => {
+                tag.takes(attribute) && attributes.iter().any(|(name, _)| name == other.as_str())
+            }
+        };
+        is_meant.then_some(attribute)
     }
 
     #[must_use]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::tag::{TagCollector, Value};
+use crate::tag::{Applies, TagCollector, Value};
 
 const SCRIPT: Rules = Rules { from_model: false, case_insensitive: false };
 
@@ -24,7 +24,8 @@ fn jump(target: &str) -> Jump {
 }
 
 fn fork(state: &str) -> Fork {
-    Fork { target: ForkTarget::State(state.into()), input: None, cd: None, variables: Vec::new() }
+    let target = ForkTarget::State(state.into());
+    Fork { target, input: None, cd: None, worktree: None, variables: Vec::new() }
 }
 
 #[test]
@@ -122,6 +123,7 @@ fn forks_can_be_combined() {
         input: Some("i".into()),
         cd: Some("d".into()),
         variables: vec![("item".into(), " 1 ".into()), ("A_b".into(), "<".into())],
+        worktree: None,
     };
     check(
         "<fork-workflow item=' 1 ' next='N' cd='d' input='i' A_b='&lt;'>w/</fork-workflow>",
@@ -216,7 +218,13 @@ fn known_attributes_are_refused_on_tags_that_do_not_take_them() {
             let value = if attribute.facts().value == Value::Ok { "ok" } else { "1s" };
             let text = format!("<{name} {attribute}='{value}'{others}>T</{name}>{next}");
             match read_text(&text) {
-                Ok(_) => assert!(fits, "{text}"),
+                Ok(reading) => {
+                    let is_a_name = attribute.facts().applies != Applies::Everywhere;
+                    assert!(
+                        fits || is_a_name && !reading.warnings.is_empty() || name.is_workflow(),
+                        "{text}"
+                    );
+                }
                 Err(error) => assert!(
                     !fits && matches!(error, ProtocolError::UnexpectedAttribute { .. }),
                     "{text}: {error}"
@@ -235,7 +243,7 @@ fn known_attributes_are_refused_on_tags_that_do_not_take_them() {
     check_error(
         "<fork next='N' delay='1s'>A</fork>",
         "`<fork next=\"N\" delay=\"1s\">A</fork>`: `delay` cannot be given on `fork`; it takes only `next`, \
-         `input` and `cd`, and variables of the worker",
+         `input`, `cd`, `worktree` and `from`, and variables of the worker",
     );
 }
 
@@ -348,5 +356,39 @@ fn names_to_look_up_are_listed() {
         assert_eq!(transition.state_names().join(" "), states, "{text}");
         assert_eq!(transition.scopes().join(" "), scopes, "{text}");
         assert_eq!(transition.directories().join(" "), directories, "{text}");
+    }
+}
+
+#[test]
+fn a_fork_may_ask_for_a_worktree() {
+    let forked = |worktree: Option<Wanted>, variables: &[(&str, &str)]| {
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        Transition::Fork {
+            forks: vec![Fork { worktree, variables, ..fork("W") }],
+            next: jump("N"),
+            joins: false,
+        }
+    };
+    let wanted = |from: Option<&str>| Some(Wanted { name: "a-1".into(), from: from.map(str::to_owned) });
+    check("<fork next='N' worktree='a-1'>W</fork>", forked(wanted(None), &[]));
+    check("<fork next='N' worktree=' a-1 ' from='v1~2'>W</fork>", forked(wanted(Some("v1~2")), &[]));
+    check("<fork next='N' from='me' branch='x'>W</fork>", forked(None, &[("from", "me"), ("branch", "x")]));
+    let warning = "`<goto worktree=\"a\">N</goto>`: the attribute `worktree` is unknown and ignored";
+    assert_eq!(read_text("<goto worktree='a'>N</goto>").unwrap().warnings, [warning]);
+    for (attributes, says) in [
+        (
+            "worktree='../x'",
+            "`worktree`: the name of a worktree consists of letters, digits, `.`, `_` and `-`",
+        ),
+        ("worktree=''", "`worktree`: the name of a worktree has 1 to 64 characters"),
+        ("worktree='a' from='--exec=x'", "does not begin with `-`"),
+        (
+            "worktree='a' cd='.'",
+            "a worker begins in the folder of `cd` or in a worktree; leave out one of the two",
+        ),
+        ("worktree='a' branch='x'", "`branch` is a variable that Raymond sets itself"),
+    ] {
+        let error = read_text(&format!("<fork next='N' {attributes}>W</fork>")).unwrap_err().to_string();
+        assert!(error.contains(says), "{attributes}: {error}");
     }
 }

@@ -118,7 +118,13 @@ fn dispatch(rig: &mut Rig, target: &str) {
 }
 
 fn fork(target: &str) -> Fork {
-    Fork { target: ForkTarget::State(target.into()), input: None, cd: None, variables: Vec::new() }
+    Fork {
+        target: ForkTarget::State(target.into()),
+        input: None,
+        cd: None,
+        worktree: None,
+        variables: Vec::new(),
+    }
 }
 
 /// Memory is measured instead of time: code that visits every agent usually builds a list of them.

@@ -9,7 +9,7 @@ use raymond_core::input::Input;
 use raymond_core::join;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
-use raymond_core::run::RunStatus;
+use raymond_core::run::{RunStatus, Status};
 use serde_json::Value;
 
 use crate::rig::{Rig, fold, load, through_json};
@@ -548,4 +548,36 @@ fn a_snapshot_keeps_workers_that_are_not_joined() {
     let read = crate::play::through_snapshot(&rig.run);
     assert_eq!(read, rig.run);
     assert_eq!(fold(&through_json(&rig.journal)).unwrap(), rig.run);
+}
+
+#[test]
+fn a_worker_with_a_worktree_begins_there_and_the_join_tells_it() {
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<fork worktree='a'>W</fork><fork worktree='b' from='v1'>W</fork><join>N</join>");
+    let worker = rig.agent("main_w1");
+    assert_eq!(worker.cwd, "/worktrees/a/sub");
+    assert_eq!(rig.agent("main_w2").worktree.as_ref().unwrap().base, "v1");
+    rig.emits("main_w1", "<reset>X</reset>");
+    assert_eq!(rig.agent("main_w1").worktree.as_ref().unwrap().branch, "raymond-run/run/a");
+    rig.emits("main_w1", "<result>1</result>");
+    rig.emits("main_w2", "<result>2</result>");
+    let entries = handed(&rig, "main");
+    assert_eq!(entries[0]["worktree"], "/worktrees/a");
+    assert_eq!(entries[1]["branch"], "raymond-run/run/b");
+    assert_eq!(rig.run.worktrees.keys().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn no_two_worktrees_of_a_run_have_the_same_name() {
+    for output in [
+        "<fork worktree='a'>W</fork><fork worktree='A'>W</fork><join>N</join>",
+        "<fork worktree='once'>W</fork><join>N</join>",
+    ] {
+        let mut rig = Rig::new("START");
+        rig.emits("main", "<fork worktree='once'>W</fork><goto>N</goto>");
+        rig.emits("main_w1", "<result>1</result>");
+        rig.emits("main", output);
+        let Status::Failed { error, .. } = &rig.agent("main").status else { panic!("{output}") };
+        assert!(error.contains("in this run already"), "{error}");
+    }
 }

@@ -13,8 +13,9 @@ use raymond_core::folder::Folder;
 use raymond_core::frontmatter;
 use raymond_core::header::{self, Header};
 use raymond_core::input::{
-    Answer, BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, InputWanted, Lookups, Plan,
-    Prepared, ProcessExit, PromptPlan, ScopeEntry, ScriptOutcome, StepOutcome, TurnCost, TurnOutcome,
+    Answer, BadMessage, CompletedTurn, Ended, FailedTurn, FaultClass, Input, InputWanted, Lookups,
+    NewWorktree, Plan, Prepared, ProcessExit, PromptPlan, ScopeEntry, ScriptOutcome, StepOutcome, TurnCost,
+    TurnOutcome,
 };
 use raymond_core::join;
 use raymond_core::money::Usd;
@@ -25,6 +26,7 @@ use raymond_core::tag::TagCollector;
 use raymond_core::transition::{self, ProtocolError, Reading, Transition};
 use raymond_core::variable::Rules;
 use raymond_core::workflow::{Kind, StateFile};
+use raymond_core::worktree::{Wanted, Worktree, branch};
 
 /// More decisions than any round of these tests needs: with more than this the core is in an endless loop.
 const MOST_DUE_IN_A_ROUND: usize = 100_000;
@@ -109,12 +111,14 @@ impl Files {
         let names = transition.map(Transition::state_names).unwrap_or_default();
         let directories = transition.map(Transition::directories).unwrap_or_default();
         let scopes = transition.map(Transition::scopes).unwrap_or_default();
+        let worktrees = transition.map(Transition::worktrees).unwrap_or_default();
         let mut lookups = Lookups {
             files: Default::default(),
             scopes: scopes.iter().map(|&scope| (scope.to_owned(), Ok(other_workflow(scope)))).collect(),
             states: names.iter().map(|&name| (name.to_owned(), self.find(name))).collect(),
             directories: directories.iter().map(|&path| (path.to_owned(), directory(path))).collect(),
             result_problem: None,
+            worktrees: worktrees.into_iter().map(|wanted| (wanted.clone(), worktree(wanted))).collect(),
         };
         if let Plan::Prompt(plan) = plan
             && let Some(policy) = &plan.policy
@@ -128,6 +132,19 @@ impl Files {
         }
         lookups
     }
+}
+
+/// As if every worktree could be made.
+fn worktree(wanted: &Wanted) -> Result<NewWorktree, String> {
+    let worktree = Worktree {
+        name: wanted.name.clone(),
+        path: format!("/worktrees/{}", wanted.name),
+        branch: branch("run", &wanted.name),
+        base: wanted.from.clone().unwrap_or_else(|| "HEAD".into()),
+        repository: "/dir/.git".into(),
+    };
+    let cwd = format!("{}/sub", worktree.path);
+    Ok(NewWorktree { worktree, cwd })
 }
 
 /// Every other workflow begins with the same script.

@@ -62,6 +62,7 @@ fn fork() -> impl Strategy<Value = Fork> {
             target,
             input,
             cd,
+            worktree: None,
             variables: vec![("item".into(), "1".into()), ("item".into(), "2".into())],
         },
     )
@@ -253,6 +254,7 @@ fn ended() -> BoxedStrategy<Ended> {
                 states: STATES.iter().map(|&name| (name.to_owned(), Ok(state(name)))).collect(),
                 directories: Default::default(),
                 result_problem: None,
+                worktrees: Default::default(),
             },
         })
         .boxed()

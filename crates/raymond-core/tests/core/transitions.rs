@@ -414,7 +414,13 @@ fn a_name_that_cannot_be_resolved_fails_the_step() {
 
 #[test]
 fn no_step_exceeds_the_maximum_number_of_agents() {
-    let fork = Fork { target: ForkTarget::State("W".into()), input: None, cd: None, variables: Vec::new() };
+    let fork = Fork {
+        target: ForkTarget::State("W".into()),
+        input: None,
+        cd: None,
+        worktree: None,
+        variables: Vec::new(),
+    };
     let mut rig = Rig::new("START");
     let next = Jump { target: "N".into(), input: None, delay: None };
     let forks = vec![fork; MAX_AGENTS];

@@ -10,6 +10,7 @@ use raymond_core::event::Event;
 use raymond_core::input::Input;
 use raymond_core::run::{Options, Run, RunStatus};
 use raymond_core::workflow::Platform;
+use raymond_core::worktree::{Worktree, branch};
 
 use super::args::{Place, RunOptions};
 use super::find::debug_folder;
@@ -18,6 +19,7 @@ use super::staging::Staged;
 use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
 use crate::error::{ExitKind, UserError};
+use crate::git::worktrees::Worktrees;
 use crate::process::Reaper;
 use crate::process::secrets::Secrets;
 use crate::run::driver::{Driver, Parts, Terminal};
@@ -106,6 +108,8 @@ pub(super) fn drive(mut ready: Ready) -> Result<ExitKind, UserError> {
     let local = tokio::task::LocalSet::new();
     let payloads = ready.run.payloads();
     let json = ready.manner.json;
+    let is_quiet = ready.manner.detail == Detail::Quiet;
+    let worktrees = ready.scopes.worktrees().cloned();
     let stdout = Output::stdout();
     let events = stdout.clone();
     #[cfg(target_os = "linux")]
@@ -121,6 +125,9 @@ pub(super) fn drive(mut ready: Ready) -> Result<ExitKind, UserError> {
             None => None,
         };
         driver.flush().await;
+        if let (Some(worktrees), RunStatus::Completed) = (&worktrees, driver.run().status) {
+            tidy_worktrees(driver.run(), worktrees, is_quiet);
+        }
         if let Some(warning) = warning {
             say(&format!("warning: {warning}"));
         }
@@ -133,6 +140,20 @@ pub(super) fn drive(mut ready: Ready) -> Result<ExitKind, UserError> {
         print_result(&run, &payloads)?;
     }
     Ok(exit)
+}
+
+/// Removes the worktrees of a completed run that hold nothing of their own, and says which ones stay.
+pub(super) fn tidy_worktrees(run: &Run, worktrees: &Worktrees, is_quiet: bool) {
+    // A branch knows the worktrees of its origin, which are not its own.
+    let own = |worktree: &&Worktree| worktree.branch == branch(&run.id, &worktree.name);
+    let own: Vec<&Worktree> = run.worktrees.values().filter(own).collect();
+    if own.is_empty() {
+        return;
+    }
+    let kept = worktrees.tidy(own.into_iter());
+    if !is_quiet {
+        kept.iter().for_each(|kept| say(&kept.to_string()));
+    }
 }
 
 fn prepare(

@@ -10,6 +10,7 @@ use super::args::{Place, RunOptions};
 use crate::advice;
 use crate::config::{self, Config, Settings};
 use crate::error::UserError;
+use crate::git::worktrees::Worktrees;
 use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
 use crate::trust::{check_open, check_owner, commands};
 use crate::workflow::reach::Reach;
@@ -85,6 +86,13 @@ pub(super) fn check_commands(scope: &Scope, config: &Config, options: &RunOption
         (Some(file), Some(project)) => commands::check(&file, project, options.trust),
         _ => Ok(()),
     }
+}
+
+/// Where the worktrees of a run's workers are: in `.raymond`, or in the folder of `--state-dir`.
+pub(super) fn worktrees(place: &Place, run: &str) -> Result<Worktrees, UserError> {
+    let dir = state_dir(place)?;
+    let folder = dir.home().unwrap_or(dir.path()).join("worktrees").join(run);
+    Ok(Worktrees::new(folder, run))
 }
 
 /// The debug files of a run: in `.raymond`, or in the folder of `--state-dir`.

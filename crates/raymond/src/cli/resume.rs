@@ -10,10 +10,10 @@ use raymond_core::workflow::{Platform, StateFile};
 
 use super::args::ResumeArgs;
 use super::declared::check_declared;
-use super::drive::{Manner, Ready, drive, kept_debug_files};
+use super::drive::{Manner, Ready, drive, kept_debug_files, tidy_worktrees};
 use super::find::{
     all_scopes, allowed_scopes, check_commands, journal_options, latest_resumable, load_config,
-    old_state_file, project_folder, scratch_folder, store, working_folder,
+    old_state_file, project_folder, scratch_folder, store, working_folder, worktrees,
 };
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
@@ -43,6 +43,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let scratch = scratch_folder(&args.place, stored.id())?;
     let Opened { writer, run, cut_bytes } = stored.open(journal_options(settings))?;
     if run.status == RunStatus::Completed {
+        tidy_worktrees(&run, &worktrees(&args.place, stored.id())?, args.options.quiet);
         return show_completed(&args, &run, &*stored);
     }
     let mut scope = open_scope(&run)?;
@@ -67,7 +68,8 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         say(&line);
     }
     let incarnation = writer.incarnation().to_owned();
-    let scopes = all_scopes(scope, settings, Path::new(&run.cwd))?;
+    let worktrees = worktrees(&args.place, stored.id())?;
+    let scopes = all_scopes(scope, settings, Path::new(&run.cwd))?.with_worktrees(worktrees);
     let project = project_folder(&working_folder()?);
     staging.complete_recording(&*stored, &kept, &scratch, &project)?;
     let staged = staging.go_on(&run, &*stored, &project)?;

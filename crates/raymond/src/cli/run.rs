@@ -16,7 +16,7 @@ use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive};
 use super::find::{
     all_scopes, allowed_scopes, check_commands, journal_options, load_config, project_folder, scratch_folder,
-    store, working_folder,
+    store, working_folder, worktrees,
 };
 use super::inputs::{ask_for_missing, refused};
 use super::meant::hint_at_what_was_meant;
@@ -90,7 +90,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         engine,
         unseen,
         opening: Vec::new(),
-        scopes: all_scopes(located.scope, settings, &cwd)?,
+        scopes: all_scopes(located.scope, settings, &cwd)?.with_worktrees(worktrees(&args.place, &id)?),
         manner: Manner::new(&args.options, &args.place, settings, &id),
         run: store.run(&id)?,
         scratch: scratch_folder(&args.place, &id)?,

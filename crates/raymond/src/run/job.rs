@@ -13,6 +13,7 @@ use raymond_core::input::Plan;
 use raymond_core::name::AgentId;
 use raymond_core::run::Session;
 use raymond_core::workflow::StateFile;
+use raymond_core::worktree::Worktree;
 
 use super::engine::StepLaunch;
 use crate::agent::Answer;
@@ -64,6 +65,8 @@ pub struct StepNeeds {
     /// What a script is handed, and the file that is to hold it.
     pub handed: Option<Handed>,
     pub code: StateCode,
+    /// The worktree in which it runs, unless that was made before.
+    pub worktree: Option<WorktreeNeeds>,
     /// What a prompt's turn needs besides.
     pub turn: Option<TurnNeeds>,
 }
@@ -74,6 +77,14 @@ pub type VariableChanges = Vec<(OsString, Option<OsString>)>;
 pub struct Handed {
     pub text: String,
     pub file: PathBuf,
+}
+
+/// A worktree to make before the program starts.
+#[derive(Clone, Debug)]
+pub struct WorktreeNeeds {
+    pub worktree: Worktree,
+    /// The file that says that it was made.
+    pub mark: PathBuf,
 }
 
 /// A state's own file, with the files that belong beside it.

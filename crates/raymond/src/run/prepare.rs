@@ -16,7 +16,7 @@ use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Options, Run};
 
 use super::engine::{Preparation, States};
-use super::job::{Handed, PortablePrompt, StepNeeds, TurnNeeds};
+use super::job::{Handed, PortablePrompt, StepNeeds, TurnNeeds, WorktreeNeeds};
 use crate::agent::registry::{Backend, Backends};
 use crate::agent::{Asked, Filled, Plain};
 use crate::process::secrets::Secrets;
@@ -100,8 +100,17 @@ impl Preparer {
             _ => None,
         };
         let handed = handed.filter(|_| turn.is_none());
-        let needs =
-            StepNeeds { cwd: agent.cwd.clone(), environment, secrets, task_folder, handed, code, turn };
+        let worktree = worktree_needs(&scopes, agent);
+        let needs = StepNeeds {
+            cwd: agent.cwd.clone(),
+            environment,
+            secrets,
+            task_folder,
+            handed,
+            code,
+            worktree,
+            turn,
+        };
         Ok((Prepared { hash, plan, warnings }, needs))
     }
 
@@ -216,6 +225,13 @@ impl Preparer {
         let file = self.tasks.join(format!("{}.input", file_name_of(&agent.id)));
         Ok(Some(Handed { text, file }))
     }
+}
+
+/// The agent's worktree, if it was not made yet.
+fn worktree_needs(scopes: &Scopes, agent: &Agent) -> Option<WorktreeNeeds> {
+    let worktree = agent.worktree.as_deref()?;
+    let mark = scopes.worktrees()?.mark(&worktree.name);
+    (!mark.exists()).then(|| WorktreeNeeds { worktree: worktree.clone(), mark })
 }
 
 /// Agent names grow with each generation of forks; file systems stop at 255 bytes.

@@ -10,6 +10,7 @@ mod script;
 #[cfg(test)]
 mod tests;
 mod unpacked;
+mod worktree;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -175,6 +176,10 @@ impl LocalExecutor {
     async fn run_in(&self, place: &Place<'_>, job: &StepJob, stop: StopSignal) -> StepOutcome {
         let Attempt { agent, state, step, number, .. } = &job.attempt;
         let mut files = self.debug.begin(StepName { agent, state, step: *step, attempt: *number });
+        if let Err(ended) = worktree::make(self, job, &stop).await {
+            files.finish(verdict(&ended));
+            return ended;
+        }
         let outcome = match &job.plan {
             Plan::Script(header) => script::run(self, job, place, header, stop, &mut files).await,
             // Boxed, because a turn is much larger than a script and thousands of scripts may run.

@@ -60,6 +60,11 @@ pub struct AgentView {
     pub status: Activity,
     pub session: Option<String>,
     pub cwd: String,
+    /// The folder and the branch of the git worktree that was made for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
     pub stack: Vec<FrameView>,
     pub attributes: BTreeMap<String, String>,
     /// Why it failed.
@@ -278,6 +283,8 @@ fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
         status: Activity::of(&agent.status, is_live),
         session: agent.session.as_ref().map(|session| session.id.clone()),
         cwd: agent.cwd.clone(),
+        worktree: agent.worktree.as_ref().map(|worktree| worktree.path.clone()),
+        branch: agent.worktree.as_ref().map(|worktree| worktree.branch.clone()),
         stack: agent.stack.iter().map(frame_view).collect(),
         attributes: agent.attributes.clone(),
         error: error_of(&agent.status).map(str::to_owned),

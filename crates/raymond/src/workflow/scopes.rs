@@ -10,6 +10,7 @@ use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::run::Agent;
 use raymond_core::workflow::{Platform, StateFile};
 
+use crate::git::worktrees::Worktrees;
 use crate::paths::{leads_away, normalise};
 use crate::workflow::manifest::{InputMode, InputRule};
 use crate::workflow::reach::Reach;
@@ -22,6 +23,8 @@ pub struct Scopes {
     allowed: Allowed,
     /// Where models may send agents; anywhere if this is not set.
     reach: Option<Reach>,
+    /// Where worktrees are made, if they can be.
+    worktrees: Option<Worktrees>,
     /// The files of archives and one-file workflows.
     packed: BTreeMap<PathBuf, Rc<PackedFiles>>,
 }
@@ -92,13 +95,24 @@ impl Allowed {
 
 impl Scopes {
     pub fn new(own: Scope, platform: Platform, allowed: Allowed) -> Self {
-        Self { own, others: BTreeMap::new(), platform, allowed, reach: None, packed: BTreeMap::new() }
+        let (others, packed) = (BTreeMap::new(), BTreeMap::new());
+        Self { own, others, platform, allowed, reach: None, worktrees: None, packed }
     }
 
     /// The same for agents whose models may only choose these folders.
     #[must_use]
     pub fn within(self, reach: Reach) -> Self {
         Self { reach: Some(reach), ..self }
+    }
+
+    /// The same for a run that can make worktrees.
+    #[must_use]
+    pub fn with_worktrees(self, worktrees: Worktrees) -> Self {
+        Self { worktrees: Some(worktrees), ..self }
+    }
+
+    pub fn worktrees(&self) -> Option<&Worktrees> {
+        self.worktrees.as_ref()
     }
 
     pub fn reach(&self) -> Option<&Reach> {

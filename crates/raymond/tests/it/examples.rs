@@ -12,7 +12,7 @@ use test_kit::needs::lacks_an_interpreter;
 use crate::lint::expect;
 
 /// Each example, its exit code, and a part of its result.
-const EXAMPLES: [(&str, i32, &str); 12] = [
+const EXAMPLES: [(&str, i32, &str); 13] = [
     ("approval", 3, ""),
     ("compose/notes", 0, ""),
     ("cross-platform", 0, "4 parcels are here"),
@@ -21,6 +21,7 @@ const EXAMPLES: [(&str, i32, &str); 12] = [
     ("forms/weekday", 0, "day"),
     ("forms/weekday.yaml", 0, "day"),
     ("forms/weekday.zip", 0, "day"),
+    ("parallel-worktrees", 0, "merged: words"),
     ("pipeline", 0, "rain: rain 3"),
     ("plan-then-implement", 0, "slug()"),
     ("poll", 0, "wrong year"),

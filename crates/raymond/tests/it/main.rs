@@ -61,6 +61,8 @@ mod prompting;
 #[cfg(test)]
 mod redact;
 #[cfg(test)]
+mod repository;
+#[cfg(test)]
 mod schemas;
 #[cfg(test)]
 mod serving;
@@ -84,6 +86,8 @@ mod turns;
 mod vanishing;
 #[cfg(test)]
 mod waiting;
+#[cfg(test)]
+mod worktrees;
 
 /// The program under test, which Cargo has built for these tests.
 #[cfg(test)]

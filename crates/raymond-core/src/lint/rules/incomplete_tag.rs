@@ -12,7 +12,7 @@ pub(super) static RULE: Rule = Rule {
     before_run: BeforeRun::Warn,
     summary: "A required part of a tag is missing, or an attribute is repeated or invalid.",
     explanation: "A call needs `return`, an ask needs `next`, every tag but `result` and `ask` needs a target, \
-                  durations are written like `90s`, no attribute may be given twice or be empty, and no two of a fork may be one variable of scripts. A step that \
+                  durations are written like `90s`, the name of a worktree can be part of a branch, a worker has a `worktree` or a `cd`, no attribute may be given twice or be empty, and no two of a fork may be one variable of scripts. A step that \
                   emits such a tag fails.",
     check,
 };
@@ -25,6 +25,8 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
             | ProtocolError::EmptyTarget { .. }
             | ProtocolError::BadDuration { .. }
             | ProtocolError::NotOk { .. }
+            | ProtocolError::BadWorktree { .. }
+            | ProtocolError::TwoFolders { .. }
             | ProtocolError::DuplicateAttribute { .. }
             | ProtocolError::SameVariable { .. } => {
                 report.add(Finding::at(*state, range.clone(), error.to_string()));

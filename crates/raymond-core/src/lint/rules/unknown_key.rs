@@ -32,7 +32,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
         }
         for located in state.tags.iter().filter(|located| ignores_others(subject, &located.tag)) {
             for ((name, _), (range, _)) in located.tag.attributes.iter().zip(&located.attributes) {
-                if Attribute::from_name(name).is_none() {
+                if Attribute::meant_by(name, located.tag.name, &located.tag.attributes).is_none() {
                     let message = format!("the attribute {} is unknown and ignored", quoted(name));
                     report.add(Finding::at(number, range.clone(), message));
                 }

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use crate::diagnostic::Severity;
 use crate::graph::Graph;
 use crate::lint::{BeforeRun, Finding, Report, Rule, Subject};
+use crate::tag::Attribute;
 use crate::template::{name_and_path, placeholders};
-use crate::variable::BUILT_IN;
+use crate::variable::{BUILT_IN, OF_WORKTREES};
 use crate::workflow::wording::nearest;
 
 pub(super) static RULE: Rule = Rule {
@@ -61,5 +62,10 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
 fn set_by_forks(graph: &Graph) -> BTreeSet<&str> {
     let forks =
         graph.states.iter().flat_map(|state| &state.tags).filter(|located| located.tag.name.is_fork());
-    forks.flat_map(|located| &located.tag.attributes).map(|(name, _)| name.as_str()).collect()
+    let names = forks.flat_map(|located| &located.tag.attributes).map(|(name, _)| name.as_str());
+    let mut set: BTreeSet<&str> = names.collect();
+    if set.contains(Attribute::Worktree.as_str()) {
+        set.extend(OF_WORKTREES);
+    }
+    set
 }

@@ -51,7 +51,7 @@ fn check_tag(
                 }
             }
             Some(_) => {}
-            None if tag.name.is_fork() || Attribute::from_name(name).is_some() => {}
+            None if tag.name.is_fork() || Attribute::meant_by(name, tag.name, &tag.attributes).is_some() => {}
             None => report.add(not_declared(number, name_range.clone(), name, inputs)),
         }
     }

@@ -74,8 +74,18 @@ impl<'a> Values<'a> {
             "visits" => self.visits.into(),
             "task_folder" => self.task_folder.to_string_lossy(),
             "ask_id" => self.agent.ask_id.as_deref().unwrap_or_default().into(),
-            other => self.variable(other)?.into(),
+            other => self.of_worktree(other).or_else(|| self.variable(other))?.into(),
         })
+    }
+
+    /// Where a worker with a worktree works.
+    fn of_worktree(&self, name: &str) -> Option<&'a str> {
+        let worktree = self.agent.worktree.as_deref()?;
+        match name {
+            "worktree" => Some(&worktree.path),
+            "branch" => Some(&worktree.branch),
+            _ => None,
+        }
     }
 
     /// A variable of the worker, or an input of its workflow.

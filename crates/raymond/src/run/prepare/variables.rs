@@ -9,6 +9,7 @@ use raymond_core::named_inputs::InputValues;
 use raymond_core::run::Agent;
 use raymond_core::variable;
 
+use crate::git::MISLEADING_VARIABLES;
 use crate::run::job::VariableChanges;
 
 /// How long a variable may be. On Windows the limit is 32,767 characters, including the name.
@@ -73,7 +74,8 @@ fn identity(facts: &StepFacts<'_>) -> VariableChanges {
     let short_input = facts.input.as_ref().map(|(text, _)| *text).filter(short).map(OsString::from);
     let visits = facts.agent.visits_here().to_string();
     // A run may be started by a step of another run, so variables that are not set here are removed.
-    let variables: [(&str, Option<OsString>); 9] = [
+    let worktree = facts.agent.worktree.as_deref();
+    let variables: [(&str, Option<OsString>); 11] = [
         ("RAYMOND_RUN_ID", Some(facts.run_id.into())),
         ("RAYMOND_WORKFLOW_ID", Some(facts.run_id.into())),
         ("RAYMOND_AGENT_ID", Some(facts.agent.id.as_str().into())),
@@ -82,7 +84,11 @@ fn identity(facts: &StepFacts<'_>) -> VariableChanges {
         ("RAYMOND_TASK_FOLDER", Some(facts.task_folder.into())),
         ("RAYMOND_RESULT", short_input.clone()),
         ("RAYMOND_INPUT", short_input),
+        ("RAYMOND_WORKTREE", worktree.map(|worktree| worktree.path.as_str().into())),
+        ("RAYMOND_BRANCH", worktree.map(|worktree| worktree.branch.as_str().into())),
         ("RAYMOND_INPUT_FILE", facts.input.as_ref().map(|(_, file)| file.into())),
     ];
-    variables.into_iter().map(|(name, value)| (name.into(), value)).collect()
+    // Git in a worktree must not be led back to the repository that Raymond was started for.
+    let misleading = worktree.into_iter().flat_map(|_| MISLEADING_VARIABLES).map(|name| (name, None));
+    variables.into_iter().chain(misleading).map(|(name, value)| (name.into(), value)).collect()
 }

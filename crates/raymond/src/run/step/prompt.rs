@@ -120,7 +120,7 @@ fn show_prints(executor: &LocalExecutor, job: &StepJob, text: &str) {
 }
 
 /// A turn that could not be run and would fail again in the same way.
-fn final_fault(error: String) -> FailedTurn {
+pub(super) fn final_fault(error: String) -> FailedTurn {
     FailedTurn {
         error,
         class: FaultClass::Final,

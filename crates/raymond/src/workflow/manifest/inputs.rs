@@ -2,7 +2,7 @@
 
 use raymond_core::frontmatter::yaml::{Fault, Field, Node, Value};
 use raymond_core::named_inputs::{DeclaredInput, InputKind};
-use raymond_core::tag::Attribute;
+use raymond_core::tag::{Applies, Attribute};
 use raymond_core::variable::{self, Rules, VariableError};
 use raymond_core::workflow::Platform;
 use raymond_core::workflow::source::SourceWarning;
@@ -56,7 +56,8 @@ impl Reader<'_> {
 fn check_name(input: &Field, others: &[DeclaredInput]) -> Result<(), Fault> {
     let fail = |message: String| Err(Fault::new(input.key_position, message));
     let name = &input.key;
-    if Attribute::from_name(name).is_some() {
+    let attribute = Attribute::from_name(name).map(|attribute| attribute.facts().applies);
+    if attribute.is_some_and(|applies| !matches!(applies, Applies::Beside(_))) {
         return fail(format!("{} is an attribute of tags; use another name for the input", quoted(name)));
     }
     let case_insensitive = Platform::current() == Platform::Windows;

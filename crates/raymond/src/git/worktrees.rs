@@ -1,0 +1,346 @@
+//! Worktrees of workers: what is needed for one, how it is made exactly once, and when it is removed again.
+//!
+//! A worktree is made in three parts, each of which can be repeated: the branch, the folder, and a mark that both are
+//! whole. The mark is synced before the worker's first program starts. So a folder without it is half made and empty of
+//! work: it is removed and made again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use raymond_core::input::NewWorktree;
+use raymond_core::worktree::{Wanted, Worktree, branch};
+
+use super::{Git, GitError};
+use crate::files;
+
+/// How long the files of a worktree may take to be written; some come over the network.
+pub const MAKING_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Where the worktrees of a run are made.
+#[derive(Clone, Debug)]
+pub struct Worktrees {
+    /// A folder that belongs to the run alone.
+    folder: PathBuf,
+    run: String,
+}
+
+impl Worktrees {
+    pub fn new(folder: PathBuf, run: &str) -> Self {
+        Self { folder, run: run.to_owned() }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the worktrees are that an agent asks for which works in `cwd`, or why they cannot be made. Changes nothing.
+    pub fn look_up(&self, cwd: &Path, wanted: &[&Wanted]) -> BTreeMap<Wanted, Result<NewWorktree, String>> {
+        let wanted: BTreeSet<&Wanted> = wanted.iter().copied().collect();
+        if wanted.is_empty() {
+            return BTreeMap::new();
+        }
+        let source = Source::of(cwd, &self.run);
+        let mut commits = BTreeMap::new();
+        let found = |wanted: &Wanted| {
+            let source = source.as_ref().map_err(Clone::clone)?;
+            let commit = commits.entry(wanted.from.clone()).or_insert_with(|| source.commit(&wanted.from));
+            self.find(source, &wanted.name, commit.as_ref().map_err(|error| error.clone())?)
+        };
+        let mut found = found;
+        let explained = |name: &str, error: String| format!("`worktree=\"{name}\"`: {error}");
+        wanted
+            .into_iter()
+            .map(|wanted| (wanted.clone(), found(wanted).map_err(|error| explained(&wanted.name, error))))
+            .collect()
+    }
+
+    fn find(&self, source: &Source, name: &str, commit: &Commit) -> Result<NewWorktree, String> {
+        let branch = branch(&self.run, name);
+        if source.branches.contains(&branch.to_lowercase()) {
+            return Err(format!(
+                "there is a branch `{branch}` already; delete or rename it, or use another name"
+            ));
+        }
+        let path = self.folder.join(name);
+        if fs::symlink_metadata(&path).is_ok() {
+            return Err(format!("{} exists already; move it away, or use another name", path.display()));
+        }
+        let path = as_text(path)?;
+        let cwd = match commit.has_subfolder {
+            true => as_text(Path::new(&path).join(source.subfolder.trim_end_matches('/')))?,
+            false => path.clone(),
+        };
+        let worktree = Worktree {
+            name: name.to_owned(),
+            path,
+            branch,
+            base: commit.id.clone(),
+            repository: source.repository.clone(),
+        };
+        Ok(NewWorktree { worktree, cwd })
+    }
+
+    /// The file that says that a worktree was made. No name of a worktree begins with a dot.
+    pub fn mark(&self, name: &str) -> PathBuf {
+        self.folder.join(format!(".made-{name}"))
+    }
+}
+
+fn as_text(path: PathBuf) -> Result<String, String> {
+    let not_text = |path: std::ffi::OsString| format!("the path {} is not valid UTF-8", path.display());
+    path.into_os_string().into_string().map_err(not_text)
+}
+
+/// The repository from which worktrees are made.
+struct Source {
+    git: Git,
+    /// The folder in which git keeps it.
+    repository: String,
+    /// The agent's folder in its own worktree.
+    subfolder: String,
+    /// Branches of the run, in lower case: file systems may ignore case.
+    branches: BTreeSet<String>,
+}
+
+/// A commit to begin with.
+struct Commit {
+    id: String,
+    has_subfolder: bool,
+}
+
+impl Source {
+    fn of(cwd: &Path, run: &str) -> Result<Self, String> {
+        let git = Git::in_folder(cwd);
+        let about = git.text(&["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-prefix"]);
+        let about = about.map_err(|error| match error {
+            GitError::Failed { words, .. } => {
+                format!(
+                    "{} is in no git repository, so it has no worktrees (git says: {words})",
+                    cwd.display()
+                )
+            }
+            other => other.to_string(),
+        })?;
+        let (repository, subfolder) = about.split_once('\n').unwrap_or((&about, ""));
+        let listed = format!("refs/heads/{}/", branch(run, "x").trim_end_matches("/x"));
+        let branches = git.text(&["for-each-ref", "--format=%(refname)", &listed]);
+        let branches = branches.map_err(|error| error.to_string())?;
+        let branches = branches.lines().filter_map(|name| name.strip_prefix("refs/heads/"));
+        let source = Self {
+            repository: repository.to_owned(),
+            subfolder: subfolder.to_owned(),
+            branches: branches.map(str::to_lowercase).collect(),
+            git,
+        };
+        source.check_submodules()?;
+        Ok(source)
+    }
+
+    /// What is not committed in a submodule would be missing in the worktree, without a word.
+    fn check_submodules(&self) -> Result<(), String> {
+        let Ok(top) = self.git.text(&["rev-parse", "--show-toplevel"]) else { return Ok(()) };
+        if !Path::new(&top).join(".gitmodules").exists() {
+            return Ok(());
+        }
+        let status = ["status", "--porcelain=v2", "-z", "--untracked-files=no", "--ignore-submodules=none"];
+        let status = self.git.text(&status).map_err(|error| error.to_string())?;
+        match status.split('\0').find_map(dirty_submodule) {
+            Some(path) => Err(format!(
+                "the submodule `{path}` has changes that are not committed here; commit them or put it back first"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn commit(&self, from: &Option<String>) -> Result<Commit, String> {
+        let name = from.as_deref().unwrap_or("HEAD");
+        let revision = format!("{name}^{{commit}}");
+        let found = self.git.text(&["rev-parse", "--verify", "--end-of-options", &revision]);
+        let id = found.ok().filter(|id| is_object_id(id)).ok_or_else(|| match from {
+            Some(from) => format!("`from=\"{from}\"` names no commit of this repository"),
+            None => "the repository has no commit yet; make one first".to_owned(),
+        })?;
+        let folder = format!("{id}:{}", self.subfolder.trim_end_matches('/'));
+        let kind = || self.git.text(&["cat-file", "-t", &folder]);
+        let has_subfolder = !self.subfolder.is_empty() && kind().is_ok_and(|kind| kind == "tree");
+        Ok(Commit { id, has_subfolder })
+    }
+}
+
+/// The path of a submodule with changes, from an entry of git's status.
+fn dirty_submodule(entry: &str) -> Option<&str> {
+    // `1 XY SUB mH mI mW hH hI PATH`, or `2 XY SUB … X PATH` after a rename.
+    let fields = match entry.split_once(' ')?.0 {
+        "1" => 9,
+        "2" => 10,
+        "u" => 11,
+        _ => return None,
+    };
+    let mut parts = entry.splitn(fields, ' ').skip(2);
+    parts.next().filter(|kind| kind.starts_with('S'))?;
+    parts.last()
+}
+
+fn is_object_id(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The branch exists after this, at the commit with which it begins, and nothing of a folder that was half made is left.
+/// Returns the arguments of git that make the folder.
+pub fn begin(worktree: &Worktree) -> Result<(Git, Vec<String>), String> {
+    let git = Git::of_repository(Path::new(&worktree.repository));
+    let reference = format!("refs/heads/{}", worktree.branch);
+    match git.text(&["rev-parse", "--verify", "--quiet", &reference]) {
+        Ok(tip) if tip == worktree.base => {}
+        Ok(_) => {
+            return Err(format!("there is a branch `{}` already, at another commit", worktree.branch));
+        }
+        Err(_) => {
+            let none = "0".repeat(worktree.base.len());
+            git.text(&["update-ref", &reference, &worktree.base, &none])
+                .map_err(|error| error.to_string())?;
+        }
+    }
+    let path = Path::new(&worktree.path);
+    if fs::symlink_metadata(path).is_ok() {
+        // Git may know nothing of it yet.
+        let _ = git.text(&["worktree", "remove", "--force", "--force", &worktree.path]);
+        remove_folder(path).map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
+    }
+    if let Some(folder) = path.parent() {
+        files::create_private_folders(folder)
+            .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    }
+    // Twice `--force`: what a killed git had begun may still be registered for this path, and locked.
+    let make = ["worktree", "add", "--force", "--force", "--", &worktree.path, &worktree.branch];
+    Ok((git.patience(MAKING_LIMIT), make.map(str::to_owned).to_vec()))
+}
+
+fn remove_folder(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(data) if data.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Notes for good that a worktree is whole.
+pub fn finish(mark: &Path) -> io::Result<()> {
+    let file = files::private_options().write(true).create(true).truncate(true).open(mark)?;
+    file.sync_all()?;
+    match mark.parent() {
+        Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+/// A worktree that is left as it is, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub path: String,
+    pub branch: String,
+    pub why: String,
+}
+
+impl std::fmt::Display for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "kept the worktree {} (branch {}): {}", self.path, self.branch, self.why)
+    }
+}
+
+impl Worktrees {
+    /// Removes the worktrees in which nothing would be lost, and branches without commits. Returns those that stay.
+    pub fn tidy<'w>(&self, worktrees: impl Iterator<Item = &'w Worktree>) -> Vec<Kept> {
+        let mut kept = Vec::new();
+        for worktree in worktrees {
+            match self.remove(worktree) {
+                Ok(()) => {}
+                Err(why) => {
+                    let (path, branch) = (worktree.path.clone(), worktree.branch.clone());
+                    kept.push(Kept { path, branch, why });
+                }
+            }
+        }
+        self.remove_folder_if_empty();
+        kept
+    }
+
+    /// Removes the run's folder, and the one around it, if nothing is in them any more.
+    pub fn remove_folder_if_empty(&self) {
+        let _ = fs::remove_dir(&self.folder);
+        let _ = self.folder.parent().map(fs::remove_dir);
+    }
+
+    fn remove(&self, worktree: &Worktree) -> Result<(), String> {
+        let git = Git::of_repository(Path::new(&worktree.repository));
+        if Path::new(&worktree.path).exists() {
+            if let Some(why) = unsaved(worktree) {
+                return Err(why);
+            }
+            git.text(&["worktree", "remove", "--", &worktree.path]).map_err(|error| error.to_string())?;
+        }
+        remove_unused_branch(&git, worktree);
+        let _ = fs::remove_file(self.mark(&worktree.name));
+        Ok(())
+    }
+}
+
+/// What would be lost with a worktree.
+pub fn unsaved(worktree: &Worktree) -> Option<String> {
+    let git = Git::in_folder(&worktree.path);
+    let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=none"];
+    let status = match git.text(&status) {
+        Ok(status) => status,
+        Err(error) => return Some(error.to_string()),
+    };
+    let entries: Vec<&str> = status.split('\0').filter(|entry| !entry.is_empty()).collect();
+    if entries.iter().any(|entry| !entry.starts_with("??")) {
+        return Some("it has changes that are not committed".to_owned());
+    }
+    if !entries.is_empty() {
+        return Some("it has files that are not in git".to_owned());
+    }
+    under_way(&git).or_else(|| unreachable_commits(&git))
+}
+
+/// Names of files in git's folder of a worktree, and what is under way while they are there.
+const UNDER_WAY: [(&str, &str); 6] = [
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+    ("BISECT_LOG", "a bisection"),
+];
+
+fn under_way(git: &Git) -> Option<String> {
+    let folder = git.text(&["rev-parse", "--absolute-git-dir"]).ok()?;
+    let found = UNDER_WAY.iter().find(|(name, _)| Path::new(&folder).join(name).exists());
+    found.map(|(_, what)| format!("{what} is under way in it"))
+}
+
+fn unreachable_commits(git: &Git) -> Option<String> {
+    if git.text(&["symbolic-ref", "--quiet", "HEAD"]).is_ok() {
+        return None;
+    }
+    let branches = ["for-each-ref", "--count=1", "--contains=HEAD", "refs/heads", "refs/remotes"];
+    match git.text(&branches) {
+        Ok(found) if !found.is_empty() => None,
+        Ok(_) => Some("it has commits that no branch has".to_owned()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// A branch on which nothing was committed is of no use, unless it is checked out somewhere.
+fn remove_unused_branch(git: &Git, worktree: &Worktree) {
+    let reference = format!("refs/heads/{}", worktree.branch);
+    let about = git.text(&["for-each-ref", "--format=%(objectname) %(worktreepath)", &reference]);
+    if about.is_ok_and(|about| about.trim_end() == worktree.base) {
+        // The last argument: only if it is still there.
+        let _ = git.text(&["update-ref", "-d", &reference, &worktree.base]);
+    }
+}

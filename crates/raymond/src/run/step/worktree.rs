@@ -1,0 +1,95 @@
+//! Makes the worktree of a worker before its first program starts.
+
+use raymond_core::input::{Plan, ScriptOutcome, StepOutcome, TurnOutcome};
+use raymond_core::money::Usd;
+
+use super::LocalExecutor;
+use super::prompt::final_fault;
+use crate::git::worktrees::{MAKING_LIMIT, begin, finish};
+use crate::git::{Git, GitError, shown};
+use crate::process::{
+    AfterExit, Ending, Flow, OutputTail, ProgramSpec, Sink, StopSignal, TimeLimits, supervise,
+};
+use crate::run::job::{StepJob, WorktreeNeeds};
+
+/// How much of what git says is kept for an error.
+const MOST_WORDS_BYTES: usize = 8 * 1024;
+const MOST_LINES: usize = 20;
+
+/// Why there is no worktree.
+enum NotMade {
+    Stopped,
+    Failed(String),
+    /// The mark could not be written, so that the next process would not know of the worktree.
+    Store(String),
+}
+
+/// Makes the worktree that the job needs, or returns how the attempt ended instead.
+pub(super) async fn make(
+    executor: &LocalExecutor,
+    job: &StepJob,
+    stop: &StopSignal,
+) -> Result<(), StepOutcome> {
+    let Some(needs) = &job.needs.worktree else { return Ok(()) };
+    made(executor, job, needs, stop).await.map_err(|error| match error {
+        NotMade::Stopped => StepOutcome::Interrupted { cost: Usd::ZERO },
+        NotMade::Store(error) => executor.give_up(error),
+        NotMade::Failed(error) => {
+            let error = format!("cannot make the worktree `{}`: {error}", needs.worktree.name);
+            match &job.plan {
+                Plan::Script(_) => StepOutcome::Script(ScriptOutcome::NotStarted { error }),
+                Plan::Prompt(_) => StepOutcome::Turn(TurnOutcome::Failed(final_fault(error))),
+            }
+        }
+    })
+}
+
+async fn made(
+    executor: &LocalExecutor,
+    job: &StepJob,
+    WorktreeNeeds { worktree, mark }: &WorktreeNeeds,
+    stop: &StopSignal,
+) -> Result<(), NotMade> {
+    let (git, arguments) = begin(worktree).map_err(NotMade::Failed)?;
+    add(executor, job, &git, &arguments, stop).await?;
+    finish(mark).map_err(|error| NotMade::Store(format!("cannot write {}: {error}", mark.display())))
+}
+
+/// Runs git like the program of the step: it is ended with it, and found again by its token after a crash.
+async fn add(
+    executor: &LocalExecutor,
+    job: &StepJob,
+    git: &Git,
+    arguments: &[String],
+    stop: &StopSignal,
+) -> Result<(), NotMade> {
+    let mut program = ProgramSpec::new("git", git.folder(), job.attempt.token.clone());
+    program.args = git.arguments(arguments);
+    program.env = git.variables().to_vec();
+    let limits = TimeLimits { total: Some(MAKING_LIMIT), ..TimeLimits::default() };
+    let mut words = Words(OutputTail::new(MOST_WORDS_BYTES));
+    let reaper = &executor.reaper;
+    let done = supervise(program, limits, &mut words, stop.clone(), reaper, AfterExit::LeaveBackground).await;
+    let failed = |error: GitError| Err(NotMade::Failed(error.to_string()));
+    match done.ending {
+        ending if ending.is_success() => Ok(()),
+        Ending::Stopped => Err(NotMade::Stopped),
+        Ending::SpawnFailed(error) => Err(NotMade::Failed(error.to_string())),
+        Ending::TotalTimeout => failed(GitError::TooSlow(MAKING_LIMIT)),
+        _ => failed(GitError::Failed { code: None, words: shown(&words.0.last_lines(MOST_LINES)) }),
+    }
+}
+
+/// Keeps the end of what git says.
+struct Words(OutputTail);
+
+impl Sink for Words {
+    fn stdout(&mut self, _bytes: &[u8]) -> Flow {
+        Flow::Continue
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> Flow {
+        self.0.push(bytes);
+        Flow::Continue
+    }
+}

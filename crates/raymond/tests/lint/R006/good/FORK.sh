@@ -1,0 +1,1 @@
+echo "<fork worktree=\"$1\" from=\"$2\" next='END'>END</fork>"
