@@ -47,7 +47,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::error::{ExitKind, UserError};
 use crate::process::Containment;
 use crate::store::StateDir;
-use discover::Workflows;
+use discover::{Readings, Workflows};
 use feed::Feed;
 use guard::Guard;
 use index::Index;
@@ -91,6 +91,8 @@ struct Server {
     index: Index,
     stories: Stories,
     workflows: Workflows,
+    /// What was read of workflows.
+    readings: Readings<api::workflows::Read>,
     launcher: Launcher,
     project: PathBuf,
     workflow_paths: Vec<String>,
@@ -178,6 +180,7 @@ fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Ser
         index: Index::new(settings.state.clone()),
         stories: Stories::default(),
         workflows: Workflows::new(settings.roots),
+        readings: Readings::default(),
         launcher,
         project: settings.project,
         workflow_paths: settings.workflow_paths,

@@ -8,7 +8,7 @@ mod metrics;
 mod overview;
 mod runs;
 mod steps;
-mod workflows;
+pub(super) mod workflows;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -224,7 +224,7 @@ pub static ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/workflows",
         about: "All workflows below the roots",
-        gives: Gives { status: 200, forms: &[Form::Json(schema::<workflows::Workflows>)] },
+        gives: Gives { status: 200, forms: &[Form::Json(schema::<workflows::Workflows<'static>>)] },
         handler: workflows::list,
         ..READS
     },

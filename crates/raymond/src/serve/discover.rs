@@ -2,7 +2,8 @@
 //!
 //! Bound: [`MAX_FOLDERS`] folders are looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,8 +17,12 @@ use crate::workflow::scope::{Form, MAX_BYTES, Scope, list_folder, parse_lenientl
 const MAX_FOLDERS: usize = 10_000;
 /// Folders with these names hold no workflows of the project.
 const PASSED_OVER: [&str; 4] = [".git", ".raymond", "node_modules", "target"];
-/// How long a listing is used again.
+/// How long a listing is used again: by those who want to see workflows, and to name the workflows of runs.
 const FRESH: Duration = Duration::from_secs(2);
+const FRESH_FOR_NAMES: Duration = Duration::from_secs(30);
+
+/// How long what was read of workflows counts. Their own files are looked at each time, but they may name others.
+const TRUSTED: Duration = Duration::from_secs(30);
 
 /// A workflow that was found.
 #[derive(Clone, Debug)]
@@ -31,7 +36,13 @@ pub struct Found {
 /// Finds workflows below some folders.
 pub struct Workflows {
     pub roots: Vec<PathBuf>,
-    last: Mutex<Option<(Instant, Arc<Vec<Found>>)>>,
+    last: Mutex<Option<(Instant, Arc<Listing>)>>,
+}
+
+/// All workflows, by id.
+pub struct Listing {
+    pub all: Vec<Found>,
+    by_path: HashMap<PathBuf, usize>,
 }
 
 impl Workflows {
@@ -39,29 +50,87 @@ impl Workflows {
         Self { roots, last: Mutex::default() }
     }
 
-    /// All workflows, by id.
-    pub fn all(&self) -> Arc<Vec<Found>> {
+    pub fn list(&self) -> Arc<Listing> {
+        self.not_older_than(FRESH)
+    }
+
+    fn not_older_than(&self, age: Duration) -> Arc<Listing> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
-            Some((time, found)) if time.elapsed() < FRESH => Arc::clone(found),
+            Some((time, listing)) if time.elapsed() < age => Arc::clone(listing),
             _ => {
                 let begun = Instant::now();
-                let found = Arc::new(discover(&self.roots));
+                let all = discover(&self.roots);
+                let paths = all.iter().enumerate().map(|(place, found)| (found.path.clone(), place));
+                let listing = Arc::new(Listing { by_path: paths.collect(), all });
                 // A listing that takes long is kept for longer.
-                *last = Some((Instant::now() + begun.elapsed() * 4, Arc::clone(&found)));
-                found
+                *last = Some((Instant::now() + begun.elapsed() * 4, Arc::clone(&listing)));
+                listing
             }
         }
     }
 
     pub fn find(&self, id: &str) -> Option<Found> {
-        self.all().iter().find(|found| found.id == id).cloned()
+        self.list().all.iter().find(|found| found.id == id).cloned()
     }
 
     /// The id of the workflow at a path.
     pub fn id_of(&self, path: &Path) -> Option<String> {
-        self.all().iter().find(|found| found.path == path).map(|found| found.id.clone())
+        let listing = self.not_older_than(FRESH_FOR_NAMES);
+        let place = listing.by_path.get(path)?;
+        listing.all.get(*place).map(|found| found.id.clone())
     }
+}
+
+/// What was read of workflows, for as long as their files are the same.
+pub struct Readings<T>(Mutex<HashMap<String, Reading<T>>>);
+
+struct Reading<T> {
+    files: u64,
+    time: Instant,
+    value: Arc<T>,
+}
+
+impl<T> Default for Readings<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Readings<T> {
+    /// What a function reads of a workflow, now or a short while ago.
+    pub fn get(&self, found: &Found, read: impl FnOnce() -> T) -> Arc<T> {
+        let files = identity(&found.path);
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reading) = known().get(&found.id)
+            && reading.files == files
+            && reading.time.elapsed() < TRUSTED
+        {
+            return Arc::clone(&reading.value);
+        }
+        let (time, value) = (Instant::now(), Arc::new(read()));
+        let mut known = known();
+        // Workflows that are gone leave with the others that were not asked for.
+        known.retain(|_, reading| reading.time.elapsed() < 2 * TRUSTED);
+        known.insert(found.id.clone(), Reading { files, time, value: Arc::clone(&value) });
+        value
+    }
+}
+
+/// Something that changes when a file of a workflow is changed: names, sizes and times of all of them.
+fn identity(path: &Path) -> u64 {
+    let mut hash = DefaultHasher::new();
+    let mut add = |path: &Path| {
+        let data = path.symlink_metadata();
+        path.hash(&mut hash);
+        data.map(|data| (data.len(), data.modified().ok())).ok().hash(&mut hash);
+    };
+    add(path);
+    let mut names: Vec<PathBuf> =
+        std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    names.sort_unstable();
+    names.iter().for_each(|name| add(name));
+    hash.finish()
 }
 
 fn discover(roots: &[PathBuf]) -> Vec<Found> {
@@ -171,6 +240,21 @@ mod tests {
     fn ids(roots: &[&Path]) -> Vec<String> {
         let roots: Vec<PathBuf> = roots.iter().map(|root| root.to_path_buf()).collect();
         discover(&roots).into_iter().map(|found| found.id).collect()
+    }
+
+    #[test]
+    fn a_workflow_is_read_again_when_a_file_of_it_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("START.sh");
+        std::fs::write(&file, "one").unwrap();
+        let found = Found { id: "a".to_owned(), path: folder.path().to_owned(), form: Form::Folder };
+        let readings = Readings::default();
+        let read = |number: u32| *readings.get(&found, || number);
+        assert_eq!((read(1), read(2)), (1, 1));
+        std::fs::write(&file, "three").unwrap();
+        assert_eq!((read(3), read(4)), (3, 3));
+        std::fs::write(folder.path().join("NEW.sh"), "").unwrap();
+        assert_eq!(read(5), 5);
     }
 
     #[test]

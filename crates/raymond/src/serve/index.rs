@@ -3,7 +3,7 @@
 //! The journals are the truth. What was read of one is kept for as long as the journal does not change, and the states of
 //! the runs that were asked for last are kept so that only new events have to be read.
 //!
-//! Bounds: a summary a run, and [`MAX_FOLLOWED`] states.
+//! Bounds: a summary a run, [`MAX_FOLLOWED`] states, and those of [`Moments`].
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,6 +26,7 @@ pub struct Index {
     summaries: Mutex<Summaries>,
     /// The one that was asked for last is at the end.
     followed: Mutex<Vec<(String, Arc<Mutex<Followed>>)>>,
+    moments: Moments,
 }
 
 /// What is known of runs, each with the version of its journal.
@@ -49,6 +50,7 @@ impl Index {
             listed: Mutex::default(),
             summaries: Mutex::default(),
             followed: Mutex::default(),
+            moments: Moments::default(),
         }
     }
 
@@ -143,6 +145,44 @@ impl Index {
         }
     }
 
+    /// The state after an event, or after the batch that it is in.
+    pub fn state_at(&self, handle: &Arc<dyn RunHandle>, seq: u64) -> Result<Run, NoState> {
+        // A run that was deleted and begun again has another nonce.
+        let nonce = self.with_run(handle, |run| run.nonce.clone())?;
+        let key = format!("{} {nonce}", handle.id());
+        let mut run = self.moments.before(&key, seq);
+        let mut events = match &run {
+            Some(known) if known.seq == seq => return Ok(known.clone()),
+            Some(known) => handle.events(Start::After(known.seq))?,
+            None => handle.events(Start::SnapshotUpTo(seq))?,
+        };
+        let mut is_first = run.is_none();
+        let mut kept = run.as_ref().map_or(0, |run| run.seq);
+        while let Some(batch) = events.next_batch()? {
+            for event in batch {
+                let is_snapshot = matches!(event.body, Body::Snapshot { .. });
+                if is_snapshot && event.seq > seq && !is_first {
+                    return Err(NoState::Deleted(event.seq));
+                }
+                is_first = false;
+                take(&mut run, event);
+            }
+            let Some(state) = &run else { continue };
+            if state.seq >= kept + MOMENT_EVERY {
+                kept = state.seq;
+                self.moments.keep(&key, state);
+            }
+            if state.seq >= seq {
+                break;
+            }
+        }
+        match run {
+            None => Err(StoreError::Empty { place: handle.place() }.into()),
+            Some(run) if run.seq < seq => Err(NoState::Beyond(run.seq)),
+            Some(run) => Ok(run),
+        }
+    }
+
     fn followed(&self, run: &Arc<dyn RunHandle>) -> Arc<Mutex<Followed>> {
         let mut all = lock(&self.followed);
         let found = match all.iter().position(|(id, _)| id == run.id()) {
@@ -213,28 +253,49 @@ impl From<StoreError> for NoState {
     }
 }
 
-/// The state after an event, or after the batch that it is in.
-pub fn state_at(handle: &dyn RunHandle, seq: u64) -> Result<Run, NoState> {
-    let mut events = handle.events(Start::SnapshotUpTo(seq))?;
-    let mut run: Option<Run> = None;
-    let mut is_first = true;
-    while let Some(batch) = events.next_batch()? {
-        for event in batch {
-            let is_snapshot = matches!(event.body, Body::Snapshot { .. });
-            if is_snapshot && event.seq > seq && !is_first {
-                return Err(NoState::Deleted(event.seq));
-            }
-            is_first = false;
-            take(&mut run, event);
-        }
-        if run.as_ref().is_some_and(|run| run.seq >= seq) {
-            break;
-        }
+/// States that runs were in, near the moments that were asked for, so that only what came behind the nearest one has to
+/// be read. By run, the one that was asked for last at the end.
+#[derive(Default)]
+struct Moments(Mutex<Vec<(String, Vec<Run>)>>);
+
+/// How many runs have such states, and how many agents all states of one run may have together.
+const MAX_MOMENT_RUNS: usize = 4;
+const MAX_MOMENT_AGENTS: usize = 5000;
+/// How many events lie between two states, and how far a state may be from the event that is asked for. A snapshot may be
+/// nearer than one that is further away.
+const MOMENT_EVERY: u64 = 1000;
+const NEAR_MOMENT: u64 = 8 * MOMENT_EVERY;
+
+impl Moments {
+    /// The last known state of a run up to an event, if it is near.
+    fn before(&self, run: &str, seq: u64) -> Option<Run> {
+        let all = lock(&self.0);
+        let (_, states) = all.iter().find(|(id, _)| id == run)?;
+        let end = states.partition_point(|state| state.seq <= seq);
+        states[..end].last().filter(|state| seq - state.seq <= NEAR_MOMENT).cloned()
     }
-    match run {
-        None => Err(StoreError::Empty { place: handle.place() }.into()),
-        Some(run) if run.seq < seq => Err(NoState::Beyond(run.seq)),
-        Some(run) => Ok(run),
+
+    /// Keeps a state, and lets go of those that are furthest from it.
+    fn keep(&self, run: &str, state: &Run) {
+        let mut all = lock(&self.0);
+        let (id, mut states) = match all.iter().position(|(id, _)| id == run) {
+            Some(place) => all.remove(place),
+            None => (run.to_owned(), Vec::new()),
+        };
+        let place = states.partition_point(|known| known.seq < state.seq);
+        if states.get(place).is_none_or(|known| known.seq != state.seq) {
+            states.insert(place, state.clone());
+        }
+        let size = |state: &Run| state.agents.len() + 10;
+        while states.iter().map(size).sum::<usize>() > MAX_MOMENT_AGENTS {
+            let distance = |place: Option<&Run>| place.map_or(0, |known| known.seq.abs_diff(state.seq));
+            let is_first_further = distance(states.first()) > distance(states.last());
+            if is_first_further { drop(states.remove(0)) } else { drop(states.pop()) }
+        }
+        if all.len() >= MAX_MOMENT_RUNS {
+            all.remove(0);
+        }
+        all.push((id, states));
     }
 }
 

@@ -70,7 +70,7 @@ pub async fn keep(server: Arc<Server>) {
 /// All workflows that have a schedule. What is wrong with one is told once it is read.
 fn read(server: &Server) -> Vec<Scheduled> {
     let mut all = Vec::new();
-    for found in server.workflows.all().iter() {
+    for found in server.workflows.list().all.iter() {
         let Ok(scope) = Scope::open(&found.path, Platform::current()) else { continue };
         let manifest = scope.manifest();
         let Some(text) = manifest.schedule.clone() else { continue };

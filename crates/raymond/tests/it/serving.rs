@@ -1,5 +1,6 @@
 //! `raymond serve`, over real HTTP.
 
+mod documents;
 mod security;
 mod site;
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::runs::no_state;
 use super::workflows::{GraphObject, draw};
 use crate::serve::Server;
-use crate::serve::index::{holds, state_at};
+use crate::serve::index::holds;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::serve::story::{How, Story, Word};
@@ -166,7 +166,9 @@ impl Now {
 
     fn of(server: &Server, handle: &Arc<dyn RunHandle>, at: Option<u64>) -> Result<Self, Problem> {
         match at {
-            Some(at) => Ok(Self::read(&state_at(&**handle, at).map_err(|error| no_state(error, at))?, true)),
+            Some(at) => {
+                Ok(Self::read(&server.index.state_at(handle, at).map_err(|error| no_state(error, at))?, true))
+            }
             None => {
                 let is_live = holds(&**handle);
                 Ok(server.index.with_run(handle, |run| Self::read(run, is_live))?)

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::serve::Server;
-use crate::serve::index::{NoState, holds, is_live, state_at};
+use crate::serve::index::{NoState, holds, is_live};
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::store::{RunEntry, RunHandle, StoreError};
@@ -254,7 +254,7 @@ pub struct RunObject {
 pub fn one(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let handle = server.index.find(call.part("run"))?;
     if let Some(at) = call.number("at")? {
-        let run = state_at(&*handle, at).map_err(|error| no_state(error, at))?;
+        let run = server.index.state_at(&handle, at).map_err(|error| no_state(error, at))?;
         // It was live when that event happened.
         let is_live = run.status == RunStatus::Running;
         return Answer::json(&object(server, &run, &*handle, is_live, None));

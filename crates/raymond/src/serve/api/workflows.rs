@@ -24,8 +24,8 @@ use crate::workflow::scopes::declared_inputs;
 
 /// All workflows.
 #[derive(Serialize, JsonSchema)]
-pub struct Workflows {
-    workflows: Vec<WorkflowObject>,
+pub struct Workflows<'a> {
+    workflows: Vec<&'a WorkflowObject>,
 }
 
 /// A workflow, as its manifest describes it.
@@ -105,13 +105,26 @@ struct Findings {
     warnings: usize,
 }
 
+/// What was read of a workflow: what the API tells of it, and what is wrong with it.
+pub struct Read {
+    object: WorkflowObject,
+    findings: Vec<Finding>,
+}
+
+fn read(server: &Server, found: &Found) -> Arc<Read> {
+    server.readings.get(found, || {
+        let findings = findings(server, found);
+        Read { object: object(found, &findings), findings }
+    })
+}
+
 pub fn list(server: &Arc<Server>, _: &Call) -> Result<Answer, Problem> {
-    let all = server.workflows.all();
-    Answer::json(&Workflows { workflows: all.iter().map(|found| object(server, found)).collect() })
+    let all: Vec<Arc<Read>> = server.workflows.list().all.iter().map(|found| read(server, found)).collect();
+    Answer::json(&Workflows { workflows: all.iter().map(|read| &read.object).collect() })
 }
 
 pub fn one(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
-    Answer::json(&object(server, &find(server, call)?))
+    Answer::json(&read(server, &find(server, call)?).object)
 }
 
 fn find(server: &Server, call: &Call) -> Result<Found, Problem> {
@@ -122,12 +135,11 @@ fn find(server: &Server, call: &Call) -> Result<Found, Problem> {
         .ok_or_else(|| Problem::not_found("there is no workflow of this id below the roots"))
 }
 
-fn object(server: &Server, found: &Found) -> WorkflowObject {
+fn object(found: &Found, findings: &[Finding]) -> WorkflowObject {
     let opened = Scope::open(&found.path, Platform::current());
     let error = opened.as_ref().err().map(|error| error.message.clone());
     let none = Manifest::default();
     let manifest = opened.as_ref().map_or(&none, |scope| scope.manifest());
-    let findings = findings(server, found);
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     WorkflowObject {
         id: found.id.clone(),
@@ -173,8 +185,8 @@ pub fn findings(server: &Server, found: &Found) -> Vec<Finding> {
 }
 
 pub fn lint(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
-    let findings = findings(server, &find(server, call)?);
-    Ok(Answer::Json { status: 200, body: report::json(&findings).into_bytes(), location: None })
+    let read = read(server, &find(server, call)?);
+    Ok(Answer::Json { status: 200, body: report::json(&read.findings).into_bytes(), location: None })
 }
 
 /// A finding, as `raymond lint --format json` prints it. Only for the description.
@@ -263,8 +275,7 @@ struct EdgeObject {
 
 pub fn graph(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let found = find(server, call)?;
-    let findings = findings(server, &found);
-    Answer::json(&draw(&found.path, &findings)?)
+    Answer::json(&draw(&found.path, &read(server, &found).findings)?)
 }
 
 /// The drawing of the workflow at a path.

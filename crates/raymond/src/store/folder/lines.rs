@@ -1,5 +1,7 @@
 //! Events ↔ lines of the journal.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use raymond_core::event::{BRANCH_FORMAT_VERSION, Body, Event, Origin};
 use raymond_core::run::Run;
@@ -56,8 +58,19 @@ struct Snapshot {
     state: Box<Run>,
 }
 
+/// What every event has.
+#[derive(Deserialize)]
+struct Head<'line> {
+    seq: u64,
+    time: Timestamp,
+    run: String,
+    #[serde(borrow)]
+    event: Cow<'line, str>,
+}
+
 /// Reads an event. Which fields it has depends on one of them, so serde holds all of them until that one is known,
-/// in several times the memory of the text. A snapshot may be megabytes long, so it is recognised by its beginning.
+/// in several times the memory of the text. A snapshot may be megabytes long, so it is recognised by its beginning, and
+/// most events of a long run are of a few kinds, which are read directly.
 fn parse(text: &str) -> serde_json::Result<Event> {
     const BEGINNING: usize = 512;
     let beginning = &text.as_bytes()[..text.len().min(BEGINNING)];
@@ -66,7 +79,21 @@ fn parse(text: &str) -> serde_json::Result<Event> {
     {
         return Ok(Event { seq, time, run, body: Body::Snapshot { state } });
     }
-    serde_json::from_str(text)
+    frequent(text).map_or_else(|| serde_json::from_str(text), Ok)
+}
+
+/// An event of a frequent kind. None for all others, and for one with a mistake: that is found again by reading it like
+/// the others.
+fn frequent(text: &str) -> Option<Event> {
+    let Head { seq, time, run, event } = serde_json::from_str(text).ok()?;
+    let body = match &*event {
+        "step_started" => Body::StepStarted(serde_json::from_str(text).ok()?),
+        "step_finished" => Body::StepFinished(serde_json::from_str(text).ok()?),
+        "agent_started" => Body::AgentStarted(serde_json::from_str(text).ok()?),
+        "session_started" => Body::SessionStarted(serde_json::from_str(text).ok()?),
+        _ => return None,
+    };
+    Some(Event { seq, time, run, body })
 }
 
 /// Adds up the lines of a journal. The first one that cannot be added is the error, and those behind it are ignored.
@@ -186,6 +213,21 @@ mod tests {
         let read = parse(&line).unwrap();
         assert_eq!(read, serde_json::from_str(&line).unwrap());
         assert!(matches!(read.body, Body::Snapshot { .. }));
+    }
+
+    #[test]
+    fn frequent_events_are_read_like_all_others() {
+        let finished = r#"{"seq":4,"time":"2026-01-01T00:00:00Z","run":"r","event":"step_finished","agent":"main","step":1,"state":"A.md","tag":"goto","target":"B.sh","input":"x","message":"m","session":{"id":"s","total_usd":0.25},"cost_usd":0.1,"cost_estimated":true,"duration_ms":5}"#;
+        let started = r#"{"seq":3,"time":"2026-01-01T00:00:00Z","run":"r","event":"step_started","agent":"main","step":1,"attempt":2,"state":"A.md","visits":1,"hash":"h","backend":"claude","session":"s","turn":1,"share_usd":0.5}"#;
+        let session = r#"{"seq":5,"time":"2026-01-01T00:00:00Z","run":"r","event":"session_started","agent":"main","step":1,"attempt":1,"session":"s"}"#;
+        for line in [started, finished, session, AGENT] {
+            let read = frequent(line).unwrap_or_else(|| panic!("not read: {line}"));
+            assert_eq!(read, serde_json::from_str(line).unwrap());
+        }
+        // A mistake is reported as it always was.
+        let wrong = finished.replace("\"step\":1", "\"step\":\"x\"");
+        let error = parse(&wrong).unwrap_err().to_string();
+        assert_eq!(error, serde_json::from_str::<Event>(&wrong).unwrap_err().to_string());
     }
 
     #[test]
