@@ -219,7 +219,7 @@ mod tests {
     fn frequent_events_are_read_like_all_others() {
         let finished = r#"{"seq":4,"time":"2026-01-01T00:00:00Z","run":"r","event":"step_finished","agent":"main","step":1,"state":"A.md","tag":"goto","target":"B.sh","input":"x","message":"m","session":{"id":"s","total_usd":0.25},"cost_usd":0.1,"cost_estimated":true,"duration_ms":5}"#;
         let started = r#"{"seq":3,"time":"2026-01-01T00:00:00Z","run":"r","event":"step_started","agent":"main","step":1,"attempt":2,"state":"A.md","visits":1,"hash":"h","backend":"claude","session":"s","turn":1,"share_usd":0.5}"#;
-        let session = r#"{"seq":5,"time":"2026-01-01T00:00:00Z","run":"r","event":"session_started","agent":"main","step":1,"attempt":1,"session":"s"}"#;
+        let session = r#"{"seq":5,"time":"2026-01-01T00:00:00Z","run":"r","event":"session_started","agent":"main","step":1,"attempt":1,"state":"A.md","session":"s"}"#;
         for line in [started, finished, session, AGENT] {
             let read = frequent(line).unwrap_or_else(|| panic!("not read: {line}"));
             assert_eq!(read, serde_json::from_str(line).unwrap());
