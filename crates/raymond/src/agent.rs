@@ -25,6 +25,7 @@ mod reader;
 mod refusal;
 pub mod registry;
 mod reset_time;
+mod rpc;
 pub mod scripted;
 pub mod session;
 #[cfg(test)]

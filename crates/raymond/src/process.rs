@@ -48,7 +48,9 @@ pub use os_process::{Job, creation_flags};
 pub use reaper::{Reaper, Target};
 pub use spawn::{ParentDeath, ProgramSpec, SpawnError};
 pub use stop::StopSignal;
-pub use supervise::{AfterExit, Ending, Flow, ProcessExit, Sink, Started, Supervised, TimeLimits, supervise};
+pub use supervise::{
+    AfterExit, Ending, Flow, Input, ProcessExit, Sink, Started, Supervised, TimeLimits, supervise,
+};
 pub use suspend::suspend;
 pub use tail::OutputTail;
 pub use trace::{Group, Trace};

@@ -1,23 +1,26 @@
-//! OpenAI's Codex CLI, one `codex exec` for each turn, its events as JSON lines.
+//! OpenAI's Codex CLI: `codex app-server` for each turn or, where that is missing, `codex exec`.
 //!
 //! It keeps nothing of an earlier turn but the conversation, so every turn gives all of its settings. Its tokens are
-//! those of the whole session, and a branch begins with those of its parent.
+//! those of the whole session, and a branch begins with those of its parent. Conversations of both commands are the same.
+
+mod app_server;
+mod exec;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::ending::{failure, unfinished};
-use super::events::{EventDecoder, EventReader, count, text};
+use super::events::{EventDecoder, EventReader};
 use super::launcher::Launcher;
-use super::lines::shortened;
-use super::refusal::refusal;
 use super::{
-    AgentProgram, Capabilities, Cost, Inspection, Invocation, PromptLimit, SessionId, Tokens, TokensTold,
-    Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
+    AgentProgram, Capabilities, Inspection, Invocation, PromptLimit, SessionId, TokensTold, Turn,
+    TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
+use crate::process::Input;
+use app_server::{Server, Settings};
 
 /// It refuses a longer prompt.
 const LONGEST_PROMPT: PromptLimit = PromptLimit::Characters(1_048_576);
@@ -39,10 +42,23 @@ const SURROUNDING_SESSION: &[&str] = &[
 ];
 
 #[derive(Debug)]
-struct Codex(Launcher);
+struct Codex {
+    launcher: Launcher,
+    /// Whether turns are run by `app-server`.
+    has_server: Arc<AtomicBool>,
+}
 
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
-    Ok(Arc::new(Codex(Launcher::new(settings, "codex"))))
+    let launcher = Launcher::new(settings, "codex");
+    let has_server = Arc::new(AtomicBool::new(!launcher.has(is_for_exec)));
+    Ok(Arc::new(Codex { launcher, has_server }))
+}
+
+/// Whether an argument of the settings has no meaning to `app-server`, so that `exec` has to be used.
+fn is_for_exec(arg: &str) -> bool {
+    arg.starts_with('-')
+        && !["-c", "--config", "--enable", "--disable"].contains(&arg)
+        && !arg.starts_with("--config=")
 }
 
 impl AgentProgram for Codex {
@@ -62,18 +78,44 @@ impl AgentProgram for Codex {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        let inspection = self.0.inspection(&["0.166.0"]);
+        let inspection = self.launcher.inspection(&["0.166.0"]);
         Some(Inspection { login: Some(&["login", "status"]), ..inspection })
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
-        let mut args = self.0.arguments().words(["exec", "--json", "--skip-git-repo-check"]);
+        let invocation = match self.has_server.load(Ordering::Relaxed) {
+            // All that the turn needs is told to it, see `decoder`.
+            true => self.launcher.invocation(self.launcher.arguments().words(["app-server"]), ""),
+            false => self.exec(turn),
+        };
+        Ok(Invocation { unset: SURROUNDING_SESSION.to_vec(), ..invocation })
+    }
+
+    fn decoder(&self, turn: &Turn) -> Box<dyn TurnDecoder> {
+        let sandbox = match turn.skip_permissions {
+            true => Some("danger-full-access"),
+            false => Some("workspace-write").filter(|_| !self.launcher.has(is_sandbox)),
+        };
+        let settings = Settings { turn: turn.clone(), sandbox };
+        Box::new(EventDecoder::new(Events {
+            is_talked_to: self.has_server.load(Ordering::Relaxed),
+            server: Server::new(settings, Arc::clone(&self.has_server)),
+            exec: exec::Events::default(),
+        }))
+    }
+}
+
+fn is_sandbox(arg: &str) -> bool {
+    arg == "-s" || arg.starts_with("--sandbox") || arg.contains("sandbox_mode")
+}
+
+impl Codex {
+    fn exec(&self, turn: &Turn) -> Invocation {
+        let mut args = self.launcher.arguments().words(["exec", "--json", "--skip-git-repo-check"]);
         // A branch does not take this flag, so it comes before.
-        let is_chosen =
-            |arg: &str| arg == "-s" || arg.starts_with("--sandbox") || arg.contains("sandbox_mode");
         if turn.skip_permissions {
             args = args.words(["--dangerously-bypass-approvals-and-sandbox"]);
-        } else if !self.0.has(is_chosen) {
+        } else if !self.launcher.has(is_sandbox) {
             args = args.words(["-s", "workspace-write"]);
         }
         for (name, value) in [("model", &turn.model), ("model_reasoning_effort", &turn.effort)] {
@@ -81,109 +123,55 @@ impl AgentProgram for Codex {
             args = args.option("-c", &set);
         }
         args = args.option("fork", turn.continues.as_ref().map(|continued| &continued.session)).words(["-"]);
-        let invocation = self.0.invocation(args, &turn.prompt);
-        Ok(Invocation { unset: SURROUNDING_SESSION.to_vec(), ..invocation })
-    }
-
-    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
-        Box::new(EventDecoder::new(Events::default()))
+        self.launcher.invocation(args, &turn.prompt)
     }
 }
 
-#[derive(Debug, Default)]
+/// Reads the output of either command, because the output of an earlier run may be that of the other.
+#[derive(Debug)]
 struct Events {
-    message: Option<String>,
-    tokens: Tokens,
-    is_completed: bool,
-    /// Why the turn failed.
-    failed: Option<String>,
-    /// Why it is connecting again. This is also printed as an error, but the turn goes on.
-    reconnects: Option<String>,
+    /// Whether the program waits for messages.
+    is_talked_to: bool,
+    server: Server,
+    exec: exec::Events,
 }
 
 impl EventReader for Events {
     fn event(&mut self, event: &Value) -> Vec<TurnEvent> {
-        match text(event, "/type") {
-            "thread.started" => vec![TurnEvent::Session(text(event, "/thread_id").to_owned())],
-            "item.started" => tool(&event["item"]).into_iter().collect(),
-            "item.completed" if text(event, "/item/type") == "agent_message" => {
-                self.reconnects = None;
-                let message = text(event, "/item/text").to_owned();
-                self.message = Some(message.clone());
-                vec![TurnEvent::Text(message)]
-            }
-            "error" => self.error(text(event, "/message")),
-            "turn.completed" => {
-                self.is_completed = true;
-                self.tokens = tokens(&event["usage"]);
-                vec![TurnEvent::Usage(self.tokens), TurnEvent::End { is_error: false }]
-            }
-            "turn.failed" => {
-                self.failed = Some(text(event, "/error/message").to_owned());
-                vec![TurnEvent::End { is_error: true }]
-            }
-            _ => Vec::new(),
+        match event.get("type") {
+            Some(_) => self.exec.event(event),
+            None => self.server.event(event),
         }
     }
 
     fn is_final(&self) -> bool {
-        self.is_completed
+        self.exec.is_final() || self.server.is_over()
+    }
+
+    fn input(&mut self) -> Input {
+        match self.is_talked_to {
+            true => Input { bytes: self.server.outgoing(), is_last: self.server.is_over() },
+            false => Input::default(),
+        }
     }
 
     fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        let cost = Cost { tokens: self.tokens, ..Cost::default() };
-        let fault = match (self.failed, ending) {
-            (Some(message), _) => refusal(None, &message),
-            (None, TurnEnding::Code(0) | TurnEnding::Lingered) if self.is_completed => match self.message {
-                Some(text) => return Ok(TurnReport { text, cost, ..TurnReport::default() }),
-                None => TurnFault::Junk { detail: "the agent said nothing".to_owned() },
-            },
-            (None, TurnEnding::Silent(after)) => match self.reconnects.map(|why| refusal(None, &why)) {
-                // It waits for the end of a limit, and would do so for hours.
-                Some(fault @ TurnFault::LimitReached { .. }) => fault,
-                _ => TurnFault::Silent { after },
-            },
-            _ => unfinished(ending, stderr, by_stderr),
-        };
-        Err(failure(fault, cost, self.message))
+        match self.is_talked_to || self.server.is_heard() {
+            true if !self.exec.is_heard() => self.server.finish(ending, stderr),
+            _ => self.exec.finish(ending, stderr),
+        }
     }
 }
 
-impl Events {
-    /// An error is often only the reason why it connects again: `Reconnecting... 1/5 (…)`.
-    fn error(&mut self, message: &str) -> Vec<TurnEvent> {
-        let Some(rest) = message.strip_prefix("Reconnecting... ") else { return Vec::new() };
-        let (tries, reason) = rest.split_once(" (").unwrap_or((rest, ""));
-        let reason = reason.trim_end_matches(')');
-        self.reconnects = Some(reason.to_owned());
-        let (attempt, of) = tries.split_once('/').unwrap_or_default();
-        let number = |text: &str| text.parse().unwrap_or(0);
-        vec![TurnEvent::Retrying { attempt: number(attempt), of: number(of), error: shortened(reason, 200) }]
-    }
-}
-
-fn tool(item: &Value) -> Option<TurnEvent> {
-    let (name, summary) = match text(item, "/type") {
-        "command_execution" => ("shell", text(item, "/command")),
-        "file_change" => ("edit", text(item, "/changes/0/path")),
-        "mcp_tool_call" => (text(item, "/tool"), ""),
-        "web_search" => ("web_search", text(item, "/query")),
-        _ => return None,
-    };
-    Some(TurnEvent::ToolUse { name: name.to_owned(), summary: shortened(summary, 200) })
-}
-
-/// Its input contains what came from the cache.
-fn tokens(usage: &Value) -> Tokens {
-    let (cache_read, cache_write) =
-        (count(usage, "/cached_input_tokens"), count(usage, "/cache_write_input_tokens"));
-    let input = count(usage, "/input_tokens").saturating_sub(cache_read).saturating_sub(cache_write);
-    Tokens { input, output: count(usage, "/output_tokens"), cache_write, cache_read }
+fn is_about_unknown_thread(message: &str) -> bool {
+    ["no rollout found", "missing source rollout", "thread not found"]
+        .iter()
+        .any(|words| message.contains(words))
 }
 
 fn by_stderr(stderr: &str) -> Option<TurnFault> {
     let message = super::ending::tail(stderr);
-    if stderr.contains("no rollout found") {
+    if is_about_unknown_thread(stderr) {
         return Some(TurnFault::SessionMissing { message });
     }
     let is_refused = ["unexpected argument", "error: ", "Model provider", "Error loading config"];
@@ -192,26 +180,101 @@ fn by_stderr(stderr: &str) -> Option<TurnFault> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::suite::{ended, of_kind};
-    use super::super::{Continued, TurnFault};
+    use super::super::suite::ended;
+    use super::super::{Continued, Tokens};
     use super::*;
 
-    #[test]
-    fn every_setting_is_given_in_every_turn() {
-        let program = of_kind("codex");
-        let turn = Turn {
+    fn with_args(args: &[&str]) -> Arc<dyn AgentProgram> {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        program(&BackendSettings { args, ..BackendSettings::default() }).unwrap()
+    }
+
+    fn branch() -> Turn {
+        Turn {
             prompt: "go".to_owned(),
             model: Some("gpt-5".to_owned()),
             effort: Some("high".to_owned()),
             continues: Some(Continued { session: "t1".to_owned(), ..Continued::default() }),
             ..Turn::default()
-        };
-        let expected = "exec --json --skip-git-repo-check -s workspace-write -c model=\"gpt-5\" -c \
+        }
+    }
+
+    #[test]
+    fn every_setting_is_given_in_every_turn() {
+        let program = with_args(&["--search"]);
+        let expected = "--search exec --json --skip-git-repo-check -s workspace-write -c model=\"gpt-5\" -c \
                         model_reasoning_effort=\"high\" fork t1 -";
-        assert_eq!(program.invocation(&turn).unwrap().args.join(" "), expected);
+        assert_eq!(program.invocation(&branch()).unwrap().args.join(" "), expected);
         let skip = Turn { skip_permissions: true, ..Turn::default() };
         let args = program.invocation(&skip).unwrap().args.join(" ");
-        assert_eq!(args, "exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -");
+        let expected =
+            "--search exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -";
+        assert_eq!(args, expected);
+    }
+
+    /// What the program is told after it has said this.
+    fn told(decoder: &mut dyn TurnDecoder, said: &str) -> Vec<Value> {
+        decoder.feed(format!("{said}\n").as_bytes());
+        let bytes = decoder.input().bytes;
+        bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+
+    const INITIALIZED: &str = r#"{"id":1,"result":{}}"#;
+
+    #[test]
+    fn a_turn_of_the_server_is_a_branch_with_all_settings() {
+        let program = with_args(&["-c", "x=1"]);
+        assert_eq!(program.invocation(&branch()).unwrap().args, ["-c", "x=1", "app-server"]);
+        let mut decoder = program.decoder(&branch());
+        assert_eq!(told(&mut *decoder, "")[0]["method"], "initialize");
+        let asked = told(&mut *decoder, INITIALIZED);
+        assert_eq!(
+            (&asked[0]["method"], &asked[1]["method"]),
+            (&"initialized".into(), &"thread/fork".into())
+        );
+        let params = &asked[1]["params"];
+        assert_eq!((&params["threadId"], &params["sandbox"]), (&"t1".into(), &"workspace-write".into()));
+        let asked = told(&mut *decoder, r#"{"id":2,"result":{"thread":{"id":"t2","forkedFromId":"t1"}}}"#);
+        let params = &asked[0]["params"];
+        assert_eq!((&asked[0]["method"], &params["threadId"]), (&"turn/start".into(), &"t2".into()));
+        assert_eq!((&params["model"], &params["effort"]), (&"gpt-5".into(), &"high".into()));
+        assert!(!decoder.input().is_last);
+        told(&mut *decoder, r#"{"method":"turn/completed","params":{"turn":{"status":"failed"}}}"#);
+        assert!(decoder.input().is_last, "the program ends when its stdin is closed");
+    }
+
+    #[test]
+    fn a_new_thread_is_not_a_branch() {
+        let mut decoder = with_args(&[]).decoder(&branch());
+        told(&mut *decoder, INITIALIZED);
+        let asked = told(&mut *decoder, r#"{"id":2,"result":{"thread":{"id":"t2","forkedFromId":null}}}"#);
+        assert_eq!(asked, [] as [Value; 0], "no money is spent");
+        let failed = decoder.finish(TurnEnding::Code(0), "").unwrap_err();
+        assert!(matches!(failed.fault, TurnFault::SessionMismatch { .. }), "{}", failed.fault);
+    }
+
+    #[test]
+    fn without_a_server_the_next_turn_is_run_by_exec() {
+        let program = with_args(&[]);
+        let decoder = program.decoder(&Turn::default());
+        let failed =
+            decoder.finish(TurnEnding::Code(2), "error: unrecognized subcommand 'app-server'").unwrap_err();
+        assert_eq!(failed.fault.name(), "failed");
+        assert!(program.invocation(&Turn::default()).unwrap().args.contains(&"exec".to_owned()));
+        assert!(program.decoder(&Turn::default()).input().is_last);
+    }
+
+    #[test]
+    fn the_end_of_a_limit_is_the_last_that_is_used_up() {
+        let mut decoder = with_args(&[]).decoder(&Turn::default());
+        for line in [
+            r#"{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":100,"resetsAt":7},"secondary":{"usedPercent":60,"resetsAt":9}}}}"#,
+            r#"{"method":"turn/completed","params":{"turn":{"status":"failed","error":{"message":"x","codexErrorInfo":"usageLimitExceeded"}}}}"#,
+        ] {
+            told(&mut *decoder, line);
+        }
+        let failed = decoder.finish(TurnEnding::Code(0), "").unwrap_err();
+        assert_eq!(failed.fault, TurnFault::LimitReached { resets_at: Some(7), message: "x".to_owned() });
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::lines::{Line, Lines};
 use super::{TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnReport};
+use crate::process::Input;
 
 /// A longer message is cut, so that memory is bounded.
 const LONGEST_MESSAGE: usize = 16 * 1024 * 1024;
@@ -14,8 +15,12 @@ const LONGEST_MESSAGE: usize = 16 * 1024 * 1024;
 pub(super) trait EventReader: fmt::Debug {
     fn event(&mut self, event: &Value) -> Vec<TurnEvent>;
 
-    /// Whether the final message is there.
+    /// Whether the turn is over.
     fn is_final(&self) -> bool;
+
+    fn input(&mut self) -> Input {
+        Input::default()
+    }
 
     fn cost_so_far(&self) -> f64 {
         0.0
@@ -58,6 +63,10 @@ impl<R: EventReader> TurnDecoder for EventDecoder<R> {
 
     fn is_final(&self) -> bool {
         self.reader.is_final()
+    }
+
+    fn input(&mut self) -> Input {
+        self.reader.input()
     }
 
     fn cost_so_far(&self) -> f64 {

@@ -18,6 +18,7 @@ use super::{
     AgentProgram, Answer, Asked, Capabilities, Cost, Filled, Inspection, Invocation, Plain, SessionId,
     TokensTold, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport, WorkflowFiles,
 };
+use crate::process::Input;
 use crate::process::secrets::Secrets;
 use crate::recording::{RecordedTurn, line_diff, prompt_hash};
 
@@ -405,6 +406,10 @@ impl TurnDecoder for Decoder {
             true => self.own.line.is_some(),
             false => self.inner.as_ref().is_some_and(|inner| inner.is_final()),
         }
+    }
+
+    fn input(&mut self) -> Input {
+        self.inner.as_mut().map(|inner| inner.input()).unwrap_or_default()
     }
 
     fn cost_so_far(&self) -> f64 {

@@ -9,6 +9,7 @@ use super::session::SessionPlace;
 use super::{
     Answer, Asked, Cost, Filled, Invocation, Plain, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport,
 };
+use crate::process::Input;
 
 /// An agent program, with the settings of its backend.
 pub trait AgentProgram: fmt::Debug + Send + Sync {
@@ -92,17 +93,22 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
 /// Turns the output of one turn into the types that all programs share. It only collects data, in bounded memory; the
 /// result of the turn is decided in `finish`.
 ///
-/// A program that communicates in both directions (JSON-RPC on its stdin and stdout) also needs input while it runs.
-/// This would be a new method here that returns the bytes to write after each `feed`, none by default.
-/// `process::supervise` would then have to keep stdin open, which it does not do yet.
+/// A program that communicates in both directions (JSON-RPC on its stdin and stdout) also needs input while it runs, which
+/// comes from here, too.
 pub trait TurnDecoder: fmt::Debug {
     /// Reads output in pieces of any size. The result does not depend on the sizes.
     fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent>;
 
+    /// What the program reads next on its stdin, after the input of its [`Invocation`]. It is asked for at the start and
+    /// after each piece of output.
+    fn input(&mut self) -> Input {
+        Input::default()
+    }
+
     /// The output has ended, perhaps without a line break.
     fn close(&mut self) -> Vec<TurnEvent>;
 
-    /// Whether the agent's final message is there and nothing has begun since.
+    /// Whether the turn is over, usually because the agent's final message is there, and nothing has begun since.
     fn is_final(&self) -> bool;
 
     /// What the turn has cost so far, as far as the output tells. It is only shown, and never recorded.

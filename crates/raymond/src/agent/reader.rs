@@ -5,6 +5,7 @@ use super::{
     AgentProgram, Cost, Tokens, TokensTold, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault,
     TurnReport,
 };
+use crate::process::Input;
 
 /// Decodes a turn and compares the session that the program ran in with the one that was asked for. A program that runs
 /// in another session would lose a conversation, or change one that has to stay unchanged.
@@ -96,6 +97,11 @@ impl TurnReader {
         let seen = self.decoder.feed(bytes);
         self.note_sessions(&seen);
         seen
+    }
+
+    /// What the program is told now.
+    pub fn input(&mut self) -> Input {
+        self.decoder.input()
     }
 
     pub fn is_final(&self) -> bool {

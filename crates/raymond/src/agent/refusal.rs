@@ -40,11 +40,17 @@ fn number(text: &str) -> Option<u16> {
     digits.parse().ok().filter(|status| ends && (400..600).contains(status))
 }
 
+/// A usage limit. Its end may be known, or only be in its words.
+pub(super) fn limit(resets_at: Option<i64>, message: String) -> TurnFault {
+    let resets_at = resets_at.or_else(|| reset_time(&message, &now()));
+    TurnFault::LimitReached { resets_at, message }
+}
+
 /// A limit that ends very soon is an overload: the turn is tried again.
 fn limit_or_overload(message: String) -> TurnFault {
     match seconds_to_wait(&message) {
         Some(seconds) if seconds < SHORT_WAIT_SECONDS => TurnFault::Overloaded { message },
-        _ => TurnFault::LimitReached { resets_at: reset_time(&message, &now()), message },
+        _ => limit(None, message),
     }
 }
 

@@ -1,8 +1,8 @@
 //! `raymond doctor`: what works here and what does not, and what to do about it.
 
-mod ask;
 mod backends;
 mod surroundings;
+mod talk;
 
 use std::io::{self, Write};
 
@@ -165,7 +165,7 @@ fn write_for_people(out: &mut impl Write, report: &Report) -> io::Result<()> {
 fn sign(level: Level) -> String {
     let (colour, text) = match level {
         Level::Good => (AnsiColor::Green, "ok   "),
-        Level::Warning => (AnsiColor::Yellow, "look "),
+        Level::Warning => (AnsiColor::Yellow, "note "),
         Level::Error => (AnsiColor::Red, "wrong"),
     };
     let style = colour.on_default();

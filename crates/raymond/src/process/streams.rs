@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 
 use super::CHUNK_BYTES;
+use super::supervise::Input;
 use super::system::{self, Output, Stderr, Stdout};
 
 /// The most that is read after a program's exit. It is more than a pipe holds, unless an administrator raised the
@@ -119,16 +120,27 @@ impl<R: Output> Pipe<R> {
     }
 }
 
-/// The input for a program's stdin. The pipe is closed when all of it is written.
+/// The input for a program's stdin. The pipe is closed when all of it is written and no more is to come.
 pub(super) struct StdinWriter {
     pipe: Option<ChildStdin>,
     bytes: Vec<u8>,
     written: usize,
+    is_complete: bool,
 }
 
 impl StdinWriter {
-    pub(super) fn new(pipe: Option<ChildStdin>, bytes: Vec<u8>) -> Self {
-        StdinWriter { pipe, bytes, written: 0 }
+    pub(super) fn new(pipe: Option<ChildStdin>, first: Input) -> Self {
+        StdinWriter { pipe, bytes: first.bytes, written: 0, is_complete: first.is_last }
+    }
+
+    /// Adds to the input.
+    pub(super) fn add(&mut self, input: Input) {
+        self.is_complete = input.is_last;
+        if self.pipe.is_some() && !input.bytes.is_empty() {
+            self.bytes.drain(..self.written);
+            self.written = 0;
+            self.bytes.extend(input.bytes);
+        }
     }
 
     pub(super) fn close(&mut self) {
@@ -140,11 +152,16 @@ impl StdinWriter {
     /// Writes the input and never returns. May be cancelled and called again.
     pub(super) async fn run(&mut self) -> Infallible {
         while let Some(pipe) = &mut self.pipe {
-            match pipe.write(&self.bytes[self.written..]).await {
-                Ok(length) if length > 0 && self.written + length < self.bytes.len() => {
-                    self.written += length
+            if self.written == self.bytes.len() {
+                if !self.is_complete {
+                    break;
                 }
-                // All is written, or the program has closed its stdin, which is no error.
+                self.close();
+                continue;
+            }
+            match pipe.write(&self.bytes[self.written..]).await {
+                Ok(length) if length > 0 => self.written += length,
+                // The program has closed its stdin, which is no error.
                 _ => self.close(),
             }
         }

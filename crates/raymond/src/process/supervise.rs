@@ -50,9 +50,28 @@ pub trait Sink {
     fn start_again_after(&mut self, _error: &SpawnError) -> Option<Duration> {
         None
     }
+    /// What is written to the program's stdin now. It is asked for at the start and after each piece of output.
+    fn input(&mut self) -> Input {
+        Input::default()
+    }
     /// Whether to stop reading for a moment, so that the program does not write faster than its output is used.
     fn is_held_up(&self) -> bool {
         false
+    }
+}
+
+/// A part of what a program reads on its stdin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    pub bytes: Vec<u8>,
+    /// Whether stdin is closed after it, because the program has nothing more to ask.
+    pub is_last: bool,
+}
+
+impl Default for Input {
+    /// Nothing, now or later.
+    fn default() -> Self {
+        Input { bytes: Vec::new(), is_last: true }
     }
 }
 
@@ -172,6 +191,9 @@ pub async fn supervise<S: Sink + ?Sized>(
     if stop.is_triggered() {
         return Supervised::not_started(Ending::Stopped);
     }
+    // A program without any input gets the null device and no pipe.
+    let first = sink.input();
+    spec.stdin.extend(first.bytes);
     let cgroup = reaper.cgroup();
     let (child, streams) = match start(&spec, cgroup.as_deref(), sink, &stop).await {
         Ok(started) => started,
@@ -191,7 +213,8 @@ pub async fn supervise<S: Sink + ?Sized>(
     let group = trace.map(|trace| trace.group);
     let target = Target { group, cgroup, ..Target::by_token(std::mem::take(&mut spec.token)) };
     let tree = Tree::new(reaper, target.clone());
-    let mut running = Running::new(child, streams, spec.stdin, limits);
+    let input = Input { bytes: spec.stdin, is_last: first.is_last };
+    let mut running = Running::new(child, streams, input, limits);
     let mut ending = running.watch(sink, &stop).await;
     let tidied_up = after_exit == AfterExit::TidiesUpItself && matches!(ending, Ending::Exited(_));
     if !tidied_up
@@ -279,8 +302,8 @@ enum Happening {
 }
 
 impl Running {
-    fn new(mut child: Child, streams: Streams, stdin: Vec<u8>, limits: TimeLimits) -> Self {
-        let stdin = StdinWriter::new(child.take_stdin(), stdin);
+    fn new(mut child: Child, streams: Streams, input: Input, limits: TimeLimits) -> Self {
+        let stdin = StdinWriter::new(child.take_stdin(), input);
         Running { child, exit: None, stdin, streams, clock: Clock::new(limits) }
     }
 
@@ -292,6 +315,7 @@ impl Running {
             {
                 return Ending::Exited(exit);
             }
+            self.stdin.add(sink.input());
             let is_held_up = sink.is_held_up();
             let final_deadline = self.clock.final_deadline();
             // `select!` polls in random order, so that endless output cannot starve the other branches.

@@ -48,8 +48,10 @@ impl Bench {
         let can = program.capabilities();
         let in_place = if can.branch { "" } else { "without_branch = \"continue\"\n" };
         let uncounted = if program.kind.prices.is_some() { "" } else { "cost = \"none\"\n" };
+        let args = program.kind.args;
         let config = format!(
-            "[raymond]\nbackend = \"{name}\"\n{options}[backend.{name}]\ncommand = {command:?}\n{in_place}{uncounted}"
+            "[raymond]\nbackend = \"{name}\"\n{options}[backend.{name}]\ncommand = {command:?}\nargs = {args:?}\n\
+             {in_place}{uncounted}"
         );
         rig.write(".raymond/config.toml", config);
         let api = Api::start();

@@ -20,6 +20,8 @@ pub(crate) struct Program {
 /// What the tests know about a kind of agent program.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
+    /// The backend's own arguments.
+    pub(crate) args: &'static [&'static str],
     versions: &'static [&'static str],
     pub(crate) model: &'static str,
     /// What a million tokens of that model cost: input, output, and input from the cache. `None` where no cost is told.
@@ -28,10 +30,10 @@ pub(crate) struct Kind {
     pub(crate) shell: fn(&str) -> Reply,
     /// A refusal that the program takes for a usage limit without trying again for long.
     pub(crate) limit: fn() -> Reply,
+    /// Whether the end of that limit is told.
+    pub(crate) tells_end_of_limit: bool,
     /// What becomes of an answer that was cut at the model's longest length.
     pub(crate) cut: Cut,
-    /// What Raymond says about a model that the service does not know.
-    pub(crate) unknown_model: &'static str,
     /// Points the program at the fake, with as few tries of its own as it can be told to make: writes its settings,
     /// and returns its variables.
     set_up: fn(&Rig, &str) -> Vec<(&'static str, String)>,
@@ -50,74 +52,87 @@ pub(crate) enum Cut {
 /// The model of Claude Code: both versions and the fake know its prices.
 pub(crate) const MODEL: &str = "claude-haiku-4-5";
 
+const CODEX: Kind = Kind {
+    name: "codex",
+    args: &[],
+    versions: &["0.166.0"],
+    model: "gpt-5",
+    prices: Some([1.25, 10.0, 0.125]),
+    shell: |command| {
+        use_tool("exec_command", &json!({ "cmd": command, "yield_time_ms": 30_000 }).to_string())
+    },
+    limit: || refuse(429).for_seconds(3600),
+    tells_end_of_limit: true,
+    cut: Cut::Fails,
+    set_up: codex,
+};
+
 const KINDS: &[Kind] = &[
     Kind {
         name: "claude",
+        args: &[],
         versions: &["2.1.197", "2.1.325"],
         model: MODEL,
         prices: Some([1.0, 5.0, 0.1]),
         shell: |command| use_tool("Bash", command),
         limit: || refuse(429).for_seconds(3600),
+        tells_end_of_limit: true,
         cut: Cut::GoesOn,
-        unknown_model: "the model is not available",
         set_up: claude,
     },
+    CODEX,
     Kind {
-        name: "codex",
-        versions: &["0.166.0"],
-        model: "gpt-5",
-        prices: Some([1.25, 10.0, 0.125]),
-        shell: |command| {
-            use_tool("exec_command", &json!({ "cmd": command, "yield_time_ms": 30_000 }).to_string())
-        },
-        limit: || refuse(429).for_seconds(3600),
-        cut: Cut::Fails,
-        unknown_model: "the model is not available",
-        set_up: codex,
+        // An argument that `app-server` does not take.
+        args: &["-a", "never"],
+        ..CODEX
     },
     Kind {
         name: "copilot",
+        args: &[],
         versions: &["1.0.102"],
         model: "mock-model",
         prices: None,
         shell: |command| use_tool("bash", command),
         // Without such a wait it tries again for a minute.
         limit: || refuse(429).header("retry-after", "7200"),
+        tells_end_of_limit: false,
         cut: Cut::GoesOn,
-        unknown_model: "the model is not available",
         set_up: copilot,
     },
     Kind {
         name: "gemini",
+        args: &[],
         versions: &["0.61.0"],
         model: "gemini-2.5-pro",
         prices: Some([1.25, 10.0, 0.3125]),
         shell: |command| use_tool("run_shell_command", command),
         limit: || refuse(429),
+        tells_end_of_limit: false,
         cut: Cut::LooksWhole,
-        unknown_model: "the model is not available",
         set_up: gemini,
     },
     Kind {
         name: "opencode",
+        args: &[],
         versions: &["1.18.33"],
         model: "mock/mock-model",
         prices: Some([1.0, 10.0, 0.1]),
         shell: |command| use_tool("bash", command),
         limit: || refuse(429),
+        tells_end_of_limit: false,
         cut: Cut::Fails,
-        unknown_model: "the model is not available",
         set_up: opencode,
     },
     Kind {
         name: "pi",
+        args: &[],
         versions: &["0.87.1"],
         model: "mock/mock-model",
         prices: Some([1.0, 10.0, 0.1]),
         shell: |command| use_tool("bash", command),
         limit: || refuse(429),
+        tells_end_of_limit: false,
         cut: Cut::Fails,
-        unknown_model: "the model is not available",
         set_up: pi,
     },
 ];
@@ -140,7 +155,8 @@ impl Program {
 
     /// As in the names of its tests.
     pub(crate) fn name(&self) -> String {
-        format!("{}-{}", self.kind.name, self.version)
+        let args = self.kind.args.concat();
+        format!("{}{args}-{}", self.kind.name, self.version)
     }
 
     pub(crate) fn path(&self) -> PathBuf {

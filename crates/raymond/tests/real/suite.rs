@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("every::tokens_of_each_turn_are_counted_once", money),
     ("every::a_turn_of_a_killed_program_is_tried_again", retried),
     ("every::a_killed_run_goes_on_with_the_same_conversation", resumed),
+    ("every::a_lost_conversation_is_not_begun_anew", lost),
     ("every::a_usage_limit_ends_the_run_with_no_wait", limit),
     ("every::a_refused_login_fails_at_once", login),
     ("every::an_unknown_model_fails_at_once", unknown_model),
@@ -134,12 +135,33 @@ fn resumed(program: &Program) {
     assert_unharmed(program, &bench);
 }
 
+/// Where the programs keep their conversations.
+const FORGET: &str = "rm -rf \"$HOME\"/.claude/projects home/sessions home/session-state home/.gemini/tmp \
+                      home/.local/share/opencode\necho '<goto>PLAN</goto>'";
+
+fn lost(program: &Program) {
+    let bench = bench(
+        program,
+        &[("START", "begin", "<goto>FORGET</goto>"), ("PLAN", "plan", "<result>new</result>")],
+    );
+    bench.state("FORGET.sh", FORGET);
+    bench.run(&[]).assert(1, "").says("unknown to the agent program");
+    assert!(bench.asked("plan").is_empty(), "no money is spent");
+}
+
 fn limit(program: &Program) {
     let mut bench = bench(program, &[("START", "begin", "")]);
     bench.account = Account::Subscription;
     bench.api.on("begin", [(program.kind.limit)()]);
     bench.run(&["--no-wait"]).assert(5, "").says("limit");
     assert!(bench.events_of("step_finished").is_empty());
+    let waiting = &bench.events_of("limit_waiting")[0];
+    let time = |name: &str| waiting[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let seconds = time("until").duration_since(time("time")).as_secs();
+    assert!(
+        seconds > 0 && (!program.kind.tells_end_of_limit || (3000..3700).contains(&seconds)),
+        "{waiting}"
+    );
 }
 
 fn login(program: &Program) {
@@ -153,7 +175,7 @@ fn unknown_model(program: &Program) {
     let bench = bench(program, &[("START", "begin", "")]);
     let why = format!("The model `{}` does not exist", program.kind.model);
     bench.api.on("begin", [refuse(404).because("not_found_error", &why)]);
-    bench.run(&[]).assert(1, "").says(program.kind.unknown_model);
+    bench.run(&[]).assert(1, "").says("the model is not available");
     assert!(bench.events_of("retry").is_empty());
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Finding;
-use super::ask::{NoAnswer, ask};
+use super::talk::{Listener, NoAnswer, Partner, talk};
 use crate::agent::registry::{Backend, Backends};
 use crate::agent::{Capabilities, Inspection, TokensTold, Turn, TurnEnding, TurnReader};
 use crate::config::Config;
 use crate::error::UserError;
-use crate::process::program_on_path;
+use crate::process::{Input, program_on_path};
 
 /// How long a program may take to tell its version or whether it is logged in.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -174,9 +174,10 @@ fn inspect(report: &mut BackendReport, inspection: &Inspection, is_wrapper: bool
     if is_wrapper || !inspection.tells_version {
         return;
     }
-    match ask(Command::new(&path).arg("--version"), Vec::new(), PATIENCE) {
-        Ok(answer) => {
-            let said = String::from_utf8_lossy(&answer.stdout);
+    let mut listener = Listener::default();
+    match talk(Command::new(&path).arg("--version"), &mut listener, PATIENCE) {
+        Ok(_) => {
+            let said = String::from_utf8_lossy(&listener.0);
             report.version = version_in(&said);
             report.tested = compare(report.version.as_deref(), inspection.tested);
         }
@@ -188,8 +189,8 @@ fn inspect(report: &mut BackendReport, inspection: &Inspection, is_wrapper: bool
         Err(NoAnswer::TooSlow) => report.problem = Some(format!("`{program} --version` takes too long")),
     }
     if let Some(args) = inspection.login {
-        let asked = ask(Command::new(&path).args(args), Vec::new(), PATIENCE);
-        report.logged_in = asked.ok().map(|answer| answer.status.success());
+        let asked = talk(Command::new(&path).args(args), &mut Listener::default(), PATIENCE);
+        report.logged_in = asked.ok().map(|ended| ended.status.success());
     }
 }
 
@@ -314,17 +315,37 @@ fn short_turn(backend: &Backend, model: Option<&str>) -> Result<(), String> {
     for name in invocation.unset {
         command.env_remove(name);
     }
-    let answer = match ask(&mut command, invocation.stdin, PING_PATIENCE) {
-        Ok(answer) => answer,
+    let reader = TurnReader::new(&**backend, &turn);
+    let mut partner = Turning { stdin: Some(invocation.stdin), reader };
+    let ended = match talk(&mut command, &mut partner, PING_PATIENCE) {
+        Ok(ended) => ended,
         Err(NoAnswer::TooSlow) => return Err("it did not answer in two minutes".to_owned()),
         Err(NoAnswer::NotThere) => return Err("it was not found".to_owned()),
         Err(NoAnswer::NotStarted(error)) => return Err(format!("it cannot be started: {error}")),
     };
-    let mut reader = TurnReader::new(&**backend, &turn);
-    reader.feed(&answer.stdout);
+    let mut reader = partner.reader;
     reader.close();
-    let ending = TurnEnding::Code(answer.status.code().unwrap_or(-1));
-    reader.finish(ending, &answer.stderr).map(drop).map_err(|failed| failed.fault.to_string())
+    let ending = TurnEnding::Code(ended.status.code().unwrap_or(-1));
+    reader.finish(ending, &ended.stderr).map(drop).map_err(|failed| failed.fault.to_string())
+}
+
+/// Runs a turn.
+struct Turning {
+    /// The input of the program's invocation, until it is written.
+    stdin: Option<Vec<u8>>,
+    reader: TurnReader,
+}
+
+impl Partner for Turning {
+    fn input(&mut self) -> Input {
+        let input = self.reader.input();
+        let bytes = self.stdin.take().unwrap_or_default().into_iter().chain(input.bytes).collect();
+        Input { bytes, ..input }
+    }
+
+    fn heard(&mut self, stdout: &[u8]) {
+        self.reader.feed(stdout);
+    }
 }
 
 #[cfg(test)]

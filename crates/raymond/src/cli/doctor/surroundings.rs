@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::Finding;
-use super::ask::ask;
+use super::talk::{Listener, talk};
 use crate::cli::find::{found_home, working_folder};
 use crate::config;
 
@@ -102,9 +102,10 @@ fn environment() -> Finding {
 }
 
 fn git() -> Finding {
-    match ask(Command::new("git").arg("--version"), Vec::new(), PATIENCE) {
-        Ok(answer) if answer.status.success() => {
-            Finding::good("git", String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+    let mut listener = Listener::default();
+    match talk(Command::new("git").arg("--version"), &mut listener, PATIENCE) {
+        Ok(ended) if ended.status.success() => {
+            Finding::good("git", String::from_utf8_lossy(&listener.0).trim().to_owned())
         }
         _ => Finding::warning(
             "git",

@@ -161,7 +161,8 @@ async fn every_way_of_starting_gives_the_program_the_same() {
             spawn::start(&spec, None).await.unwrap()
         };
         let (mut child, mut streams) = started;
-        let mut stdin = streams::StdinWriter::new(child.take_stdin(), spec.stdin.clone());
+        let input = Input { bytes: spec.stdin.clone(), is_last: true };
+        let mut stdin = streams::StdinWriter::new(child.take_stdin(), input);
         let mut text = Vec::new();
         while !streams.are_closed() {
             tokio::select! {

@@ -358,6 +358,10 @@ impl Sink for TurnSink<'_> {
         self.executor.messages.is_full()
     }
 
+    fn input(&mut self) -> process::Input {
+        self.reader.input()
+    }
+
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
         self.files.stdout(bytes);
         for seen in self.reader.feed(bytes) {
