@@ -19,7 +19,7 @@ use crate::payload::Payload;
 use crate::title::title;
 use crate::tokens::Tokens;
 use crate::workflow::StateFile;
-use crate::worktree::Worktree;
+use crate::worktree::{Worktree, branch};
 pub use fan_outs::FanOut;
 use fan_outs::FanOuts;
 use queues::Queues;
@@ -606,6 +606,11 @@ impl Run {
             None => Some(&self.inputs),
             Some(_) => agent.inputs.as_deref(),
         }
+    }
+
+    /// The worktrees that were made for this run. A branch also knows those of its origin.
+    pub fn own_worktrees(&self) -> impl Iterator<Item = &Worktree> {
+        self.worktrees.values().filter(|worktree| worktree.branch == branch(&self.id, &worktree.name))
     }
 
     /// The archives that agents are in or will return to, with their hashes when they were entered.

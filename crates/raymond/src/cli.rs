@@ -3,6 +3,7 @@
 mod answer;
 mod args;
 mod branch;
+mod clean;
 mod completions;
 mod convert;
 mod declared;
@@ -94,6 +95,7 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::Log(args) => log::log(args),
         Command::Show(args) => show::show(args),
         Command::Branch(args) => branch::branch_off(args),
+        Command::Clean(args) => clean::clean(args),
         Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
         Command::Convert(args) => convert::convert(args),

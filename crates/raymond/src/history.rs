@@ -4,6 +4,7 @@
 //! the store reads the rest there ([`crate::store::RunHandle::origins`]).
 
 pub mod branch;
+pub mod clean;
 pub mod point;
 
 pub use branch::{Branch, branch};

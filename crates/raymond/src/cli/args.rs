@@ -91,6 +91,8 @@ pub(super) enum Command {
     Show(ShowArgs),
     /// Begin a new run with the history of another one, up to one of its steps
     Branch(BranchArgs),
+    /// Remove runs with all their files, git refs and worktrees
+    Clean(CleanArgs),
     /// Answer a question of a run, whether it is running or not
     Answer(AnswerArgs),
     /// Ask a run to stop; it can be resumed
@@ -134,6 +136,7 @@ impl Command {
             Self::Log(args) => Some(&args.place),
             Self::Show(args) => Some(&args.place),
             Self::Branch(args) => Some(&args.place),
+            Self::Clean(args) => Some(&args.place),
             Self::Answer(args) => Some(&args.place),
             Self::Stop(args) => Some(&args.place),
             Self::Serve(args) => Some(&args.place),
@@ -371,6 +374,25 @@ pub(super) struct BranchArgs {
     pub(super) run_it: bool,
     #[command(flatten)]
     pub(super) options: RunOptions,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::CLEAN)]
+pub(super) struct CleanArgs {
+    /// The run's id or the start of it
+    #[arg(add = ArgValueCompleter::new(run_ids), conflicts_with = "older_than")]
+    pub(super) run: Option<String>,
+    /// All runs that were last active so long ago, such as 30d
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    pub(super) older_than: Option<jiff::Timestamp>,
+    /// Only say what would be removed
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Also remove worktrees with work that is not committed, and the work that a rewind put aside
+    #[arg(long)]
+    pub(super) discard_changes: bool,
     #[command(flatten)]
     pub(super) place: Place,
 }

@@ -10,7 +10,6 @@ use raymond_core::event::Event;
 use raymond_core::input::Input;
 use raymond_core::run::{Options, Run, RunStatus};
 use raymond_core::workflow::Platform;
-use raymond_core::worktree::{Worktree, branch};
 
 use super::args::{Place, RunOptions};
 use super::find::debug_folder;
@@ -19,7 +18,7 @@ use super::staging::Staged;
 use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
 use crate::error::{ExitKind, UserError};
-use crate::git::worktrees::Worktrees;
+use crate::git::worktrees::{Unsaved, Worktrees};
 use crate::process::Reaper;
 use crate::process::secrets::Secrets;
 use crate::run::driver::{Driver, Parts, Terminal};
@@ -144,13 +143,7 @@ pub(super) fn drive(mut ready: Ready) -> Result<ExitKind, UserError> {
 
 /// Removes the worktrees of a completed run that hold nothing of their own, and says which ones stay.
 pub(super) fn tidy_worktrees(run: &Run, worktrees: &Worktrees, is_quiet: bool) {
-    // A branch knows the worktrees of its origin, which are not its own.
-    let own = |worktree: &&Worktree| worktree.branch == branch(&run.id, &worktree.name);
-    let own: Vec<&Worktree> = run.worktrees.values().filter(own).collect();
-    if own.is_empty() {
-        return;
-    }
-    let kept = worktrees.tidy(own.into_iter());
+    let kept = worktrees.tidy(run.own_worktrees(), Unsaved::Keep);
     if !is_quiet {
         kept.iter().for_each(|kept| say(&kept.to_string()));
     }

@@ -91,8 +91,7 @@ pub(super) fn check_commands(scope: &Scope, config: &Config, options: &RunOption
 /// Where the worktrees of a run's workers are: in `.raymond`, or in the folder of `--state-dir`.
 pub(super) fn worktrees(place: &Place, run: &str) -> Result<Worktrees, UserError> {
     let dir = state_dir(place)?;
-    let folder = dir.home().unwrap_or(dir.path()).join("worktrees").join(run);
-    Ok(Worktrees::new(folder, run))
+    Ok(Worktrees::new(dir.worktrees(run), run))
 }
 
 /// The debug files of a run: in `.raymond`, or in the folder of `--state-dir`.
@@ -102,8 +101,7 @@ pub(super) fn debug_folder(place: &Place, run: &str) -> Option<(StateDir, PathBu
 
 /// The folder that holds the debug files of all runs.
 pub(super) fn debug_root(place: &Place) -> Option<PathBuf> {
-    let dir = state_dir(place).ok()?;
-    Some(dir.home().unwrap_or(dir.path()).join("debug"))
+    Some(state_dir(place).ok()?.debug())
 }
 
 /// A run by its id or the start of it, or the latest.

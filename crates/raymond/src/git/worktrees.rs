@@ -19,6 +19,9 @@ use crate::files;
 /// How long the files of a worktree may take to be written; some come over the network.
 pub const MAKING_LIMIT: Duration = Duration::from_secs(30 * 60);
 
+/// What the file begins with that says that a worktree was made. No name of a worktree begins with a dot.
+const MARK: &str = ".made-";
+
 /// Where the worktrees of a run are made.
 #[derive(Clone, Debug)]
 pub struct Worktrees {
@@ -83,9 +86,9 @@ impl Worktrees {
         Ok(NewWorktree { worktree, cwd })
     }
 
-    /// The file that says that a worktree was made. No name of a worktree begins with a dot.
+    /// The file that says that a worktree was made.
     pub fn mark(&self, name: &str) -> PathBuf {
-        self.folder.join(format!(".made-{name}"))
+        self.folder.join(format!("{MARK}{name}"))
     }
 }
 
@@ -253,11 +256,37 @@ impl std::fmt::Display for Kept {
 }
 
 impl Worktrees {
+    /// The worktrees that are there, for a run whose journal is gone. With which commits they began is not known, so
+    /// their branches stay.
+    pub fn found(&self) -> Vec<Worktree> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let worktree = |entry: fs::DirEntry| {
+            let name = entry.file_name().into_string().ok()?;
+            let path = entry.path().into_os_string().into_string().ok()?;
+            let repository =
+                Git::in_folder(&path).text(&["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+            let branch = branch(&self.run, &name);
+            Some(Worktree {
+                name,
+                path,
+                branch,
+                base: String::new(),
+                repository: repository.unwrap_or_default(),
+            })
+        };
+        folders.filter_map(worktree).collect()
+    }
+
     /// Removes the worktrees in which nothing would be lost, and branches without commits. Returns those that stay.
-    pub fn tidy<'w>(&self, worktrees: impl Iterator<Item = &'w Worktree>) -> Vec<Kept> {
+    pub fn tidy<'w>(&self, worktrees: impl Iterator<Item = &'w Worktree>, unsaved: Unsaved) -> Vec<Kept> {
+        let mut worktrees = worktrees.peekable();
+        if worktrees.peek().is_none() {
+            return Vec::new();
+        }
         let mut kept = Vec::new();
         for worktree in worktrees {
-            match self.remove(worktree) {
+            match self.remove(worktree, unsaved) {
                 Ok(()) => {}
                 Err(why) => {
                     let (path, branch) = (worktree.path.clone(), worktree.branch.clone());
@@ -269,24 +298,57 @@ impl Worktrees {
         kept
     }
 
+    /// Removes the marks of worktrees that are gone, and the folders that are empty then.
+    pub fn remove_marks(&self) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(MARK) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        self.remove_folder_if_empty();
+    }
+
     /// Removes the run's folder, and the one around it, if nothing is in them any more.
     pub fn remove_folder_if_empty(&self) {
         let _ = fs::remove_dir(&self.folder);
         let _ = self.folder.parent().map(fs::remove_dir);
     }
 
-    fn remove(&self, worktree: &Worktree) -> Result<(), String> {
+    fn remove(&self, worktree: &Worktree, unsaved: Unsaved) -> Result<(), String> {
         let git = Git::of_repository(Path::new(&worktree.repository));
         if Path::new(&worktree.path).exists() {
-            if let Some(why) = unsaved(worktree) {
-                return Err(why);
+            match unsaved {
+                Unsaved::Keep => remove_saved(&git, worktree)?,
+                Unsaved::Discard => discard(&git, worktree)?,
             }
-            git.text(&["worktree", "remove", "--", &worktree.path]).map_err(|error| error.to_string())?;
         }
         remove_unused_branch(&git, worktree);
         let _ = fs::remove_file(self.mark(&worktree.name));
         Ok(())
     }
+}
+
+/// What to do with a worktree in which something would be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsaved {
+    Keep,
+    Discard,
+}
+
+fn remove_saved(git: &Git, worktree: &Worktree) -> Result<(), String> {
+    if let Some(why) = unsaved(worktree) {
+        return Err(why);
+    }
+    git.text(&["worktree", "remove", "--", &worktree.path]).map(drop).map_err(|error| error.to_string())
+}
+
+/// Removes a worktree with everything in it. Git may know nothing of it.
+fn discard(git: &Git, worktree: &Worktree) -> Result<(), String> {
+    let removed = git.text(&["worktree", "remove", "--force", "--force", "--", &worktree.path]);
+    remove_folder(Path::new(&worktree.path)).map_err(|error| match removed {
+        Ok(_) => error.to_string(),
+        Err(of_git) => format!("{error} ({of_git})"),
+    })
 }
 
 /// What would be lost with a worktree.

@@ -15,6 +15,8 @@ mod cases;
 #[cfg(test)]
 mod cgroups;
 #[cfg(test)]
+mod cleaning;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod damage;

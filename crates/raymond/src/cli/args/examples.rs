@@ -57,6 +57,14 @@ Examples:
 
 Prompts, tool calls and the output of scripts are in debug files; what is gone is said so.";
 
+pub(super) const CLEAN: &str = "\
+Examples:
+  raymond clean r                          everything of one run
+  raymond clean --older-than 30d --dry-run what that would remove
+  raymond clean r --discard-changes        also work that is not committed
+
+Runs that are live, and runs that branches need, are never removed. Branches with commits stay.";
+
 pub(super) const BRANCH: &str = "\
 Examples:
   raymond branch r --at 40             a new run that continues after step 40

@@ -107,6 +107,67 @@ impl StateDir {
         Ok(self.run(id)?.with_suffix("tasks"))
     }
 
+    /// The folder that holds the debug files of all runs.
+    pub fn debug(&self) -> PathBuf {
+        self.around().join("debug")
+    }
+
+    /// The worktrees of a run's workers.
+    pub fn worktrees(&self, id: &str) -> PathBuf {
+        self.around().join("worktrees").join(id)
+    }
+
+    /// The folder of what belongs to runs and is not part of their journals.
+    fn around(&self) -> &Path {
+        self.home().unwrap_or(self.path())
+    }
+
+    /// Everything that may be there of a run, except its worktrees, in the order in which it is to be removed. Without
+    /// the first segment there is no run that could be resumed, and as long as its lock is there, no other process writes
+    /// it.
+    pub fn files_of(&self, id: &str) -> Result<Vec<PathBuf>, BadRunId> {
+        let paths = self.run(id)?;
+        let numbers = paths.segments().unwrap_or_default();
+        let segments = std::iter::once(0).chain(numbers.into_iter().filter(|number| *number > 0));
+        let mut files: Vec<PathBuf> =
+            segments.flat_map(|number| [paths.segment(number), paths.unfinished_segment(number)]).collect();
+        files.extend([paths.payloads(), paths.inbox(), self.scratch(id)?, self.debug().join(id)]);
+        files.extend([paths.with_suffix("holder"), paths.lock()]);
+        Ok(files)
+    }
+
+    /// Every run of which something is there, even if its journal is gone, and when that was last changed.
+    pub fn traces(&self) -> io::Result<BTreeMap<String, SystemTime>> {
+        let mut found: BTreeMap<String, SystemTime> = BTreeMap::new();
+        let mut note = |id: &str, entry: &std::fs::DirEntry| {
+            let Ok(time) = entry.metadata().and_then(|data| data.modified()) else { return };
+            let latest = found.entry(id.to_owned()).or_insert(time);
+            *latest = time.max(*latest);
+        };
+        for entry in entries_of(&self.path)? {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let of_journal = parse_journal_name(name).map(|(id, _)| id);
+            let beside = || {
+                ["d", "in", "tasks", "lock"]
+                    .iter()
+                    .find_map(|suffix| name.strip_suffix(suffix)?.strip_suffix('.'))
+            };
+            if let Some(id) = of_journal.or_else(beside).filter(|id| check_run_id(id).is_ok()) {
+                note(id, &entry);
+            }
+        }
+        for folder in ["debug", "worktrees"] {
+            for entry in entries_of(&self.around().join(folder))? {
+                let name = entry.file_name();
+                if let Some(id) = name.to_str().filter(|id| check_run_id(id).is_ok()) {
+                    note(id, &entry);
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// The run that a file of this name is a journal of.
     pub fn run_of_file(name: &str) -> Option<&str> {
         parse_journal_name(name).map(|(id, _)| id)
@@ -142,15 +203,18 @@ fn holds_git(folder: &Path) -> bool {
     folder.join(".git").exists()
 }
 
+/// The entries of a folder; none if there is no folder.
+fn entries_of(dir: &Path) -> io::Result<Vec<std::fs::DirEntry>> {
+    match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other?.collect(),
+    }
+}
+
 /// Every journal file in a folder with its run and segment; none if there is no folder.
 fn journal_files(dir: &Path) -> io::Result<Vec<(String, u32, std::fs::DirEntry)>> {
-    let entries = match std::fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
     let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry?;
+    for entry in entries_of(dir)? {
         let name = entry.file_name();
         if let Some((id, segment)) = name.to_str().and_then(parse_journal_name) {
             files.push((id.to_owned(), segment, entry));

@@ -1,0 +1,148 @@
+//! `raymond clean`.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use test_kit::rig::{Rig, wait_for_file, wait_until};
+
+use crate::RAYMOND;
+use crate::repository::{commit, git, init};
+
+/// A completed run `r` with debug files, a payload, a file in a task folder and two worktrees, of which one has work in it
+/// that is not committed.
+fn cleanable() -> Rig {
+    let rig = Rig::new(RAYMOND);
+    init(&rig, ".");
+    rig.write(".gitignore", "/workflow\n/.raymond\n");
+    rig.write("f", "one\n");
+    commit(&rig, ".", "one");
+    rig.state(
+        "START.sh",
+        "echo \"<fork worktree='dirty'>W</fork><fork worktree='saved'>W</fork><join>END</join>\"",
+    );
+    rig.state("W.sh", "case $RAYMOND_BRANCH in *dirty) echo x > f ;; *) echo y > f; git commit -qam saved ;; esac; echo '<result>ok</result>'");
+    rig.state("END.sh", "touch \"$RAYMOND_TASK_FOLDER/left\"; printf '<result>'; head -c 100000 /dev/zero | tr '\\0' x; echo '</result>'");
+    assert_eq!(rig.run().exit, 0);
+    git(&rig, ".", &["update-ref", "refs/raymond/r", "HEAD"]);
+    git(&rig, ".", &["update-ref", "refs/raymond-kept/r/1", "HEAD"]);
+    rig
+}
+
+/// Every file and folder whose name says that it belongs to the run `r`.
+fn traces(rig: &Rig) -> Vec<String> {
+    let folders = [".raymond/state", ".raymond/debug", ".raymond/worktrees"];
+    let entries =
+        folders.iter().flat_map(|folder| fs::read_dir(rig.path(folder)).into_iter().flatten().flatten());
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.retain(|name| name == "r" || name.starts_with("r."));
+    names
+}
+
+fn refs(rig: &Rig) -> String {
+    git(
+        rig,
+        ".",
+        &[
+            "for-each-ref",
+            "--format=%(refname)",
+            "refs/raymond",
+            "refs/raymond-kept",
+            "refs/heads/raymond-run",
+        ],
+    )
+}
+
+#[test]
+fn nothing_is_left_of_a_run_but_work_that_is_not_saved() {
+    let rig = cleanable();
+    let before = (traces(&rig), refs(&rig));
+    let said = rig.raymond(&["clean", "r", "--dry-run"]);
+    assert!(said.stdout.starts_with("would remove r (") && said.stdout.contains("KiB"), "{said:?}");
+    assert_eq!((traces(&rig), refs(&rig)), before, "a dry run removes nothing");
+
+    let done = rig.raymond(&["clean", "r"]);
+    assert_eq!(done.exit, 0, "{done:?}");
+    assert!(
+        done.stdout.contains("1 git ref") && done.stdout.contains("it has changes that are not committed"),
+        "{done:?}"
+    );
+    assert!(done.stdout.contains("kept refs/raymond-kept/r/1"), "{done:?}");
+    assert_eq!(traces(&rig), ["r"], "only the worktree");
+    assert_eq!(rig.read(".raymond/worktrees/r/dirty/f"), "x\n");
+    assert_eq!(
+        refs(&rig),
+        "refs/heads/raymond-run/r/dirty\nrefs/heads/raymond-run/r/saved\nrefs/raymond-kept/r/1"
+    );
+    assert_eq!(rig.raymond(&["status", "r"]).exit, 2);
+
+    let done = rig.raymond(&["clean", "r", "--discard-changes"]);
+    assert_eq!(done.exit, 0, "{done:?}");
+    assert_eq!(traces(&rig), [""; 0]);
+    assert!(!rig.path(".raymond/worktrees").exists());
+    assert!(refs(&rig).contains("raymond-run/r/saved") && !refs(&rig).contains("kept"), "{}", refs(&rig));
+    assert_eq!(git(&rig, ".", &["worktree", "list"]).lines().count(), 1);
+    assert_eq!(rig.raymond(&["clean", "r"]).exit, 2, "there is no such run any more");
+}
+
+#[test]
+fn without_a_run_or_a_time_nothing_is_removed() {
+    let rig = cleanable();
+    rig.raymond(&["clean"]).assert(2, "").says("which run?");
+    rig.raymond(&["clean", "r", "--older-than", "1d"]).assert(2, "");
+    assert!(rig.journal().exists());
+}
+
+#[test]
+fn a_live_run_is_never_removed() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "touch begun; until [ -e gate ]; do sleep 0.02; done; echo '<result>ok</result>'");
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("begun"));
+    rig.raymond(&["clean", "r", "--discard-changes"]).assert(2, "").says("r is running");
+    let all = rig.raymond(&["clean", "--older-than", "0s"]);
+    assert!(all.stdout.contains("r stays: it is running"), "{all:?}");
+    rig.write("gate", "");
+    live.wait().assert(0, "ok\n");
+    rig.raymond(&["clean", "r"]);
+    assert_eq!(traces(&rig), [""; 0]);
+}
+
+#[test]
+fn a_run_that_a_branch_needs_stays_until_the_branch_is_gone() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<goto>END</goto>'").state("END.sh", "echo '<result>ok</result>'");
+    rig.run().assert(0, "ok\n");
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "b"]).assert(0, "b\n");
+    rig.raymond(&["clean", "r"]).assert(2, "").says("the history of b begins in it");
+    let old = SystemTime::now() - Duration::from_secs(10 * 24 * 3600);
+    let age = |path: &str| fs::File::open(rig.path(path)).unwrap().set_modified(old).unwrap();
+    for path in [".raymond/state/r.jsonl", ".raymond/state/r.lock", ".raymond/debug/r"] {
+        age(path);
+    }
+    let tasks = fs::read_dir(rig.path(".raymond/state"))
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().into_string().unwrap());
+    let tasks: Vec<String> = tasks.filter(|name| name.starts_with("r.")).collect();
+    tasks.iter().for_each(|name| age(&format!(".raymond/state/{name}")));
+    let done = rig.raymond(&["clean", "--older-than", "5d"]);
+    done.assert(0, "r stays: the history of b begins in it\nnothing to remove\n");
+    let done = rig.raymond(&["clean", "--older-than", "0s"]);
+    assert_eq!(done.exit, 0);
+    assert!(done.stdout.contains("removed b (") && done.stdout.contains("removed r ("), "{done:?}");
+    assert_eq!(traces(&rig), [""; 0]);
+}
+
+#[test]
+fn a_removal_that_was_killed_is_finished_by_the_next_one() {
+    let rig = cleanable();
+    for number in 0..20_000 {
+        rig.write(&format!(".raymond/state/r.d/{number}"), "");
+    }
+    let live = rig.start(&["clean", "r", "--discard-changes"]);
+    wait_until("the journal to be gone", || !rig.journal().exists());
+    live.kill();
+    assert_eq!(rig.raymond(&["resume", "r"]).exit, 2, "half of a run cannot be resumed");
+    wait_until("the lock to be free", || rig.raymond(&["clean", "r", "--discard-changes"]).exit != 1);
+    assert_eq!(traces(&rig), [""; 0]);
+}
