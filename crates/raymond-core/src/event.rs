@@ -283,7 +283,7 @@ pub struct TurnStarted {
     pub branch_of: Option<String>,
     /// How much of the budget this turn may use.
     pub share_usd: Option<Usd>,
-    /// The SHA-256 of the prompt as sent, in hexadecimal digits.
+    /// The SHA-256 of the prompt, with placeholders for what differs from run to run, in hexadecimal digits.
     pub prompt_sha256: Option<String>,
     /// The number of the reply that the turn uses up, if replies were prepared for the run.
     pub reply: Option<u64>,

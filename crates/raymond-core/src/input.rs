@@ -116,7 +116,7 @@ pub struct PromptPlan {
     pub program_chooses_session: bool,
     /// Whether a conversation is continued itself, because the program cannot branch one and its backend may do so.
     pub continues_in_place: bool,
-    /// The SHA-256 of the text that is sent, in hexadecimal digits.
+    /// The SHA-256 of the text that is sent, with placeholders for what differs from run to run, in hexadecimal digits.
     pub prompt_sha256: Option<String>,
     /// The number of the reply that the turn uses up, if replies were prepared for the run.
     pub reply: Option<u64>,

@@ -55,6 +55,15 @@ impl RecordedTurn {
         line
     }
 
+    /// Whether two lines tell of the same turn of a run. Its session is not known in all of them.
+    pub fn is_same_turn(&self, other: &RecordedTurn) -> bool {
+        let place = |turn: &RecordedTurn| (turn.agent.clone(), turn.state.clone(), turn.visit);
+        match (&self.session, &other.session) {
+            (Some(one), Some(other)) => one == other,
+            _ => place(self) == place(other) && self.reply == other.reply,
+        }
+    }
+
     /// The name of the state, without extension.
     pub fn state_name(&self) -> &str {
         self.state.strip_suffix(".md").unwrap_or(&self.state)
@@ -179,6 +188,11 @@ impl Places {
 
     fn replace_all(&self, text: &str) -> String {
         self.pairs.iter().fold(text.to_owned(), |text, (value, name)| replace_words(&text, value, name))
+    }
+
+    /// The text with placeholders, also for a short id wherever it is a whole word.
+    pub fn replace_every_id(&self, text: &str) -> String {
+        replace_words(&self.replace_all(text), &self.run_id, RUN_ID)
     }
 
     /// The text with this run's values in place of the placeholders.

@@ -23,5 +23,6 @@ pub mod program;
 pub mod programs;
 pub mod recording;
 pub mod rehearsal;
+pub mod replayed;
 pub mod rng;
 pub mod view;

@@ -10,6 +10,7 @@ mod tests {
     use simulation::generate::generate;
     use simulation::program::Program;
     use simulation::programs;
+    use simulation::replayed::replay;
 
     /// Every `of`th hand-written program, so that the tests share the work.
     fn some(which: usize, of: usize) -> impl Iterator<Item = Program> {
@@ -101,6 +102,15 @@ mod tests {
                     panic!("{}", report(&program, &failure));
                 }
             }
+        }
+    }
+
+    /// Real processes take their time, so these are few; `simulate --replays N` tries more.
+    #[test]
+    fn a_replayed_run_takes_the_path_of_the_recorded_one() {
+        let raymond = Path::new(env!("CARGO_BIN_EXE_raymond-to-record"));
+        for seed in 0..15 {
+            replay(&generate(seed), raymond).unwrap_or_else(|difference| panic!("{difference}"));
         }
     }
 }

@@ -163,7 +163,9 @@ impl Prepared {
         let prompt = asked.portable.unwrap_or(asked.prompt);
         let hash = prompt_hash(prompt);
         let same = |turn: &RecordedTurn| turn.prompt_sha256 == hash;
-        let exact = self.unused(asked).find(|(_, turn)| same(turn));
+        // Agents that are asked the same may come in another order than in the recorded run.
+        let is_other = |turn: &RecordedTurn| turn.agent != asked.agent;
+        let exact = self.unused(asked).filter(|(_, turn)| same(turn)).min_by_key(|(_, turn)| is_other(turn));
         let closest = || self.closest(asked).filter(|(number, _)| !self.is_recorded_used(asked, *number));
         let (number, turn) = match self.missing {
             Missing::Closest => exact.or_else(closest)?,
@@ -500,6 +502,31 @@ mod tests {
         assert_eq!(next("A", "this is too long").unwrap(), "second");
         assert!(next("A", "write").unwrap_err().starts_with(NO_REPLY));
         assert_eq!((next("B", "x").unwrap(), next("B", "x").unwrap()), ("always".into(), "always".into()));
+    }
+
+    #[test]
+    fn a_recorded_turn_of_the_same_agent_comes_first() {
+        let turn = |agent: &str, reply: &str| RecordedTurn {
+            state: "A.md".to_owned(),
+            visit: 1,
+            agent: agent.to_owned(),
+            prompt_sha256: prompt_hash("same"),
+            prompt: Some("same".to_owned()),
+            reply: reply.to_owned(),
+            cost_usd: Usd::ZERO,
+            session: None,
+            duration_ms: 0,
+            tools: Vec::new(),
+        };
+        let recorded = vec![turn("main_a2", "two"), turn("main_a1", "one"), turn("main_a1", "again")];
+        let prepared = Prepared { recorded, ..Prepared::default() };
+        for (agent, used, expected) in
+            [("main_a1", vec![], "one"), ("main_a2", vec![], "two"), ("main_a1", vec![1, 2], "two")]
+        {
+            let used = used.into_iter().collect();
+            let asked = Asked { agent, ..ask("A", "same", &used) };
+            assert_eq!(said(&prepared, &asked).unwrap().0, expected, "{agent} {used:?}");
+        }
     }
 
     #[test]

@@ -184,7 +184,8 @@ fn prepare(
         payloads: payloads.clone(),
         backends: ready.backends,
         tasks: ready.scratch,
-        portable_below: ready.staged.portable_below,
+        project: ready.staged.project,
+        keeps_portable: ready.staged.keeps_portable,
     };
     let asks_here = ready.manner.on_ask == OnAsk::Prompt;
     let console = Console::new(coloured(stderr.clone()), ready.manner.detail, payloads.clone())

@@ -1,6 +1,5 @@
 //! How a run is recorded, replayed, or staged for a test.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,8 +32,10 @@ pub(super) struct Staged {
     pub(super) recorder: Option<Recorder>,
     pub(super) rehearsal: Option<Rehearsal>,
     pub(super) clock: Clock,
-    /// The project's folder, if prompts are recorded or compared with recorded ones.
-    pub(super) portable_below: Option<PathBuf>,
+    /// The project's folder.
+    pub(super) project: PathBuf,
+    /// Whether prompts are recorded, or compared with recorded ones.
+    pub(super) keeps_portable: bool,
 }
 
 /// The stage that a test hands over, if it is one.
@@ -99,10 +100,11 @@ impl Staging {
         let wrong =
             |error: String| UserError::usage(error).hint("to go on with another recording: --record FILE");
         let mut turns = recording::read_whole_lines(path).map_err(|error| wrong(error.to_string()))?;
-        let (known, sessions) = (turns.len(), sessions(&turns));
+        let known = turns.len();
         let all = recording::of_run(stored, debug, scratch, project)?;
-        let is_missing = |turn: &RecordedTurn| turn.session.as_ref().is_none_or(|id| !sessions.contains(id));
-        turns.extend(all.into_iter().filter(is_missing));
+        let missing: Vec<RecordedTurn> =
+            all.into_iter().filter(|turn| !turns.iter().any(|known| known.is_same_turn(turn))).collect();
+        turns.extend(missing);
         if turns.len() > known {
             recording::write(path, &turns)
                 .map_err(|error| wrong(format!("cannot write {}: {error}", path.display())))?;
@@ -137,14 +139,10 @@ impl Staging {
             Recorder::open(path, goes_on)
                 .map_err(|error| UserError::usage(format!("cannot write {}: {error}", path.display())))
         };
-        let is_portable = self.record.is_some() || self.prepared.is_some();
+        let keeps_portable = self.record.is_some() || self.prepared.is_some();
         let recorder = self.record.as_ref().map(open).transpose()?;
-        Ok(Staged { recorder, rehearsal, clock, portable_below: is_portable.then(|| project.to_owned()) })
+        Ok(Staged { recorder, rehearsal, clock, project: project.to_owned(), keeps_portable })
     }
-}
-
-fn sessions(turns: &[RecordedTurn]) -> BTreeSet<String> {
-    turns.iter().filter_map(|turn| turn.session.clone()).collect()
 }
 
 fn rehearsal(stage: &Stage, finished: u64) -> Rehearsal {

@@ -92,14 +92,17 @@ impl Reading<'_> {
         let places =
             Places::new(&run.id, &self.scratch.join(file_name_of(&agent.id)), &agent.cwd, self.project);
         let secrets = self.secrets.joined(&Secrets::of(&agent.attributes));
-        let prompt = self.prompt(started).map(|prompt| places.replace(&prompt, &[]));
-        let sent = started.turn.as_ref().and_then(|turn| turn.prompt_sha256.clone());
+        let hash = started.turn.as_ref().and_then(|turn| turn.prompt_sha256.clone()).unwrap_or_default();
+        let (prompt_sha256, prompt) = match self.prompt(started) {
+            Some(prompt) => with_placeholders(&prompt, hash, &places),
+            None => (hash, None),
+        };
         let reply = self.payloads.text_of(ended.reply)?;
         Ok(RecordedTurn {
             state: started.state.to_string(),
             visit: started.visits,
             agent: agent.id.to_string(),
-            prompt_sha256: prompt.as_deref().map(prompt_hash).or(sent).unwrap_or_default(),
+            prompt_sha256,
             prompt: prompt.map(|prompt| secrets.hide(prompt)),
             reply: places.replace(&secrets.hide(reply), &[]),
             cost_usd: ended.cost,
@@ -115,6 +118,18 @@ impl Reading<'_> {
         let bytes = files::read(&file, MAX_PROMPT_BYTES).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
+}
+
+/// A prompt with placeholders, and its hash. Of a short id it is not known where it stands for the run and where it is
+/// just a word, but the hash of the right text is in the journal. Journals of earlier versions have the hash of the
+/// prompt as it was sent.
+fn with_placeholders(prompt: &str, hash: String, places: &Places) -> (String, Option<String>) {
+    let (plain, every_id) = (places.replace(prompt, &[]), places.replace_every_id(prompt));
+    if hash.is_empty() || hash == prompt_hash(prompt) {
+        return (prompt_hash(&plain), Some(plain));
+    }
+    let is_right = hash == prompt_hash(&every_id);
+    (hash, Some(if is_right { every_id } else { plain }))
 }
 
 /// The finished turn that an event tells of. A turn whose program failed has no reply to replay.

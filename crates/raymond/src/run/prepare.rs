@@ -20,8 +20,8 @@ use super::job::{Handed, PortablePrompt, StepNeeds, TurnNeeds, WorktreeNeeds};
 use crate::agent::registry::{Backend, Backends};
 use crate::agent::{Asked, Filled, Plain};
 use crate::process::secrets::Secrets;
-use crate::recording::Places;
-use crate::store::{Payloads, StoreError, hash_of};
+use crate::recording::{Places, prompt_hash};
+use crate::store::{Payloads, StoreError};
 use crate::workflow::result_schema;
 use crate::workflow::scopes::Scopes;
 use crate::workflow::states::{StateText, TurnSettings, options_in, read_state};
@@ -35,8 +35,10 @@ pub struct Preparer {
     pub backends: Backends,
     /// Where each agent gets a folder of its own.
     pub tasks: PathBuf,
-    /// The project's folder, if prompts are recorded or compared with recorded ones.
-    pub portable_below: Option<PathBuf>,
+    /// The project's folder.
+    pub project: PathBuf,
+    /// Whether prompts are recorded, or compared with recorded ones.
+    pub keeps_portable: bool,
 }
 
 /// Why a step cannot be prepared.
@@ -174,15 +176,14 @@ impl Preparer {
         let filled =
             Filled { text: &text, values: &places_of_values, cwd: Path::new(&agent.cwd), folders: &folders };
         let Plain { text, changed } = program.plain(&filled);
-        prompt.prompt_sha256 = Some(hash_of(text.as_bytes()));
         prompt.program_chooses_session = !program.capabilities().takes_session_id();
         prompt.continues_in_place = program.continues_in_place();
-        let portable = self.portable_below.as_deref().map(|project| {
-            let places = Places::new(&run.id, task_folder, &agent.cwd, project);
-            // Where a value had to be changed, the places of the values are no longer known.
-            let values = if changed.is_empty() { places_of_values.as_slice() } else { &[] };
-            PortablePrompt { text: places.replace(&text, values), places }
-        });
+        let places = Places::new(&run.id, task_folder, &agent.cwd, &self.project);
+        // Where a value had to be changed, the places of the values are no longer known.
+        let values = if changed.is_empty() { places_of_values.as_slice() } else { &[] };
+        let portable = PortablePrompt { text: places.replace(&text, values), places };
+        prompt.prompt_sha256 = Some(prompt_hash(&portable.text));
+        let portable = self.keeps_portable.then_some(portable);
         let asked = Asked {
             state: agent.state.name(),
             number: run.next_turn(agent),

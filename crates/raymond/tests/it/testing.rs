@@ -423,6 +423,54 @@ fn a_killed_replay_goes_on_with_the_turns_that_are_left() {
     assert_eq!((code(&done), stdout(&done).as_str()), (0, "done\n"), "{}", stderr(&done));
 }
 
+#[test]
+fn a_killed_recording_is_completed_by_the_resume() {
+    let files = [
+        ("flow/workflow.yaml", "backend: scripted\n"),
+        ("flow/replies.yaml", "START: <goto>HOLD</goto>\nEND: [ no tag, <result>done</result> ]\n"),
+        ("flow/START.md", "Begin.\n"),
+        ("flow/HOLD.sh", "kill -9 $PPID; sleep 1000\n"),
+        ("flow/END.md", "End.\n"),
+        (".git/HEAD", ""),
+    ];
+    let folder = folder(&files);
+    let here = folder.path();
+    let recording = here.join("r.jsonl");
+    let done = raymond(here, &["run", "flow", "--id", "r", "--record", "r.jsonl"]);
+    assert_eq!(done.status.code(), None, "{}", stderr(&done));
+    // The process died while it wrote the line.
+    let line = fs::read_to_string(&recording).unwrap();
+    fs::write(&recording, &line[..line.len() / 2]).unwrap();
+    fs::write(here.join("flow/HOLD.sh"), "echo '<goto>END</goto>'\n").unwrap();
+    // The last state has no tag at first, and is tried again by a second resume.
+    assert_eq!(code(&raymond(here, &["resume", "r"])), 1);
+    let done = raymond(here, &["resume", "r"]);
+    assert_eq!((code(&done), stdout(&done).as_str()), (0, "done\n"), "{}", stderr(&done));
+    let turns = fs::read_to_string(&recording).unwrap();
+    let turns = turns.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let said: Vec<String> = turns.map(|turn| turn["reply"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(said, ["<goto>HOLD</goto>", "no tag", "<result>done</result>"]);
+}
+
+/// An id of one letter may also be a word of a prompt.
+#[test]
+fn a_recording_made_afterwards_is_replayed_under_another_id() {
+    let files = [
+        ("flow/workflow.yaml", "backend: scripted\n"),
+        ("flow/replies.yaml", "START: <result>done in {{run_id}}</result>\n"),
+        ("flow/START.md", "Write a text for run {{run_id}} in {{task_folder}}.\n"),
+        (".git/HEAD", ""),
+    ];
+    let folder = folder(&files);
+    let here = folder.path();
+    for (id, debug) in [("a", "--verbose"), ("text", "--no-debug")] {
+        assert_eq!(code(&raymond(here, &["run", "flow", "--id", id, debug])), 0);
+        assert_eq!(code(&raymond(here, &["record", id, "-o", "r.jsonl"])), 0);
+        let done = raymond(here, &["run", "flow", "--replay", "r.jsonl", "--backend", "claude"]);
+        assert_eq!(code(&done), 0, "{id}: {}", stderr(&done));
+    }
+}
+
 /// The agent is asked only for what is not in the recording. Its program no longer has the recorded conversation.
 #[test]
 fn a_replay_can_ask_the_agent_for_what_is_missing() {

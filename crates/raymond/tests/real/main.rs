@@ -6,6 +6,7 @@ mod data;
 mod ending;
 mod money;
 mod programs;
+mod recorded;
 mod refused;
 mod resuming;
 mod suite;
@@ -31,6 +32,7 @@ const CASES_OF_CLAUDE: &[&[Case]] = &[
     ending::CASES,
     data::CASES,
     money::CASES,
+    recorded::CASES,
 ];
 
 /// More than the cores, because the programs mostly wait for each other.

@@ -1,7 +1,8 @@
 //! Runs the simulation for a while with new seeds: `cargo run --release -p simulation -- --seconds 600 [--seed N]`.
 //!
 //! With `--every` it first tries every single fault and every crash during a recovery in the hand-written programs, and
-//! every crash in every case folder. Each case folder is run for real once. A failure prints its seed, the smallest set
+//! every crash in every case folder. Each case folder is run for real once. With `--replays N` it first records runs of N
+//! workflows with real processes, and replays them. A failure prints its seed, the smallest set
 //! of faults that causes it, what happened, and the program.
 
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use simulation::explore::{every_crash_of_a_recovery, every_single_fault, fault_f
 use simulation::generate::generate;
 use simulation::program::Program;
 use simulation::programs;
+use simulation::replayed::replay;
 use test_kit::programs::build;
 
 /// How many plans of faults are tried with each program.
@@ -35,6 +37,16 @@ fn main() -> ExitCode {
             println!("{}", told.failures.join("\n\n"));
             return ExitCode::FAILURE;
         }
+    }
+    if let Some(programs) = number("--replays") {
+        let raymond = build("simulation", "raymond-to-record");
+        for seed in first..first + programs {
+            if let Err(difference) = replay(&generate(seed), &raymond) {
+                println!("{difference}");
+                return ExitCode::FAILURE;
+            }
+        }
+        println!("{programs} recorded runs took the same path when they were replayed");
     }
     let mut runs = 0;
     for seed in first.. {

@@ -109,7 +109,8 @@ fn prepare(run: &Run, scope: &Path, tasks: &Path, backends: &Backends) -> (Prepa
         payloads: Payloads::none(),
         backends: backends.clone(),
         tasks: tasks.to_owned(),
-        portable_below: None,
+        project: scope.to_owned(),
+        keeps_portable: false,
     };
     let agent = &run.agents[&AgentId::main()];
     preparer.prepare(run, agent).unwrap().unwrap()
