@@ -23,6 +23,7 @@ use crate::name::AgentId;
 use crate::named_inputs::InputValues;
 use crate::payload::Payload;
 use crate::run::{Options, Run, RunStatus, Session};
+use crate::snapshot::FilesSnapshot;
 use crate::title::title;
 use crate::workflow::StateFile;
 use crate::worktree::Worktree;
@@ -308,6 +309,8 @@ pub struct StepFinished {
     pub attempt_cost_usd: Usd,
     pub cost_estimated: bool,
     pub duration_ms: u64,
+    /// The files that it has left, if the run takes snapshots.
+    pub files: Option<Box<FilesSnapshot>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

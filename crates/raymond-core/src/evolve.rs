@@ -279,6 +279,9 @@ fn entered(run: &mut Run, workflow: Option<&OtherWorkflow>) {
 
 fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
     run.steps_completed = run.steps_completed.saturating_add(1);
+    if let Some(files) = &finished.files {
+        run.snapshots.insert(files.folder.clone(), files.commit.clone());
+    }
     entered(run, finished.led_to.parts().workflow);
     run.update(&finished.agent, |agent| {
         if let Some(session) = &finished.session {

@@ -14,6 +14,7 @@ use crate::name::AgentId;
 use crate::named_inputs::DeclaredInput;
 use crate::policy::Policy;
 use crate::run::{Options, Session};
+use crate::snapshot::FilesSnapshot;
 use crate::tag::{Meant, NearMiss};
 use crate::transition::Reading;
 use crate::workflow::StateFile;
@@ -315,6 +316,8 @@ pub struct Lookups {
     /// Files that are given to other workflows, by the text that named them, with their absolute paths.
     pub files: BTreeMap<String, Result<String, String>>,
     pub worktrees: BTreeMap<Wanted, Result<NewWorktree, String>>,
+    /// The files that the step has left, if the run takes snapshots.
+    pub snapshot: Option<Box<FilesSnapshot>>,
 }
 
 /// A worktree that can be made.

@@ -21,6 +21,7 @@ pub mod named_inputs;
 pub mod payload;
 pub mod policy;
 pub mod run;
+pub mod snapshot;
 pub mod tag;
 pub mod template;
 pub mod title;

@@ -75,6 +75,9 @@ pub struct Options {
     /// What happens with a prompt that is not in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_missing: Option<String>,
+    /// Whether each finished step leaves a snapshot of its files.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub snapshots: bool,
 }
 
 fn is_default_number_of_scripts(number: &usize) -> bool {
@@ -102,6 +105,7 @@ impl Default for Options {
             record: None,
             replay: None,
             replay_missing: None,
+            snapshots: false,
         }
     }
 }
@@ -593,6 +597,9 @@ pub struct Run {
     /// Every worktree of the run, also of workers that have ended, by its name in lower case.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub worktrees: BTreeMap<String, Worktree>,
+    /// The last snapshot of each folder: a commit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub snapshots: BTreeMap<String, String>,
     #[serde(skip)]
     queues: Queues,
     #[serde(skip)]
@@ -663,6 +670,7 @@ impl Run {
             workers: BTreeMap::new(),
             used_replies: BTreeSet::new(),
             worktrees: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             queues: Queues::default(),
             fan_outs: FanOuts::default(),
         }

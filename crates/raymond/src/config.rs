@@ -58,6 +58,7 @@ pub struct Settings {
     pub debug_steps: Option<usize>,
     pub verbose: Option<bool>,
     pub durability: Option<DurabilitySetting>,
+    pub snapshots: Option<bool>,
     pub keep_segments: Option<u32>,
     pub workflow_paths: Vec<String>,
     pub cd_paths: Vec<String>,

@@ -4,6 +4,7 @@
 //! user is not written by looking at it, and nothing is asked on a terminal. Names that a model may choose are checked
 //! before they come here, and never stand where an option could.
 
+pub mod snapshots;
 pub mod worktrees;
 
 use std::ffi::{OsStr, OsString};
@@ -107,6 +108,13 @@ impl Git {
         option.push(repository);
         git.options.push(option);
         git
+    }
+
+    /// With more settings, which come before those of the repository.
+    #[must_use]
+    pub fn settings(mut self, settings: &[&str]) -> Self {
+        self.options.extend(settings.iter().flat_map(|setting| ["-c", setting]).map(OsString::from));
+        self
     }
 
     #[must_use]

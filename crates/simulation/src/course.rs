@@ -86,6 +86,7 @@ impl Course {
                 .collect(),
             scopes: transition.scopes().into_iter().map(|name| (name.to_owned(), self.enter(name))).collect(),
             result_problem: None,
+            snapshot: None,
             worktrees: transition
                 .worktrees()
                 .into_iter()

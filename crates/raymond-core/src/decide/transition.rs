@@ -110,6 +110,7 @@ fn finished(step: &EndedStep<'_>, led_to: LedTo, turn: Turn) -> StepFinished {
         attempt_cost_usd: turn.cost.usd,
         cost_estimated: turn.cost.estimated,
         duration_ms: step.duration_ms,
+        files: step.lookups.snapshot.clone(),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::name::AgentId;
 use crate::named_inputs::InputValues;
 use crate::payload::Payload;
 use crate::run::Session;
+use crate::snapshot::FilesSnapshot;
 use crate::tag::TagName;
 use crate::workflow::StateFile;
 use crate::worktree::Worktree;
@@ -76,6 +77,9 @@ pub(super) struct StepFinishedFields<'a> {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cost_estimated: bool,
     duration_ms: u64,
+    /// The files that the step has left, if the run takes snapshots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    files: Option<Cow<'a, FilesSnapshot>>,
 }
 
 impl Serialize for StepFinished {
@@ -104,6 +108,7 @@ impl Serialize for StepFinished {
             attempt_cost_usd: self.attempt_cost_usd,
             cost_estimated: self.cost_estimated,
             duration_ms: self.duration_ms,
+            files: self.files.as_deref().map(Cow::Borrowed),
         };
         fields.serialize(serializer)
     }
@@ -140,6 +145,7 @@ impl TryFrom<StepFinishedFields<'_>> for StepFinished {
             attempt_cost_usd: fields.attempt_cost_usd,
             cost_estimated: fields.cost_estimated,
             duration_ms: fields.duration_ms,
+            files: fields.files.map(|files| Box::new(files.into_owned())),
         })
     }
 }

@@ -118,6 +118,7 @@ impl Files {
             states: names.iter().map(|&name| (name.to_owned(), self.find(name))).collect(),
             directories: directories.iter().map(|&path| (path.to_owned(), directory(path))).collect(),
             result_problem: None,
+            snapshot: None,
             worktrees: worktrees.into_iter().map(|wanted| (wanted.clone(), worktree(wanted))).collect(),
         };
         if let Plan::Prompt(plan) = plan

@@ -255,6 +255,7 @@ fn ended() -> BoxedStrategy<Ended> {
                 directories: Default::default(),
                 result_problem: None,
                 worktrees: Default::default(),
+                snapshot: None,
             },
         })
         .boxed()

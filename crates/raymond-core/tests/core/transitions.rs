@@ -168,6 +168,7 @@ fn turn(rig: &mut Rig, session: &str, led_to: LedTo) {
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
         duration_ms: 0,
+        files: None,
     };
     rig.record(Body::StepFinished(Box::new(finished)));
     rig.round([]);

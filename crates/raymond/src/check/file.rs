@@ -316,7 +316,7 @@ impl Reader<'_> {
 }
 
 /// The options of a run that a test can set: the key, the option, and whether it is a switch.
-const OPTIONS: [(&str, &str, bool); 9] = [
+const OPTIONS: [(&str, &str, bool); 10] = [
     ("budget", "--budget", false),
     ("max_steps", "--max-steps", false),
     ("max_parallel", "--max-parallel", false),
@@ -326,6 +326,7 @@ const OPTIONS: [(&str, &str, bool); 9] = [
     ("timeout", "--timeout", false),
     ("no_wait", "--no-wait", true),
     ("no_lint", "--no-lint", true),
+    ("snapshots", "--snapshots", true),
 ];
 
 /// The names of all options, for the schema.

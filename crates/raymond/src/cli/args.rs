@@ -210,6 +210,9 @@ pub(super) struct RunOptions {
     /// Stop once this many steps have been started; the run can be resumed
     #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroU64>, allow_negative_numbers = true)]
     pub(super) max_steps: Option<NonZeroU64>,
+    /// Keep the files that each step leaves as a commit, without touching the index, HEAD or branches; only in a git repository
+    #[arg(long)]
+    pub(super) snapshots: bool,
     /// Do not check what the workflow declares before it runs; for states that a step will make
     #[arg(long)]
     pub(super) no_lint: bool,

@@ -18,6 +18,7 @@ use super::staging::Staged;
 use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
 use crate::error::{ExitKind, UserError};
+use crate::git::snapshots::{INDEXES, Snapshots};
 use crate::git::worktrees::{Unsaved, Worktrees};
 use crate::process::Reaper;
 use crate::process::secrets::Secrets;
@@ -87,6 +88,8 @@ pub(super) struct Ready {
     pub(super) opening: Vec<Input>,
     pub(super) scopes: Scopes,
     pub(super) run: Arc<dyn RunHandle>,
+    /// The folder that holds everything of Raymond's own.
+    pub(super) own_folder: PathBuf,
     /// The folder for the files of its steps.
     pub(super) scratch: PathBuf,
     pub(super) reaper: Reaper,
@@ -160,6 +163,10 @@ fn prepare(
     let run = ready.engine.run();
     let (view, stderr) = stderr_for(run, &ready.manner);
     ready.reaper.contain(&run.id, &ready.scratch);
+    let snapshots = ready.options.snapshots.then(|| {
+        let indexes = ready.scratch.join(format!("{INDEXES}{}", ready.incarnation));
+        Arc::new(Snapshots::new(&run.id, indexes, ready.own_folder.clone(), &run.snapshots))
+    });
     let executor = LocalExecutor {
         platform: Platform::current(),
         unpacked: Unpacked::new(ready.scratch.clone()),
@@ -176,6 +183,8 @@ fn prepare(
         cgroups: RefCell::default(),
         gate: Gate::for_files(crate::process::file_limit()),
         recorder: ready.staged.recorder.clone(),
+        snapshots,
+        busy_folders: RefCell::default(),
         view: view.clone(),
     };
     let preparer = Preparer {

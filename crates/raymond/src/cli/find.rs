@@ -88,6 +88,13 @@ pub(super) fn check_commands(scope: &Scope, config: &Config, options: &RunOption
     }
 }
 
+/// The folder that holds everything of Raymond's own: `.raymond`, or the folder of `--state-dir`.
+pub(super) fn own_folder(place: &Place) -> Result<PathBuf, UserError> {
+    let dir = state_dir(place)?;
+    let folder = dir.home().unwrap_or(dir.path());
+    Ok(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))
+}
+
 /// Where the worktrees of a run's workers are: in `.raymond`, or in the folder of `--state-dir`.
 pub(super) fn worktrees(place: &Place, run: &str) -> Result<Worktrees, UserError> {
     let dir = state_dir(place)?;

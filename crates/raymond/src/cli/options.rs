@@ -44,6 +44,7 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
         record: None,
         replay: None,
         replay_missing: None,
+        snapshots: manifest.snapshots.or(settings.snapshots).unwrap_or(default.snapshots),
     };
     override_with(args, configured)
 }
@@ -74,6 +75,7 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
         no_lint: args.no_lint || before.no_lint,
         record: args.record.as_deref().map(absolute).or(before.record),
         replay: args.replay.as_deref().map(absolute).or(before.replay),
+        snapshots: args.snapshots || before.snapshots,
         replay_missing: args.replay_missing.map(|how| how.as_str().to_owned()).or(before.replay_missing),
     }
 }

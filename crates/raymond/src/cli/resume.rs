@@ -13,7 +13,7 @@ use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive, kept_debug_files, tidy_worktrees};
 use super::find::{
     all_scopes, allowed_scopes, check_commands, journal_options, latest_resumable, load_config,
-    old_state_file, project_folder, scratch_folder, store, working_folder, worktrees,
+    old_state_file, own_folder, project_folder, scratch_folder, store, working_folder, worktrees,
 };
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
@@ -81,6 +81,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         scopes,
         manner,
         run: stored,
+        own_folder: own_folder(&args.place)?,
         scratch,
         reaper,
         backends,

@@ -15,8 +15,8 @@ use super::args::{Budget, RunArgs};
 use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive};
 use super::find::{
-    all_scopes, allowed_scopes, check_commands, journal_options, load_config, project_folder, scratch_folder,
-    store, working_folder, worktrees,
+    all_scopes, allowed_scopes, check_commands, journal_options, load_config, own_folder, project_folder,
+    scratch_folder, store, working_folder, worktrees,
 };
 use super::inputs::{ask_for_missing, refused};
 use super::meant::hint_at_what_was_meant;
@@ -93,6 +93,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         scopes: all_scopes(located.scope, settings, &cwd)?.with_worktrees(worktrees(&args.place, &id)?),
         manner: Manner::new(&args.options, &args.place, settings, &id),
         run: store.run(&id)?,
+        own_folder: own_folder(&args.place)?,
         scratch: scratch_folder(&args.place, &id)?,
         reaper,
         backends,

@@ -11,12 +11,11 @@ use std::path::{Path, PathBuf};
 use raymond_core::run::Run;
 use raymond_core::worktree::Worktree;
 
-use crate::git::Git;
 use crate::git::worktrees::{Kept, Unsaved, Worktrees, unsaved};
+use crate::git::{Git, snapshots};
 use crate::store::StateDir;
 
-/// The ref with the snapshots of a run, and the folder of refs with what was put aside for it.
-pub const SNAPSHOT_REFS: &str = "refs/raymond";
+/// Below this are the refs with what was put aside for runs.
 pub const KEPT_REFS: &str = "refs/raymond-kept";
 
 /// What belongs to a run and can be removed.
@@ -55,7 +54,7 @@ impl Remains {
             id: id.to_owned(),
             bytes: files.iter().map(|path| size_of(path)).sum(),
             files,
-            refs: refs(SNAPSHOT_REFS),
+            refs: refs(snapshots::REFS),
             kept_refs: refs(KEPT_REFS),
             worktrees,
             places,

@@ -308,7 +308,9 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
     /// What the names in a step's output stand for is found here, where the workflows are.
     fn look_up(&mut self, ended: &mut Ended) {
         if let Some(agent) = self.parts.engine.run().agents.get(&ended.agent) {
+            let snapshot = ended.lookups.snapshot.take();
             ended.lookups = lookups::of_ended(&mut self.parts.preparer.scopes.borrow_mut(), agent, ended);
+            ended.lookups.snapshot = snapshot;
         }
     }
 

@@ -86,6 +86,7 @@ fn look_up_names(scopes: &mut Scopes, agent: &Agent, transition: &Transition, pa
             .map(|path| (path.to_owned(), directory(scopes, &agent.cwd, path, patterns)))
             .collect(),
         result_problem: None,
+        snapshot: None,
         worktrees: match scopes.worktrees() {
             Some(worktrees) => worktrees.look_up(Path::new(&agent.cwd), &transition.worktrees()),
             None => BTreeMap::new(),

@@ -7,6 +7,7 @@ mod own_program;
 mod prompt;
 mod runnable;
 mod script;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod unpacked;
@@ -39,6 +40,7 @@ use super::executor::{Executor, RecordedEnd};
 use super::job::{Attempt, StepJob};
 use super::mailbox::{Message, Sender};
 use crate::agent::registry::Backends;
+use crate::git::snapshots::Snapshots;
 use crate::process::secrets::Secrets;
 use crate::process::{Cgroup, Reaper, SpawnError, Started, StopSignal, Target, Trace};
 use crate::view::debug::{DebugFolder, Status, StepName, Verdict};
@@ -70,6 +72,10 @@ pub struct LocalExecutor {
     pub gate: Gate,
     /// Writes finished turns to a recording, if there is one.
     pub recorder: Option<Recorder>,
+    /// Keeps the files that steps leave, if the run takes snapshots.
+    pub snapshots: Option<Arc<Snapshots>>,
+    /// The worktrees in which steps run now, if the run takes snapshots.
+    pub busy_folders: RefCell<BTreeMap<AgentId, PathBuf>>,
     /// The live view, which shows only the end of the output.
     pub view: Option<LiveView>,
 }
@@ -158,6 +164,8 @@ impl LocalExecutor {
             }
             None => StepOutcome::Interrupted { cost: Usd::ZERO },
         };
+        let duration_ms = u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let snapshot = snapshot::after(self, &job, &outcome).await;
         let unrecorded = self.recorder.as_ref().and_then(Recorder::take_warning);
         for message in self.debug.take_warning().into_iter().chain(unrecorded) {
             self.send(Message::Input(Input::Warning { agent: None, message }));
@@ -166,10 +174,10 @@ impl LocalExecutor {
             agent: job.attempt.agent,
             step: job.attempt.step,
             attempt: job.attempt.number,
-            duration_ms: u64::try_from(clock.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms,
             plan: job.plan,
             outcome,
-            lookups: Lookups::default(),
+            lookups: Lookups { snapshot: snapshot.map(Box::new), ..Lookups::default() },
         }
     }
 
@@ -180,6 +188,7 @@ impl LocalExecutor {
             files.finish(verdict(&ended));
             return ended;
         }
+        snapshot::before(self, job).await;
         let outcome = match &job.plan {
             Plan::Script(header) => script::run(self, job, place, header, stop, &mut files).await,
             // Boxed, because a turn is much larger than a script and thousands of scripts may run.

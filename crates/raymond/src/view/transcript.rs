@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use raymond_core::payload::Payload;
+use raymond_core::snapshot::FilesSnapshot;
 use serde_json::{Map, Value};
 
 use super::debug::{KeptFiles, StepName, shared_files};
@@ -18,12 +19,15 @@ use super::text::{clean, local_time, one_line};
 use super::wording::{BAD, BOLD, DIM, GOOD, NOTE, led_to, titled, took, who};
 use crate::agent::registry::Backends;
 use crate::agent::{Turn, TurnEvent};
+use crate::git::snapshots::diff;
 use crate::store::Payloads;
 
 /// How much of a file is shown.
 const MOST_SHOWN_BYTES: u64 = 1024 * 1024;
 /// How much of a stream is searched for tool calls.
 const MOST_STREAM_BYTES: u64 = 64 * 1024 * 1024;
+/// How much of the changes of a step is shown.
+const MOST_DIFF_BYTES: usize = 256 * 1024;
 /// How much of a tool call is shown.
 const TOOL_CHARS: usize = 200;
 
@@ -63,6 +67,9 @@ impl Transcript {
             note(out, "its beginning is in a part of the journal that was deleted")?;
         }
         write_outcome(out, step)?;
+        if self.has_details {
+            write_changes(out, step)?;
+        }
         writeln!(out)
     }
 
@@ -216,6 +223,30 @@ fn write_outcome(out: &mut impl Write, step: &Step) -> io::Result<()> {
             writeln!(out, "  {BAD}failed{BAD:#}: {}", clean(&failed.error))?;
             failed.stderr.lines().try_for_each(|line| writeln!(out, "    {}", clean(line)))
         }
+    }
+}
+
+/// What the step has changed, if there are snapshots.
+fn write_changes(out: &mut impl Write, step: &Step) -> io::Result<()> {
+    let Outcome::Finished(finished) = &step.outcome else { return Ok(()) };
+    let Some(FilesSnapshot { commit, before, folder, repository, shared }) = finished.files.as_deref() else {
+        return Ok(());
+    };
+    heading(out, "changed files")?;
+    note(out, &format!("in {folder}, as commit {commit}"))?;
+    if *shared {
+        note(out, "other agents worked in this folder at the same time; some changes may be theirs")?;
+    }
+    let Some(before) = before.as_ref().filter(|before| *before != commit) else {
+        return note(out, "none");
+    };
+    match diff(Path::new(repository), before, commit, MOST_DIFF_BYTES) {
+        Ok((text, is_cut)) => {
+            write_text(out, &text)?;
+            let more = format!("there is more: git diff {before} {commit}");
+            if is_cut { note(out, &more) } else { Ok(()) }
+        }
+        Err(error) => note(out, &error.to_string()),
     }
 }
 

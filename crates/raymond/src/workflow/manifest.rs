@@ -47,6 +47,8 @@ pub struct Manifest {
     /// How many agent programs may run at once in a run of this workflow, and how many scripts.
     pub max_parallel: Option<NonZeroUsize>,
     pub max_parallel_scripts: Option<NonZeroUsize>,
+    /// Whether each finished step leaves a snapshot of its files, for runs that begin with it.
+    pub snapshots: Option<bool>,
     /// When `serve` starts it, in cron's notation.
     pub schedule: Option<String>,
     /// The time zone of `schedule`, such as `Europe/Berlin`; nothing means UTC.
@@ -129,7 +131,7 @@ pub enum InputMode {
 type Setter = fn(&mut Reader<'_>, &Field) -> Result<(), Fault>;
 
 /// The table of keys, in the order of the documentation.
-const KEYS: [(&str, Setter); 25] = [
+const KEYS: [(&str, Setter); 26] = [
     ("id", |reader, field| id(field).map(|id| reader.manifest.id = Some(id))),
     ("name", |reader, field| text(field).map(|text| reader.manifest.name = Some(text))),
     ("description", |reader, field| text(field).map(|text| reader.manifest.description = Some(text))),
@@ -153,6 +155,9 @@ const KEYS: [(&str, Setter); 25] = [
     ("max_parallel", |reader, field| number(field).map(|most| reader.manifest.max_parallel = Some(most))),
     ("max_parallel_scripts", |reader, field| {
         number(field).map(|most| reader.manifest.max_parallel_scripts = Some(most))
+    }),
+    ("snapshots", |reader, field| {
+        inputs::flag(field).map(|snapshots| reader.manifest.snapshots = Some(snapshots))
     }),
     ("fatal", |reader, field| fatal(field).map(|fatal| reader.manifest.defaults.fatal = Some(fatal))),
     ("allow_tools", |reader, field| {
@@ -418,7 +423,7 @@ mod tests {
         let text = "id: demo\nname: Demo\ndescription: |\n  Long.\ninput: { mode: required, label: Topic, description: d }\n\
                     default_budget: 2.5\nworking_directory: ..\nextends: ../common\nenvironment:\n  PORT: 8080\n  MODE: fast\n  DEBUG: true\n\
                     backend: scripted\nmodel: haiku\neffort: low\ntimeout: 5m\nmax_time: 0\nmax_parallel: 2\n\
-                    max_parallel_scripts: 3\nfatal: agent\nallow_tools: [Read]\ndeny_tools: []\nadd_dirs: [..]\n\
+                    max_parallel_scripts: 3\nsnapshots: true\nfatal: agent\nallow_tools: [Read]\ndeny_tools: []\nadd_dirs: [..]\n\
                     mcp_config: m.json\npermission_mode: plan\nschedule: \"0 3 * * *\"\nschedule_timezone: UTC\nlint: off\n";
         let manifest = parse(text).unwrap();
         let environment = [("DEBUG", "true"), ("MODE", "fast"), ("PORT", "8080")];
@@ -451,6 +456,7 @@ mod tests {
             },
             max_parallel: NonZeroUsize::new(2),
             max_parallel_scripts: NonZeroUsize::new(3),
+            snapshots: Some(true),
             schedule: Some("0 3 * * *".into()),
             schedule_timezone: Some("UTC".into()),
             no_lint: true,

@@ -73,6 +73,8 @@ mod shortage;
 #[cfg(test)]
 mod shown;
 #[cfg(test)]
+mod snapshots;
+#[cfg(test)]
 mod steady;
 #[cfg(test)]
 mod stopping;

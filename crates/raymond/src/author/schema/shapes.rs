@@ -106,6 +106,8 @@ pub struct Manifest {
     /// How many scripts may run at once.
     #[schemars(range(min = 1))]
     max_parallel_scripts: Option<u64>,
+    /// Whether each finished step leaves its files as a commit, in a git repository.
+    snapshots: Option<bool>,
     /// What the failure of a script stops.
     fatal: Option<Fatal>,
     /// Tools that agents may use without asking.

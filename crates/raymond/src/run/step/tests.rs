@@ -135,6 +135,8 @@ fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
         cgroups: RefCell::default(),
         gate: Gate::for_files(None),
         recorder: None,
+        snapshots: None,
+        busy_folders: RefCell::default(),
         view: None,
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

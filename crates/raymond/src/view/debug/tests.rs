@@ -136,6 +136,7 @@ fn finished_step(state: &str, step: u64, led_to: LedTo) -> StepFinished {
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
         duration_ms: 1,
+        files: None,
     }
 }
 

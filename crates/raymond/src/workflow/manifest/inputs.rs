@@ -161,7 +161,7 @@ fn scalar(node: &Node) -> Option<String> {
     }
 }
 
-fn flag(field: &Field) -> Result<bool, Fault> {
+pub(super) fn flag(field: &Field) -> Result<bool, Fault> {
     match field.node.value {
         Value::Bool(flag) => Ok(flag),
         _ => Err(wrong_type(field, "`true` or `false`")),

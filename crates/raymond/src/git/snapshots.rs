@@ -1,0 +1,256 @@
+//! Snapshots of working folders: what a step has left, as a commit on a ref of the run's own.
+//!
+//! Files are added to an index of Raymond's own, which begins as a copy of the user's, so that git need not read files
+//! that it knows. The user's index, HEAD, branches and stash are never written. A commit is on the ref before the journal
+//! names it, so `git gc` keeps it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use raymond_core::snapshot::FilesSnapshot;
+
+use super::{Git, GitError};
+
+/// Below this are the refs with the snapshots of runs.
+pub const REFS: &str = "refs/raymond";
+/// How long it may take to read all files of a folder.
+const ADDING_LIMIT: Duration = Duration::from_secs(10 * 60);
+/// Settings for the snapshots alone: what only warns people must not fail, and an index is one file.
+const SETTINGS: [&str; 5] = [
+    "core.safecrlf=false",
+    "core.splitIndex=false",
+    "core.untrackedCache=false",
+    "core.logAllRefUpdates=false",
+    "advice.addEmbeddedRepo=false",
+];
+
+/// What the folder of the indexes is called, with something behind it that differs from process to process.
+pub const INDEXES: &str = ".snapshots-";
+
+/// The ref with the snapshots of a run.
+pub fn ref_of(run: &str) -> String {
+    format!("{REFS}/{run}")
+}
+
+/// Takes the snapshots of a run. Steps that end at the same time may share it.
+#[derive(Debug)]
+pub struct Snapshots {
+    run: String,
+    /// Where the indexes are, for this process alone.
+    indexes: PathBuf,
+    /// Raymond's own folder, which is no part of the files.
+    own: PathBuf,
+    folders: Mutex<BTreeMap<PathBuf, Arc<Mutex<Folder>>>>,
+    /// Held while the ref is moved on.
+    chain: Mutex<()>,
+    warned: Mutex<BTreeSet<String>>,
+}
+
+/// The top folder of a worktree.
+#[derive(Debug)]
+struct Folder {
+    repository: PathBuf,
+    top: PathBuf,
+    index: PathBuf,
+    /// The user's index as it was when it was last copied.
+    copied: Option<(SystemTime, u64)>,
+    /// The last snapshot of it, with its tree.
+    last: Option<(String, String)>,
+}
+
+impl Snapshots {
+    /// `known` are the last snapshots of folders that the journal names.
+    pub fn new(run: &str, indexes: PathBuf, own: PathBuf, known: &BTreeMap<String, String>) -> Self {
+        remove_left(&indexes);
+        let folders = Mutex::default();
+        let snapshots = Self {
+            run: run.to_owned(),
+            indexes,
+            own,
+            folders,
+            chain: Mutex::default(),
+            warned: Mutex::default(),
+        };
+        for (top, commit) in known {
+            // A folder that is gone, or in which git does not work any more, begins anew.
+            if let Ok(folder) = snapshots.folder(Path::new(top)) {
+                let mut folder = lock(&folder);
+                let tree =
+                    folder.git().text(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{tree}}")]);
+                folder.last = tree.ok().map(|tree| (commit.clone(), tree));
+            }
+        }
+        snapshots
+    }
+
+    /// The top folder of the worktree that a folder is in.
+    pub fn top_of(&self, cwd: &Path) -> Result<PathBuf, String> {
+        let folder = self.folder(cwd)?;
+        Ok(lock(&folder).top.clone())
+    }
+
+    /// Takes a snapshot of a folder that has none yet, so that what the first step changes can be told.
+    pub fn before_step(&self, cwd: &Path, step: u64) -> Result<(), String> {
+        let folder = self.folder(cwd)?;
+        let mut folder = lock(&folder);
+        match folder.last {
+            Some(_) => Ok(()),
+            None => self.take(&mut folder, &format!("{} before step {step}", self.run)).map(drop),
+        }
+    }
+
+    /// Takes a snapshot of a folder, or returns the last one if nothing has changed since.
+    pub fn after_step(&self, cwd: &Path, about: &str, shared: bool) -> Result<FilesSnapshot, String> {
+        let folder = self.folder(cwd)?;
+        let mut folder = lock(&folder);
+        let before = folder.last.as_ref().map(|(commit, _)| commit.clone());
+        let commit = self.take(&mut folder, &format!("{} {about}", self.run))?;
+        Ok(FilesSnapshot {
+            commit,
+            before,
+            folder: folder.top.to_string_lossy().into_owned(),
+            repository: folder.repository.to_string_lossy().into_owned(),
+            shared,
+        })
+    }
+
+    /// Whether this is said for the first time.
+    pub fn is_news(&self, warning: &str) -> bool {
+        lock(&self.warned).insert(warning.to_owned())
+    }
+
+    fn folder(&self, cwd: &Path) -> Result<Arc<Mutex<Folder>>, String> {
+        if let Some(known) = lock(&self.folders).get(cwd) {
+            return Ok(Arc::clone(known));
+        }
+        let about = Git::in_folder(cwd)
+            .text(&["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel"])
+            .map_err(|error| format!("no snapshots of {}: {error}", cwd.display()))?;
+        let (repository, top) =
+            about.split_once('\n').ok_or_else(|| format!("no snapshots of {}", cwd.display()))?;
+        let top = PathBuf::from(top);
+        let mut folders = lock(&self.folders);
+        let number = folders.len();
+        let new = || {
+            let index = self.indexes.join(format!("{number}.index"));
+            let (repository, top) = (PathBuf::from(repository), top.clone());
+            Arc::new(Mutex::new(Folder { repository, top, index, copied: None, last: None }))
+        };
+        let folder = Arc::clone(folders.entry(top.clone()).or_insert_with(new));
+        folders.insert(cwd.to_owned(), Arc::clone(&folder));
+        Ok(folder)
+    }
+
+    fn take(&self, folder: &mut Folder, message: &str) -> Result<String, String> {
+        let top = folder.top.clone();
+        let failed = |error: GitError| format!("no snapshot of {}: {error}", top.display());
+        let tree = folder.tree(&self.indexes, &self.own).map_err(failed)?;
+        if let Some((commit, last)) = &folder.last
+            && *last == tree
+        {
+            return Ok(commit.clone());
+        }
+        let _chain = lock(&self.chain);
+        let commit = folder.commit(&ref_of(&self.run), &tree, message).map_err(failed)?;
+        folder.last = Some((commit.clone(), tree));
+        Ok(commit)
+    }
+}
+
+/// What a killed process has left: nothing uses it any more, because this process has the run's lease.
+fn remove_left(indexes: &Path) {
+    let Some(folder) = indexes.parent() else { return };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(INDEXES) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Folder {
+    fn git(&self) -> Git {
+        Git::in_folder(&self.top).settings(&SETTINGS)
+    }
+
+    /// The tree of all files that git does not ignore.
+    fn tree(&mut self, indexes: &Path, own: &Path) -> Result<String, GitError> {
+        self.copy_index(indexes).map_err(|error| GitError::NotStarted(error.to_string()))?;
+        let git = self.git().variable("GIT_INDEX_FILE", &self.index).patience(ADDING_LIMIT);
+        let mut add =
+            vec!["add".to_owned(), "--all".into(), "--ignore-errors".into(), "--".into(), ":/".into()];
+        let own = own.strip_prefix(&self.top).ok().and_then(Path::to_str).filter(|own| !own.is_empty());
+        add.extend(own.map(|own| format!(":(top,exclude,literal){own}")));
+        // Files come and go while they are read. What cannot be read the second time either stays as it was.
+        if git.text(&add).is_err() {
+            let _ = git.text(&add);
+        }
+        git.text(&["write-tree"])
+    }
+
+    /// Copies the user's index if it has changed. Its time tells git which entries it must not trust.
+    fn copy_index(&mut self, indexes: &Path) -> io::Result<()> {
+        let path = self.git().text(&["rev-parse", "--path-format=absolute", "--git-path", "index"]);
+        let path = PathBuf::from(path.map_err(io::Error::other)?);
+        let data = match fs::metadata(&path) {
+            Ok(data) => data,
+            // Nothing was added to git yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return crate::files::create_private_folders(indexes);
+            }
+            Err(error) => return Err(error),
+        };
+        let version = (data.modified()?, data.len());
+        if self.copied == Some(version) && self.index.exists() {
+            return Ok(());
+        }
+        crate::files::create_private_folders(indexes)?;
+        fs::copy(&path, &self.index)?;
+        File::options().write(true).open(&self.index)?.set_modified(version.0)?;
+        self.copied = Some(version);
+        Ok(())
+    }
+
+    /// Puts a commit on the ref.
+    fn commit(&self, name: &str, tree: &str, message: &str) -> Result<String, GitError> {
+        let git = ["AUTHOR", "COMMITTER"].iter().fold(self.git(), |git, who| {
+            git.variable(&format!("GIT_{who}_NAME"), "Raymond")
+                .variable(&format!("GIT_{who}_EMAIL"), "raymond@localhost")
+        });
+        let tip = git.text(&["rev-parse", "--verify", "--quiet", name]).ok();
+        // The history of a branch begins in another run, whose ref has the snapshots up to there.
+        let parent = tip.clone().or_else(|| self.last.as_ref().map(|(commit, _)| commit.clone()));
+        let mut make = vec!["commit-tree", "-m", message];
+        make.extend(parent.iter().flat_map(|parent| ["-p", parent.as_str()]));
+        make.push(tree);
+        let commit = git.text(&make)?;
+        let none = "0".repeat(commit.len());
+        git.text(&["update-ref", name, &commit, tip.as_deref().unwrap_or(&none)])?;
+        Ok(commit)
+    }
+}
+
+impl Drop for Snapshots {
+    /// The indexes are of no use to another process.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.indexes);
+    }
+}
+
+/// The changes between two commits, as git shows them, at most so many bytes; with a list of the files first.
+pub fn diff(repository: &Path, before: &str, after: &str, most: usize) -> Result<(String, bool), GitError> {
+    let git = Git::of_repository(repository);
+    let compare =
+        ["diff", "--no-ext-diff", "--no-textconv", "--stat", "--patch", "--no-color", before, after, "--"];
+    let mut bytes = git.bytes(&compare, &[])?;
+    let is_cut = bytes.len() > most;
+    bytes.truncate(most);
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), is_cut))
+}

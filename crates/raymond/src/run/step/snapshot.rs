@@ -1,0 +1,87 @@
+//! Keeps the files that a step has found and left, if the run takes snapshots.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use raymond_core::input::{Input, ScriptOutcome, StepOutcome, TurnOutcome};
+use raymond_core::snapshot::FilesSnapshot;
+
+use super::LocalExecutor;
+use crate::git::snapshots::Snapshots;
+use crate::run::job::StepJob;
+use crate::run::mailbox::Message;
+
+/// Comes before the program starts.
+pub(super) async fn before(executor: &LocalExecutor, job: &StepJob) {
+    let Some(snapshots) = &executor.snapshots else { return };
+    let (step, cwd) = (job.attempt.step, PathBuf::from(&job.needs.cwd));
+    let found = in_background(snapshots, move |snapshots| {
+        snapshots.before_step(&cwd, step)?;
+        snapshots.top_of(&cwd)
+    });
+    match found.await {
+        Ok(top) => drop(executor.busy_folders.borrow_mut().insert(job.attempt.agent.clone(), top)),
+        Err(error) => warn(executor, snapshots, error),
+    }
+}
+
+/// Comes after the program has ended. Of a step that did not succeed nothing is kept.
+pub(super) async fn after(
+    executor: &LocalExecutor,
+    job: &StepJob,
+    outcome: &StepOutcome,
+) -> Option<FilesSnapshot> {
+    let snapshots = executor.snapshots.as_ref()?;
+    let top = executor.busy_folders.borrow_mut().remove(&job.attempt.agent)?;
+    if !has_succeeded(outcome) {
+        return None;
+    }
+    let shared = executor.busy_folders.borrow().values().any(|other| *other == top);
+    if shared {
+        let folder = top.display();
+        let message = format!(
+            "several agents work in {folder} at the same time, so its snapshots may hold what others have half written; \
+             give them worktrees to keep their files apart"
+        );
+        warn(executor, snapshots, message);
+    }
+    let (cwd, about) = (PathBuf::from(&job.needs.cwd), about(job));
+    match in_background(snapshots, move |snapshots| snapshots.after_step(&cwd, &about, shared)).await {
+        Ok(taken) => Some(taken),
+        Err(error) => {
+            warn(executor, snapshots, error);
+            None
+        }
+    }
+}
+
+fn about(job: &StepJob) -> String {
+    format!("step {}: {} in {}", job.attempt.step, job.attempt.agent, job.attempt.state)
+}
+
+fn has_succeeded(outcome: &StepOutcome) -> bool {
+    match outcome {
+        StepOutcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => {
+            exit.is_success() && reading.is_ok()
+        }
+        StepOutcome::Turn(TurnOutcome::Completed(_)) => true,
+        StepOutcome::Script(_) | StepOutcome::Turn(_) | StepOutcome::Interrupted { .. } => false,
+    }
+}
+
+/// Each problem is told once.
+fn warn(executor: &LocalExecutor, snapshots: &Snapshots, message: String) {
+    if snapshots.is_news(&message) {
+        executor.send(Message::Input(Input::Warning { agent: None, message }));
+    }
+}
+
+/// Git may take a while to read a large folder, and other steps go on meanwhile.
+async fn in_background<T: Send + 'static>(
+    snapshots: &Arc<Snapshots>,
+    work: impl FnOnce(&Snapshots) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let snapshots = Arc::clone(snapshots);
+    let done = tokio::task::spawn_blocking(move || work(&snapshots)).await;
+    done.unwrap_or_else(|error| Err(format!("no snapshot: {error}")))
+}
