@@ -320,18 +320,9 @@ fn not_loaded(fault: &Fault) -> Found {
     };
     let (code, severity) = rule(wanted).map_or((wanted, Severity::Error), |rule| (rule.code, rule.severity));
     let start = fault.place.as_ref().map_or(Position { line: 1, column: 1 }, |(position, _)| *position);
-    let lines = fault.place.as_ref().map(|(position, line)| {
-        let whole = Lines::new(line);
-        let from = whole.offset(Position { line: 1, ..*position });
-        let rest = line.get(from..).unwrap_or_default();
-        let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-');
-        let length = match fault.kind {
-            FaultKind::UnknownKey => rest.chars().take_while(is_part).map(char::len_utf8).sum(),
-            _ => rest.trim_end().len(),
-        };
-        Excerpt { text: line.trim_end().to_owned(), range: from..from + length }
-    });
-    let length = lines.as_ref().map_or(0, |lines| lines.text.get(lines.range.clone()).map_or(0, count));
+    let marked =
+        fault.place.as_ref().map(|(_, line)| marked(line, start, fault.kind == FaultKind::UnknownKey));
+    let end = marked.as_ref().map_or(start, |(_, end)| *end);
     let (message, help) = match fault.kind {
         FaultKind::UnknownKey => split_help(&fault.message),
         _ => (fault.message.as_str(), None),
@@ -344,10 +335,24 @@ fn not_loaded(fault: &Fault) -> Found {
         help: help.map(str::to_owned),
         file: fault.shown.clone(),
         start,
-        end: Position { column: start.column.saturating_add(length), ..start },
-        lines,
+        end,
+        lines: marked.map(|(lines, _)| lines),
         can_be_fixed: false,
     }
+}
+
+/// A line in which the rest from a position on is marked, or only the name that is there, and where that ends.
+fn marked(line: &str, at: Position, only_name: bool) -> (Excerpt, Position) {
+    let from = Lines::new(line).offset(Position { line: 1, ..at });
+    let rest = line.get(from..).unwrap_or_default();
+    let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let length = match only_name {
+        true => rest.chars().take_while(is_part).map(char::len_utf8).sum(),
+        false => rest.trim_end().len(),
+    };
+    let excerpt = Excerpt { text: line.trim_end().to_owned(), range: from..from + length };
+    let column = at.column.saturating_add(rest.get(..length).map_or(0, count));
+    (excerpt, Position { column, ..at })
 }
 
 fn count(text: &str) -> u32 {

@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use raymond_core::diagnostic::{BeforeRun, Severity};
 use raymond_core::diagram::Diagram;
 use raymond_core::graph::{Graph, Leads, StateNode};
-use raymond_core::lint::rule;
+use raymond_core::lint::{rule, split_help};
 use raymond_core::workflow::source::Position;
 use raymond_core::workflow::wording::{did_you_mean, nearest};
 
-use super::Found;
+use super::{Found, marked};
 use crate::author::load::Loaded;
 use crate::check::file::{ENDING, Test, load};
 use crate::check::find::is_test_file;
+use crate::files;
 use crate::paths::normalise;
-use crate::workflow::scope::Form;
+use crate::workflow::place::line_of;
+use crate::workflow::scope::{Form, MAX_BYTES};
 
 const WRONG_TEST: &str = "R039";
 
@@ -31,12 +33,12 @@ pub(super) fn check(loaded: &Loaded, graph: &Graph, cwd: &Path) -> Vec<Found> {
                 let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
                 let at = Position { line: number(line), column: number(column) };
                 let file = bad.path.strip_prefix(cwd).unwrap_or(&bad.path).to_owned();
-                found.push(finding(file, at, bad.message));
+                found.push(finding(&bad.path, file, at, &bad.message));
             }
             Ok(file) if normalise(cwd, &file.workflow) == loaded.path => {
                 for test in &file.tests {
                     let wrong = check_replies(test, graph).into_iter().chain(check_paths(test, graph));
-                    found.extend(wrong.map(|(at, message)| finding(shown.clone(), at, message)));
+                    found.extend(wrong.map(|(at, message)| finding(&path, shown.clone(), at, &message)));
                 }
             }
             // It tests another workflow.
@@ -59,19 +61,23 @@ fn test_files(loaded: &Loaded) -> Vec<PathBuf> {
     beside.filter(|path| path.is_file()).into_iter().collect()
 }
 
-fn finding(file: PathBuf, at: Position, message: String) -> Found {
+/// A finding at a place in a file, whose name is given twice: as it is opened, and as it is shown.
+fn finding(file: &Path, shown: PathBuf, at: Position, message: &str) -> Found {
     let (code, severity) =
         rule(WRONG_TEST).map_or((WRONG_TEST, Severity::Error), |rule| (rule.code, rule.severity));
+    let text = files::read_text(file, MAX_BYTES).unwrap_or_default();
+    let (lines, end) = marked(line_of(&text, at.line), at, true);
+    let (message, help) = split_help(message);
     Found {
         code,
         severity,
         before_run: BeforeRun::Nothing,
-        message: format!("line {}, column {}: {message}", at.line, at.column),
-        help: None,
-        file,
+        message: message.to_owned(),
+        help: help.map(str::to_owned),
+        file: shown,
         start: at,
-        end: at,
-        lines: None,
+        end,
+        lines: Some(lines),
         can_be_fixed: false,
     }
 }
