@@ -25,6 +25,7 @@ use crate::payload::Payload;
 use crate::run::{Options, Run, RunStatus, Session};
 use crate::snapshot::FilesSnapshot;
 use crate::title::title;
+use crate::tokens::Tokens;
 use crate::workflow::StateFile;
 use crate::worktree::Worktree;
 
@@ -308,6 +309,8 @@ pub struct StepFinished {
     /// The cost of its last attempt; the costs of earlier attempts are in their own events.
     pub attempt_cost_usd: Usd,
     pub cost_estimated: bool,
+    /// What the model read and wrote in the last attempt.
+    pub tokens: Tokens,
     pub duration_ms: u64,
     /// The files that it has left, if the run takes snapshots.
     pub files: Option<Box<FilesSnapshot>>,
@@ -346,6 +349,9 @@ pub struct StepFailed {
     pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
+    /// What the model read and wrote in the last attempt.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    pub tokens: Tokens,
     #[serde(default)]
     pub duration_ms: u64,
 }
@@ -379,6 +385,9 @@ pub struct Retry {
     pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
+    /// What the model read and wrote in the last attempt.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    pub tokens: Tokens,
     #[serde(default, rename = "session", skip_serializing_if = "NextTry::is_from_the_start")]
     pub next_try: NextTry,
 }
@@ -428,6 +437,9 @@ pub struct Reminder {
     pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
+    /// What the model read and wrote in the last attempt.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    pub tokens: Tokens,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -449,6 +461,9 @@ pub struct LimitWaiting {
     pub attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_estimated: bool,
+    /// What the model read and wrote in the last attempt.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    pub tokens: Tokens,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -701,6 +716,22 @@ impl Body {
             | Body::RunFinished { .. }
             | Body::RunStopped { .. }
             | Body::Snapshot { .. } => None,
+        }
+    }
+
+    /// What the models read and wrote in the turn that the event ends.
+    pub fn tokens(&self) -> Tokens {
+        match self {
+            Body::StepFinished(finished) => finished.tokens,
+            Body::StepFailed(failed) => failed.tokens,
+            Body::Retry(retry) => retry.tokens,
+            Body::Reminder(reminder) => reminder.tokens,
+            Body::LimitWaiting(limit) => limit.tokens,
+            #[expect(
+                clippy::wildcard_enum_match_arm,
+                reason = "no other event is about a turn that has ended"
+            )]
+            _ => Tokens::default(),
         }
     }
 

@@ -61,6 +61,7 @@ pub fn apply(run: &mut Run, event: &Event) {
     run.seq = event.seq;
     run.wake(event.time);
     run.cost_usd += event.body.cost();
+    run.tokens = run.tokens.plus(event.body.tokens());
     match &event.body {
         Body::AgentStarted(started) => agent_started(run, event.seq, started),
         Body::StepStarted(started) => step_started(run, event.time, started),

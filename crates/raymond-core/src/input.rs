@@ -16,6 +16,7 @@ use crate::policy::Policy;
 use crate::run::{Options, Session};
 use crate::snapshot::FilesSnapshot;
 use crate::tag::{Meant, NearMiss};
+use crate::tokens::Tokens;
 use crate::transition::Reading;
 use crate::workflow::StateFile;
 use crate::workflow::wording::clipped_to;
@@ -272,6 +273,8 @@ pub enum FaultClass {
 pub struct TurnCost {
     pub usd: Usd,
     pub estimated: bool,
+    /// What the program has told of them.
+    pub tokens: Tokens,
 }
 
 /// How a process ended.

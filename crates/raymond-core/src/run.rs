@@ -580,6 +580,9 @@ pub struct Run {
     pub steps_completed: u64,
     pub agents_started: u64,
     pub cost_usd: Usd,
+    /// What its models have read and written, as far as agent programs told; journals of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    pub tokens: Tokens,
     pub result: Option<Payload>,
     pub agents: BTreeMap<AgentId, Agent>,
     pub used_names: UsedNames,
@@ -661,6 +664,7 @@ impl Run {
             steps_completed: 0,
             agents_started: 0,
             cost_usd: Usd::ZERO,
+            tokens: Tokens::default(),
             result: None,
             agents: BTreeMap::new(),
             used_names: UsedNames::default(),

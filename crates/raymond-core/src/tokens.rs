@@ -14,6 +14,12 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// Whether nothing was counted.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        *self == Tokens::default()
+    }
+
     pub fn plus(self, other: Tokens) -> Tokens {
         self.with(other, u64::saturating_add)
     }

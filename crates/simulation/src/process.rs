@@ -184,7 +184,7 @@ impl Process {
     fn turn_outcome(&self, reading: Result<Reading, BadMessage>, now: Timestamp) -> TurnOutcome {
         let chosen = self.launch.started.turn.as_ref().and_then(|turn| turn.session.clone());
         let session = chosen.map(|id| Session { id, ..Session::default() });
-        let cost = TurnCost { usd: self.cost(), estimated: false };
+        let cost = TurnCost { usd: self.cost(), estimated: false, ..TurnCost::default() };
         let failed = |class, error: &str, session| {
             let error = error.to_owned();
             TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None, message: None })

@@ -9,6 +9,7 @@ use crate::event::{AskClosed, AskOpened, Body, Closed, LedTo, StepFailed};
 use crate::input::Answer;
 use crate::money::Usd;
 use crate::run::{Agent, Run, Status, later, later_if_possible};
+use crate::tokens::Tokens;
 use crate::transition;
 
 /// The transition of an ask, and the event that opens the question.
@@ -103,6 +104,7 @@ pub(super) fn timed_out(agent: &Agent, now: Timestamp) -> Vec<Body> {
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
+        tokens: Tokens::default(),
         duration_ms: 0,
     });
     vec![closed(Closed::Unanswered), failed]

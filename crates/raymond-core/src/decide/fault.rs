@@ -49,6 +49,7 @@ pub(super) fn failed(step: &EndedStep<'_>, fault: Fault) -> Body {
         cost_usd: step.work.cost_usd + fault.cost.usd,
         attempt_cost_usd: fault.cost.usd,
         cost_estimated: fault.cost.estimated,
+        tokens: fault.cost.tokens,
         duration_ms: step.duration_ms,
     })
 }

@@ -7,6 +7,7 @@ use crate::event::{Body, StepFailed, StepStarted, TurnStarted};
 use crate::input::{Plan, Prepared};
 use crate::money::Usd;
 use crate::run::{Agent, Run, Status, Work};
+use crate::tokens::Tokens;
 
 pub(super) fn launch(
     run: &Run,
@@ -146,6 +147,7 @@ pub(super) fn cannot_start(agent: &Agent, error: String) -> Body {
         cost_usd: agent.work().map_or(Usd::ZERO, |work| work.cost_usd),
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
+        tokens: Tokens::default(),
         duration_ms: 0,
     })
 }

@@ -11,6 +11,7 @@ use crate::header::{Fatal, Header};
 use crate::input::{ProcessExit, ScriptOutcome, TimeLimit};
 use crate::money::Usd;
 use crate::run::later;
+use crate::tokens::Tokens;
 use crate::transition::Reading;
 
 /// How long to wait between the retries of a script that sets no `backoff`.
@@ -73,6 +74,7 @@ fn retry_or_fail(step: &EndedStep<'_>, header: &Header, fault: Fault) -> Vec<Bod
         message: None,
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
+        tokens: Tokens::default(),
         next_try: NextTry::FromTheStart,
     })]
 }

@@ -109,6 +109,7 @@ fn finished(step: &EndedStep<'_>, led_to: LedTo, turn: Turn) -> StepFinished {
         cost_usd: step.work.cost_usd + turn.cost.usd,
         attempt_cost_usd: turn.cost.usd,
         cost_estimated: turn.cost.estimated,
+        tokens: turn.cost.tokens,
         duration_ms: step.duration_ms,
         files: step.lookups.snapshot.clone(),
     }

@@ -243,6 +243,7 @@ fn remind_or_fail(step: &EndedStep<'_>, plan: &PromptPlan, problem: Problem, sai
         session,
         attempt_cost_usd: cost.usd,
         cost_estimated: cost.estimated,
+        tokens: cost.tokens,
     })
 }
 
@@ -310,6 +311,7 @@ fn turn_failed(step: &EndedStep<'_>, plan: &PromptPlan, mut turn: FailedTurn) ->
             message: turn.message.map(Payload::from),
             attempt_cost_usd: turn.cost.usd,
             cost_estimated: turn.cost.estimated,
+            tokens: turn.cost.tokens,
         }),
         (FaultClass::ShareUsed, None) | (FaultClass::Final, _) => final_failure(step, turn),
     }
@@ -339,6 +341,7 @@ fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration, next_try: NextT
         message: turn.message.map(Payload::from),
         attempt_cost_usd: turn.cost.usd,
         cost_estimated: turn.cost.estimated,
+        tokens: turn.cost.tokens,
         next_try,
     })
 }

@@ -6,6 +6,7 @@
 use super::{Body, Event, Reminder, StepFailed, StepFinished};
 use crate::money::Usd;
 use crate::name::AgentId;
+use crate::tokens::Tokens;
 use crate::workflow::StateFile;
 
 /// How much of an error message is kept.
@@ -87,7 +88,7 @@ fn not_recorded(finished: StepFinished, error: &str) -> StepFailed {
         duration_ms: finished.duration_ms,
         ..failed(
             (finished.agent, finished.step, finished.state),
-            (finished.attempt_cost_usd, finished.cost_estimated),
+            (finished.attempt_cost_usd, finished.cost_estimated, finished.tokens),
             error,
         )
     }
@@ -96,7 +97,7 @@ fn not_recorded(finished: StepFinished, error: &str) -> StepFailed {
 fn not_reminded(reminder: Reminder, error: &str) -> StepFailed {
     failed(
         (reminder.agent, reminder.step, reminder.state),
-        (reminder.attempt_cost_usd, reminder.cost_estimated),
+        (reminder.attempt_cost_usd, reminder.cost_estimated, reminder.tokens),
         error,
     )
 }
@@ -104,7 +105,7 @@ fn not_reminded(reminder: Reminder, error: &str) -> StepFailed {
 /// A failure of which only its place, its cost and this error are known.
 fn failed(
     (agent, step, state): (AgentId, u64, StateFile),
-    (cost_usd, cost_estimated): (Usd, bool),
+    (cost_usd, cost_estimated, tokens): (Usd, bool, Tokens),
     error: &str,
 ) -> StepFailed {
     StepFailed {
@@ -122,6 +123,7 @@ fn failed(
         cost_usd,
         attempt_cost_usd: cost_usd,
         cost_estimated,
+        tokens,
         duration_ms: 0,
     }
 }

@@ -19,6 +19,7 @@ use crate::payload::Payload;
 use crate::run::Session;
 use crate::snapshot::FilesSnapshot;
 use crate::tag::TagName;
+use crate::tokens::Tokens;
 use crate::workflow::StateFile;
 use crate::worktree::Worktree;
 
@@ -76,6 +77,9 @@ pub(super) struct StepFinishedFields<'a> {
     attempt_cost_usd: Usd,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cost_estimated: bool,
+    /// What the model read and wrote in the last attempt.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    tokens: Tokens,
     duration_ms: u64,
     /// The files that the step has left, if the run takes snapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +111,7 @@ impl Serialize for StepFinished {
             cost_usd: self.cost_usd,
             attempt_cost_usd: self.attempt_cost_usd,
             cost_estimated: self.cost_estimated,
+            tokens: self.tokens,
             duration_ms: self.duration_ms,
             files: self.files.as_deref().map(Cow::Borrowed),
         };
@@ -144,6 +149,7 @@ impl TryFrom<StepFinishedFields<'_>> for StepFinished {
             cost_usd: fields.cost_usd,
             attempt_cost_usd: fields.attempt_cost_usd,
             cost_estimated: fields.cost_estimated,
+            tokens: fields.tokens,
             duration_ms: fields.duration_ms,
             files: fields.files.map(|files| Box::new(files.into_owned())),
         })

@@ -204,6 +204,7 @@ fn a_usage_limit_stops_a_run_that_does_not_wait() {
             message: None,
             attempt_cost_usd: Usd::ZERO,
             cost_estimated: false,
+            tokens: Default::default(),
         }));
         rig.round([]);
         assert_eq!(rig.run.status, status);

@@ -428,7 +428,7 @@ impl Rig {
             message: text.to_owned(),
             file: None,
             session: Some(self.chosen_session(name)),
-            cost: TurnCost { usd: usd(cost), estimated: false },
+            cost: TurnCost { usd: usd(cost), estimated: false, ..TurnCost::default() },
             warnings: Vec::new(),
         };
         Input::Ended(Box::new(self.ended(name, StepOutcome::Turn(TurnOutcome::Completed(turn)))))
@@ -439,7 +439,7 @@ impl Rig {
         let turn = FailedTurn {
             error: "broke".into(),
             class,
-            cost: TurnCost { usd: usd(cost), estimated: true },
+            cost: TurnCost { usd: usd(cost), estimated: true, ..TurnCost::default() },
             session: Some(self.chosen_session(name)).filter(|_| class == FaultClass::ShareUsed),
             exit_code: Some(1),
             message: Some("I broke".to_owned()),

@@ -147,8 +147,11 @@ fn outcome() -> BoxedStrategy<StepOutcome> {
 
 fn cost() -> impl Strategy<Value = TurnCost> {
     let dollars = prop_oneof![4 => 0.0..1.0_f64, 1 => Just(0.0), 1 => Just(-1.0), 1 => Just(f64::INFINITY)];
-    (dollars, any::<bool>())
-        .prop_map(|(dollars, estimated)| TurnCost { usd: Usd::from_dollars(dollars), estimated })
+    (dollars, any::<bool>()).prop_map(|(dollars, estimated)| TurnCost {
+        usd: Usd::from_dollars(dollars),
+        estimated,
+        ..TurnCost::default()
+    })
 }
 
 fn session() -> impl Strategy<Value = Session> {

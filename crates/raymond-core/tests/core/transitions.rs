@@ -167,6 +167,7 @@ fn turn(rig: &mut Rig, session: &str, led_to: LedTo) {
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
+        tokens: Default::default(),
         duration_ms: 0,
         files: None,
     };

@@ -767,7 +767,7 @@ fn warnings_of_a_turn_are_recorded() {
         message: "red".to_owned(),
         file: None,
         session: Some(rig.chosen_session("main")),
-        cost: TurnCost { usd: usd(0.1), estimated: true },
+        cost: TurnCost { usd: usd(0.1), estimated: true, ..TurnCost::default() },
         warnings: vec!["`Bash` was not permitted".into()],
     };
     let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Completed(turn)));

@@ -10,6 +10,7 @@ use raymond_core::event::Origin;
 use raymond_core::money::Usd;
 use raymond_core::name::{AgentId, MAIN};
 use raymond_core::run::{Agent, Ask, FanOut, Frame, Run, RunStatus, Status, Wait};
+use raymond_core::tokens::Tokens;
 use raymond_core::workflow::StateFile;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,6 +27,10 @@ pub struct RunView {
     pub cost_usd: Usd,
     /// Nothing means unlimited.
     pub budget_usd: Option<Usd>,
+    /// What its models have read and written, as far as agent programs told.
+    #[serde(skip_serializing_if = "Tokens::is_zero")]
+    #[schemars(default)]
+    pub tokens: Tokens,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     /// What holds the processes of its steps together, where that is asked for.
@@ -202,6 +207,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         steps: run.steps_completed,
         cost_usd: run.cost_usd,
         budget_usd: budget_of(run),
+        tokens: run.tokens,
         started_at: run.started_at,
         ended_at: run.ended_at,
         labels: run.labels.clone(),

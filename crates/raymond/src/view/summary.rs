@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use raymond_core::money::Usd;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Run, RunStatus, Status};
+use raymond_core::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 
 use super::status::{budget_of, status_of};
@@ -18,7 +19,7 @@ use super::status::{budget_of, status_of};
 const MAX_RESULT_BYTES: usize = 512;
 
 /// Raised when the meaning of an entry changes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// What a list shows of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,9 @@ pub struct Summary {
     /// How many turns agent programs have begun.
     pub turns: u64,
     pub cost_usd: Usd,
+    /// What its models have read and written, as far as agent programs told.
+    #[serde(default)]
+    pub tokens: Tokens,
     /// Nothing means unlimited.
     pub budget_usd: Option<Usd>,
     pub started_at: Timestamp,
@@ -74,6 +78,7 @@ impl Summary {
             steps: run.steps_completed,
             turns: run.turns.values().sum(),
             cost_usd: run.cost_usd,
+            tokens: run.tokens,
             budget_usd: budget_of(run),
             started_at: run.started_at,
             ended_at: run.ended_at,

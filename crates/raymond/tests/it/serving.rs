@@ -479,3 +479,32 @@ fn a_missed_time_of_a_schedule_is_made_up_for_once() {
     });
     assert_eq!(runs(), 1, "of many missed times one is made up for");
 }
+
+#[test]
+fn what_models_read_and_wrote_is_added_up() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "Start.");
+    rig.write(
+        "agent.sh",
+        "cat > /dev/null\necho '{\"type\":\"thread.started\",\"thread_id\":\"t\"}'\n\
+         echo '{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"<result>ok</result>\"}}'\n\
+         echo '{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":70,\"output_tokens\":5}}'\n",
+    );
+    rig.write(
+        ".raymond/config.toml",
+        "[raymond]\nbackend = \"codex\"\nmodel = \"gpt-5\"\n[backend.codex]\ncommand = \"sh\"\nargs = [\"./agent.sh\"]\n",
+    );
+    for id in ["r", "s"] {
+        rig.raymond(&["workflow", "--id", id]).assert(0, "ok\n");
+    }
+    let site = Site::start(&rig);
+    let told = site.get_json("/api/v1/runs/r")["tokens"].clone();
+    let (input, output) = (told["input"].as_u64().unwrap(), told["output"].as_u64().unwrap());
+    assert!(input + output > 0, "{told}");
+    let event = rig.events().into_iter().find(|event| event["event"] == "step_finished").unwrap();
+    assert_eq!(event["tokens"], told);
+    assert_eq!(site.get_json("/api/v1/runs")["runs"][0]["tokens"], told);
+    let metrics = site.get("/metrics").body;
+    let line = format!("raymond_tokens_total{{kind=\"output\"}} {}\n", 2 * output);
+    assert!(metrics.contains(&line), "{line}{metrics}");
+}

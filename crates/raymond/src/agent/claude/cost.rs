@@ -65,6 +65,8 @@ pub(super) struct Meter {
     unknown: bool,
     last_total: Option<f64>,
     streamed: Streamed,
+    /// What the results have told so far.
+    told: Tokens,
 }
 
 impl Meter {
@@ -92,6 +94,7 @@ impl Meter {
 
     pub(super) fn saw_result(&mut self, result: &Value) {
         self.totals_are_of_the_session |= result.get("result_index").is_some();
+        self.told = self.told.plus(result.get("usage").map(tokens).unwrap_or_default());
         let total = result.get("total_cost_usd").and_then(dollars);
         let by_models = cost_of_models(result);
         let by_total = total.map(|total| total - self.already_in(total));
@@ -130,6 +133,7 @@ impl Meter {
             estimated: self.estimated || unreported > 0.0,
             unknown: self.unknown,
             session_total_usd,
+            tokens: self.told,
             ..Cost::default()
         }
     }

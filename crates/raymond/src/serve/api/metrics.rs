@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use raymond_core::tokens::Tokens;
+
 use crate::serve::Server;
 use crate::serve::index::is_live;
 use crate::serve::problem::Problem;
@@ -14,6 +16,8 @@ const STATUSES: [&str; 8] =
 /// The upper bounds of the histogram of durations, in seconds.
 const BOUNDS: [u64; 9] = [1, 10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600];
 
+const TOKENS: &str = "raymond_tokens_total";
+
 /// What all runs add up to.
 #[derive(Default)]
 struct Sums {
@@ -21,6 +25,7 @@ struct Sums {
     steps: u64,
     turns: u64,
     cost: f64,
+    tokens: Tokens,
     agents: usize,
     asks: usize,
     live: u64,
@@ -42,6 +47,7 @@ pub fn metrics(server: &Arc<Server>, _: &Call) -> Result<Answer, Problem> {
         sums.steps += summary.steps;
         sums.turns += summary.turns;
         sums.cost += summary.cost_usd.dollars();
+        sums.tokens = sums.tokens.plus(summary.tokens);
         sums.agents += summary.agents;
         sums.asks += summary.open_asks;
         sums.live += u64::from(live);
@@ -63,26 +69,43 @@ impl Sums {
             let count = self.by_status.get(status).copied().unwrap_or_default();
             let _ = writeln!(text, "raymond_runs{{status=\"{status}\"}} {count}");
         }
-        let mut one = |name: &str, kind: &str, about: &str, value: String| {
-            head(&mut text, name, kind, about);
-            let _ = writeln!(text, "{name} {value}");
-        };
-        one("raymond_live_runs", "gauge", "Runs that a process drives.", self.live.to_string());
-        one("raymond_steps_total", "counter", "Completed steps of all runs.", self.steps.to_string());
+        one(&mut text, "raymond_live_runs", "gauge", "Runs that a process drives.", self.live.to_string());
         one(
+            &mut text,
+            "raymond_steps_total",
+            "counter",
+            "Completed steps of all runs.",
+            self.steps.to_string(),
+        );
+        one(
+            &mut text,
             "raymond_turns_total",
             "counter",
             "Turns that agent programs have begun.",
             self.turns.to_string(),
         );
         one(
+            &mut text,
             "raymond_cost_usd_total",
             "counter",
             "What all runs have cost, in dollars.",
             self.cost.to_string(),
         );
-        one("raymond_agents", "gauge", "Agents that have not ended.", self.agents.to_string());
-        one("raymond_open_asks", "gauge", "Questions that wait for a person.", self.asks.to_string());
+        head(&mut text, TOKENS, "counter", "What models have read and written, as far as programs told.");
+        let Tokens { input, output, cache_write, cache_read } = self.tokens;
+        let kinds =
+            [("input", input), ("output", output), ("cache_write", cache_write), ("cache_read", cache_read)];
+        for (kind, count) in kinds {
+            let _ = writeln!(text, "{TOKENS}{{kind=\"{kind}\"}} {count}");
+        }
+        one(&mut text, "raymond_agents", "gauge", "Agents that have not ended.", self.agents.to_string());
+        one(
+            &mut text,
+            "raymond_open_asks",
+            "gauge",
+            "Questions that wait for a person.",
+            self.asks.to_string(),
+        );
         self.write_durations(&mut text);
         text
     }
@@ -100,6 +123,12 @@ impl Sums {
         let _ = writeln!(text, "{NAME}_sum {}", self.durations.iter().sum::<f64>());
         let _ = writeln!(text, "{NAME}_count {count}");
     }
+}
+
+/// A metric with one value.
+fn one(text: &mut String, name: &str, kind: &str, about: &str, value: String) {
+    head(text, name, kind, about);
+    let _ = writeln!(text, "{name} {value}");
 }
 
 fn head(text: &mut String, name: &str, kind: &str, about: &str) {

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jiff::Timestamp;
 use raymond_core::money::Usd;
 use raymond_core::run::{Run, RunStatus, Status};
+use raymond_core::tokens::Tokens;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -56,6 +57,8 @@ struct RunItem {
     cost_usd: Usd,
     /// Null means unlimited.
     budget_usd: Option<Usd>,
+    /// What its models have read and written, as far as agent programs told.
+    tokens: Tokens,
     started_at: Timestamp,
     ended_at: Option<Timestamp>,
     /// When something happened last.
@@ -137,6 +140,7 @@ fn item(server: &Server, handle: &Arc<dyn RunHandle>, summary: &Summary, live: b
         steps: summary.steps,
         cost_usd: summary.cost_usd,
         budget_usd: summary.budget_usd,
+        tokens: summary.tokens,
         started_at: summary.started_at,
         ended_at: summary.ended_at,
         last_at: summary.last_at,

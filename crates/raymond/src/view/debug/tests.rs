@@ -135,6 +135,7 @@ fn finished_step(state: &str, step: u64, led_to: LedTo) -> StepFinished {
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
+        tokens: Default::default(),
         duration_ms: 1,
         files: None,
     }
@@ -164,6 +165,7 @@ fn failure(state: &str, step: Option<u64>) -> Event {
         cost_usd: Usd::ZERO,
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
+        tokens: Default::default(),
         duration_ms: 1,
     }))
 }

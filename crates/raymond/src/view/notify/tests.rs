@@ -59,6 +59,7 @@ fn failed(seq: u64, error: &str) -> Event {
             cost_usd: Usd::ZERO,
             attempt_cost_usd: Usd::ZERO,
             cost_estimated: false,
+            tokens: Default::default(),
             duration_ms: 0,
         }),
     )

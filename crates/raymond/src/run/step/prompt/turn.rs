@@ -226,10 +226,10 @@ const IMPOSSIBLE_COST: &str = "the agent program reported something that cannot 
 
 /// A cost that is not known counts as the share of the budget that the turn was given: it may have used all of it.
 fn turn_cost(cost: &Cost, share: Option<Usd>) -> TurnCost {
-    let counted = Usd::from_dollars(cost.usd);
+    let (counted, tokens) = (Usd::from_dollars(cost.usd), cost.tokens);
     match cost.unknown {
-        true => TurnCost { usd: share.unwrap_or(Usd::ZERO).max(counted), estimated: true },
-        false => TurnCost { usd: counted, estimated: cost.estimated },
+        true => TurnCost { usd: share.unwrap_or(Usd::ZERO).max(counted), estimated: true, tokens },
+        false => TurnCost { usd: counted, estimated: cost.estimated, tokens },
     }
 }
 
