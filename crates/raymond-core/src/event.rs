@@ -727,11 +727,23 @@ impl Body {
             Body::Retry(retry) => retry.tokens,
             Body::Reminder(reminder) => reminder.tokens,
             Body::LimitWaiting(limit) => limit.tokens,
-            #[expect(
-                clippy::wildcard_enum_match_arm,
-                reason = "no other event is about a turn that has ended"
-            )]
-            _ => Tokens::default(),
+            Body::RunStarted(_)
+            | Body::AgentStarted(_)
+            | Body::StepStarted(_)
+            | Body::SessionStarted(_)
+            | Body::Delayed { .. }
+            | Body::ExclusiveWaiting { .. }
+            | Body::AgentFinished { .. }
+            | Body::Joined { .. }
+            | Body::AskOpened(_)
+            | Body::AskClosed(_)
+            | Body::Print { .. }
+            | Body::Warning { .. }
+            | Body::BudgetExceeded { .. }
+            | Body::RunResumed(_)
+            | Body::RunFinished { .. }
+            | Body::RunStopped { .. }
+            | Body::Snapshot { .. } => Tokens::default(),
         }
     }
 

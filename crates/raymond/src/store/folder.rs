@@ -54,6 +54,7 @@ use read::{part_up_to, segment_behind};
 pub struct FolderStore {
     dir: StateDir,
     disk: Arc<dyn Disk>,
+    known: place::KnownSegments,
 }
 
 impl FolderStore {
@@ -63,11 +64,12 @@ impl FolderStore {
 
     /// The same with journals and payloads on another disk. Locks stay on the system's.
     pub fn on(dir: StateDir, disk: Arc<dyn Disk>) -> Self {
-        Self { dir, disk }
+        Self { dir, disk, known: place::KnownSegments::default() }
     }
 
     fn paths(&self, id: &str) -> Result<RunPaths, StoreError> {
-        self.dir.run(id).map(|paths| paths.on(Arc::clone(&self.disk))).map_err(StoreError::BadId)
+        let paths = self.dir.run(id).map_err(StoreError::BadId)?;
+        Ok(paths.on(Arc::clone(&self.disk)).knowing(self.known.clone()))
     }
 }
 

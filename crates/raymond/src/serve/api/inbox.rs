@@ -66,6 +66,11 @@ pub fn inbox(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
             continue;
         }
         let live = is_live(&summary, &*entry.run);
+        // Its state is not read if nothing in it can need a person.
+        let is_stopped = !live && matches!(summary.recorded, RunStatus::Running | RunStatus::Interrupted);
+        if is_stopped && summary.open_asks == 0 {
+            continue;
+        }
         let looking = Looking { server, handle: &*entry.run, summary: &summary, live };
         // A run that cannot be read any more is told of where runs are listed.
         let _ = server.index.with_run(&entry.run, |run| looking.look(run, silence, &mut items));

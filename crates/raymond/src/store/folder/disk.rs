@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use crate::files;
 
@@ -46,6 +47,11 @@ pub trait Disk: Debug + Send + Sync {
     fn length(&self, path: &Path) -> Option<u64>;
     /// The names in a folder.
     fn names(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// When a name was last added to a folder or removed. None if that cannot be told, or was so short a time ago that a
+    /// further change might not be seen by it.
+    fn changed(&self, _dir: &Path) -> Option<SystemTime> {
+        None
+    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file that need not be there.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -112,6 +118,13 @@ pub(super) fn is_at(_file: &File, _path: &Path) -> bool {
 pub(super) struct SystemDisk;
 
 impl Disk for SystemDisk {
+    fn changed(&self, dir: &Path) -> Option<SystemTime> {
+        // Longer than the steps in which file systems count time.
+        const SETTLED: Duration = Duration::from_secs(1);
+        let changed = std::fs::metadata(dir).ok()?.modified().ok()?;
+        SystemTime::now().duration_since(changed).is_ok_and(|age| age > SETTLED).then_some(changed)
+    }
+
     fn create(&self, path: &Path, read_only: bool) -> io::Result<Box<dyn DiskFile>> {
         let mut options = if read_only { read_only_options() } else { private_options() };
         Ok(Box::new(options.read(true).append(true).create_new(true).open(path)?))

@@ -3,10 +3,10 @@
 //! Finding them creates nothing, so commands that only read leave no trace. [`StateDir::create`] is for commands that
 //! start a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use super::disk::{Disk, SystemDisk, create_private_dir, private_options};
@@ -99,7 +99,8 @@ impl StateDir {
     /// The paths of a run, whether it exists or not.
     pub fn run(&self, id: &str) -> Result<RunPaths, BadRunId> {
         check_run_id(id)?;
-        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned(), disk: Arc::new(SystemDisk) })
+        let (disk, known) = (Arc::new(SystemDisk), KnownSegments::default());
+        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned(), disk, known })
     }
 
     /// The folder in which the steps of a run leave files. Steps run on this machine wherever the run itself is kept.
@@ -246,12 +247,30 @@ pub struct RunPaths {
     dir: PathBuf,
     id: String,
     disk: Arc<dyn Disk>,
+    known: KnownSegments,
+}
+
+/// The segments of all runs in a folder, for as long as the folder does not change. A process that looks at many runs
+/// would list the whole folder for each of them otherwise.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownSegments(Arc<Mutex<Option<Listing>>>);
+
+#[derive(Debug)]
+struct Listing {
+    changed: SystemTime,
+    /// None until the folder is listed for the second time: most processes do that once.
+    segments: Option<HashMap<String, Vec<u32>>>,
 }
 
 impl RunPaths {
     /// The same paths on another disk.
     pub fn on(self, disk: Arc<dyn Disk>) -> Self {
-        Self { disk, ..self }
+        Self { disk, known: KnownSegments::default(), ..self }
+    }
+
+    /// The same paths with what others know of their folder.
+    pub(super) fn knowing(self, known: KnownSegments) -> Self {
+        Self { known, ..self }
     }
 
     /// The paths of another run in the same folder.
@@ -312,6 +331,35 @@ impl RunPaths {
 
     /// The numbers of the segments that exist, rising.
     pub fn segments(&self) -> io::Result<Vec<u32>> {
+        // Looked at first: a change during the listing makes it count as old.
+        let Some(changed) = self.disk.changed(&self.dir) else { return self.list_segments() };
+        let mut known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *known {
+            Some(listing) if listing.changed == changed => {
+                let segments = match &mut listing.segments {
+                    Some(segments) => segments,
+                    none => none.insert(self.list_all_segments()?),
+                };
+                Ok(segments.get(&self.id).cloned().unwrap_or_default())
+            }
+            _ => {
+                *known = Some(Listing { changed, segments: None });
+                drop(known);
+                self.list_segments()
+            }
+        }
+    }
+
+    fn list_all_segments(&self) -> io::Result<HashMap<String, Vec<u32>>> {
+        let mut all: HashMap<String, Vec<u32>> = HashMap::new();
+        for (id, number) in self.disk.names(&self.dir)?.iter().filter_map(|name| parse_journal_name(name)) {
+            all.entry(id.to_owned()).or_default().push(number);
+        }
+        all.values_mut().for_each(|numbers| numbers.sort_unstable());
+        Ok(all)
+    }
+
+    fn list_segments(&self) -> io::Result<Vec<u32>> {
         let names = self.disk.names(&self.dir)?;
         let journals = names.iter().filter_map(|name| parse_journal_name(name));
         let mut numbers: Vec<u32> =
@@ -352,6 +400,28 @@ mod tests {
     use std::fs;
     use std::time::Duration;
     use tempfile::tempdir;
+
+    #[test]
+    fn segments_are_known_until_the_folder_changes() {
+        let (dir, state) = state_with(&["r.jsonl", "r.0001.jsonl", "s.jsonl"]);
+        let age = |seconds: u64| {
+            let long_ago = SystemTime::now() - Duration::from_secs(seconds);
+            fs::File::open(dir.path()).unwrap().set_modified(long_ago).unwrap();
+        };
+        age(100);
+        let run = state.run("r").unwrap();
+        let other = run.sibling("s").unwrap();
+        for _ in 0..3 {
+            assert_eq!(run.segments().unwrap(), [0, 1]);
+            assert_eq!(other.segments().unwrap(), [0]);
+        }
+        fs::write(dir.path().join("r.0002.jsonl"), "").unwrap();
+        assert_eq!(run.segments().unwrap(), [0, 1, 2], "also right after the change");
+        age(50);
+        for _ in 0..3 {
+            assert_eq!(run.segments().unwrap(), [0, 1, 2]);
+        }
+    }
 
     fn state_with(files: &[&str]) -> (tempfile::TempDir, StateDir) {
         let dir = tempdir().unwrap();
