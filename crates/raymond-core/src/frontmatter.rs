@@ -40,6 +40,8 @@ pub struct Settings {
     pub max_visits: Option<u64>,
     /// Take the only transition without reading tags. If this is set, there is exactly one.
     pub force_implicit: bool,
+    /// Whether a conversation may be begun anew with another backend, if its own is at its limit or missing.
+    pub may_forget: bool,
     /// A name, or several with commas between them: the next where the first is missing or at its limit.
     pub backend: Option<String>,
     /// An empty list is a choice, too: then the workflow's own list does not count.
@@ -68,7 +70,7 @@ pub type FrontmatterError = SourceError;
 type Setter = fn(&mut Reader, &Field) -> Result<(), Fault>;
 
 /// The table of settings, in the order the documentation gives them.
-const SETTINGS: [(&str, Setter); 14] = [
+const SETTINGS: [(&str, Setter); 15] = [
     ("allowed_transitions", Reader::read_policy),
     ("model", |reader, field| text(field).map(|text| reader.settings.model = Some(text))),
     ("effort", |reader, field| text(field).map(|text| reader.settings.effort = Some(text))),
@@ -79,6 +81,7 @@ const SETTINGS: [(&str, Setter); 14] = [
     ("backend", |reader, field| {
         text_or_texts(field).map(|names| reader.settings.backend = Some(names.join(",")))
     }),
+    ("may_forget", |reader, field| flag(field).map(|flag| reader.settings.may_forget = flag)),
     ("allow_tools", |reader, field| texts(field).map(|texts| reader.settings.allow_tools = Some(texts))),
     ("deny_tools", |reader, field| texts(field).map(|texts| reader.settings.deny_tools = Some(texts))),
     ("add_dirs", |reader, field| texts(field).map(|texts| reader.settings.add_dirs = Some(texts))),

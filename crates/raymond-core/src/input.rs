@@ -114,6 +114,8 @@ pub struct PromptPlan {
     pub backend: String,
     /// The backends that may take the turn if this one is at its usage limit, in their order.
     pub fallbacks: Vec<String>,
+    /// Whether they may also take a turn of a conversation that has begun, and begin a new one.
+    pub may_forget: bool,
     /// Whether the backend's program chooses the ids of its sessions itself.
     pub program_chooses_session: bool,
     /// Whether a conversation is continued itself, because the program cannot branch one and its backend may do so.

@@ -6,6 +6,7 @@
 //! process may read its answers from the workflow, and Claude Code's part looks which files a prompt names and which
 //! model its settings choose. Programs are started by `run::step::prompt`.
 
+mod acp;
 mod claude;
 mod codex;
 mod command;
@@ -59,6 +60,7 @@ pub struct Kind {
 /// Every kind. Each that needs no settings is also a backend under its own name; the first is the default.
 pub const KINDS: &[Kind] = &[
     Kind { name: "claude", make: claude::program },
+    Kind { name: "acp", make: acp::program },
     Kind { name: "codex", make: codex::program },
     Kind { name: "command", make: command::program },
     Kind { name: "copilot", make: copilot::program },

@@ -77,6 +77,8 @@ pub struct BackendSettings {
     pub args: Vec<String>,
     /// The arguments instead of `args` with which a program of the kind `command` continues a conversation.
     pub resume_args: Vec<String>,
+    /// Whether a program of the kind `acp` can branch conversations.
+    pub branches: bool,
     /// The model for prompts that choose none, and for those that come here because another backend cannot take them.
     pub model: Option<String>,
     /// What happens to a conversation that the program cannot branch.

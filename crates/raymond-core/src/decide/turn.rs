@@ -282,12 +282,12 @@ fn reminder(step: &EndedStep<'_>, plan: &PromptPlan, problem: &str, cause: Cause
     Some(text)
 }
 
-/// The backend that takes a turn at its usage limit. Only a new conversation may go to another backend, because the other
-/// one does not know what was said.
+/// The backend that takes a turn at its usage limit. The other one does not know what was said, so that only a new
+/// conversation may go to it, unless the state says that this does not matter.
 fn fallback(step: &EndedStep<'_>, plan: &PromptPlan) -> Option<String> {
     let conversation = step.work.conversation(step.agent);
     let is_new = conversation.is_none_or(|session| !session.is_of(&plan.backend));
-    plan.fallbacks.first().filter(|_| is_new).cloned()
+    plan.fallbacks.first().filter(|_| is_new || plan.may_forget).cloned()
 }
 
 fn turn_failed(step: &EndedStep<'_>, plan: &PromptPlan, mut turn: FailedTurn) -> Body {

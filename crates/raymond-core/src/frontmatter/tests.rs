@@ -29,6 +29,7 @@ max_time: 0
 max_visits: 5
 force_implicit: false
 backend: claude
+may_forget: true
 allow_tools: [ "Bash(cargo test:*)" ]
 deny_tools: [WebFetch, WebSearch]
 add_dirs: []
@@ -57,6 +58,7 @@ Body.
         max_visits: Some(5),
         force_implicit: false,
         backend: Some("claude".to_owned()),
+        may_forget: true,
         allow_tools: Some(strings(&["Bash(cargo test:*)"])),
         deny_tools: Some(strings(&["WebFetch", "WebSearch"])),
         add_dirs: Some(Vec::new()),

@@ -150,7 +150,10 @@ impl EventReader for Events {
 
     fn input(&mut self) -> Input {
         match self.is_talked_to {
-            true => Input { bytes: self.server.outgoing(), is_last: self.server.is_over() },
+            true => {
+                let is_last = self.server.is_over() || self.exec.is_heard();
+                Input { bytes: self.server.outgoing(), is_last }
+            }
             false => Input::default(),
         }
     }

@@ -21,7 +21,7 @@ pub(super) enum Message<'m> {
     /// The request for this method was refused.
     Refusal { method: &'static str, error: &'m Value },
     /// The program asks for something.
-    Request { id: &'m Value },
+    Request { id: &'m Value, method: &'m str, params: &'m Value },
     /// The program tells something.
     Notice { method: &'m str, params: &'m Value },
 }
@@ -35,6 +35,10 @@ impl Rpc {
 
     pub(super) fn notify(&mut self, method: &str, params: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+
+    pub(super) fn answer(&mut self, id: &Value, result: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
     }
 
     /// Says that what the program asks for is not there.
@@ -56,7 +60,7 @@ impl Rpc {
     pub(super) fn read<'m>(&self, line: &'m Value) -> Option<Message<'m>> {
         let method = text(line, "/method");
         match (method.is_empty(), line.get("id")) {
-            (false, Some(id)) => Some(Message::Request { id }),
+            (false, Some(id)) => Some(Message::Request { id, method, params: &line["params"] }),
             (false, None) => Some(Message::Notice { method, params: &line["params"] }),
             (true, Some(_)) => {
                 let number = usize::try_from(count(line, "/id")).ok()?;

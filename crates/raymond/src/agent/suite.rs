@@ -29,7 +29,7 @@ type Ended = Result<TurnReport, Box<TurnFailure>>;
 
 pub(super) fn of_kind(kind: &str) -> Arc<dyn AgentProgram> {
     // Only a kind that starts any program needs to be told which.
-    let command = (kind == "command").then(|| "cat".to_owned());
+    let command = ["acp", "command"].contains(&kind).then(|| "cat".to_owned());
     program(kind, &BackendSettings { command, ..BackendSettings::default() }).unwrap()
 }
 

@@ -129,8 +129,11 @@ impl Preparer {
         let of_conversation = agent.conversation().and_then(|session| session.backend.as_ref());
         let of_limit = agent.work().and_then(|work| work.fallback.as_ref());
         let place = |name: Option<&String>| all.iter().position(|other| Some(other) == name);
-        let start = place(of_conversation).or(place(of_limit)).unwrap_or(0);
-        let is_installed = |name: &&String| self.backends.get(name).is_ok_and(Backend::is_installed);
+        let start = place(of_limit).or(place(of_conversation)).unwrap_or(0);
+        let stays = !prompt.may_forget && place(of_conversation) == Some(start);
+        let is_installed = |name: &&String| {
+            (stays && **name == all[start]) || self.backends.get(name).is_ok_and(Backend::is_installed)
+        };
         let mut warning = None;
         if all.len() > 1 {
             let mut installed = all[start..].iter().filter(is_installed).cloned();

@@ -163,6 +163,7 @@ fn prompt(settings: Settings, body: &str, options: &Options, defaults: &Defaults
         exclusive: settings.exclusive,
         backend: backends.next().unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),
         fallbacks: backends.collect(),
+        may_forget: settings.may_forget,
         program_chooses_session: false,
         continues_in_place: false,
         prompt_sha256: None,

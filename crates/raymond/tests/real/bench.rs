@@ -44,14 +44,16 @@ impl Bench {
     fn with_config(program: &Program, options: &str) -> Self {
         let rig = Rig::new(env!("CARGO_BIN_EXE_raymond"));
         let command = program.path().canonicalize().unwrap();
-        let name = program.kind.name;
+        let name = program.backend();
         let can = program.capabilities();
+        let options = if can.model { options } else { "" };
+        let settings = program.settings();
+        let (args, branches) = (settings.args, settings.branches);
         let in_place = if can.branch { "" } else { "without_branch = \"continue\"\n" };
         let uncounted = if program.kind.prices.is_some() { "" } else { "cost = \"none\"\n" };
-        let args = program.kind.args;
         let config = format!(
             "[raymond]\nbackend = \"{name}\"\n{options}[backend.{name}]\ncommand = {command:?}\nargs = {args:?}\n\
-             {in_place}{uncounted}"
+             branches = {branches}\n{in_place}{uncounted}"
         );
         rig.write(".raymond/config.toml", config);
         let api = Api::start();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use mock_api::{Reply, refuse, use_tool};
 use raymond::agent::Capabilities;
 use raymond::agent::registry::program;
+use raymond::config::BackendSettings;
 use serde_json::json;
 use test_kit::rig::Rig;
 
@@ -20,6 +21,8 @@ pub(crate) struct Program {
 /// What the tests know about a kind of agent program.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
+    /// Whether it is talked to with the Agent Client Protocol, and can branch conversations then.
+    is_acp: bool,
     /// The backend's own arguments.
     pub(crate) args: &'static [&'static str],
     versions: &'static [&'static str],
@@ -28,8 +31,8 @@ pub(crate) struct Kind {
     pub(crate) prices: Option<[f64; 3]>,
     /// The agent runs a command.
     pub(crate) shell: fn(&str) -> Reply,
-    /// A refusal that the program takes for a usage limit without trying again for long.
-    pub(crate) limit: fn() -> Reply,
+    /// A refusal that the program takes for a usage limit without trying again for long, if there is one.
+    pub(crate) limit: Option<fn() -> Reply>,
     /// Whether the end of that limit is told.
     pub(crate) tells_end_of_limit: bool,
     /// What becomes of an answer that was cut at the model's longest length.
@@ -54,6 +57,7 @@ pub(crate) const MODEL: &str = "claude-haiku-4-5";
 
 const CODEX: Kind = Kind {
     name: "codex",
+    is_acp: false,
     args: &[],
     versions: &["0.166.0"],
     model: "gpt-5",
@@ -61,21 +65,36 @@ const CODEX: Kind = Kind {
     shell: |command| {
         use_tool("exec_command", &json!({ "cmd": command, "yield_time_ms": 30_000 }).to_string())
     },
-    limit: || refuse(429).for_seconds(3600),
+    limit: Some(|| refuse(429).for_seconds(3600)),
     tells_end_of_limit: true,
     cut: Cut::Fails,
     set_up: codex,
 };
 
+const OPENCODE: Kind = Kind {
+    name: "opencode",
+    is_acp: false,
+    args: &[],
+    versions: &["1.18.33"],
+    model: "mock/mock-model",
+    prices: Some([1.0, 10.0, 0.1]),
+    shell: |command| use_tool("bash", command),
+    limit: Some(|| refuse(429)),
+    tells_end_of_limit: false,
+    cut: Cut::Fails,
+    set_up: opencode,
+};
+
 const KINDS: &[Kind] = &[
     Kind {
         name: "claude",
+        is_acp: false,
         args: &[],
         versions: &["2.1.197", "2.1.325"],
         model: MODEL,
         prices: Some([1.0, 5.0, 0.1]),
         shell: |command| use_tool("Bash", command),
-        limit: || refuse(429).for_seconds(3600),
+        limit: Some(|| refuse(429).for_seconds(3600)),
         tells_end_of_limit: true,
         cut: Cut::GoesOn,
         set_up: claude,
@@ -88,49 +107,41 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         name: "copilot",
+        is_acp: false,
         args: &[],
         versions: &["1.0.102"],
         model: "mock-model",
         prices: None,
         shell: |command| use_tool("bash", command),
         // Without such a wait it tries again for a minute.
-        limit: || refuse(429).header("retry-after", "7200"),
+        limit: Some(|| refuse(429).header("retry-after", "7200")),
         tells_end_of_limit: false,
         cut: Cut::GoesOn,
         set_up: copilot,
     },
     Kind {
         name: "gemini",
+        is_acp: false,
         args: &[],
         versions: &["0.61.0"],
         model: "gemini-2.5-pro",
         prices: Some([1.25, 10.0, 0.3125]),
         shell: |command| use_tool("run_shell_command", command),
-        limit: || refuse(429),
+        limit: Some(|| refuse(429)),
         tells_end_of_limit: false,
         cut: Cut::LooksWhole,
         set_up: gemini,
     },
-    Kind {
-        name: "opencode",
-        args: &[],
-        versions: &["1.18.33"],
-        model: "mock/mock-model",
-        prices: Some([1.0, 10.0, 0.1]),
-        shell: |command| use_tool("bash", command),
-        limit: || refuse(429),
-        tells_end_of_limit: false,
-        cut: Cut::Fails,
-        set_up: opencode,
-    },
+    OPENCODE,
     Kind {
         name: "pi",
+        is_acp: false,
         args: &[],
         versions: &["0.87.1"],
         model: "mock/mock-model",
         prices: Some([1.0, 10.0, 0.1]),
         shell: |command| use_tool("bash", command),
-        limit: || refuse(429),
+        limit: Some(|| refuse(429)),
         tells_end_of_limit: false,
         cut: Cut::Fails,
         set_up: pi,
@@ -177,8 +188,22 @@ impl Program {
         Some(self.folder.join("node_modules/node/bin")).filter(|folder| folder.exists())
     }
 
+    /// The name of its backend.
+    pub(crate) fn backend(&self) -> &'static str {
+        if self.kind.is_acp { "acp" } else { self.kind.name }
+    }
+
+    pub(crate) fn settings(&self) -> BackendSettings {
+        BackendSettings {
+            command: Some(self.path().display().to_string()),
+            args: self.kind.args.iter().map(|arg| (*arg).to_owned()).collect(),
+            branches: self.kind.is_acp,
+            ..BackendSettings::default()
+        }
+    }
+
     pub(crate) fn capabilities(&self) -> Capabilities {
-        program(self.kind.name, &Default::default()).unwrap().capabilities()
+        program(self.backend(), &self.settings()).unwrap().capabilities()
     }
 
     pub(crate) fn set_up(&self, rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
@@ -241,7 +266,7 @@ fn gemini(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
 
 fn opencode(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
     let price = json!({ "input": 1, "output": 10, "cache_read": 0.1 });
-    let settings = json!({ "provider": { "mock": {
+    let settings = json!({ "model": "mock/mock-model", "provider": { "mock": {
         "npm": "@ai-sdk/openai-compatible", "name": "mock",
         "options": { "baseURL": format!("{url}/v1"), "apiKey": "key" },
         "models": { "mock-model": { "name": "mock-model", "cost": price } },

@@ -150,9 +150,10 @@ fn lost(program: &Program) {
 }
 
 fn limit(program: &Program) {
+    let Some(limit) = program.kind.limit else { return };
     let mut bench = bench(program, &[("START", "begin", "")]);
     bench.account = Account::Subscription;
-    bench.api.on("begin", [(program.kind.limit)()]);
+    bench.api.on("begin", [limit()]);
     bench.run(&["--no-wait"]).assert(5, "").says("limit");
     assert!(bench.events_of("step_finished").is_empty());
     let waiting = &bench.events_of("limit_waiting")[0];

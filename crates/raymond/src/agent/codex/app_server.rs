@@ -87,7 +87,7 @@ impl Server {
                 let fault = refused(method, text(error, "/message"));
                 self.ended(Err(fault))
             }
-            Some(Message::Request { id }) => {
+            Some(Message::Request { id, .. }) => {
                 // No approval is asked for, because the turn was started without.
                 self.rpc.refuse(id);
                 Vec::new()

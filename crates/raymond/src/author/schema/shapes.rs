@@ -30,6 +30,8 @@ pub struct Frontmatter {
     force_implicit: Option<bool>,
     /// Which agent program answers.
     backend: Option<OneOrMany>,
+    /// Whether another backend of the list may take the turn with a new conversation.
+    may_forget: Option<bool>,
     /// Tools that the agent may use without asking.
     allow_tools: Option<Vec<String>>,
     /// Tools that the agent may not use.
