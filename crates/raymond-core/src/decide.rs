@@ -2,6 +2,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new input, event or tag must be handled here and below")]
 
+mod again;
 mod ask;
 mod close;
 mod fault;
@@ -14,7 +15,7 @@ mod turn;
 use jiff::Timestamp;
 
 use crate::event::{
-    AgentStarted, BRANCH_FORMAT_VERSION, Body, Interrupted, Origin, RunResumed, RunStarted, SessionStarted,
+    AgentStarted, BRANCH_FORMAT_VERSION, Body, Origin, RunResumed, RunStarted, SessionStarted,
 };
 use crate::input::{Ended, Input, Plan, StepOutcome};
 use crate::money::Usd;
@@ -57,7 +58,14 @@ pub fn branch(at: &Run, nonce: String, origin: Origin) -> Body {
 /// The events that follow from an input. An input that no longer fits the run gives none.
 pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
     match input {
-        Input::Resume { options, interrupted } => resume(run, now, options, interrupted),
+        Input::Resume { options, interrupted, forgotten } => {
+            resume(run, now, RunResumed { options: *options, interrupted, forgotten })
+        }
+        Input::Retry { agents } if run.status != RunStatus::Running => again::retry(run, now, &agents),
+        Input::Jump { agent, target, input } if run.status != RunStatus::Running => {
+            with_agent(run, &agent, |agent| again::jump(agent, target, input))
+        }
+        Input::Retry { .. } | Input::Jump { .. } => Vec::new(),
         _ if run.status != RunStatus::Running => Vec::new(),
         Input::Launch { agent, prepared } => {
             with_agent(run, &agent, |agent| launch::launch(run, agent, now, prepared))
@@ -101,8 +109,9 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
 }
 
 /// A run over its budget stays stopped until it is resumed with a higher budget.
-fn resume(run: &Run, now: Timestamp, options: Options, interrupted: Vec<Interrupted>) -> Vec<Body> {
-    let resumed = Body::RunResumed(RunResumed { options: options.clone(), interrupted });
+fn resume(run: &Run, now: Timestamp, resumed: RunResumed) -> Vec<Body> {
+    let options = resumed.options.clone();
+    let resumed = Body::RunResumed(resumed);
     let exceeded = exceeded(&options, run.cost_usd + resumed.cost());
     [resumed].into_iter().chain(ask::asked_again(run, now)).chain(exceeded).collect()
 }

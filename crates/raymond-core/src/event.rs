@@ -114,6 +114,20 @@ pub enum Body {
         cost_usd: Usd,
         budget_usd: Usd,
     },
+    /// A person lets a failed agent try again.
+    AgentRetried {
+        agent: AgentId,
+        state: StateFile,
+    },
+    /// A person sends an agent to another state. Its stack and its conversation stay.
+    AgentMoved {
+        agent: AgentId,
+        /// The state that it leaves.
+        state: StateFile,
+        target: StateFile,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<Payload>,
+    },
     RunResumed(RunResumed),
     RunFinished {
         status: FinishedStatus,
@@ -201,6 +215,9 @@ pub struct Origin {
     /// Whether the cost of the history does not count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reset_cost: bool,
+    /// Sessions that the new run does not continue. Their agents begin new conversations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forgotten: Vec<String>,
     /// The run that keeps what a rewind dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
@@ -472,6 +489,9 @@ pub struct RunResumed {
     /// Steps that were running when the last process ended; they run again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<Interrupted>,
+    /// Sessions that the agent programs no longer have. Their agents begin new conversations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forgotten: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -622,6 +642,7 @@ impl Body {
             Body::RunStopped { asks, .. } => asks.iter_mut().map(|ask| &mut ask.question).collect(),
             Body::Print { text, .. } => vec![text],
             Body::RunFinished { result, .. } => result.iter_mut().collect(),
+            Body::AgentMoved { input, .. } => input.iter_mut().collect(),
             Body::RunStarted(_)
             | Body::StepStarted(_)
             | Body::SessionStarted(_)
@@ -629,6 +650,7 @@ impl Body {
             | Body::ExclusiveWaiting { .. }
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
+            | Body::AgentRetried { .. }
             | Body::RunResumed(_)
             // The payloads in a run's state were already moved with the events that added them.
             | Body::Snapshot { .. } => Vec::new(),
@@ -652,6 +674,8 @@ impl Body {
             | Body::ExclusiveWaiting { agent, .. }
             | Body::AgentFinished { agent, .. }
             | Body::Joined { agent, .. }
+            | Body::AgentRetried { agent, .. }
+            | Body::AgentMoved { agent, .. }
             | Body::Print { agent, .. } => Some(agent),
             Body::Warning { agent, .. } => agent.as_ref(),
             Body::RunStarted(_)
@@ -684,6 +708,8 @@ impl Body {
             | Body::Joined { .. }
             | Body::AskClosed(_)
             | Body::BudgetExceeded { .. }
+            | Body::AgentRetried { .. }
+            | Body::AgentMoved { .. }
             | Body::RunResumed(_)
             | Body::RunFinished { .. }
             | Body::RunStopped { .. }
@@ -712,6 +738,8 @@ impl Body {
             | Body::Print { .. }
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
+            | Body::AgentRetried { .. }
+            | Body::AgentMoved { .. }
             | Body::RunResumed(_)
             | Body::RunFinished { .. }
             | Body::RunStopped { .. }
@@ -743,6 +771,8 @@ impl Body {
             | Body::RunResumed(_)
             | Body::RunFinished { .. }
             | Body::RunStopped { .. }
+            | Body::AgentRetried { .. }
+            | Body::AgentMoved { .. }
             | Body::Snapshot { .. } => Tokens::default(),
         }
     }
@@ -771,6 +801,8 @@ impl Body {
             | Body::Print { .. }
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
+            | Body::AgentRetried { .. }
+            | Body::AgentMoved { .. }
             | Body::RunFinished { .. }
             | Body::Snapshot { .. } => Usd::ZERO,
         }
@@ -798,6 +830,8 @@ impl Body {
             | Body::Print { .. }
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
+            | Body::AgentRetried { .. }
+            | Body::AgentMoved { .. }
             | Body::RunResumed(_)
             | Body::Snapshot { .. } => false,
         }

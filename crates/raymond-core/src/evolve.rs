@@ -3,6 +3,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event must be handled here")]
 
+mod again;
 mod branch;
 
 use jiff::Timestamp;
@@ -15,7 +16,9 @@ use crate::limits::{MAX_REMEMBERED_STDERR_BYTES, MAX_UNJOINED_WORKERS};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
-use crate::run::{Agent, Ask, Frame, Halt, LastOutput, Run, RunStatus, Say, Status, Wait, Work, Worker};
+use crate::run::{
+    Agent, Ask, Frame, Halt, LastOutput, Run, RunStatus, Say, Session, Status, Wait, Work, Worker,
+};
 use crate::tag::{SessionEffect, StackEffect, Waits};
 use crate::workflow::StateFile;
 
@@ -105,6 +108,10 @@ pub fn apply(run: &mut Run, event: &Event) {
         Body::AskOpened(opened) => ask_opened(run, event.time, opened),
         Body::AskClosed(closed) => ask_closed(run, event.seq, closed),
         Body::BudgetExceeded { .. } => run.halt = Some(Halt::OverBudget),
+        Body::AgentRetried { agent, .. } => again::retried(run, event, agent),
+        Body::AgentMoved { agent, target, input, .. } => {
+            again::moved(run, event.seq, agent, target, input.as_ref());
+        }
         Body::RunResumed(resumed) => run_resumed(run, event, resumed),
         Body::RunFinished { status, .. } => ended(run, event.time, (*status).into()),
         Body::RunStopped { status, interrupted, terminated, .. } => {
@@ -136,6 +143,7 @@ fn note_time(run: &mut Run, event: &Event) {
         Body::Delayed { agent, .. } | Body::Joined { agent, .. } => agent,
         Body::AskOpened(opened) => &opened.agent,
         Body::AskClosed(closed) => &closed.agent,
+        Body::AgentRetried { agent, .. } | Body::AgentMoved { agent, .. } => agent,
         Body::RunResumed(_) => {
             let is_ready = |agent: &&mut Agent| matches!(agent.status, Status::Ready { .. });
             return run.agents.values_mut().filter(is_ready).for_each(|agent| agent.since = event.time);
@@ -517,10 +525,34 @@ fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
     for step in &resumed.interrupted {
         run.update(&step.agent, |agent| charge(&mut agent.status, step.estimated_cost_usd));
     }
+    let retries_are_named = std::mem::take(&mut run.retries_are_named);
     let ids: Vec<AgentId> = run.agents.keys().cloned().collect();
     for id in ids {
         give_reply_back(run, &id);
-        run.update(&id, |agent| agent.status = status_after_resume(agent, event));
+        run.update(&id, |agent| {
+            forget(agent, &resumed.forgotten);
+            if !(retries_are_named && matches!(agent.status, Status::Failed { .. })) {
+                agent.status = status_after_resume(agent, event);
+            }
+        });
+    }
+}
+
+/// Drops conversations that cannot be continued any more.
+fn forget(agent: &mut Agent, sessions: &[String]) {
+    let is_gone = |session: &Session| sessions.contains(&session.id);
+    agent.session.take_if(|session| is_gone(session));
+    for frame in &mut agent.stack {
+        frame.session.take_if(|session| is_gone(session));
+    }
+    if let Status::Ready { work: Some(work), .. }
+    | Status::Waiting { work: Some(work), .. }
+    | Status::Running { work, .. } = &mut agent.status
+        && let Say::Reminder { session, .. } | Say::GoOn { session } = &work.say
+        && is_gone(session)
+    {
+        // What the turn had said is gone with it.
+        work.say = Say::Prompt;
     }
 }
 

@@ -26,7 +26,16 @@ use crate::worktree::{Wanted, Worktree};
 #[derive(Debug)]
 pub enum Input {
     /// A process resumes the run. All programs of the last process are known to be dead.
-    Resume { options: Options, interrupted: Vec<Interrupted> },
+    Resume {
+        options: Box<Options>,
+        interrupted: Vec<Interrupted>,
+        /// Sessions that the agent programs no longer have, and that are begun anew.
+        forgotten: Vec<String>,
+    },
+    /// A person lets failed agents of a run that stands still try again.
+    Retry { agents: Vec<AgentId> },
+    /// A person sends an agent of a run that stands still to another state.
+    Jump { agent: AgentId, target: StateFile, input: Option<String> },
     /// It is this agent's turn; its state has been read.
     Launch { agent: AgentId, prepared: Result<Prepared, String> },
     /// A turn's program has told the session that it runs in.

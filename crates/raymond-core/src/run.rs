@@ -603,6 +603,9 @@ pub struct Run {
     /// The last snapshot of each folder: a commit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub snapshots: BTreeMap<String, String>,
+    /// Whether a person has said which failed agents try again, so that the next resume retries no others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retries_are_named: bool,
     #[serde(skip)]
     queues: Queues,
     #[serde(skip)]
@@ -621,6 +624,14 @@ impl Run {
     /// The worktrees that were made for this run. A branch also knows those of its origin.
     pub fn own_worktrees(&self) -> impl Iterator<Item = &Worktree> {
         self.worktrees.values().filter(|worktree| worktree.branch == branch(&self.id, &worktree.name))
+    }
+
+    /// The conversations that agents go on with, now or when a call returns.
+    pub fn conversations(&self) -> impl Iterator<Item = (&Agent, &Session)> {
+        self.agents.values().flat_map(|agent| {
+            let returns = agent.stack.iter().filter_map(|frame| frame.session.as_ref());
+            agent.conversation().into_iter().chain(returns).map(move |session| (agent, session))
+        })
     }
 
     /// The archives that agents are in or will return to, with their hashes when they were entered.
@@ -675,6 +686,7 @@ impl Run {
             used_replies: BTreeSet::new(),
             worktrees: BTreeMap::new(),
             snapshots: BTreeMap::new(),
+            retries_are_named: false,
             queues: Queues::default(),
             fan_outs: FanOuts::default(),
         }

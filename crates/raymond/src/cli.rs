@@ -3,6 +3,7 @@
 mod answer;
 mod args;
 mod branch;
+mod changed;
 mod clean;
 mod completions;
 mod convert;
@@ -17,6 +18,7 @@ mod find;
 mod init;
 mod init_config;
 mod inputs;
+mod jump;
 mod lint;
 mod list;
 mod log;
@@ -27,12 +29,15 @@ pub(crate) mod panics;
 mod print;
 mod record;
 mod resume;
+mod retry;
+mod rewind;
 mod run;
 mod schema;
 mod serve;
 mod show;
 mod staging;
 mod status;
+mod still;
 mod stop;
 mod test;
 
@@ -96,6 +101,9 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::Show(args) => show::show(args),
         Command::Branch(args) => branch::branch_off(args),
         Command::Clean(args) => clean::clean(args),
+        Command::Rewind(args) => rewind::take_back(args),
+        Command::Retry(args) => retry::retry(args),
+        Command::Jump(args) => jump::jump(args),
         Command::Answer(args) => answer::answer(args),
         Command::Stop(args) => stop::stop(args),
         Command::Convert(args) => convert::convert(args),

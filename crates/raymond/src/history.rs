@@ -5,7 +5,10 @@
 
 pub mod branch;
 pub mod clean;
+pub mod conversations;
 pub mod point;
+pub mod rewind;
 
 pub use branch::{Branch, branch};
 pub use point::{NoPoint, Point};
+pub use rewind::{move_answers, rewind};

@@ -71,7 +71,11 @@ impl Host<'_> {
                     return Err(Death::Exit(RunStatus::Completed));
                 }
                 let interrupted = self.take_over(&run)?;
-                let resume = |interrupted| Input::Resume { options: self.options.clone(), interrupted };
+                let resume = |interrupted| Input::Resume {
+                    options: Box::new(self.options.clone()),
+                    interrupted,
+                    forgotten: Vec::new(),
+                };
                 let hits = self.disk.tape(|tape| tape.hits);
                 let rehearsed = rehearse(self, run.clone(), resume(interrupted.clone()));
                 self.expected = rehearsed.map(|events| (events, hits));

@@ -58,6 +58,11 @@ impl Rig {
         self.root.path().canonicalize().unwrap().join("work")
     }
 
+    /// The home folder of the programs.
+    pub fn home(&self) -> PathBuf {
+        self.root.path().to_owned()
+    }
+
     /// A file or folder below [`work`](Self::work).
     pub fn path(&self, name: &str) -> PathBuf {
         self.work().join(name)

@@ -34,11 +34,12 @@ pub(super) fn ask(step: &EndedStep<'_>, ask: transition::Ask) -> Result<(LedTo, 
 
 /// Opens the questions again that timed out and failed their agents; each gets its full time.
 pub(super) fn asked_again(run: &Run, now: Timestamp) -> Vec<Body> {
-    let failed = run.failed_agents().filter_map(|id| run.agents.get(id));
+    let failed = run.failed_agents().filter(|_| !run.retries_are_named).filter_map(|id| run.agents.get(id));
     failed.filter_map(|agent| ask_again(agent, now)).collect()
 }
 
-fn ask_again(agent: &Agent, now: Timestamp) -> Option<Body> {
+/// The question of an agent that failed because it was not answered in time.
+pub(super) fn ask_again(agent: &Agent, now: Timestamp) -> Option<Body> {
     let Status::Failed { waited: Some(waited), .. } = &agent.status else { return None };
     let Status::Asking { ask } = &**waited else { return None };
     Some(Body::AskOpened(AskOpened {

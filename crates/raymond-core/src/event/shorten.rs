@@ -62,6 +62,8 @@ fn drop_messages(mut body: Body) -> Body {
         | Body::Print { .. }
         | Body::Warning { .. }
         | Body::BudgetExceeded { .. }
+        | Body::AgentRetried { .. }
+        | Body::AgentMoved { .. }
         | Body::RunResumed(_)
         | Body::RunFinished { .. }
         | Body::RunStopped { .. }

@@ -5,7 +5,7 @@ use crate::money::Usd;
 use crate::name::AgentId;
 use crate::run::{Agent, Run, RunStatus, Status, Work};
 
-use super::give_reply_back;
+use super::{forget, give_reply_back};
 
 /// Turns the state at that point into the state of the new run. A start without an origin does not fit a run that exists.
 pub(super) fn begun(run: &mut Run, event: &Event, started: &RunStarted) {
@@ -33,6 +33,7 @@ pub(super) fn begun(run: &mut Run, event: &Event, started: &RunStarted) {
         give_reply_back(run, &id);
         run.update(&id, |agent| {
             start_anew(agent);
+            forget(agent, &origin.forgotten);
             if origin.reset_cost {
                 agent.cost_usd = Usd::ZERO;
             }

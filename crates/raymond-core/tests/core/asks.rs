@@ -271,7 +271,7 @@ fn without_waiting_the_other_agents_finish_first() {
     // An answer came in the meantime.
     rig.die();
     let options = rig.run.options.clone();
-    let resume = Input::Resume { options, interrupted: Vec::new() };
+    let resume = Input::Resume { options: Box::new(options), interrupted: Vec::new(), forgotten: Vec::new() };
     let answer =
         Input::Answer(Answer { ask: "ask1".into(), text: "yes".into(), answer_id: None, given_at: None });
     check(
@@ -502,7 +502,11 @@ fn what_counts_is_when_an_answer_was_given() {
         let mut rig = asking(tag);
         rig.die();
         rig.now += SignedDuration::from_secs(100);
-        let resume = Input::Resume { options: rig.run.options.clone(), interrupted: Vec::new() };
+        let resume = Input::Resume {
+            options: Box::new(rig.run.options.clone()),
+            interrupted: Vec::new(),
+            forgotten: Vec::new(),
+        };
         let given = answer(&rig, late_by);
         rig.round([resume, given]);
         assert_eq!(rig.agent("main").state.as_str(), state, "late by {late_by} s");

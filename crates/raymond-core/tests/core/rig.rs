@@ -555,7 +555,7 @@ impl Rig {
                 });
             }
         }
-        Input::Resume { options, interrupted }
+        Input::Resume { options: Box::new(options), interrupted, forgotten: Vec::new() }
     }
 }
 

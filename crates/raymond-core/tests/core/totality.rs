@@ -235,7 +235,6 @@ fn options() -> impl Strategy<Value = Options> {
 
 /// An input; the numbers of a report are corrected unless it is meant to be stale.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "few of them exist at a time")]
 enum Coming {
     As(Input),
     Fitting(Box<Ended>),
@@ -291,7 +290,12 @@ fn coming() -> BoxedStrategy<Coming> {
         2 => agent().prop_map(|agent| Coming::As(Input::End { agent })),
         1 => any::<bool>().prop_map(|stop_requested| Coming::As(Input::Close { stop_requested, terminated: false, interrupted: Vec::new() })),
         2 => options()
-            .prop_map(|options| Coming::As(Input::Resume { options, interrupted: Vec::new() })),
+            .prop_map(|options| Coming::As(Input::Resume { options: Box::new(options), interrupted: Vec::new(), forgotten: Vec::new() })),
+        2 => vec(agent(), 0..3).prop_map(|agents| Coming::As(Input::Retry { agents })),
+        2 => (agent(), "[AB]").prop_map(|(agent, name)| {
+            let target = state(&format!("{name}.sh"));
+            Coming::As(Input::Jump { agent, target, input: Some("in".into()) })
+        }),
         3 => (agent(), result).prop_map(|(agent, result)| Coming::As(Input::Join { agent, result })),
         3 => (1..4_u8, "[a-z]?").prop_map(|(ask, text)| Coming::As(Input::Answer(Answer {
             ask: format!("ask{ask}"),
@@ -329,7 +333,11 @@ fn is_stale(run: &Run, input: &Input) -> bool {
         Input::Join { agent, .. } => !is(agent, |status| matches!(status, Status::Joining { .. })),
         Input::AskTimeout { agent } => !is(agent, |status| matches!(status, Status::Asking { .. })),
         Input::Answer(answer) => run.asker(&answer.ask).is_none(),
-        Input::Resume { .. } | Input::Warning { .. } | Input::Close { .. } => false,
+        Input::Resume { .. }
+        | Input::Retry { .. }
+        | Input::Jump { .. }
+        | Input::Warning { .. }
+        | Input::Close { .. } => false,
     }
 }
 

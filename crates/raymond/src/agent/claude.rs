@@ -15,8 +15,9 @@ mod default_model;
 mod plain;
 mod stream;
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::launcher::{Arguments, Launcher};
@@ -98,23 +99,38 @@ impl AgentProgram for Claude {
     /// The program finds conversations by its working folder: in the folder's path, every character but letters and
     /// digits becomes a dash.
     fn session_file(&self, place: &SessionPlace<'_>) -> Option<PathBuf> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        if place.session.is_empty() || !place.session.bytes().all(is_plain) {
-            return None;
-        }
-        let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-        let config =
-            (place.variable)("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-        let config = config.or_else(|| Some(PathBuf::from((place.variable)(home)?).join(".claude")))?;
+        let projects = projects_folder(place)?;
         let cwd = fs::canonicalize(place.cwd).unwrap_or_else(|_| place.cwd.to_owned());
         let project: String = cwd
             .to_str()?
             .encode_utf16()
             .map(|unit| u8::try_from(unit).ok().filter(u8::is_ascii_alphanumeric).map_or('-', char::from))
             .collect();
-        let file = || config.join("projects").join(&project).join(format!("{}.jsonl", place.session));
+        let file = || projects.join(&project).join(format!("{}.jsonl", place.session));
         (project.len() < LONGEST_PROJECT_NAME).then(file)
     }
+
+    /// It is looked for in all projects: newer versions of the program find it there, too. A wrapper may start the program
+    /// where other files are, so of a command with another name nothing is known.
+    fn has_conversation(&self, place: &SessionPlace<'_>) -> Option<bool> {
+        let is_plain = |name: &OsStr| name == "claude";
+        Path::new(&self.0.command).file_stem().filter(|name| is_plain(name))?;
+        let projects = fs::read_dir(projects_folder(place)?).ok()?;
+        let file = format!("{}.jsonl", place.session);
+        Some(projects.flatten().any(|project| project.path().join(&file).is_file()))
+    }
+}
+
+/// Where the program keeps its conversations, a folder for each project; nothing for what cannot be a session's id.
+fn projects_folder(place: &SessionPlace<'_>) -> Option<PathBuf> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if place.session.is_empty() || !place.session.bytes().all(is_plain) {
+        return None;
+    }
+    let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+    let config = (place.variable)("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let config = config.or_else(|| Some(PathBuf::from((place.variable)(home)?).join(".claude")))?;
+    Some(config.join("projects"))
 }
 
 /// How to start the program for this turn. If an option is given twice, it uses the last one, so ours win over those

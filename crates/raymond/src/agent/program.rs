@@ -68,6 +68,11 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether the program still has a conversation, or `None` if that cannot be told from its files.
+    fn has_conversation(&self, _place: &SessionPlace<'_>) -> Option<bool> {
+        None
+    }
+
     /// What a turn cost whose end Raymond did not see, estimated from the part of its output that was kept. `None`
     /// means that the cost is unknown: nothing was kept, or it cannot be read.
     fn cost_of_lost_turn(&self, turn: &Turn, kept: Option<&mut dyn Read>) -> Option<Cost> {

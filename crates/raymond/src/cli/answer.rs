@@ -64,7 +64,7 @@ pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
         Given { ask, to: Taker::Stopped } => say(&format!("{ask} is answered")),
     }
     let run = Some(run);
-    resume(ResumeArgs { run, options: RunOptions::default(), place: args.place })
+    resume(ResumeArgs { run, fresh: false, diff: false, options: RunOptions::default(), place: args.place })
 }
 
 /// A run's id alone is more likely a forgotten answer than an answer.

@@ -18,7 +18,7 @@ use crate::view::Detail;
 
 /// Commands of later versions. A workflow with such a name must already be written as a path (`./watch`), so that its
 /// command line keeps its meaning when the command exists.
-const RESERVED: [&str; 2] = ["rewind", "watch"];
+const RESERVED: [&str; 1] = ["watch"];
 
 /// Whether a workflow with this name has to be written as a path although the command does not exist yet.
 pub(super) fn is_reserved(name: &str) -> bool {
@@ -60,7 +60,13 @@ impl Cli {
             if !args.set.is_empty() {
                 return Err(UserError::usage("--set is for new runs; a resumed run keeps its inputs"));
             }
-            return Ok(Command::Resume(ResumeArgs { run, options: args.options, place: args.place }));
+            return Ok(Command::Resume(ResumeArgs {
+                run,
+                fresh: false,
+                diff: false,
+                options: args.options,
+                place: args.place,
+            }));
         }
         match args.workflow.as_deref() {
             None => Err(UserError::usage("nothing to do")
@@ -93,6 +99,12 @@ pub(super) enum Command {
     Branch(BranchArgs),
     /// Remove runs with all their files, git refs and worktrees
     Clean(CleanArgs),
+    /// Take a run back to one of its steps; what came after it becomes another run
+    Rewind(RewindArgs),
+    /// Let failed agents of a run try again
+    Retry(RetryArgs),
+    /// Send an agent of a run to another state
+    Jump(JumpArgs),
     /// Answer a question of a run, whether it is running or not
     Answer(AnswerArgs),
     /// Ask a run to stop; it can be resumed
@@ -137,6 +149,9 @@ impl Command {
             Self::Show(args) => Some(&args.place),
             Self::Branch(args) => Some(&args.place),
             Self::Clean(args) => Some(&args.place),
+            Self::Rewind(args) => Some(&args.place),
+            Self::Retry(args) => Some(&args.place),
+            Self::Jump(args) => Some(&args.place),
             Self::Answer(args) => Some(&args.place),
             Self::Stop(args) => Some(&args.place),
             Self::Serve(args) => Some(&args.place),
@@ -279,6 +294,12 @@ pub(super) struct ResumeArgs {
     /// The run's id or the start of it; the latest run that can go on if left out
     #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: Option<String>,
+    /// Begin new conversations where the agent program has deleted the old ones
+    #[arg(long)]
+    pub(super) fresh: bool,
+    /// Show the state files that changed since they were last used, and run nothing
+    #[arg(long)]
+    pub(super) diff: bool,
     #[command(flatten)]
     pub(super) options: RunOptions,
     #[command(flatten)]
@@ -372,6 +393,9 @@ pub(super) struct BranchArgs {
     /// Do not count what the steps up to there have cost
     #[arg(long)]
     pub(super) reset_cost: bool,
+    /// Begin new conversations where the old ones cannot go on
+    #[arg(long)]
+    pub(super) fresh: bool,
     /// Go on with the new run at once
     #[arg(long = "run")]
     pub(super) run_it: bool,
@@ -396,6 +420,66 @@ pub(super) struct CleanArgs {
     /// Also remove worktrees with work that is not committed, and the work that a rewind put aside
     #[arg(long)]
     pub(super) discard_changes: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::REWIND)]
+pub(super) struct RewindArgs {
+    /// The run's id or the start of it; it must not be running
+    #[arg(add = ArgValueCompleter::new(run_ids))]
+    pub(super) run: String,
+    /// The last step that stays, as `raymond log` numbers it
+    #[arg(long, value_name = "STEP")]
+    pub(super) to: u64,
+    /// Begin new conversations where the old ones cannot go on
+    #[arg(long)]
+    pub(super) fresh: bool,
+    /// Go on with the run at once
+    #[arg(long = "run")]
+    pub(super) run_it: bool,
+    #[command(flatten)]
+    pub(super) options: RunOptions,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::RETRY)]
+pub(super) struct RetryArgs {
+    /// The run's id or the start of it; it must not be running
+    #[arg(add = ArgValueCompleter::new(run_ids))]
+    pub(super) run: String,
+    /// The agent; all that have failed if left out
+    pub(super) agent: Option<String>,
+    /// Go on with the run at once
+    #[arg(long = "run")]
+    pub(super) run_it: bool,
+    #[command(flatten)]
+    pub(super) options: RunOptions,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = examples::JUMP)]
+pub(super) struct JumpArgs {
+    /// The run's id or the start of it; it must not be running
+    #[arg(add = ArgValueCompleter::new(run_ids))]
+    pub(super) run: String,
+    /// The agent that is sent elsewhere, such as main
+    pub(super) agent: String,
+    /// A state of the workflow that it is in
+    pub(super) state: String,
+    /// The input of that state; `-` reads it from stdin
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(super) input: Option<String>,
+    /// Go on with the run at once
+    #[arg(long = "run")]
+    pub(super) run_it: bool,
+    #[command(flatten)]
+    pub(super) options: RunOptions,
     #[command(flatten)]
     pub(super) place: Place,
 }

@@ -4,14 +4,15 @@ use std::path::Path;
 
 use raymond_core::run::{Options, RunStatus};
 
-use super::args::{BranchArgs, ResumeArgs, RunOptions};
+use super::args::{BranchArgs, RunOptions};
 use super::find::{journal_options, load_config, store};
 use super::options::override_with;
 use super::print::{print_stdout, say};
-use super::resume::resume;
 use super::run::ID_TRIES;
-use crate::advice;
+use super::still::go_on;
+use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
+use crate::history::conversations::{forgotten, not_shared};
 use crate::history::{Branch, Point, branch};
 use crate::run::driver::now;
 use crate::store::StoreError;
@@ -22,7 +23,9 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
     let origin = store.find(&args.run)?;
     let point = Point::after_step(&*origin, args.at)?;
-    let how = Branch { options: options(&args.options, &point), reset_cost: args.reset_cost };
+    let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
+    let options = options(&args.options, &point);
+    let how = Branch { options, reset_cost: args.reset_cost, forgotten };
     let tries = if args.id.is_some() { 1 } else { ID_TRIES };
     let mut ids = (0..tries)
         .map(|_| args.id.clone().unwrap_or_else(|| run_id_for(Path::new(&point.state.scope))))
@@ -39,25 +42,20 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     if !args.options.quiet {
         say(&format!("{id} goes on from {} after step {}", origin.id(), args.at));
     }
-    if args.run_it {
-        return go_on(&id, args);
+    // A completed branch has nothing to go on with.
+    if !args.run_it {
+        print_stdout(format!("{id}\n").as_bytes())?;
+        if point.state.status == RunStatus::Completed {
+            return Ok(ExitKind::Completed);
+        }
     }
-    if !args.options.quiet && point.state.status != RunStatus::Completed {
-        say(&format!("  → {}", advice::command(&format!("resume {id}"))));
-    }
-    print_stdout(format!("{id}\n").as_bytes())?;
-    Ok(ExitKind::Completed)
+    // A budget that is given as so much more would be added a second time.
+    let options = RunOptions { budget: None, ..args.options };
+    go_on(&id, args.run_it, options, args.place)
 }
 
 /// The options of the new run. Its turns do not belong into the recording of the other one.
 fn options(given: &RunOptions, point: &Point) -> Options {
     let before = Options { record: None, ..point.state.options.clone() };
     override_with(given, before)
-}
-
-/// Resumes the new run with the options that it already has.
-fn go_on(id: &str, args: BranchArgs) -> Result<ExitKind, UserError> {
-    // A budget that is given as so much more would be added a second time.
-    let options = RunOptions { budget: None, ..args.options };
-    resume(ResumeArgs { run: Some(id.to_owned()), options, place: args.place })
 }

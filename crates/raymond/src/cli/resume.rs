@@ -9,6 +9,7 @@ use raymond_core::run::{Agent, Options, Run, RunStatus, Status};
 use raymond_core::workflow::{Platform, StateFile};
 
 use super::args::ResumeArgs;
+use super::changed::show_changes;
 use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive, kept_debug_files, tidy_worktrees};
 use super::find::{
@@ -21,6 +22,7 @@ use super::staging::{Staging, config_of_test, stage};
 use crate::agent::registry::Backends;
 use crate::config::Settings;
 use crate::error::{ExitKind, UserError};
+use crate::history::conversations::{deleted, forgotten};
 use crate::process::Reaper;
 use crate::run::engine::Engine;
 use crate::run::recovery::take_over;
@@ -40,6 +42,9 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         }
         None => latest_resumable(&*store)?,
     };
+    if args.diff {
+        return show_changes(&stored.load()?);
+    }
     let scratch = scratch_folder(&args.place, stored.id())?;
     let Opened { writer, run, cut_bytes } = stored.open(journal_options(settings))?;
     if run.status == RunStatus::Completed {
@@ -54,12 +59,13 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let staging = Staging::new(stage, &options)?;
     let backends = staging.backends(Backends::new(&config)?);
     check_what_is_ahead(&run, &mut scope, &options, settings, &backends)?;
+    let forgotten = forgotten(deleted(&run, &backends), args.fresh)?;
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let manner = Manner::new(&args.options, &args.place, settings, stored.id());
     let kept = kept_debug_files(&args.place, stored.id());
     let (interrupted, warnings) = take_over(&run, &stored.identity(), &scratch, &reaper, &kept, &backends)?;
-    let mut opening = vec![Input::Resume { options: options.clone(), interrupted }];
+    let mut opening = vec![Input::Resume { options: Box::new(options.clone()), interrupted, forgotten }];
     opening.extend(warnings);
     opening.extend(Some(cut_bytes).filter(|bytes| *bytes > 0).map(torn));
     if !args.options.quiet
@@ -94,6 +100,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
 fn workers_again(run: &Run) -> Option<String> {
     let is_failed = |agent: &&Agent| agent.parent.is_some() && matches!(agent.status, Status::Failed { .. });
     match run.agents.values().filter(is_failed).count() {
+        _ if run.retries_are_named => None,
         0 => None,
         1 => Some("1 failed worker runs again".to_owned()),
         more => Some(format!("{more} failed workers run again")),

@@ -209,7 +209,7 @@ fn begin(
 }
 
 /// The first state's input: the given text, or all of stdin for `-`.
-fn read_input(given: &str) -> Result<String, UserError> {
+pub(super) fn read_input(given: &str) -> Result<String, UserError> {
     let mut bytes = Vec::new();
     if given == "-" {
         let limit = MAX_TAG_BYTES as u64 + 1;

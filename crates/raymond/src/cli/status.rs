@@ -66,8 +66,13 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
     writeln!(out, "  workflow  {}", clean(&run.workflow))?;
     if let Some(origin) = &run.origin {
-        let step = origin.step.map_or(String::new(), |step| format!(", step {step}"));
-        writeln!(out, "  from      {}{step}", clean(&origin.run))?;
+        let step = origin.step.map_or("its end".to_owned(), |step| format!("step {step}"));
+        match &origin.dropped {
+            Some(dropped) => {
+                writeln!(out, "  rewound   to {step}; what came then is in {}", clean(dropped))?;
+            }
+            None => writeln!(out, "  from      {}, {step}", clean(&origin.run))?,
+        }
     }
     writeln!(out, "  started   {}", local_time(run.started_at))?;
     if let Some(ended) = run.ended_at {

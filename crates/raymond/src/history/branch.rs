@@ -15,6 +15,8 @@ pub struct Branch {
     pub options: Options,
     /// Whether the cost of its history does not count.
     pub reset_cost: bool,
+    /// Sessions that it does not continue.
+    pub forgotten: Vec<String>,
 }
 
 /// Creates a run that goes on from a point in the history of another one, which is not touched and may be live.
@@ -34,6 +36,7 @@ pub fn branch(
         seq: point.seq,
         step: point.step,
         reset_cost: how.reset_cost,
+        forgotten: how.forgotten,
         dropped: None,
     };
     let mut state = point.state.clone();

@@ -131,3 +131,64 @@ impl From<NoPoint> for UserError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use raymond_core::event::SnapshotLine;
+    use raymond_core::evolve::evolve;
+
+    use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::opening;
+    use crate::store::{JournalOptions, RunStore, RunWriter};
+
+    /// A run of three steps with a snapshot after each.
+    fn three_steps(keep_segments: Option<u32>) -> std::sync::Arc<dyn RunHandle> {
+        let store = MemoryStore::default();
+        let options = JournalOptions { segment_bytes: 1, keep_segments, ..JournalOptions::default() };
+        let mut writer = store.create("r", options).unwrap();
+        let mut state = None;
+        let mut commit = |batch: &[Event]| {
+            writer.commit(batch).unwrap();
+            state = batch.iter().fold(state.take(), evolve);
+            let run = state.as_ref().unwrap();
+            writer.snapshot_if_long(SnapshotLine::of(run, run.started_at)).unwrap();
+        };
+        commit(&opening("r"));
+        for step in 1..=3 {
+            let seq = 2 * step + 1;
+            let line = |seq: u64, rest: &str| {
+                let text = format!(
+                    r#"{{"seq":{seq},"time":"1970-01-01T00:00:00Z","run":"r","agent":"main","step":{step},"state":"A.sh",{rest}}}"#
+                );
+                serde_json::from_str::<Event>(&text).unwrap()
+            };
+            commit(&[line(seq, r#""event":"step_started","attempt":1,"visits":1,"hash":"h""#)]);
+            commit(&[line(
+                seq + 1,
+                r#""event":"step_finished","tag":"goto","target":"A.sh","cost_usd":0.0,"attempt_cost_usd":0.0,"duration_ms":1"#,
+            )]);
+        }
+        store.run("r").unwrap()
+    }
+
+    #[test]
+    fn a_step_is_found_by_the_batch_that_ended_it() {
+        let run = three_steps(None);
+        for step in 1..=3 {
+            let point = Point::after_step(&*run, step).unwrap();
+            assert_eq!((point.seq, point.state.steps_completed), (2 * step + 2, step));
+        }
+        let unknown = Point::after_step(&*run, 4).unwrap_err();
+        assert!(matches!(unknown, NoPoint::Unknown { last: Some(3), .. }), "{unknown}");
+    }
+
+    #[test]
+    fn a_step_in_a_deleted_segment_cannot_be_reached() {
+        let run = three_steps(Some(2));
+        assert_eq!(Point::after_step(&*run, 3).unwrap().seq, 8);
+        let deleted = Point::after_step(&*run, 1).unwrap_err().to_string();
+        assert!(deleted.starts_with("step 1 of r cannot be reached: the events "), "{deleted}");
+        assert!(deleted.ends_with("are in segments that were deleted"), "{deleted}");
+    }
+}

@@ -104,6 +104,11 @@ impl<S: RunWriter> Engine<S> {
         &self.run
     }
 
+    /// The state and the writer, to do something else with them.
+    pub fn into_parts(self) -> (Run, S) {
+        (self.run, self.store)
+    }
+
     /// From now on nothing new starts.
     pub fn drain(&mut self) {
         self.mode.draining = true;
@@ -266,6 +271,8 @@ impl<S: RunWriter> Engine<S> {
             | Body::Print { .. }
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
+            | Body::AgentRetried { .. }
+            | Body::AgentMoved { .. }
             | Body::RunResumed(_)
             | Body::Snapshot { .. } => None,
         }

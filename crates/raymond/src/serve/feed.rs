@@ -222,7 +222,8 @@ impl Feed {
         };
         let mut reader = match reader {
             Some(reader) => reader,
-            None => handle.events(Start::After(known))?,
+            // What a branch has in common with its origin is not new.
+            None => handle.events(Start::After(known.max(last_shared(&**handle)?)))?,
         };
         let payloads = handle.payloads();
         let run: Arc<str> = handle.id().into();
@@ -270,6 +271,12 @@ impl Feed {
         }
         Ok(())
     }
+}
+
+/// The last event that a run has in common with another one.
+fn last_shared(run: &dyn RunHandle) -> Result<u64, StoreError> {
+    let origins = run.origins()?;
+    Ok(origins.iter().find(|origin| origin.run != run.id()).map_or(0, |origin| origin.seq))
 }
 
 impl State {

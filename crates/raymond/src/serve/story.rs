@@ -28,6 +28,8 @@ pub type Word = u32;
 #[derive(Clone, Debug)]
 pub struct Step {
     pub number: u64,
+    /// The run whose process started it last: this one, or the origin of its history.
+    pub run: Word,
     pub agent: Word,
     pub state: Word,
     /// The workflow it is in, if that is not the run's own.
@@ -171,6 +173,15 @@ impl Story {
         self.steps.get_mut(place)
     }
 
+    /// Whether a batch takes the run back to an event before the last that was told.
+    fn is_told_anew_by(&self, batch: &[Event]) -> bool {
+        let origin = batch.first().and_then(|event| match &event.body {
+            Body::RunStarted(started) => started.origin.as_ref(),
+            _ => None,
+        });
+        origin.is_some_and(|origin| origin.seq < self.seq)
+    }
+
     fn take(&mut self, event: &Event, payloads: &Payloads) {
         self.seq = event.seq;
         self.started.get_or_insert(event.time);
@@ -216,15 +227,18 @@ impl Story {
                 let agent = self.number_of(started.agent.as_str());
                 self.end_pause(agent, event);
                 let state = self.number_of(started.state.as_str());
+                let run = self.number_of(&event.run);
                 let scope = self.whereabouts.scope_of(&started.agent).map(str::to_owned);
                 let scope = scope.map(|scope| self.number_of(&scope));
                 match self.step_mut(started.step) {
                     Some(step) => {
                         step.attempts = step.attempts.max(started.attempt);
                         step.end = None;
+                        step.run = run;
                     }
                     None => self.steps.push(Step {
                         number: started.step,
+                        run,
                         agent,
                         state,
                         scope,
@@ -265,7 +279,9 @@ impl Story {
                 let agent = self.number_of(ask.agent.as_str());
                 self.end_pause(agent, event);
             }
-            Body::Joined { agent, .. } => {
+            Body::Joined { agent, .. }
+            | Body::AgentRetried { agent, .. }
+            | Body::AgentMoved { agent, .. } => {
                 let agent = self.number_of(agent.as_str());
                 self.end_pause(agent, event);
             }
@@ -283,8 +299,15 @@ impl Story {
             Body::RunResumed(resumed) => {
                 resumed.interrupted.iter().for_each(|step| self.interrupt(event, step.step));
             }
-            Body::RunStarted(_)
-            | Body::SessionStarted(_)
+            Body::RunStarted(started) => {
+                let Some(origin) = &started.origin else { return };
+                let open = self.steps.iter().filter(|step| step.end.is_none()).map(|step| step.number);
+                open.collect::<Vec<u64>>().into_iter().for_each(|step| self.interrupt(event, step));
+                if origin.reset_cost {
+                    self.money.push((event.seq, event.time, Usd::default()));
+                }
+            }
+            Body::SessionStarted(_)
             | Body::Reminder(_)
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
@@ -367,6 +390,10 @@ impl Stories {
         };
         loop {
             match events.next_batch() {
+                Ok(Some(batch)) if telling.story.is_told_anew_by(&batch) => {
+                    telling.story = Story::default();
+                    *events = run.events(Start::After(0))?;
+                }
                 Ok(Some(batch)) => batch.iter().for_each(|event| telling.story.take(event, &payloads)),
                 Ok(None) => break,
                 Err(error) => {

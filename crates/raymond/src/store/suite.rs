@@ -308,7 +308,14 @@ fn payloads_are_found_by_their_hash(store: &dyn RunStore) {
 /// Creates a run that goes on from an event of another one.
 fn branch(store: &dyn RunStore, id: &str, (origin, seq): (&str, u64), options: JournalOptions) -> Event {
     let state = store.run(origin).unwrap().state_after(seq).unwrap();
-    let named = Origin { run: origin.to_owned(), seq, step: None, reset_cost: false, dropped: None };
+    let named = Origin {
+        run: origin.to_owned(),
+        seq,
+        step: None,
+        reset_cost: false,
+        forgotten: Vec::new(),
+        dropped: None,
+    };
     let first = event(id, seq + 1, decide::branch(&state, format!("nonce of {id}"), named));
     store.create(id, options).unwrap().commit(std::slice::from_ref(&first)).unwrap();
     first
@@ -375,7 +382,14 @@ fn rewind(store: &dyn RunStore, seq: u64, options: JournalOptions) -> Box<dyn Ru
     let run = store.run("r").unwrap();
     let mut opened = run.open(options).unwrap();
     let state = run.state_after(seq).unwrap();
-    let named = Origin { run: "r".to_owned(), seq, step: None, reset_cost: false, dropped: None };
+    let named = Origin {
+        run: "r".to_owned(),
+        seq,
+        step: None,
+        reset_cost: false,
+        forgotten: Vec::new(),
+        dropped: None,
+    };
     let start = event("r", opened.run.seq + 1, decide::branch(&state, "second".to_owned(), named));
     opened.writer.rewind(&start).unwrap();
     opened.writer
@@ -438,7 +452,14 @@ fn a_reader_that_has_seen_too_much_is_told(store: &dyn RunStore) {
 
 fn a_branch_without_its_origin_is_told(store: &dyn RunStore) {
     let state = fold(&opening("gone")).unwrap();
-    let named = Origin { run: "gone".to_owned(), seq: 2, step: None, reset_cost: false, dropped: None };
+    let named = Origin {
+        run: "gone".to_owned(),
+        seq: 2,
+        step: None,
+        reset_cost: false,
+        forgotten: Vec::new(),
+        dropped: None,
+    };
     let first = event("b", 3, decide::branch(&state, "n".to_owned(), named));
     store.create("b", unsynced()).unwrap().commit(&[first]).unwrap();
     let run = store.run("b").unwrap();

@@ -42,6 +42,8 @@ impl Costs {
             | Body::Print { .. }
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
+            | Body::AgentRetried { .. }
+            | Body::AgentMoved { .. }
             | Body::RunFinished { .. }
             | Body::Snapshot { .. } => {}
         }

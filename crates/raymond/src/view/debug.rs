@@ -131,6 +131,21 @@ pub fn shared_files(debug: &Path, run: &str, ran_in: &str, name: StepName<'_>) -
     }
 }
 
+/// Moves the files of steps that belong to another run now, because this one was taken back to an earlier step. What
+/// cannot be moved stays.
+pub fn move_steps(from: &Path, to: &Path, stays: impl Fn(u64) -> bool) {
+    for entry in fs::read_dir(from).into_iter().flatten().flatten() {
+        let file_name = entry.file_name();
+        let place = file_name.to_str().and_then(name::split).and_then(|(stem, _)| name::place(stem));
+        if place.is_none_or(|(step, ..)| stays(step)) {
+            continue;
+        }
+        if files::create_private_folders(to).is_ok() {
+            let _ = fs::rename(entry.path(), to.join(&file_name));
+        }
+    }
+}
+
 impl KeptFiles {
     fn is_empty(&self) -> bool {
         let Self { prompt, stream, stdout, stderr, meta } = self;
@@ -216,6 +231,8 @@ impl DebugFolder {
             | Body::Print { .. }
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
+            | Body::AgentRetried { .. }
+            | Body::AgentMoved { .. }
             | Body::RunResumed(_)
             | Body::RunFinished { .. }
             | Body::RunStopped { .. }

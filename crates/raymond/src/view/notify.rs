@@ -183,6 +183,8 @@ fn worth_telling(body: &Body) -> Option<&'static str> {
         | Body::AskClosed(_)
         | Body::Print { .. }
         | Body::Warning { .. }
+        | Body::AgentRetried { .. }
+        | Body::AgentMoved { .. }
         | Body::RunResumed(_)
         | Body::Snapshot { .. } => None,
     }

@@ -59,6 +59,14 @@ pub(super) fn lines(event: &Event, within: Option<&str>, out_of_steps: bool, pay
     let at = |agent: &AgentId, state: &StateFile| at(within, agent, state);
     match &event.body {
         Body::RunStarted(started) => lines.normal(run_started(&event.run, started)),
+        Body::AgentRetried { agent, state } => {
+            lines.normal(format!("{} {NOTE}tries again{NOTE:#} with the next resume", at(agent, state)))
+        }
+        Body::AgentMoved { agent, state, target, .. } => lines.normal(format!(
+            "{} {NOTE}is sent to{NOTE:#} {} by a person",
+            at(agent, state),
+            clean(target.as_str())
+        )),
         Body::RunResumed(resumed) => run_resumed(&event.run, resumed),
         Body::AgentStarted(started) => agent_started(started),
         Body::StepStarted(step) => {

@@ -42,6 +42,7 @@ mod following;
 mod forms;
 #[cfg(test)]
 mod help;
+mod history;
 #[cfg(test)]
 mod lint;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod bench;
 mod data;
 mod ending;
+mod history;
 mod money;
 mod programs;
 mod recorded;
@@ -30,6 +31,7 @@ const CASES_OF_CLAUDE: &[&[Case]] = &[
     tools::CASES,
     resuming::CASES,
     ending::CASES,
+    history::CASES,
     data::CASES,
     money::CASES,
     recorded::CASES,

@@ -74,6 +74,27 @@ Examples:
 Nothing up to that step runs again or is paid for again, and `r` stays as it is. Conversations, questions, \
 variables and pending returns are as they were then.";
 
+pub(super) const REWIND: &str = "\
+Examples:
+  raymond rewind r --to 40             forget what came after step 40
+  raymond rewind r --to 40 --run       and go on from there at once
+
+What is dropped stays: it becomes a run of its own, whose id is printed.";
+
+pub(super) const RETRY: &str = "\
+Examples:
+  raymond retry r                      all agents that have failed try again
+  raymond retry r main_work3 --run     only this one, at once
+
+After `retry r main_work3`, a resume lets no other failed agent try again.";
+
+pub(super) const JUMP: &str = "\
+Examples:
+  raymond jump r main REVIEW
+  raymond jump r main REVIEW --input 'look at the tests, too' --run
+
+Pending returns and the conversation stay as they are.";
+
 pub(super) const ANSWER: &str = "\
 Examples:
   raymond answer 'yes, go on'          the only open question of all runs

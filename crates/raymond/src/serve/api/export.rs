@@ -28,7 +28,7 @@ use crate::serve::index::{holds, take};
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::store::{RunHandle, Start};
-use crate::view::debug::kept_steps;
+use crate::view::debug::{KeptAttempt, kept_steps};
 use crate::view::json::event_line;
 
 const MAX_TEXT_BYTES: usize = 64 * 1024 * 1024;
@@ -98,14 +98,21 @@ fn steps_of(server: &Server, run: &Arc<dyn RunHandle>) -> Result<BTreeMap<u64, V
     let all = server.stories.with(run, |story| {
         let latest = story.steps.len().saturating_sub(MAX_STEPS);
         let steps = story.steps[latest..].iter();
-        steps.map(|step| steps::object(story, step, u64::MAX, is_live)).collect::<Vec<_>>()
+        let object = |step| steps::object(story, step, u64::MAX, is_live);
+        steps.map(|step| (object(step), story.word(step.run).to_owned())).collect::<Vec<_>>()
     })?;
     let mut kept = kept_steps(&server.debug_folder(run.id()));
+    // The files of the steps that the run has in common with others.
+    let mut shared: BTreeMap<String, BTreeMap<u64, Vec<KeptAttempt>>> = BTreeMap::new();
     let detailed = all.len().saturating_sub(MAX_DETAILED);
     let mut shown = BTreeMap::new();
-    for (place, step) in all.into_iter().enumerate() {
+    for (place, (step, ran_in)) in all.into_iter().enumerate() {
         let number = step.step;
-        let files = kept.remove(&number).unwrap_or_default();
+        let mut files = kept.remove(&number).unwrap_or_default();
+        if files.is_empty() && ran_in != run.id() {
+            let of_run = shared.entry(ran_in).or_insert_with_key(|run| kept_steps(&server.debug_folder(run)));
+            files = of_run.remove(&number).unwrap_or_default();
+        }
         let is_light = place < detailed && files.is_empty();
         let mut value = match is_light {
             true => serde_json::to_value(&step),

@@ -141,11 +141,17 @@ fn step_number(call: &Call) -> Result<u64, Problem> {
 /// Everything about one step.
 pub fn detail(server: &Server, run: &Arc<dyn RunHandle>, number: u64) -> Result<StepDetail, Problem> {
     let is_live = crate::serve::index::holds(&**run);
-    let step = server
-        .stories
-        .with(run, |story| story.step(number).map(|step| object(story, step, u64::MAX, is_live)))?;
-    let step = step.ok_or_else(|| Problem::not_found(format!("the run has no step {number}")))?;
-    Ok(detail_of(run, step, &kept_attempts(&server.debug_folder(run.id()), number)))
+    let found = server.stories.with(run, |story| {
+        let step = story.step(number)?;
+        Some((object(story, step, u64::MAX, is_live), story.word(step.run).to_owned()))
+    })?;
+    let (step, ran_in) = found.ok_or_else(|| Problem::not_found(format!("the run has no step {number}")))?;
+    let mut kept = kept_attempts(&server.debug_folder(run.id()), number);
+    // The files of a step that the run has in common with another one are there.
+    if kept.is_empty() && ran_in != run.id() {
+        kept = kept_attempts(&server.debug_folder(&ran_in), number);
+    }
+    Ok(detail_of(run, step, &kept))
 }
 
 /// Everything about a step, with the files that are kept of it.

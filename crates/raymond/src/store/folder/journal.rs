@@ -11,12 +11,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::disk::DiskFile;
+use super::lines::oldest_needed;
 use super::lock::RunLock;
 use super::place::RunPaths;
 use super::read::{Tail, visit_tail};
 use super::rescue;
 use super::room::Room;
 use super::segment::{Line, check_lines, encode_batch, may_begin_segment};
+use super::skip::begins_with_start;
 use crate::store::error::StoreError;
 use crate::store::home::{Durability, JournalOptions};
 
@@ -269,7 +271,8 @@ impl Journal {
 
     /// Deletes the segments that `keep_segments` does not keep, oldest first, so that those that are left have no gap.
     ///
-    /// Nothing depends on it. A file that cannot be deleted is tried again after the next segment.
+    /// Segments that other runs go on from stay, with those behind them, and so does a segment with which the run was
+    /// rewound. Nothing depends on it. A file that cannot be deleted is tried again after the next segment.
     fn delete_old_segments(&self) {
         let Some(keep) = self.options.keep_segments else {
             return;
@@ -278,7 +281,18 @@ impl Journal {
             return;
         };
         let oldest_kept = (self.segment + 1).saturating_sub(keep.max(1));
-        for number in segments.into_iter().filter(|number| (1..oldest_kept).contains(number)) {
+        let old: Vec<u32> = segments.into_iter().filter(|number| (1..oldest_kept).contains(number)).collect();
+        if old.is_empty() {
+            return;
+        }
+        let Ok(needed) = oldest_needed(&self.paths) else {
+            return;
+        };
+        let is_needed = |number: &u32| needed.is_some_and(|needed| *number >= needed);
+        for number in old.into_iter().filter(|number| !is_needed(number)) {
+            if !begins_with_start(&self.paths, number).is_ok_and(|begins_part| !begins_part) {
+                continue;
+            }
             if self.paths.disk().remove(&self.paths.segment(number)).is_err() {
                 return;
             }

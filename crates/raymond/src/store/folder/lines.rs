@@ -8,12 +8,12 @@ use raymond_core::run::Run;
 use serde::{Deserialize, Serialize};
 
 use super::place::RunPaths;
-use super::read::{Lines, first_batch, visit_tail};
+use super::read::{Lines, first_batch, segment_behind, segments_of_parts, visit_tail};
 use super::segment::Line;
 use crate::store::error::StoreError;
 use crate::store::fold::{FindOrigin, Folding, check_order};
 use crate::store::home::Events;
-use crate::store::lineage::state_at_origin;
+use crate::store::lineage::{origin_of, state_at_origin};
 
 pub(super) fn to_line(paths: &RunPaths, event: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(event)
@@ -24,6 +24,22 @@ pub(super) fn to_line(paths: &RunPaths, event: &impl Serialize) -> Result<String
 pub(super) fn first_event(paths: &RunPaths, segment: u32) -> Result<Option<Event>, StoreError> {
     let batch = first_batch(paths, segment)?;
     batch.as_ref().and_then(|batch| batch.first()).map(|line| to_event(paths, line)).transpose()
+}
+
+/// The oldest segment of a run that another run goes on from.
+pub(super) fn oldest_needed(paths: &RunPaths) -> Result<Option<u32>, StoreError> {
+    let mut oldest = None;
+    for run in paths.others().map_err(|error| StoreError::io(paths.dir().display(), "list", error))? {
+        for segment in segments_of_parts(&run)? {
+            let first = first_event(&run, segment)?;
+            let origin = first.as_ref().and_then(origin_of).filter(|origin| origin.run == paths.id());
+            if let Some(origin) = origin {
+                let needed = segment_behind(paths, origin.seq)?;
+                oldest = Some(oldest.map_or(needed, |oldest: u32| oldest.min(needed)));
+            }
+        }
+    }
+    Ok(oldest)
 }
 
 /// One line of a journal as an event. The line is known to be whole, so it is of another version if it cannot be read.

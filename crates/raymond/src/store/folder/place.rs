@@ -279,6 +279,14 @@ impl RunPaths {
         Ok(Self { id: id.to_owned(), ..self.clone() })
     }
 
+    /// The paths of all other runs in the same folder.
+    pub(super) fn others(&self) -> io::Result<Vec<Self>> {
+        let names = self.disk.names(&self.dir)?;
+        let first_segments = names.iter().filter_map(|name| parse_journal_name(name));
+        let others = first_segments.filter(|(id, segment)| *segment == 0 && *id != self.id);
+        Ok(others.map(|(id, _)| Self { id: id.to_owned(), ..self.clone() }).collect())
+    }
+
     /// What the journal is written with.
     pub(super) fn disk(&self) -> &dyn Disk {
         &*self.disk

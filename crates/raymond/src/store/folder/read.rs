@@ -107,7 +107,11 @@ fn kept_segments(paths: &RunPaths) -> Result<Vec<u32>, StoreError> {
     // Old segments are deleted from the second on, so only there may numbers be missing. A listing that was made while
     // a live Raymond deleted some may have one of those and lack a later one, so the disk is asked again.
     let is_there = |number| paths.disk().length(&paths.segment(number)).is_some();
-    let is_gap = |pair: &&[u32]| pair[1] != pair[0] + 1 && !is_there(pair[0] + 1) && is_there(pair[0]);
+    // A segment with which the run was rewound is never deleted, but those behind it may be.
+    let begins_part = |number| begins_with_start(paths, number).unwrap_or(false);
+    let is_gap = |pair: &&[u32]| {
+        pair[1] != pair[0] + 1 && !is_there(pair[0] + 1) && is_there(pair[0]) && !begins_part(pair[0])
+    };
     match numbers[1..].windows(2).find(is_gap) {
         Some(pair) => {
             let lost = paths.segment(pair[0] + 1);
@@ -158,17 +162,32 @@ pub(super) fn first_batch(paths: &RunPaths, segment: u32) -> Result<Option<Vec<L
 
 /// The segment that begins the newest part of the journal up to an event: one in which the run was rewound, or the first.
 pub(super) fn part_up_to(paths: &RunPaths, seq: u64) -> Result<u32, StoreError> {
-    for number in kept_segments(paths)?.into_iter().skip(1).rev() {
+    for number in segments_of_parts(paths)?.into_iter().skip(1).rev() {
+        if first_seq(paths, number)?.is_some_and(|first| first <= seq) {
+            return Ok(number);
+        }
+    }
+    Ok(0)
+}
+
+/// The segments that begin with the start of a run: the first, and those in which the run was rewound.
+pub(super) fn segments_of_parts(paths: &RunPaths) -> Result<Vec<u32>, StoreError> {
+    let mut found = Vec::new();
+    for number in kept_segments(paths)? {
+        if number == 0 {
+            found.push(number);
+            continue;
+        }
         let begins_part = match begins_with_start(paths, number) {
             // A live Raymond has just deleted it. It deletes none that begins a part.
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             other => other.map_err(|error| StoreError::io(paths.segment(number).display(), "read", error))?,
         };
-        if begins_part && first_seq(paths, number)?.is_some_and(|first| first <= seq) {
-            return Ok(number);
+        if begins_part {
+            found.push(number);
         }
     }
-    Ok(0)
+    Ok(found)
 }
 
 /// Reads the lines of a journal, segment after segment, also while they are being written.

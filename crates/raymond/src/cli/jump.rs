@@ -1,0 +1,40 @@
+//! `raymond jump`
+
+use std::path::Path;
+
+use raymond_core::input::Input;
+use raymond_core::run::Agent;
+use raymond_core::workflow::{Platform, StateFile};
+
+use super::args::JumpArgs;
+use super::find::{load_config, store};
+use super::print::say;
+use super::retry::agent;
+use super::run::read_input;
+use super::still::{change, go_on, hold};
+use crate::error::{ExitKind, UserError};
+use crate::workflow::scope::Scope;
+
+pub(super) fn jump(args: JumpArgs) -> Result<ExitKind, UserError> {
+    let config = load_config()?;
+    let stored = store(&args.place)?.find(&args.run)?;
+    let mut still = hold(&stored, &args.place, &config)?;
+    let id = agent(still.run(), &args.agent)?;
+    let target = state(&still.run().agents[&id], &still.run().scope, &args.state)?;
+    let input = args.input.as_deref().map(read_input).transpose()?;
+    change(&mut still, Input::Jump { agent: id, target: target.clone(), input })?;
+    drop(still);
+    if !args.options.quiet {
+        say(&format!("{} goes on in {target} with the next resume", args.agent));
+    }
+    go_on(stored.id(), args.run_it, args.options, args.place)
+}
+
+/// A state of the workflow that the agent is in.
+fn state(agent: &Agent, own: &str, name: &str) -> Result<StateFile, UserError> {
+    let path = agent.scope.as_deref().unwrap_or(own);
+    let mut scope = Scope::open(Path::new(path), Platform::current())?;
+    let state = scope.resolve(name).map_err(UserError::usage)?;
+    scope.read(&state).map_err(UserError::usage)?;
+    Ok(state)
+}

@@ -1,0 +1,62 @@
+//! `raymond retry`
+
+use raymond_core::input::Input;
+use raymond_core::name::AgentId;
+use raymond_core::run::{Run, Status};
+
+use super::args::RetryArgs;
+use super::find::{load_config, store};
+use super::print::say;
+use super::still::{change, go_on, hold};
+use crate::advice;
+use crate::error::{ExitKind, UserError};
+
+pub(super) fn retry(args: RetryArgs) -> Result<ExitKind, UserError> {
+    let config = load_config()?;
+    let stored = store(&args.place)?.find(&args.run)?;
+    let mut still = hold(&stored, &args.place, &config)?;
+    let agents = failed(still.run(), args.agent.as_deref())?;
+    change(&mut still, Input::Retry { agents: agents.clone() })?;
+    drop(still);
+    if !args.options.quiet {
+        let names: Vec<&str> = agents.iter().map(AgentId::as_str).collect();
+        let verb = if names.len() == 1 { "tries" } else { "try" };
+        say(&format!("{} {verb} again with the next resume", names.join(", ")));
+    }
+    go_on(stored.id(), args.run_it, args.options, args.place)
+}
+
+/// The agent that is named, or all that have failed.
+fn failed(run: &Run, named: Option<&str>) -> Result<Vec<AgentId>, UserError> {
+    let failed: Vec<AgentId> = run.failed_agents().cloned().collect();
+    let Some(name) = named else {
+        return match failed.is_empty() {
+            true => Err(UserError::usage(format!("no agent of {} has failed", run.id))),
+            false => Ok(failed),
+        };
+    };
+    let agent = agent(run, name)?;
+    match &run.agents[&agent].status {
+        Status::Failed { .. } => Ok(vec![agent]),
+        _ => Err(UserError::usage(format!("{name} of {} has not failed", run.id)).hint(format!(
+            "to send it elsewhere: {}",
+            advice::command(&format!("jump {} {name} STATE", run.id))
+        ))),
+    }
+}
+
+/// An agent of the run that has not ended.
+pub(super) fn agent(run: &Run, name: &str) -> Result<AgentId, UserError> {
+    if let Some(id) = run.agents.keys().find(|id| id.as_str() == name) {
+        return Ok(id.clone());
+    }
+    let names: Vec<&str> = run.agents.keys().map(AgentId::as_str).take(MOST_NAMED).collect();
+    let error = UserError::usage(format!("{} has no agent `{name}` that could go on", run.id));
+    Err(match names.is_empty() {
+        true => error.hint("all its agents have ended"),
+        false => error.hint(format!("there are: {}", names.join(", "))),
+    })
+}
+
+/// How many agents an error names.
+const MOST_NAMED: usize = 20;

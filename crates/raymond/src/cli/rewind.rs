@@ -1,0 +1,47 @@
+//! `raymond rewind`
+
+use super::args::RewindArgs;
+use super::find::{debug_root, journal_options, load_config, store};
+use super::print::{print_stdout, say};
+use super::still::{go_on, hold};
+use crate::agent::registry::Backends;
+use crate::error::{ExitKind, UserError};
+use crate::history::conversations::{forgotten, not_shared};
+use crate::history::{Point, move_answers, rewind};
+use crate::run::driver::now;
+use crate::view::debug::move_steps;
+
+pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
+    let config = load_config()?;
+    let store = store(&args.place)?;
+    let stored = store.find(&args.run)?;
+    let still = hold(&stored, &args.place, &config)?;
+    let point = Point::after_step(&*stored, args.to)?;
+    if point.seq == still.run().seq {
+        return Err(UserError::usage(format!("nothing came after step {} of {}", args.to, stored.id())));
+    }
+    let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
+    let (end, mut writer) = still.into_parts();
+    let journal = journal_options(&config.raymond);
+    let dropped = rewind(&*store, &mut *writer, end, (&point, forgotten), journal, now())?;
+    // What follows is not part of the run: a kill here leaves nothing that matters.
+    move_answers(&*stored.inbox(), &*store.run(&dropped)?.inbox());
+    if let Some(debug) = debug_root(&args.place) {
+        let has_ended = |step: u64| !is_under_way(&point, step);
+        move_steps(&debug.join(stored.id()), &debug.join(&dropped), has_ended);
+    }
+    drop(writer);
+    if !args.options.quiet {
+        say(&format!("{} goes on after step {} again; what came then is in {dropped}", stored.id(), args.to));
+    }
+    if !args.run_it {
+        print_stdout(format!("{dropped}\n").as_bytes())?;
+    }
+    go_on(stored.id(), args.run_it, args.options, args.place)
+}
+
+/// Whether a step had not ended at that point, or not begun.
+fn is_under_way(point: &Point, step: u64) -> bool {
+    let runs = |agent: &raymond_core::run::Agent| agent.work().is_some_and(|work| work.step == step);
+    step > point.state.steps_started || point.state.agents.values().any(runs)
+}

@@ -1,0 +1,91 @@
+//! A run that is taken back to an earlier point. What came after it stays readable as a run of its own.
+
+use jiff::Timestamp;
+use raymond_core::decide;
+use raymond_core::event::{Event, Origin};
+use raymond_core::run::{Options, Run};
+
+use super::branch::{Branch, branch};
+use super::point::Point;
+use crate::store::{Content, Inbox, JournalOptions, RunHandle, RunStore, RunWriter, StoreError};
+
+/// The longest id of a run.
+const MAX_ID: usize = 64;
+
+/// Takes a run back, and returns the id of the run that has what is dropped. `end` is its state now, and the writer holds
+/// its lease.
+///
+/// First the other run is made, which only names this one, then this one begins anew by a single event. A kill in between
+/// leaves one run more, which the next try uses.
+pub fn rewind(
+    store: &dyn RunStore,
+    writer: &mut dyn RunWriter,
+    end: Run,
+    (point, forgotten): (&Point, Vec<String>),
+    journal: JournalOptions,
+    now: Timestamp,
+) -> Result<String, StoreError> {
+    let (run, seq) = (end.id.clone(), end.seq);
+    let dropped = keep(store, Point::at_end(end), journal, now)?;
+    let origin = Origin {
+        run: run.clone(),
+        seq: point.seq,
+        step: point.step,
+        reset_cost: false,
+        forgotten,
+        dropped: Some(dropped.clone()),
+    };
+    let nonce = uuid::Uuid::new_v4().to_string();
+    let body = decide::branch(&point.state, nonce, origin);
+    writer.rewind(&Event { seq: seq + 1, time: now, run, body })?;
+    Ok(dropped)
+}
+
+/// Makes a run that has the whole history of this one.
+fn keep(
+    store: &dyn RunStore,
+    end: Point,
+    journal: JournalOptions,
+    now: Timestamp,
+) -> Result<String, StoreError> {
+    let run = end.state.id.clone();
+    // Its turns do not belong into the recording of the other one.
+    let options = Options { record: None, ..end.state.options.clone() };
+    for number in 1_u64.. {
+        let id = dropped_id(&run, number);
+        let how = Branch { options: options.clone(), reset_cost: false, forgotten: Vec::new() };
+        match branch(store, &id, journal, now, (&run, &end), how) {
+            Ok(()) => return Ok(id),
+            Err(StoreError::Exists { .. }) if keeps(&*store.run(&id)?, &end) => return Ok(id),
+            Err(StoreError::Exists { .. } | StoreError::Held { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(StoreError::Exists { run })
+}
+
+/// Whether a run has exactly the history of another one, because an earlier try was interrupted.
+fn keeps(run: &dyn RunHandle, end: &Point) -> bool {
+    let is_same = |origin: &Origin| origin.run == end.state.id && origin.seq == end.seq;
+    let is_whole = run.origins().is_ok_and(|origins| origins.first().is_some_and(is_same));
+    is_whole && run.load().is_ok_and(|state| state.seq == end.seq + 1)
+}
+
+/// The name of what a rewind drops. It does not begin like the run's own, so that a short form of that stays unique.
+fn dropped_id(run: &str, number: u64) -> String {
+    let id = format!("dropped-{number}-{run}");
+    // A part of an id may end in ways that an id may not, such as in `.lock`.
+    let is_short = id.len() <= MAX_ID;
+    if is_short { id } else { id[..MAX_ID].replace('.', "-") }
+}
+
+/// Gives answers that were not taken yet to the run that has their questions. The same numbers will be asked again.
+pub fn move_answers(from: &dyn Inbox, to: &dyn Inbox) {
+    for message in from.messages().unwrap_or_default() {
+        if let Content::Text(text) = &message.content {
+            // Without it, the question is only asked once more.
+            let _ = to.post(&message.name, text);
+        }
+        let _ = from.remove(&message.name);
+    }
+}

@@ -1,0 +1,1 @@
+echo "<result>got $RAYMOND_INPUT</result>"

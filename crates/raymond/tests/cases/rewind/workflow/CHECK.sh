@@ -1,0 +1,2 @@
+echo CHECK >> ran
+echo "<goto input=\"$(wc -l < ran) scripts ran\">REVISE</goto>"

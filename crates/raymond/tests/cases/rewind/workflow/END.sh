@@ -1,0 +1,2 @@
+echo END >> ran
+echo "<result>$(tr '\n' ' ' < ran)</result>"

@@ -1,0 +1,2 @@
+echo START >> ran
+echo '<goto input="a plan">DRAFT</goto>'

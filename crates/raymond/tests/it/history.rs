@@ -1,0 +1,241 @@
+//! Going back: branches and rewinds at any step, also of live runs and under kills.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use test_kit::rig::{Live, Rig, wait_for_file};
+
+use crate::RAYMOND;
+
+/// What was done, by which run: the agent, its state and its visit.
+type Trace = BTreeMap<String, usize>;
+
+const BEGIN: &str =
+    r#"echo "$RAYMOND_RUN_ID $RAYMOND_AGENT_ID $(basename "$RAYMOND_STATE_FILE") $RAYMOND_VISITS" >> trace"#;
+
+/// Two workers that are joined, one of which calls four states deep, and then some steps more.
+fn busy() -> Rig {
+    let rig = Rig::new(RAYMOND);
+    let state = |name: &str, text: &str| {
+        rig.state(name, format!("{BEGIN}\n{text}"));
+    };
+    state("START.sh", r#"echo '<goto input="go">FAN</goto>'"#);
+    state("FAN.sh", r#"echo '<fork item="a">DEEP</fork><fork item="b">FLAT</fork><join>JOINED</join>'"#);
+    state("FLAT.sh", r#"echo "<result>flat $item</result>""#);
+    state("DEEP.sh", r#"echo '<call return="R1">D2</call>'"#);
+    state("D2.sh", r#"echo '<call return="R2">D3</call>'"#);
+    state("D3.sh", r#"echo '<call return="R3">D4</call>'"#);
+    state("D4.sh", r#"echo '<result>deep</result>'"#);
+    for (name, input) in [("R3", "3"), ("R2", "2"), ("R1", "1")] {
+        state(&format!("{name}.sh"), &format!(r#"echo "<result>$RAYMOND_RESULT {input} $item</result>""#));
+    }
+    state("JOINED.sh", r#"echo '<goto>LAST</goto>'"#);
+    state("LAST.sh", r#"echo '<result>the end</result>'"#);
+    rig
+}
+
+/// What a run has done itself.
+fn done_by(rig: &Rig, run: &str) -> Trace {
+    let mut done = Trace::new();
+    let trace = rig.read("trace");
+    for line in trace.lines().filter_map(|line| line.strip_prefix(&format!("{run} "))) {
+        *done.entry(line.to_owned()).or_default() += 1;
+    }
+    done
+}
+
+fn events(rig: &Rig, run: &str) -> Vec<Value> {
+    let done = rig.raymond(&["log", run, "--json"]);
+    assert_eq!(done.exit, 0, "{done:?}");
+    done.lines().collect()
+}
+
+fn status(rig: &Rig, run: &str) -> Value {
+    let done = rig.raymond(&["status", run, "--json"]);
+    assert_eq!(done.exit, 0, "{done:?}");
+    serde_json::from_str(&done.stdout).expect("a JSON object")
+}
+
+/// What the steps did that had not ended after an event, by the events of the run that has all of them.
+fn left_after(events: &[Value], seq: u64) -> Trace {
+    let of = |kind: &'static str| events.iter().filter(move |event| event["event"] == kind);
+    // A step that was under way at a branch has started twice.
+    let steps: BTreeMap<u64, &Value> =
+        of("step_started").map(|started| (started["step"].as_u64().expect("a number"), started)).collect();
+    let mut left = Trace::new();
+    for (step, started) in steps {
+        let ended = of("step_finished").find(|event| event["step"] == step);
+        if ended.is_none_or(|ended| ended["seq"].as_u64().expect("a number") > seq) {
+            let text = |name: &str| started[name].as_str().expect("a text").to_owned();
+            *left.entry(format!("{} {} {}", text("agent"), text("state"), started["visits"])).or_default() +=
+                1;
+        }
+    }
+    left
+}
+
+#[test]
+fn a_branch_at_any_step_does_exactly_what_was_left() {
+    let rig = busy();
+    rig.run().assert(0, "the end\n");
+    let all = events(&rig, "r");
+    let steps = status(&rig, "r")["steps"].as_u64().unwrap();
+    assert_eq!(steps, 12);
+    for step in 1..=steps {
+        let id = format!("b{step}");
+        rig.raymond(&["branch", "r", "--at", &step.to_string(), "--id", &id]).assert(0, &format!("{id}\n"));
+        let first: Value = serde_json::from_str(
+            fs::read_to_string(rig.path(&format!(".raymond/state/{id}.jsonl")))
+                .unwrap()
+                .lines()
+                .next()
+                .unwrap(),
+        )
+        .unwrap();
+        assert_eq!((&first["event"], &first["origin"]["run"]), (&"run_started".into(), &"r".into()));
+        assert_eq!(first["origin"]["step"], step);
+        rig.raymond(&["resume", &id]).assert(0, "the end\n");
+        let seq = first["origin"]["seq"].as_u64().unwrap();
+        assert_eq!(done_by(&rig, &id), left_after(&all, seq), "after step {step}");
+        assert_eq!(status(&rig, &id)["steps"], steps);
+        let own = events(&rig, &id);
+        assert_eq!(own[..usize::try_from(seq).unwrap()], all[..usize::try_from(seq).unwrap()]);
+    }
+    assert_eq!(events(&rig, "r"), all, "the origin was changed");
+}
+
+#[test]
+fn a_run_can_be_rewound_to_any_step_again_and_again() {
+    let rig = busy();
+    rig.run().assert(0, "the end\n");
+    let all = events(&rig, "r");
+    for (number, step) in [11, 9, 7, 5, 4, 2, 1].into_iter().enumerate() {
+        let dropped = format!("dropped-{}-r", number + 1);
+        let before = events(&rig, "r");
+        fs::write(rig.path("trace"), "").unwrap();
+        rig.raymond(&["rewind", "r", "--to", &step.to_string()])
+            .assert(0, &format!("{dropped}\n"))
+            .says(&dropped);
+        let seq = status(&rig, "r")["origin"]["seq"].as_u64().unwrap();
+        rig.resume().assert(0, "the end\n");
+        assert_eq!(done_by(&rig, "r"), left_after(&before, seq), "after step {step}");
+        assert_eq!(status(&rig, "r")["steps"], 12);
+        // What was dropped is whole, and so is what was dropped first.
+        let kept = events(&rig, &dropped);
+        assert_eq!(kept[..kept.len() - 1], before);
+        assert_eq!(events(&rig, "dropped-1-r")[..all.len()], all);
+        rig.raymond(&["resume", &dropped]).assert(0, "the end\n");
+    }
+}
+
+#[test]
+fn a_live_run_can_be_branched_and_not_be_changed() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", format!("{BEGIN}\necho '<goto>WAIT</goto>'"));
+    rig.state(
+        "WAIT.sh",
+        format!("{BEGIN}\nwhile [ ! -e open ]; do sleep 0.02; done; echo '<result>over</result>'"),
+    );
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("trace"));
+    test_kit::rig::wait_until("the second step", || done_by(&rig, "r").len() == 2);
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "b"]).assert(0, "b\n");
+    rig.raymond(&["branch", "r", "--at", "2"]).assert(2, "").says("step 2 of r has not ended");
+    for refused in [vec!["rewind", "r", "--to", "1"], vec!["retry", "r"], vec!["jump", "r", "main", "WAIT"]] {
+        rig.raymond(&refused).assert(2, "").says("another Raymond is running r");
+    }
+    fs::write(rig.path("open"), "").unwrap();
+    rig.raymond(&["resume", "b"]).assert(0, "over\n");
+    live.wait().assert(0, "over\n");
+    assert_eq!(done_by(&rig, "b").into_keys().collect::<Vec<_>>(), ["main WAIT.sh 1"]);
+}
+
+/// Starts a command and kills it after a part of the time that it takes.
+fn kill_after(rig: &Rig, args: &[&str], after: Duration) {
+    let live: Live = rig.start(args);
+    std::thread::sleep(after);
+    live.kill();
+}
+
+#[test]
+fn a_killed_command_leaves_the_run_as_it_was_or_as_it_should_be() {
+    const KILLS: u32 = 10;
+    let rig = busy();
+    rig.state("LAST.sh", format!("{BEGIN}\n[ -e fixed ] && echo '<result>the end</result>' || exit 4"));
+    assert_eq!(rig.run().exit, 1);
+    let before = events(&rig, "r");
+    let begin = Instant::now();
+    rig.raymond(&["branch", "r", "--at", "3", "--id", "timed"]).assert(0, "timed\n");
+    let whole = begin.elapsed() * 2;
+    for kill in 0..KILLS {
+        let id = format!("b{kill}");
+        kill_after(&rig, &["branch", "r", "--at", "3", "--id", &id], whole * kill / KILLS);
+        let listed = rig.raymond(&["list", "--json"]);
+        let listed: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap();
+        if let Some(run) = listed.iter().find(|run| run["run"] == id.as_str()) {
+            assert_eq!((&run["status"], &run["origin"]["step"]), (&"interrupted".into(), &3.into()), "{run}");
+        }
+        assert_eq!(events(&rig, "r"), before);
+    }
+    let mut seen = before;
+    for kill in 0..KILLS {
+        kill_after(&rig, &["jump", "r", "main", "LAST"], whole * kill / KILLS);
+        let after = events(&rig, "r");
+        let new = &after[seen.len()..];
+        assert!(new.is_empty() || (new.len() == 1 && new[0]["event"] == "agent_moved"), "{new:?}");
+        seen = after;
+    }
+    for kill in 0..KILLS {
+        let before = status(&rig, "r");
+        kill_after(&rig, &["rewind", "r", "--to", "5"], whole * kill / KILLS);
+        let after = status(&rig, "r");
+        if after != before {
+            assert_eq!(after["origin"]["step"], 5);
+            let dropped = after["origin"]["dropped"].as_str().unwrap().to_owned();
+            assert_eq!(status(&rig, &dropped)["steps"], before["steps"]);
+            fs::write(rig.path("fixed"), "").unwrap();
+            rig.raymond(&["resume", "r"]).assert(0, "the end\n");
+        }
+    }
+}
+
+#[test]
+fn conversations_of_a_branch_know_what_was_known_and_no_more() {
+    let rig = Rig::new(RAYMOND);
+    for (state, text) in [("START.md", "one"), ("B.md", "two"), ("C.md", "three"), ("D.md", "four")] {
+        rig.state(state, text);
+    }
+    rig.agent(
+        r#"[{"match":"one","reply":"<goto>B</goto>","cost":0.25},{"match":"two","reply":"<goto>C</goto>","cost":0.25},
+            {"match":"three","reply":"<goto>D</goto>","cost":0.25},{"match":"four","reply":"<result>{{history}} before</result>","cost":0.25}]"#,
+    );
+    rig.run().assert(0, "3 before\n");
+    rig.raymond(&["branch", "r", "--at", "2", "--id", "b", "--run"]).assert(0, "3 before\n");
+    rig.raymond(&["rewind", "r", "--to", "1", "--run"]).assert(0, "3 before\n");
+    let histories: Vec<usize> =
+        rig.calls().iter().map(|call| call["history"].as_array().unwrap().len()).collect();
+    assert_eq!(histories, [0, 1, 2, 3, 2, 3, 1, 2, 3]);
+    assert_eq!(status(&rig, "b")["cost_usd"], 1.0);
+    assert_eq!(status(&rig, "r")["cost_usd"], 1.0);
+    rig.raymond(&["branch", "r", "--at", "3", "--id", "free", "--reset-cost"]).assert(0, "free\n");
+    assert_eq!(status(&rig, "free")["cost_usd"], 0.0);
+}
+
+#[test]
+fn a_deleted_conversation_is_told_before_anything_is_paid() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "one").state("B.md", "two");
+    rig.agent(r#"[{"match":"one","reply":"<goto>B</goto>","cost":0.25},{"match":"two","reply":"<result>{{history}} before</result>"}]"#);
+    rig.run().assert(0, "1 before\n");
+    // The program has a folder for its conversations, and this one is not in it.
+    fs::create_dir_all(rig.home().join(".claude/projects/x")).unwrap();
+    let calls = rig.calls().len();
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "b"])
+        .assert(2, "")
+        .says("has deleted it")
+        .says("--fresh");
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--fresh", "--run"]).assert(0, "0 before\n");
+    assert_eq!(rig.calls().len(), calls + 1);
+}
