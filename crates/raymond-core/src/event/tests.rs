@@ -16,7 +16,7 @@ const LINES: &[&str] = &[
     r#""event":"step_started","agent":"main","step":1,"attempt":1,"state":"START.sh","visits":1,"hash":"ab","exclusive":"git"}"#,
     r#""event":"exclusive_waiting","agent":"main_w1","state":"W.sh","exclusive":"git"}"#,
     r#""event":"session_started","agent":"main","step":2,"attempt":1,"state":"P.md","session":"s2"}"#,
-    r#""event":"step_finished","agent":"main","step":9,"state":"A.sh","tag":"goto","target":"B.sh","cost_usd":0,"duration_ms":1,"files":{"commit":"0b","before":"0a","folder":"/w","repository":"/w/.git","shared":true}}"#,
+    r#""event":"step_finished","agent":"main","step":9,"state":"A.sh","tag":"goto","target":"B.sh","cost_usd":0.0,"duration_ms":1,"files":{"commit":"0b","before":"0a","folder":"/w","repository":"/w/.git","shared":true}}"#,
     r#""event":"step_finished","agent":"main","step":1,"state":"A.sh","tag":"goto","target":"B.md","input":"i","cost_usd":0.0,"duration_ms":9}"#,
     r#""event":"step_finished","agent":"main","step":1,"state":"A.md","tag":"goto","target":"B.md","message":"I go.","session":{"id":"s1","total_usd":0.5,"backend":"claude"},"implicit":true,"cost_usd":0.5,"attempt_cost_usd":0.25,"cost_estimated":true,"duration_ms":9}"#,
     r#""event":"step_finished","agent":"main","step":1,"state":"A.sh","tag":"reset","target":"B.md","input":"i","cwd":"/sub","cost_usd":0.0,"duration_ms":9}"#,
