@@ -49,6 +49,7 @@ pub fn write(
         inputs: Default::default(),
         labels: BTreeMap::new(),
         options: Options::default(),
+        moved: Default::default(),
         origin: None,
     };
     let now = Timestamp::now();

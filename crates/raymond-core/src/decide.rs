@@ -15,7 +15,7 @@ mod turn;
 use jiff::Timestamp;
 
 use crate::event::{
-    AgentStarted, BRANCH_FORMAT_VERSION, Body, Origin, RunResumed, RunStarted, SessionStarted,
+    AgentStarted, BRANCH_FORMAT_VERSION, Body, Moved, Origin, RunResumed, RunStarted, SessionStarted,
 };
 use crate::input::{Ended, Input, Plan, StepOutcome};
 use crate::money::Usd;
@@ -51,6 +51,7 @@ pub fn branch(at: &Run, nonce: String, origin: Origin) -> Body {
         labels: at.labels.clone(),
         inputs: at.inputs.values.clone(),
         options: at.options.clone(),
+        moved: Moved::default(),
         origin: Some(origin),
     }))
 }

@@ -38,6 +38,33 @@ pub const FORMAT_VERSION: u32 = 1;
 /// that do not know it would take such a run for an empty one.
 pub const BRANCH_FORMAT_VERSION: u32 = 2;
 
+/// Which folders of a branch are not those of its origin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Moved {
+    /// Folders of the origin, and those that the branch has in their place.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub folders: BTreeMap<String, String>,
+    /// The worktrees of its workers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub worktrees: BTreeMap<AgentId, Worktree>,
+}
+
+impl Moved {
+    pub fn is_empty(&self) -> bool {
+        self.folders.is_empty() && self.worktrees.is_empty()
+    }
+
+    /// Where a folder of the origin is in the branch.
+    pub fn place_of(&self, path: &str) -> Option<String> {
+        let inside = |(from, to): (&String, &String)| {
+            let rest = path.strip_prefix(from.as_str())?;
+            (rest.is_empty() || rest.starts_with(['/', '\\'])).then(|| (from.len(), format!("{to}{rest}")))
+        };
+        self.folders.iter().filter_map(inside).max().map(|(_, place)| place)
+    }
+}
+
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
@@ -196,6 +223,9 @@ pub struct RunStarted {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, String>,
     pub options: Options,
+    /// The folders of a branch that are not those of its origin.
+    #[serde(default, skip_serializing_if = "Moved::is_empty")]
+    pub moved: Moved,
     /// Where its history is, if it does not begin here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,

@@ -6,6 +6,7 @@
 pub mod branch;
 pub mod clean;
 pub mod conversations;
+pub mod files;
 pub mod point;
 pub mod rewind;
 

@@ -217,6 +217,7 @@ impl Program {
             inputs: Default::default(),
             labels: Default::default(),
             options: self.options.clone(),
+            moved: Default::default(),
             origin: None,
         }
     }

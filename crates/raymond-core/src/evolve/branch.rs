@@ -1,6 +1,6 @@
 //! A run that goes on from a point in the history of another one, or again from an earlier point of its own.
 
-use crate::event::{Event, RunStarted};
+use crate::event::{Event, Moved, RunStarted};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::run::{Agent, Run, RunStatus, Status, Work};
@@ -28,6 +28,7 @@ pub(super) fn begun(run: &mut Run, event: &Event, started: &RunStarted) {
     run.options = started.options.clone();
     run.resumed_at = event.time;
     run.origin = Some(origin.clone());
+    move_folders(run, &started.moved);
     let ids: Vec<AgentId> = run.agents.keys().cloned().collect();
     for id in ids {
         give_reply_back(run, &id);
@@ -38,6 +39,37 @@ pub(super) fn begun(run: &mut Run, event: &Event, started: &RunStarted) {
                 agent.cost_usd = Usd::ZERO;
             }
         });
+    }
+}
+
+/// Agents of a branch work in its own folders.
+fn move_folders(run: &mut Run, moved: &Moved) {
+    if moved.is_empty() {
+        return;
+    }
+    let place = |path: &mut String| {
+        if let Some(place) = moved.place_of(path) {
+            *path = place;
+        }
+    };
+    place(&mut run.cwd);
+    let ids: Vec<AgentId> = run.agents.keys().cloned().collect();
+    for id in ids {
+        run.update(&id, |agent| {
+            place(&mut agent.cwd);
+            agent.stack.iter_mut().for_each(|frame| place(&mut frame.cwd));
+            if let Some(worktree) = moved.worktrees.get(&id) {
+                agent.worktree = Some(Box::new(worktree.clone()));
+            }
+        });
+    }
+    for worktree in moved.worktrees.values() {
+        run.worktrees.insert(worktree.name.to_ascii_lowercase(), worktree.clone());
+    }
+    for worker in run.workers.values_mut().flat_map(|workers| workers.values_mut()) {
+        if let Some(worktree) = moved.worktrees.get(&worker.agent) {
+            worker.worktree = Some(Box::new(worktree.clone()));
+        }
     }
 }
 

@@ -53,6 +53,7 @@ pub fn started(entry: &str, options: Options) -> RunStarted {
         inputs: Default::default(),
         labels: BTreeMap::new(),
         options,
+        moved: Default::default(),
         origin: None,
     }
 }

@@ -396,6 +396,15 @@ pub(super) struct BranchArgs {
     /// Begin new conversations where the old ones cannot go on
     #[arg(long)]
     pub(super) fresh: bool,
+    /// Also restore the files that the step left; the run must have taken snapshots
+    #[arg(long)]
+    pub(super) files: bool,
+    /// Restore them in a new git worktree in this folder, in which the new run works
+    #[arg(long, value_name = "DIR", requires = "files", value_hint = ValueHint::DirPath)]
+    pub(super) worktree: Option<PathBuf>,
+    /// Replace files that are not committed; they are kept under refs/raymond-kept
+    #[arg(long, requires = "files", conflicts_with = "worktree")]
+    pub(super) force: bool,
     /// Go on with the new run at once
     #[arg(long = "run")]
     pub(super) run_it: bool,

@@ -120,6 +120,7 @@ fn run_started(
         inputs,
         labels: args.labels.iter().cloned().collect(),
         options,
+        moved: Default::default(),
         origin: None,
     })
 }

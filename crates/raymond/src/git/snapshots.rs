@@ -244,6 +244,77 @@ impl Drop for Snapshots {
     }
 }
 
+/// Puts the files of a snapshot back.
+pub struct Restoring {
+    folder: Folder,
+    own: PathBuf,
+    indexes: PathBuf,
+}
+
+impl Restoring {
+    /// `top` is the top folder of the worktree that the snapshot is of, `own` is Raymond's own folder, and `indexes` a
+    /// folder for this alone, which is removed.
+    pub fn new(top: &Path, own: PathBuf, indexes: PathBuf) -> Self {
+        let index = indexes.join("0.index");
+        let folder =
+            Folder { repository: PathBuf::new(), top: top.to_owned(), index, copied: None, last: None };
+        Self { folder, own, indexes }
+    }
+
+    /// Makes a worktree with the files of a snapshot. Its HEAD is the commit that was checked out at that time, as far as
+    /// git remembers, so that what was not committed then is not committed in it.
+    pub fn into_worktree(&self, commit: &str, dir: &Path, time: &str) -> Result<(), GitError> {
+        let git = self.folder.git();
+        let then = git.text(&["rev-parse", "--verify", "--quiet", &format!("HEAD@{{{time}}}")]);
+        let head = then.ok().filter(|head| !head.is_empty()).unwrap_or_else(|| "HEAD".to_owned());
+        let dir_text = dir.to_string_lossy();
+        git.clone()
+            .patience(ADDING_LIMIT)
+            .text(&["worktree", "add", "--quiet", "--detach", "--", &dir_text, &head])?;
+        let git = Git::in_folder(dir).settings(&SETTINGS).patience(ADDING_LIMIT);
+        git.text(&["read-tree", "-u", "--reset", commit])?;
+        git.text(&["reset", "--quiet", "--mixed"]).map(drop)
+    }
+
+    /// Puts the files back where they were. The index, HEAD and ignored files stay as they are. Returns the ref below
+    /// `kept` that has what was replaced, if that was in none of the `saved` commits and not committed; without `force`
+    /// nothing is done then, and the inner error says what it is.
+    pub fn in_place(
+        mut self,
+        commit: &str,
+        saved: &[&String],
+        kept: &str,
+        force: bool,
+    ) -> Result<Result<Option<String>, String>, GitError> {
+        let now = self.folder.tree(&self.indexes, &self.own)?;
+        let git = self.folder.git();
+        let is_tree =
+            |name: &str| git.text(&["rev-parse", &format!("{name}^{{tree}}")]).is_ok_and(|tree| tree == now);
+        let mut kept_as = None;
+        if !is_tree(commit) && !is_tree("HEAD") && !saved.iter().any(|saved| is_tree(saved)) {
+            if !force {
+                let names = git.text(&["diff", "--name-only", "HEAD", &now, "--"]).unwrap_or_default();
+                let first: Vec<&str> = names.lines().take(3).collect();
+                return Ok(Err(first.join(", ")));
+            }
+            let listed = git.text(&["for-each-ref", "--format=%(refname)", kept])?;
+            let number = listed.lines().filter_map(|name| name.rsplit('/').next()?.parse::<u64>().ok()).max();
+            let name = format!("{kept}/{}", number.unwrap_or(0) + 1);
+            self.folder.commit(&name, &now, "Files that were replaced")?;
+            kept_as = Some(name);
+        }
+        let git = git.variable("GIT_INDEX_FILE", &self.folder.index).patience(ADDING_LIMIT);
+        git.text(&["read-tree", "-u", "--reset", commit])?;
+        Ok(Ok(kept_as))
+    }
+}
+
+impl Drop for Restoring {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.indexes);
+    }
+}
+
 /// The changes between two commits, as git shows them, at most so many bytes; with a list of the files first.
 pub fn diff(repository: &Path, before: &str, after: &str, most: usize) -> Result<(String, bool), GitError> {
     let git = Git::of_repository(repository);

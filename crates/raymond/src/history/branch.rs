@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use raymond_core::decide;
-use raymond_core::event::{Event, Origin};
+use raymond_core::event::{Body, Event, Moved, Origin};
 use raymond_core::run::Options;
 
 use super::point::Point;
@@ -17,6 +17,8 @@ pub struct Branch {
     pub reset_cost: bool,
     /// Sessions that it does not continue.
     pub forgotten: Vec<String>,
+    /// The folders that are not those of the other run.
+    pub moved: Moved,
 }
 
 /// Creates a run that goes on from a point in the history of another one, which is not touched and may be live.
@@ -42,7 +44,10 @@ pub fn branch(
     let mut state = point.state.clone();
     state.options = how.options;
     let nonce = uuid::Uuid::new_v4().to_string();
-    let body = decide::branch(&state, nonce, named);
+    let mut body = decide::branch(&state, nonce, named);
+    if let Body::RunStarted(started) = &mut body {
+        started.moved = how.moved;
+    }
     writer.commit(&[Event { seq: point.seq + 1, time: now, run: id.to_owned(), body }])?;
     drop(writer);
     // A live origin may have deleted the events meanwhile.

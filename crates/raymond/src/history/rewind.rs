@@ -53,7 +53,12 @@ fn keep(
     let options = Options { record: None, ..end.state.options.clone() };
     for number in 1_u64.. {
         let id = dropped_id(&run, number);
-        let how = Branch { options: options.clone(), reset_cost: false, forgotten: Vec::new() };
+        let how = Branch {
+            options: options.clone(),
+            reset_cost: false,
+            forgotten: Vec::new(),
+            moved: Default::default(),
+        };
         match branch(store, &id, journal, now, (&run, &end), how) {
             Ok(()) => return Ok(id),
             Err(StoreError::Exists { .. }) if keeps(&*store.run(&id)?, &end) => return Ok(id),

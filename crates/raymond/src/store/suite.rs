@@ -57,6 +57,7 @@ pub(crate) fn opening(run: &str) -> Vec<Event> {
         inputs: Default::default(),
         labels: Default::default(),
         options: Options::default(),
+        moved: Default::default(),
         origin: None,
     };
     let bodies = decide::start(started, None);

@@ -66,6 +66,8 @@ mod redact;
 #[cfg(test)]
 mod repository;
 #[cfg(test)]
+mod restoring;
+#[cfg(test)]
 mod schemas;
 #[cfg(test)]
 mod serving;

@@ -59,6 +59,7 @@ impl Course {
             inputs: Default::default(),
             labels: BTreeMap::new(),
             options: Options::default(),
+            moved: Default::default(),
             origin: None,
         };
         let mut course = Self { run: None, seq: 0 };

@@ -1,0 +1,87 @@
+//! The files of a branch: worktrees of its own for its workers, and the working folder as it was.
+//!
+//! What is made here is made before the branch: the first event of the branch names it, and no other run uses it.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use raymond_core::event::Moved;
+use raymond_core::run::Run;
+use raymond_core::worktree::{Worktree, branch};
+
+use super::clean::KEPT_REFS;
+use crate::error::UserError;
+use crate::git::snapshots::Restoring;
+use crate::git::worktrees::Worktrees;
+use crate::git::{Git, GitError};
+
+/// Where the files of a point are restored.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In a new worktree.
+    Worktree(PathBuf),
+    /// Where they were. What is there and not saved anywhere is only replaced by force.
+    InPlace { force: bool },
+}
+
+/// New worktrees for the workers of a branch, which are made before their next steps. A worker begins with the commit that
+/// its branch was at, as far as git remembers that.
+pub fn worktrees_of_branch(state: &Run, id: &str, places: &Worktrees) -> Moved {
+    let mut moved = Moved::default();
+    for agent in state.agents.values() {
+        let Some(old) = agent.worktree.as_deref() else { continue };
+        let path = places.folder().join(&old.name).to_string_lossy().into_owned();
+        moved.folders.insert(old.path.clone(), path.clone());
+        let base = commit_at(old, state.last_time).unwrap_or_else(|| old.base.clone());
+        let new = Worktree { path, branch: branch(id, &old.name), base, ..old.clone() };
+        moved.worktrees.insert(agent.id.clone(), new);
+    }
+    moved
+}
+
+/// The commit that a worker's branch was at.
+fn commit_at(worktree: &Worktree, time: Timestamp) -> Option<String> {
+    let name = format!("refs/heads/{}@{{{}}}", worktree.branch, seconds(time));
+    let git = Git::of_repository(Path::new(&worktree.repository));
+    git.text(&["rev-parse", "--verify", "--quiet", &name]).ok().filter(|commit| !commit.is_empty())
+}
+
+fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+/// Restores the files that a point of a run has, and returns the folder that they were in, where they are now, and the
+/// ref that has what was replaced.
+pub fn restore(
+    state: &Run,
+    end: &Run,
+    place: &Place,
+    (own, indexes): (&Path, &Path),
+) -> Result<(String, PathBuf, Option<String>), UserError> {
+    let cwd = Path::new(&state.cwd);
+    let around = state.snapshots.iter().filter(|(folder, _)| cwd.starts_with(folder));
+    let (folder, commit) = around.max_by_key(|(folder, _)| folder.len()).ok_or_else(|| {
+        UserError::usage(format!("there is no snapshot of {} up to that step", cwd.display()))
+            .hint("only runs with --snapshots keep the files of their steps")
+    })?;
+    let restoring = Restoring::new(Path::new(folder), own.to_owned(), indexes.to_owned());
+    let failed = |error: GitError| UserError::failed(format!("cannot restore the files: {error}"));
+    match place {
+        Place::Worktree(dir) => {
+            let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+            restoring.into_worktree(commit, &dir, &seconds(state.last_time)).map_err(failed)?;
+            Ok((folder.clone(), dir, None))
+        }
+        Place::InPlace { force } => {
+            let saved: Vec<&String> = end.snapshots.get(folder).into_iter().collect();
+            let kept = format!("{KEPT_REFS}/{}", end.id);
+            let kept = restoring.in_place(commit, &saved, &kept, *force).map_err(failed)?;
+            let kept = kept.map_err(|unsaved| {
+                UserError::usage(format!("{folder} has changes that are not committed: {unsaved}"))
+                    .hint("--force replaces the files and keeps what is there now under refs/raymond-kept")
+                    .hint("--worktree DIR restores them in another folder")
+            })?;
+            Ok((folder.clone(), PathBuf::from(folder), kept))
+        }
+    }
+}

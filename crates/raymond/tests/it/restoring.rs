@@ -1,0 +1,99 @@
+//! Branches with the files of a step, and with worktrees of their own.
+
+use std::fs;
+
+use serde_json::Value;
+use test_kit::rig::{Rig, wait_for_file, wait_until};
+
+use crate::RAYMOND;
+use crate::repository::{commit, git, init};
+
+/// A run `r` whose three steps each write their number to `sub/f`, in a repository in which `sub/f` is committed with 0.
+fn three_steps() -> Rig {
+    let rig = Rig::new(RAYMOND);
+    init(&rig, ".");
+    rig.write(".gitignore", "/workflow\n*.ignored\n");
+    rig.write("sub/f", "0\n");
+    commit(&rig, ".", "zero");
+    rig.state("START.sh", "echo 1 > f; echo 1 > added; echo '<goto>B</goto>'");
+    rig.state("B.sh", "echo 2 > f; echo '<goto>C</goto>'");
+    rig.state("C.sh", "echo \"$(cat f) then 3\" > f; rm -f added; echo \"<result>$PWD $(cat f)</result>\"");
+    let mut command = rig.command(&["../workflow", "--id", "r", "--snapshots"]);
+    command.current_dir(rig.path("sub"));
+    assert_eq!(rig.launch(command).wait().exit, 0);
+    rig
+}
+
+#[test]
+fn a_branch_works_in_a_new_worktree_with_the_files_of_the_step() {
+    let rig = three_steps();
+    let before = (rig.read("sub/f"), git(&rig, ".", &["status", "--porcelain"]));
+    let dir = rig.path("..").canonicalize().unwrap().join("restored");
+    let dir = dir.to_str().unwrap();
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--files", "--worktree", dir]).assert(0, "b\n");
+    assert_eq!(fs::read_to_string(format!("{dir}/sub/f")).unwrap(), "1\n");
+    assert_eq!(fs::read_to_string(format!("{dir}/sub/added")).unwrap(), "1\n");
+    assert_eq!(git(&rig, dir, &["status", "--porcelain"]), " M sub/f\n?? sub/added", "not committed then");
+    assert_eq!((rig.read("sub/f"), git(&rig, ".", &["status", "--porcelain"])), before);
+    rig.raymond(&["resume", "b"]).assert(0, &format!("{dir}/sub 2 then 3\n"));
+    assert_eq!(rig.read("sub/f"), before.0, "the branch works in its own folder");
+}
+
+#[test]
+fn files_are_restored_in_place_and_what_was_not_saved_is_kept() {
+    let rig = three_steps();
+    rig.raymond(&["branch", "r", "--at", "2", "--id", "saved", "--files"]).assert(0, "saved\n");
+    assert_eq!(
+        (rig.read("sub/f"), rig.read("sub/added")),
+        ("2\n".into(), "1\n".into()),
+        "all was in the last snapshot"
+    );
+    rig.write("sub/f", "mine\n");
+    rig.write("sub/a.ignored", "mine\n");
+    let index = fs::read(rig.path(".git/index")).unwrap();
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--files"]).assert(2, "").says("--force");
+    assert_eq!(rig.read("sub/f"), "mine\n");
+    assert_eq!(rig.raymond(&["status", "b"]).exit, 2, "no run is left behind");
+    let done = rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--files", "--force"]);
+    done.assert(0, "b\n").says("kept as refs/raymond-kept/r/1");
+    assert_eq!((rig.read("sub/f"), rig.read("sub/a.ignored")), ("1\n".into(), "mine\n".into()));
+    assert_eq!(git(&rig, ".", &["show", "refs/raymond-kept/r/1:sub/f"]), "mine");
+    assert_eq!(fs::read(rig.path(".git/index")).unwrap(), index);
+    rig.raymond(&["resume", "b"]).assert(0, &format!("{} 2 then 3\n", rig.path("sub").display()));
+}
+
+#[test]
+fn without_snapshots_there_is_nothing_to_restore() {
+    let rig = three_steps();
+    rig.raymond(&["workflow", "--id", "plain"]);
+    rig.raymond(&["branch", "plain", "--at", "1", "--files"]).assert(2, "").says("there is no snapshot");
+    rig.raymond(&["branch", "r", "--at", "1", "--worktree", "x"]).assert(2, "");
+}
+
+#[test]
+fn live_workers_of_a_branch_get_worktrees_of_their_own() {
+    let rig = Rig::new(RAYMOND);
+    init(&rig, ".");
+    rig.write(".gitignore", "/workflow\n/.raymond\n/*.ignored\n");
+    rig.write("f", "0\n");
+    commit(&rig, ".", "zero");
+    rig.state("START.sh", "echo '<fork worktree=\"a\">W</fork><join>END</join>'");
+    rig.state("W.sh", "echo 1 > f; git commit -qam one; echo '<goto>X</goto>'");
+    rig.state("X.sh", "[ -e ../../../../gate.ignored ] || { touch ../../../../begun.ignored; sleep 300; }; printf '<result>%s %s %s</result>' \"$PWD\" \"$RAYMOND_BRANCH\" \"$(cat f)\"");
+    rig.state("END.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
+    let live = rig.start(&["workflow", "--id", "r"]);
+    wait_for_file(&rig.path("begun.ignored"));
+    rig.raymond(&["branch", "r", "--at", "2", "--id", "b"]).assert(0, "b\n");
+    rig.write("gate.ignored", "");
+    let done = rig.raymond(&["resume", "b"]);
+    assert_eq!(done.exit, 0, "{done:?}");
+    let joined: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
+    let path = rig.path(".raymond/worktrees/b/a").display().to_string();
+    assert_eq!(joined[0]["result"], format!("{path} raymond-run/b/a 1"));
+    assert_eq!(joined[0]["branch"], "raymond-run/b/a");
+    assert!(rig.path(".raymond/worktrees/r/a").exists(), "the worktree of the origin is not touched");
+    assert!(!rig.path(".raymond/worktrees/b").exists(), "the branch tidies up its own");
+    live.kill();
+    wait_until("the run to be let go", || rig.status()["status"] != "running");
+    assert_eq!(rig.resume().exit, 0);
+}
