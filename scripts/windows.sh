@@ -214,7 +214,7 @@ echo the reason>&2
 exit /b 7
 B
     raymond wf
-    ends 1; says 'exited with code 7'; says 'the reason'; none_left 7102
+    ends 1; says 'ended with exit code 7'; says 'the reason'; none_left 7102
 }
 
 a_protocol_error_ends_what_was_left_behind() {

@@ -298,7 +298,7 @@ pub enum ProcessExit {
 impl std::fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ProcessExit::Code(code) => write!(f, "exited with code {code}"),
+            ProcessExit::Code(code) => write!(f, "ended with exit code {code}"),
             ProcessExit::Signal(signal) => write!(f, "was ended by signal {signal}"),
         }
     }

@@ -78,7 +78,7 @@ impl fmt::Display for GitError {
             Self::NotStarted(error) => write!(f, "the program `git` could not be started: {error}"),
             Self::TooSlow(limit) => write!(f, "git took longer than {} s and was ended", limit.as_secs()),
             Self::Failed { words, .. } if !words.is_empty() => write!(f, "git says: {words}"),
-            Self::Failed { code: Some(code), .. } => write!(f, "git exited with code {code}"),
+            Self::Failed { code: Some(code), .. } => write!(f, "git ended with exit code {code}"),
             Self::Failed { code: None, .. } => f.write_str("git was ended by a signal"),
         }
     }

@@ -432,7 +432,7 @@ fn why_failed(agent: &Agent, failed: &StepFailed) -> Does {
 /// How a script ended that failed with this message.
 fn how_ended(error: &str, exit_code: Option<i32>) -> Does {
     let number = |prefix: &str| error.strip_prefix(prefix).and_then(|rest| rest.parse().ok());
-    match exit_code.or_else(|| number("exited with code ")) {
+    match exit_code.or_else(|| number("ended with exit code ")) {
         Some(code) => Does::Exits(code),
         None if error.starts_with("timed out: no output") => Does::Hangs,
         None if error.starts_with("timed out: ") => Does::Overruns,

@@ -56,7 +56,7 @@ fn a_stop_leaves_a_retry_to_the_resume() {
     check(
         &batch,
         expect![[r#"
-            retry main 1 START.sh attempt=2 error="exited with code 1" stderr="oh no\n" until=+60s
+            retry main 1 START.sh attempt=2 error="ended with exit code 1" stderr="oh no\n" until=+60s
             run_stopped agents=1 status=interrupted steps=0
         "#]],
     );
@@ -144,8 +144,8 @@ fn a_stop_when_all_have_failed_is_a_failure() {
     check(
         &rig.exits("main", 1),
         expect![[r#"
-            step_failed main 1 START.sh error="exited with code 1" exit_code=1 fatal=false stderr="oh no\n"
-            run_stopped agents=1 error="main failed in START.sh: exited with code 1" status=failed steps=0
+            step_failed main 1 START.sh error="ended with exit code 1" exit_code=1 fatal=false stderr="oh no\n"
+            run_stopped agents=1 error="main failed in START.sh: ended with exit code 1" status=failed steps=0
         "#]],
     );
 }
@@ -161,7 +161,7 @@ fn a_fatal_failure_outweighs_a_stop() {
         &batch,
         expect![[r#"
             step_finished main_w1 3 W.sh tag=goto target=X.sh
-            run_stopped agents=2 error="main failed in N.sh: exited with code 1" status=failed steps=2
+            run_stopped agents=2 error="main failed in N.sh: ended with exit code 1" status=failed steps=2
         "#]],
     );
 }

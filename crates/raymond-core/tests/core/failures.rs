@@ -22,7 +22,7 @@ fn a_failed_script_stops_the_run_once_nothing_runs() {
     check(
         &batch,
         expect![[r#"
-            step_failed main_w1 3 W.sh error="exited with code 3" exit_code=3 fatal=true stderr="oh no\n"
+            step_failed main_w1 3 W.sh error="ended with exit code 3" exit_code=3 fatal=true stderr="oh no\n"
         "#]],
     );
     let batch = rig.emits("main", "<goto>NEXT</goto>");
@@ -30,7 +30,7 @@ fn a_failed_script_stops_the_run_once_nothing_runs() {
         &batch,
         expect![[r#"
             step_finished main 2 N.sh tag=goto target=NEXT.sh
-            run_stopped agents=2 error="main_w1 failed in W.sh: exited with code 3" status=failed steps=2
+            run_stopped agents=2 error="main_w1 failed in W.sh: ended with exit code 3" status=failed steps=2
         "#]],
     );
     check_agents(
@@ -51,7 +51,7 @@ fn scripts_ended_by_the_failure_of_another_are_interrupted() {
     check(
         &batch,
         expect![[r#"
-            run_stopped agents=2 error="main_w1 failed in W.sh: exited with code 1" interrupted=[{agent=main state=N.sh step=2}] status=failed steps=1
+            run_stopped agents=2 error="main_w1 failed in W.sh: ended with exit code 1" interrupted=[{agent=main state=N.sh step=2}] status=failed steps=1
         "#]],
     );
     let batch = rig.resume();
@@ -73,8 +73,8 @@ fn the_first_fatal_failure_is_the_failure_of_the_run() {
     check(
         &batch,
         expect![[r#"
-            step_failed main_w1 3 W.sh error="exited with code 2" exit_code=2 fatal=true stderr="oh no\n"
-            run_stopped agents=2 error="main failed in N.sh: exited with code 1" status=failed steps=1
+            step_failed main_w1 3 W.sh error="ended with exit code 2" exit_code=2 fatal=true stderr="oh no\n"
+            run_stopped agents=2 error="main failed in N.sh: ended with exit code 1" status=failed steps=1
         "#]],
     );
 }
@@ -86,7 +86,7 @@ fn a_failure_of_one_agent_lets_the_others_finish() {
     check(
         &batch,
         expect![[r#"
-            step_failed main_w1 3 W.sh error="exited with code 1" exit_code=1 fatal=false stderr="oh no\n"
+            step_failed main_w1 3 W.sh error="ended with exit code 1" exit_code=1 fatal=false stderr="oh no\n"
         "#]],
     );
     rig.emits("main", "<goto>NEXT</goto>");
@@ -96,7 +96,7 @@ fn a_failure_of_one_agent_lets_the_others_finish() {
         expect![[r#"
             step_finished main 4 NEXT.sh result=r tag=result
             agent_finished main result=r
-            run_stopped agents=2 error="main_w1 failed in W.sh: exited with code 1" status=failed steps=3
+            run_stopped agents=2 error="main_w1 failed in W.sh: ended with exit code 1" status=failed steps=3
         "#]],
     );
     check_agents(
@@ -120,7 +120,7 @@ fn several_failures_are_counted() {
         expect![[r#"
             step_finished main 2 N.sh result=r tag=result
             agent_finished main result=r
-            run_stopped agents=4 error="main_w1 failed in W.sh: exited with code 1 (and 2 more failed)" status=failed steps=2
+            run_stopped agents=4 error="main_w1 failed in W.sh: ended with exit code 1 (and 2 more failed)" status=failed steps=2
         "#]],
     );
 }
@@ -133,7 +133,7 @@ fn a_script_is_retried_and_then_fails() {
     check(
         &batch,
         expect![[r#"
-            retry main 2 FLAKY.sh attempt=2 error="exited with code 7" stderr="oh no\n" until=+5s
+            retry main 2 FLAKY.sh attempt=2 error="ended with exit code 7" stderr="oh no\n" until=+5s
         "#]],
     );
     check_agents(
@@ -161,8 +161,8 @@ fn a_script_is_retried_and_then_fails() {
     check(
         &batch,
         expect![[r#"
-            step_failed main 2 FLAKY.sh error="exited with code 8" exit_code=8 fatal=true stderr="oh no\n"
-            run_stopped agents=1 error="main failed in FLAKY.sh: exited with code 8" status=failed steps=1
+            step_failed main 2 FLAKY.sh error="ended with exit code 8" exit_code=8 fatal=true stderr="oh no\n"
+            run_stopped agents=1 error="main failed in FLAKY.sh: ended with exit code 8" status=failed steps=1
         "#]],
     );
 }
@@ -173,7 +173,7 @@ fn a_successful_retry_continues_the_run() {
     check(
         &rig.exits("main", 1),
         expect![[r#"
-            retry main 1 START.sh attempt=2 error="exited with code 1" stderr="oh no\n" until=+1s
+            retry main 1 START.sh attempt=2 error="ended with exit code 1" stderr="oh no\n" until=+1s
         "#]],
     );
     rig.passes(1);

@@ -151,14 +151,14 @@ fn a_failure_that_was_joined_no_longer_fails_the_run() {
         expect![[r#"
         step_finished main_w1 3 W.sh result=1 tag=result
         agent_finished main_w1 result=1
-        joined main A.sh result="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"done\",\"result\":\"1\",\"error\":null},{\"agent\":\"main_w2\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"failed\",\"result\":null,\"error\":\"exited with code 7\"}]" workers=[main_w1, main_w2]
+        joined main A.sh result="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"done\",\"result\":\"1\",\"error\":null},{\"agent\":\"main_w2\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"failed\",\"result\":null,\"error\":\"ended with exit code 7\"}]" workers=[main_w1, main_w2]
         step_started main 5 A.sh attempt=1 visits=1
     "#]],
     );
     check_agents(
         &rig,
         expect![[r#"
-        main running 5.1 in A.sh input="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"done\",\"result\":\"1\",\"error\":null},{\"agent\":\"main_w2\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"failed\",\"result\":null,\"error\":\"exited with code 7\"}]"
+        main running 5.1 in A.sh input="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"done\",\"result\":\"1\",\"error\":null},{\"agent\":\"main_w2\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"failed\",\"result\":null,\"error\":\"ended with exit code 7\"}]"
     "#]],
     );
     check(
@@ -178,8 +178,8 @@ fn a_failure_completes_a_join() {
     check(
         &rig.exits("main_w1", 7),
         expect![[r#"
-        step_failed main_w1 3 W.sh error="exited with code 7" exit_code=7 fatal=false stderr="oh no\n"
-        joined main A.sh result="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"failed\",\"result\":null,\"error\":\"exited with code 7\"}]" workers=[main_w1]
+        step_failed main_w1 3 W.sh error="ended with exit code 7" exit_code=7 fatal=false stderr="oh no\n"
+        joined main A.sh result="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"failed\",\"result\":null,\"error\":\"ended with exit code 7\"}]" workers=[main_w1]
         step_started main 4 A.sh attempt=1 visits=1
     "#]],
     );
@@ -219,8 +219,8 @@ fn a_failure_that_stops_the_run_is_not_joined() {
     check(
         &rig.exits("main_w1", 1),
         expect![[r#"
-        step_failed main_w1 3 W.sh error="exited with code 1" exit_code=1 fatal=true stderr="oh no\n"
-        run_stopped agents=2 error="main_w1 failed in W.sh: exited with code 1" status=failed steps=2
+        step_failed main_w1 3 W.sh error="ended with exit code 1" exit_code=1 fatal=true stderr="oh no\n"
+        run_stopped agents=2 error="main_w1 failed in W.sh: ended with exit code 1" status=failed steps=2
     "#]],
     );
     check(
@@ -343,7 +343,7 @@ fn workers_of_a_joined_failed_worker_are_not_joined() {
     check_agents(
         &rig,
         expect![[r#"
-        main running 6.1 in A.sh input="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"failed\",\"result\":null,\"error\":\"exited with code 1\"}]"
+        main running 6.1 in A.sh input="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"failed\",\"result\":null,\"error\":\"ended with exit code 1\"}]"
         main_w1_v1 running 5.1 in V.sh
     "#]],
     );
@@ -352,8 +352,8 @@ fn workers_of_a_joined_failed_worker_are_not_joined() {
     check(
         &rig.exits("main_w1_v1", 1),
         expect![[r#"
-        step_failed main_w1_v1 5 V.sh error="exited with code 1" exit_code=1 fatal=false stderr="oh no\n"
-        run_stopped agents=3 error="main_w1_v1 failed in V.sh: exited with code 1" status=failed steps=4
+        step_failed main_w1_v1 5 V.sh error="ended with exit code 1" exit_code=1 fatal=false stderr="oh no\n"
+        run_stopped agents=3 error="main_w1_v1 failed in V.sh: ended with exit code 1" status=failed steps=4
     "#]],
     );
     rig.resume();

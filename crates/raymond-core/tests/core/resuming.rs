@@ -55,15 +55,15 @@ fn every_crash_gives_a_new_attempt_and_uses_no_retry() {
     check(
         &rig.exits("main", 1),
         expect![[r#"
-            retry main 1 START.sh attempt=6 error="exited with code 1" stderr="oh no\n" until=+0s
+            retry main 1 START.sh attempt=6 error="ended with exit code 1" stderr="oh no\n" until=+0s
             step_started main 1 START.sh attempt=6 visits=1
         "#]],
     );
     check(
         &rig.exits("main", 1),
         expect![[r#"
-            step_failed main 1 START.sh error="exited with code 1" exit_code=1 fatal=true stderr="oh no\n"
-            run_stopped agents=1 error="main failed in START.sh: exited with code 1" status=failed steps=0
+            step_failed main 1 START.sh error="ended with exit code 1" exit_code=1 fatal=true stderr="oh no\n"
+            run_stopped agents=1 error="main failed in START.sh: ended with exit code 1" status=failed steps=0
         "#]],
     );
 }
@@ -88,8 +88,8 @@ fn a_crash_while_waiting_uses_no_retry() {
     check(
         &rig.exits("main", 1),
         expect![[r#"
-            step_failed main 1 START.sh error="exited with code 1" exit_code=1 fatal=true stderr="oh no\n"
-            run_stopped agents=1 error="main failed in START.sh: exited with code 1" status=failed steps=0
+            step_failed main 1 START.sh error="ended with exit code 1" exit_code=1 fatal=true stderr="oh no\n"
+            run_stopped agents=1 error="main failed in START.sh: ended with exit code 1" status=failed steps=0
         "#]],
     );
 }
@@ -180,7 +180,7 @@ fn a_resume_retries_every_failed_agent() {
     check(
         &rig.exits("main_w1", 1),
         expect![[r#"
-            retry main_w1 5 W.sh attempt=2 error="exited with code 1" stderr="oh no\n" until=+0s
+            retry main_w1 5 W.sh attempt=2 error="ended with exit code 1" stderr="oh no\n" until=+0s
             step_started main_w1 5 W.sh attempt=2 visits=1
         "#]],
     );
