@@ -39,7 +39,7 @@ pub fn start(started: RunStarted, input: Option<String>) -> Vec<Body> {
 
 /// The event with which a run begins whose history is that of `at`, up to the last event that is in it. The nonce differs
 /// from that of every other run, so that no session or process of one is taken for that of the other.
-pub fn branch(at: &Run, nonce: String, origin: Origin) -> Body {
+pub fn branch(at: &Run, nonce: String, origin: Origin, moved: Moved) -> Body {
     Body::RunStarted(Box::new(RunStarted {
         version: BRANCH_FORMAT_VERSION,
         workflow: at.workflow.clone(),
@@ -51,7 +51,7 @@ pub fn branch(at: &Run, nonce: String, origin: Origin) -> Body {
         labels: at.labels.clone(),
         inputs: at.inputs.values.clone(),
         options: at.options.clone(),
-        moved: Moved::default(),
+        moved,
         origin: Some(origin),
     }))
 }

@@ -28,6 +28,7 @@ mod pager;
 pub(crate) mod panics;
 mod print;
 mod record;
+mod restore;
 mod resume;
 mod retry;
 mod rewind;

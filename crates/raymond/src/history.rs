@@ -12,4 +12,4 @@ pub mod rewind;
 
 pub use branch::{Branch, branch};
 pub use point::{NoPoint, Point};
-pub use rewind::{move_answers, rewind};
+pub use rewind::{Back, move_answers, rewind};

@@ -94,6 +94,12 @@ impl Recorder {
 
     fn one(&mut self, event: &Event, following: &[Event], means: &mut Means<'_>) -> Result<(), Unplayable> {
         match &event.body {
+            Body::RunStarted(started) if started.origin.is_some() => {
+                return Err("its history begins in another run, or it was rewound".to_owned());
+            }
+            Body::AgentRetried { .. } | Body::AgentMoved { .. } => {
+                return Err("a person moves its agents".to_owned());
+            }
             Body::RunStarted(started) => {
                 let mut started = (**started).clone();
                 started.nonce = NONCE.to_owned();

@@ -396,15 +396,8 @@ pub(super) struct BranchArgs {
     /// Begin new conversations where the old ones cannot go on
     #[arg(long)]
     pub(super) fresh: bool,
-    /// Also restore the files that the step left; the run must have taken snapshots
-    #[arg(long)]
-    pub(super) files: bool,
-    /// Restore them in a new git worktree in this folder, in which the new run works
-    #[arg(long, value_name = "DIR", requires = "files", value_hint = ValueHint::DirPath)]
-    pub(super) worktree: Option<PathBuf>,
-    /// Replace files that are not committed; they are kept under refs/raymond-kept
-    #[arg(long, requires = "files", conflicts_with = "worktree")]
-    pub(super) force: bool,
+    #[command(flatten)]
+    pub(super) restoring: RestoreArgs,
     /// Go on with the new run at once
     #[arg(long = "run")]
     pub(super) run_it: bool,
@@ -412,6 +405,20 @@ pub(super) struct BranchArgs {
     pub(super) options: RunOptions,
     #[command(flatten)]
     pub(super) place: Place,
+}
+
+/// Whether and where the files of a step are restored.
+#[derive(Debug, Args)]
+pub(super) struct RestoreArgs {
+    /// Also restore the files that the step left; the run must have taken snapshots
+    #[arg(long)]
+    pub(super) files: bool,
+    /// Restore them in a new git worktree in this folder, in which the run goes on
+    #[arg(long, value_name = "DIR", requires = "files", value_hint = ValueHint::DirPath)]
+    pub(super) worktree: Option<PathBuf>,
+    /// Replace files that are not committed; they are kept under refs/raymond-kept
+    #[arg(long, requires = "files", conflicts_with = "worktree")]
+    pub(super) force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -445,6 +452,8 @@ pub(super) struct RewindArgs {
     /// Begin new conversations where the old ones cannot go on
     #[arg(long)]
     pub(super) fresh: bool,
+    #[command(flatten)]
+    pub(super) restoring: RestoreArgs,
     /// Go on with the run at once
     #[arg(long = "run")]
     pub(super) run_it: bool,

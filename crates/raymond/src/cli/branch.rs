@@ -6,19 +6,19 @@ use raymond_core::event::Moved;
 use raymond_core::run::{Options, RunStatus};
 
 use super::args::{BranchArgs, RunOptions};
-use super::find::{journal_options, load_config, own_folder, scratch_folder, store, worktrees};
+use super::find::{journal_options, load_config, store, worktrees};
 use super::options::override_with;
 use super::print::{print_stdout, say};
+use super::restore::restore;
 use super::run::ID_TRIES;
 use super::still::go_on;
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
-use crate::git::snapshots::INDEXES;
 use crate::history::conversations::{forgotten, not_shared};
-use crate::history::files::{self, worktrees_of_branch};
+use crate::history::files::worktrees_of_branch;
 use crate::history::{Branch, Point, branch};
 use crate::run::driver::now;
-use crate::store::{RunHandle, StoreError};
+use crate::store::StoreError;
 use crate::workflow::scope::run_id_for;
 
 pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
@@ -29,7 +29,11 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
     let options = options(&args.options, &point);
     let how = Branch { options, reset_cost: args.reset_cost, forgotten, moved: Moved::default() };
-    let restored = restored_files(&args, &*origin, &point)?;
+    if args.restoring.files && args.restoring.worktree.is_none() && origin.holder()?.is_some() {
+        return Err(UserError::usage(format!("{} is running in that folder", origin.id()))
+            .hint("restore the files in another one: --worktree DIR"));
+    }
+    let restored = restore(&args.restoring, &point, &origin.load()?, &args.place, args.options.quiet)?;
     let tries = if args.id.is_some() { 1 } else { ID_TRIES };
     let mut ids = (0..tries)
         .map(|_| args.id.clone().unwrap_or_else(|| run_id_for(Path::new(&point.state.scope))))
@@ -59,33 +63,6 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     // A budget that is given as so much more would be added a second time.
     let options = RunOptions { budget: None, ..args.options };
     go_on(&id, args.run_it, options, args.place)
-}
-
-/// Restores the files of the point, and returns the folder that they were in with the one that has them now.
-fn restored_files(
-    args: &BranchArgs,
-    origin: &dyn RunHandle,
-    point: &Point,
-) -> Result<Option<(String, String)>, UserError> {
-    if !args.files {
-        return Ok(None);
-    }
-    let place = match &args.worktree {
-        Some(dir) => files::Place::Worktree(dir.clone()),
-        None if origin.holder()?.is_some() => {
-            return Err(UserError::usage(format!("{} is running in that folder", origin.id()))
-                .hint("restore the files in another one: --worktree DIR"));
-        }
-        None => files::Place::InPlace { force: args.force },
-    };
-    let own = own_folder(&args.place)?;
-    let indexes = scratch_folder(&args.place, origin.id())?.join(format!("{INDEXES}restore"));
-    let (from, to, kept) = files::restore(&point.state, &origin.load()?, &place, (&own, &indexes))?;
-    if !args.options.quiet {
-        say(&format!("the files are as they were after step {}, in {}", args.at, to.display()));
-        kept.iter().for_each(|kept| say(&format!("what was there before is kept as {kept}")));
-    }
-    Ok(Some((from, to.to_string_lossy().into_owned())).filter(|(from, to)| from != to))
 }
 
 /// The options of the new run. Its turns do not belong into the recording of the other one.

@@ -1,13 +1,16 @@
 //! `raymond rewind`
 
+use raymond_core::event::Moved;
+
 use super::args::RewindArgs;
 use super::find::{debug_root, journal_options, load_config, store};
 use super::print::{print_stdout, say};
+use super::restore::restore;
 use super::still::{go_on, hold};
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
 use crate::history::conversations::{forgotten, not_shared};
-use crate::history::{Point, move_answers, rewind};
+use crate::history::{Back, Point, move_answers, rewind};
 use crate::run::driver::now;
 use crate::view::debug::move_steps;
 
@@ -21,9 +24,11 @@ pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
         return Err(UserError::usage(format!("nothing came after step {} of {}", args.to, stored.id())));
     }
     let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
+    let restored = restore(&args.restoring, &point, still.run(), &args.place, args.options.quiet)?;
+    let moved = Moved { folders: restored.into_iter().collect(), ..Moved::default() };
     let (end, mut writer) = still.into_parts();
-    let journal = journal_options(&config.raymond);
-    let dropped = rewind(&*store, &mut *writer, end, (&point, forgotten), journal, now())?;
+    let back = Back { point: &point, forgotten, moved };
+    let dropped = rewind(&*store, &mut *writer, end, back, journal_options(&config.raymond), now())?;
     // What follows is not part of the run: a kill here leaves nothing that matters.
     move_answers(&*stored.inbox(), &*store.run(&dropped)?.inbox());
     if let Some(debug) = debug_root(&args.place) {

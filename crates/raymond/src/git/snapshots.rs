@@ -19,6 +19,8 @@ use super::{Git, GitError};
 pub const REFS: &str = "refs/raymond";
 /// How long it may take to read all files of a folder.
 const ADDING_LIMIT: Duration = Duration::from_secs(10 * 60);
+/// How often git is asked to add the files while other processes create and remove some.
+const ADDING_TRIES: usize = 12;
 /// Settings for the snapshots alone: what only warns people must not fail, and an index is one file.
 const SETTINGS: [&str; 5] = [
     "core.safecrlf=false",
@@ -188,10 +190,8 @@ impl Folder {
             vec!["add".to_owned(), "--all".into(), "--ignore-errors".into(), "--".into(), ":/".into()];
         let own = own.strip_prefix(&self.top).ok().and_then(Path::to_str).filter(|own| !own.is_empty());
         add.extend(own.map(|own| format!(":(top,exclude,literal){own}")));
-        // Files come and go while they are read. What cannot be read the second time either stays as it was.
-        if git.text(&add).is_err() {
-            let _ = git.text(&add);
-        }
+        // A file that vanishes while git reads the folder makes it give up, and nothing is added then.
+        let _ = (0..ADDING_TRIES).any(|_| git.text(&add).is_ok());
         git.text(&["write-tree"])
     }
 

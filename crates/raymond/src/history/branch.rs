@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use raymond_core::decide;
-use raymond_core::event::{Body, Event, Moved, Origin};
+use raymond_core::event::{Event, Moved, Origin};
 use raymond_core::run::Options;
 
 use super::point::Point;
@@ -44,10 +44,7 @@ pub fn branch(
     let mut state = point.state.clone();
     state.options = how.options;
     let nonce = uuid::Uuid::new_v4().to_string();
-    let mut body = decide::branch(&state, nonce, named);
-    if let Body::RunStarted(started) = &mut body {
-        started.moved = how.moved;
-    }
+    let body = decide::branch(&state, nonce, named, how.moved);
     writer.commit(&[Event { seq: point.seq + 1, time: now, run: id.to_owned(), body }])?;
     drop(writer);
     // A live origin may have deleted the events meanwhile.

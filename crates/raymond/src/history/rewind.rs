@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use raymond_core::decide;
-use raymond_core::event::{Event, Origin};
+use raymond_core::event::{Event, Moved, Origin};
 use raymond_core::run::{Options, Run};
 
 use super::branch::{Branch, branch};
@@ -11,6 +11,16 @@ use crate::store::{Content, Inbox, JournalOptions, RunHandle, RunStore, RunWrite
 
 /// The longest id of a run.
 const MAX_ID: usize = 64;
+
+/// How a run is taken back.
+#[derive(Debug)]
+pub struct Back<'p> {
+    pub point: &'p Point,
+    /// Sessions that it does not continue.
+    pub forgotten: Vec<String>,
+    /// The folders that are others from now on.
+    pub moved: Moved,
+}
 
 /// Takes a run back, and returns the id of the run that has what is dropped. `end` is its state now, and the writer holds
 /// its lease.
@@ -21,7 +31,7 @@ pub fn rewind(
     store: &dyn RunStore,
     writer: &mut dyn RunWriter,
     end: Run,
-    (point, forgotten): (&Point, Vec<String>),
+    Back { point, forgotten, moved }: Back<'_>,
     journal: JournalOptions,
     now: Timestamp,
 ) -> Result<String, StoreError> {
@@ -36,7 +46,7 @@ pub fn rewind(
         dropped: Some(dropped.clone()),
     };
     let nonce = uuid::Uuid::new_v4().to_string();
-    let body = decide::branch(&point.state, nonce, origin);
+    let body = decide::branch(&point.state, nonce, origin, moved);
     writer.rewind(&Event { seq: seq + 1, time: now, run, body })?;
     Ok(dropped)
 }

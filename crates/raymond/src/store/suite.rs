@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use raymond_core::decide;
-use raymond_core::event::{Body, Event, FORMAT_VERSION, Origin, RunStarted, SnapshotLine};
+use raymond_core::event::{Body, Event, FORMAT_VERSION, Moved, Origin, RunStarted, SnapshotLine};
 use raymond_core::evolve::evolve;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Options, Run};
@@ -317,7 +317,7 @@ fn branch(store: &dyn RunStore, id: &str, (origin, seq): (&str, u64), options: J
         forgotten: Vec::new(),
         dropped: None,
     };
-    let first = event(id, seq + 1, decide::branch(&state, format!("nonce of {id}"), named));
+    let first = event(id, seq + 1, decide::branch(&state, format!("nonce of {id}"), named, Moved::default()));
     store.create(id, options).unwrap().commit(std::slice::from_ref(&first)).unwrap();
     first
 }
@@ -391,7 +391,8 @@ fn rewind(store: &dyn RunStore, seq: u64, options: JournalOptions) -> Box<dyn Ru
         forgotten: Vec::new(),
         dropped: None,
     };
-    let start = event("r", opened.run.seq + 1, decide::branch(&state, "second".to_owned(), named));
+    let start =
+        event("r", opened.run.seq + 1, decide::branch(&state, "second".to_owned(), named, Moved::default()));
     opened.writer.rewind(&start).unwrap();
     opened.writer
 }
@@ -461,7 +462,7 @@ fn a_branch_without_its_origin_is_told(store: &dyn RunStore) {
         forgotten: Vec::new(),
         dropped: None,
     };
-    let first = event("b", 3, decide::branch(&state, "n".to_owned(), named));
+    let first = event("b", 3, decide::branch(&state, "n".to_owned(), named, Moved::default()));
     store.create("b", unsynced()).unwrap().commit(&[first]).unwrap();
     let run = store.run("b").unwrap();
     let error = run.load().unwrap_err().to_string();

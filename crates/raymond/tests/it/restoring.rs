@@ -63,6 +63,23 @@ fn files_are_restored_in_place_and_what_was_not_saved_is_kept() {
 }
 
 #[test]
+fn a_rewind_takes_the_files_back_too() {
+    let rig = three_steps();
+    rig.write("sub/f", "mine\n");
+    rig.raymond(&["rewind", "r", "--to", "1", "--files"]).assert(2, "").says("--force");
+    rig.raymond(&["rewind", "r", "--to", "1", "--files", "--force"])
+        .assert(0, "dropped-1-r\n")
+        .says("kept as refs/raymond-kept/r/1");
+    assert_eq!((rig.read("sub/f"), rig.read("sub/added")), ("1\n".into(), "1\n".into()));
+    rig.raymond(&["resume", "r"]).assert(0, &format!("{} 2 then 3\n", rig.path("sub").display()));
+    let dir = rig.path("..").canonicalize().unwrap().join("rewound");
+    let dir = dir.to_str().unwrap();
+    rig.raymond(&["rewind", "r", "--to", "1", "--files", "--worktree", dir]).assert(0, "dropped-2-r\n");
+    assert_eq!(fs::read_to_string(format!("{dir}/sub/f")).unwrap(), "1\n");
+    rig.raymond(&["resume", "r"]).assert(0, &format!("{dir}/sub 2 then 3\n"));
+}
+
+#[test]
 fn without_snapshots_there_is_nothing_to_restore() {
     let rig = three_steps();
     rig.raymond(&["workflow", "--id", "plain"]);

@@ -492,7 +492,7 @@ fn what_models_read_and_wrote_is_added_up() {
     );
     rig.write(
         ".raymond/config.toml",
-        "[raymond]\nbackend = \"codex\"\nmodel = \"gpt-5\"\n[backend.codex]\ncommand = \"sh\"\nargs = [\"./agent.sh\"]\n",
+        "[raymond]\nbackend = \"codex\"\nmodel = \"gpt-5\"\n[backend.codex]\ncommand = \"sh\"\nargs = [\"./agent.sh\", \"--exec\"]\n",
     );
     for id in ["r", "s"] {
         rig.raymond(&["workflow", "--id", id]).assert(0, "ok\n");
