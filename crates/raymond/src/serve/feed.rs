@@ -68,6 +68,8 @@ struct State {
 pub struct Feed {
     path: PathBuf,
     state: Mutex<State>,
+    /// Held while the file is opened: its lock can be taken only once, also by this process.
+    opening: Mutex<()>,
     /// How often something was noticed.
     tick: watch::Sender<u64>,
 }
@@ -91,7 +93,7 @@ fn row(run: &str, from: u64, to: u64) -> String {
 impl Feed {
     /// A feed that keeps its entries in this file. It is opened when the first reader comes.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, state: Mutex::default(), tick: watch::channel(0).0 }
+        Self { path, state: Mutex::default(), opening: Mutex::default(), tick: watch::channel(0).0 }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -249,6 +251,10 @@ impl Feed {
         if self.lock().is_open {
             return Ok(());
         }
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.lock().is_open {
+            return Ok(());
+        }
         let entries = index.list()?;
         let mut state = State::default();
         if !state.load(&self.path) {
@@ -265,10 +271,7 @@ impl Feed {
         }
         state.first_text = state.next_number();
         state.is_open = true;
-        let mut current = self.lock();
-        if !current.is_open {
-            *current = state;
-        }
+        *self.lock() = state;
         Ok(())
     }
 }

@@ -153,10 +153,11 @@ impl<J: Journals> Walk<J> {
 
     /// Goes to the origin of this part, and returns it.
     fn go_on(&mut self) -> Result<Option<Origin>, StoreError> {
-        let Some((journal, _)) = self.at.take() else { return Ok(None) };
+        let Some((journal, up_to)) = self.at.take() else { return Ok(None) };
         let first = journal.first_of(self.part).map_err(|error| self.explained(error))?;
         let Some(origin) = first.as_ref().and_then(origin_of) else { return Ok(None) };
-        self.at = Some((journal.other(&origin.run)?, origin.seq));
+        // The point may be one before this run left its origin.
+        self.at = Some((journal.other(&origin.run)?, origin.seq.min(up_to)));
         self.from = Some((journal.run_id().to_owned(), origin.clone()));
         Ok(Some(origin.clone()))
     }

@@ -14,7 +14,7 @@ use super::inbox::{Content, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Posted};
 
 type Case = (&'static str, fn(&dyn RunStore));
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 19] = [
     ("an id is used once", an_id_is_used_once),
     ("what is committed is read in its batches", what_is_committed_is_read_in_its_batches),
     ("a second writer is refused", a_second_writer_is_refused),
@@ -29,6 +29,7 @@ const CASES: [Case; 18] = [
     ("payloads are found by their hash", payloads_are_found_by_their_hash),
     ("a branch has the history of its origin", a_branch_has_the_history_of_its_origin),
     ("a long chain of branches is read", a_long_chain_of_branches_is_read),
+    ("a branch can begin before its origin left its own", a_branch_can_begin_before_its_origin_left_its_own),
     ("a rewound run goes on from an earlier event", a_rewound_run_goes_on_from_an_earlier_event),
     ("a reader that has seen too much is told", a_reader_that_has_seen_too_much_is_told),
     ("a branch without its origin is told", a_branch_without_its_origin_is_told),
@@ -376,6 +377,22 @@ fn a_long_chain_of_branches_is_read(store: &dyn RunStore) {
     let numbers: Vec<u64> = read(&*run, Start::After(0)).iter().flatten().map(|event| event.seq).collect();
     assert_eq!(numbers, (1..=52).collect::<Vec<u64>>());
     assert_eq!(store.branches_of("b0").unwrap().len(), 50);
+}
+
+fn a_branch_can_begin_before_its_origin_left_its_own(store: &dyn RunStore) {
+    let mut writer = store.create("r", short_segments(None)).unwrap();
+    let all = write_nine_in_segments(&mut writer);
+    branch(store, "b", ("r", 9), unsynced());
+    branch(store, "c", ("b", 6), unsynced());
+    for (id, origin, at) in [("d", "b", 3), ("e", "c", 3)] {
+        assert_eq!(Some(store.run(origin).unwrap().state_after(at).unwrap()), fold(&all[..at as usize]));
+        let first = branch(store, id, (origin, at), unsynced());
+        let mut expected = all[..at as usize].to_vec();
+        expected.push(first);
+        let run = store.run(id).unwrap();
+        assert_eq!(read(&*run, Start::After(0)).concat(), expected, "{id}");
+        assert_eq!(Some(run.load().unwrap()), fold(&expected), "{id}");
+    }
 }
 
 /// Takes a run back to an event.
