@@ -255,6 +255,15 @@ fn is_wanted() -> bool {
     std::env::var_os(VARIABLE).is_none_or(|value| value != "off")
 }
 
+/// Whether this user may make cgroups here.
+pub(super) fn is_possible() -> bool {
+    let Some(own) = own_folder().filter(|_| is_wanted()) else { return false };
+    let probe = own.join(format!("{PREFIX}probe-{}", std::process::id()));
+    let is_made = make(&probe).is_ok();
+    let _ = fs::remove_dir(probe);
+    is_made
+}
+
 /// The folder of Raymond's own cgroup.
 fn own_folder() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;

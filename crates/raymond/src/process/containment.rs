@@ -32,6 +32,17 @@ impl Containment {
         }
     }
 
+    /// What a run would have that is started here.
+    pub fn here() -> Self {
+        if cfg!(windows) {
+            Self::JobObject
+        } else if cgroup::is_possible() {
+            Self::Cgroup
+        } else {
+            Self::ProcessGroup
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cgroup => "cgroup",

@@ -126,3 +126,18 @@ fn a_ping_needs_consent_and_tells_whether_the_model_answered() {
     assert_eq!(done.exit, 1);
     assert!(done.stdout.contains("hung up"), "{}", done.stdout);
 }
+
+#[test]
+fn it_says_how_the_processes_of_a_step_are_held() {
+    let rig = rig("scripted", "");
+    let mut command = rig.command(&["doctor"]);
+    command.env("RAYMOND_CGROUP", "off");
+    let without = rig.launch(command).wait();
+    assert!(without.stdout.contains("processes: each step has a process group; processes can leave it"));
+    let done = rig.raymond(&["doctor"]);
+    let run = rig.state("START.sh", "echo '<result>ok</result>'").raymond(&["workflow", "--id", "r"]);
+    assert_eq!(run.exit, 0);
+    let status: Value = serde_json::from_str(&rig.raymond(&["status", "r", "--json"]).stdout).unwrap();
+    let held = format!("processes: each step has a {};", status["containment"].as_str().unwrap());
+    assert!(done.stdout.contains(&held), "{held}\n{}", done.stdout);
+}

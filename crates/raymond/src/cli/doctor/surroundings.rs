@@ -10,6 +10,7 @@ use super::Finding;
 use super::talk::{Listener, talk};
 use crate::cli::find::{found_home, working_folder};
 use crate::config;
+use crate::process::Containment;
 
 /// A sync that takes longer makes each step noticeably slower.
 const SLOW_SYNC: Duration = Duration::from_millis(100);
@@ -21,6 +22,7 @@ pub(super) fn findings() -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(files());
     findings.push(environment());
+    findings.push(processes());
     findings.push(git());
     findings.push(terminal());
     findings
@@ -99,6 +101,16 @@ fn environment() -> Finding {
         Some(_) => Finding::good(ABOUT, "this is a step of a run"),
         None => Finding::good(ABOUT, "there is a home folder"),
     }
+}
+
+/// How all processes of a step are known.
+fn processes() -> Finding {
+    let way = Containment::here();
+    let escapes = match way {
+        Containment::Cgroup | Containment::JobObject => "none of its processes can leave it",
+        Containment::ProcessGroup => "processes can leave it, and are then looked for in other ways",
+    };
+    Finding::good("processes", format!("each step has a {}; {escapes}", way.as_str()))
 }
 
 fn git() -> Finding {
