@@ -93,7 +93,13 @@ fn choose(stored: &dyn RunHandle, run: &Run, given: Option<&str>) -> Result<Stri
         }
         (None, [only]) => Ok((*only).to_owned()),
         (None, []) if !asks.is_empty() => Err(too_late(&asks.join(", "), None)),
-        (None, []) => Err(UserError::usage(format!("the run {} has no open question", run.id))),
+        (None, []) => {
+            let error = UserError::usage(format!("the run {} has no open question", run.id));
+            Err(match run.asks_opened {
+                0 => error,
+                last => error.hint(closed_already(stored, &format!("ask{last}")).message),
+            })
+        }
         (None, _) => Err(UserError::usage(format!("the run {} has several open questions: {list}", run.id))
             .hint(format!("say which: {}", advice::command(&format!("answer {} ASK TEXT", run.id))))),
     }
