@@ -190,8 +190,16 @@ impl Folder {
             vec!["add".to_owned(), "--all".into(), "--ignore-errors".into(), "--".into(), ":/".into()];
         let own = own.strip_prefix(&self.top).ok().and_then(Path::to_str).filter(|own| !own.is_empty());
         add.extend(own.map(|own| format!(":(top,exclude,literal){own}")));
-        // A file that vanishes while git reads the folder makes it give up, and nothing is added then.
-        let _ = (0..ADDING_TRIES).any(|_| git.text(&add).is_ok());
+        for left in (0..ADDING_TRIES).rev() {
+            match git.text(&add) {
+                Ok(_) => break,
+                // All but some files were added. Those cannot be read, or are a repository without a commit.
+                Err(GitError::Failed { code: Some(1), .. }) => break,
+                // A file that vanishes while git reads the folder makes it give up, and nothing is added then.
+                Err(GitError::Failed { .. }) if left > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
         git.text(&["write-tree"])
     }
 
@@ -238,7 +246,7 @@ impl Folder {
 }
 
 impl Drop for Snapshots {
-    /// The indexes are of no use to another process.
+    /// Another process makes its own indexes.
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.indexes);
     }
