@@ -12,9 +12,11 @@ mod diagnostics;
 mod diagram;
 mod doctor;
 mod drive;
+mod elsewhere;
 mod emit;
 mod export;
 mod find;
+mod follow;
 mod init;
 mod init_config;
 mod inputs;
@@ -53,7 +55,14 @@ use args::{Cli, Command};
 
 use crate::advice;
 use crate::error::{ExitKind, UserError};
+use crate::fleet::Fleet;
 use crate::view::text::clean;
+
+/// Runs the program that the command line asks for, with an engine for runs on other machines.
+pub fn main_with(fleet: &'static dyn Fleet) -> ExitCode {
+    crate::fleet::install(fleet);
+    main()
+}
 
 /// Runs the program that the command line asks for.
 pub fn main() -> ExitCode {
@@ -93,6 +102,18 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
     if let Some(folder) = command.place().and_then(|place| place.state_dir.clone()) {
         advice::repeat_state_dir(folder);
     }
+    if let Some(exit) = elsewhere::hand_over(&command)? {
+        return Ok(exit);
+    }
+    let keeping = elsewhere::prepare(&command);
+    let done = carry_out(command);
+    if let Some(keeping) = keeping {
+        keeping.finish();
+    }
+    done
+}
+
+fn carry_out(command: Command) -> Result<ExitKind, UserError> {
     match command {
         Command::Run(args) => run::run(args),
         Command::Resume(args) => resume::resume(args),
@@ -114,6 +135,7 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
         Command::Emit(args) => emit::emit(args),
         Command::Lint(args) => lint::lint(args),
         Command::Serve(args) => serve::serve(args),
+        Command::Worker(args) => follow::worker(args),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Export(args) => export::export(args),
         Command::Test(args) => test::test(args),

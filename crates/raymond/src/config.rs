@@ -12,6 +12,7 @@ use toml::Spanned;
 use crate::agent::registry;
 use crate::error::UserError;
 use crate::files;
+use crate::fleet::Address;
 use crate::store::Durability;
 
 /// A config file with every setting commented out, for `--init-config`.
@@ -25,6 +26,8 @@ pub struct Config {
     pub backend: BTreeMap<String, BackendSettings>,
     /// What the tokens of models cost.
     pub prices: BTreeMap<String, PriceSettings>,
+    /// Engines for runs on other machines, by the name that `--on` takes.
+    pub engine: BTreeMap<String, EngineSettings>,
     /// What the project's file alone says, if these settings come from several files.
     #[serde(skip)]
     pub project: Option<Box<Config>>,
@@ -37,6 +40,7 @@ struct ConfigFile {
     raymond: Settings,
     backend: BTreeMap<Spanned<String>, BackendSettings>,
     prices: BTreeMap<String, PriceSettings>,
+    engine: BTreeMap<Spanned<String>, EngineSettings>,
 }
 
 /// The table `[raymond]`.
@@ -102,6 +106,18 @@ pub enum WithoutBranch {
 pub enum CostSetting {
     /// It is not known and not counted.
     None,
+}
+
+/// A table `[engine.NAME]`: where runs can be carried out by other machines.
+#[derive(Clone, Debug, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EngineSettings {
+    /// `temporal://HOST:PORT/NAMESPACE`
+    pub url: String,
+    /// The queue that its workers listen to.
+    pub queue: Option<String>,
+    /// Where machines leave files for each other: `file:///shared` or `s3://BUCKET/PATH`.
+    pub blobs: Option<String>,
 }
 
 /// What a million tokens of a model cost: an entry of the table `[prices]`.
@@ -256,8 +272,23 @@ fn parse(file: &Path, text: &str) -> Result<Config, UserError> {
     for (name, settings) in &config.backend {
         check_kind(file, text, name, settings)?;
     }
-    let backend = config.backend.into_iter().map(|(name, settings)| (name.into_inner(), settings));
-    Ok(Config { raymond: config.raymond, backend: backend.collect(), prices: config.prices, project: None })
+    for (name, settings) in &config.engine {
+        Address::of_settings(settings).map_err(|error| {
+            let place = place(line_at(text, name.span().start));
+            UserError::usage(format!("{}{place}: {error}", file.display()))
+        })?;
+    }
+    Ok(Config {
+        raymond: config.raymond,
+        backend: by_name(config.backend),
+        prices: config.prices,
+        engine: by_name(config.engine),
+        project: None,
+    })
+}
+
+fn by_name<T>(tables: BTreeMap<Spanned<String>, T>) -> BTreeMap<String, T> {
+    tables.into_iter().map(|(name, settings)| (name.into_inner(), settings)).collect()
 }
 
 /// Tables are merged key by key; any other value replaces the one below it.
@@ -347,7 +378,7 @@ fn with_suggestion(message: &str) -> String {
 
 /// The TOML reader names Rust types; users know tables, lists and numbers.
 fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 11] = [
+    const WORDS: [(&str, &str); 12] = [
         ("expected a nonzero usize", "expected a whole number from 1 on"),
         ("expected usize", "expected a whole number"),
         ("expected u64", "expected a whole number"),
@@ -358,6 +389,7 @@ fn in_plain_words(message: &str) -> String {
         ("expected a map", "expected a table"),
         ("expected struct Settings", "expected a table"),
         ("expected struct BackendSettings", "expected a table"),
+        ("expected struct EngineSettings", "expected a table"),
         ("expected struct PriceSettings", "expected a table such as { input = 1.0, output = 4.0 }"),
     ];
     WORDS.iter().fold(message.to_owned(), |message, (theirs, ours)| message.replace(theirs, ours))

@@ -12,6 +12,7 @@
 //! | `trust` | whether files that are found may decide what runs |
 //! | [`view`] | how a run is shown to people and to other programs |
 //! | [`serve`] | runs and workflows over HTTP: the API and the page |
+//! | [`fleet`] | runs on other machines: the seam to an engine, and copies of its runs |
 //! | [`check`] | testing a workflow: test files, their runs, coverage, reports |
 //! | [`author`] | lint, diagrams, conversion, templates, schemas |
 
@@ -24,6 +25,7 @@ mod clock;
 pub mod config;
 pub mod error;
 mod files;
+pub mod fleet;
 pub mod git;
 pub mod history;
 mod paths;

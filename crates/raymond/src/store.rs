@@ -6,6 +6,7 @@
 //! Bounds: [`MAX_PAYLOAD_BYTES`] a payload, [`MAX_MESSAGE_BYTES`] an inbox message and [`MAX_MESSAGES_AT_ONCE`] of them at
 //! a time, [`MAX_ORIGINS`] origins of a run.
 
+mod elsewhere;
 mod error;
 mod fold;
 pub mod folder;
@@ -19,6 +20,7 @@ mod payload;
 pub(crate) mod suite;
 mod text;
 
+pub use elsewhere::Elsewhere;
 pub use error::StoreError;
 pub use folder::{FolderStore, StateDir};
 pub use home::{

@@ -2,6 +2,7 @@
 
 pub(super) mod author;
 mod examples;
+pub(super) mod fleet;
 pub(super) mod serve;
 
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -127,6 +128,8 @@ pub(super) enum Command {
     Diagram(author::DiagramArgs),
     /// Show runs and workflows on a page, and serve them to other programs
     Serve(serve::ServeArgs),
+    /// Carry out steps of runs on other machines, until it is stopped
+    Worker(fleet::WorkerArgs),
     /// Look at agent programs, settings and this machine, and say what to do
     Doctor(DoctorArgs),
     /// Write a run as one HTML file, which opens without a network
@@ -164,6 +167,7 @@ impl Command {
             | Self::Schema(_)
             | Self::Diagram(_)
             | Self::Emit(_)
+            | Self::Worker(_)
             | Self::Doctor(_)
             | Self::Completions(_)
             | Self::InitConfig => None,
@@ -282,6 +286,8 @@ pub(super) struct RunArgs {
     /// A label for the run, which status shows; can be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub(super) labels: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(super) engine: fleet::EngineArgs,
     #[command(flatten)]
     pub(super) options: RunOptions,
     #[command(flatten)]

@@ -27,7 +27,7 @@ use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
 use crate::run::prepare::Preparer;
 use crate::run::step::{Gate, Groups, LocalExecutor, LocalSteps, OwnProgram, Unpacked};
-use crate::store::{RunHandle, RunWriter};
+use crate::store::{Payloads, RunHandle, RunWriter};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
 use crate::view::notify::Notifier;
 use crate::view::output::Output;
@@ -59,6 +59,29 @@ impl Manner {
             debug: open_debug_folder(args, place, settings, run),
             notify: settings.notify.clone(),
         }
+    }
+}
+
+impl Manner {
+    pub(super) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// The views of a run that another machine carries out. There is no debug folder, because its files are there.
+    pub(super) fn views(self, run: &Run, payloads: Payloads) -> Vec<Box<dyn View>> {
+        let (live, stderr) = stderr_for(run, &self);
+        let mut views: Vec<Box<dyn View>> = Vec::new();
+        if !stderr.is_nowhere() {
+            views.push(Box::new(Console::new(coloured(stderr), self.detail, payloads.clone())));
+        }
+        views.extend(live.map(|view| Box::new(view) as Box<dyn View>));
+        views.extend(
+            self.notify.map(|command| Box::new(Notifier::new(command, payloads.clone())) as Box<dyn View>),
+        );
+        if self.json {
+            views.push(Box::new(JsonLines::new(Output::stdout(), payloads)));
+        }
+        views
     }
 }
 

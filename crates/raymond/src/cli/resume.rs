@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use raymond_core::event::Body;
 use raymond_core::input::Input;
@@ -16,17 +17,20 @@ use super::find::{
     all_scopes, allowed_scopes, check_commands, journal_options, latest_resumable, load_config,
     old_state_file, own_folder, project_folder, scratch_folder, store, working_folder, worktrees,
 };
+use super::follow;
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
 use super::staging::{Staging, config_of_test, stage};
+use crate::advice;
 use crate::agent::registry::Backends;
 use crate::config::Settings;
 use crate::error::{ExitKind, UserError};
+use crate::fleet::Address;
 use crate::history::conversations::{deleted, forgotten};
 use crate::process::Reaper;
 use crate::run::engine::Engine;
 use crate::run::recovery::take_over;
-use crate::store::{Opened, RunHandle, Start};
+use crate::store::{Elsewhere, Opened, RunHandle, RunStore, Start};
 use crate::view::json::event_line;
 use crate::workflow::scope::Scope;
 use crate::workflow::states::check_all;
@@ -44,6 +48,9 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     };
     if args.diff {
         return show_changes(&stored.load()?);
+    }
+    if let Some(mark) = stored.elsewhere() {
+        return resume_elsewhere(&args, store.into(), &*stored, &mark, settings);
     }
     let scratch = scratch_folder(&args.place, stored.id())?;
     let Opened { writer, run, cut_bytes } = stored.open(journal_options(settings))?;
@@ -94,6 +101,27 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         options,
         incarnation,
     })
+}
+
+/// Lets a run that is carried out elsewhere go on there, and follows it.
+fn resume_elsewhere(
+    args: &ResumeArgs,
+    store: Arc<dyn RunStore>,
+    stored: &dyn RunHandle,
+    mark: &Elsewhere,
+    settings: &Settings,
+) -> Result<ExitKind, UserError> {
+    let at = Address::parse(&mark.engine).map_err(UserError::usage)?;
+    let run = stored.load()?;
+    if run.status == RunStatus::Completed {
+        return show_completed(args, &run, stored);
+    }
+    if mark.is_open {
+        return Err(UserError::usage(format!("{} is running on {at}", stored.id()))
+            .hint(format!("see it: {}", advice::command(&format!("log --follow {}", stored.id())))));
+    }
+    follow::resume(&*store, stored.id(), &at, &override_with(&args.options, run.options))?;
+    follow::follow(&store, stored.id(), Manner::new(&args.options, &args.place, settings, stored.id()))
 }
 
 /// How many failed workers of a fan-out the resume runs again; nothing if there are none.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use raymond_core::decide;
 use raymond_core::event::{Body, FORMAT_VERSION, RunStarted};
@@ -18,12 +19,14 @@ use super::find::{
     all_scopes, allowed_scopes, check_commands, journal_options, load_config, own_folder, project_folder,
     scratch_folder, store, working_folder, worktrees,
 };
+use super::follow::{self, engine_named};
 use super::inputs::{ask_for_missing, refused};
 use super::meant::hint_at_what_was_meant;
 use super::options::for_new_run;
 use super::staging::{Staging, config_of_test, stage};
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
+use crate::fleet::{Address, NewRun};
 use crate::paths::shown;
 use crate::process::Reaper;
 use crate::run::driver::now;
@@ -65,11 +68,22 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     located.scope.read(&located.entry).map_err(UserError::usage)?;
     let entries = BTreeSet::from([located.entry.clone()]);
     let reached = check_all(&mut located.scope, &entries, Vec::new(), &options, &backends, &allowed)?;
+    let reached_paths: Vec<PathBuf> = reached.iter().map(|part| part.path.clone()).collect();
     let warnings = check_declared(reached, &backends, &allowed)?;
     check_input(&manifest.input, args.input.is_some(), workflow)?;
     let inputs = named_inputs(&args, workflow, &located.scope, &cwd)?;
     let cwd = first_folder(&located.scope, cwd)?;
     let input = args.input.as_deref().map(read_input).transpose()?;
+    let started = run_started(&args, &located, &cwd, inputs, options.clone())?;
+    let mut opening = decide::start(started, input);
+    opening.extend(manifest_warnings(&located.scope).chain(warnings).map(warning));
+    let project = project_folder(&working_folder()?);
+    if let Some(engine) = &args.engine.on {
+        let engine = engine_named(engine, &config)?;
+        let id = ids(args.id.as_deref(), &located.scope).next().unwrap_or_default();
+        let new = NewRun { id, opening, project, cwd, scopes: reached_paths, config };
+        return run_elsewhere(&args, &engine, &new);
+    }
     let store = store(&args.place)?;
     let (id, writer) = begin(
         &*store,
@@ -79,12 +93,8 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let incarnation = writer.incarnation().to_owned();
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
-    let started = run_started(&args, &located, &cwd, inputs, options.clone())?;
-    let mut opening = decide::start(started, input);
-    opening.extend(manifest_warnings(&located.scope).chain(warnings).map(warning));
     let (engine, unseen) =
         Engine::create(&id, now(), opening, writer).map_err(|error| UserError::failed(error.to_string()))?;
-    let project = project_folder(&working_folder()?);
     drive(Ready {
         staged: staging.begin(&project)?,
         engine,
@@ -100,6 +110,23 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         options,
         incarnation,
     })
+}
+
+/// Starts the run on other machines, and follows it.
+fn run_elsewhere(args: &RunArgs, engine: &Address, new: &NewRun) -> Result<ExitKind, UserError> {
+    let store: Arc<dyn RunStore> = store(&args.place)?.into();
+    if store.list()?.iter().any(|entry| entry.run.id() == new.id) {
+        return Err(StoreError::Exists { run: new.id.clone() }.into());
+    }
+    follow::start(&*store, engine, new)?;
+    match args.engine.detach {
+        true => follow::leave(&new.id),
+        false => follow::follow(
+            &store,
+            &new.id,
+            Manner::new(&args.options, &args.place, &new.config.raymond, &new.id),
+        ),
+    }
 }
 
 fn run_started(

@@ -31,7 +31,9 @@ const MOST_FAN_OUTS: usize = 10;
 pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
     let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
     let mut run = load_view(&*stored)?;
-    run.containment = Some(Containment::of_run(&scratch_folder(&args.place, stored.id())?));
+    if run.engine.is_none() {
+        run.containment = Some(Containment::of_run(&scratch_folder(&args.place, stored.id())?));
+    }
     if args.json {
         let text = serde_json::to_string_pretty(&run)
             .map(clean_json)
@@ -59,7 +61,11 @@ pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
         }
         other => other.into(),
     })?;
-    Ok(view(&run, is_live, &stored.payloads()))
+    let mut view = view(&run, is_live, &stored.payloads());
+    if let Some(elsewhere) = stored.elsewhere() {
+        view.tell_where(&elsewhere);
+    }
+    Ok(view)
 }
 
 fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, place: &Place) -> io::Result<()> {
@@ -73,6 +79,9 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
             }
             None => writeln!(out, "  from      {}, {step}", clean(&origin.run))?,
         }
+    }
+    if let Some(engine) = &run.engine {
+        writeln!(out, "  on        {}", clean(engine))?;
     }
     writeln!(out, "  started   {}", local_time(run.started_at))?;
     if let Some(ended) = run.ended_at {
@@ -170,7 +179,8 @@ fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
     let until = agent.until.map(|until| format!(" until {}", local_time(until))).unwrap_or_default();
     let title = agent.title.as_ref().map(|title| format!(" {DIM}({}){DIM:#}", clean(title)));
     let (id, title, state) = (clean(&agent.id), title.unwrap_or_default(), clean(&agent.state));
-    writeln!(out, "{BOLD}[{id}]{BOLD:#}{title} {} at {state}{until}", agent.status)?;
+    let host = agent.host.as_ref().map(|host| format!(" {DIM}on {}{DIM:#}", clean(host))).unwrap_or_default();
+    writeln!(out, "{BOLD}[{id}]{BOLD:#}{title} {} at {state}{until}{host}", agent.status)?;
     for frame in agent.stack.iter().rev() {
         writeln!(out, "    returns to {}", clean(&frame.state))?;
     }

@@ -27,6 +27,12 @@ pub(super) type Still = Engine<Box<dyn RunWriter>>;
 /// Takes the lease of a run. If its last process died, what is left of its steps is ended, and the run is stopped as that
 /// process would have done it.
 pub(super) fn hold(stored: &Arc<dyn RunHandle>, place: &Place, config: &Config) -> Result<Still, UserError> {
+    if let Some(elsewhere) = stored.elsewhere() {
+        return Err(UserError::usage(format!("{} is carried out by {}", stored.id(), elsewhere.engine))
+            .hint(
+                "a run elsewhere can be stopped, resumed and branched; a branch is a run on this machine",
+            ));
+    }
     let Opened { writer, run, .. } = stored.open(journal_options(&config.raymond))?;
     if run.status != RunStatus::Running {
         return Ok(Engine::take_up(run, writer));

@@ -7,6 +7,7 @@
 //! Bounds: [`MAX_LINE_BYTES`] a line, [`MAX_BATCH_BYTES`] a batch, and those of every form: see [`super`].
 
 mod disk;
+mod elsewhere;
 mod inbox;
 mod journal;
 mod lines;
@@ -35,6 +36,7 @@ pub use place::{RunPaths, StateDir};
 pub use read::{Lines, Tail, read_all, read_tail};
 pub use segment::{Line, MAX_BATCH_BYTES, MAX_LINE_BYTES, SNAPSHOT_EVENT, Torn};
 
+use super::elsewhere::Elsewhere;
 use super::error::StoreError;
 use super::home::{
     Durability, Events, Holder, JournalOptions, Lease, Opened, RunEntry, RunHandle, RunStore, RunWriter,
@@ -93,6 +95,18 @@ impl RunStore for FolderStore {
         Some(self.dir.path().join(".list.json"))
     }
 
+    fn elsewhere(&self) -> Result<Vec<String>, StoreError> {
+        elsewhere::marked(self.dir.path()).map_err(|error| StoreError::io(self.place(), "read", error))
+    }
+
+    fn mark_elsewhere(&self, id: &str, mark: &Elsewhere) -> Result<(), StoreError> {
+        let paths = self.paths(id)?;
+        self.dir.create().map_err(|error| StoreError::io(self.place(), "make", error))?;
+        let io =
+            |error| StoreError::io(elsewhere::path_of(self.dir.path(), paths.id()).display(), "write", error);
+        elsewhere::write(self.dir.path(), paths.id(), mark).map_err(io)
+    }
+
     fn run(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
         Ok(Arc::new(FolderRun { paths: self.paths(id)?, newest: Mutex::default() }))
     }
@@ -147,7 +161,15 @@ impl RunHandle for FolderRun {
         lineage::state_after(&self.paths, seq)
     }
 
+    fn elsewhere(&self) -> Option<Elsewhere> {
+        elsewhere::read(self.paths.folder(), self.paths.id())
+    }
+
     fn holder(&self) -> Result<Option<Holder>, StoreError> {
+        // A process that copies such a run holds the lease of the copy, but does not drive the run.
+        if let Some(mark) = self.elsewhere() {
+            return Ok(mark.is_open.then(Holder::default));
+        }
         holder_of(&self.paths).map_err(|error| StoreError::io(self.paths.lock().display(), "look at", error))
     }
 

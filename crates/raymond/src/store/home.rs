@@ -16,6 +16,7 @@ use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 use serde::{Deserialize, Serialize};
 
+use super::elsewhere::Elsewhere;
 use super::error::StoreError;
 use super::inbox::Inbox;
 use super::payload::Payloads;
@@ -31,6 +32,16 @@ pub trait RunStore: Debug + Send + Sync {
     /// A file in which a list of runs may be cached.
     fn cache(&self) -> Option<std::path::PathBuf> {
         None
+    }
+
+    /// The runs that other machines carry out, and of which copies are here.
+    fn elsewhere(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Notes that a run is carried out elsewhere, or what has become of it there.
+    fn mark_elsewhere(&self, id: &str, _mark: &Elsewhere) -> Result<(), StoreError> {
+        Err(StoreError::Unknown { given: id.to_owned(), existing: Vec::new() })
     }
 
     /// A handle on the run of this id, whether it exists or not. Creates nothing.
@@ -99,7 +110,12 @@ pub trait RunHandle: Debug + Send + Sync {
     /// The state after an event, which is the last of its batch.
     fn state_after(&self, seq: u64) -> Result<Run, StoreError>;
 
-    /// The process that writes the run now, if there is one.
+    /// Where the run is carried out, if that is on other machines.
+    fn elsewhere(&self) -> Option<Elsewhere> {
+        None
+    }
+
+    /// The process that writes the run now, if there is one. A run that goes on elsewhere has one that is not named.
     fn holder(&self) -> Result<Option<Holder>, StoreError>;
 
     /// Takes the lease only to keep others from writing the run; it must exist.

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::process::Containment;
-use crate::store::Payloads;
+use crate::store::{Elsewhere, Payloads};
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunView {
@@ -36,6 +36,9 @@ pub struct RunView {
     /// What holds the processes of its steps together, where that is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub containment: Option<Containment>,
+    /// The engine that carries it out, if that is on other machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     pub labels: BTreeMap<String, String>,
     /// The run and the step that it goes on from, if its history does not begin with it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +68,9 @@ pub struct AgentView {
     pub status: Activity,
     pub session: Option<String>,
     pub cwd: String,
+    /// The machine that it is on, if the run is carried out on other machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The folder and the branch of the git worktree that was made for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worktree: Option<String>,
@@ -112,6 +118,16 @@ impl FanOutView {
     pub fn of((agent, state, fan_out): (&AgentId, &StateFile, FanOut)) -> Self {
         let FanOut { workers, done, failed } = fan_out;
         Self { agent: agent.to_string(), state: state.to_string(), workers, done, failed }
+    }
+}
+
+impl RunView {
+    /// Adds where the run is carried out.
+    pub fn tell_where(&mut self, elsewhere: &Elsewhere) {
+        self.engine = Some(elsewhere.engine.clone());
+        for agent in &mut self.agents {
+            agent.host = elsewhere.hosts.get(agent.id.as_str()).cloned();
+        }
     }
 }
 
@@ -217,6 +233,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         fan_outs: fan_outs_of(run),
         asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
         containment: None,
+        engine: None,
         elapsed: elapsed(run, is_live),
         steps_used_up: run.options.max_steps.filter(|_| run.is_out_of_steps()),
     }
@@ -289,6 +306,7 @@ fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
         status: Activity::of(&agent.status, is_live),
         session: agent.session.as_ref().map(|session| session.id.clone()),
         cwd: agent.cwd.clone(),
+        host: None,
         worktree: agent.worktree.as_ref().map(|worktree| worktree.path.clone()),
         branch: agent.worktree.as_ref().map(|worktree| worktree.branch.clone()),
         stack: agent.stack.iter().map(frame_view).collect(),

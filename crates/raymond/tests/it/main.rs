@@ -29,6 +29,8 @@ mod disk;
 #[cfg(test)]
 mod doctor;
 #[cfg(test)]
+mod elsewhere;
+#[cfg(test)]
 mod emit;
 #[cfg(test)]
 mod examples;

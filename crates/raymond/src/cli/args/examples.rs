@@ -199,3 +199,11 @@ pub(super) const RECORD: &str = "\
 Examples:
   raymond record review-2026 -o happy.rec.jsonl
   raymond run review --replay happy.rec.jsonl    play it again without agents";
+
+pub(super) const WORKER: &str = "\
+Examples:
+  raymond worker --temporal temporal.internal:7233 --blobs s3://raymond/blobs
+  raymond worker --temporal localhost:7233 --slots 2 --work /var/lib/raymond
+
+SIGTERM lets running steps finish, then the worker ends. TLS and API keys are set as for Temporal's own tools, by \
+environment variables such as TEMPORAL_TLS and TEMPORAL_API_KEY.";

@@ -297,6 +297,9 @@ pub fn object(
     debug: Option<std::path::PathBuf>,
 ) -> RunObject {
     let mut view = view(run, live, &handle.payloads());
+    if let Some(elsewhere) = handle.elsewhere() {
+        view.tell_where(&elsewhere);
+    }
     let running = run.agents_by_birth();
     for (agent, shown) in running.into_iter().zip(&mut view.agents).filter(|_| live) {
         if let Status::Running { work, started } = &agent.status {

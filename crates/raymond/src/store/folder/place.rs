@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use super::disk::{Disk, SystemDisk, create_private_dir, private_options};
+use super::elsewhere;
 use crate::store::id::{BadRunId, check_run_id, split_segment_digits};
 use crate::store::payload::hash_of;
 
@@ -133,7 +134,7 @@ impl StateDir {
         let mut files: Vec<PathBuf> =
             segments.flat_map(|number| [paths.segment(number), paths.unfinished_segment(number)]).collect();
         files.extend([paths.payloads(), paths.inbox(), self.scratch(id)?, self.debug().join(id)]);
-        files.extend([paths.with_suffix("holder"), paths.lock()]);
+        files.extend([elsewhere::path_of(&self.path, id), paths.with_suffix("holder"), paths.lock()]);
         Ok(files)
     }
 
@@ -325,6 +326,11 @@ impl RunPaths {
 
     pub fn lock(&self) -> PathBuf {
         self.with_suffix("lock")
+    }
+
+    /// The folder of all runs.
+    pub fn folder(&self) -> &Path {
+        &self.dir
     }
 
     /// Messages from other processes.

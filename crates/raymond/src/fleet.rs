@@ -1,0 +1,125 @@
+//! Runs on other machines: the seam to an engine that carries them out.
+//!
+//! Raymond itself knows no engine. A program that has one is built around this crate: it implements [`Fleet`] and
+//! starts with [`crate::cli::main_with`]. A run that is elsewhere is copied into the local store, batch by batch
+//! ([`mirror`]), so that every view of a run works on it. The copy is for looking only. What the engine has is the truth.
+
+mod address;
+pub mod mirror;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use raymond_core::event::{Body, Event};
+use raymond_core::name::AgentId;
+use raymond_core::run::Options;
+
+pub use address::Address;
+
+use crate::config::Config;
+use crate::error::{ExitKind, UserError};
+
+/// How long a call to an engine may take before the engine counts as away.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The program that has an engine for addresses of this scheme.
+pub const ENGINE_PROGRAM: &str = "raymond-temporal";
+
+/// An engine for runs on many machines.
+pub trait Fleet: Send + Sync {
+    /// Starts a run. Returns when the engine has it for good.
+    fn start(&self, at: &Address, new: &NewRun) -> Result<(), Trouble>;
+
+    /// All runs that it knows.
+    fn runs(&self, at: &Address) -> Result<Vec<KnownRun>, Trouble>;
+
+    /// The committed batches behind the event `after`, as many as fit in a message. Waits up to `wait` for the first.
+    fn news(&self, at: &Address, run: &str, after: u64, wait: Duration) -> Result<News, Trouble>;
+
+    /// Gives a message to a run, with the names and contents that messages in a local inbox have. Returns when its
+    /// effect is committed. A message that is given twice has its effect once.
+    fn deliver(&self, at: &Address, run: &str, name: &str, content: &str) -> Result<(), Trouble>;
+
+    /// Lets a run that has stopped go on.
+    fn resume(&self, at: &Address, run: &str, options: &Options) -> Result<(), Trouble>;
+
+    /// Carries out steps on this machine until it is told to stop.
+    fn work(&self, worker: &Worker) -> Result<ExitKind, UserError>;
+}
+
+/// A run that is about to begin.
+#[derive(Debug)]
+pub struct NewRun {
+    pub id: String,
+    /// Its first events.
+    pub opening: Vec<Body>,
+    /// The project's folder, and the folder in which its first agent works.
+    pub project: PathBuf,
+    pub cwd: PathBuf,
+    /// The workflows that it can reach, its own first: folders, archives and files.
+    pub scopes: Vec<PathBuf>,
+    pub config: Config,
+}
+
+/// A run that an engine knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownRun {
+    pub id: String,
+    /// Whether it goes on: neither finished nor stopped.
+    pub is_open: bool,
+}
+
+/// What has happened in a run.
+#[derive(Debug, Default)]
+pub struct News {
+    pub batches: Vec<Vec<Event>>,
+    /// The long texts that these events name.
+    pub payloads: Vec<String>,
+    /// The machine that each agent is on.
+    pub hosts: BTreeMap<AgentId, String>,
+    /// Whether the run goes on.
+    pub is_open: bool,
+}
+
+/// Why an engine did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It does not answer.
+    Away(String),
+    Refused(String),
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Away(why) => write!(f, "does not answer: {why}"),
+            Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+/// How a machine takes part.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    pub at: Address,
+    /// How many steps it runs at once.
+    pub slots: usize,
+    /// Where its files are.
+    pub work: PathBuf,
+    /// How long running steps may take to finish once it was told to stop.
+    pub drain_timeout: Option<Duration>,
+}
+
+static INSTALLED: OnceLock<&'static dyn Fleet> = OnceLock::new();
+
+/// Gives this program its engine, once.
+pub(crate) fn install(fleet: &'static dyn Fleet) {
+    let _ = INSTALLED.set(fleet);
+}
+
+/// The engine of this program, if it has one.
+pub fn installed() -> Option<&'static dyn Fleet> {
+    INSTALLED.get().copied()
+}

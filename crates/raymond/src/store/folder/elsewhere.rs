@@ -1,0 +1,51 @@
+//! The marks of runs that are carried out elsewhere: one file a run, in a folder beside the journals.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::disk::{create_private_dir, private_options};
+use crate::files;
+use crate::store::elsewhere::Elsewhere;
+use crate::store::id::check_run_id;
+
+/// Ids of runs never begin with a dot, so no run has files of this name.
+pub(super) const FOLDER: &str = ".elsewhere";
+const ENDING: &str = ".json";
+
+pub(super) fn path_of(dir: &Path, run: &str) -> PathBuf {
+    dir.join(FOLDER).join(format!("{run}{ENDING}"))
+}
+
+/// The mark of a run. One that cannot be read counts as none, because the copy can be looked at without it.
+pub(super) fn read(dir: &Path, run: &str) -> Option<Elsewhere> {
+    let bytes = files::read(&path_of(dir, run), files::MAX_SETTINGS_BYTES).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Writes a mark as a whole: under another name first.
+pub(super) fn write(dir: &Path, run: &str, mark: &Elsewhere) -> io::Result<()> {
+    create_private_dir(&dir.join(FOLDER))?;
+    let path = path_of(dir, run);
+    let unfinished = dir.join(FOLDER).join(format!(".{run}-{}", uuid::Uuid::new_v4()));
+    let mut file = private_options().write(true).create_new(true).open(&unfinished)?;
+    serde_json::to_writer(&mut file, mark)?;
+    file.write_all(b"\n")?;
+    std::fs::rename(&unfinished, path)
+}
+
+/// All runs that have a mark.
+pub(super) fn marked(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(dir.join(FOLDER)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut runs = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let run = name.to_str().and_then(|name| name.strip_suffix(ENDING));
+        runs.extend(run.filter(|run| check_run_id(run).is_ok()).map(str::to_owned));
+    }
+    runs.sort();
+    Ok(runs)
+}
