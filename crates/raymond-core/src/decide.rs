@@ -8,6 +8,7 @@ mod close;
 mod fault;
 mod join;
 mod launch;
+mod lost;
 mod script;
 mod transition;
 mod turn;
@@ -17,7 +18,7 @@ use jiff::Timestamp;
 use crate::event::{
     AgentStarted, BRANCH_FORMAT_VERSION, Body, Moved, Origin, RunResumed, RunStarted, SessionStarted,
 };
-use crate::input::{Ended, Input, Plan, StepOutcome};
+use crate::input::{Ended, Input, Lookups, Plan, StepOutcome};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::payload::Payload;
@@ -72,20 +73,20 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
             with_agent(run, &agent, |agent| launch::launch(run, agent, now, prepared))
         }
         Input::SessionKnown { agent, step, attempt, session } => {
-            with_agent(run, &agent, |agent| session_known(agent, step, attempt, session))
+            with_attempt(run, &agent, (step, attempt), |agent, work| session_known(agent, work, session))
         }
         Input::Ended(ended) => with_budget(run, step_ended(run, now, *ended)),
+        Input::Lost { agent, step, attempt, error, cost } => {
+            let events = with_attempt(run, &agent, (step, attempt), |agent, work| {
+                let step = EndedStep { run, agent, work, now, duration_ms: 0, lookups: &Lookups::default() };
+                vec![lost::lost(&step, error, cost)]
+            });
+            with_budget(run, events)
+        }
         Input::Print { agent, step, attempt, text } => {
-            with_agent(run, &agent, |agent| match running(agent) {
-                Some(work) if work.step == step && work.attempt == attempt => {
-                    vec![Body::Print {
-                        agent: agent.id.clone(),
-                        step,
-                        state: agent.state.clone(),
-                        text: text.into(),
-                    }]
-                }
-                _ => Vec::new(),
+            with_attempt(run, &agent, (step, attempt), |agent, _| {
+                let (agent, state) = (agent.id.clone(), agent.state.clone());
+                vec![Body::Print { agent, step, state, text: text.into() }]
             })
         }
         Input::Warning { agent, message } => vec![Body::Warning { agent, step: None, state: None, message }],
@@ -132,27 +133,18 @@ fn exceeded(options: &Options, cost_usd: Usd) -> Option<Body> {
 }
 
 /// What the running attempt did not know already. A program may say it more than once.
-fn session_known(agent: &Agent, step: u64, attempt: u32, session: String) -> Vec<Body> {
-    match running(agent) {
-        Some(work)
-            if (work.step, work.attempt) == (step, attempt) && work.session.as_ref() != Some(&session) =>
-        {
-            let (agent, state) = (agent.id.clone(), agent.state.clone());
-            vec![Body::SessionStarted(SessionStarted { agent, step, attempt, state, session })]
-        }
-        _ => Vec::new(),
+fn session_known(agent: &Agent, work: &Work, session: String) -> Vec<Body> {
+    if work.session.as_ref() == Some(&session) {
+        return Vec::new();
     }
+    let (agent, state) = (agent.id.clone(), agent.state.clone());
+    let (step, attempt) = (work.step, work.attempt);
+    vec![Body::SessionStarted(SessionStarted { agent, step, attempt, state, session })]
 }
 
-/// A report counts only for the attempt that runs now: one from an earlier attempt is ignored.
 fn step_ended(run: &Run, now: Timestamp, ended: Ended) -> Vec<Body> {
-    with_agent(run, &ended.agent.clone(), |agent| {
-        let Some(work) = running(agent) else {
-            return Vec::new();
-        };
-        if (work.step, work.attempt) != (ended.step, ended.attempt) {
-            return Vec::new();
-        }
+    let attempt = (ended.step, ended.attempt);
+    with_attempt(run, &ended.agent.clone(), attempt, |agent, work| {
         let Ended { duration_ms, plan, outcome, lookups, .. } = ended;
         let step = EndedStep { run, agent, work, now, duration_ms, lookups: &lookups };
         match (outcome, plan) {
@@ -172,12 +164,23 @@ struct EndedStep<'a> {
     work: &'a Work,
     now: Timestamp,
     duration_ms: u64,
-    lookups: &'a crate::input::Lookups,
+    lookups: &'a Lookups,
 }
 
-fn running(agent: &Agent) -> Option<&Work> {
-    let Status::Running { work, .. } = &agent.status else { return None };
-    Some(work)
+/// A report counts only for the attempt that runs now: one about an earlier attempt is ignored.
+fn with_attempt(
+    run: &Run,
+    id: &AgentId,
+    attempt: (u64, u32),
+    decide: impl FnOnce(&Agent, &Work) -> Vec<Body>,
+) -> Vec<Body> {
+    with_agent(run, id, |agent| {
+        let Status::Running { work, .. } = &agent.status else { return Vec::new() };
+        match (work.step, work.attempt) == attempt {
+            true => decide(agent, work),
+            false => Vec::new(),
+        }
+    })
 }
 
 fn with_agent(run: &Run, id: &AgentId, decide: impl FnOnce(&Agent) -> Vec<Body>) -> Vec<Body> {

@@ -1,5 +1,6 @@
 //! Durations as people write them: `250ms`, `90s`, `5m`, `2h`, `1d`.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const UNITS: [(&str, u64); 5] =
 const SECOND: u64 = 1_000;
 
 /// A limit that a state sets itself; it may also switch off the default limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
     Unlimited,
     After(Duration),

@@ -320,7 +320,7 @@ pub struct StepStarted {
 }
 
 /// The turn that an attempt at a prompt takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnStarted {
     /// The backend that takes the turn; journals of version 0.1 do not tell.
     pub backend: Option<String>,
@@ -435,31 +435,23 @@ pub struct Retry {
     /// What the model read and wrote in the last attempt.
     #[serde(default, skip_serializing_if = "Tokens::is_zero")]
     pub tokens: Tokens,
-    #[serde(default, rename = "session", skip_serializing_if = "NextTry::is_from_the_start")]
+    #[serde(flatten)]
+    #[schemars(with = "wire::NextTryFields")]
     pub next_try: NextTry,
 }
 
-/// Where the next attempt continues. On the wire this is the session, if there is one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(from = "Option<Session>", untagged)]
+/// Where the next attempt continues.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "wire::NextTryFields", into = "wire::NextTryFields")]
 pub enum NextTry {
     /// Where this attempt began. It counts as one of the retries.
     #[default]
     FromTheStart,
     /// Where this attempt stopped, because it had used its share of the budget.
     GoOn(Session),
-}
-
-impl NextTry {
-    fn is_from_the_start(&self) -> bool {
-        *self == NextTry::FromTheStart
-    }
-}
-
-impl From<Option<Session>> for NextTry {
-    fn from(session: Option<Session>) -> Self {
-        session.map_or(NextTry::FromTheStart, NextTry::GoOn)
-    }
+    /// Where this attempt began, because it was lost together with the machine that it ran on. It counts as none of the
+    /// retries.
+    AfterLoss,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -357,6 +357,9 @@ fn frame(agent: &Agent, return_to: &StateFile) -> Frame {
 }
 
 fn retried(run: &mut Run, seq: u64, retry: &Retry) {
+    if retry.next_try == NextTry::AfterLoss {
+        give_reply_back(run, &retry.agent);
+    }
     let wait = (retry.until, Wait::Retry, Some(retry.error.clone()));
     wait_with_work(run, &retry.agent, seq, wait, |work| {
         work.cost_usd += retry.attempt_cost_usd;
@@ -366,6 +369,7 @@ fn retried(run: &mut Run, seq: u64, retry: &Retry) {
                 work.turn = None;
             }
             NextTry::FromTheStart => work.retries = work.retries.saturating_add(1),
+            NextTry::AfterLoss => work.losses = work.losses.saturating_add(1),
         }
     });
 }

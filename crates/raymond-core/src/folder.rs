@@ -1,9 +1,11 @@
 //! Folders that tags name with `cd`, and the patterns of such folders in policies.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A folder that a tag names, looked up on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Folder {
     /// Its path, absolute.
     pub path: String,

@@ -9,6 +9,7 @@ use crate::policy::{self, Entry, Policy};
 use crate::tag::{Attribute, TagName};
 use crate::workflow::source::{Position, SourceError, SourceWarning, saturated};
 use crate::workflow::wording::{did_you_mean, nearest, quoted};
+use serde::{Deserialize, Serialize};
 
 pub mod yaml;
 
@@ -55,7 +56,7 @@ pub struct Settings {
 }
 
 /// The JSON Schema that a prompt's result has to match.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResultSchema {
     /// The schema itself.
     Inline(serde_json::Value),

@@ -1,5 +1,6 @@
 //! Directives in the first comments of a script: `# raymond: timeout=30s retry=3`.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::duration::{self, Limit};
@@ -9,7 +10,8 @@ use crate::workflow::source::{Position, SourceError, SourceWarning, saturated};
 use crate::workflow::wording::{did_you_mean, nearest, quoted};
 
 /// The settings of a script; all are optional.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Header {
     /// Time without output.
     pub timeout: Option<Limit>,
@@ -26,7 +28,7 @@ pub struct Header {
 }
 
 /// What stops when a script fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fatal {
     #[default]
     Run,

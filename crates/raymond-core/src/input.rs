@@ -1,9 +1,15 @@
 //! Inputs to the core. The shell looks everything up first, so deciding needs no I/O.
+//!
+//! Inputs are values that can be written and read back, so that they can come from other machines and be kept to decide
+//! again. A field that is added must have a default.
+
+mod pairs;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::event::Interrupted;
 use crate::folder::Folder;
@@ -23,7 +29,7 @@ use crate::workflow::wording::clipped_to;
 use crate::worktree::{Wanted, Worktree};
 
 /// Something happened that may change the run.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Input {
     /// A process resumes the run. All programs of the last process are known to be dead.
     Resume {
@@ -42,6 +48,9 @@ pub enum Input {
     SessionKnown { agent: AgentId, step: u64, attempt: u32, session: String },
     /// A step's program has ended.
     Ended(Box<Ended>),
+    /// The machine that a step ran on was lost, and nothing of the step runs any more. What it is thought to have cost
+    /// counts.
+    Lost { agent: AgentId, step: u64, attempt: u32, error: String, cost: Usd },
     /// A step printed text to show to people.
     Print { agent: AgentId, step: u64, attempt: u32, text: String },
     /// Something the user should know.
@@ -65,7 +74,7 @@ pub enum Input {
 }
 
 /// A person's answer to a question.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     pub ask: String,
     pub text: String,
@@ -77,7 +86,7 @@ pub struct Answer {
 }
 
 /// A state as read from its file when the step starts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepared {
     pub hash: String,
     pub plan: Plan,
@@ -86,7 +95,7 @@ pub struct Prepared {
 }
 
 /// The settings of a state that deciding needs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Plan {
     Script(Header),
     Prompt(Box<PromptPlan>),
@@ -110,7 +119,8 @@ impl Plan {
 }
 
 /// The settings of a prompt that deciding needs. The executor alone knows what is sent, and how.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PromptPlan {
     /// Without a policy everything is permitted.
     pub policy: Option<Policy>,
@@ -136,7 +146,7 @@ pub struct PromptPlan {
 }
 
 /// How a step's program ended.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Ended {
     pub agent: AgentId,
     pub step: u64,
@@ -147,7 +157,7 @@ pub struct Ended {
     pub lookups: Lookups,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum StepOutcome {
     Script(ScriptOutcome),
     Turn(TurnOutcome),
@@ -172,7 +182,7 @@ impl StepOutcome {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum ScriptOutcome {
     /// `reading` is the transition in its output, or the reason why there is none.
     Exited {
@@ -199,7 +209,8 @@ pub enum ScriptOutcome {
 }
 
 /// What an error about an output shows of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ShownOutput {
     /// The last lines, with secrets removed.
     pub last_lines: String,
@@ -222,14 +233,14 @@ impl ShownOutput {
 pub const SHOWN_OUTPUT_LINES: usize = 5;
 const SHOWN_LINE_CHARS: usize = 200;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum TurnOutcome {
     /// The agent gave its final message.
     Completed(CompletedTurn),
     Failed(FailedTurn),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct CompletedTurn {
     /// The transition in the final message, or the reason why there is none.
     pub reading: Result<Reading, BadMessage>,
@@ -247,14 +258,14 @@ pub struct CompletedTurn {
 }
 
 /// A final message that makes no transition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadMessage {
     pub problem: String,
     /// Whether it has no tag at all, so that a transition may be implied.
     pub has_no_tag: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct FailedTurn {
     pub error: String,
     pub class: FaultClass,
@@ -267,7 +278,7 @@ pub struct FailedTurn {
 }
 
 /// What to do about a turn that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FaultClass {
     /// It may work the next time.
     Retry,
@@ -280,7 +291,8 @@ pub enum FaultClass {
 }
 
 /// The cost of a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TurnCost {
     pub usd: Usd,
     pub estimated: bool,
@@ -289,7 +301,7 @@ pub struct TurnCost {
 }
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProcessExit {
     Code(i32),
     Signal(i32),
@@ -310,7 +322,7 @@ impl ProcessExit {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimeLimit {
     /// No output for too long.
     Idle,
@@ -319,7 +331,8 @@ pub enum TimeLimit {
 }
 
 /// The meaning of the names in a step's output, looked up by the shell in the scope and on disk.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Lookups {
     pub states: BTreeMap<String, Result<StateFile, String>>,
     pub directories: BTreeMap<String, Result<Folder, String>>,
@@ -329,13 +342,14 @@ pub struct Lookups {
     pub result_problem: Option<String>,
     /// Files that are given to other workflows, by the text that named them, with their absolute paths.
     pub files: BTreeMap<String, Result<String, String>>,
+    #[serde(with = "pairs")]
     pub worktrees: BTreeMap<Wanted, Result<NewWorktree, String>>,
     /// The files that the step has left, if the run takes snapshots.
     pub snapshot: Option<Box<FilesSnapshot>>,
 }
 
 /// A worktree that can be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewWorktree {
     pub worktree: Worktree,
     /// The folder in it in which the worker begins.
@@ -343,7 +357,7 @@ pub struct NewWorktree {
 }
 
 /// Another workflow and its first state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopeEntry {
     /// Its path, absolute.
     pub scope: String,
@@ -358,7 +372,7 @@ pub struct ScopeEntry {
 }
 
 /// Whether a workflow needs an input.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputWanted {
     #[default]
     Optional,

@@ -46,6 +46,10 @@ pub const MAX_DURATION: std::time::Duration = std::time::Duration::from_secs(365
 /// How often a script may be run again after a failure.
 pub const MAX_RETRIES: u32 = 1_000;
 
+/// How often a step is run again after the machine that it ran on was lost. A step may itself be what ends its machines,
+/// for example by using up their memory.
+pub const MAX_LOSSES: u32 = 20;
+
 /// How many warnings one state file can get; a user would not read more.
 pub const MAX_WARNINGS: usize = 100;
 

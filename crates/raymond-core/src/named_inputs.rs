@@ -9,7 +9,7 @@ use crate::limits::MAX_ENVIRONMENT_PAYLOAD_BYTES;
 use crate::workflow::wording::{did_you_mean, nearest, quoted, quoted_list};
 
 /// An input that a workflow declares.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeclaredInput {
     pub name: String,
     pub kind: InputKind,
@@ -37,7 +37,7 @@ impl DeclaredInput {
 }
 
 /// What an input holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputKind {
     #[default]
     String,

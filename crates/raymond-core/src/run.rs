@@ -80,6 +80,10 @@ pub struct Options {
     pub snapshots: bool,
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 fn is_default_number_of_scripts(number: &usize) -> bool {
     *number == MAX_PARALLEL_SCRIPTS
 }
@@ -437,6 +441,9 @@ pub struct Work {
     pub attempt: u32,
     pub retries: u32,
     pub reminders: u32,
+    /// How many attempts were lost together with the machines that they ran on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub losses: u32,
     /// The text of the next turn, and the conversation it continues.
     pub say: Say,
     /// The number of the turn among all turns of the run in this state; a repeated turn keeps its number.
@@ -470,6 +477,7 @@ impl Work {
             attempt: 0,
             retries: 0,
             reminders: 0,
+            losses: 0,
             say: Say::Prompt,
             turn: None,
             backend: None,

@@ -3,6 +3,7 @@
 //! A step's output is valid only if its tags make exactly one transition. [`read`] returns it, or an error that tells
 //! the author of the state what to write instead.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::workflow::StateFile;
 use crate::worktree::{self, Wanted};
 
 /// A transition; state names, scopes and directories are as written, trimmed but not looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transition {
     Goto(Jump),
     Reset {
@@ -51,7 +52,7 @@ pub enum Transition {
 }
 
 /// The state in which the agent itself continues.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jump {
     pub target: String,
     pub input: Option<String>,
@@ -59,7 +60,7 @@ pub struct Jump {
 }
 
 /// A called state, whose result goes to another state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invoke {
     pub target: String,
     pub return_to: String,
@@ -67,7 +68,7 @@ pub struct Invoke {
 }
 
 /// A called workflow, whose result goes to a state of this one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvokeWorkflow {
     pub scope: String,
     pub return_to: String,
@@ -77,7 +78,7 @@ pub struct InvokeWorkflow {
 }
 
 /// One worker to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fork {
     pub target: ForkTarget,
     pub input: Option<String>,
@@ -88,14 +89,14 @@ pub struct Fork {
 }
 
 /// Where a worker starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForkTarget {
     State(String),
     Workflow(String),
 }
 
 /// A question to a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
     pub question: String,
     pub next: String,
@@ -254,7 +255,7 @@ impl Fork {
 }
 
 /// A transition, and warnings about how it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     pub transition: Transition,
     pub warnings: Vec<String>,

@@ -16,7 +16,7 @@ pub const MAX_REVISION_BYTES: usize = 256;
 pub const BRANCH_PREFIX: &str = "raymond-run";
 
 /// The worktree that a fork asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Wanted {
     /// A valid name, see [`check_name`].
     pub name: String,

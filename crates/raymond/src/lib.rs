@@ -36,4 +36,6 @@ pub mod serve;
 pub mod store;
 mod trust;
 pub mod view;
+
+mod wire;
 pub mod workflow;

@@ -6,6 +6,7 @@
 
 mod of_run;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs;
 use std::ops::Range;
@@ -136,10 +137,10 @@ pub fn write(path: &Path, turns: &[RecordedTurn]) -> std::io::Result<()> {
 }
 
 /// What differs between two runs of the same workflow: the run's id, and where its folders are.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Places {
     /// Texts and their placeholders, the longest text first.
-    pairs: Vec<(String, &'static str)>,
+    pairs: Vec<(String, Cow<'static, str>)>,
     run_id: String,
 }
 
@@ -153,15 +154,15 @@ const SHORTEST_DISTINCT_ID: usize = 8;
 impl Places {
     pub fn new(run_id: &str, task_folder: &Path, cwd: &str, project: &Path) -> Self {
         let folders = [(task_folder.to_str(), TASK_FOLDER), (Some(cwd), CWD), (project.to_str(), PROJECT)];
-        let mut pairs: Vec<(String, &'static str)> = folders
+        let mut pairs: Vec<(String, Cow<'static, str>)> = folders
             .into_iter()
-            .filter_map(|(folder, name)| Some((folder?.trim_end_matches('/').to_owned(), name)))
+            .filter_map(|(folder, name)| Some((folder?.trim_end_matches('/').to_owned(), name.into())))
             .filter(|(folder, _)| folder.len() > 1)
             .collect();
         let is_distinct =
             run_id.len() >= SHORTEST_DISTINCT_ID || run_id.contains(|c: char| c.is_ascii_digit());
         if is_distinct {
-            pairs.push((run_id.to_owned(), RUN_ID));
+            pairs.push((run_id.to_owned(), RUN_ID.into()));
         }
         pairs.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         Self { pairs, run_id: run_id.to_owned() }
@@ -197,7 +198,8 @@ impl Places {
 
     /// The text with this run's values in place of the placeholders.
     pub fn restore(&self, text: &str) -> String {
-        let text = self.pairs.iter().fold(text.to_owned(), |text, (value, name)| text.replace(name, value));
+        let text =
+            self.pairs.iter().fold(text.to_owned(), |text, (value, name)| text.replace(name.as_ref(), value));
         text.replace(RUN_ID, &self.run_id)
     }
 }

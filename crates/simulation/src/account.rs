@@ -194,6 +194,7 @@ impl Account {
             Body::Retry(Retry { next_try: NextTry::GoOn(session), .. }) => {
                 Attempt::Again { session: Some(session.id.clone()) }
             }
+            Body::Retry(Retry { next_try: NextTry::AfterLoss, .. }) => Attempt::Lost { is_noted: true },
             Body::Retry(_) | Body::LimitWaiting(_) => {
                 Attempt::Again { session: branch_of(&step.last).map(str::to_owned) }
             }

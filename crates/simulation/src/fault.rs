@@ -45,6 +45,8 @@ pub enum Kind {
     /// A person asks the run to stop.
     StopGently,
     StopNow,
+    /// The machine that a step runs on is lost. That is told late and twice, and the step may report after all.
+    LoseMachine,
     /// The clock is changed by this many seconds.
     ClockJump(i32),
 }
@@ -99,7 +101,9 @@ impl Site {
             }
             Site::Store => &[Kill, KillAfter, Power(0), Refuse(Refusal::NoSpace)],
             Site::Read => &[Kill, Refuse(Refusal::Io)],
-            Site::Receive => &[Kill, Power(0), StopGently, StopNow, ClockJump(86_400), ClockJump(-3_600)],
+            Site::Receive => {
+                &[Kill, Power(0), StopGently, StopNow, LoseMachine, ClockJump(86_400), ClockJump(-3_600)]
+            }
             Site::Publish => &[Kill, Power(0)],
             Site::Spawn => &[Kill, KillAfter, Power(0), Refuse(Refusal::Io)],
             Site::End => &[Kill, KillAfter, Refuse(Refusal::Io)],

@@ -65,6 +65,8 @@ pub struct Host<'p> {
     pub expected: Option<(Vec<Event>, usize)>,
     /// What the running Raymond will be told, and when: the end of a process by its number.
     pub reports: Vec<(u64, usize)>,
+    /// The same about processes whose machines were lost. A later Raymond is told, too.
+    losses: Vec<(u64, usize)>,
 }
 
 impl<'p> Host<'p> {
@@ -89,6 +91,7 @@ impl<'p> Host<'p> {
             life: 0,
             expected: None,
             reports: Vec::new(),
+            losses: Vec::new(),
         }
     }
 
@@ -152,6 +155,7 @@ impl<'p> Host<'p> {
             is_alive: !was_refused,
             child_lives: act.leaves_child && !was_refused,
             was_ended: false,
+            is_lost: false,
             was_refused,
             chunks: self.rng.number(),
             act,
@@ -232,6 +236,39 @@ impl<'p> Host<'p> {
         }
         self.reports.retain(|(time, _)| *time != u64::MAX);
         inputs
+    }
+
+    /// The machine of a step that has not reported is lost, with all that runs there. The report stays on its way.
+    pub fn lose_machine(&mut self) {
+        let is_first = |(time, number): &(u64, usize)| {
+            let process = &self.processes[*number];
+            process.ends == *time && !process.is_lost
+        };
+        let unreported: Vec<usize> =
+            self.reports.iter().filter(|report| is_first(report)).map(|(_, number)| *number).collect();
+        if unreported.is_empty() {
+            return;
+        }
+        let number = *self.rng.pick(&unreported);
+        let process = &mut self.processes[number];
+        (process.is_lost, process.is_alive, process.child_lives) = (true, false, false);
+        self.monitor.ended(process.step(), process.attempt(), process.cost(), process.estimate());
+        for _ in 0..2 {
+            self.losses.push((self.clock + self.rng.below(4_000) as u64, number));
+        }
+    }
+
+    /// When the next loss or end is reported.
+    pub fn next_report(&self) -> Option<u64> {
+        self.reports.iter().chain(&self.losses).map(|(time, _)| *time).min()
+    }
+
+    /// The losses that have been told by now.
+    pub fn take_losses(&mut self) -> Vec<Input> {
+        let (told, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.losses).into_iter().partition(|(time, _)| *time <= self.clock);
+        self.losses = later;
+        told.into_iter().map(|(_, number)| self.processes[number].loss()).collect()
     }
 
     /// Ends programs of the running Raymond, which gets their reports.

@@ -212,6 +212,7 @@ impl Host<'_> {
                 engine.drain();
                 self.end_programs(false);
             }
+            Some(Kind::LoseMachine) => self.lose_machine(),
             Some(Kind::ClockJump(seconds)) => self.set_clock(seconds),
             _ => {}
         }
@@ -279,8 +280,7 @@ impl Host<'_> {
     /// Lets time pass until something happens, and returns some of what has happened.
     fn wait(&mut self, engine: &Engine<Box<dyn RunWriter>>) -> Result<(Vec<String>, Vec<Input>), Death> {
         let wake = engine.run().next_wake(self.now()).map(|time| self.when(time));
-        let report = self.reports.iter().map(|(time, _)| *time).min();
-        let Some(next) = [wake, report, self.people.next()].into_iter().flatten().min() else {
+        let Some(next) = [wake, self.next_report(), self.people.next()].into_iter().flatten().min() else {
             self.monitor.broken.push(format!("the run waits for nothing: {:?}", engine.run()));
             return Err(Death::Broken);
         };
@@ -291,7 +291,8 @@ impl Host<'_> {
         self.clock = self.clock.max(next);
         self.let_programs_end();
         let most = 1 + self.rng.below(4);
-        let mut inputs = self.take_reports(most);
+        let mut inputs = self.take_losses();
+        inputs.extend(self.take_reports(most));
         let (names, answers) = self.look_into_inbox();
         inputs.extend(answers);
         Ok((names, inputs))

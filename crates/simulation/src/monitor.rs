@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use raymond::store::Payloads;
-use raymond_core::event::{Body, Event, StepStarted};
+use raymond_core::event::{Body, Event, NextTry, Retry, StepStarted};
 use raymond_core::evolve::evolve;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -130,6 +130,7 @@ impl Monitor {
             }
             // Only a program that ran counts: what the host refused to start is tried again in the same way.
             Body::StepFailed(failed) if failed.step.is_none() || failed.error.contains("refuses") => {}
+            Body::Retry(Retry { next_try: NextTry::AfterLoss, .. }) => {}
             body => {
                 if let Some(agent) = body.ended_attempt_of() {
                     *self.tries.entry(agent.clone()).or_default() += 1;

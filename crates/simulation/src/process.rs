@@ -39,6 +39,8 @@ pub struct Process {
     pub child_lives: bool,
     /// Set if it was ended early.
     pub was_ended: bool,
+    /// Set if the machine that it ran on was lost.
+    pub is_lost: bool,
     /// Set if it could not be started.
     pub was_refused: bool,
     pub chunks: u64,
@@ -83,7 +85,7 @@ impl Process {
     pub fn cost(&self) -> Usd {
         match () {
             () if self.is_script() || self.was_refused => Usd::ZERO,
-            () if self.was_ended => self.estimate(),
+            () if self.was_ended || self.is_lost => self.estimate(),
             () => self.act.cost,
         }
     }
@@ -111,6 +113,12 @@ impl Process {
             }))
         }));
         inputs
+    }
+
+    /// What Raymond is told once the loss of its machine is certain.
+    pub fn loss(&self) -> Input {
+        let (error, cost) = ("its machine was lost".to_owned(), self.estimate());
+        self.about(|agent, step, attempt| Input::Lost { agent, step, attempt, error, cost })
     }
 
     /// Reads the output in pieces of any size.

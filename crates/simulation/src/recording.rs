@@ -229,6 +229,7 @@ impl Recorder {
                     Does::Fails(FaultClass::Retry, retry.error.clone())
                 }
                 NextTry::FromTheStart => how_ended(&retry.error, None),
+                NextTry::AfterLoss => return Err("the machine of a step is lost".to_owned()),
             },
             Body::LimitWaiting(limit) => {
                 let class = FaultClass::Limit { until: Some(limit.until) };

@@ -34,6 +34,7 @@ const LINES: &[&str] = &[
     r#""event":"step_failed","agent":"main","step":1,"state":"P.md","error":"no tag","message":"Hm.","fatal":false,"cost_usd":0.5,"duration_ms":9}"#,
     r#""event":"retry","agent":"main","step":1,"state":"A.sh","attempt":2,"until":"2026-01-01T00:00:01Z","error":"exited with code 1","stderr":"no\nfile"}"#,
     r#""event":"retry","agent":"main","step":1,"state":"P.md","attempt":2,"until":"2026-01-01T00:00:01Z","error":"share used","message":"So far so good.","attempt_cost_usd":0.25,"session":{"id":"s1"}}"#,
+    r#""event":"retry","agent":"main","step":1,"state":"P.md","attempt":2,"until":"2026-01-01T00:00:01Z","error":"its machine was lost","attempt_cost_usd":0.25,"cost_estimated":true,"lost":true}"#,
     r#""event":"reminder","agent":"main","step":1,"state":"P.md","attempt":2,"number":1,"problem":"no tag","message":"Hm.","text":"Please …","session":{"id":"s1"}}"#,
     r#""event":"limit_waiting","agent":"main","step":1,"state":"P.md","attempt":2,"until":"2026-01-01T00:00:01Z","error":"limit","message":"You have hit your limit."}"#,
     r#""event":"ask_closed","agent":"main","ask":"ask1","state":"A.sh","by":"answer","target":"N.sh","answer":"","answer_id":"x"}"#,

@@ -11,7 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::led_to::OwnedParts;
-use super::{AgentStarted, AskClosed, Closed, Forked, OtherWorkflow, StepFinished, StepStarted, TurnStarted};
+use super::{
+    AgentStarted, AskClosed, Closed, Forked, NextTry, OtherWorkflow, StepFinished, StepStarted, TurnStarted,
+};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::named_inputs::InputValues;
@@ -472,5 +474,36 @@ fn other_workflow(
         (None, Some(_), _) => Err("a `scope_hash` needs a `scope`"),
         (None, None, Some(_)) => Err("`inputs` need a `scope`"),
         (None, None, None) => Ok(None),
+    }
+}
+
+/// The fields of a `retry` that say where the next attempt continues.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(super) struct NextTryFields {
+    /// The conversation that it goes on from, because the last attempt stopped at its share of the budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<Session>,
+    /// Whether the last attempt was lost together with the machine that it ran on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    lost: bool,
+}
+
+impl From<NextTryFields> for NextTry {
+    fn from(fields: NextTryFields) -> Self {
+        match fields {
+            NextTryFields { session: Some(session), .. } => NextTry::GoOn(session),
+            NextTryFields { session: None, lost: true } => NextTry::AfterLoss,
+            NextTryFields { session: None, lost: false } => NextTry::FromTheStart,
+        }
+    }
+}
+
+impl From<NextTry> for NextTryFields {
+    fn from(next_try: NextTry) -> Self {
+        let lost = next_try == NextTry::AfterLoss;
+        match next_try {
+            NextTry::GoOn(session) => Self { session: Some(session), lost },
+            NextTry::FromTheStart | NextTry::AfterLoss => Self { session: None, lost },
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Text that looks like a tag but is not one, and errors that stop the reader.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 
 use super::TagName;
 
 /// Text that looks like a tag but is not one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NearMiss {
     /// Its beginning, on one line and at most 80 characters.
     pub text: String,
@@ -20,7 +21,7 @@ pub struct NearMiss {
 }
 
 /// What a text that looks like a tag was meant to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Meant {
     /// Text, as far as anyone can tell; it only helps to explain why no tag was found.
     Text,
@@ -86,7 +87,7 @@ fn keep_first(kept: &mut Option<NearMiss>, miss: &NearMiss) {
 }
 
 /// Why a text that looks like a tag is not one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NearMissReason {
     WrongCase(TagName),
     UnquotedValue,

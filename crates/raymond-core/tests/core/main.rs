@@ -24,6 +24,8 @@ mod growth;
 #[cfg(test)]
 mod joins;
 #[cfg(test)]
+mod losses;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod money;

@@ -43,6 +43,8 @@ pub enum Move {
     Snapshot,
     /// A report from another attempt arrives.
     Stale,
+    /// The machine of a step is lost; it is said twice, and then the step reports after all.
+    Lose,
     /// Two scripts end in the same round.
     Both,
     /// A question is answered, or not.
@@ -61,6 +63,7 @@ pub fn moves() -> impl Strategy<Value = Vec<(usize, Move)>> {
         1 => Just(Move::StopNow),
         1 => Just(Move::Snapshot),
         2 => Just(Move::Stale),
+        2 => Just(Move::Lose),
         2 => Just(Move::Both),
         2 => Just(Move::Answer),
         1 => Just(Move::TurnMode),
@@ -300,6 +303,7 @@ impl<'p> Play<'p> {
             }
             Move::Snapshot => self.rig.run = through_snapshot(&self.rig.run),
             Move::Stale => self.report_late(agent, pick),
+            Move::Lose => self.lose(agent),
         }
     }
 
@@ -316,6 +320,15 @@ impl<'p> Play<'p> {
         }
         let events = self.rig.round([Input::Ended(Box::new(ended))]);
         assert_eq!(events, []);
+    }
+
+    fn lose(&mut self, agent: &str) {
+        let cost = if self.is_prompt(agent) { TURN_COST } else { 0.0 };
+        let (lost, again, late) =
+            (self.rig.lost(agent, cost), self.rig.lost(agent, cost), self.success(agent));
+        let mut only_lost = self.rig.clone();
+        let expected = only_lost.round([self.rig.lost(agent, cost)]);
+        assert_eq!(self.rig.round([lost, again, late]), expected);
     }
 }
 

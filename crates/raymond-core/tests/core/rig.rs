@@ -62,7 +62,7 @@ pub fn started(entry: &str, options: Options) -> RunStarted {
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     headers: BTreeMap<StateFile, Header>,
-    prompts: BTreeMap<StateFile, PromptPlan>,
+    pub prompts: BTreeMap<StateFile, PromptPlan>,
     hashes: BTreeMap<StateFile, String>,
     warnings: BTreeMap<StateFile, Vec<String>>,
     gone: BTreeSet<StateFile>,
@@ -496,6 +496,13 @@ impl Rig {
     /// An agent's script was ended because the run stops.
     pub fn interrupted(&self, name: &str) -> Input {
         Input::Ended(Box::new(self.ended(name, StepOutcome::Interrupted { cost: Usd::ZERO })))
+    }
+
+    /// The machine is lost on which an agent's step runs.
+    pub fn lost(&self, name: &str, cost: f64) -> Input {
+        let Work { step, attempt, .. } = *self.work(name);
+        let error = "its machine was lost".to_owned();
+        Input::Lost { agent: AgentId::new(name), step, attempt, error, cost: usd(cost) }
     }
 
     pub fn passes(&mut self, seconds: i64) -> Vec<Event> {

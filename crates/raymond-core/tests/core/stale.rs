@@ -35,6 +35,8 @@ fn only_the_running_attempt_may_report() {
         }
         nothing(&rig, Input::Print { agent: AgentId::main(), step, attempt, text: "late".into() });
         nothing(&rig, Input::SessionKnown { agent: AgentId::main(), step, attempt, session: "late".into() });
+        let (error, cost) = ("lost".into(), Usd::cent());
+        nothing(&rig, Input::Lost { agent: AgentId::main(), step, attempt, error, cost });
     }
 }
 

@@ -238,6 +238,7 @@ fn options() -> impl Strategy<Value = Options> {
 enum Coming {
     As(Input),
     Fitting(Box<Ended>),
+    Lost(Input),
     Passing(i64),
 }
 
@@ -261,6 +262,13 @@ fn ended() -> BoxedStrategy<Ended> {
             },
         })
         .boxed()
+}
+
+fn lost() -> impl Strategy<Value = Input> {
+    (agent(), 0..4_u64, 0..3_u32, 0..3_u8).prop_map(|(agent, step, attempt, dollars)| {
+        let (error, cost) = ("lost".into(), Usd::from_dollars(f64::from(dollars)));
+        Input::Lost { agent, step, attempt, error, cost }
+    })
 }
 
 fn coming() -> BoxedStrategy<Coming> {
@@ -287,6 +295,8 @@ fn coming() -> BoxedStrategy<Coming> {
         2 => (agent(), 0..4_u64, 0..3_u32, "[ab]").prop_map(|(agent, step, attempt, session)| {
             Coming::As(Input::SessionKnown { agent, step, attempt, session })
         }),
+        2 => lost().prop_map(Coming::As),
+        3 => lost().prop_map(Coming::Lost),
         2 => agent().prop_map(|agent| Coming::As(Input::End { agent })),
         1 => any::<bool>().prop_map(|stop_requested| Coming::As(Input::Close { stop_requested, terminated: false, interrupted: Vec::new() })),
         2 => options()
@@ -323,9 +333,9 @@ fn is_stale(run: &Run, input: &Input) -> bool {
         |id: &AgentId, fits: fn(&Status) -> bool| run.agents.get(id).is_some_and(|agent| fits(&agent.status));
     match input {
         Input::Ended(ended) => !running(&ended.agent, ended.step, ended.attempt),
-        Input::Print { agent, step, attempt, .. } | Input::SessionKnown { agent, step, attempt, .. } => {
-            !running(agent, *step, *attempt)
-        }
+        Input::Print { agent, step, attempt, .. }
+        | Input::SessionKnown { agent, step, attempt, .. }
+        | Input::Lost { agent, step, attempt, .. } => !running(agent, *step, *attempt),
         Input::Launch { agent, .. } => !run.agents.contains_key(agent),
         Input::End { agent } => {
             !matches!(run.agents.get(agent).map(|agent| &agent.status), Some(Status::Ending { .. }))
@@ -348,6 +358,20 @@ fn fit(run: &Run, mut ended: Box<Ended>) -> Input {
     Input::Ended(ended)
 }
 
+fn fit_loss(run: &Run, mut lost: Input) -> Input {
+    if let Input::Lost { agent, step, attempt, .. } = &mut lost
+        && let Some(work) = run.agents.get(agent).and_then(|agent| agent.work())
+    {
+        (*step, *attempt) = (work.step, work.attempt);
+    }
+    lost
+}
+
+/// An input, written and read back.
+fn through_text(input: &Input) -> Input {
+    serde_json::from_str(&serde_json::to_string(input).unwrap()).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -358,6 +382,7 @@ proptest! {
             let input = match coming {
                 Coming::As(input) => input,
                 Coming::Fitting(ended) => fit(&rig.run, ended),
+                Coming::Lost(lost) => fit_loss(&rig.run, lost),
                 Coming::Passing(seconds) => {
                     rig.now += SignedDuration::from_secs(seconds);
                     continue;
@@ -365,7 +390,9 @@ proptest! {
             };
             let stale = is_stale(&rig.run, &input);
             let said = format!("{input:?}");
+            let read_back = decide(&rig.run, rig.now, through_text(&input));
             let bodies = decide(&rig.run, rig.now, input);
+            prop_assert_eq!(&bodies, &read_back, "{} decides the same when it is read back", said);
             prop_assert!(!stale || bodies.is_empty(), "{} led to {:?}", said, bodies);
             for body in bodies {
                 let event = Event {

@@ -1,6 +1,7 @@
 //! The types of a turn: what an agent program is asked, how it is started, what it reports while it runs, and the
 //! result.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use super::TurnFault;
 use crate::recording::Places;
+use crate::wire;
 
 pub use raymond_core::tokens::Tokens;
 
@@ -30,9 +32,10 @@ pub struct Asked<'a> {
 }
 
 /// An answer that is given in this process.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// What an agent program would have printed.
+    #[serde(with = "wire::bytes")]
     pub output: Vec<u8>,
     /// The number of the prepared reply that it uses up.
     pub reply: Option<u64>,

@@ -1,5 +1,6 @@
 //! Which variables of an environment hold secrets, and texts without them.
 
+use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 
 /// What is shown instead.
@@ -11,7 +12,8 @@ const SHORTEST_SECRET_BYTES: usize = 6;
 pub use raymond_core::variable::looks_secret as is_secret;
 
 /// The values that no record may show.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Secrets {
     /// The longest first, because one may be a part of another.
     values: Vec<String>,

@@ -186,6 +186,10 @@ impl<S: RunWriter> Engine<S> {
         if let Input::Ended(ended) = &input {
             self.note_interruption(ended);
         }
+        // What has reported that it was interrupted is recorded by the event that ends the run.
+        if matches!(&input, Input::Lost { agent, .. } if self.is_interrupted(agent)) {
+            return Ok(());
+        }
         for mut body in decide(&self.run, now, input) {
             keep_long_payloads(&mut self.store, &mut body)?;
             let event = Event { seq: self.run.seq + 1, time: now, run: self.run.id.clone(), body };
@@ -201,8 +205,7 @@ impl<S: RunWriter> Engine<S> {
         let Some(agent) = self.run.agents.get(&ended.agent) else { return };
         let is_current = matches!(&agent.status, Status::Running { work, .. }
             if (work.step, work.attempt) == (ended.step, ended.attempt));
-        let is_known = self.interrupted.iter().any(|known| known.agent == ended.agent);
-        if is_current && !is_known {
+        if is_current && !self.is_interrupted(&agent.id) {
             self.interrupted.push(Interrupted {
                 agent: agent.id.clone(),
                 step: ended.step,
@@ -211,6 +214,10 @@ impl<S: RunWriter> Engine<S> {
             });
             self.mode.interrupted = self.interrupted.len();
         }
+    }
+
+    fn is_interrupted(&self, agent: &AgentId) -> bool {
+        self.interrupted.iter().any(|known| known.agent == *agent)
     }
 
     fn due_input<J>(

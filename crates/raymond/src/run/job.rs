@@ -2,6 +2,9 @@
 //!
 //! A job needs neither the layout of the project, nor the engine's memory, nor Raymond's own state folder. The
 //! folders in it are places to work in that were chosen for it.
+//!
+//! It can be written and read back, and then holds everything in clear, secret variables too: its program needs them. So a
+//! written job is for its executor only.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,16 +17,18 @@ use raymond_core::name::AgentId;
 use raymond_core::run::Session;
 use raymond_core::workflow::StateFile;
 use raymond_core::worktree::Worktree;
+use serde::{Deserialize, Serialize};
 
 use super::engine::StepLaunch;
 use crate::agent::Answer;
 use crate::process::secrets::Secrets;
 use crate::recording::Places;
+use crate::wire;
 use crate::workflow::scopes::PackedFiles;
 use crate::workflow::states::TurnSettings;
 
 /// One attempt at a step, ready to be carried out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepJob {
     pub attempt: Attempt,
     /// Handed back with the attempt's end: deciding about that needs it.
@@ -34,7 +39,7 @@ pub struct StepJob {
 }
 
 /// Which attempt at which step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     pub agent: AgentId,
     pub state: StateFile,
@@ -52,11 +57,12 @@ impl fmt::Display for Attempt {
 }
 
 /// What was found for a step when its state was read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepNeeds {
     /// Where its program runs.
     pub cwd: String,
     /// Variables to set, or to remove where there is no value; all others are inherited.
+    #[serde(with = "wire::variables")]
     pub environment: VariableChanges,
     /// Values among the step's own variables that no record may show.
     pub secrets: Secrets,
@@ -73,14 +79,14 @@ pub struct StepNeeds {
 
 pub type VariableChanges = Vec<(OsString, Option<OsString>)>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Handed {
     pub text: String,
     pub file: PathBuf,
 }
 
 /// A worktree to make before the program starts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorktreeNeeds {
     pub worktree: Worktree,
     /// The file that says that it was made.
@@ -88,18 +94,23 @@ pub struct WorktreeNeeds {
 }
 
 /// A state's own file, with the files that belong beside it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum StateCode {
     /// It lies here and can be run as it is, among the files that belong to it.
     InPlace(PathBuf),
     /// It lies among its files, but something in its text would not run: a copy with this text runs instead.
-    Copy(Vec<u8>),
+    Copy(#[serde(with = "wire::bytes")] Vec<u8>),
     /// It is packed together with its files, and runs among them with this text.
-    Packed { files: Rc<PackedFiles>, text: Vec<u8> },
+    Packed {
+        #[serde(with = "wire::shared")]
+        files: Rc<PackedFiles>,
+        #[serde(with = "wire::bytes")]
+        text: Vec<u8>,
+    },
 }
 
 /// What a turn of an agent needs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TurnNeeds {
     pub backend: String,
     /// The rendered text that is sent.
@@ -119,7 +130,7 @@ pub struct TurnNeeds {
 }
 
 /// A prompt without what differs from machine to machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PortablePrompt {
     pub text: String,
     /// What was replaced in it.

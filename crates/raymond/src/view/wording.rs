@@ -11,7 +11,7 @@ use raymond_core::duration;
 use raymond_core::event::{
     AgentStarted, AskClosed, AskOpened, Body, Closed, Event, OpenAsk, OtherWorkflow, RunStarted,
 };
-use raymond_core::event::{Retry, RunResumed, StepFailed, StepFinished, StoppedStatus, Totals};
+use raymond_core::event::{NextTry, Retry, RunResumed, StepFailed, StepFinished, StoppedStatus, Totals};
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::RunStatus;
@@ -210,8 +210,11 @@ fn lines_of(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
 }
 
 fn retried(event: &Event, within: Option<&str>, retry: &Retry) -> String {
-    let (error, wait) = (clean(&retry.error), wait(event, retry.until));
-    format!("{} {NOTE}retry{NOTE:#} in {wait}: {error}", at(within, &retry.agent, &retry.state))
+    let (place, error) = (at(within, &retry.agent, &retry.state), clean(&retry.error));
+    if retry.next_try == NextTry::AfterLoss {
+        return format!("{place} {NOTE}was lost{NOTE:#} and runs again: {error}");
+    }
+    format!("{place} {NOTE}retry{NOTE:#} in {}: {error}", wait(event, retry.until))
 }
 
 /// Only the beginning of the question: the whole of it is shown when the run stops to wait for the answer.

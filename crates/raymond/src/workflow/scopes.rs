@@ -9,9 +9,11 @@ use raymond_core::input::{InputWanted, ScopeEntry};
 use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::run::Agent;
 use raymond_core::workflow::{Platform, StateFile};
+use serde::{Deserialize, Serialize};
 
 use crate::git::worktrees::Worktrees;
 use crate::paths::{leads_away, normalise};
+use crate::wire;
 use crate::workflow::manifest::{InputMode, InputRule};
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::{Scope, host_of, locate, locate_from};
@@ -30,12 +32,13 @@ pub struct Scopes {
 }
 
 /// All files of an archive or a one-file workflow.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct PackedFiles {
     /// The archive or file that they come from.
     pub origin: PathBuf,
     /// Changes when their contents change.
     pub version: String,
+    #[serde(with = "wire::files")]
     pub by_name: Rc<BTreeMap<String, Vec<u8>>>,
 }
 

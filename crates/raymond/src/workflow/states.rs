@@ -11,6 +11,7 @@ use raymond_core::input::{Plan, PromptPlan};
 use raymond_core::run::Options;
 use raymond_core::workflow::StateFile;
 use raymond_core::workflow::source::{SourceError, SourceWarning};
+use serde::{Deserialize, Serialize};
 
 pub use preflight::{Reached, check_all};
 
@@ -47,7 +48,8 @@ impl StateText {
 }
 
 /// The settings of a turn, from the state's frontmatter, the command line or the config file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TurnSettings {
     /// How long the agent program may be silent.
     pub timeout: Option<Duration>,

@@ -14,6 +14,8 @@ use raymond_core::input::{Ended, Input, Prepared, ScriptOutcome, StepOutcome, Tu
 use raymond_core::name::AgentId;
 use raymond_core::run::{Options, Run};
 use raymond_core::workflow::{Platform, StateFile};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::*;
 use crate::agent::testing::Threads;
@@ -117,7 +119,15 @@ fn prepare(run: &Run, scope: &Path, tasks: &Path, backends: &Backends) -> (Prepa
     preparer.prepare(run, agent).unwrap().unwrap()
 }
 
-/// Everything that a step reports; its end is last.
+/// A value as another machine reads it.
+fn through_text<T: Serialize + DeserializeOwned>(value: &T) -> T {
+    let text = serde_json::to_string(value).unwrap();
+    let read: T = serde_json::from_str(&text).unwrap();
+    assert_eq!(serde_json::to_string(&read).unwrap(), text);
+    read
+}
+
+/// Everything that a step reports; its end is last. The job and the reports are written and read back on their way.
 fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
     let (sender, mut messages) = mailbox();
     let mut steps = LocalSteps::new(LocalExecutor {
@@ -142,11 +152,11 @@ fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async move {
-        steps.start(job);
+        steps.start(through_text(&job));
         let mut reports = Vec::new();
         while !matches!(reports.last(), Some(Input::Ended(_))) {
             if let Some(Message::Input(input)) = messages.recv().await {
-                reports.push(input);
+                reports.push(through_text(&input));
             }
         }
         assert!(!steps.is_busy(), "its end was reported before it had ended");
