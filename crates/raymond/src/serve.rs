@@ -178,7 +178,7 @@ fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Ser
     Ok(Server {
         guard: Guard::new(address, &settings.allowed_hosts, token),
         index: Index::new(settings.state.clone()),
-        stories: Stories::default(),
+        stories: Stories::new(own_folder(&settings.state)),
         workflows: Workflows::new(settings.roots),
         readings: Readings::default(),
         launcher,

@@ -73,7 +73,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(super) fn io(place: impl ToString, action: &'static str, source: io::Error) -> Self {
+    pub(crate) fn io(place: impl ToString, action: &'static str, source: io::Error) -> Self {
         Self::Io { place: place.to_string(), action, source: Arc::new(source) }
     }
 

@@ -97,9 +97,8 @@ fn steps_of(server: &Server, run: &Arc<dyn RunHandle>) -> Result<BTreeMap<u64, V
     let is_live = holds(&**run);
     let all = server.stories.with(run, |story| {
         let latest = story.steps.len().saturating_sub(MAX_STEPS);
-        let steps = story.steps[latest..].iter();
-        let object = |step| steps::object(story, step, u64::MAX, is_live);
-        steps.map(|step| (object(step), story.word(step.run).to_owned())).collect::<Vec<_>>()
+        let shown = |step| (steps::object(story, &step, u64::MAX, is_live), story.word(step.run).to_owned());
+        story.steps.rows(latest).map(|step| step.map(shown)).collect::<std::io::Result<Vec<_>>>()
     })?;
     let mut kept = kept_steps(&server.debug_folder(run.id()));
     // The files of the steps that the run has in common with others.

@@ -1,6 +1,7 @@
 //! A whole run at a glance: money, states, ways, agents over time. It is as long for a million steps as for a hundred.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,7 +16,7 @@ use crate::serve::Server;
 use crate::serve::index::holds;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
-use crate::serve::story::{How, Story, Word};
+use crate::serve::story::{AgentRow, How, Pause, Print, Step, Story, Word};
 use crate::store::RunHandle;
 use crate::view::status::Activity;
 
@@ -33,7 +34,7 @@ pub struct Overview {
     last_step: u64,
     started_at: Timestamp,
     last_at: Timestamp,
-    steps: usize,
+    steps: u64,
     cost_usd: Usd,
     budget_usd: Option<Usd>,
     /// What the run had cost, over time.
@@ -188,27 +189,57 @@ impl Looking<'_> {
         self.story.word(word).to_owned()
     }
 
-    fn overview(&self, buckets: usize) -> Overview {
+    /// Adds up all steps so far.
+    fn tally(&self) -> io::Result<Tally> {
+        let mut tally = Tally::default();
+        self.each_step(|step| {
+            tally.add(step, self.at);
+            Ok(())
+        })?;
+        for row in self.agents() {
+            tally.agents += 1;
+            if let Some((scope, from)) = row.forked_at {
+                *tally.ways.entry((scope, from, Some(row.state), "fork")).or_default() += 1;
+            }
+        }
+        Ok(tally)
+    }
+
+    fn each_step(&self, mut show: impl FnMut(&Step) -> io::Result<()>) -> io::Result<()> {
+        for step in self.story.steps.rows(0) {
+            let step = step?;
+            if step.started_seq > self.at {
+                break;
+            }
+            show(&step)?;
+        }
+        Ok(())
+    }
+
+    /// The agents that had started.
+    fn agents(&self) -> impl Iterator<Item = &AgentRow> + Clone {
+        self.story.agents.iter().filter(|agent| agent.started_seq <= self.at)
+    }
+
+    fn overview(&self, buckets: usize) -> io::Result<Overview> {
         let started_at = self.story.started.unwrap_or(self.now.last_at);
-        let steps = self.story.steps.iter();
-        let agents = self.story.agents.iter().filter(|agent| agent.started_seq <= self.at).count();
-        let started = self.story.steps.partition_point(|step| step.started_seq <= self.at);
-        Overview {
+        let tally = self.tally()?;
+        Ok(Overview {
             first_seq: 1,
             last_seq: self.at,
-            last_step: self.story.steps[..started].last().map_or(0, |step| step.number),
+            last_step: tally.last_step,
             started_at,
             last_at: self.now.last_at,
-            steps: steps.filter(|step| step.end.as_ref().is_some_and(|end| end.seq <= self.at)).count(),
+            steps: tally.ended,
             cost_usd: self.now.cost,
             budget_usd: self.now.budget,
             money: self.money(buckets),
-            states: self.states(),
-            edges: self.ways(),
-            agents: self.agents(buckets, started_at),
-            more: agents.saturating_sub(MOST_AGENTS),
+            more: tally.agents.saturating_sub(MOST_AGENTS),
+            states: self.states(tally.states),
+            edges: self.ways(tally.ways),
+            agents: self.lines(buckets, started_at)?,
             prints: self.prints(),
-        }
+        })
     }
 
     fn money(&self, buckets: usize) -> Vec<Money> {
@@ -217,27 +248,16 @@ impl Looking<'_> {
         let every = all.len().div_ceil(buckets).max(1);
         // The last one of each group, so that the end is always there.
         let groups = all.chunks(every).filter_map(|group| group.last());
-        groups.map(|(seq, time, cost)| Money { time: *time, seq: *seq, cost_usd: *cost }).collect()
+        let mut money: Vec<Money> =
+            groups.map(|(seq, time, cost)| Money { time: *time, seq: *seq, cost_usd: *cost }).collect();
+        // Of very many amounts some were left out, and the last one may be among them.
+        if money.last().is_some_and(|last| last.cost_usd != self.now.cost) {
+            money.push(Money { time: self.now.last_at, seq: self.at, cost_usd: self.now.cost });
+        }
+        money
     }
 
-    fn states(&self) -> Vec<StateSum> {
-        #[derive(Default)]
-        struct Sum {
-            visits: u64,
-            failed: u64,
-            cost_usd: Usd,
-            duration_ms: u64,
-        }
-        let mut sums: BTreeMap<(Option<Word>, Word), Sum> = BTreeMap::new();
-        for step in self.story.steps.iter().filter(|step| step.started_seq <= self.at) {
-            let sum = sums.entry((step.scope, step.state)).or_default();
-            sum.visits += 1;
-            if let Some(end) = step.end.as_ref().filter(|end| end.seq <= self.at) {
-                sum.failed += u64::from(matches!(end.how, How::Failed));
-                sum.cost_usd += end.cost;
-                sum.duration_ms += end.duration_ms;
-            }
-        }
+    fn states(&self, sums: BTreeMap<(Option<Word>, Word), Sum>) -> Vec<StateSum> {
         let sums = sums.into_iter().map(|((scope, state), Sum { visits, failed, cost_usd, duration_ms })| {
             StateSum {
                 state: self.text(state),
@@ -251,24 +271,7 @@ impl Looking<'_> {
         sums.collect()
     }
 
-    fn ways(&self) -> Vec<Way> {
-        // By scope, state, next state and tag.
-        type Taken = (Option<Word>, Word, Option<Word>, &'static str);
-        let mut counts: BTreeMap<Taken, u64> = BTreeMap::new();
-        for step in &self.story.steps {
-            let Some(end) = step.end.as_ref().filter(|end| end.seq <= self.at) else { continue };
-            let How::Done { tag, target, next } = end.how else { continue };
-            let mut count = |to, tag| *counts.entry((step.scope, step.state, to, tag)).or_default() += 1;
-            match (target, next) {
-                // The workers of a fork are counted below, each with its own state.
-                (Some(_), Some(next)) => count(Some(next), "next"),
-                (target, next) => count(target.or(next), tag.as_str()),
-            }
-        }
-        for row in self.story.agents.iter().filter(|row| row.started_seq <= self.at) {
-            let Some((scope, from)) = row.forked_at else { continue };
-            *counts.entry((scope, from, Some(row.state), "fork")).or_default() += 1;
-        }
+    fn ways(&self, counts: BTreeMap<Taken, u64>) -> Vec<Way> {
         let ways = counts.into_iter().map(|((scope, from, to, tag), count)| Way {
             scope: scope.map(|scope| self.text(scope)),
             from: self.text(from),
@@ -279,62 +282,72 @@ impl Looking<'_> {
         ways.collect()
     }
 
-    fn agents(&self, buckets: usize, started: Timestamp) -> Vec<AgentLine> {
-        let rows = self.story.agents.iter().filter(|agent| agent.started_seq <= self.at).take(MOST_AGENTS);
-        let mut lines: HashMap<Word, (u64, Usd, Vec<Span>)> =
-            rows.clone().map(|row| (row.id, Default::default())).collect();
-        for step in self.story.steps.iter().filter(|step| step.started_seq <= self.at) {
-            let Some((steps, cost, spans)) = lines.get_mut(&step.agent) else { continue };
-            let end = step.end.as_ref().filter(|end| end.seq <= self.at);
-            *steps += 1;
-            *cost += end.map_or(Usd::default(), |end| end.cost);
-            spans.push(Span {
-                from: step.started,
-                to: end.map(|end| end.at),
-                kind: "step",
-                state: self.text(step.state),
-                step: Some(step.number),
-                steps: 1,
-                failed: end.is_some_and(|end| matches!(end.how, How::Failed)),
-            });
-        }
-        for pause in self.story.pauses.iter().filter(|pause| pause.from_seq <= self.at) {
-            let Some((_, _, spans)) = lines.get_mut(&pause.agent) else { continue };
-            spans.push(Span {
-                from: pause.from,
-                to: pause.to.filter(|(_, seq)| *seq <= self.at).map(|(time, _)| time),
-                kind: pause.kind.as_str(),
-                state: self.text(pause.state),
-                step: None,
-                steps: 0,
-                failed: false,
-            });
-        }
+    /// The first agents over time.
+    fn lines(&self, buckets: usize, started: Timestamp) -> io::Result<Vec<AgentLine>> {
         let whole = self.now.last_at.duration_since(started).as_millis().max(1);
         let width = whole / i128::try_from(buckets).unwrap_or(1);
-        let line = |row: &crate::serve::story::AgentRow| {
-            let (steps, cost_usd, spans) = lines.remove(&row.id).unwrap_or_default();
-            let ended = row.ended.filter(|(_, seq)| *seq <= self.at);
-            let id = self.text(row.id);
-            let doing = self.now.doing.get(&id).map(|activity| activity.as_str());
-            AgentLine {
-                status: if ended.is_some() { "done" } else { doing.unwrap_or("done") }.to_owned(),
-                title: row.title.map(|title| self.text(title)),
-                parent: row.parent.map(|parent| self.text(parent)),
-                started_at: row.started,
-                ended_at: ended.map(|(time, _)| time),
-                steps,
-                cost_usd,
-                spans: merged(spans, width, buckets),
-                id,
+        let few = || Line { steps: 0, cost: Usd::default(), spans: Spans::new(width, buckets) };
+        let rows = self.agents().take(MOST_AGENTS);
+        let mut lines: HashMap<Word, Line> = rows.clone().map(|row| (row.id, few())).collect();
+        // Both tables are in the order of time; so are the spans of an agent.
+        let mut pauses = self.story.pauses.rows(0).peekable();
+        self.each_step(|step| {
+            while let Some(pause) = pauses.next_if(|pause| is_before(pause, step.started_seq)) {
+                self.add_pause(&mut lines, &pause?);
             }
+            if let Some(line) = lines.get_mut(&step.agent) {
+                line.add(step, self.at);
+            }
+            Ok(())
+        })?;
+        for pause in pauses {
+            self.add_pause(&mut lines, &pause?);
+        }
+        Ok(rows.map(|row| self.line(row, lines.remove(&row.id).unwrap_or_else(few))).collect())
+    }
+
+    fn add_pause(&self, lines: &mut HashMap<Word, Line>, pause: &Pause) {
+        let Some(line) = lines.get_mut(&pause.agent).filter(|_| pause.from_seq <= self.at) else { return };
+        line.spans.push(RawSpan {
+            from: pause.from,
+            to: pause.to.filter(|(_, seq)| *seq <= self.at).map(|(time, _)| time),
+            kind: pause.kind.as_str(),
+            state: pause.state,
+            step: None,
+            steps: 0,
+            failed: false,
+        });
+    }
+
+    fn line(&self, row: &AgentRow, line: Line) -> AgentLine {
+        let ended = row.ended.filter(|(_, seq)| *seq <= self.at);
+        let id = self.text(row.id);
+        let doing = self.now.doing.get(&id).map(|activity| activity.as_str());
+        let span = |span: RawSpan| Span {
+            from: span.from,
+            to: span.to,
+            kind: span.kind,
+            state: self.text(span.state),
+            step: span.step,
+            steps: span.steps,
+            failed: span.failed,
         };
-        rows.map(line).collect()
+        AgentLine {
+            status: if ended.is_some() { "done" } else { doing.unwrap_or("done") }.to_owned(),
+            title: row.title.map(|title| self.text(title)),
+            parent: row.parent.map(|parent| self.text(parent)),
+            started_at: row.started,
+            ended_at: ended.map(|(time, _)| time),
+            steps: line.steps,
+            cost_usd: line.cost,
+            spans: line.spans.finish().into_iter().map(span).collect(),
+            id,
+        }
     }
 
     fn prints(&self) -> Vec<PrintObject> {
         let prints = self.story.prints.iter().filter(|print| print.seq <= self.at);
-        let object = |print: &crate::serve::story::Print| PrintObject {
+        let object = |print: &Print| PrintObject {
             seq: print.seq,
             time: print.time,
             agent: self.text(print.agent),
@@ -344,31 +357,137 @@ impl Looking<'_> {
     }
 }
 
-/// Makes one span of neighbours that are shorter than a bucket, so that there are at most about so many.
-fn merged(mut spans: Vec<Span>, width: i128, most: usize) -> Vec<Span> {
-    spans.sort_by_key(|span| span.from);
-    if spans.len() <= most {
-        return spans;
-    }
-    let mut few: Vec<Span> = Vec::new();
-    for span in spans {
-        let is_near = |before: &Span| {
-            before.kind == span.kind
-                && span.to.is_some_and(|to| to.duration_since(before.from).as_millis() <= width)
+fn is_before(pause: &io::Result<Pause>, seq: u64) -> bool {
+    pause.as_ref().is_ok_and(|pause| pause.from_seq < seq)
+}
+
+/// A way that was taken: the workflow, the state, the next state and the tag.
+type Taken = (Option<Word>, Word, Option<Word>, &'static str);
+
+/// What all steps up to an event add up to.
+#[derive(Default)]
+struct Tally {
+    last_step: u64,
+    ended: u64,
+    agents: usize,
+    states: BTreeMap<(Option<Word>, Word), Sum>,
+    ways: BTreeMap<Taken, u64>,
+}
+
+#[derive(Default)]
+struct Sum {
+    visits: u64,
+    failed: u64,
+    cost_usd: Usd,
+    duration_ms: u64,
+}
+
+impl Tally {
+    fn add(&mut self, step: &Step, at: u64) {
+        self.last_step = step.number;
+        let sum = self.states.entry((step.scope, step.state)).or_default();
+        sum.visits += 1;
+        let Some(end) = step.end_at(at) else { return };
+        self.ended += 1;
+        sum.failed += u64::from(matches!(end.how, How::Failed));
+        sum.cost_usd += end.cost;
+        sum.duration_ms += end.duration_ms;
+        let How::Done { tag, target, next } = end.how else { return };
+        let (to, tag) = match (target, next) {
+            // The workers of a fork are counted with the agents, each with its own state.
+            (Some(_), Some(next)) => (Some(next), "next"),
+            (target, next) => (target.or(next), tag.as_str()),
         };
-        match few.last_mut().filter(|before| is_near(before)) {
-            Some(before) => {
-                before.to = span.to;
-                before.steps += span.steps;
-                before.failed |= span.failed;
-                before.state.clone_from(&span.state);
-            }
-            None => few.push(span),
+        *self.ways.entry((step.scope, step.state, to, tag)).or_default() += 1;
+    }
+}
+
+/// An agent over time, as it is added up.
+struct Line {
+    steps: u64,
+    cost: Usd,
+    spans: Spans,
+}
+
+impl Line {
+    fn add(&mut self, step: &Step, at: u64) {
+        let end = step.end_at(at);
+        self.steps += 1;
+        self.cost += end.map_or(Usd::default(), |end| end.cost);
+        self.spans.push(RawSpan {
+            from: step.started,
+            to: end.map(|end| end.at),
+            kind: "step",
+            state: step.state,
+            step: Some(step.number),
+            steps: 1,
+            failed: end.is_some_and(|end| matches!(end.how, How::Failed)),
+        });
+    }
+}
+
+/// A [`Span`] whose state is not written out yet.
+#[derive(Clone, Debug, PartialEq)]
+struct RawSpan {
+    from: Timestamp,
+    to: Option<Timestamp>,
+    kind: &'static str,
+    state: Word,
+    step: Option<u64>,
+    steps: u64,
+    failed: bool,
+}
+
+/// Spans in the order of time. If there are too many, neighbours that are short together become one.
+struct Spans {
+    /// How long, in milliseconds, a span may become by that.
+    width: i128,
+    most: usize,
+    spans: Vec<RawSpan>,
+}
+
+impl Spans {
+    fn new(width: i128, most: usize) -> Self {
+        Self { width, most, spans: Vec::new() }
+    }
+
+    fn push(&mut self, span: RawSpan) {
+        self.spans.push(span);
+        // To merge them now and then gives the same as to merge all of them at the end, in less memory.
+        if self.spans.len() >= 4 * self.most {
+            self.merge();
         }
     }
-    // Spans that alternate in kind cannot be merged; the oldest are left out.
-    let surplus = few.len().saturating_sub(most);
-    few.split_off(surplus)
+
+    fn finish(mut self) -> Vec<RawSpan> {
+        if self.spans.len() > self.most {
+            self.merge();
+        }
+        let surplus = self.spans.len().saturating_sub(self.most);
+        self.spans.split_off(surplus)
+    }
+
+    fn merge(&mut self) {
+        let mut few: Vec<RawSpan> = Vec::new();
+        for span in self.spans.drain(..) {
+            let is_near = |before: &RawSpan| {
+                before.kind == span.kind
+                    && span.to.is_some_and(|to| to.duration_since(before.from).as_millis() <= self.width)
+            };
+            match few.last_mut().filter(|before| is_near(before)) {
+                Some(before) => {
+                    before.to = span.to;
+                    before.steps += span.steps;
+                    before.failed |= span.failed;
+                    before.state = span.state;
+                }
+                None => few.push(span),
+            }
+        }
+        // Spans that alternate in kind cannot be merged; the oldest are left out.
+        let surplus = few.len().saturating_sub(2 * self.most);
+        self.spans = few.split_off(surplus);
+    }
 }
 
 /// The drawings of all workflows that a run was in, and how often each way was taken.
@@ -398,11 +517,9 @@ pub fn graph_of(server: &Server, run: &Arc<dyn RunHandle>, at: Option<u64>) -> R
     let own = server.index.with_run(run, |run| run.scope.clone())?;
     let now = Now::of(server, run, at)?;
     let (others, mut counts) = server.stories.with(run, |story| {
-        let mut others: Vec<Word> = story.steps.iter().filter_map(|step| step.scope).collect();
-        others.sort_unstable();
-        others.dedup();
-        let others: Vec<String> = others.into_iter().map(|scope| story.word(scope).to_owned()).collect();
-        (others, Looking { story, at: now.seq, now: &now }.ways())
+        let others: Vec<String> = story.scopes.iter().map(|scope| story.word(*scope).to_owned()).collect();
+        let looking = Looking { story, at: now.seq, now: &now };
+        Ok((others, looking.ways(looking.tally()?.ways)))
     })?;
     for way in &mut counts {
         way.scope.get_or_insert_with(|| own.clone());

@@ -56,7 +56,7 @@ pub struct StepObject {
 
 /// A step as it was after some event.
 pub fn object(story: &Story, step: &Step, at: u64, is_live: bool) -> StepObject {
-    let end = step.end.as_ref().filter(|end| end.seq <= at);
+    let end = step.end_at(at);
     let (tag, target) = match end.map(|end| &end.how) {
         Some(How::Done { tag, target, next }) => (Some(tag.as_str()), target.or(*next)),
         Some(How::Failed | How::Interrupted) | None => (None, None),
@@ -93,15 +93,22 @@ pub fn list(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let is_live = at.is_some() || crate::serve::index::holds(&*run);
     let at = at.unwrap_or(u64::MAX);
     let window = server.stories.with(&run, |story| {
-        let begin = story.steps.partition_point(|step| step.number < from);
-        let wanted = story.steps[begin..]
-            .iter()
-            .take_while(|step| step.started_seq <= at)
-            .filter(|step| agent.is_none_or(|agent| story.word(step.agent) == agent));
-        let mut steps: Vec<StepObject> =
-            wanted.take(limit + 1).map(|step| object(story, step, at, is_live)).collect();
-        let next = (steps.len() > limit).then(|| steps.pop().map(|step| step.step)).flatten();
-        Steps { steps, next }
+        let mut window = Steps { steps: Vec::new(), next: None };
+        for step in story.steps.rows(story.place(from)?) {
+            let step = step?;
+            if step.started_seq > at {
+                break;
+            }
+            if agent.is_some_and(|agent| story.word(step.agent) != agent) {
+                continue;
+            }
+            if window.steps.len() == limit {
+                window.next = Some(step.number);
+                break;
+            }
+            window.steps.push(object(story, &step, at, is_live));
+        }
+        Ok(window)
     })?;
     Answer::json(&window)
 }
@@ -143,7 +150,7 @@ pub fn detail(server: &Server, run: &Arc<dyn RunHandle>, number: u64) -> Result<
     let is_live = crate::serve::index::holds(&**run);
     let found = server.stories.with(run, |story| {
         let step = story.step(number)?;
-        Some((object(story, step, u64::MAX, is_live), story.word(step.run).to_owned()))
+        Ok(step.map(|step| (object(story, &step, u64::MAX, is_live), story.word(step.run).to_owned())))
     })?;
     let (step, ran_in) = found.ok_or_else(|| Problem::not_found(format!("the run has no step {number}")))?;
     let mut kept = kept_attempts(&server.debug_folder(run.id()), number);
@@ -229,7 +236,7 @@ fn clipped(mut text: String) -> String {
 pub fn output(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let run = server.index.find(call.part("run"))?;
     let number = step_number(call)?;
-    let known = server.stories.with(&run, |story| story.step(number).is_some())?;
+    let known = server.stories.with(&run, |story| Ok(story.step(number)?.is_some()))?;
     if !known {
         return Err(Problem::not_found(format!("the run has no step {number}")));
     }
