@@ -4,8 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
-use std::time::Instant;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
+use super::COUNTDOWN;
 use crate::history;
 use crate::report::{Kind, Row};
 use crate::rig::{Rig, finish};
@@ -14,13 +16,59 @@ use crate::sample::{Sample, mebibytes, seconds};
 const REPETITIONS: usize = 9;
 /// Each step is two events.
 const LONG_RUN_STEPS: u64 = 500_000;
+const PAINTED_RUN_STEPS: u64 = 100_000;
+/// How many streams are open while a run is timed, and how many steps it has.
+const STREAMS: usize = 200;
+const TIMED_STEPS: usize = 300;
 
 pub fn measure(rig: &Rig) -> Result<Vec<Row>, String> {
+    let mut rows = vec![start(rig)?, assets()?];
+    rows.push(streams(rig)?);
     rig.write("wf/START.sh", "echo '<result>done</result>'\n")?;
-    let mut rows = vec![start(rig)?];
     rows.extend(lists(rig)?);
+    rows.extend(painted_run(rig)?);
     rows.extend(long_run(rig)?);
     Ok(rows)
+}
+
+fn milliseconds(work: &str, time: f64, most: f64) -> Row {
+    Row::amount(work, time * 1e3, seconds(time)).within(most, " ms", Kind::AtMost)
+}
+
+fn memory(work: &str, bytes: u64, most: f64) -> Row {
+    let mib = bytes as f64 / (1024.0 * 1024.0);
+    Row::amount(work, mib, mebibytes(bytes)).within(most, " MiB", Kind::AtMost)
+}
+
+/// All files of the page, as they are in the program.
+fn assets() -> Result<Row, String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../raymond/src/serve/page");
+    let files = fs::read_dir(folder).map_err(|error| error.to_string())?;
+    let bytes: u64 = files.flatten().filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+    let kilobytes = bytes as f64 / 1000.0;
+    let shown = format!("{kilobytes:.0} kB");
+    Ok(Row::amount("serve: all files of the page", kilobytes, shown).within(200.0, " kB", Kind::AtMost))
+}
+
+/// A run's steps while many streams follow it, one of which takes nothing, beside the same without streams.
+fn streams(rig: &Rig) -> Result<Row, String> {
+    rig.write("wf/START.sh", COUNTDOWN)?;
+    let site = Site::start(rig)?;
+    let (mut alone, mut followed) = (Sample::default(), Sample::default());
+    for _ in 0..REPETITIONS {
+        alone.add_time(timed_run(rig)?);
+        let readers = site.follow(STREAMS)?;
+        followed.add_time(timed_run(rig)?);
+        readers.wait()?;
+    }
+    let ratio = followed.beside(&alone);
+    let work = "serve: a run that 200 streams follow, one of them stalled, beside none";
+    Ok(Row::ratio(work, &followed, &alone, ratio).at_most(1.05))
+}
+
+fn timed_run(rig: &Rig) -> Result<Duration, String> {
+    rig.write("count", &format!("{TIMED_STEPS}\n"))?;
+    finish(rig.raymond(&["wf", "--no-debug"]), &[0])
 }
 
 /// From the start of the program to its first answer.
@@ -46,25 +94,17 @@ fn start(rig: &Rig) -> Result<Row, String> {
 fn lists(rig: &Rig) -> Result<Vec<Row>, String> {
     fill(rig, 1000)?;
     let site = Site::start(rig)?;
-    let time = warm(&site, "/api/v1/runs?limit=1000")?;
-    let list = Row::amount("serve: a list of 1,000 runs", time * 1e3, seconds(time)).within(
-        50.0,
-        " ms",
-        Kind::AtMost,
-    );
+    let list = milliseconds("serve: a list of 1,000 runs", warm(&site, "/api/v1/runs?limit=1000")?, 50.0);
     drop(site);
     fill(rig, 10_000)?;
     let site = Site::start(rig)?;
-    site.get("/metrics")?;
-    site.get("/api/v1/inbox")?;
-    let memory = site.memory()?;
-    let mib = memory as f64 / (1024.0 * 1024.0);
-    let memory = Row::amount("serve: memory with 10,000 runs", mib, mebibytes(memory)).within(
-        64.0,
-        " MiB",
-        Kind::AtMost,
-    );
-    Ok(vec![list, memory])
+    for path in ["/metrics", "/api/v1/inbox", "/api/v1/runs?limit=1000"] {
+        site.get(path)?;
+    }
+    let readers = site.follow(2)?;
+    let all = memory("serve: memory with 10,000 runs", site.memory()?, 64.0);
+    drop(readers);
+    Ok(vec![list, all])
 }
 
 /// Makes a project with so many short runs.
@@ -79,24 +119,61 @@ fn fill(rig: &Rig, runs: usize) -> Result<(), String> {
     Ok(())
 }
 
+/// What the page of a run asks for first.
+const FIRST_LOOK: [&str; 4] = ["", "/overview", "/graph", "/steps?from=99901&limit=100"];
+
+/// One run with 100,000 steps, as the page asks for it when nothing of it is known yet.
+fn painted_run(rig: &Rig) -> Result<Vec<Row>, String> {
+    begin_anew(rig, PAINTED_RUN_STEPS)?;
+    let mut first = Sample::default();
+    for _ in 0..REPETITIONS {
+        let site = Site::start(rig)?;
+        let begin = Instant::now();
+        look(&site)?;
+        first.add_time(begin.elapsed());
+    }
+    let site = Site::start(rig)?;
+    look(&site)?;
+    let mut again = Sample::default();
+    for _ in 0..REPETITIONS {
+        let begin = Instant::now();
+        look(&site)?;
+        again.add_time(begin.elapsed());
+    }
+    Ok(vec![
+        milliseconds(
+            "serve: all that the page of a run of 100,000 steps needs, at first",
+            first.median(),
+            1000.0,
+        ),
+        milliseconds("the same again", again.median(), 200.0),
+    ])
+}
+
+fn look(site: &Site) -> Result<(), String> {
+    FIRST_LOOK.iter().try_for_each(|part| site.get(&format!("/api/v1/runs/r{part}")))
+}
+
+/// A project with one run of so many steps.
+fn begin_anew(rig: &Rig, steps: u64) -> Result<(), String> {
+    let _ = fs::remove_dir_all(rig.path(".raymond/state"));
+    history::write(rig.path("").as_path(), "wf", steps, &|_, _| "<goto>START</goto>".to_owned())
+}
+
 /// One run with a million events.
 fn long_run(rig: &Rig) -> Result<Vec<Row>, String> {
-    let _ = fs::remove_dir_all(rig.path(".raymond/state"));
-    history::write(rig.path("").as_path(), "wf", LONG_RUN_STEPS, &|_, _| "<goto>START</goto>".to_owned())?;
+    begin_anew(rig, LONG_RUN_STEPS)?;
     let site = Site::start(rig)?;
     let window = warm(&site, "/api/v1/runs/r/events?after=600000&limit=200")?;
     let state = warm(&site, "/api/v1/runs/r?at=600000")?;
+    let steps = warm(&site, "/api/v1/runs/r/steps?from=250000&limit=100")?;
+    let overview = warm(&site, "/api/v1/runs/r/overview")?;
     Ok(vec![
-        Row::amount("serve: 200 of 1,000,000 events", window * 1e3, seconds(window)).within(
-            20.0,
-            " ms",
-            Kind::AtMost,
-        ),
-        Row::amount("serve: a run as it was, in 1,000,000 events", state * 1e3, seconds(state)).within(
-            100.0,
-            " ms",
-            Kind::AtMost,
-        ),
+        milliseconds("serve: 200 of 1,000,000 events", window, 20.0),
+        milliseconds("serve: a run as it was, in 1,000,000 events", state, 100.0),
+        milliseconds("serve: 100 of 500,000 steps", steps, 20.0),
+        Row::amount("serve: the whole course of 500,000 steps", overview * 1e3, seconds(overview)),
+        memory("serve: memory with a run of 1,000,000 events", site.memory()?, 64.0),
     ])
 }
 
@@ -130,6 +207,30 @@ impl Site {
         let parts = link.trim().strip_prefix("http://").and_then(|rest| rest.split_once("/#token="));
         let (address, token) = parts.ok_or_else(|| format!("no link: {link}"))?;
         Ok(Self { program, address: address.to_owned(), token: token.to_owned() })
+    }
+
+    /// Opens streams of all events. All but the first are read.
+    fn follow(&self, count: usize) -> Result<Readers, String> {
+        let mut readers = Readers { _stalled: self.stream()?, others: Vec::new() };
+        for _ in 1..count {
+            let stream = self.stream()?;
+            readers.others.push(thread::spawn(move || read_to_end_of_run(stream)));
+        }
+        Ok(readers)
+    }
+
+    fn stream(&self) -> Result<TcpStream, String> {
+        let failed = |error: std::io::Error| format!("a stream: {error}");
+        let mut stream = TcpStream::connect(&self.address).map_err(failed)?;
+        let request = format!(
+            "GET /api/v1/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+            self.address, self.token
+        );
+        stream.write_all(request.as_bytes()).map_err(failed)?;
+        // The beginning of the answer: the stream is open now.
+        let mut head = [0; 256];
+        stream.read(&mut head).map_err(failed)?;
+        Ok(stream)
     }
 
     fn get(&self, path: &str) -> Result<(), String> {
@@ -166,5 +267,33 @@ impl Drop for Site {
     fn drop(&mut self) {
         let _ = self.program.kill();
         let _ = self.program.wait();
+    }
+}
+
+/// Streams that follow all runs.
+struct Readers {
+    /// Nothing is read from this one.
+    _stalled: TcpStream,
+    others: Vec<JoinHandle<Result<(), String>>>,
+}
+
+impl Readers {
+    /// Waits until all but the stalled one have read the end of a run.
+    fn wait(self) -> Result<(), String> {
+        let ended = |reader: JoinHandle<_>| reader.join().map_err(|_| "a reader panicked".to_owned())?;
+        self.others.into_iter().try_for_each(ended)
+    }
+}
+
+fn read_to_end_of_run(stream: TcpStream) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("a stream: {error}");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).map_err(failed)?;
+    let mut lines = BufReader::new(stream).split(b'\n');
+    let is_end = |line: &[u8]| line.windows(14).any(|part| part == b"\"run_finished\"");
+    loop {
+        let line = lines.next().ok_or("a stream has ended early")?.map_err(failed)?;
+        if is_end(&line) {
+            return Ok(());
+        }
     }
 }

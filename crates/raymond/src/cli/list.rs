@@ -56,7 +56,7 @@ fn look_at<'a>(entry: &'a RunEntry, cache: &mut Cache) -> Option<Listed<'a>> {
         Some(summary) => summary,
         None => match entry.run.load() {
             Ok(run) => {
-                let summary = Summary::of(&run);
+                let summary = Summary::of(&run, &*entry.run);
                 if let Some(version) = &entry.version {
                     cache.put(entry.run.id(), version, summary.clone());
                 }

@@ -16,10 +16,11 @@ use super::find::{debug_folder, find_run, scratch_folder, store, working_folder}
 use super::print::print_stdout;
 use crate::advice;
 use crate::error::{ExitKind, UserError};
+use crate::history::branch::branches_of;
 use crate::process::Containment;
 use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StoreError};
-use crate::view::status::{AgentView, RunView, view};
+use crate::view::status::{AgentView, BranchView, RunView, view};
 use crate::view::text::{clean, clean_json, local_time, one_line};
 
 const BOLD: Style = Style::new().bold();
@@ -29,11 +30,13 @@ const SHOWN_CHARS: usize = 100;
 const MOST_FAN_OUTS: usize = 10;
 
 pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
-    let stored = find_run(&*store(&args.place)?, args.run.as_deref())?;
+    let store = store(&args.place)?;
+    let stored = find_run(&*store, args.run.as_deref())?;
     let mut run = load_view(&*stored)?;
     if run.engine.is_none() {
         run.containment = Some(Containment::of_run(&scratch_folder(&args.place, stored.id())?));
     }
+    run.branches = branches_of(&*store, stored.id())?.into_iter().map(BranchView::of).collect();
     if args.json {
         let text = serde_json::to_string_pretty(&run)
             .map(clean_json)
@@ -83,6 +86,11 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     if let Some(engine) = &run.engine {
         writeln!(out, "  on        {}", clean(engine))?;
     }
+    run.branches.iter().enumerate().try_for_each(|(row, branch)| {
+        let label = if row == 0 { "branches" } else { "" };
+        let step = branch.step.map_or("its end".to_owned(), |step| format!("step {step}"));
+        writeln!(out, "  {label:<9} {}, from {step}", clean(&branch.run))
+    })?;
     writeln!(out, "  started   {}", local_time(run.started_at))?;
     if let Some(ended) = run.ended_at {
         writeln!(out, "  ended     {}", local_time(ended))?;

@@ -6,7 +6,7 @@ use raymond_core::event::{Event, Moved, Origin};
 use raymond_core::run::Options;
 
 use super::point::Point;
-use crate::store::{JournalOptions, RunStore, RunWriter, StoreError};
+use crate::store::{JournalOptions, RunHandle, RunStore, RunWriter, StoreError};
 
 /// How a branch differs from what it branches off.
 #[derive(Clone, Debug)]
@@ -49,4 +49,19 @@ pub fn branch(
     drop(writer);
     // A live origin may have deleted the events meanwhile.
     store.run(id)?.load().map(drop)
+}
+
+/// Where a run left the one that it goes on from, if it is a branch. A run that was rewound is among its own origins.
+pub fn branched_off(run: &dyn RunHandle) -> Result<Option<Origin>, StoreError> {
+    Ok(run.origins()?.into_iter().find(|origin| origin.run != run.id()))
+}
+
+/// The runs that go on from this one, each with the point at which it left it.
+pub fn branches_of(store: &dyn RunStore, id: &str) -> Result<Vec<(String, Origin)>, StoreError> {
+    let branch = |run: &dyn RunHandle| {
+        // One damaged journal must not hide the others.
+        let origin = branched_off(run).ok().flatten().filter(|origin| origin.run == id)?;
+        Some((run.id().to_owned(), origin))
+    };
+    Ok(store.list()?.iter().filter_map(|entry| branch(&*entry.run)).collect())
 }

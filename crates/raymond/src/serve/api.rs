@@ -206,6 +206,15 @@ pub static ROUTES: &[Route] = &[
         ..CHANGES
     },
     Route {
+        path: "/api/v1/runs/{run}/branches",
+        about: "Make a run that goes on from a step of this one, which is not touched",
+        body: Some(schema::<changes::NewBranch>),
+        gives: Gives { status: 201, forms: &[Form::Json(schema::<changes::StartedRun>)] },
+        errors: &[404, 409, 410, 422],
+        handler: changes::branch,
+        ..CHANGES
+    },
+    Route {
         path: "/api/v1/inbox",
         about: "What needs a person: open questions, failures, runs without money, silent steps",
         query: &[number("silent", "After how many seconds a step that writes nothing is told of")],

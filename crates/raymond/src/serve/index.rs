@@ -8,12 +8,14 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use raymond_core::event::{Body, Event};
 use raymond_core::evolve::{apply, evolve, restore};
 use raymond_core::run::{Run, RunStatus};
 
 use crate::store::{Events, FolderStore, RunEntry, RunHandle, RunStore, Start, StateDir, StoreError};
+use crate::view::status::BranchView;
 use crate::view::summary::{self, Summary};
 
 /// How many states are kept.
@@ -27,6 +29,14 @@ pub struct Index {
     /// The one that was asked for last is at the end.
     followed: Mutex<Vec<(String, Arc<Mutex<Followed>>)>>,
     moments: Moments,
+    branches: Mutex<Option<Branches>>,
+}
+
+/// The branches of all runs, by the run that they go on from.
+struct Branches {
+    /// When the folder had changed before it was listed.
+    changed: SystemTime,
+    of_runs: HashMap<String, Vec<BranchView>>,
 }
 
 /// What is known of runs, each with the version of its journal.
@@ -51,6 +61,7 @@ impl Index {
             summaries: Mutex::default(),
             followed: Mutex::default(),
             moments: Moments::default(),
+            branches: Mutex::default(),
         }
     }
 
@@ -94,13 +105,40 @@ impl Index {
         }
         // A journal that changes is probably read again soon, so its state is kept. Most others never change.
         let summary = Arc::new(match known.is_some() {
-            true => self.with_run(&entry.run, Summary::of)?,
-            false => Summary::of(&entry.run.load()?),
+            true => self.with_run(&entry.run, |run| Summary::of(run, &*entry.run))?,
+            false => Summary::of(&entry.run.load()?, &*entry.run),
         });
         let mut summaries = lock(&self.summaries);
         summaries.known.insert(id.to_owned(), (version.to_owned(), Arc::clone(&summary)));
         summaries.unsaved += 1;
         Ok(summary)
+    }
+
+    /// The runs that go on from this one. They are looked for again when a file was added to the folder.
+    pub fn branches_of(&self, id: &str) -> Result<Vec<BranchView>, StoreError> {
+        let changed = self.store.changed();
+        let mut known = lock(&self.branches);
+        let branches = match known.take().filter(|known| changed == Some(known.changed)) {
+            Some(branches) => branches,
+            None => {
+                Branches { changed: changed.unwrap_or(SystemTime::UNIX_EPOCH), of_runs: self.all_branches()? }
+            }
+        };
+        Ok(known.insert(branches).of_runs.get(id).cloned().unwrap_or_default())
+    }
+
+    fn all_branches(&self) -> Result<HashMap<String, Vec<BranchView>>, StoreError> {
+        let mut of_runs: HashMap<String, Vec<BranchView>> = HashMap::new();
+        let entries = self.list()?;
+        for entry in &entries {
+            let origin = self.summary(entry).ok().and_then(|summary| summary.branched_off.clone());
+            if let Some(origin) = origin {
+                let branch = BranchView { run: entry.run.id().to_owned(), step: origin.step };
+                of_runs.entry(origin.run).or_default().push(branch);
+            }
+        }
+        self.save(&entries);
+        Ok(of_runs)
     }
 
     fn load_once(&self, summaries: &mut Summaries) {

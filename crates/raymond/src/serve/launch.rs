@@ -119,20 +119,40 @@ impl Launcher {
         let before = self.started().get(run).copied().unwrap_or_default();
         let resumes = if steps > before.steps { 0 } else { before.resumes };
         self.note(run, Started { steps, resumes })?;
-        let failed = |error: std::io::Error| Problem::internal(format!("cannot start raymond: {error}"));
-        let said = self.scratch_file().map_err(failed)?;
+        let stdin = stdin.map(|text| self.file_with(text)).transpose().map_err(cannot_start)?;
+        let mut command = self.command(args, folder);
+        command.args(["--on-ask", "wait"]);
+        command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
+        detach(&mut command);
+        self.spawn(command)
+    }
+
+    /// Runs a command about a run, which starts nothing that goes on, to its end.
+    pub fn call(&self, args: Vec<OsString>, run: &str) -> Result<(), Problem> {
+        let mut command = self.command(args, &self.project);
+        // An id may begin with a dash.
+        command.stdin(Stdio::null()).arg("--").arg(run);
+        let mut called = self.spawn(command)?;
+        match called.child.wait().map_err(cannot_start)? {
+            status if status.success() => Ok(()),
+            status => Err(called.refusal(status.code())),
+        }
+    }
+
+    /// This program with other arguments, for the same runs.
+    fn command(&self, args: Vec<OsString>, folder: &Path) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(args).args(["--on-ask", "wait", "--quiet"]).current_dir(folder);
+        command.args(args).arg("--quiet").current_dir(folder);
         if let Some(dir) = &self.state_dir {
             command.arg("--state-dir").arg(dir);
         }
-        command.stdin(match stdin {
-            Some(text) => Stdio::from(self.file_with(text).map_err(failed)?),
-            None => Stdio::null(),
-        });
-        command.stdout(Stdio::null()).stderr(said.try_clone().map_err(failed)?);
-        detach(&mut command);
-        let child = command.spawn().map_err(failed)?;
+        command
+    }
+
+    fn spawn(&self, mut command: Command) -> Result<Launched, Problem> {
+        let said = self.scratch_file().map_err(cannot_start)?;
+        command.stdout(Stdio::null()).stderr(said.try_clone().map_err(cannot_start)?);
+        let child = command.spawn().map_err(cannot_start)?;
         Ok(Launched { child, said })
     }
 
@@ -184,6 +204,10 @@ impl Launcher {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
     }
+}
+
+fn cannot_start(error: std::io::Error) -> Problem {
+    Problem::internal(format!("cannot start raymond: {error}"))
 }
 
 impl Launched {

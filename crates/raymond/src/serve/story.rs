@@ -18,6 +18,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use raymond_core::event::{Body, Event, LedTo, StepFinished, StepStarted};
 use raymond_core::money::Usd;
+use raymond_core::run::Run;
 
 pub use self::rows::{End, How, Pause, PauseKind, Step};
 use self::table::Table;
@@ -275,10 +276,33 @@ impl Story {
             | Body::Reminder(_)
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
-            | Body::RunFinished { .. }
-            | Body::Snapshot { .. } => {}
+            | Body::RunFinished { .. } => {}
+            Body::Snapshot { state } => self.pass_over_deleted(event, state),
         }
         Ok(())
+    }
+
+    /// Takes what a snapshot says of the events that were deleted: the agents and the cost. Their steps are lost.
+    fn pass_over_deleted(&mut self, event: &Event, state: &Run) {
+        for agent in state.agents_by_birth() {
+            let id = self.number_of(agent.id.as_str());
+            let state = self.number_of(agent.state.as_str());
+            if self.agent_rows.contains_key(&id) {
+                continue;
+            }
+            self.agent_rows.insert(id, self.agents.len());
+            self.agents.push(AgentRow {
+                id,
+                title: None,
+                parent: None,
+                forked_at: None,
+                state,
+                started: event.time,
+                started_seq: event.seq,
+                ended: None,
+            });
+        }
+        self.cost(event, state.cost_usd);
     }
 
     fn start_step(&mut self, event: &Event, started: &StepStarted) -> io::Result<()> {

@@ -69,6 +69,12 @@ impl FolderStore {
         Self { dir, disk, known: place::KnownSegments::default() }
     }
 
+    /// When a file was last added to the folder or removed. None if that was a moment ago: a further change might not be
+    /// seen by it.
+    pub fn changed(&self) -> Option<std::time::SystemTime> {
+        self.disk.changed(self.dir.path())
+    }
+
     fn paths(&self, id: &str) -> Result<RunPaths, StoreError> {
         let paths = self.dir.run(id).map_err(StoreError::BadId)?;
         Ok(paths.on(Arc::clone(&self.disk)).knowing(self.known.clone()))

@@ -43,6 +43,10 @@ pub struct RunView {
     /// The run and the step that it goes on from, if its history does not begin with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The runs that go on from this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub branches: Vec<BranchView>,
     pub result: Option<String>,
     pub agents: Vec<AgentView>,
     /// How far the workers are that no join has taken yet.
@@ -56,6 +60,20 @@ pub struct RunView {
     /// The limit of steps, if it is reached.
     #[serde(skip)]
     pub steps_used_up: Option<u64>,
+}
+
+/// A run that goes on from another one.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct BranchView {
+    pub run: String,
+    /// The last step that both have; nothing if it has the whole history of the other one.
+    pub step: Option<u64>,
+}
+
+impl BranchView {
+    pub fn of((run, origin): (String, Origin)) -> Self {
+        Self { run, step: origin.step }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -228,6 +246,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         ended_at: run.ended_at,
         labels: run.labels.clone(),
         origin: run.origin.clone(),
+        branches: Vec::new(),
         result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
         fan_outs: fan_outs_of(run),

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use raymond_core::event::Origin;
 use raymond_core::money::Usd;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Run, RunStatus, Status};
@@ -14,12 +15,14 @@ use raymond_core::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 
 use super::status::{budget_of, status_of};
+use crate::history::branch::branched_off;
+use crate::store::RunHandle;
 
 /// Longer results are not remembered; they are read from the journal when they are shown.
 const MAX_RESULT_BYTES: usize = 512;
 
 /// Raised when the meaning of an entry changes.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// What a list shows of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +55,9 @@ pub struct Summary {
     pub agents: usize,
     pub open_asks: usize,
     pub result: Brief,
+    /// Where it left the run that it goes on from, if it is a branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branched_off: Option<Origin>,
 }
 
 /// A result, unless it is long.
@@ -65,7 +71,8 @@ pub enum Brief {
 }
 
 impl Summary {
-    pub fn of(run: &Run) -> Self {
+    pub fn of(run: &Run, handle: &dyn RunHandle) -> Self {
+        let has_origin = run.origin.is_some();
         let waits = |status: &Status| {
             matches!(status, Status::Asking { .. } | Status::Joining { .. } | Status::Failed { .. })
         };
@@ -93,6 +100,7 @@ impl Summary {
                 Some(Payload::Inline(text)) if text.len() <= MAX_RESULT_BYTES => Brief::Text(text.clone()),
                 Some(_) => Brief::Long,
             },
+            branched_off: has_origin.then(|| branched_off(handle).ok().flatten()).flatten(),
         }
     }
 

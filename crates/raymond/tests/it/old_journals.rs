@@ -16,7 +16,7 @@ use crate::RAYMOND;
 const KEPT_BESIDE: [&str; 6] = ["state", "status", "log", "then", "exit", "stdout"];
 const PLACE: &str = "$WORK";
 
-fn journals() -> Vec<PathBuf> {
+pub fn journals() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/journals-0.1");
     let mut journals: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -25,7 +25,7 @@ fn journals() -> Vec<PathBuf> {
 }
 
 /// A working folder with the run in it.
-fn laid_out(journal: &Path) -> Rig {
+pub fn laid_out(journal: &Path) -> Rig {
     let rig = Rig::new(RAYMOND);
     for entry in fs::read_dir(journal).unwrap().map(Result::unwrap) {
         let name = entry.file_name().into_string().unwrap();

@@ -1,6 +1,7 @@
 //! `raymond serve`, over real HTTP.
 
 mod documents;
+mod history;
 mod security;
 mod site;
 

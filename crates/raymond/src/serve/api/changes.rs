@@ -1,4 +1,4 @@
-//! Requests that change something: starting, answering, stopping, resuming.
+//! Requests that change something: starting, answering, stopping, resuming, branching.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,9 +22,10 @@ use crate::serve::index::holds;
 use crate::serve::launch::resume as resume_run;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
-use crate::store::{StateDir, StoreError, check_new_run_id};
+use crate::serve::story::How;
+use crate::store::{RunHandle, StateDir, StoreError, check_new_run_id};
 use crate::workflow::given_inputs::readable_file;
-use crate::workflow::scope::Scope;
+use crate::workflow::scope::{Scope, run_id_for};
 use crate::workflow::scopes::declared_inputs;
 use raymond_core::run::RunStatus;
 
@@ -124,7 +125,7 @@ pub fn begin(server: &Server, wanted: NewRun) -> Result<String, Problem> {
         if problem.status == 422 { problem.with("findings", findings) } else { problem }
     };
     let scope = Scope::open(&found.path, Platform::current()).map_err(|error| refused(error.into()))?;
-    let id = new_id(server, wanted.id.as_deref(), &scope)?;
+    let id = free_id(server, wanted.id.as_deref(), || scope.new_run_id())?;
     let mut args: Vec<OsString> = vec!["run".into(), found.path.clone().into(), word("id", &id)?];
     args.extend(words(&[
         ("budget", wanted.budget.as_ref().map(Amount::to_string)),
@@ -206,13 +207,13 @@ fn plain(value: &Value) -> String {
 }
 
 /// An id that is free.
-fn new_id(server: &Server, given: Option<&str>, scope: &Scope) -> Result<String, Problem> {
+fn free_id(server: &Server, given: Option<&str>, make: impl FnOnce() -> String) -> Result<String, Problem> {
     let id = match given {
         Some(id) => {
             check_new_run_id(id).map_err(StoreError::BadId)?;
             id.to_owned()
         }
-        None => scope.new_run_id(),
+        None => make(),
     };
     match server.index.find(&id) {
         Ok(_) => Err(Problem::conflict(format!("there is a run `{id}` already"))),
@@ -294,6 +295,61 @@ pub fn stop(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let request = StopRequest { incarnation: holder.incarnation, now };
     run.inbox().post(&name, &serde_json::to_string(&request).map_err(Problem::internal)?)?;
     Answer::json_with(202, &StartedRun { run: run.id().to_owned() }, None)
+}
+
+/// Where a new run leaves another one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewBranch {
+    /// The last step that both have. It has ended.
+    step: u64,
+    /// An id for the new run, which no other run has.
+    id: Option<String>,
+    /// Whether what the steps up to there have cost does not count.
+    #[serde(default)]
+    reset_cost: bool,
+    /// Whether new conversations begin where the old ones cannot go on.
+    #[serde(default)]
+    fresh: bool,
+    /// Whether the new run goes on at once.
+    #[serde(default)]
+    run: bool,
+}
+
+pub fn branch(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
+    let origin = server.index.find(call.part("run"))?;
+    let wanted: NewBranch = call.json()?;
+    check_has_ended(server, &origin, wanted.step)?;
+    let scope = server.index.with_run(&origin, |run| run.scope.clone())?;
+    let id = free_id(server, wanted.id.as_deref(), || run_id_for(Path::new(&scope)))?;
+    let mut args = vec!["branch".into(), word("at", &wanted.step.to_string())?, word("id", &id)?];
+    let flags = [("--reset-cost", wanted.reset_cost), ("--fresh", wanted.fresh)];
+    args.extend(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.into()));
+    server.launcher.call(args, origin.id())?;
+    let branch = server.index.find(&id)?;
+    let can_go_on = server.index.with_run(&branch, |run| run.status != RunStatus::Completed)?;
+    if wanted.run && can_go_on {
+        resume_run(server, &branch, Vec::new()).map_err(|problem| problem.with("run", id.clone()))?;
+    }
+    Answer::json_with(201, &StartedRun { run: id.clone() }, Some(address_of_run(&id)))
+}
+
+/// A branch begins behind a step that has ended.
+fn check_has_ended(server: &Server, run: &Arc<dyn RunHandle>, number: u64) -> Result<(), Problem> {
+    let (step, last) = server.stories.with(run, |story| {
+        let last = story.steps.len().checked_sub(1).map(|last| story.steps.get(last)).transpose()?;
+        Ok((story.step(number)?, last.flatten().map_or(0, |last| last.number)))
+    })?;
+    match step.map(|step| step.end.map(|end| end.how)) {
+        Some(Some(How::Done { .. } | How::Failed)) => Ok(()),
+        Some(Some(How::Interrupted) | None) => {
+            Err(Problem::conflict(format!("step {number} has not ended; branch from one before it")))
+        }
+        None if number > 0 && number <= last => {
+            Err(Problem::new(410, format!("the events of step {number} were deleted")))
+        }
+        None => Err(Problem::not_found(format!("the run has no step {number}; the last one is {last}"))),
+    }
 }
 
 pub fn resume(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {

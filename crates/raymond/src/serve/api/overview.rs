@@ -34,6 +34,7 @@ pub struct Overview {
     last_step: u64,
     started_at: Timestamp,
     last_at: Timestamp,
+    /// How many steps are completed.
     steps: u64,
     cost_usd: Usd,
     budget_usd: Option<Usd>,
@@ -230,7 +231,7 @@ impl Looking<'_> {
             last_step: tally.last_step,
             started_at,
             last_at: self.now.last_at,
-            steps: tally.ended,
+            steps: tally.done,
             cost_usd: self.now.cost,
             budget_usd: self.now.budget,
             money: self.money(buckets),
@@ -368,7 +369,7 @@ type Taken = (Option<Word>, Word, Option<Word>, &'static str);
 #[derive(Default)]
 struct Tally {
     last_step: u64,
-    ended: u64,
+    done: u64,
     agents: usize,
     states: BTreeMap<(Option<Word>, Word), Sum>,
     ways: BTreeMap<Taken, u64>,
@@ -388,11 +389,11 @@ impl Tally {
         let sum = self.states.entry((step.scope, step.state)).or_default();
         sum.visits += 1;
         let Some(end) = step.end_at(at) else { return };
-        self.ended += 1;
         sum.failed += u64::from(matches!(end.how, How::Failed));
         sum.cost_usd += end.cost;
         sum.duration_ms += end.duration_ms;
         let How::Done { tag, target, next } = end.how else { return };
+        self.done += 1;
         let (to, tag) = match (target, next) {
             // The workers of a fork are counted with the agents, each with its own state.
             (Some(_), Some(next)) => (Some(next), "next"),

@@ -270,9 +270,11 @@ pub fn one(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
 pub fn of(server: &Server, handle: &Arc<dyn RunHandle>) -> Result<RunObject, Problem> {
     // The lease is read first: a run that ends between the two reads shows as ended, not as interrupted.
     let is_live = holds(&**handle);
+    let branches = server.index.branches_of(handle.id())?;
     Ok(server.index.with_run(handle, |run| {
         let mut object = object(server, run, &**handle, is_live, Some(server.debug_folder(handle.id())));
         object.view.containment = server.containment(handle.id());
+        object.view.branches = branches;
         object
     })?)
 }

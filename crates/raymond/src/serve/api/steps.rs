@@ -6,11 +6,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use raymond_core::event::Body;
 use raymond_core::money::Usd;
+use raymond_core::snapshot::FilesSnapshot;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::files;
+use crate::git::snapshots::diff;
 use crate::serve::Server;
 use crate::serve::output::follow_step;
 use crate::serve::problem::Problem;
@@ -24,6 +26,8 @@ const USUAL_STEPS: usize = 100;
 const MOST_STEPS: usize = 1000;
 /// How much of a text is sent. More can be read from the file itself.
 const MOST_TEXT_BYTES: usize = 4 * 1024 * 1024;
+/// How much of a diff is sent.
+const MOST_DIFF_BYTES: usize = 1024 * 1024;
 
 /// Some steps of a run, in order.
 #[derive(Serialize, JsonSchema)]
@@ -131,8 +135,40 @@ pub struct StepDetail {
     pub error: Option<String>,
     /// How its last attempt was started and how it ended.
     pub meta: Option<Value>,
+    /// What it changed in its folder, if snapshots were taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
+    #[serde(skip)]
+    snapshot: Option<FilesSnapshot>,
     /// Whether its debug files are there.
     pub kept: bool,
+}
+
+/// What a step changed in its folder.
+#[derive(Serialize, JsonSchema)]
+pub struct Changes {
+    /// The folder, and the commit with the files that the step left there.
+    folder: String,
+    commit: String,
+    /// Whether other agents worked in the folder at the same time; some changes may be theirs.
+    shared: bool,
+    /// As git shows it, with a list of the files first. Null if git cannot tell it any more.
+    diff: Option<String>,
+    /// Whether there is more of it.
+    cut: bool,
+}
+
+impl Changes {
+    fn of(files: &FilesSnapshot) -> Self {
+        let before = files.before.as_ref().filter(|before| **before != files.commit);
+        let changes = match before {
+            Some(before) => diff(Path::new(&files.repository), before, &files.commit, MOST_DIFF_BYTES).ok(),
+            None => Some((String::new(), false)),
+        };
+        let cut = changes.as_ref().is_some_and(|(_, is_cut)| *is_cut);
+        let FilesSnapshot { folder, commit, shared, .. } = files.clone();
+        Self { folder, commit, shared, diff: changes.map(|(text, _)| text), cut }
+    }
 }
 
 pub fn one(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
@@ -158,7 +194,9 @@ pub fn detail(server: &Server, run: &Arc<dyn RunHandle>, number: u64) -> Result<
     if kept.is_empty() && ran_in != run.id() {
         kept = kept_attempts(&server.debug_folder(&ran_in), number);
     }
-    Ok(detail_of(run, step, &kept))
+    let mut detail = detail_of(run, step, &kept);
+    detail.changes = detail.snapshot.as_ref().map(Changes::of);
+    Ok(detail)
 }
 
 /// Everything about a step, with the files that are kept of it.
@@ -175,6 +213,8 @@ pub fn detail_of(run: &Arc<dyn RunHandle>, step: StepObject, attempts: &[KeptAtt
         result: said.result,
         error: said.error,
         meta: last(|attempt| attempt.meta.as_ref()).and_then(|file| serde_json::from_str(&read(file)?).ok()),
+        changes: None,
+        snapshot: said.files,
         kept,
         step,
     }
@@ -188,6 +228,7 @@ struct Said {
     result: Option<String>,
     error: Option<String>,
     stderr: Option<String>,
+    files: Option<FilesSnapshot>,
 }
 
 fn said_in_journal(run: &dyn RunHandle, step: &StepObject) -> Said {
@@ -203,6 +244,7 @@ fn said_in_journal(run: &dyn RunHandle, step: &StepObject) -> Said {
             said.reply = finished.message.as_ref().and_then(&text);
             said.input = parts.input.and_then(&text);
             said.result = parts.result.and_then(&text);
+            said.files = finished.files.as_deref().cloned();
         }
         Some(Body::StepFailed(failed)) => {
             said.reply = failed.message.as_ref().and_then(&text);

@@ -1,8 +1,9 @@
-// What a person can do with a run: answer, stop, resume. Used by several views.
+// What a person can do with a run: answer, stop, resume, branch. Used by several views.
 
 import { h } from "./h.js";
 import { when, money } from "./format.js";
 import { icon } from "./icons.js";
+import { address } from "./page.js";
 
 /// A question with a box for the answer. What was typed stays in `app.drafts` until it is sent.
 export function question(app, run, ask, options = {}) {
@@ -77,6 +78,32 @@ export function askToResume(app, run) {
     h("label", { class: "field" }, h("span", {}, "Budget in dollars, in all"),
       h("input", { name: "budget", type: "number", min: "0", step: "any", value: proposed, required: isOver, placeholder: run.budget_usd ? `as before, ${run.budget_usd}` : "as before" })),
     h("div", { class: "buttons" }, h("button", { type: "button", onclick: close }, "Cancel"), h("button", { class: "primary", type: "submit" }, "Resume"))));
+}
+
+/// Asks how a new run goes on from a step of this one.
+export function askToBranch(app, run, step) {
+  const branch = (event, close) => {
+    event.preventDefault();
+    const { name, reset, go } = event.target.elements;
+    const wanted = { step, reset_cost: reset.checked, run: go.checked };
+    if (name.value.trim()) wanted.id = name.value.trim();
+    close();
+    app.try(async () => {
+      const made = await app.data.post(["runs", run, "branches"], wanted);
+      app.go(address(["runs", made.run]));
+    }, `A new run goes on from step ${step}.`);
+  };
+  const choice = (name, isOn, text) => h("label", { class: "field check" }, h("input", { name, type: "checkbox", checked: isOn }), h("span", {}, text));
+  app.ask(`Branch from step ${step}`, (close) => h("form", { onsubmit: (event) => branch(event, close) },
+    h("p", {}, "A new run has everything up to the end of this step and goes on from there. This run stays as it is, and nothing that is done is done again."),
+    h("label", { class: "field" }, h("span", {}, "Name of the new run"), h("input", { name: "name", type: "text", placeholder: "made from the time", autocomplete: "off", spellcheck: "false" })),
+    choice("go", true, "Let it go on at once"), choice("reset", false, "Do not count what was spent up to here"),
+    h("div", { class: "buttons" }, h("button", { type: "button", onclick: close }, "Cancel"), h("button", { class: "primary", type: "submit" }, "Branch"))));
+}
+
+/// Whether a new run can go on from a step.
+export function canBranch(data, step) {
+  return !data.isEmbedded && (step.status === "done" || step.status === "failed");
 }
 
 /// Fetches the exported run and hands it to the browser as a file.

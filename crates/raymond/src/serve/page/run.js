@@ -15,6 +15,7 @@ const EVENTS_SHOWN = 60;
 const PRINTS_SHOWN = 40;
 const AGENTS_SHOWN = 30;
 const STATES_SHOWN = 40;
+const BRANCHES_SHOWN = 20;
 const SLIDE_PAUSE = 60;
 
 export class RunPage extends View {
@@ -24,7 +25,7 @@ export class RunPage extends View {
     Object.assign(this, { id: route.parts[1], run: null, overview: null, past: null, pastRun: null, graph: null, scope: 0, events: [], pastEvents: null, slide: null, abort: null });
     this.at = Number(route.query.get("at")) || null;
     this.timeline = new Timeline(() => app.draw(), open);
-    this.steps = new StepList(app.data, this.id, () => app.draw());
+    this.steps = new StepList(app, this.id);
   }
 
   async load() {
@@ -50,15 +51,22 @@ export class RunPage extends View {
   async fillEvents() {
     const shown = this.events.at(-1)?.seq ?? Math.max((this.overview.first_seq ?? 1) - 1, this.overview.last_seq - EVENTS_SHOWN);
     const answer = await this.data.get(["runs", this.id, "events"], { after: shown, limit: EVENTS_SHOWN }).catch(() => ({ events: [] }));
-    for (const event of answer.events) this.addEvent(event);
+    for (const event of answer.events) if (event.seq > (this.events.at(-1)?.seq ?? 0)) this.pushEvent(event);
   }
 
+  /// Takes an event that has just happened. Whether some before it were missed.
   addEvent(event) {
     const last = this.events.at(-1)?.seq;
     if (last !== undefined && event.seq !== last + 1) return event.seq > last;
+    this.pushEvent(event);
+    return false;
+  }
+
+  pushEvent(event) {
+    // Where a run was taken back, the numbers of the events that it dropped are missing.
+    if (event.origin?.run === this.id) this.events = this.events.filter((before) => before.seq <= event.origin.seq);
     this.events.push(event);
     if (this.events.length > 2 * EVENTS_SHOWN) this.events.splice(0, EVENTS_SHOWN);
-    return false;
   }
 
   event(event) {
@@ -145,11 +153,23 @@ export class RunPage extends View {
     return h("header", { class: "run-head" },
       h("div", { class: "run-line" }, badge(status), h("h1", {}, run.run), this.actions(run)),
       h("p", { class: "run-about dim" }, run.workflow_id && !this.data.isEmbedded ? h("a", { href: address(["workflows", run.workflow_id]) }, icon("workflow"), run.workflow) : run.workflow, this.data.isEmbedded ? null : labels(run.labels)),
+      this.lineage(),
       h("dl", { class: "facts" }, fact("Cost", meter(run.cost_usd, run.budget_usd)), fact("Steps", h("span", { class: "big" }, count(run.steps))),
         fact("Agents", h("span", { class: "big" }, count(run.agents.length))), fact("Started", when(run.started_at)),
         fact(run.live || this.at ? "For" : "Took", duration(end - Date.parse(run.started_at)))),
       run.result !== null && run.result !== undefined ? h("div", { class: "outcome is-completed" }, h("h2", {}, icon("completed"), "Result"), h("pre", {}, run.result)) : null,
       run.live || this.at ? null : this.reason(run, status));
+  }
+
+  /// What the run came from, and what came from it.
+  lineage() {
+    const { origin, branches = [] } = this.run;
+    if (!origin && !branches.length) return null;
+    const link = (run, step) => [this.data.isEmbedded ? run : h("a", { href: address(["runs", run]) }, run), step ? h("span", {}, " at ", this.data.isEmbedded ? `step ${step}` : h("a", { href: address(["runs", run, "steps", String(step)]) }, `step ${count(step)}`)) : null];
+    const came = !origin ? null : origin.dropped ? ["was taken back", origin.step ? ` to step ${count(origin.step)}` : null, "; what came then is in ", link(origin.dropped)] : ["goes on from ", link(origin.run, origin.step)];
+    const shown = branches.slice(0, BRANCHES_SHOWN);
+    return h("p", { class: "lineage dim" }, icon("branch"), came ? h("span", {}, came) : null,
+      shown.length ? h("span", {}, plural(branches.length, "branch", "branches"), ": ", shown.map((branch, index) => [index ? ", " : null, link(branch.run), branch.step ? ` from step ${count(branch.step)}` : null]), branches.length > shown.length ? " …" : null) : null);
   }
 
   /// Why a run stands still, and what can be done.

@@ -3,11 +3,13 @@
 import { h } from "./h.js";
 import { View, address } from "./page.js";
 import { count, duration, money, when } from "./format.js";
-import { badge, stateIcon } from "./icons.js";
+import { badge, icon, stateIcon } from "./icons.js";
+import { askToBranch, canBranch } from "./actions.js";
 
 /// More of a text is shown when asked for.
 const SHOWN_AT_FIRST = 100000;
 const KEPT_WHILE_RUNNING = 300000;
+const COLOURED_LINES = 1000;
 
 export class StepPage extends View {
   constructor(app, route) {
@@ -51,7 +53,8 @@ export class StepPage extends View {
   }
 
   keys() {
-    return [["[", "the step before", () => this.number > 1 && this.go(-1)], ["]", "the next step", () => this.hasNext && this.go(1)], ["u", "up to the run", () => this.app.go(address(["runs", this.id]))]];
+    return [["[", "the step before", () => this.number > 1 && this.go(-1)], ["]", "the next step", () => this.hasNext && this.go(1)], ["u", "up to the run", () => this.app.go(address(["runs", this.id]))],
+      ["b", "branch from this step", () => this.step && canBranch(this.data, this.step) && askToBranch(this.app, this.id, this.number)]];
   }
 
   go(distance) {
@@ -66,7 +69,8 @@ export class StepPage extends View {
         h("span", { class: "actions" }, this.number > 1 ? h("a", { class: "button", href: address(["runs", this.id, "steps", String(this.number - 1)]), title: "The step before ( [ )" }, "Previous") : null,
           this.hasNext ? h("a", { class: "button", href: address(["runs", this.id, "steps", String(this.number + 1)]), title: "The next step ( ] )" }, "Next") : null)),
       h("header", { class: "run-head" },
-        h("div", { class: "run-line" }, badge(step.status), h("h1", {}, stateIcon(step.state), step.state)),
+        h("div", { class: "run-line" }, badge(step.status), h("h1", {}, stateIcon(step.state), step.state),
+          canBranch(this.data, step) ? h("div", { class: "actions" }, h("button", { onclick: () => askToBranch(this.app, this.id, this.number), title: "A new run goes on from the end of this step (b)" }, icon("branch"), "Branch from here …")) : null),
         h("dl", { class: "facts" }, fact("Agent", step.agent), fact("Led to", step.tag ? `${step.tag} ${step.target ?? ""}` : null),
           fact("Time", h("span", { class: "num" }, step.status === "running" ? duration(Date.now() - Date.parse(step.started_at)) : duration(step.duration_ms))),
           fact("Cost", step.cost_usd ? money(step.cost_usd) : null), fact("Attempts", step.attempts > 1 ? count(step.attempts) : null), fact("Started", when(step.started_at)),
@@ -82,8 +86,9 @@ export class StepPage extends View {
     const texts = [["Input", step.input], ["Prompt", step.prompt], ["Reply", running ? live.reply ?? step.reply : step.reply], ["Output", running ? live.stdout ?? step.stdout : step.stdout],
       ["Stderr", running ? live.stderr ?? step.stderr : step.stderr], ["Result", step.result === step.reply ? null : step.result]];
     const shown = texts.filter(([, text]) => text !== null && text !== undefined && text !== "");
-    if (!shown.length && !running) return h("p", { class: "empty" }, "This step wrote nothing.");
+    if (!shown.length && !running && !step.changes) return h("p", { class: "empty" }, "This step wrote nothing.");
     return [shown.map(([name, text]) => this.pane(name, text, running)),
+      step.changes ? this.changes(step.changes) : null,
       running ? h("p", { class: "working dim", role: "status" }, "The step is running. What it writes appears here.") : null,
       step.meta ? h("details", { class: "pane panel" }, h("summary", {}, "How it was run"), h("pre", { class: "text" }, JSON.stringify(step.meta, null, 2))) : null];
   }
@@ -97,7 +102,29 @@ export class StepPage extends View {
       isCut ? h("p", {}, h("button", { onclick: () => (this.opened.add(name), this.app.draw()) }, `Show all ${count(text.length)} characters`)) : null);
   }
 
+  /// What the step changed in its folder, where snapshots are on.
+  changes({ folder, commit, shared, diff, cut }) {
+    const about = diff === null ? "Git does not have the files any more." : diff === "" ? "Nothing was changed." : null;
+    return h("section", { class: "pane panel", "aria-label": "Changed files", key: "changes" },
+      h("header", {}, h("h2", {}, "Changed files"), h("div", { class: "aside dim small" }, h("code", { title: commit }, commit.slice(0, 12)), diff ? h("button", { class: "ghost", onclick: () => this.copy(diff) }, "Copy") : null)),
+      h("p", { class: "dim small" }, `In ${folder}.`, shared ? " Other agents worked there at the same time, so some changes may be theirs." : null, about ? ` ${about}` : null),
+      diff ? h("pre", { class: "text diff", tabindex: "0" }, diffLines(diff)) : null,
+      cut ? h("p", { class: "dim" }, "There is more than is shown here.") : null);
+  }
+
   copy(text) {
     this.app.try(() => navigator.clipboard.writeText(text), "Copied.");
   }
+}
+
+/// A diff with its lines coloured, unless it is so long that they would make the page slow.
+function diffLines(diff) {
+  const lines = diff.split("\n");
+  return lines.length > COLOURED_LINES ? diff : lines.map((line) => h("span", { class: lineKind(line) }, `${line}\n`));
+}
+
+/// How a line of a diff is shown. Its sign stays in the text, so colour is not the only mark.
+function lineKind(line) {
+  if (/^(diff|index|---|\+\+\+|@@) ?/.test(line)) return "place";
+  return line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "same";
 }

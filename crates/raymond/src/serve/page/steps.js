@@ -4,15 +4,17 @@ import { h } from "./h.js";
 import { Rows } from "./rows.js";
 import { address } from "./page.js";
 import { count, duration, exact, money } from "./format.js";
-import { stateIcon, statusDot } from "./icons.js";
+import { icon, stateIcon, statusDot } from "./icons.js";
+import { askToBranch, canBranch } from "./actions.js";
 
 const STEP_HEIGHT = 30;
 const BLOCK = 100;
 const MOST_BLOCKS = 60;
 
 export class StepList {
-  constructor(data, run, redraw) {
-    Object.assign(this, { data, run, redraw, agent: null, last: 0, blocks: new Map(), list: [], next: 1, isLoading: false });
+  constructor(app, run) {
+    const redraw = () => app.draw();
+    Object.assign(this, { app, data: app.data, run, redraw, agent: null, last: 0, blocks: new Map(), list: [], next: 1, isLoading: false });
     this.rows = new Rows(STEP_HEIGHT, redraw);
   }
 
@@ -39,8 +41,8 @@ export class StepList {
     if (!total) return h("p", { class: "empty" }, "No step has started yet.");
     const stepAt = (index) => (this.agent ? this.listed(index) : this.numbered(last - index));
     return h("div", { class: "steps" },
-      h("div", { class: "step-row step-head", "aria-hidden": "true" }, ["#", "", "State", "Agent", "Led to", "Time", "Cost"].map((name) => h("span", {}, name))),
-      this.rows.view({ class: "step-rows", role: "list", "aria-label": `${count(this.last)} steps, the latest first` }, total, (index) => stepRow(this.run, asOf(stepAt(index), then), this.agent ? `a${index}` : last - index)));
+      h("div", { class: "step-row step-head", "aria-hidden": "true" }, ["#", "", "State", "Agent", "Led to", "Time", "Cost", ""].map((name) => h("span", {}, name))),
+      this.rows.view({ class: "step-rows", role: "list", "aria-label": `${count(this.last)} steps, the latest first` }, total, (index) => stepRow(this, asOf(stepAt(index), then), this.agent ? `a${index}` : last - index)));
   }
 
   numbered(number) {
@@ -86,7 +88,7 @@ function asOf(step, then) {
   return { ...step, status: "running", tag: null, cost_usd: null, duration_ms: then.time - start, isPast: true };
 }
 
-function stepRow(run, step, key) {
+function stepRow({ app, run }, step, key) {
   if (step.isMissing) return h("div", { class: "step-row", role: "listitem", key }, h("span", { class: "num dim" }, String(step.step)), h("span", {}), h("span", { class: "dim" }, "…"));
   const led = step.tag ? `${step.tag}${step.target ? ` ${step.target}` : ""}` : "";
   return h("div", { class: `step-row ${step.status}`, role: "listitem", key },
@@ -95,5 +97,6 @@ function stepRow(run, step, key) {
     h("span", { class: "agent", title: step.agent }, step.agent),
     h("span", { class: "led dim", title: led }, led),
     h("span", { class: "num" }, step.status === "running" && !step.isPast ? duration(Date.now() - Date.parse(step.started_at)) : duration(step.duration_ms)),
-    h("span", { class: "num" }, step.cost_usd ? money(step.cost_usd) : ""));
+    h("span", { class: "num" }, step.cost_usd ? money(step.cost_usd) : ""),
+    canBranch(app.data, step) ? h("button", { class: "ghost branch", title: "Branch from here", "aria-label": `Branch from step ${step.step}`, onclick: () => askToBranch(app, run, step.step) }, icon("branch")) : h("span", {}));
 }

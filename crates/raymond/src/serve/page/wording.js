@@ -4,7 +4,7 @@ import { firstLine } from "./text.js";
 import { clockTime, duration, money, plural } from "./format.js";
 
 const WORDING = {
-  run_started: (e) => `the run starts: ${e.workflow}`,
+  run_started: (e) => (e.origin ? wentBack(e) : `the run starts: ${e.workflow}`),
   run_resumed: () => "the run goes on",
   run_finished: (e) => `the run is completed, ${money(e.cost_usd)}`,
   run_stopped: (e) => `the run stops: ${String(e.status).replace("_", " ")}${e.error ? `, ${firstLine(e.error)}` : ""}`,
@@ -29,6 +29,11 @@ const WORDING = {
 
 export function sentence(event) {
   return (WORDING[event.event] ?? ((e) => String(e.event).replaceAll("_", " ")))(event);
+}
+
+function wentBack({ run, origin }) {
+  const place = origin.step ? `step ${origin.step}` : "its end";
+  return origin.run === run ? `the run is taken back to ${place}` : `the run goes on from ${origin.run}, ${place}`;
 }
 
 function spent(event) {

@@ -113,7 +113,7 @@ fn a_change_is_json_and_comes_from_this_page() {
     let (own, proxied) = (format!("http://{}", site.address), [("Host", "proxy.example")]);
     let changes: Vec<String> =
         routes(&site).into_iter().filter(|(method, _)| method == "POST").map(|(_, path)| path).collect();
-    assert_eq!(changes.len(), 4, "{changes:?}");
+    assert_eq!(changes.len(), 5, "{changes:?}");
     for path in changes.iter().map(|path| filled(path, "r")) {
         let status = |headers: &[(&str, &str)]| site.send("POST", &path, headers, "{\"odd\":1}").status;
         for kind in ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
