@@ -324,6 +324,8 @@ pub struct StepStarted {
 pub struct TurnStarted {
     /// The backend that takes the turn; journals of version 0.1 do not tell.
     pub backend: Option<String>,
+    /// The model that it is told to use.
+    pub model: Option<String>,
     /// The session chosen for this attempt. Where the program chooses, [`SessionStarted`] tells it later.
     pub session: Option<String>,
     /// Which of the run's turns in this state it is.

@@ -257,6 +257,7 @@ fn step_started(run: &mut Run, time: Timestamp, started: &StepStarted) {
             attempt: started.attempt,
             turn: turn.map(|turn| turn.number),
             backend: turn.and_then(|turn| turn.backend.clone()),
+            model: turn.and_then(|turn| turn.model.clone()),
             session: turn.and_then(|turn| turn.session.clone()),
             share_usd: turn.and_then(|turn| turn.share_usd),
             interrupted: None,

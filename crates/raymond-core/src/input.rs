@@ -131,6 +131,8 @@ pub struct PromptPlan {
     pub max_visits: Option<u64>,
     pub exclusive: Option<String>,
     pub backend: String,
+    /// The model that it is told to use, if one is chosen.
+    pub model: Option<String>,
     /// The backends that may take the turn if this one is at its usage limit, in their order.
     pub fallbacks: Vec<String>,
     /// Whether they may also take a turn of a conversation that has begun, and begin a new one.

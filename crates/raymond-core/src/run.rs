@@ -453,6 +453,9 @@ pub struct Work {
     pub backend: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The model that the backend was told to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The backend that takes the turn, because those before it in the state's list are at their usage limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
@@ -482,6 +485,7 @@ impl Work {
             turn: None,
             backend: None,
             session: None,
+            model: None,
             fallback: None,
             share_usd: None,
             cost_usd: Usd::ZERO,

@@ -15,6 +15,7 @@
 //! | `launch` | starting processes that outlive this one |
 //! | `schedule`, `cron` | starting workflows when their manifests say so |
 //! | `discover` | the workflows below the roots |
+//! | `presence` | telling other commands that a server runs |
 //! | `assets` | the files of the page |
 
 mod answer;
@@ -29,6 +30,7 @@ mod launch;
 mod listen;
 mod openapi;
 mod output;
+mod presence;
 mod problem;
 mod route;
 mod schedule;
@@ -52,6 +54,8 @@ use feed::Feed;
 use guard::Guard;
 use index::Index;
 use launch::Launcher;
+pub use presence::Presence;
+pub use schedule::ScheduledWorkflow;
 use sse::MAX_STREAMS;
 use story::Stories;
 use token::Token;
@@ -145,6 +149,10 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
     let token = open_token(&settings)?;
     let link = login_link(address, &settings.allowed_hosts, &token);
     let has_schedules = settings.schedules;
+    let token_file = settings.token_file.clone().unwrap_or_else(|| token_file(&settings.state));
+    let presence = Presence { address, schedules: has_schedules, token_file };
+    // Only `doctor` looks at it, so a server does without.
+    let _told = presence::tell(own_folder(&settings.state), &presence);
     let server = Arc::new(assemble(settings, address, token)?);
     let router = answer::router(&server);
     tokio::spawn(watch::watch(Arc::clone(&server)));
@@ -159,6 +167,21 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
         () = ended() => {}
     }
     Ok(ExitKind::Completed)
+}
+
+/// The servers that run for these runs.
+pub fn servers(state: &StateDir) -> Vec<Presence> {
+    presence::servers(own_folder(state))
+}
+
+/// Where the token is kept, unless another file is named.
+pub fn token_file(state: &StateDir) -> PathBuf {
+    own_folder(state).join("serve.token")
+}
+
+/// The workflows below these folders that have a schedule.
+pub fn scheduled_workflows(roots: Vec<PathBuf>) -> Vec<ScheduledWorkflow> {
+    schedule::all_of(&Workflows::new(roots))
 }
 
 /// A run as one HTML file.
@@ -218,7 +241,7 @@ fn open_token(settings: &Settings) -> Result<Token, UserError> {
         Some(_) => settings.state.create_home().map_err(cannot)?,
         None => settings.state.create().map_err(cannot)?,
     }
-    Token::keep(&folder.join("serve.token"))
+    Token::keep(&token_file(&settings.state))
 }
 
 /// The address that logs a browser in. The part behind `#` stays in the browser.

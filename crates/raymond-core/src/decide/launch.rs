@@ -53,6 +53,7 @@ pub(super) fn launch(
         let chosen = || (!prompt.program_chooses_session).then(|| session_id(run, work.step, attempt));
         started.turn = Some(TurnStarted {
             backend: Some(prompt.backend.clone()),
+            model: prompt.model.clone(),
             session: in_place.or_else(chosen),
             number: run.next_turn(agent),
             branch_of: goes_on.map(|session| session.id.clone()),

@@ -11,7 +11,7 @@ const LINES: &[&str] = &[
     r#""event":"step_started","agent":"main","step":1,"attempt":1,"state":"START.sh","visits":1,"hash":"ab"}"#,
     r#""event":"step_started","agent":"main","step":2,"attempt":1,"state":"P.md","visits":1,"hash":"ab","session":"s2","turn":1,"branch_of":"s1","share_usd":1.25}"#,
     r#""event":"step_started","agent":"main","step":2,"attempt":1,"state":"P.md","visits":1,"hash":"ab","session":"s2","turn":1,"prompt_sha256":"cd"}"#,
-    r#""event":"step_started","agent":"main","step":2,"attempt":1,"state":"P.md","visits":1,"hash":"ab","backend":"claude","session":"s2","turn":1}"#,
+    r#""event":"step_started","agent":"main","step":2,"attempt":1,"state":"P.md","visits":1,"hash":"ab","backend":"claude","model":"m","session":"s2","turn":1}"#,
     r#""event":"step_started","agent":"main","step":2,"attempt":1,"state":"P.md","visits":1,"hash":"ab","backend":"codex","turn":1}"#,
     r#""event":"step_started","agent":"main","step":1,"attempt":1,"state":"START.sh","visits":1,"hash":"ab","exclusive":"git"}"#,
     r#""event":"exclusive_waiting","agent":"main_w1","state":"W.sh","exclusive":"git"}"#,

@@ -277,6 +277,9 @@ pub(super) struct StepStartedFields<'a> {
     /// The backend that takes a prompt's turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     backend: Option<Cow<'a, str>>,
+    /// The model that the backend is told to use, if one is chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<Cow<'a, str>>,
     /// The session chosen for this attempt of a prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<Cow<'a, str>>,
@@ -309,6 +312,7 @@ impl Serialize for StepStarted {
             hash: Cow::Borrowed(&self.hash),
             exclusive: self.exclusive.as_deref().map(Cow::Borrowed),
             backend: turn.and_then(|turn| turn.backend.as_deref()).map(Cow::Borrowed),
+            model: turn.and_then(|turn| turn.model.as_deref()).map(Cow::Borrowed),
             session: turn.and_then(|turn| turn.session.as_deref()).map(Cow::Borrowed),
             turn: turn.map(|turn| turn.number),
             branch_of: turn.and_then(|turn| turn.branch_of.as_deref()).map(Cow::Borrowed),
@@ -324,7 +328,8 @@ impl TryFrom<StepStartedFields<'_>> for StepStarted {
     type Error = &'static str;
 
     fn try_from(fields: StepStartedFields<'_>) -> Result<Self, Self::Error> {
-        let of_turns = [&fields.backend, &fields.session, &fields.branch_of, &fields.prompt_sha256];
+        let of_turns =
+            [&fields.backend, &fields.model, &fields.session, &fields.branch_of, &fields.prompt_sha256];
         let has_number = fields.share_usd.is_some() || fields.reply.is_some();
         let has_more = has_number || of_turns.into_iter().any(Option::is_some);
         // Journals of version 0.1 have a session and no backend.
@@ -332,6 +337,7 @@ impl TryFrom<StepStartedFields<'_>> for StepStarted {
         let turn = match fields.turn {
             Some(number) if is_turn => Some(TurnStarted {
                 backend: fields.backend.map(Cow::into_owned),
+                model: fields.model.map(Cow::into_owned),
                 session: fields.session.map(Cow::into_owned),
                 number,
                 branch_of: fields.branch_of.map(Cow::into_owned),

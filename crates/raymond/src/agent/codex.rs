@@ -148,6 +148,10 @@ impl EventReader for Events {
         self.exec.is_final() || self.server.is_over()
     }
 
+    fn waits_for_service(&self) -> bool {
+        self.exec.waits_for_service() || self.server.waits_for_service()
+    }
+
     fn input(&mut self) -> Input {
         match self.is_talked_to {
             true => {

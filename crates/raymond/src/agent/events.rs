@@ -18,6 +18,16 @@ pub(super) trait EventReader: fmt::Debug {
     /// Whether the turn is over.
     fn is_final(&self) -> bool;
 
+    /// See [`TurnDecoder::feed_stderr`].
+    fn stderr(&mut self, _text: &mut Vec<u8>) -> Vec<TurnEvent> {
+        Vec::new()
+    }
+
+    /// See [`TurnDecoder::waits_for_service`].
+    fn waits_for_service(&self) -> bool {
+        false
+    }
+
     fn input(&mut self) -> Input {
         Input::default()
     }
@@ -63,6 +73,14 @@ impl<R: EventReader> TurnDecoder for EventDecoder<R> {
 
     fn is_final(&self) -> bool {
         self.reader.is_final()
+    }
+
+    fn feed_stderr(&mut self, text: &mut Vec<u8>) -> Vec<TurnEvent> {
+        self.reader.stderr(text)
+    }
+
+    fn waits_for_service(&self) -> bool {
+        self.reader.waits_for_service()
     }
 
     fn input(&mut self) -> Input {

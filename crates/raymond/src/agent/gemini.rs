@@ -22,6 +22,9 @@ use crate::config::BackendSettings;
 /// It cuts a longer prompt without a word.
 const LONGEST_PROMPT: PromptLimit = PromptLimit::Bytes(8_000_000);
 
+/// About how many tokens its own instructions and tools have. They are sent with every call of the model.
+const OWN_TOKENS: u64 = 9_000;
+
 /// It prints nothing while it tries again.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
 
@@ -123,6 +126,8 @@ struct Events {
     /// What the agent has said since its last tool call.
     message: String,
     tokens: Tokens,
+    /// What the calls of the model have used, estimated. It is needed only if the program tells nothing in the end.
+    estimate: Estimate,
     succeeded: Option<bool>,
     error: String,
 }
@@ -133,15 +138,22 @@ impl EventReader for Events {
             "init" => vec![TurnEvent::Session(text(event, "/session_id").to_owned())],
             "message" if text(event, "/role") == "assistant" => {
                 append(&mut self.message, text(event, "/content"));
+                self.estimate.answered(text(event, "/content"));
+                Vec::new()
+            }
+            "message" => {
+                self.estimate.asked(text(event, "/content"));
                 Vec::new()
             }
             "tool_use" => {
+                self.estimate.answered(&event["parameters"].to_string());
                 let name = text(event, "/tool_name").to_owned();
                 let used = TurnEvent::ToolUse { name, summary: summary(&event["parameters"]) };
                 self.said().into_iter().chain([used]).collect()
             }
             "tool_result" => {
                 self.message.clear();
+                self.estimate.asked(text(event, "/output"));
                 Vec::new()
             }
             "error" => {
@@ -158,7 +170,8 @@ impl EventReader for Events {
     }
 
     fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        let cost = Cost { tokens: self.tokens, ..Cost::default() };
+        let tokens = if self.succeeded.is_some() { self.tokens } else { self.estimate.tokens };
+        let cost = Cost { tokens, ..Cost::default() };
         let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Lingered);
         let fault = match (self.succeeded, ending) {
             (Some(true), TurnEnding::Code(0) | TurnEnding::Lingered) if !self.message.is_empty() => {
@@ -192,6 +205,40 @@ impl Events {
         let used = TurnEvent::Usage(self.tokens);
         self.said().into_iter().chain([used, TurnEvent::End { is_error: !is_success }]).collect()
     }
+}
+
+/// The tokens of a turn that was killed, from the texts that were printed: it tells them only at its end.
+#[derive(Debug, Default)]
+struct Estimate {
+    /// The conversation so far.
+    context: u64,
+    tokens: Tokens,
+    /// Whether the model has not answered since it was asked.
+    is_asked: bool,
+}
+
+impl Estimate {
+    /// Something was sent to the model; several results of tools are one call.
+    fn asked(&mut self, text: &str) {
+        let more = tokens_in(text);
+        let sent =
+            if self.is_asked { more } else { OWN_TOKENS.saturating_add(self.context).saturating_add(more) };
+        self.tokens.input = self.tokens.input.saturating_add(sent);
+        self.context = self.context.saturating_add(more);
+        self.is_asked = true;
+    }
+
+    fn answered(&mut self, text: &str) {
+        let more = tokens_in(text);
+        self.tokens.output = self.tokens.output.saturating_add(more);
+        self.context = self.context.saturating_add(more);
+        self.is_asked = false;
+    }
+}
+
+/// A token is about four letters.
+fn tokens_in(text: &str) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX).div_ceil(4)
 }
 
 fn failed(ending: TurnEnding, error: &str) -> TurnFault {
@@ -247,6 +294,23 @@ mod tests {
         assert_eq!(args(&fresh), format!("{start} --session-id s1"));
         let continues = Some(Continued { session: "s1".to_owned(), ..Continued::default() });
         assert_eq!(args(&Turn { continues, ..fresh }), format!("{start} -r s1"));
+    }
+
+    #[test]
+    fn a_killed_turn_is_estimated_from_its_texts() {
+        let mut decoder = of_kind("gemini").decoder(&Turn::default());
+        for line in [
+            r#"{"type":"message","role":"user","content":"12345678"}"#,
+            r#"{"type":"message","role":"assistant","content":"1234","delta":true}"#,
+            r#"{"type":"tool_use","tool_name":"t","parameters":"12"}"#,
+            r#"{"type":"tool_result","output":"1234"}"#,
+            r#"{"type":"tool_result","output":"1234"}"#,
+        ] {
+            decoder.feed(format!("{line}\n").as_bytes());
+        }
+        let killed = decoder.finish(TurnEnding::Stopped, "").unwrap_err();
+        let input = 2 * OWN_TOKENS + 2 + (2 + 2 + 1) + 1;
+        assert_eq!(killed.cost.tokens, Tokens { input, output: 2, ..Tokens::default() });
     }
 
     #[test]

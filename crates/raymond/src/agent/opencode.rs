@@ -1,7 +1,10 @@
 //! opencode, one `opencode run` for each turn, its events as JSON lines.
 //!
-//! It tells its session only when the model has answered, and finds a conversation only in the folder where it began:
+//! Its events begin only when the model has answered. What happens before is in its log, which it writes to stderr: the
+//! session, and that it waits because the service refuses it. It finds a conversation only in the folder where it began:
 //! elsewhere it calls the model and prints nothing.
+//!
+//! `opencode serve` tells the same and when it tries again, but it is a server with an open port for every turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,8 @@ use serde_json::Value;
 use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, amount, append, count, summary, text};
 use super::launcher::Launcher;
-use super::refusal::refusal;
+use super::lines::shortened;
+use super::refusal::{limit, refusal};
 use super::{
     AgentProgram, Capabilities, Cost, Inspection, Invocation, SessionId, Tokens, Turn, TurnDecoder,
     TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
@@ -20,6 +24,11 @@ use crate::config::BackendSettings;
 
 /// It prints nothing while it waits for a service that refuses it, for hours if the service asks for that.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
+
+/// How every line of its log begins.
+const LOG_LINE: &[u8] = b"timestamp=";
+/// A longer line of its log is skipped.
+const LONGEST_LOG_LINE: usize = 64 * 1024;
 
 /// Without a title it asks the model for one, at a cost that it does not tell.
 const TITLE: &str = "Raymond";
@@ -34,7 +43,7 @@ pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram
 impl AgentProgram for Opencode {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            session_id: SessionId::FirstAnswer,
+            session_id: SessionId::FirstEvent,
             folder_bound: true,
             budget_share: false,
             tool_rules: false,
@@ -52,6 +61,7 @@ impl AgentProgram for Opencode {
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
         let mut args = self.0.arguments().words(["run", "--format", "json", "--title", TITLE]);
+        args = args.words(["--print-logs", "--log-level", "INFO"]);
         args = args.option("-m", &turn.model).option("--variant", &turn.effort);
         if turn.skip_permissions {
             args = args.words(["--auto"]);
@@ -82,6 +92,10 @@ struct Events {
     /// The last error. It may go on after one, and then exits with 1 all the same.
     error: Option<TurnFault>,
     refused: Vec<String>,
+    /// The start of a line of its log.
+    log: Vec<u8>,
+    /// Why the service has refused it, until it asks again.
+    waits: Option<String>,
 }
 
 impl EventReader for Events {
@@ -92,6 +106,7 @@ impl EventReader for Events {
             session.clone_into(&mut self.session);
             seen.push(TurnEvent::Session(session.to_owned()));
         }
+        self.waits = None;
         match text(event, "/type") {
             "text" if event.pointer("/part/synthetic") != Some(&Value::Bool(true)) => {
                 let (id, said) = (text(event, "/part/messageID"), text(event, "/part/text"));
@@ -110,6 +125,15 @@ impl EventReader for Events {
             _ => {}
         }
         seen
+    }
+
+    fn stderr(&mut self, text: &mut Vec<u8>) -> Vec<TurnEvent> {
+        let lines = self.take_log(text);
+        lines.iter().filter_map(|line| self.logged(line)).collect()
+    }
+
+    fn waits_for_service(&self) -> bool {
+        self.waits.is_some()
     }
 
     fn is_final(&self) -> bool {
@@ -131,6 +155,10 @@ impl EventReader for Events {
             ("length", _, said) if is_success => {
                 TurnFault::Truncated { message: tail(&said.unwrap_or_default()) }
             }
+            // It tries again after a minute at most, unless the service asks for a longer wait.
+            (_, _, _) if ending == TurnEnding::Lingered && self.waits.is_some() => {
+                limit(None, self.waits.unwrap_or_default())
+            }
             (_, Some(fault), _) if is_over => fault,
             ("tool-calls", None, _) if is_success && !self.refused.is_empty() => {
                 let message =
@@ -144,6 +172,38 @@ impl EventReader for Events {
 }
 
 impl Events {
+    /// Takes the whole lines of its log out of a piece of stderr.
+    fn take_log(&mut self, text: &mut Vec<u8>) -> Vec<String> {
+        let all = [std::mem::take(&mut self.log), std::mem::take(text)].concat();
+        let mut lines = Vec::new();
+        for line in all.split_inclusive(|byte| *byte == b'\n') {
+            let is_whole = line.ends_with(b"\n");
+            match line.starts_with(LOG_LINE) || LOG_LINE.starts_with(line) {
+                true if is_whole => lines.push(String::from_utf8_lossy(line).into_owned()),
+                true if line.len() <= LONGEST_LOG_LINE => self.log = line.to_vec(),
+                true => {}
+                false => text.extend_from_slice(line),
+            }
+        }
+        lines
+    }
+
+    fn logged(&mut self, line: &str) -> Option<TurnEvent> {
+        let (_, said) = line.split_once(" message=")?;
+        if let Some(created) = said.strip_prefix("created id=").filter(|_| self.session.is_empty()) {
+            self.session = created.split_whitespace().next()?.to_owned();
+            return Some(TurnEvent::Session(self.session.clone()));
+        }
+        if said.starts_with("stream ") {
+            self.waits = None;
+        }
+        let error =
+            said.strip_prefix("\"stream error\"").and_then(|rest| rest.split_once(" error.error="))?.1;
+        let error = shortened(error.trim().trim_matches('"'), 200);
+        self.waits = Some(error.clone());
+        Some(TurnEvent::Retrying { attempt: 0, of: 0, error })
+    }
+
     fn tool(&mut self, part: &Value) -> TurnEvent {
         /// How many refused tools are kept.
         const MOST_REFUSED: usize = 100;
@@ -209,6 +269,38 @@ mod tests {
         let turn =
             Turn { continues, model: Some("p/m".to_owned()), skip_permissions: true, ..Turn::default() };
         let args = of_kind("opencode").invocation(&turn).unwrap().args.join(" ");
-        assert_eq!(args, "run --format json --title Raymond -m p/m --auto --session ses_1 --fork");
+        let expected = "run --format json --title Raymond --print-logs --log-level INFO -m p/m --auto --session ses_1 \
+                        --fork";
+        assert_eq!(args, expected);
+    }
+
+    const CREATED: &str = "timestamp=T level=INFO run=1 message=created id=ses_2 slug=x parentID=undefined\n";
+    const ASKS: &str = "timestamp=T level=INFO run=1 message=stream providerID=p session.id=ses_2\n";
+    const REFUSED: &str = "timestamp=T level=ERROR run=1 message=\"stream error\" session.id=ses_2 \
+                           error.error=\"AI_APICallError: Too Many Requests\"\n";
+
+    #[test]
+    fn its_log_tells_the_session_and_that_it_waits() {
+        for size in [1, 7, 4096] {
+            let mut decoder = of_kind("opencode").decoder(&Turn::default());
+            let mut hear = |log: &str| {
+                let pieces = log.as_bytes().chunks(size);
+                let heard = pieces.map(|piece| {
+                    let mut text = piece.to_vec();
+                    (decoder.feed_stderr(&mut text), text)
+                });
+                let (seen, left): (Vec<_>, Vec<_>) = heard.unzip();
+                (seen.concat(), String::from_utf8(left.concat()).unwrap(), decoder.waits_for_service())
+            };
+            let session = vec![TurnEvent::Session("ses_2".to_owned())];
+            assert_eq!(hear(&format!("a note\n{CREATED}{ASKS}")), (session, "a note\n".to_owned(), false));
+            let error = "AI_APICallError: Too Many Requests".to_owned();
+            let tries_again = vec![TurnEvent::Retrying { attempt: 0, of: 0, error }];
+            assert_eq!(hear(REFUSED), (tries_again, String::new(), true));
+            assert_eq!(hear(ASKS), (Vec::new(), String::new(), false));
+            hear(REFUSED);
+            let failed = decoder.finish(TurnEnding::Lingered, "").unwrap_err();
+            assert_eq!(failed.fault.name(), "limit_reached", "{}", failed.fault);
+        }
     }
 }

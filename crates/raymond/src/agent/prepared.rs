@@ -410,6 +410,14 @@ impl TurnDecoder for Decoder {
         }
     }
 
+    fn feed_stderr(&mut self, text: &mut Vec<u8>) -> Vec<TurnEvent> {
+        self.inner.as_mut().map(|inner| inner.feed_stderr(text)).unwrap_or_default()
+    }
+
+    fn waits_for_service(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.waits_for_service())
+    }
+
     fn input(&mut self) -> Input {
         self.inner.as_mut().map(|inner| inner.input()).unwrap_or_default()
     }

@@ -104,6 +104,18 @@ pub trait TurnDecoder: fmt::Debug {
     /// Reads output in pieces of any size. The result does not depend on the sizes.
     fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent>;
 
+    /// Reads what the program writes to stderr, in pieces of any size. What stays in `text` is for people: a program's log
+    /// is taken out.
+    fn feed_stderr(&mut self, _text: &mut Vec<u8>) -> Vec<TurnEvent> {
+        Vec::new()
+    }
+
+    /// Whether the model's service has refused the program for now, and the program has only waited since. It may wait for
+    /// hours without a word.
+    fn waits_for_service(&self) -> bool {
+        false
+    }
+
     /// What the program reads next on its stdin, after the input of its [`Invocation`]. It is asked for at the start and
     /// after each piece of output.
     fn input(&mut self) -> Input {

@@ -99,6 +99,18 @@ impl TurnReader {
         seen
     }
 
+    /// Reads a piece of stderr, and takes out of it what is not for people.
+    pub fn feed_stderr(&mut self, text: &mut Vec<u8>) -> Vec<TurnEvent> {
+        let seen = self.decoder.feed_stderr(text);
+        self.note_sessions(&seen);
+        seen
+    }
+
+    /// Whether the program only waits, because the model's service has refused it.
+    pub fn waits_for_service(&self) -> bool {
+        self.decoder.waits_for_service()
+    }
+
     /// What the program is told now.
     pub fn input(&mut self) -> Input {
         self.decoder.input()

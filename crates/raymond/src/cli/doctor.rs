@@ -1,6 +1,7 @@
 //! `raymond doctor`: what works here and what does not, and what to do about it.
 
 mod backends;
+mod serving;
 mod surroundings;
 mod talk;
 
@@ -83,6 +84,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
     let default = reports.iter().find(|report| report.name == default_backend);
     findings.extend(backends::findings(default, &default_backend, &known, &config));
     findings.extend(surroundings::findings());
+    findings.extend(serving::findings());
     let is_config_bad =
         findings.iter().any(|finding| finding.about == "config" && finding.level == Level::Error);
     let report = Report {

@@ -90,6 +90,8 @@ const HOLD_UP_POLL: Duration = Duration::from_millis(1);
 pub enum Flow {
     /// Continue. From `stdout` this also cancels an earlier `EndWithin`.
     Continue,
+    /// Continue, and cancel an earlier `EndWithin`.
+    GoOn,
     /// End the step now, as failed.
     Abort,
     /// The program has written its last output. If it writes no more to stdout within this time, end it as
@@ -336,7 +338,7 @@ impl Running {
     fn react<S: Sink + ?Sized>(&mut self, happening: Happening, sink: &mut S) -> Option<Ending> {
         match happening {
             Happening::Answered(Flow::Abort) => return Some(Ending::Aborted),
-            Happening::Answered(Flow::Continue | Flow::EndWithin(_)) => return None,
+            Happening::Answered(Flow::Continue | Flow::GoOn | Flow::EndWithin(_)) => return None,
             Happening::Exited(exit) => {
                 self.note_exit(exit);
                 return None;
@@ -453,6 +455,7 @@ impl Clock {
         self.last_output = suspend::now();
         match flow {
             Flow::EndWithin(time) => self.done_talking = self.last_output.checked_add(time),
+            Flow::GoOn => self.done_talking = None,
             Flow::Continue if source == Source::Stdout => self.done_talking = None,
             Flow::Continue | Flow::Abort => {}
         }

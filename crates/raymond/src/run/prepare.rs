@@ -146,6 +146,7 @@ impl Preparer {
         }
         let backend = self.backends.get(&prompt.backend)?;
         settings.model = backend.model_of(settings.model.take(), prompt.backend != first);
+        prompt.model.clone_from(&settings.model);
         Ok(warning)
     }
 

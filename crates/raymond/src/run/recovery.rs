@@ -42,8 +42,7 @@ pub fn take_over(
     backends: &Backends,
 ) -> Result<(Vec<Interrupted>, Vec<Input>), UserError> {
     let end = |targets| reaper.end_blocking(targets);
-    let model = run.options.model.as_deref();
-    let mut costs = Costs { debug, backends, model, warnings: Vec::new() };
+    let mut costs = Costs { debug, backends, warnings: Vec::new() };
     let interrupted = take_over_with(run, identity, scratch, end, |lost| costs.of(lost))?;
     Ok((interrupted, costs.warnings))
 }
@@ -92,8 +91,6 @@ pub fn take_over_with(
 struct Costs<'a> {
     debug: &'a DebugFolder,
     backends: &'a Backends,
-    /// The model of turns that choose none.
-    model: Option<&'a str>,
     /// Warnings for the user about the estimate.
     warnings: Vec<Input>,
 }
@@ -120,11 +117,7 @@ impl Costs<'_> {
             let counting = Counting {
                 told: program.map_or(TokensTold::No, |program| program.capabilities().tokens),
                 earlier: earlier.and_then(|session| session.total_tokens),
-                price: program.and_then(|program| {
-                    let of_session = earlier.and_then(|session| session.model.as_deref());
-                    let model = of_session.or(self.model).or(program.model.as_deref());
-                    self.backends.price(program, model)
-                }),
+                price: program.and_then(|program| self.backends.price(program, lost.work.model.as_deref())),
             };
             return Usd::from_dollars(counting.settle(cost).unwrap_or(cost).usd);
         }

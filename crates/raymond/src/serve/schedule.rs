@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::Server;
 use super::api::changes::{NewRun, begin};
 use super::cron::Cron;
-use super::discover::Found;
+use super::discover::{Found, Workflows};
 use super::index::holds;
 use crate::files::write_private;
 use crate::workflow::scope::Scope;
@@ -67,21 +67,44 @@ pub async fn keep(server: Arc<Server>) {
     }
 }
 
-/// All workflows that have a schedule. What is wrong with one is told once it is read.
+/// A workflow with a schedule, and what is wrong with the schedule.
+#[derive(Debug)]
+pub struct ScheduledWorkflow {
+    pub id: String,
+    pub problem: Option<String>,
+}
+
+/// All workflows that have a schedule.
+pub fn all_of(workflows: &Workflows) -> Vec<ScheduledWorkflow> {
+    let listing = workflows.list();
+    let read = listing.all.iter().filter_map(|found| Some((found, schedule_of(found)?)));
+    read.map(|(found, read)| ScheduledWorkflow { id: found.id.clone(), problem: read.err() }).collect()
+}
+
+/// All workflows whose schedules can be kept. What is wrong with one is told once it is read.
 fn read(server: &Server) -> Vec<Scheduled> {
     let mut all = Vec::new();
     for found in server.workflows.list().all.iter() {
-        let Ok(scope) = Scope::open(&found.path, Platform::current()) else { continue };
-        let manifest = scope.manifest();
-        let Some(text) = manifest.schedule.clone() else { continue };
-        let zone = manifest.schedule_timezone.as_deref().map_or(Ok(TimeZone::UTC), TimeZone::get);
-        match (Cron::parse(&text), zone) {
-            (Ok(cron), Ok(zone)) => all.push(Scheduled { found: found.clone(), text, cron, zone }),
-            (Err(error), _) => tracing::warn!(workflow = found.id, error, "cannot read a schedule"),
-            (_, Err(error)) => tracing::warn!(workflow = found.id, %error, "cannot find a time zone"),
+        match schedule_of(found) {
+            Some(Ok(scheduled)) => all.push(scheduled),
+            Some(Err(error)) => tracing::warn!(workflow = found.id, error, "cannot keep a schedule"),
+            None => {}
         }
     }
     all
+}
+
+/// The schedule of a workflow, if it has one.
+fn schedule_of(found: &Found) -> Option<Result<Scheduled, String>> {
+    let scope = Scope::open(&found.path, Platform::current()).ok()?;
+    let manifest = scope.manifest();
+    let text = manifest.schedule.clone()?;
+    let zone = manifest.schedule_timezone.as_deref().map_or(Ok(TimeZone::UTC), TimeZone::get);
+    Some(match (Cron::parse(&text), zone) {
+        (Ok(cron), Ok(zone)) => Ok(Scheduled { found: found.clone(), text, cron, zone }),
+        (Err(error), _) => Err(error),
+        (_, Err(error)) => Err(error.to_string()),
+    })
 }
 
 /// Starts what is due.

@@ -164,6 +164,7 @@ fn prompt(settings: Settings, body: &str, options: &Options, defaults: &Defaults
         max_visits: settings.max_visits,
         exclusive: settings.exclusive,
         backend: backends.next().unwrap_or_else(|| DEFAULT_BACKEND.to_owned()),
+        model: None,
         fallbacks: backends.collect(),
         may_forget: settings.may_forget,
         program_chooses_session: false,

@@ -1,7 +1,7 @@
 //! `raymond doctor`.
 
 use serde_json::Value;
-use test_kit::rig::{Done, Rig};
+use test_kit::rig::{Done, Rig, wait_until};
 
 use crate::RAYMOND;
 
@@ -140,4 +140,70 @@ fn it_says_how_the_processes_of_a_step_are_held() {
     let status: Value = serde_json::from_str(&rig.raymond(&["status", "r", "--json"]).stdout).unwrap();
     let held = format!("processes: each step has a {};", status["containment"].as_str().unwrap());
     assert!(done.stdout.contains(&held), "{held}\n{}", done.stdout);
+}
+
+fn findings<'a>(report: &'a Value, about: &str) -> Vec<&'a Value> {
+    report["findings"].as_array().unwrap().iter().filter(|finding| finding["about"] == about).collect()
+}
+
+#[test]
+fn a_server_its_token_and_schedules_are_looked_at() {
+    let rig = rig("scripted", "");
+    rig.state("START.sh", "echo '<result>ok</result>'").state("workflow.yaml", "schedule: \"30 6 * * *\"");
+    let look = || report(&rig.raymond(&["doctor", "--json"]));
+    let before = look();
+    assert_eq!(findings(&before, "serve")[0]["message"], "no `raymond serve` runs in this project");
+    let schedules = findings(&before, "schedules")[0];
+    assert_eq!(schedules["level"], "warning");
+    assert_eq!(
+        schedules["message"],
+        "`workflow`: no `raymond serve --schedules` runs, so that nothing is started"
+    );
+    let live = rig.start(&["serve", "--listen", "127.0.0.1:0", "--schedules"]);
+    wait_until("the server's address", || live.stdout().contains("http://"));
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(rig.path(".raymond/serve.token"), mode).unwrap();
+    let running = look();
+    let [server, token] = findings(&running, "serve")[..] else { panic!("{running:#}") };
+    assert!(server["message"].as_str().unwrap().starts_with("`raymond serve` answers on http://127.0.0.1:"));
+    assert!(token["message"].as_str().unwrap().contains("other users of this machine may read the token"));
+    assert!(token["advice"].as_str().unwrap().starts_with("chmod 600 "), "{token}");
+    assert_eq!(findings(&running, "schedules")[0]["message"], "`workflow`: kept by `raymond serve`");
+    live.send(rustix::process::Signal::STOP);
+    let stuck = look();
+    assert!(findings(&stuck, "serve")[0]["message"].as_str().unwrap().contains("does not answer"));
+    live.kill();
+    assert_eq!(findings(&look(), "serve")[0]["message"], "no `raymond serve` runs in this project");
+}
+
+#[test]
+fn a_schedule_that_cannot_be_kept_is_named() {
+    let rig = rig("scripted", "");
+    rig.state("START.sh", "echo '<result>ok</result>'").state("workflow.yaml", "schedule: \"61 6 * * *\"");
+    let report = report(&rig.raymond(&["doctor", "--json"]));
+    let schedules = findings(&report, "schedules")[0];
+    assert!(
+        schedules["message"].as_str().unwrap().starts_with("the schedule of `workflow` cannot be kept: ")
+    );
+    assert!(schedules["advice"].as_str().unwrap().contains("`schedule`"));
+}
+
+/// Scripts may rely on these fields.
+#[test]
+fn the_report_has_the_same_fields_everywhere() {
+    let fields =
+        |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<String>>().join(" ");
+    let rig = rig("scripted", "");
+    let report = report(&rig.raymond(&["doctor", "--json"]));
+    assert_eq!(fields(&report), "backends default_backend findings ok priced_models prices_dated version");
+    for backend in report["backends"].as_array().unwrap() {
+        let expected = "answers can command installed kind logged_in name tested tested_versions version";
+        assert_eq!(fields(backend).replace(" problem", ""), expected);
+        let can = "add_dirs branch budget_share cost effort mcp model other_folders resume skip_permissions tool_rules";
+        assert_eq!(fields(&backend["can"]), can);
+    }
+    for finding in report["findings"].as_array().unwrap() {
+        assert!(["about level message", "about advice level message"].contains(&fields(finding).as_str()));
+        assert!(["good", "warning", "error"].contains(&finding["level"].as_str().unwrap()));
+    }
 }

@@ -9,6 +9,8 @@ mod asking;
 #[cfg(test)]
 mod author;
 #[cfg(test)]
+mod backends;
+#[cfg(test)]
 mod background;
 #[cfg(test)]
 mod cases;

@@ -35,6 +35,8 @@ pub(crate) struct Kind {
     pub(crate) limit: Option<fn() -> Reply>,
     /// Whether the end of that limit is told.
     pub(crate) tells_end_of_limit: bool,
+    /// Whether it says that it does not have a conversation. Otherwise it only fails.
+    pub(crate) tells_lost: bool,
     /// What becomes of an answer that was cut at the model's longest length.
     pub(crate) cut: Cut,
     /// Points the program at the fake, with as few tries of its own as it can be told to make: writes its settings,
@@ -67,6 +69,7 @@ const CODEX: Kind = Kind {
     },
     limit: Some(|| refuse(429).for_seconds(3600)),
     tells_end_of_limit: true,
+    tells_lost: true,
     cut: Cut::Fails,
     set_up: codex,
 };
@@ -81,6 +84,7 @@ const OPENCODE: Kind = Kind {
     shell: |command| use_tool("bash", command),
     limit: Some(|| refuse(429)),
     tells_end_of_limit: false,
+    tells_lost: true,
     cut: Cut::Fails,
     set_up: opencode,
 };
@@ -96,6 +100,7 @@ const KINDS: &[Kind] = &[
         shell: |command| use_tool("Bash", command),
         limit: Some(|| refuse(429).for_seconds(3600)),
         tells_end_of_limit: true,
+        tells_lost: true,
         cut: Cut::GoesOn,
         set_up: claude,
     },
@@ -116,6 +121,7 @@ const KINDS: &[Kind] = &[
         // Without such a wait it tries again for a minute.
         limit: Some(|| refuse(429).header("retry-after", "7200")),
         tells_end_of_limit: false,
+        tells_lost: true,
         cut: Cut::GoesOn,
         set_up: copilot,
     },
@@ -129,10 +135,13 @@ const KINDS: &[Kind] = &[
         shell: |command| use_tool("run_shell_command", command),
         limit: Some(|| refuse(429)),
         tells_end_of_limit: false,
+        tells_lost: true,
         cut: Cut::LooksWhole,
         set_up: gemini,
     },
     OPENCODE,
+    // The same program, talked to with the Agent Client Protocol. It waits for a limit without a word.
+    Kind { is_acp: true, args: &["acp"], prices: None, limit: None, tells_lost: false, ..OPENCODE },
     Kind {
         name: "pi",
         is_acp: false,
@@ -143,6 +152,7 @@ const KINDS: &[Kind] = &[
         shell: |command| use_tool("bash", command),
         limit: Some(|| refuse(429)),
         tells_end_of_limit: false,
+        tells_lost: true,
         cut: Cut::Fails,
         set_up: pi,
     },

@@ -17,10 +17,14 @@ pub(crate) const CASES: &[Case] = &[
     ("every::a_killed_run_goes_on_with_the_same_conversation", resumed),
     ("every::a_lost_conversation_is_not_begun_anew", lost),
     ("every::a_usage_limit_ends_the_run_with_no_wait", limit),
+    ("every::a_long_wait_of_the_program_is_a_usage_limit", long_wait),
     ("every::a_refused_login_fails_at_once", login),
     ("every::an_unknown_model_fails_at_once", unknown_model),
     ("every::an_answer_that_was_cut_is_noticed", cut),
     ("every::a_stop_leaves_no_process_behind", stopped),
+    ("every::a_value_makes_the_program_read_no_file", values),
+    ("every::a_function_in_another_folder_returns_to_the_conversation", other_folder),
+    ("every::a_ping_of_doctor_is_answered", pinged),
 ];
 
 /// The prompts of the states below, and how the agent answers.
@@ -145,7 +149,11 @@ fn lost(program: &Program) {
         &[("START", "begin", "<goto>FORGET</goto>"), ("PLAN", "plan", "<result>new</result>")],
     );
     bench.state("FORGET.sh", FORGET);
-    bench.run(&[]).assert(1, "").says("unknown to the agent program");
+    let done = bench.run(&[]);
+    done.assert(1, "");
+    if program.kind.tells_lost {
+        done.says("unknown to the agent program");
+    }
     assert!(bench.asked("plan").is_empty(), "no money is spent");
 }
 
@@ -163,6 +171,25 @@ fn limit(program: &Program) {
         seconds > 0 && (!program.kind.tells_end_of_limit || (3000..3700).contains(&seconds)),
         "{waiting}"
     );
+}
+
+/// The service asks for a wait of hours. Some programs do that, without a word or with one line.
+fn long_wait(program: &Program) {
+    if program.kind.limit.is_none() {
+        return;
+    }
+    let mut bench = bench(program, &[("START", "begin", "")]);
+    bench.account = Account::Subscription;
+    if bench.path("home/config.toml").exists() {
+        // As many tries as the program makes of its own accord.
+        bench.write(
+            "home/config.toml",
+            bench.read("home/config.toml").replace("_max_retries = 0", "_max_retries = 5"),
+        );
+    }
+    bench.api.on("begin", [refuse(429).header("retry-after", "7200")]);
+    bench.run(&["--no-wait"]).assert(5, "").says("limit");
+    bench.assert_nothing_lives();
 }
 
 fn login(program: &Program) {
@@ -208,4 +235,42 @@ fn stopped(program: &Program) {
     bench.assert_nothing_lives();
     let stopped: Vec<Value> = bench.events_of("run_stopped");
     assert_eq!(stopped.len(), 1);
+}
+
+/// In the text of a state a path may be read; a value is only text.
+fn values(program: &Program) {
+    let bench = bench(program, &[]);
+    bench.state("START.md", "begin {{input}}");
+    bench.write("notes.txt", "the hidden words");
+    bench.api.on("begin", [say("<result>done</result>")]);
+    bench.run(&["--input", "see @notes.txt, @./notes.txt and x@notes.txt"]).assert(0, "done\n");
+    for request in bench.asked("begin") {
+        let sent = request.history.join("\n");
+        assert!(sent.contains("notes.txt") && !sent.contains("the hidden words"), "{sent}");
+    }
+}
+
+fn other_folder(program: &Program) {
+    let bench = bench(program, &[("START", "begin", ""), ("PLAN", "plan", "<result>done</result>")]);
+    std::fs::create_dir_all(bench.path("elsewhere")).unwrap();
+    bench.write("other/START.md", "other");
+    let call = "<function-workflow cd=\"elsewhere\" return=\"PLAN\">../other</function-workflow>";
+    bench.api.on("begin", [say(call)]).on("other", [say("<result>called</result>")]);
+    bench.run(&[]).assert(0, "done\n");
+    assert_eq!(conversation(&bench, "plan"), ["begin", "plan"]);
+}
+
+fn pinged(program: &Program) {
+    let bench = bench(program, &[]);
+    bench.api.on("pong", [say("pong")]);
+    let done = bench.start(&["doctor", "--ping", "--yes", "--json"]).wait();
+    let report: Value = serde_json::from_str(&done.stdout).unwrap();
+    let backends = report["backends"].as_array().unwrap();
+    let own = backends.iter().find(|backend| backend["name"] == program.backend()).unwrap();
+    assert_eq!((&own["answers"], &report["ok"], done.exit), (&true.into(), &true.into(), 0), "{own:#}");
+    assert_eq!(bench.asked("pong").len(), 1, "one short question");
+    bench.api.on("pong", [refuse(401)]);
+    let done = bench.start(&["doctor", "--ping", "--yes"]).wait();
+    assert_eq!(done.exit, 1, "{}", done.stdout);
+    assert!(done.stdout.contains("not logged in"), "{}", done.stdout);
 }

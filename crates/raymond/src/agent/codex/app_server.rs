@@ -68,6 +68,10 @@ impl Server {
         self.is_heard
     }
 
+    pub(super) fn waits_for_service(&self) -> bool {
+        self.end.is_none() && matches!(self.retries, Some(TurnFault::LimitReached { .. }))
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.end.is_some()
     }
@@ -150,10 +154,12 @@ impl Server {
     }
 
     fn told(&mut self, method: &str, params: &Value) -> Vec<TurnEvent> {
+        if method.starts_with("item/") {
+            self.retries = None;
+        }
         match method {
             "item/started" => tool(&params["item"]).into_iter().collect(),
             "item/completed" if text(params, "/item/type") == "agentMessage" => {
-                self.retries = None;
                 let message = text(params, "/item/text").to_owned();
                 self.message = Some(message.clone());
                 vec![TurnEvent::Text(message)]
@@ -171,7 +177,7 @@ impl Server {
             "error" if params["willRetry"] == true => {
                 let error = &params["error"];
                 self.retries = Some(self.fault(error));
-                let error = shortened(text(error, "/message"), 200);
+                let error = shortened(&why(error), 200);
                 vec![TurnEvent::Retrying { attempt: 0, of: 0, error }]
             }
             "turn/completed" => self.completed(&params["turn"]),
@@ -203,7 +209,7 @@ impl Server {
 
     /// Why the service refused, by the program's own code: a word, or an object with one field.
     fn fault(&self, error: &Value) -> TurnFault {
-        let message = text(error, "/message").to_owned();
+        let message = why(error);
         let info = &error["codexErrorInfo"];
         let status = info.as_object().and_then(|info| info.values().next());
         let status = status
@@ -229,10 +235,10 @@ impl Server {
                 None => TurnFault::Junk { detail: "the agent said nothing".to_owned() },
             },
             (Some(Err(fault)), _) => fault,
-            (None, TurnEnding::Silent(after)) => match self.retries {
+            (None, TurnEnding::Silent(_) | TurnEnding::Lingered) => match self.retries {
                 // It waits for the end of a limit, and would do so for hours.
                 Some(fault @ TurnFault::LimitReached { .. }) => fault,
-                _ => TurnFault::Silent { after },
+                _ => unfinished(ending, stderr, by_stderr),
             },
             _ if is_missing => {
                 self.is_there.store(false, Ordering::Relaxed);
@@ -242,6 +248,14 @@ impl Server {
             _ => unfinished(ending, stderr, by_stderr),
         };
         Err(failure(fault, cost, self.message))
+    }
+}
+
+/// While it connects again, the reason is only in the details.
+fn why(error: &Value) -> String {
+    match text(error, "/additionalDetails") {
+        "" => text(error, "/message").to_owned(),
+        details => details.to_owned(),
     }
 }
 

@@ -25,11 +25,13 @@ pub(super) struct Events {
 impl EventReader for Events {
     fn event(&mut self, event: &Value) -> Vec<TurnEvent> {
         self.is_heard = true;
+        if text(event, "/type") != "error" {
+            self.reconnects = None;
+        }
         match text(event, "/type") {
             "thread.started" => vec![TurnEvent::Session(text(event, "/thread_id").to_owned())],
             "item.started" => tool(&event["item"]).into_iter().collect(),
             "item.completed" if text(event, "/item/type") == "agent_message" => {
-                self.reconnects = None;
                 let message = text(event, "/item/text").to_owned();
                 self.message = Some(message.clone());
                 vec![TurnEvent::Text(message)]
@@ -60,11 +62,13 @@ impl EventReader for Events {
                 Some(text) => return Ok(TurnReport { text, cost, ..TurnReport::default() }),
                 None => TurnFault::Junk { detail: "the agent said nothing".to_owned() },
             },
-            (None, TurnEnding::Silent(after)) => match self.reconnects.map(|why| refusal(None, &why)) {
-                // It waits for the end of a limit, and would do so for hours.
-                Some(fault @ TurnFault::LimitReached { .. }) => fault,
-                _ => TurnFault::Silent { after },
-            },
+            (None, TurnEnding::Silent(_) | TurnEnding::Lingered) => {
+                match self.reconnects.map(|why| refusal(None, &why)) {
+                    // It waits for the end of a limit, and would do so for hours.
+                    Some(fault @ TurnFault::LimitReached { .. }) => fault,
+                    _ => unfinished(ending, stderr, by_stderr),
+                }
+            }
             _ => unfinished(ending, stderr, by_stderr),
         };
         Err(failure(fault, cost, self.message))
@@ -72,6 +76,12 @@ impl EventReader for Events {
 }
 
 impl Events {
+    /// A limit that ends at once is not told as a reason to connect again.
+    pub(super) fn waits_for_service(&self) -> bool {
+        let fault = self.reconnects.as_ref().map(|why| refusal(None, why));
+        matches!(fault, Some(TurnFault::LimitReached { .. })) && !self.is_completed && self.failed.is_none()
+    }
+
     pub(super) fn is_heard(&self) -> bool {
         self.is_heard
     }

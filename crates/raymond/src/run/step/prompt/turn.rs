@@ -29,6 +29,8 @@ use crate::view::debug::StepFiles;
 
 /// How long a program may keep running after its final message.
 const LINGER: Duration = Duration::from_secs(10);
+/// How long a program may wait after the model's service has refused it. A service that is only busy asks for less.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How many lines of stderr the program's decoder gets.
 const STDERR_LINES: usize = 40;
 
@@ -317,11 +319,30 @@ impl TurnSink<'_> {
         }
     }
 
+    fn flow_before_the_end(&self) -> Flow {
+        if self.reader.waits_for_service() { Flow::EndWithin(LONGEST_WAIT) } else { Flow::GoOn }
+    }
+
     /// A session that the program chose is recorded as soon as it is known.
     fn record_session(&self, session: String) {
         let (step, attempt) = (self.job.attempt.step, self.job.attempt.number);
         let agent = self.job.attempt.agent.clone();
         self.executor.send(Message::Input(Input::SessionKnown { agent, step, attempt, session }));
+    }
+
+    /// Shows what was seen, and keeps what matters later.
+    fn note(&mut self, seen: Vec<TurnEvent>) {
+        for seen in seen {
+            self.show(&seen);
+            if let (TurnEvent::ToolUse { name, .. }, Some(_)) = (&seen, &self.executor.recorder) {
+                self.tools.push(name.clone());
+            }
+            if let TurnEvent::Session(session) = seen
+                && self.program_chooses_session
+            {
+                self.record_session(session);
+            }
+        }
     }
 
     fn show(&self, seen: &TurnEvent) {
@@ -332,6 +353,9 @@ impl TurnSink<'_> {
             TurnEvent::Text(text) => text.clone(),
             TurnEvent::ToolUse { name, summary } => format!("{name}: {summary}"),
             TurnEvent::ToolRefused { tool } => format!("not permitted: {tool}"),
+            TurnEvent::Retrying { of: 0, error, .. } => {
+                format!("the model's service: {error}; the agent program tries again")
+            }
             TurnEvent::Retrying { attempt, of, error } => {
                 format!("the model's service: {error}; retry {attempt} of {of}")
             }
@@ -364,25 +388,25 @@ impl Sink for TurnSink<'_> {
 
     fn stdout(&mut self, bytes: &[u8]) -> Flow {
         self.files.stdout(bytes);
-        for seen in self.reader.feed(bytes) {
-            self.show(&seen);
-            if let (TurnEvent::ToolUse { name, .. }, Some(_)) = (&seen, &self.executor.recorder) {
-                self.tools.push(name.clone());
-            }
-            if let TurnEvent::Session(session) = seen
-                && self.program_chooses_session
-            {
-                self.record_session(session);
-            }
-        }
+        let seen = self.reader.feed(bytes);
+        self.note(seen);
         self.executor.show_spending(&self.job.attempt.agent, Usd::from_dollars(self.reader.cost_so_far()));
-        if self.reader.is_final() { Flow::EndWithin(LINGER) } else { Flow::Continue }
+        match self.reader.is_final() {
+            true => Flow::EndWithin(LINGER),
+            false => self.flow_before_the_end(),
+        }
     }
 
     fn stderr(&mut self, bytes: &[u8]) -> Flow {
         self.files.stderr(bytes);
-        self.executor.show(&self.job.attempt.agent, Stream::Stderr, bytes);
-        self.stderr.push(bytes);
-        Flow::Continue
+        let mut text = bytes.to_vec();
+        let seen = self.reader.feed_stderr(&mut text);
+        self.note(seen);
+        self.executor.show(&self.job.attempt.agent, Stream::Stderr, &text);
+        self.stderr.push(&text);
+        match self.reader.is_final() {
+            true => Flow::Continue,
+            false => self.flow_before_the_end(),
+        }
     }
 }
