@@ -5,6 +5,8 @@ pub mod answering;
 pub mod driver;
 pub mod engine;
 pub mod executor;
+pub mod frozen;
+pub mod hosted;
 pub mod job;
 pub mod lookups;
 pub(crate) mod mailbox;

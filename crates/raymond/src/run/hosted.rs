@@ -1,0 +1,502 @@
+//! Steps of runs that are decided elsewhere: this machine carries out single attempts and says how each ended.
+//!
+//! The paths of such a run are those of the machine on which it was started. Here each of them lies below one of two
+//! folders ([`Roots`]): one with a copy of the workflows, and one that belongs to the agent alone. A path is put below its
+//! root on the way in, and the root is taken off on the way out.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use raymond_core::event::{Body, Event, RunStarted, StepStarted};
+use raymond_core::evolve;
+use raymond_core::input::{
+    Ended, FailedTurn, FaultClass, Input, Lookups, Plan, ScopeEntry, ScriptOutcome, StepOutcome, TurnCost,
+    TurnOutcome,
+};
+use raymond_core::run::{Agent, Run, Session};
+use raymond_core::snapshot::FilesSnapshot;
+use raymond_core::workflow::Platform;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::engine::{States, StepLaunch};
+use super::executor::{Executor, RecordedEnd};
+use super::job::{StepJob, StepNeeds, token};
+use super::lookups;
+use super::mailbox::{Message, Receiver, mailbox};
+use super::prepare::Preparer;
+use super::step::{Gate, Groups, LocalExecutor, LocalSteps, OwnProgram, Unpacked, leftovers};
+use crate::agent::registry::Backends;
+use crate::agent::session::{SessionPlace, export, import};
+use crate::agent::{AgentProgram, DEFAULT_BACKEND};
+use crate::git::snapshots::{INDEXES, Snapshots};
+use crate::process::secrets::Secrets;
+use crate::process::{Reaper, file_limit};
+use crate::store::{PayloadSource, Payloads, StoreError};
+use crate::view::debug::DebugFolder;
+use crate::workflow::reach::Reach;
+use crate::workflow::scope::Scope;
+use crate::workflow::scopes::{Allowed, Scopes};
+
+/// Distinguishes the processes of such a run from those of a local copy of it.
+const IDENTITY: &str = "hosted";
+
+/// One attempt at a step, as the machine is told that carries it out. All paths are those of the run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StepOrder {
+    pub id: String,
+    pub run: Box<RunStarted>,
+    /// The folder of the project in which the run was started.
+    pub project: String,
+    /// Folders, beside the project, whose workflows may be entered.
+    pub workflow_paths: Vec<String>,
+    /// Folders, beside the project, that models may choose.
+    pub cd_paths: Vec<String>,
+    pub agent: Agent,
+    pub started: StepStarted,
+    pub plan: Plan,
+    /// The long texts that the step is handed, by their hashes.
+    pub payloads: BTreeMap<String, String>,
+}
+
+impl StepOrder {
+    /// The mark of the attempt: on its processes, and in the records of the machine that carries it out.
+    pub fn token(&self) -> String {
+        token(&self.run.nonce, IDENTITY, self.started.step, self.started.attempt)
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StepReport {
+    pub duration_ms: u64,
+    pub outcome: StepOutcome,
+    pub lookups: Lookups,
+    pub said: Vec<Said>,
+}
+
+/// What was reported while the attempt ran.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Said {
+    Print(String),
+    Warning(String),
+    /// The session that the program has chosen.
+    Session(String),
+}
+
+impl StepReport {
+    /// The report as inputs for the run, in their order.
+    pub fn into_inputs(self, started: &StepStarted, plan: Plan) -> Vec<Input> {
+        let StepStarted { agent, step, attempt, .. } = started;
+        let (step, attempt) = (*step, *attempt);
+        let input = |said| match said {
+            Said::Print(text) => Input::Print { agent: agent.clone(), step, attempt, text },
+            Said::Warning(message) => Input::Warning { agent: Some(agent.clone()), message },
+            Said::Session(session) => Input::SessionKnown { agent: agent.clone(), step, attempt, session },
+        };
+        let mut inputs: Vec<Input> = self.said.into_iter().map(input).collect();
+        inputs.push(Input::Ended(Box::new(Ended {
+            agent: agent.clone(),
+            step,
+            attempt,
+            duration_ms: self.duration_ms,
+            plan,
+            outcome: self.outcome,
+            lookups: self.lookups,
+        })));
+        inputs
+    }
+
+    /// An attempt that could not be begun.
+    pub fn not_started(plan: &Plan, error: String) -> Self {
+        let outcome = match plan {
+            Plan::Script(_) => StepOutcome::Script(ScriptOutcome::NotStarted { error }),
+            Plan::Prompt(_) => StepOutcome::Turn(TurnOutcome::Failed(FailedTurn {
+                error,
+                class: FaultClass::Final,
+                cost: TurnCost::default(),
+                session: None,
+                exit_code: None,
+                message: None,
+            })),
+        };
+        Self { duration_ms: 0, outcome, lookups: Lookups::default(), said: Vec::new() }
+    }
+
+    /// The conversation as the attempt left it.
+    pub fn session(&self) -> Option<&Session> {
+        match &self.outcome {
+            StepOutcome::Turn(TurnOutcome::Completed(turn)) => turn.session.as_ref(),
+            StepOutcome::Turn(TurnOutcome::Failed(turn)) => turn.session.as_ref(),
+            StepOutcome::Script(_) | StepOutcome::Interrupted { .. } => None,
+        }
+    }
+}
+
+/// Where the paths of a run are found on this machine.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// Holds a copy of the workflows.
+    pub workflows: PathBuf,
+    /// Holds the folders of one agent.
+    pub folder: PathBuf,
+}
+
+impl Roots {
+    /// The place of one of the agent's folders.
+    pub fn folder_of(&self, path: &str) -> PathBuf {
+        below(&self.folder, path)
+    }
+
+    fn workflow_of(&self, path: &str) -> PathBuf {
+        below(&self.workflows, path)
+    }
+
+    /// The agent as this machine sees it.
+    fn enter(&self, agent: &mut Agent) {
+        let folder = |path: &mut String| *path = as_text(&self.folder_of(path));
+        let workflow = |path: &mut String| *path = as_text(&self.workflow_of(path));
+        let session = |session: &mut Option<Session>| {
+            session.as_mut().and_then(|session| session.cwd.as_mut()).map(folder).unwrap_or_default();
+        };
+        folder(&mut agent.cwd);
+        agent.scope.as_mut().map(workflow).unwrap_or_default();
+        session(&mut agent.session);
+        for frame in &mut agent.stack {
+            folder(&mut frame.cwd);
+            frame.scope.as_mut().map(workflow).unwrap_or_default();
+            session(&mut frame.session);
+        }
+    }
+
+    /// A path, or a text with paths, without the roots.
+    fn leave(&self, text: &mut String) {
+        for root in [&self.workflows, &self.folder] {
+            if let Some(root) = root.to_str().filter(|root| text.contains(root)) {
+                *text = text.replace(root, "");
+            }
+        }
+    }
+
+    /// The report as the run sees it.
+    fn report(&self, mut report: StepReport) -> StepReport {
+        let Lookups { states, directories, scopes, files, snapshot, .. } = &mut report.lookups;
+        states.values_mut().filter_map(|state| state.as_mut().err()).for_each(|error| self.leave(error));
+        files.values_mut().filter_map(|file| file.as_mut().err()).for_each(|error| self.leave(error));
+        for found in directories.values_mut() {
+            match found {
+                Ok(folder) => {
+                    self.leave(&mut folder.path);
+                    folder.outside.iter_mut().for_each(|why| self.leave(why));
+                }
+                Err(error) => self.leave(error),
+            }
+        }
+        for found in scopes.values_mut() {
+            match found {
+                Ok(entry) => self.leave_entry(entry),
+                Err(error) => self.leave(error),
+            }
+        }
+        if let Some(snapshot) = snapshot {
+            self.leave(&mut snapshot.folder);
+            self.leave(&mut snapshot.repository);
+        }
+        let session = match &mut report.outcome {
+            StepOutcome::Turn(TurnOutcome::Completed(turn)) => turn.session.as_mut(),
+            StepOutcome::Turn(TurnOutcome::Failed(turn)) => turn.session.as_mut(),
+            StepOutcome::Script(_) | StepOutcome::Interrupted { .. } => None,
+        };
+        session.and_then(|session| session.cwd.as_mut()).into_iter().for_each(|cwd| self.leave(cwd));
+        report
+    }
+
+    fn leave_entry(&self, entry: &mut ScopeEntry) {
+        self.leave(&mut entry.scope);
+        if let Some(Ok(text) | Err(text)) = &mut entry.directory {
+            self.leave(text);
+        }
+    }
+}
+
+fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+fn as_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The steps of one run on this machine.
+pub struct HostedRun {
+    steps: Rc<RefCell<LocalSteps>>,
+    waiting: Rc<RefCell<BTreeMap<String, Waiting>>>,
+    backends: Backends,
+    scratch: PathBuf,
+    reaper: Reaper,
+}
+
+/// An attempt that runs.
+struct Waiting {
+    order: StepOrder,
+    /// The agent as this machine sees it.
+    agent: Agent,
+    scopes: Rc<RefCell<Scopes>>,
+    roots: Roots,
+    said: Vec<Said>,
+    report: oneshot::Sender<Done>,
+}
+
+/// The end of an attempt.
+#[derive(Debug)]
+pub struct Done {
+    pub report: StepReport,
+    /// The files that it has left, with paths of this machine.
+    pub files: Option<FilesSnapshot>,
+}
+
+impl HostedRun {
+    /// `scratch` is a folder of this run alone. Must be called on a `LocalSet`.
+    /// `grace` is how long programs that are told to end may take to do so.
+    pub fn open(id: &str, scratch: &Path, backends: Backends, grace: Duration) -> io::Result<Self> {
+        crate::files::create_private_folders(scratch)?;
+        let (sender, messages) = mailbox();
+        let mut reaper = Reaper::with_grace(grace)?;
+        reaper.contain(id, scratch);
+        let indexes = scratch.join(format!("{INDEXES}{}", std::process::id()));
+        let executor = LocalExecutor {
+            platform: Platform::current(),
+            unpacked: Unpacked::new(scratch.to_owned()),
+            groups: Groups::new(scratch),
+            scratch: scratch.to_owned(),
+            reaper,
+            debug: DebugFolder::off(),
+            secrets: Secrets::of(std::env::vars_os()),
+            backends: backends.clone(),
+            messages: sender,
+            shows_output: false,
+            own_program: OwnProgram::find(),
+            running_groups: RefCell::default(),
+            cgroups: RefCell::default(),
+            gate: Gate::for_files(file_limit()),
+            recorder: None,
+            snapshots: Some(Arc::new(Snapshots::new(id, indexes, scratch.to_owned(), &BTreeMap::new()))),
+            busy_folders: RefCell::default(),
+            view: None,
+        };
+        let hosted = Self {
+            steps: Rc::new(RefCell::new(LocalSteps::new(executor))),
+            waiting: Rc::default(),
+            backends,
+            scratch: scratch.to_owned(),
+            reaper: Reaper::with_grace(grace)?,
+        };
+        let (steps, waiting) = (Rc::clone(&hosted.steps), Rc::clone(&hosted.waiting));
+        tokio::task::spawn_local(pass_on(messages, steps, waiting));
+        Ok(hosted)
+    }
+
+    /// Starts an attempt. Its agent's folder must be there.
+    pub fn start(&self, order: StepOrder, roots: &Roots) -> oneshot::Receiver<Done> {
+        let (report, done) = oneshot::channel();
+        match self.prepare(&order, roots) {
+            Ok((agent, scopes, needs)) => {
+                let launch = StepLaunch {
+                    started: order.started.clone(),
+                    agent: agent.clone(),
+                    plan: order.plan.clone(),
+                    job: needs,
+                };
+                let job = StepJob::new(&order.run.nonce, IDENTITY, launch);
+                let key = agent.id.to_string();
+                let waiting =
+                    Waiting { order, agent, scopes, roots: roots.clone(), said: Vec::new(), report };
+                self.waiting.borrow_mut().insert(key, waiting);
+                self.steps.borrow_mut().start(job);
+            }
+            Err(mut error) => {
+                roots.leave(&mut error);
+                let _ =
+                    report.send(Done { report: StepReport::not_started(&order.plan, error), files: None });
+            }
+        }
+        done
+    }
+
+    /// Ends the attempt of an agent, which then reports that it was interrupted.
+    pub fn cancel(&self, order: &StepOrder) {
+        self.steps.borrow().cancel(&order.agent.id);
+    }
+
+    /// Ends what an earlier process of this machine has left of an attempt. Returns the processes that could not be ended.
+    pub async fn end_leftovers(&self, order: &StepOrder) -> Vec<i32> {
+        let left = leftovers(&self.scratch, vec![order.token()]);
+        self.reaper.end(left.into_iter().map(|left| left.target).collect()).await
+    }
+
+    /// The agent program's own record of a conversation, if it can be copied.
+    pub fn conversation(&self, session: &Session, cwd: &str, roots: &Roots) -> io::Result<Option<Vec<u8>>> {
+        self.with_place(session, cwd, roots, |program, place| export(program, place)).unwrap_or(Ok(None))
+    }
+
+    /// Puts a conversation where the agent program finds it.
+    pub fn bring_conversation(
+        &self,
+        session: &Session,
+        cwd: &str,
+        roots: &Roots,
+        bytes: &[u8],
+    ) -> io::Result<bool> {
+        let bring = |program: &dyn AgentProgram, place: &SessionPlace<'_>| import(program, place, bytes);
+        self.with_place(session, cwd, roots, bring).unwrap_or(Ok(false))
+    }
+
+    /// `cwd` is the agent's folder, which counts unless the session names another one.
+    fn with_place<T>(
+        &self,
+        session: &Session,
+        cwd: &str,
+        roots: &Roots,
+        act: impl FnOnce(&dyn AgentProgram, &SessionPlace<'_>) -> T,
+    ) -> Option<T> {
+        let program = self.backends.get(session.backend.as_deref().unwrap_or(DEFAULT_BACKEND)).ok()?;
+        let cwd = roots.folder_of(session.cwd.as_deref().unwrap_or(cwd));
+        let variable = |name: &str| -> Option<OsString> { std::env::var_os(name) };
+        Some(act(&**program, &SessionPlace { session: &session.id, cwd: &cwd, variable: &variable }))
+    }
+
+    fn prepare(
+        &self,
+        order: &StepOrder,
+        roots: &Roots,
+    ) -> Result<(Agent, Rc<RefCell<Scopes>>, StepNeeds), String> {
+        let mut agent = order.agent.clone();
+        roots.enter(&mut agent);
+        let scopes = Rc::new(RefCell::new(scopes_of(order, roots)?));
+        let mut preparer = Preparer {
+            scopes: Rc::clone(&scopes),
+            options: order.run.options.clone(),
+            payloads: Payloads::new(Handed(order.payloads.clone())),
+            backends: self.backends.clone(),
+            tasks: roots.folder.clone(),
+            project: roots.folder_of(&order.project),
+            keeps_portable: false,
+        };
+        let run = run_of(order).ok_or("the order does not begin with a run")?;
+        let (prepared, needs) =
+            preparer.prepare(&run, &agent).map_err(|error| error.to_string()).and_then(|ready| ready)?;
+        if let (Plan::Prompt(here), Plan::Prompt(chosen)) = (&prepared.plan, &order.plan)
+            && here.backend != chosen.backend
+        {
+            return Err(format!("the program of the backend `{}` is not on this machine", chosen.backend));
+        }
+        Ok((agent, scopes, needs))
+    }
+}
+
+/// What preparing a step needs of its run.
+fn run_of(order: &StepOrder) -> Option<Run> {
+    let body = Body::RunStarted(order.run.clone());
+    let event = Event { seq: 1, time: Timestamp::UNIX_EPOCH, run: order.id.clone(), body };
+    evolve::evolve(None, &event)
+}
+
+fn scopes_of(order: &StepOrder, roots: &Roots) -> Result<Scopes, String> {
+    let own = Scope::open(&roots.workflow_of(&order.run.scope), Platform::current())
+        .map_err(|error| error.message)?;
+    let listed = |paths: &[String], root: &Path| -> Vec<String> {
+        paths.iter().map(|path| as_text(&below(root, path))).collect()
+    };
+    let allowed = Allowed::new(
+        &own,
+        &roots.workflow_of(&order.project),
+        &listed(&order.workflow_paths, &roots.workflows),
+    );
+    let cwd = roots.folder_of(&order.run.cwd);
+    let reach =
+        Reach::new(&roots.folder_of(&order.project), &[&cwd], &listed(&order.cd_paths, &roots.folder));
+    Ok(Scopes::new(own, Platform::current(), allowed).within(reach))
+}
+
+/// Passes on what the steps say, until the run's steps are dropped.
+async fn pass_on(
+    mut messages: Receiver,
+    steps: Rc<RefCell<LocalSteps>>,
+    waiting: Rc<RefCell<BTreeMap<String, Waiting>>>,
+) {
+    let mut trouble = None;
+    while let Some(message) = messages.recv().await {
+        let mut waiting = waiting.borrow_mut();
+        let mut say = |agent: &str, said| {
+            if let Some(waiting) = waiting.get_mut(agent) {
+                waiting.said.push(said);
+            }
+        };
+        match message {
+            Message::Input(Input::Ended(ended)) => {
+                let Some(done) = waiting.remove(ended.agent.as_str()) else { continue };
+                let end = if has_succeeded(&ended.outcome) { RecordedEnd::Kept } else { RecordedEnd::Failed };
+                steps.borrow_mut().recorded(&ended.agent, end);
+                done.finish(*ended, trouble.take());
+            }
+            Message::Input(Input::Print { agent, text, .. }) => say(agent.as_str(), Said::Print(text)),
+            Message::Input(Input::SessionKnown { agent, session, .. }) => {
+                say(agent.as_str(), Said::Session(session));
+            }
+            Message::Input(Input::Warning { agent: Some(agent), message }) => {
+                say(agent.as_str(), Said::Warning(message));
+            }
+            Message::Trouble(error) => trouble = Some(error),
+            Message::Input(_) | Message::Output { .. } => {}
+        }
+    }
+}
+
+fn has_succeeded(outcome: &StepOutcome) -> bool {
+    match outcome {
+        StepOutcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => {
+            exit.is_success() && reading.is_ok()
+        }
+        StepOutcome::Turn(TurnOutcome::Completed(_)) => true,
+        StepOutcome::Script(_) | StepOutcome::Turn(_) | StepOutcome::Interrupted { .. } => false,
+    }
+}
+
+impl Waiting {
+    /// Looks up the names in the output, and reports.
+    fn finish(self, mut ended: Ended, trouble: Option<String>) {
+        let files = ended.lookups.snapshot.take();
+        let mut report = match trouble {
+            Some(error) => StepReport::not_started(&ended.plan, error),
+            None => {
+                let mut lookups = lookups::of_ended(&mut self.scopes.borrow_mut(), &self.agent, &ended);
+                lookups.snapshot = files.clone().filter(|_| self.order.run.options.snapshots);
+                let Ended { duration_ms, outcome, .. } = ended;
+                StepReport { duration_ms, outcome, lookups, said: Vec::new() }
+            }
+        };
+        report.said = self.said;
+        let report = self.roots.report(report);
+        let _ = self.report.send(Done { report, files: files.map(|files| *files) });
+    }
+}
+
+/// The long texts that came with an order.
+#[derive(Debug)]
+struct Handed(BTreeMap<String, String>);
+
+impl PayloadSource for Handed {
+    fn get(&self, hash: &str) -> Result<String, StoreError> {
+        self.0.get(hash).cloned().ok_or(StoreError::NotAHash)
+    }
+}
+
+#[cfg(test)]
+mod tests;

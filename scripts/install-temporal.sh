@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Builds the Temporal server that the tests in temporal/ use, unless it is there already: one program, with a server for
+# development. It is kept outside the checkout, in $RAYMOND_TEMPORAL_CACHE or ~/.cache/raymond-ci/temporal. Needs Go.
+#
+# Where it cannot be built, this says so and succeeds: the tests then say that they were skipped.
+set -euo pipefail
+cache=${RAYMOND_TEMPORAL_CACHE:-$HOME/.cache/raymond-ci/temporal}
+# Later versions cannot be installed like this: their module replaces others.
+version=v1.5.1
+
+[ ! -x "$cache/temporal" ] || exit 0
+if ! command -v go >/dev/null; then
+    echo "SKIPPED: the Temporal server cannot be built here: there is no Go" >&2
+    exit 0
+fi
+echo "building the Temporal server $version into $cache"
+rm -rf "$cache.new"
+mkdir -p "$cache.new"
+if GOBIN=$cache.new go install "github.com/temporalio/cli/cmd/temporal@$version"; then
+    rm -rf "$cache"
+    mv "$cache.new" "$cache"
+else
+    rm -rf "$cache.new"
+    echo "SKIPPED: the Temporal server cannot be built here" >&2
+fi

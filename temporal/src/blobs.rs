@@ -1,0 +1,110 @@
+//! Where machines leave what others need: workflows, conversations, files, journals of long runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use object_store::path::Path;
+use object_store::{ObjectStore, PutPayload};
+
+/// A store of blobs below an address: `file:///shared/folder`, `s3://bucket/prefix`, `memory:///`. Access keys of S3 come from
+/// the environment (`AWS_ACCESS_KEY_ID` and so on).
+#[derive(Clone, Debug)]
+pub struct Blobs {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+}
+
+impl Blobs {
+    /// Opens the store at an address, or the one of this user on this machine.
+    pub fn open(address: Option<&str>) -> anyhow::Result<Self> {
+        let address = match address {
+            Some(address) => address.to_owned(),
+            None => format!("file://{}", own_folder()?.display()),
+        };
+        let url = url::Url::parse(&address).with_context(|| format!("`{address}` is no address"))?;
+        if url.scheme() == "file" {
+            let folder = url.to_file_path().ok().with_context(|| format!("`{address}` is no folder"))?;
+            std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        let variables = std::env::vars().filter(|(name, _)| name.starts_with("AWS_"));
+        let variables = variables.map(|(name, value)| (name.to_ascii_lowercase(), value));
+        let (store, prefix) = object_store::parse_url_opts(&url, variables)
+            .with_context(|| format!("cannot open the blob store {address}"))?;
+        Ok(Self { store: Arc::from(store), prefix })
+    }
+
+    pub async fn put(&self, key: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
+        self.store
+            .put(&self.path(key), PutPayload::from(bytes))
+            .await
+            .with_context(|| format!("cannot write {key}"))?;
+        Ok(())
+    }
+
+    pub async fn get(&self, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let found = match self.store.get(&self.path(key)).await {
+            Ok(found) => found,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {key}")),
+        };
+        let bytes = found.bytes().await.with_context(|| format!("cannot read {key}"))?;
+        Ok(Some(bytes.to_vec()))
+    }
+
+    pub async fn has(&self, key: &str) -> anyhow::Result<bool> {
+        match self.store.head(&self.path(key)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("cannot look for {key}")),
+        }
+    }
+
+    /// The names of the blobs in a folder, in their order.
+    pub async fn list(&self, folder: &str) -> anyhow::Result<Vec<String>> {
+        let listed = self.store.list_with_delimiter(Some(&self.path(folder))).await?;
+        let names = listed.objects.into_iter().filter_map(|meta| Some(meta.location.filename()?.to_owned()));
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn path(&self, key: &str) -> Path {
+        self.prefix.parts().chain(Path::from(key).parts()).collect()
+    }
+}
+
+fn own_folder() -> anyhow::Result<PathBuf> {
+    let state = raymond::config::user_state_folder().context("there is no home folder; say --blobs")?;
+    Ok(state.join("blobs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn keeps_what_it_is_given(blobs: Blobs) {
+        assert_eq!(blobs.get("runs/a/2").await.unwrap(), None);
+        assert!(!blobs.has("runs/a/2").await.unwrap());
+        blobs.put("runs/a/2", b"two".to_vec()).await.unwrap();
+        blobs.put("runs/a/1", b"one".to_vec()).await.unwrap();
+        blobs.put("runs/a/1", b"uno".to_vec()).await.unwrap();
+        assert!(blobs.has("runs/a/2").await.unwrap());
+        assert_eq!(blobs.get("runs/a/1").await.unwrap().as_deref(), Some(&b"uno"[..]));
+        assert_eq!(blobs.list("runs/a").await.unwrap(), ["1", "2"]);
+    }
+
+    #[tokio::test]
+    async fn in_a_folder_and_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = format!("file://{}/not/made/yet", folder.path().display());
+        keeps_what_it_is_given(Blobs::open(Some(&address)).unwrap()).await;
+        keeps_what_it_is_given(Blobs::open(Some("memory:///")).unwrap()).await;
+    }
+
+    #[test]
+    fn a_mistake_in_an_address_is_named() {
+        let error = Blobs::open(Some("nowhere")).unwrap_err();
+        assert!(format!("{error:#}").contains("`nowhere` is no address"), "{error:#}");
+    }
+}

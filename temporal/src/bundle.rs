@@ -1,0 +1,181 @@
+//! Files on their way to other machines: the workflows of a run, the repository it was started in, and folders.
+
+use std::fs;
+use std::io::{Cursor, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use raymond::git::Git;
+use raymond::workflow::scope::Scope;
+use raymond_core::workflow::Platform;
+use sha2::{Digest, Sha256};
+use zip::write::SimpleFileOptions;
+use zip::{ZipArchive, ZipWriter};
+
+use crate::blobs::Blobs;
+use crate::messages::Repository;
+
+/// The most that the files of a run's workflows may be together.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+/// Folders that are no part of a workflow.
+const LEFT_OUT: [&str; 3] = [".git", ".raymond", "node_modules"];
+
+/// Stores the workflows at these paths, with those that they extend. Returns the key of the blob.
+pub async fn keep_workflows(blobs: &Blobs, workflows: &[PathBuf]) -> anyhow::Result<String> {
+    let mut paths = Vec::new();
+    for path in workflows {
+        let scope = Scope::open(path, Platform::current()).map_err(|error| anyhow::anyhow!(error.message))?;
+        paths.extend(scope.bases().map(|base| base.path().to_owned()));
+        paths.push(scope.path().to_owned());
+    }
+    paths.sort();
+    paths.dedup();
+    let mut pack = Pack::default();
+    for path in &paths {
+        pack.add(path, &path.to_string_lossy())?;
+    }
+    let bytes = pack.finish()?;
+    let key = format!("bundles/{}.zip", hash_of(&bytes));
+    blobs.put(&key, bytes).await?;
+    Ok(key)
+}
+
+/// Stores the commit that a folder is at, if it is in a repository that has one.
+pub async fn keep_repository(blobs: &Blobs, folder: &Path) -> anyhow::Result<Option<Repository>> {
+    let git = Git::in_folder(folder);
+    let Ok(top) = git.text(&["rev-parse", "--show-toplevel"]) else { return Ok(None) };
+    let Ok(commit) = git.text(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]) else {
+        return Ok(None);
+    };
+    let blob = format!("repositories/{commit}.bundle");
+    if !blobs.has(&blob).await? {
+        let bytes = git.bytes(&["bundle", "create", "--quiet", "-", "HEAD"], &[])?;
+        blobs.put(&blob, bytes).await?;
+    }
+    Ok(Some(Repository { top, commit, blob }))
+}
+
+/// The SHA-256 in hexadecimal digits.
+pub fn hash_of(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Files that are packed together.
+#[derive(Default)]
+pub struct Pack {
+    files: Vec<(String, PathBuf)>,
+    bytes: u64,
+}
+
+impl Pack {
+    /// Adds a file, or all files below a folder, under this name.
+    pub fn add(&mut self, path: &Path, name: &str) -> anyhow::Result<()> {
+        let about = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if about.is_file() {
+            self.bytes += about.len();
+            if self.bytes > MOST_BYTES {
+                bail!("the files up to {} are more than {} MiB", path.display(), MOST_BYTES >> 20);
+            }
+            self.files.push((name.trim_start_matches('/').to_owned(), path.to_owned()));
+        } else if about.is_dir() {
+            for entry in fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))? {
+                let entry = entry?;
+                let file_name = entry.file_name().to_string_lossy().into_owned();
+                // A link could lead anywhere.
+                if !LEFT_OUT.contains(&file_name.as_str()) && !entry.file_type()?.is_symlink() {
+                    self.add(&entry.path(), &format!("{name}/{file_name}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    pub fn finish(mut self) -> anyhow::Result<Vec<u8>> {
+        self.files.sort();
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, path) in &self.files {
+            let options = SimpleFileOptions::default().unix_permissions(mode_of(path)?);
+            zip.start_file(name.as_str(), options)?;
+            zip.write_all(&fs::read(path)?)?;
+        }
+        Ok(zip.finish()?.into_inner())
+    }
+}
+
+/// Unpacks files below a folder. Names that lead out of it are refused.
+pub fn unpack(bytes: &[u8], folder: &Path) -> anyhow::Result<()> {
+    let mut zip = ZipArchive::new(Cursor::new(bytes))?;
+    for at in 0..zip.len() {
+        let mut file = zip.by_index(at)?;
+        let name = file.enclosed_name().context("a name in the archive leads out of its folder")?;
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        let mut content = Vec::new();
+        file.read_to_end(&mut content)?;
+        fs::write(&path, content)?;
+        if let Some(mode) = file.unix_mode() {
+            set_mode(&path, mode)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn mode_of(path: &Path) -> std::io::Result<u32> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::metadata(path)?.permissions().mode() & 0o777)
+}
+
+#[cfg(unix)]
+fn set_mode(path: &Path, mode: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o777))
+}
+
+#[cfg(not(unix))]
+fn mode_of(_: &Path) -> std::io::Result<u32> {
+    Ok(0o644)
+}
+
+#[cfg(not(unix))]
+fn set_mode(_: &Path, _: u32) -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_comes_back_without_what_is_left_out() {
+        let from = tempfile::tempdir().unwrap();
+        fs::create_dir_all(from.path().join("a/.git")).unwrap();
+        fs::write(from.path().join("a/START.sh"), "echo").unwrap();
+        fs::write(from.path().join("a/.git/HEAD"), "x").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", from.path().join("a/link")).unwrap();
+        set_mode(&from.path().join("a/START.sh"), 0o750).unwrap();
+        let mut pack = Pack::default();
+        pack.add(&from.path().join("a"), "/home/me/a").unwrap();
+        let bytes = pack.finish().unwrap();
+        let to = tempfile::tempdir().unwrap();
+        unpack(&bytes, to.path()).unwrap();
+        let folder = to.path().join("home/me/a");
+        let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["START.sh"]);
+        assert_eq!(mode_of(&folder.join("START.sh")).unwrap(), 0o750);
+    }
+
+    #[test]
+    fn a_name_that_leads_out_is_refused() {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        zip.start_file("../out", SimpleFileOptions::default()).unwrap();
+        let bytes = zip.finish().unwrap().into_inner();
+        let to = tempfile::tempdir().unwrap();
+        assert!(unpack(&bytes, &to.path().join("inner")).is_err());
+        assert!(!to.path().join("out").exists());
+    }
+}

@@ -1,0 +1,237 @@
+//! A machine that carries out steps: `raymond worker`.
+
+mod files;
+mod heart;
+mod records;
+mod steps;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use raymond::agent::registry::Backends;
+use raymond::fleet::Worker as WorkerSettings;
+use temporalio_client::Client;
+use temporalio_macros::activities;
+use temporalio_sdk::activities::{ActivityContext, ActivityError};
+use temporalio_sdk::{Runtime, Worker, WorkerOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::blobs::Blobs;
+use crate::client::connect;
+use crate::messages::{Delivered, Delivery, Home, JournalPart};
+use crate::workflow::RaymondRun;
+use steps::{Load, Steps, Task};
+
+/// How long a machine keeps room for an agent that it has taken in.
+const RESERVED: Duration = Duration::from_secs(2);
+/// How long the server may take to answer when a worker starts.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a machine that leaves looks whether its steps have ended.
+const DRAIN_POLL: Duration = Duration::from_millis(50);
+
+/// The activities of this machine.
+pub struct Host {
+    home: Home,
+    blobs: Blobs,
+    slots: usize,
+    load: Arc<Load>,
+    /// When agents were taken in that may not have sent a step yet.
+    claims: Mutex<Vec<Instant>>,
+    tasks: UnboundedSender<Task>,
+}
+
+#[activities]
+impl Host {
+    /// Takes an agent in, if there is room. From then on its steps are delivered to this machine's own queue.
+    #[activity]
+    pub async fn claim(self: Arc<Self>, _ctx: ActivityContext, _: ()) -> Result<Home, ActivityError> {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.retain(|claim| claim.elapsed() < RESERVED);
+        let taken = self.load.steps.load(Ordering::Relaxed) + claims.len();
+        if taken >= self.slots || self.load.is_leaving.load(Ordering::Relaxed) {
+            return Err(anyhow::anyhow!("{} has no room", self.home.host).into());
+        }
+        claims.push(Instant::now());
+        Ok(self.home.clone())
+    }
+
+    /// Takes a delivery. Its result is reported by the thread that carries it out.
+    #[activity]
+    pub async fn run_step(
+        self: Arc<Self>,
+        ctx: ActivityContext,
+        delivery: Delivery,
+    ) -> Result<Delivered, ActivityError> {
+        self.load.steps.fetch_add(1, Ordering::Relaxed);
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let token = ctx.info().task_token.clone();
+        self.tasks.send(Task { delivery, token }).context("this machine runs no more steps")?;
+        Err(ActivityError::WillCompleteAsync)
+    }
+
+    /// Keeps a part of a run's journal.
+    #[activity]
+    pub async fn keep_journal(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        part: JournalPart,
+    ) -> Result<(), ActivityError> {
+        let key = format!("{}/{:012}.json", journal_folder(&part.run), part.first);
+        self.blobs.put(&key, serde_json::to_vec(&part.part)?).await?;
+        Ok(())
+    }
+}
+
+/// Where the parts of a run's journal are.
+pub fn journal_folder(run: &str) -> String {
+    format!("runs/{run}/journal")
+}
+
+/// Carries out steps until this process is told to stop.
+pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result<()> {
+    fs::create_dir_all(&worker.work).with_context(|| format!("cannot make {}", worker.work.display()))?;
+    let work = fs::canonicalize(&worker.work)?;
+    let _alone = alone_in(&work)?;
+    let name = name_in(&work)?;
+    let client = connect(&worker.at, &name, PATIENCE).await?;
+    let blobs = Blobs::open(worker.at.blobs.as_deref())?;
+    let (tasks, received) = unbounded_channel();
+    let load = Arc::new(Load::default());
+    let host = Arc::new(Host {
+        home: Home { host: name.clone(), queue: format!("{}.{name}", worker.at.queue) },
+        blobs: blobs.clone(),
+        slots: worker.slots,
+        load: Arc::clone(&load),
+        claims: Mutex::default(),
+        tasks,
+    });
+    let runtime = Runtime::from_current_tokio(Default::default())?;
+    let mut workers =
+        [common_worker(&runtime, &client, &worker.at.queue, &host)?, own_worker(&runtime, &client, &host)?];
+    let [stop_common, stop_own] = [workers[0].shutdown_handle(), workers[1].shutdown_handle()];
+    let (at_leave, slots) = (Arc::clone(&load), worker.slots);
+    let make = move || Steps::new(client, work, blobs, backends, slots, at_leave);
+    let (end_steps, steps_ended) = run_steps(make, received)?;
+    drop(host);
+    eprintln!("raymond: {name} takes up to {slots} steps from {}", worker.at);
+    let leave = async {
+        asked_to_stop().await?;
+        load.is_leaving.store(true, Ordering::Relaxed);
+        eprintln!("raymond: {name} takes no more agents; {} steps run", load.steps.load(Ordering::Relaxed));
+        stop_common();
+        stop_own();
+        drain(&load, worker.drain_timeout, &end_steps).await;
+        anyhow::Ok(())
+    };
+    let [common, own] = &mut workers;
+    let (common, own, left) = tokio::join!(common.run(), own.run(), leave);
+    common.and(own)?;
+    left?;
+    drop(workers);
+    let _ = steps_ended.join();
+    eprintln!("raymond: {name} has left");
+    Ok(())
+}
+
+/// The worker for runs, and for agents that have no machine yet.
+fn common_worker(
+    runtime: &Runtime,
+    client: &Client,
+    queue: &str,
+    host: &Arc<Host>,
+) -> anyhow::Result<Worker> {
+    let options = WorkerOptions::new(queue)
+        .register_workflow::<RaymondRun>()?
+        .register_activity::<host::Claim>(Arc::clone(host))
+        .register_activity::<host::KeepJournal>(Arc::clone(host))
+        .build();
+    Worker::new(runtime, client.clone(), options).map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// The worker for steps of agents that are on this machine.
+fn own_worker(runtime: &Runtime, client: &Client, host: &Arc<Host>) -> anyhow::Result<Worker> {
+    let options = WorkerOptions::new(host.home.queue.clone())
+        .register_activity::<host::RunStep>(Arc::clone(host))
+        .build();
+    Worker::new(runtime, client.clone(), options).map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// Carries out deliveries on a thread of their own, until the channel is closed. What is returned ends all steps.
+fn run_steps(
+    make: impl FnOnce() -> Steps + Send + 'static,
+    mut tasks: UnboundedReceiver<Task>,
+) -> anyhow::Result<(UnboundedSender<()>, JoinHandle<()>)> {
+    let (end, mut ended) = unbounded_channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let thread = std::thread::Builder::new().name("steps".to_owned()).spawn(move || {
+        tokio::task::LocalSet::new().block_on(&runtime, async move {
+            let steps = Rc::new(make());
+            loop {
+                tokio::select! {
+                    task = tasks.recv() => match task {
+                        Some(task) => drop(tokio::task::spawn_local(Rc::clone(&steps).carry_out(task))),
+                        None => return,
+                    },
+                    Some(()) = ended.recv() => steps.end_now(),
+                }
+            }
+        });
+    })?;
+    Ok((end, thread))
+}
+
+/// Waits until all steps have ended and are reported. Those that take too long are ended.
+async fn drain(load: &Load, limit: Option<Duration>, end: &UnboundedSender<()>) {
+    let drained = async || {
+        while load.steps.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
+    };
+    let limit = limit.unwrap_or(Duration::MAX);
+    if tokio::time::timeout(limit, drained()).await.is_err() {
+        let _ = end.send(());
+        drained().await;
+    }
+}
+
+async fn asked_to_stop() -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+    }
+}
+
+/// Keeps a second worker out of the folder: it could not know what the first has begun.
+fn alone_in(work: &Path) -> anyhow::Result<File> {
+    let file = File::create(work.join("lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => anyhow::bail!("another worker uses {}; give each its own `--work`", work.display()),
+    }
+}
+
+/// The name of this machine, which stays the same when its worker is started again.
+fn name_in(work: &Path) -> anyhow::Result<String> {
+    let file = work.join("name");
+    if let Ok(name) = fs::read_to_string(&file) {
+        return Ok(name.trim().to_owned());
+    }
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    let name = format!("{}-{}", host_name(), &id[..6]);
+    fs::write(&file, &name).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(name)
+}
+
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name.trim().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    if name.is_empty() { "machine".to_owned() } else { name }
+}

@@ -1,0 +1,261 @@
+//! The files that steps need on this machine: workflows, and a folder for each agent.
+//!
+//! ```text
+//! WORK/bundles/HASH/…        workflows, below the paths they have where the run was started
+//! WORK/repositories/COMMIT   a repository, shared by the folders of all agents
+//! WORK/runs/RUN/AGENT/…      the folders of an agent, below the same paths, and its task folder
+//! ```
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::Context;
+use raymond::git::Git;
+use raymond::run::hosted::{Done, HostedRun, Roots, StepOrder};
+use raymond_core::name::AgentId;
+use raymond_core::snapshot::FilesSnapshot;
+use tokio::sync::Mutex;
+
+use crate::blobs::Blobs;
+use crate::bundle::{Pack, hash_of, unpack};
+use crate::messages::{FilesOfRun, Repository};
+
+/// The name of the ref that carries an agent's files, and of the one that carries its commit.
+const FILES_REF: &str = "refs/raymond-moved/files";
+const HEAD_REF: &str = "refs/raymond-moved/head";
+/// Longer names of agents are shortened for the disk.
+const MOST_NAME_BYTES: usize = 100;
+
+/// Puts files in place.
+pub struct Files {
+    work: PathBuf,
+    blobs: Blobs,
+    /// Held while something is put in place, so that it is done once.
+    making: RefCell<BTreeMap<PathBuf, Rc<Mutex<()>>>>,
+}
+
+impl Files {
+    pub fn new(work: PathBuf, blobs: Blobs) -> Self {
+        Self { work, blobs, making: RefCell::default() }
+    }
+
+    /// The folder for everything of a run.
+    pub fn run_folder(&self, run: &str) -> PathBuf {
+        self.work.join("runs").join(run)
+    }
+
+    /// Makes everything ready that a step needs. What the agent left on another machine is brought here.
+    pub async fn ready(
+        &self,
+        files: &FilesOfRun,
+        order: &StepOrder,
+        run: &HostedRun,
+    ) -> anyhow::Result<Roots> {
+        let workflows = self.work.join("bundles").join(hash_of(files.bundle.as_bytes()));
+        self.make(&workflows, async |new| {
+            let bytes = self.blob(&files.bundle).await?;
+            unpack(&bytes, new)
+        })
+        .await?;
+        let folder = self.run_folder(&order.id).join(name_of(&order.agent.id));
+        self.make(&folder, async |new| self.make_folder(new, files, order).await).await?;
+        let roots = Roots { workflows, folder };
+        self.bring_conversation(order, run, &roots).await?;
+        Ok(roots)
+    }
+
+    /// Makes a folder, all or nothing.
+    async fn make(
+        &self,
+        folder: &Path,
+        fill: impl AsyncFnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if folder.exists() {
+            return Ok(());
+        }
+        let lock = Rc::clone(self.making.borrow_mut().entry(folder.to_owned()).or_default());
+        let _making = lock.lock().await;
+        if folder.exists() {
+            return Ok(());
+        }
+        let mut new = folder.as_os_str().to_owned();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        let _ = fs::remove_dir_all(&new);
+        fs::create_dir_all(&new).with_context(|| format!("cannot make {}", new.display()))?;
+        fill(&new).await?;
+        fs::rename(&new, folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        self.making.borrow_mut().remove(folder);
+        Ok(())
+    }
+
+    async fn make_folder(&self, new: &Path, files: &FilesOfRun, order: &StepOrder) -> anyhow::Result<()> {
+        if let Some(repository) = &files.repository {
+            let shared = self.work.join("repositories").join(&repository.commit);
+            self.make(&shared, async |new| {
+                let bytes = self.blob(&repository.blob).await?;
+                let file = new.join("from.bundle");
+                fs::write(&file, bytes)?;
+                Git::in_folder(new).text(&["init", "--quiet", "--bare"])?;
+                let refs = "HEAD:refs/heads/started";
+                Git::in_folder(new).text(&["fetch", "--quiet", &text(&file), refs])?;
+                Ok(fs::remove_file(file)?)
+            })
+            .await?;
+            self.check_out(&below(new, &repository.top), &shared, repository, order).await?;
+        }
+        fs::create_dir_all(below(new, &order.run.cwd))?;
+        if let Some(bytes) = self.blobs.get(&loose_key(order)).await? {
+            unpack(&bytes, new)?;
+        }
+        fs::create_dir_all(below(new, &order.agent.cwd))?;
+        Ok(())
+    }
+
+    /// Makes the working folder of an agent: as it was left on the last machine, or at the commit that the run began with.
+    async fn check_out(
+        &self,
+        top: &Path,
+        shared: &Path,
+        repository: &Repository,
+        order: &StepOrder,
+    ) -> anyhow::Result<()> {
+        fs::create_dir_all(top)?;
+        let git = Git::in_folder(top);
+        git.text(&["clone", "--quiet", "--shared", "--no-checkout", &text(shared), "."])?;
+        let Some(bytes) = self.blobs.get(&files_key(order)).await? else {
+            git.text(&["checkout", "--quiet", "--detach", &repository.commit])?;
+            return Ok(());
+        };
+        let file = top.join(".git/moved.bundle");
+        fs::write(&file, bytes)?;
+        let refs = [HEAD_REF, FILES_REF].map(|name| format!("+{name}:{name}"));
+        git.text(&["fetch", "--quiet", &text(&file), &refs[0], &refs[1]])?;
+        fs::remove_file(file)?;
+        git.text(&["checkout", "--quiet", "--detach", HEAD_REF])?;
+        git.text(&["restore", &format!("--source={FILES_REF}"), "--worktree", "--", ":/"])?;
+        Ok(())
+    }
+
+    async fn bring_conversation(
+        &self,
+        order: &StepOrder,
+        run: &HostedRun,
+        roots: &Roots,
+    ) -> anyhow::Result<()> {
+        let Some(session) = order.agent.conversation() else { return Ok(()) };
+        let cwd = &order.agent.cwd;
+        // A program whose conversations cannot be copied says `None`; one that is not here cannot be read.
+        if run.conversation(session, cwd, roots).is_ok() {
+            return Ok(());
+        }
+        if let Some(bytes) = self.blobs.get(&session_key(order, &session.id)).await? {
+            run.bring_conversation(session, cwd, roots, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps what the agent would need on another machine.
+    pub async fn keep(
+        &self,
+        files: &FilesOfRun,
+        order: &StepOrder,
+        run: &HostedRun,
+        roots: &Roots,
+        done: &Done,
+    ) -> anyhow::Result<()> {
+        if let Some(session) = done.report.session()
+            && let Ok(Some(bytes)) = run.conversation(session, &order.agent.cwd, roots)
+        {
+            self.blobs.put(&session_key(order, &session.id), bytes).await?;
+        }
+        if let (Some(repository), Some(snapshot)) = (&files.repository, &done.files) {
+            let top = roots.folder_of(&repository.top);
+            if let Some(bytes) = moving(&top, repository, snapshot)? {
+                self.blobs.put(&files_key(order), bytes).await?;
+            }
+        }
+        let loose = loose_files(roots, files.repository.as_ref())?;
+        if !loose.is_empty() {
+            self.blobs.put(&loose_key(order), loose.finish()?).await?;
+        }
+        Ok(())
+    }
+
+    async fn blob(&self, key: &str) -> anyhow::Result<Vec<u8>> {
+        let found = self.blobs.get(key).await?;
+        found.with_context(|| {
+            format!("{key} is not in the blob store of this machine; all machines need the same `--blobs`")
+        })
+    }
+}
+
+/// The agent's commit and files, unless they are those that the run began with.
+fn moving(top: &Path, repository: &Repository, snapshot: &FilesSnapshot) -> anyhow::Result<Option<Vec<u8>>> {
+    let git = Git::in_folder(top);
+    let head = git.text(&["rev-parse", "HEAD"])?;
+    let tree = |commit: &str| git.text(&["rev-parse", &format!("{commit}^{{tree}}")]);
+    if head == repository.commit && tree(&snapshot.commit)? == tree(&head)? {
+        return Ok(None);
+    }
+    git.text(&["update-ref", HEAD_REF, &head])?;
+    git.text(&["update-ref", FILES_REF, &snapshot.commit])?;
+    let without = format!("^{}", repository.commit);
+    Ok(Some(match head == repository.commit {
+        // A bundle cannot name a commit that it leaves out, so the parent of the snapshot's files goes with it.
+        true => git.bytes(&["bundle", "create", "--quiet", "-", HEAD_REF, FILES_REF], &[])?,
+        false => git.bytes(&["bundle", "create", "--quiet", "-", HEAD_REF, FILES_REF, &without], &[])?,
+    }))
+}
+
+/// The agent's files outside the repository: its task folder, and everything if there is no repository.
+fn loose_files(roots: &Roots, repository: Option<&Repository>) -> anyhow::Result<Pack> {
+    let mut pack = Pack::default();
+    let top = repository.map(|repository| roots.folder_of(&repository.top));
+    add_loose(&mut pack, &roots.folder, "", top.as_deref())?;
+    Ok(pack)
+}
+
+fn add_loose(pack: &mut Pack, folder: &Path, name: &str, top: Option<&Path>) -> anyhow::Result<()> {
+    if top.is_none_or(|top| !top.starts_with(folder)) {
+        return pack.add(folder, name);
+    }
+    if top == Some(folder) {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        let inner = format!("{name}/{}", entry.file_name().to_string_lossy());
+        add_loose(pack, &path, &inner, top)?;
+    }
+    Ok(())
+}
+
+fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn name_of(agent: &AgentId) -> String {
+    let name = agent.as_str();
+    if name.len() <= MOST_NAME_BYTES { name.to_owned() } else { hash_of(name.as_bytes()) }
+}
+
+fn session_key(order: &StepOrder, session: &str) -> String {
+    format!("runs/{}/sessions/{session}", order.id)
+}
+
+fn files_key(order: &StepOrder) -> String {
+    format!("runs/{}/files/{}.bundle", order.id, name_of(&order.agent.id))
+}
+
+fn loose_key(order: &StepOrder) -> String {
+    format!("runs/{}/files/{}.zip", order.id, name_of(&order.agent.id))
+}

@@ -1,0 +1,119 @@
+//! Heartbeats of one delivery, and the fence that follows from them.
+//!
+//! The server gives an attempt to another machine when it has heard nothing for the heartbeat timeout. So this machine
+//! ends an attempt before that, when none of its heartbeats *succeeded* for half of the timeout. The time counts from the
+//! moment in which the last successful one was sent. The SDK's own heartbeats would not do: they count as sent when they
+//! fail.
+
+use std::time::Duration;
+
+use temporalio_client::errors::AsyncActivityError;
+use temporalio_client::{AsyncActivityHandle, Client, RpcOptions};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// What the heartbeats have shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulse {
+    /// The server has not answered yet.
+    Unknown,
+    Good,
+    /// The run wants the attempt to be ended.
+    Cancelled,
+    /// The server does not wait for this delivery any more.
+    Unwanted,
+    /// The server has not been heard of for too long.
+    Silent,
+}
+
+impl Pulse {
+    /// Whether nothing of the attempt may run.
+    pub fn ends_the_step(self) -> bool {
+        matches!(self, Self::Cancelled | Self::Unwanted | Self::Silent)
+    }
+}
+
+/// Sends heartbeats until it is dropped.
+pub struct Heart {
+    pulse: watch::Receiver<Pulse>,
+    begun: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Heart {
+    /// `limit` is the server's heartbeat timeout.
+    pub fn start(handle: AsyncActivityHandle<Client>, limit: Duration) -> Self {
+        let (tell, pulse) = watch::channel(Pulse::Unknown);
+        let (begun, has_begun) = watch::channel(false);
+        let task = tokio::task::spawn_local(beat(handle, limit, tell, has_begun));
+        Self { pulse, begun, task }
+    }
+
+    /// Waits until the server knows that the attempt begins. Nothing may be started before.
+    pub async fn announce(&mut self) -> Pulse {
+        self.pulse.mark_unchanged();
+        let _ = self.begun.send(true);
+        loop {
+            if self.pulse.changed().await.is_err() {
+                return Pulse::Silent;
+            }
+            let pulse = *self.pulse.borrow_and_update();
+            if pulse != Pulse::Unknown {
+                return pulse;
+            }
+        }
+    }
+
+    /// Waits until the attempt must be ended.
+    pub async fn fails(&mut self) -> Pulse {
+        match self.pulse.wait_for(|pulse| pulse.ends_the_step()).await {
+            Ok(pulse) => *pulse,
+            Err(_) => Pulse::Silent,
+        }
+    }
+}
+
+impl Drop for Heart {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn beat(
+    handle: AsyncActivityHandle<Client>,
+    limit: Duration,
+    tell: watch::Sender<Pulse>,
+    mut begun: watch::Receiver<bool>,
+) {
+    let every = limit / 6;
+    let mut last_success = Instant::now();
+    let mut next = last_success + every;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            _ = begun.changed() => {}
+        }
+        let sent = Instant::now();
+        next = sent + every;
+        let has_begun = *begun.borrow_and_update();
+        let options = RpcOptions::builder().timeout(every).build();
+        let heard = tokio::time::timeout(every, handle.heartbeat(Some(has_begun), options)).await;
+        let pulse = match heard {
+            Ok(Ok(answer)) => {
+                last_success = sent;
+                if answer.cancel_requested { Pulse::Cancelled } else { Pulse::Good }
+            }
+            Ok(Err(AsyncActivityError::NotFound(_))) => Pulse::Unwanted,
+            Ok(Err(_)) | Err(_) if last_success.elapsed() >= limit / 2 => Pulse::Silent,
+            Ok(Err(_)) | Err(_) => Pulse::Unknown,
+        };
+        // An `Unknown` says nothing new, and a pulse that ends the step stays.
+        if pulse == Pulse::Good && has_begun == *begun.borrow() || pulse.ends_the_step() {
+            let _ = tell.send(pulse);
+        }
+        if pulse.ends_the_step() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Carries out the attempts that are delivered to this machine.
+//!
+//! Programs are started from one thread, because a program ends with the thread that started it. Deliveries reach it
+//! through a channel. The activity that brings one ends at once and leaves the report to this thread, which repeats it
+//! until the server has it: the SDK would give up after ten seconds.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use raymond::agent::registry::Backends;
+use raymond::run::hosted::{Done, HostedRun, Roots, StepOrder};
+use raymond_core::input::StepOutcome;
+use raymond_core::money::Usd;
+use temporalio_client::errors::AsyncActivityError;
+use temporalio_client::{ActivityIdentifier, AsyncActivityHandle, Client, RpcOptions};
+use temporalio_common::protos::TaskToken;
+use tokio::sync::{Mutex, Notify, Semaphore};
+
+use super::files::Files;
+use super::heart::{Heart, Pulse};
+use super::records::{Known, Records};
+use crate::blobs::Blobs;
+use crate::messages::{Delivered, Delivery};
+use crate::packed::{MOST_BYTES, Packed};
+
+/// How long a report waits before it is tried again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A delivery, and the token under which its result is expected.
+pub struct Task {
+    pub delivery: Delivery,
+    pub token: Vec<u8>,
+}
+
+/// How busy this machine is, for all its threads.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// Deliveries that run or wait here.
+    pub steps: AtomicUsize,
+    /// Set when this machine takes no more agents.
+    pub is_leaving: AtomicBool,
+}
+
+/// The steps of this machine.
+pub struct Steps {
+    client: Client,
+    files: Files,
+    backends: Backends,
+    slots: Semaphore,
+    load: Arc<Load>,
+    runs: RefCell<BTreeMap<String, Rc<HostedRun>>>,
+    /// Held for as long as a delivery of an attempt is dealt with: a second delivery of it waits.
+    attempts: RefCell<BTreeMap<String, Rc<Mutex<()>>>>,
+    /// Told when the steps that still run must be ended.
+    ends_now: Notify,
+    has_ended: Cell<bool>,
+}
+
+/// What became of an attempt.
+enum End {
+    Report(Delivered),
+    /// It was cancelled before it had begun.
+    Cancelled,
+    /// The server does not want to know.
+    Nothing,
+}
+
+impl Steps {
+    pub fn new(
+        client: Client,
+        work: PathBuf,
+        blobs: Blobs,
+        backends: Backends,
+        slots: usize,
+        load: Arc<Load>,
+    ) -> Self {
+        Self {
+            client,
+            files: Files::new(work, blobs),
+            backends,
+            slots: Semaphore::new(slots),
+            load,
+            runs: RefCell::default(),
+            attempts: RefCell::default(),
+            ends_now: Notify::new(),
+            has_ended: Cell::new(false),
+        }
+    }
+
+    /// Deals with one delivery, until the server has its result.
+    pub async fn carry_out(self: Rc<Self>, task: Task) {
+        let Task { delivery, token } = task;
+        let identifier = ActivityIdentifier::from_task_token(TaskToken::from(token));
+        let handle = || self.client.get_async_activity_handle(identifier.clone());
+        let end = match delivery.order.open() {
+            Ok(order) => self.end_of(&delivery, &order, handle()).await,
+            Err(error) => End::Report(self.lost(format!("the order cannot be read: {error}"), None)),
+        };
+        report(&handle(), end).await;
+        self.load.steps.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Ends all steps. They count as lost.
+    pub fn end_now(&self) {
+        self.has_ended.set(true);
+        self.ends_now.notify_waiters();
+    }
+
+    async fn end_of(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        handle: AsyncActivityHandle<Client>,
+    ) -> End {
+        let token = order.token();
+        let limit = Duration::from_millis(delivery.heartbeat_ms);
+        let mut heart = Heart::start(handle, limit);
+        let attempt = Rc::clone(self.attempts.borrow_mut().entry(token.clone()).or_default());
+        let end = {
+            let _only = tokio::select! {
+                only = attempt.lock() => only,
+                pulse = heart.fails() => return before_it_began(pulse),
+            };
+            match self.known_or_new(delivery, order, &token, &mut heart, limit).await {
+                Ok(end) => end,
+                // A machine that cannot keep records must not run steps. The server delivers the attempt again.
+                Err(error) => {
+                    eprintln!("raymond: {}: {error:#}", order.started.state);
+                    End::Nothing
+                }
+            }
+        };
+        self.attempts.borrow_mut().remove(&token);
+        end
+    }
+
+    async fn known_or_new(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        token: &str,
+        heart: &mut Heart,
+        limit: Duration,
+    ) -> anyhow::Result<End> {
+        let folder = self.files.run_folder(&order.id);
+        let records = Records::open(folder.join(".records"))?;
+        let run = self.run_of(order, limit)?;
+        let result = match records.look(token)? {
+            Known::Ended(result) => return Ok(End::Report(result)),
+            Known::Begun => {
+                let survivors = run.end_leftovers(order).await;
+                anyhow::ensure!(survivors.is_empty(), "processes could not be ended: {survivors:?}");
+                self.lost("the worker on its machine was restarted".to_owned(), None)
+            }
+            Known::Nothing => {
+                let _slot = tokio::select! {
+                    slot = self.slots.acquire() => slot?,
+                    pulse = heart.fails() => return Ok(before_it_began(pulse)),
+                };
+                let roots = tokio::select! {
+                    roots = self.files.ready(&delivery.files, order, &run) => roots?,
+                    pulse = heart.fails() => return Ok(before_it_began(pulse)),
+                };
+                match heart.announce().await {
+                    Pulse::Good => {}
+                    pulse => return Ok(before_it_began(pulse)),
+                }
+                records.begin(token)?;
+                self.run_step(delivery, order, &run, &roots, heart).await?
+            }
+        };
+        records.end(token, &result)?;
+        Ok(End::Report(result))
+    }
+
+    async fn run_step(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        run: &HostedRun,
+        roots: &Roots,
+        heart: &mut Heart,
+    ) -> anyhow::Result<Delivered> {
+        let mut done = run.start(order.clone(), roots);
+        let ended_by = tokio::select! {
+            done = &mut done => return self.delivered(delivery, order, run, roots, done?).await,
+            pulse = heart.fails() => pulse,
+            () = self.told_to_end() => Pulse::Unwanted,
+        };
+        run.cancel(order);
+        let done = done.await?;
+        match done.report.outcome {
+            StepOutcome::Interrupted { cost } if ended_by != Pulse::Cancelled => {
+                let why = match ended_by {
+                    Pulse::Silent => "its machine could not reach the server",
+                    _ => "its machine was told to end it",
+                };
+                Ok(self.lost(why.to_owned(), Some(cost)))
+            }
+            _ => self.delivered(delivery, order, run, roots, done).await,
+        }
+    }
+
+    async fn told_to_end(&self) {
+        let told = self.ends_now.notified();
+        if !self.has_ended.get() {
+            told.await;
+        }
+    }
+
+    async fn delivered(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        run: &HostedRun,
+        roots: &Roots,
+        mut done: Done,
+    ) -> anyhow::Result<Delivered> {
+        if let Err(error) = self.files.keep(&delivery.files, order, run, roots, &done).await {
+            let warning = format!("what the step left could not be kept for other machines: {error:#}");
+            done.report.said.push(raymond::run::hosted::Said::Warning(warning));
+        }
+        let mut report = Packed::new(&done.report)?;
+        if report.bytes() > MOST_BYTES {
+            let error = format!("it hands on more than a message of the engine holds ({MOST_BYTES} bytes)");
+            report = Packed::new(&raymond::run::hosted::StepReport::not_started(&order.plan, error))?;
+        }
+        Ok(Delivered::Done { report, leaving: self.is_leaving() })
+    }
+
+    fn lost(&self, why: String, cost: Option<Usd>) -> Delivered {
+        Delivered::Lost { why, cost, leaving: self.is_leaving() }
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.load.is_leaving.load(Ordering::Relaxed)
+    }
+
+    fn run_of(&self, order: &StepOrder, limit: Duration) -> std::io::Result<Rc<HostedRun>> {
+        if let Some(run) = self.runs.borrow().get(&order.id) {
+            return Ok(Rc::clone(run));
+        }
+        let scratch = self.files.run_folder(&order.id).join(".scratch");
+        // Half of the time without a heartbeat is over when a step is ended, so this leaves a quarter.
+        let run = Rc::new(HostedRun::open(&order.id, &scratch, self.backends.clone(), limit / 4)?);
+        self.runs.borrow_mut().insert(order.id.clone(), Rc::clone(&run));
+        Ok(run)
+    }
+}
+
+fn before_it_began(pulse: Pulse) -> End {
+    if pulse == Pulse::Cancelled { End::Cancelled } else { End::Nothing }
+}
+
+/// Reports until the server has it, or does not want it any more.
+async fn report(handle: &AsyncActivityHandle<Client>, end: End) {
+    let (mut pause, mut is_first) = (FIRST_PAUSE, true);
+    let end = match end {
+        End::Report(delivered) => match serde_json::to_value(&delivered) {
+            Ok(value) => Some(value),
+            Err(_) => return,
+        },
+        End::Cancelled => None,
+        End::Nothing => return,
+    };
+    loop {
+        let options = RpcOptions::builder().timeout(LONGEST_PAUSE).build();
+        let told = match &end {
+            Some(result) => handle.complete(Some(result.clone()), options).await,
+            None => handle.report_cancelation(None::<bool>, options).await,
+        };
+        match told {
+            Ok(()) | Err(AsyncActivityError::NotFound(_)) => return,
+            Err(AsyncActivityError::Rpc(_)) if is_first => {
+                eprintln!("raymond: a result waits for the server")
+            }
+            Err(_) => {}
+        }
+        is_first = false;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}

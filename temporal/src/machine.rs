@@ -1,0 +1,357 @@
+//! Raymond's engine without a disk and without a clock, as a workflow needs it: everything follows from its inputs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use raymond::run::driver::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
+use raymond::run::engine::{Command, Engine, Preparation, States, StepLaunch};
+use raymond::run::frozen::FrozenStates;
+use raymond::run::hosted::StepOrder;
+use raymond::store::{RunWriter, StoreError, reference_to};
+use raymond_core::event::{Body, Event, RunStarted, SnapshotLine};
+use raymond_core::input::{self, Input, Plan};
+use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
+use raymond_core::run::{Agent, Run, RunStatus};
+
+use crate::messages::{From, Home, Mail, Part, Settings, Snapshot, StopKind};
+
+/// How long the part of a journal is that is kept at once, and that is told at once.
+const PART_BYTES: usize = 2_000_000;
+
+/// A run and what belongs to it.
+pub struct Machine {
+    engine: Engine<Journal>,
+    journal: Journal,
+    states: Frozen,
+    started: Box<RunStarted>,
+    settings: Settings,
+    homes: BTreeMap<AgentId, Home>,
+    stop: Option<StopKind>,
+    /// Inputs that came with the run from its last history.
+    brought: Vec<Input>,
+}
+
+/// What a round leads to.
+#[derive(Debug, Default)]
+pub struct Orders {
+    pub start: Vec<StepOrder>,
+    /// Steps of these agents are ended.
+    pub cancel: Vec<AgentId>,
+}
+
+impl Machine {
+    pub fn new(id: &str, now: Timestamp, settings: Settings, from: From) -> anyhow::Result<Self> {
+        let journal = Journal::default();
+        let (engine, states, homes, stop, brought) = match from {
+            From::Start { opening, states } => {
+                let (engine, _) = Engine::create(id, now, opening, journal.clone())?;
+                (engine, states, BTreeMap::new(), None, Vec::new())
+            }
+            From::Snapshot(snapshot) => {
+                let Snapshot { run, states, homes, stop, payloads, inputs, .. } = *snapshot;
+                let seq = run.seq;
+                journal.kept().payloads = payloads;
+                journal.kept().next = seq + 1;
+                let run = raymond_core::evolve::restore(run, seq);
+                (Engine::take_up(run, journal.clone()), states, homes, stop, inputs)
+            }
+        };
+        let started = Box::new(started_of(engine.run()));
+        let states = Frozen { states, own: started.scope.clone() };
+        let mut machine = Self { engine, journal, states, started, settings, homes, stop: None, brought };
+        machine.engine.wait_for_answers(true);
+        stop.into_iter().for_each(|kind| machine.stop(kind));
+        Ok(machine)
+    }
+
+    pub fn run(&self) -> &Run {
+        self.engine.run()
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.run().status == RunStatus::Running
+    }
+
+    pub fn is_stopped_now(&self) -> bool {
+        self.stop == Some(StopKind::Now)
+    }
+
+    /// Takes what came from outside. Messages that mean nothing are ignored, as those in a local inbox are.
+    pub fn take(&mut self, mail: Mail) -> Option<Input> {
+        match mail {
+            Mail::Message { name, content } if name.starts_with(ANSWER_MESSAGE) => {
+                let Answer { ask, text, answer_id, given_at } = serde_json::from_str(&content).ok()?;
+                Some(Input::Answer(input::Answer { ask, text, answer_id: Some(answer_id), given_at }))
+            }
+            Mail::Message { name, content } if name.starts_with(STOP_MESSAGE) => {
+                let request: StopRequest = serde_json::from_str(&content).ok()?;
+                self.stop(if request.now { StopKind::Now } else { StopKind::Gently });
+                None
+            }
+            Mail::Message { .. } => None,
+            Mail::Resume { options } => self.resume(options),
+        }
+    }
+
+    fn stop(&mut self, kind: StopKind) {
+        if !self.is_open() {
+            return;
+        }
+        self.stop = self.stop.max(Some(kind));
+        self.engine.drain();
+        if kind == StopKind::Now {
+            self.engine.terminated();
+        }
+    }
+
+    fn resume(&mut self, options: Box<raymond_core::run::Options>) -> Option<Input> {
+        if self.is_open() || self.run().status == RunStatus::Completed {
+            return None;
+        }
+        let run = self.run().clone();
+        let interrupted = run.interrupted();
+        self.started.options = (*options).clone();
+        self.engine = Engine::take_up(run, self.journal.clone());
+        self.engine.wait_for_answers(true);
+        self.stop = None;
+        Some(Input::Resume { options, interrupted, forgotten: Vec::new() })
+    }
+
+    /// The machine that an agent is on.
+    pub fn home_of(&self, agent: &AgentId) -> Option<&Home> {
+        self.homes.get(agent)
+    }
+
+    pub fn moves_to(&mut self, agent: &AgentId, home: Option<Home>) {
+        match home {
+            Some(home) => self.homes.insert(agent.clone(), home),
+            None => self.homes.remove(agent),
+        };
+    }
+
+    pub fn hosts(&self) -> BTreeMap<AgentId, String> {
+        let alive = self.homes.iter().filter(|(agent, _)| self.run().agents.contains_key(*agent));
+        alive.map(|(agent, home)| (agent.clone(), home.host.clone())).collect()
+    }
+
+    /// Decides about the inputs and everything that is due.
+    pub fn round(&mut self, now: Timestamp, inputs: Vec<Input>) -> anyhow::Result<Orders> {
+        let inputs: Vec<Input> = std::mem::take(&mut self.brought).into_iter().chain(inputs).collect();
+        let round = self.engine.round(now, inputs, &mut self.states)?;
+        if let Some(trouble) = round.trouble {
+            return Err(trouble.into());
+        }
+        let mut orders = Orders::default();
+        for command in round.commands {
+            match command {
+                Command::Launch(launch) => orders.start.push(self.order(*launch)),
+                Command::EndScripts => orders.cancel.extend(self.run().running_scripts().cloned()),
+                Command::Finish => {}
+            }
+        }
+        for event in &round.events {
+            if let Body::AgentFinished { agent, .. } = &event.body {
+                self.homes.remove(agent);
+            }
+        }
+        Ok(orders)
+    }
+
+    fn order(&self, launch: StepLaunch<()>) -> StepOrder {
+        let StepLaunch { started, agent, plan, .. } = launch;
+        let files = &self.settings.files;
+        StepOrder {
+            id: self.run().id.clone(),
+            run: self.started.clone(),
+            project: files.project.clone(),
+            workflow_paths: files.workflow_paths.clone(),
+            cd_paths: files.cd_paths.clone(),
+            payloads: self.journal.texts_of(agent.payload.as_ref()),
+            agent,
+            started,
+            plan,
+        }
+    }
+
+    /// Agents whose steps run now.
+    pub fn running(&self) -> Vec<AgentId> {
+        self.run().running_agents().cloned().collect()
+    }
+
+    /// The plan of the attempt that an agent is at.
+    pub fn plan_of(&self, agent: &AgentId) -> Option<Plan> {
+        let agent = self.run().agents.get(agent)?;
+        self.states.states.of(&self.states.own, agent).ok().map(|prepared| prepared.plan)
+    }
+
+    /// The journal behind an event, as much as fits in a message, and the first event that is still here.
+    pub fn journal_after(&self, after: u64) -> (Part, u64) {
+        let kept = self.journal.kept();
+        let batches = kept.batches.iter().filter(|batch| batch.last().is_some_and(|event| event.seq > after));
+        (kept.part(batches.cloned()), kept.first())
+    }
+
+    /// The first part of the journal, if it is so long that it should be kept elsewhere, or if all should.
+    pub fn part_to_keep(&self, all: bool) -> Option<(u64, Part)> {
+        let kept = self.journal.kept();
+        let is_long = kept.bytes > PART_BYTES / 4;
+        (!kept.batches.is_empty() && (all || is_long))
+            .then(|| (kept.first(), kept.part(kept.batches.iter().cloned())))
+    }
+
+    /// The journal up to this event is kept elsewhere.
+    pub fn forget_up_to(&self, seq: u64) {
+        let mut kept = self.journal.kept();
+        kept.batches.retain(|batch| batch.last().is_some_and(|event| event.seq > seq));
+        kept.bytes = kept.batches.iter().map(|batch| length(batch)).sum();
+    }
+
+    /// The run, to go on with in another history.
+    pub fn snapshot(&self, inputs: Vec<Input>, inbox: Vec<Mail>) -> Snapshot {
+        Snapshot {
+            run: self.run().clone(),
+            states: self.states.states.clone(),
+            homes: self.homes.clone(),
+            stop: self.stop,
+            payloads: self.journal.kept().payloads.clone(),
+            inputs,
+            inbox,
+        }
+    }
+}
+
+/// What the run was started with, as far as steps need it.
+fn started_of(run: &Run) -> RunStarted {
+    RunStarted {
+        version: raymond_core::event::FORMAT_VERSION,
+        workflow: run.workflow.clone(),
+        scope: run.scope.clone(),
+        scope_hash: run.scope_hash.clone(),
+        entry: run.entry.clone(),
+        cwd: run.cwd.clone(),
+        nonce: run.nonce.clone(),
+        labels: run.labels.clone(),
+        inputs: run.inputs.values.clone(),
+        options: run.options.clone(),
+        moved: Default::default(),
+        origin: None,
+    }
+}
+
+/// The states as they were when the run began.
+struct Frozen {
+    states: FrozenStates,
+    own: String,
+}
+
+impl States for Frozen {
+    type Job = ();
+
+    fn prepare(&mut self, _: &Run, agent: &Agent) -> Result<Preparation<()>, StoreError> {
+        Ok(self.states.of(&self.own, agent).map(|prepared| (prepared, ())))
+    }
+}
+
+/// The journal of a run in memory. It can be made again from the engine's history, so nothing of it need be durable.
+#[derive(Clone, Debug, Default)]
+struct Journal(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    batches: Vec<Vec<Event>>,
+    bytes: usize,
+    /// The number of the next event.
+    next: u64,
+    payloads: BTreeMap<String, String>,
+}
+
+impl Kept {
+    fn first(&self) -> u64 {
+        self.batches.first().and_then(|batch| batch.first()).map_or(self.next, |event| event.seq)
+    }
+
+    /// The first of these batches, with the texts that they name.
+    fn part(&self, batches: impl Iterator<Item = Vec<Event>>) -> Part {
+        let mut part = Part::default();
+        let mut bytes = 0;
+        for mut batch in batches {
+            if bytes > PART_BYTES {
+                break;
+            }
+            bytes += length(&batch);
+            for payload in batch.iter_mut().flat_map(|event| event.body.payloads_mut()) {
+                if let Payload::Stored { payload, .. } = payload {
+                    part.payloads.extend(self.payloads.get(payload).cloned());
+                }
+            }
+            part.batches.push(batch);
+        }
+        part
+    }
+}
+
+/// About how long a batch is as text.
+fn length(batch: &[Event]) -> usize {
+    batch.iter().map(|event| serde_json::to_string(event).map_or(0, |text| text.len())).sum()
+}
+
+impl Journal {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn texts_of(&self, payload: Option<&Payload>) -> BTreeMap<String, String> {
+        match payload {
+            Some(Payload::Stored { payload, .. }) => {
+                let text = self.kept().payloads.get(payload).cloned();
+                text.map(|text| (payload.clone(), text)).into_iter().collect()
+            }
+            _ => BTreeMap::new(),
+        }
+    }
+}
+
+impl RunWriter for Journal {
+    fn incarnation(&self) -> &str {
+        "engine"
+    }
+
+    fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError> {
+        let reference = reference_to(text)?;
+        if let Payload::Stored { payload, .. } = &reference {
+            self.kept().payloads.insert(payload.clone(), text.to_owned());
+        }
+        Ok(reference)
+    }
+
+    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
+        match payload {
+            Payload::Inline(text) => Ok(text.clone()),
+            Payload::Stored { payload, .. } => {
+                self.kept().payloads.get(payload).cloned().ok_or(StoreError::NotAHash)
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
+        let mut kept = self.kept();
+        kept.bytes += length(batch);
+        kept.next = batch.last().map_or(kept.next, |event| event.seq + 1);
+        kept.batches.push(batch.to_vec());
+        Ok(())
+    }
+
+    fn rewind(&mut self, start: &Event) -> Result<(), StoreError> {
+        self.commit(std::slice::from_ref(start))
+    }
+
+    fn snapshot_if_long(&mut self, _: SnapshotLine<'_>) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

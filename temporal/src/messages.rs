@@ -1,0 +1,166 @@
+//! What travels between the command line, the workflow and the machines. Fields may be added, with a default: runs that
+//! are open were started by an earlier version.
+
+use std::collections::BTreeMap;
+
+use raymond::run::frozen::FrozenStates;
+use raymond::run::hosted::{StepOrder, StepReport};
+use raymond_core::event::{Body, Event};
+use raymond_core::input::Input;
+use raymond_core::money::Usd;
+use raymond_core::name::AgentId;
+use raymond_core::run::{Options, Run};
+use serde::{Deserialize, Serialize};
+
+use crate::packed::Packed;
+
+/// What a run is begun or continued with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunInput {
+    pub settings: Settings,
+    pub from: Packed<From>,
+}
+
+/// What does not change during a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    /// The queue of runs, and of agents that have no machine yet.
+    pub queue: String,
+    /// How long a machine may be silent.
+    pub heartbeat_ms: u64,
+    /// How long a step waits for the machine that its agent is on.
+    pub patience_ms: u64,
+    /// After so many events of the engine's history the run continues with a new one.
+    pub continue_after: u32,
+    pub files: FilesOfRun,
+}
+
+/// The files that a machine needs for any step of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FilesOfRun {
+    /// The blob with its workflows.
+    pub bundle: String,
+    /// The folder of the project, where the run was started.
+    pub project: String,
+    pub workflow_paths: Vec<String>,
+    pub cd_paths: Vec<String>,
+    pub repository: Option<Repository>,
+}
+
+/// The repository that a run was started in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repository {
+    /// Its top folder, where the run was started.
+    pub top: String,
+    pub commit: String,
+    /// The blob with the commit and its history.
+    pub blob: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum From {
+    Start { opening: Vec<Body>, states: FrozenStates },
+    Snapshot(Box<Snapshot>),
+}
+
+/// A run between two histories of the engine. No step runs.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Snapshot {
+    pub run: Run,
+    pub states: FrozenStates,
+    pub homes: BTreeMap<AgentId, Home>,
+    pub stop: Option<StopKind>,
+    pub payloads: BTreeMap<String, String>,
+    /// What came while the last steps were waited for.
+    pub inputs: Vec<Input>,
+    pub inbox: Vec<Mail>,
+}
+
+/// The machine that an agent is on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// What it is called for people.
+    pub host: String,
+    /// The queue that it alone reads.
+    pub queue: String,
+}
+
+/// What reaches a run from outside.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Mail {
+    /// A message with a name and content that a local inbox could hold.
+    Message {
+        name: String,
+        content: String,
+    },
+    Resume {
+        options: Box<Options>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum StopKind {
+    /// Running steps finish.
+    Gently,
+    /// Running steps are ended.
+    Now,
+}
+
+/// A step for the machine that its agent is on.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Delivery {
+    pub order: Packed<StepOrder>,
+    pub files: FilesOfRun,
+    pub heartbeat_ms: u64,
+}
+
+/// What a delivery leads to.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Delivered {
+    Done {
+        report: Packed<StepReport>,
+        /// The machine takes no more steps.
+        leaving: bool,
+    },
+    /// The attempt did not end by itself, and nothing of it runs any more.
+    Lost {
+        why: String,
+        /// What it is thought to have cost, if that is known.
+        cost: Option<Usd>,
+        leaving: bool,
+    },
+}
+
+/// A part of a journal, to be kept in the store of blobs.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct JournalPart {
+    pub run: String,
+    pub first: u64,
+    pub part: Packed<Part>,
+}
+
+/// Committed batches, and the long texts that they name.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Part {
+    pub batches: Vec<Vec<Event>>,
+    pub payloads: Vec<String>,
+}
+
+impl Part {
+    /// The number of the last event.
+    pub fn last(&self) -> Option<u64> {
+        self.batches.last().and_then(|batch| batch.last()).map(|event| event.seq)
+    }
+}
+
+/// What a run answers when it is asked for its journal.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Told {
+    pub part: Packed<Part>,
+    /// The first event that the run still has; earlier ones are in the store of blobs.
+    pub first: u64,
+    pub hosts: BTreeMap<AgentId, String>,
+    pub is_open: bool,
+    /// How many messages from outside it has taken.
+    pub taken: u64,
+}

@@ -1,0 +1,367 @@
+//! A run as a workflow of the engine.
+//!
+//! Everything here follows from the history: no clock, no disk, no random source, no map without an order. Futures are
+//! polled in the order in which they were made, because a set of futures that wakes itself fails the workflow's tasks.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt;
+use futures_util::future::{FusedFuture, LocalBoxFuture};
+use jiff::Timestamp;
+use raymond::run::hosted::StepOrder;
+use raymond_core::event::StepStarted;
+use raymond_core::input::{Ended, Input, Lookups, Plan, StepOutcome};
+use raymond_core::money::Usd;
+use raymond_core::name::AgentId;
+use raymond_core::run::RunStatus;
+use temporalio_common::RetryPolicy;
+use temporalio_common::error::ApplicationFailure;
+use temporalio_macros::{workflow, workflow_methods};
+use temporalio_sdk::workflows::select;
+use temporalio_sdk::{
+    ActivityCancellationType, ActivityExecutionError, ActivityOptions, ContinueAsNewOptions,
+    SyncWorkflowContext, WorkflowCancellationToken, WorkflowContext, WorkflowContextView, WorkflowResult,
+};
+
+use crate::host::Host;
+use crate::machine::Machine;
+use crate::messages::{Delivered, Delivery, From, Home, JournalPart, Mail, RunInput, Snapshot, Told};
+use crate::packed::{MOST_BYTES, Packed};
+
+/// The name of the workflow's type.
+pub const RUN: &str = "raymond_run";
+
+/// No step takes longer; the limits of the state itself are held by the machine that runs it.
+const LONGEST_STEP: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How often a run may be as long as it should be before it waits for its steps to end.
+const MUCH_TOO_LONG: u32 = 4;
+
+#[workflow]
+pub struct RaymondRun {
+    machine: Machine,
+    inbox: Vec<Mail>,
+    taken: u64,
+}
+
+#[workflow_methods]
+impl RaymondRun {
+    #[init]
+    fn new(ctx: &WorkflowContextView, input: RunInput) -> Self {
+        let RunInput { settings, from } = input;
+        let mut from = from.open().expect("the run was packed by this program");
+        let inbox = match &mut from {
+            From::Start { .. } => Vec::new(),
+            From::Snapshot(snapshot) => std::mem::take(&mut snapshot.inbox),
+        };
+        let now = timestamp(ctx.start_time());
+        let machine = Machine::new(ctx.workflow_id(), now, settings, from).expect("the run can be begun");
+        Self { machine, inbox, taken: 0 }
+    }
+
+    #[run(name = "raymond_run")]
+    pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<String> {
+        let ctx = &*ctx;
+        let mut steps = Steps::default();
+        let mut inputs = Vec::new();
+        loop {
+            let now = timestamp(ctx.workflow_time());
+            inputs.extend(ctx.state_mut(|run| run.take_mail()));
+            let waits_for_quiet = is_long(ctx, MUCH_TOO_LONG) && !steps.is_empty();
+            if !waits_for_quiet {
+                let decided = std::mem::take(&mut inputs);
+                let orders = ctx.state_mut(|run| run.machine.round(now, decided)).map_err(broken)?;
+                orders.cancel.iter().for_each(|agent| steps.cancel(agent));
+                for order in orders.start {
+                    steps.start(ctx, order);
+                }
+            }
+            if ctx.state(|run| run.machine.is_stopped_now()) {
+                steps.cancel_all();
+            }
+            let is_completed = ctx.state(|run| run.machine.run().status == RunStatus::Completed);
+            let continues = steps.is_empty() && is_long(ctx, 1);
+            if let Some(part) =
+                ctx.state(|run| run.part_to_keep(is_completed || continues)).map_err(broken)?
+            {
+                keep(ctx, part).await;
+                continue;
+            }
+            if is_completed {
+                return Ok(RunStatus::Completed.as_str().to_owned());
+            }
+            if continues && ctx.state(|run| run.machine.is_open()) {
+                let next =
+                    ctx.state_mut(|run| run.next_history(std::mem::take(&mut inputs))).map_err(broken)?;
+                ctx.continue_as_new(next, ContinueAsNewOptions::default())?;
+            }
+            let next = ctx.state(|run| run.machine.run().next_wake(now));
+            let wait = next.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or_default());
+            let timer = timer(ctx, wait);
+            let mail = ctx.wait_condition(|run| !run.inbox.is_empty());
+            futures_util::pin_mut!(timer, mail);
+            select! {
+                came = steps.next() => inputs.extend(came),
+                mail = mail => { mail?; }
+                () = timer => {}
+            }
+        }
+    }
+
+    /// A message from outside. A signal is in the history as soon as the server has it, so none is lost.
+    #[signal]
+    pub fn deliver(&mut self, _ctx: &mut SyncWorkflowContext<Self>, mail: Mail) {
+        self.inbox.push(mail);
+    }
+
+    /// The journal behind an event.
+    #[query]
+    pub fn news(&self, _ctx: &WorkflowContextView, after: u64) -> Told {
+        let (part, first) = self.machine.journal_after(after);
+        Told {
+            part: Packed::new(&part).expect("events can be written"),
+            first,
+            hosts: self.machine.hosts(),
+            is_open: self.machine.is_open(),
+            taken: self.taken,
+        }
+    }
+}
+
+impl RaymondRun {
+    fn take_mail(&mut self) -> Vec<Input> {
+        let mail = std::mem::take(&mut self.inbox);
+        self.taken += mail.len() as u64;
+        mail.into_iter().filter_map(|mail| self.machine.take(mail)).collect()
+    }
+
+    fn part_to_keep(&self, all: bool) -> anyhow::Result<Option<(JournalPart, u64)>> {
+        let Some((first, part)) = self.machine.part_to_keep(all) else { return Ok(None) };
+        let last = part.last().unwrap_or(first);
+        let run = self.machine.run().id.clone();
+        Ok(Some((JournalPart { run, first, part: Packed::new(&part)? }, last)))
+    }
+
+    /// What the next history of the run begins with.
+    fn next_history(&mut self, inputs: Vec<Input>) -> anyhow::Result<RunInput> {
+        let inbox = std::mem::take(&mut self.inbox);
+        let snapshot: Snapshot = self.machine.snapshot(inputs, inbox);
+        let from = Packed::new(&From::Snapshot(Box::new(snapshot)))?;
+        anyhow::ensure!(from.bytes() < MOST_BYTES, "the run is too large for a message of the engine");
+        Ok(RunInput { settings: self.machine.settings().clone(), from })
+    }
+}
+
+/// The run cannot go on.
+fn broken(error: anyhow::Error) -> ApplicationFailure {
+    ApplicationFailure::from(error)
+}
+
+fn timestamp(time: Option<SystemTime>) -> Timestamp {
+    let time = time.and_then(|time| Timestamp::try_from(time).ok());
+    time.and_then(|time| Timestamp::from_millisecond(time.as_millisecond()).ok())
+        .unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Whether the history is so many times as long as it should be.
+fn is_long(ctx: &WorkflowContext<RaymondRun>, times: u32) -> bool {
+    let most = ctx.state(|run| run.machine.settings().continue_after);
+    let is_suggested = times == 1 && ctx.continue_as_new_suggested();
+    is_suggested || ctx.history_length() >= most.saturating_mul(times)
+}
+
+async fn keep(ctx: &WorkflowContext<RaymondRun>, (part, last): (JournalPart, u64)) {
+    let options = ActivityOptions::with_start_to_close_timeout(Duration::from_secs(60)).build();
+    // It is tried again until it works, so there is no other end.
+    if ctx.execute_activity(Host::keep_journal, part, options).await.is_ok() {
+        ctx.state_mut(|run| run.machine.forget_up_to(last));
+    }
+}
+
+fn timer<'a>(
+    ctx: &'a WorkflowContext<RaymondRun>,
+    wait: Option<Duration>,
+) -> impl FusedFuture<Output = ()> + 'a {
+    async move {
+        match wait {
+            Some(wait) => drop(ctx.timer(wait + Duration::from_millis(1)).await),
+            None => std::future::pending().await,
+        }
+    }
+    .fuse()
+}
+
+/// The steps that run now, in the order in which they were started.
+#[derive(Default)]
+struct Steps<'a> {
+    running: Vec<LocalBoxFuture<'a, Vec<Input>>>,
+    tokens: BTreeMap<AgentId, WorkflowCancellationToken>,
+}
+
+impl<'a> Steps<'a> {
+    fn start(&mut self, ctx: &'a WorkflowContext<RaymondRun>, order: StepOrder) {
+        let token = WorkflowCancellationToken::new();
+        self.tokens.insert(order.agent.id.clone(), token.clone());
+        self.running.push(Box::pin(carry_out(ctx, order, token)));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    fn cancel(&mut self, agent: &AgentId) {
+        if let Some(token) = self.tokens.remove(agent) {
+            token.cancel_with_reason("the run stops");
+        }
+    }
+
+    fn cancel_all(&mut self) {
+        let agents: Vec<AgentId> = self.tokens.keys().cloned().collect();
+        agents.iter().for_each(|agent| self.cancel(agent));
+    }
+
+    fn next(&mut self) -> impl FusedFuture<Output = Vec<Input>> + '_ {
+        poll_fn(|context| {
+            for at in 0..self.running.len() {
+                if let Poll::Ready(inputs) = self.running[at].as_mut().poll(context) {
+                    drop(self.running.remove(at));
+                    return Poll::Ready(inputs);
+                }
+            }
+            Poll::Pending
+        })
+        .fuse()
+    }
+}
+
+/// Has an attempt carried out on the machine that its agent is on, or on one that takes the agent in.
+async fn carry_out(
+    ctx: &WorkflowContext<RaymondRun>,
+    order: StepOrder,
+    token: WorkflowCancellationToken,
+) -> Vec<Input> {
+    let (started, plan) = (order.started.clone(), order.plan.clone());
+    let agent = &order.agent.id;
+    let order = match Packed::new(&order) {
+        Ok(packed) => packed,
+        Err(error) => return lost(&started, error.to_string(), None),
+    };
+    loop {
+        let home = match ctx.state(|run| run.machine.home_of(agent).cloned()) {
+            Some(home) => home,
+            None => match claim(ctx, token.clone()).await {
+                Ok(home) => {
+                    ctx.state_mut(|run| run.machine.moves_to(agent, Some(home.clone())));
+                    home
+                }
+                Err(_) => return interrupted(&started, plan),
+            },
+        };
+        match deliver(ctx, &home, order.clone(), &started, token.clone()).await {
+            Ok(Delivered::Done { report, leaving }) => {
+                leave(ctx, agent, leaving);
+                return match report.open() {
+                    Ok(report) => report.into_inputs(&started, plan),
+                    Err(error) => lost(&started, error.to_string(), None),
+                };
+            }
+            Ok(Delivered::Lost { why, cost, leaving }) => {
+                leave(ctx, agent, leaving);
+                return lost(&started, why, cost);
+            }
+            Err(ActivityExecutionError::Cancelled(_)) => return interrupted(&started, plan),
+            Err(error) => {
+                ctx.state_mut(|run| run.machine.moves_to(agent, None));
+                // A machine begins only after the server has its first heartbeat. So without one, nothing was begun, and
+                // another machine takes the same attempt.
+                if has_begun(&error) {
+                    return lost(
+                        &started,
+                        format!("the machine {} does not answer any more", home.host),
+                        None,
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn leave(ctx: &WorkflowContext<RaymondRun>, agent: &AgentId, leaving: bool) {
+    if leaving {
+        ctx.state_mut(|run| run.machine.moves_to(agent, None));
+    }
+}
+
+/// Whether a machine has said that it begins the attempt.
+fn has_begun(error: &ActivityExecutionError) -> bool {
+    let Some(timeout) = error.as_timeout() else { return true };
+    !matches!(timeout.last_heartbeat_details::<bool>(), Ok(None) | Ok(Some(false)))
+}
+
+async fn claim(
+    ctx: &WorkflowContext<RaymondRun>,
+    token: WorkflowCancellationToken,
+) -> Result<Home, ActivityExecutionError> {
+    // A machine that is full refuses, and another one is asked.
+    let again = RetryPolicy::builder()
+        .initial_interval(Duration::from_millis(200))
+        .backoff_coefficient(1.5)
+        .maximum_interval(Duration::from_secs(5))
+        .build();
+    let options = ActivityOptions::with_start_to_close_timeout(Duration::from_secs(10))
+        .cancellation_token(token)
+        .cancellation_type(ActivityCancellationType::TryCancel)
+        .retry_policy(again)
+        .build();
+    ctx.execute_activity(Host::claim, (), options).await
+}
+
+/// Delivers an attempt to one machine. The engine delivers it again when the machine was silent: that is no new attempt,
+/// because the machine keeps a record of what it has begun and ended.
+async fn deliver(
+    ctx: &WorkflowContext<RaymondRun>,
+    home: &Home,
+    order: Packed<StepOrder>,
+    started: &StepStarted,
+    token: WorkflowCancellationToken,
+) -> Result<Delivered, ActivityExecutionError> {
+    let settings = ctx.state(|run| run.machine.settings().clone());
+    let nonce = ctx.state(|run| run.machine.run().nonce.clone());
+    let again =
+        RetryPolicy::builder().initial_interval(Duration::from_secs(1)).backoff_coefficient(1.0).build();
+    let options = ActivityOptions::with_start_to_close_timeout(LONGEST_STEP)
+        .activity_id(format!("{nonce}-{}-{}", started.step, started.attempt))
+        .task_queue(home.queue.clone())
+        .heartbeat_timeout(Duration::from_millis(settings.heartbeat_ms))
+        .schedule_to_start_timeout(Duration::from_millis(settings.patience_ms))
+        .cancellation_type(ActivityCancellationType::WaitCancellationCompleted)
+        .cancellation_token(token)
+        .retry_policy(again)
+        .do_not_eagerly_execute(true)
+        .build();
+    let delivery = Delivery { order, files: settings.files, heartbeat_ms: settings.heartbeat_ms };
+    ctx.execute_activity(Host::run_step, delivery, options).await
+}
+
+/// A turn whose cost is not known may have used all of its share of the budget.
+fn lost(started: &StepStarted, error: String, cost: Option<Usd>) -> Vec<Input> {
+    let StepStarted { agent, step, attempt, turn, .. } = started;
+    let cost = cost.or_else(|| turn.as_ref()?.share_usd).unwrap_or(Usd::ZERO);
+    vec![Input::Lost { agent: agent.clone(), step: *step, attempt: *attempt, error, cost }]
+}
+
+/// The attempt was ended before it had begun, because the run stops.
+fn interrupted(started: &StepStarted, plan: Plan) -> Vec<Input> {
+    let StepStarted { agent, step, attempt, .. } = started;
+    vec![Input::Ended(Box::new(Ended {
+        agent: agent.clone(),
+        step: *step,
+        attempt: *attempt,
+        duration_ms: 0,
+        plan,
+        outcome: StepOutcome::Interrupted { cost: Usd::ZERO },
+        lookups: Lookups::default(),
+    }))]
+}

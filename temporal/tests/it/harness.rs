@@ -1,0 +1,273 @@
+//! A server, workers and the command line, in a folder of their own. Nothing waits by sleeping: everything waits for
+//! something to be seen, up to a limit.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The heartbeat timeout of all runs here.
+pub const HEARTBEAT: Duration = Duration::from_secs(3);
+/// How long anything may take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The server program, or nothing; then the test is skipped.
+pub fn server_program() -> Option<PathBuf> {
+    let named = std::env::var_os("RAYMOND_TEMPORAL_SERVER").map(PathBuf::from);
+    let cache =
+        std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/raymond-ci/temporal/temporal"));
+    let found = named.or(cache).filter(|path| path.is_file());
+    if found.is_none() {
+        eprintln!(
+            "SKIPPED: no Temporal server; run scripts/install-temporal.sh, or set RAYMOND_TEMPORAL_SERVER"
+        );
+    }
+    found
+}
+
+/// Waits until this returns something.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < LIMIT, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A child that is killed with the test.
+pub struct Process(pub Child);
+
+impl Process {
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    pub fn terminate(&self) {
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+    }
+
+    pub fn ends(&mut self) -> bool {
+        eventually("the end of a process", || self.0.try_wait().expect("a child")).success()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Everything that a test needs.
+pub struct Rig {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+    port: u16,
+    server: Option<Process>,
+}
+
+impl Rig {
+    /// A rig with a server, unless there is no server program.
+    pub fn new() -> Option<Self> {
+        let program = server_program()?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let port = free_port();
+        let mut rig = Self { folder, program, port, server: None };
+        fs::create_dir_all(rig.path("project/wf")).expect("a folder");
+        fs::create_dir_all(rig.path("project/.raymond")).expect("a folder");
+        fs::create_dir_all(rig.path("home")).expect("a folder");
+        rig.start_server();
+        Some(rig)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn start_server(&mut self) {
+        let log = fs::File::create(self.path("server.log")).expect("a file");
+        let child = Command::new(&self.program)
+            .args(["server", "start-dev", "--headless", "--log-level", "error", "--ip", "127.0.0.1"])
+            .args(["--port", &self.port.to_string()])
+            .arg("--db-filename")
+            .arg(self.path("server.db"))
+            .env("HOME", self.path("home"))
+            .stdout(log.try_clone().expect("a file"))
+            .stderr(log)
+            .spawn()
+            .expect("the server starts");
+        self.server = Some(Process(child));
+        let port = self.port;
+        eventually("the server", || TcpStream::connect(("127.0.0.1", port)).ok());
+    }
+
+    pub fn kill_server(&mut self) {
+        self.server = None;
+    }
+
+    pub fn state(&self, name: &str, text: &str) {
+        fs::write(self.path("project/wf").join(name), text).expect("a file");
+    }
+
+    /// The address of the server.
+    pub fn address(&self) -> String {
+        format!("temporal://127.0.0.1:{}?queue=q&blobs=file://{}", self.port, self.path("blobs").display())
+    }
+
+    pub fn worker(&self, name: &str) -> Process {
+        self.worker_through(name, self.port)
+    }
+
+    /// A worker that reaches the server through another port.
+    pub fn worker_through(&self, name: &str, port: u16) -> Process {
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log")));
+        let log = log.expect("a file");
+        let child = self
+            .program()
+            .args(["worker", "--temporal", &format!("127.0.0.1:{port}"), "--queue", "q", "--slots", "4"])
+            .arg("--work")
+            .arg(self.path(name))
+            .args(["--blobs", &format!("file://{}", self.path("blobs").display())])
+            .env("HOST_NAME", name)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file"))
+            .stderr(log)
+            .spawn()
+            .expect("the worker starts");
+        Process(child)
+    }
+
+    fn program(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_raymond-temporal"));
+        command
+            .current_dir(self.path("project"))
+            .env("HOME", self.path("home"))
+            .env("DIR", self.folder.path())
+            .env("RAYMOND_HEARTBEAT_MS", HEARTBEAT.as_millis().to_string())
+            .env("RAYMOND_HOST_PATIENCE_MS", HEARTBEAT.as_millis().to_string());
+        command
+    }
+
+    /// The command line.
+    pub fn raymond(&self, arguments: &[&str]) -> Output {
+        self.program().args(arguments).output().expect("the program starts")
+    }
+
+    /// The command line, without waiting for its end.
+    pub fn spawn(&self, arguments: &[&str]) -> Process {
+        let mut program = self.program();
+        program.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Process(program.spawn().expect("the program starts"))
+    }
+
+    /// Starts the workflow as run `r` and leaves it alone.
+    pub fn start(&self) {
+        self.start_with(&[]);
+    }
+
+    pub fn start_with(&self, variables: &[(&str, &str)]) {
+        let mut program = self.program();
+        program.envs(variables.iter().copied());
+        program.args(["run", "wf", "--id", "r", "--on", &self.address(), "--detach"]);
+        let output = program.output().expect("the program starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// The journal of run `r`, as far as it is known now.
+    pub fn log(&self) -> Vec<serde_json::Value> {
+        let output = self.raymond(&["log", "r", "--json"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits for an event of this kind, and returns the journal.
+    pub fn until(&self, kind: &str) -> Vec<serde_json::Value> {
+        eventually(&format!("the event {kind}; {}", self.logs()), || {
+            let log = self.log();
+            log.iter().any(|event| event["event"] == kind).then_some(log)
+        })
+    }
+
+    /// What the workers have said.
+    pub fn logs(&self) -> String {
+        ["a.log", "b.log"].iter().filter_map(|name| fs::read_to_string(self.path(name)).ok()).collect()
+    }
+
+    pub fn write(&self, name: &str) {
+        fs::write(self.path(name), "").expect("a file");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Waits until a file has so many lines.
+    pub fn lines(&self, name: &str, count: usize) -> Vec<String> {
+        eventually(&format!("{count} lines in {name}; {}", self.logs()), || {
+            let lines: Vec<String> = self.read(name).lines().map(str::to_owned).collect();
+            (lines.len() >= count).then_some(lines)
+        })
+    }
+}
+
+/// How many events of a kind there are.
+pub fn count(log: &[serde_json::Value], kind: &str) -> usize {
+    log.iter().filter(|event| event["event"] == kind).count()
+}
+
+pub fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
+}
+
+/// A way to the server that can be cut. What is sent then is held back, as if packets were dropped.
+pub struct Way {
+    pub port: u16,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Way {
+    pub fn to(rig: &Rig) -> Self {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (port, server) = (socket.local_addr().expect("a port").port(), rig.port);
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let cut = Arc::clone(&is_cut);
+        std::thread::spawn(move || {
+            for from in socket.incoming().flatten() {
+                let Ok(to) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                let (from2, to2) = (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"));
+                let (cut1, cut2) = (Arc::clone(&cut), Arc::clone(&cut));
+                std::thread::spawn(move || pass(from, to, &cut1));
+                std::thread::spawn(move || pass(to2, from2, &cut2));
+            }
+        });
+        Self { port, is_cut }
+    }
+
+    pub fn cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::SeqCst);
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
+    let mut buffer = [0; 16 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        while cut.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if to.write_all(&buffer[..length]).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Workers that die, and machines that are gone.
+
+use std::time::Instant;
+
+use crate::harness::{HEARTBEAT, Rig, Way, count, eventually, is_alive};
+
+/// Notes its start, and waits for the file `go` on its machine or for all.
+const SLOW: &str = "echo \"$$ $HOST_NAME $(date +%s%N)\" >> $DIR/begun\n\
+    while [ ! -e $DIR/go ]; do sleep 0.05; done\n\
+    echo '<result>done</result>'\n";
+
+#[test]
+fn a_step_whose_worker_was_killed_runs_once_more_on_its_machine() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", SLOW);
+    let mut worker = rig.worker("a");
+    rig.start();
+    let first = rig.lines("begun", 1)[0].clone();
+    worker.kill();
+    let pid = first.split(' ').next().unwrap();
+    eventually("the end of the step's program", || (!is_alive(pid)).then_some(()));
+    let _again = rig.worker("a");
+    rig.lines("begun", 2);
+    rig.write("go");
+    let log = rig.until("run_finished");
+    let retries: Vec<_> = log.iter().filter(|event| event["event"] == "retry").collect();
+    assert_eq!(retries.len(), 1, "{log:#?}");
+    assert_eq!(retries[0]["lost"], true);
+    assert_eq!(count(&log, "step_finished"), 1);
+    assert_eq!(rig.read("begun").lines().count(), 2);
+}
+
+#[test]
+fn an_agent_moves_with_its_files_when_its_machine_is_gone() {
+    let Some(rig) = Rig::new() else { return };
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.current_dir(rig.path("project")).args(["-c", "user.name=n", "-c", "user.email=e"]);
+        assert!(git.args(arguments).status().unwrap().success());
+    };
+    std::fs::write(rig.path("project/kept"), "as committed\n").unwrap();
+    std::fs::write(rig.path("project/gone"), "").unwrap();
+    git(&["init", "--quiet"]);
+    git(&["add", "kept", "gone"]);
+    git(&["commit", "--quiet", "-m", "first"]);
+    rig.state(
+        "START.sh",
+        "echo changed > new; rm gone; echo task > $RAYMOND_TASK_FOLDER/t\n\
+         git add new && git -c user.name=n -c user.email=e commit -qm second new && echo more >> new\n\
+         echo '<goto>SLOW</goto>'\n",
+    );
+    rig.state("SLOW.sh", &format!("{SLOW}echo \"$(cat kept new $RAYMOND_TASK_FOLDER/t) $(git log --format=%s | head -1) $(ls gone)\" > $DIR/seen\n"));
+    let mut first = rig.worker("a");
+    rig.start();
+    rig.lines("begun", 1);
+    first.kill();
+    let _second = rig.worker("b");
+    assert!(rig.lines("begun", 2)[1].contains(" b "));
+    rig.write("go");
+    rig.until("run_finished");
+    assert_eq!(
+        rig.read("seen").split_whitespace().collect::<Vec<_>>().join(" "),
+        "as committed changed more task second"
+    );
+}
+
+#[test]
+fn a_cut_off_machine_ends_its_step_before_another_begins_and_its_late_report_is_ignored() {
+    let Some(rig) = Rig::new() else { return };
+    // The second to begin looks whether the first still lives.
+    rig.state(
+        "START.sh",
+        &format!("for p in $(cut -d' ' -f1 $DIR/begun 2>/dev/null); do kill -0 $p 2>/dev/null && echo both >> $DIR/both; done\n{SLOW}"),
+    );
+    let way = Way::to(&rig);
+    let _cut_off = rig.worker_through("a", way.port);
+    rig.start();
+    let first = rig.lines("begun", 1)[0].clone();
+    let _other = rig.worker("b");
+    way.cut(true);
+    let cut = Instant::now();
+    let pid = first.split(' ').next().unwrap().to_owned();
+    eventually("the end of the step that was cut off", || (!is_alive(&pid)).then_some(()));
+    assert!(cut.elapsed() < HEARTBEAT * 2, "{:?}", cut.elapsed());
+    assert!(rig.lines("begun", 2)[1].contains(" b "));
+    way.cut(false);
+    rig.write("go");
+    let log = rig.until("run_finished");
+    assert_eq!(rig.read("both"), "", "two ran at the same time");
+    assert_eq!((count(&log, "retry"), count(&log, "step_finished")), (1, 1), "{log:#?}");
+}

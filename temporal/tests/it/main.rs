@@ -1,0 +1,9 @@
+//! Runs on a real server of the engine, with workers that are killed and networks that are cut.
+//!
+//! The server is the program `temporal` (`scripts/install-temporal.sh`). Without it these tests say that they were skipped.
+
+mod harness;
+mod losses;
+mod outages;
+mod replay;
+mod runs;

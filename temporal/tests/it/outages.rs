@@ -1,0 +1,49 @@
+//! A server that is away for a while.
+
+use crate::harness::{HEARTBEAT, Rig, count, eventually, is_alive};
+
+#[test]
+fn a_result_waits_on_its_machine_until_the_server_is_back() {
+    let Some(mut rig) = Rig::new() else { return };
+    rig.state(
+        "START.sh",
+        "echo $$ >> $DIR/begun\nwhile [ ! -e $DIR/go ]; do sleep 0.05; done\necho '<result>done</result>'\n",
+    );
+    let _worker = rig.worker("a");
+    rig.start();
+    rig.lines("begun", 1);
+    rig.kill_server();
+    rig.write("go");
+    let records = rig.path("a/runs/r/.records");
+    let has_ended = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|end| end == "ended");
+    eventually("the record of the result", || {
+        std::fs::read_dir(&records).ok()?.flatten().find(has_ended).map(drop)
+    });
+    rig.start_server();
+    let log = rig.until("run_finished");
+    assert_eq!((count(&log, "step_finished"), count(&log, "retry")), (1, 0), "{log:#?}");
+    assert_eq!(rig.read("begun").lines().count(), 1, "it ran once");
+}
+
+#[test]
+fn never_two_at_once_when_the_server_is_away_for_long() {
+    let Some(mut rig) = Rig::new() else { return };
+    rig.state(
+        "START.sh",
+        "for p in $(cat $DIR/begun 2>/dev/null); do kill -0 $p 2>/dev/null && echo both >> $DIR/both; done\n\
+         echo $$ >> $DIR/begun\nwhile [ ! -e $DIR/go ]; do sleep 0.05; done\necho '<result>done</result>'\n",
+    );
+    let _worker = rig.worker("a");
+    rig.start();
+    let pid = rig.lines("begun", 1)[0].clone();
+    rig.kill_server();
+    let away = std::time::Instant::now();
+    eventually("the fence", || (!is_alive(&pid)).then_some(()));
+    assert!(away.elapsed() < HEARTBEAT * 2, "{:?}", away.elapsed());
+    rig.start_server();
+    rig.lines("begun", 2);
+    rig.write("go");
+    let log = rig.until("run_finished");
+    assert_eq!(rig.read("both"), "");
+    assert_eq!((count(&log, "step_finished"), count(&log, "retry")), (1, 1), "{log:#?}");
+}

@@ -1,0 +1,74 @@
+//! Runs that nothing disturbs.
+
+use crate::harness::{Rig, count};
+
+#[test]
+fn a_run_elsewhere_is_followed_to_its_end() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<goto input=\"from the first\">NEXT</goto>'\n");
+    rig.state("NEXT.sh", "echo \"<result>$RAYMOND_RESULT on ${HOST_NAME}</result>\"\n");
+    let _worker = rig.worker("a");
+    let output = rig.raymond(&["run", "wf", "--id", "r", "--on", &rig.address()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}", rig.logs());
+    assert!(String::from_utf8_lossy(&output.stdout).contains(" on a"), "{output:?}");
+}
+
+#[test]
+fn workers_share_the_agents_of_a_fork_and_the_join_is_complete() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state(
+        "START.sh",
+        "for n in 1 2 3 4 5 6 7 8; do echo \"<fork N=\\\"$n\\\" next=\\\"ALL\\\">ONE</fork>\"; done\n",
+    );
+    rig.state("ONE.sh", "echo \"$N $HOST_NAME\" >> $DIR/ran; echo \"<result>$N</result>\"\n");
+    rig.state("ALL.sh", "echo '<join>DONE</join>'\n");
+    rig.state("DONE.sh", "echo '<result>all</result>'\n");
+    let _workers = [rig.worker("a"), rig.worker("b")];
+    rig.start();
+    let log = rig.until("run_finished");
+    assert_eq!(count(&log, "agent_finished"), 9, "{log:#?}");
+    let mut ran: Vec<String> = rig.lines("ran", 8).iter().map(|line| line[..1].to_owned()).collect();
+    ran.sort();
+    assert_eq!(ran.concat(), "12345678");
+}
+
+#[test]
+fn a_question_is_answered_and_a_stopped_run_goes_on() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<ask next=\"THEN\">Which?</ask>'\n");
+    rig.state("THEN.sh", "echo \"<result>$RAYMOND_RESULT</result>\"\n");
+    let _worker = rig.worker("a");
+    rig.start();
+    rig.until("ask_opened");
+    assert!(rig.raymond(&["stop", "r"]).status.success());
+    rig.until("run_stopped");
+    let mut resumed = rig.spawn(&["resume", "r"]);
+    rig.until("run_resumed");
+    let answered = rig.raymond(&["answer", "r", "this one"]);
+    assert!(answered.status.success(), "{answered:?}");
+    assert!(resumed.ends(), "the one that resumed the run follows it to its end");
+    let log = rig.until("run_finished");
+    assert_eq!(count(&log, "ask_closed"), 1);
+}
+
+#[test]
+fn nothing_is_lost_when_a_run_continues_with_a_new_history() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state(
+        "START.sh",
+        "n=$(cat n 2>/dev/null || echo 0); n=$((n+1)); echo $n > n; echo $n >> $DIR/ran\n\
+         if [ $n = 20 ]; then echo '<ask next=\"END\">Go on?</ask>'; else echo '<goto>START</goto>'; fi\n",
+    );
+    rig.state("END.sh", "echo '<result>done</result>'\n");
+    let _worker = rig.worker("a");
+    rig.start_with(&[("RAYMOND_CONTINUE_AFTER", "40")]);
+    rig.until("ask_opened");
+    assert!(rig.raymond(&["answer", "r", "yes"]).status.success());
+    let log = rig.until("run_finished");
+    assert_eq!(count(&log, "step_finished"), 21);
+    let seqs: Vec<u64> = log.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "an event is missing or told twice");
+    let ran: Vec<u64> = rig.lines("ran", 20).iter().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(ran, (1..=20).collect::<Vec<_>>());
+}
