@@ -36,6 +36,8 @@ mod route;
 mod schedule;
 mod sse;
 mod story;
+#[cfg(test)]
+mod tests;
 mod token;
 mod watch;
 

@@ -20,8 +20,9 @@ use raymond_core::event::{Body, Event, LedTo, StepFinished, StepStarted};
 use raymond_core::money::Usd;
 use raymond_core::run::Run;
 
+use self::rows::OldPrint;
 pub use self::rows::{End, How, Pause, PauseKind, Step};
-use self::table::Table;
+use self::table::{Table, Texts};
 pub use self::telling::Stories;
 use crate::store::Payloads;
 use crate::view::whereabouts::Whereabouts;
@@ -77,7 +78,10 @@ pub struct Story {
     pub scopes: BTreeSet<Word>,
     /// What the run had cost after events that cost something; of very many, some are left out.
     pub money: Vec<(u64, Timestamp, Usd)>,
-    pub prints: VecDeque<Print>,
+    /// The last texts for people.
+    prints: VecDeque<Print>,
+    old_prints: Table<OldPrint>,
+    old_texts: Texts,
     pub started: Option<Timestamp>,
     pub last: Option<Timestamp>,
     pub seq: u64,
@@ -100,6 +104,8 @@ impl Story {
             scopes: BTreeSet::new(),
             money: Vec::new(),
             prints: VecDeque::new(),
+            old_prints: Table::new(Arc::clone(folder)),
+            old_texts: Texts::new(Arc::clone(folder)),
             started: None,
             last: None,
             seq: 0,
@@ -254,9 +260,7 @@ impl Story {
                 let agent = self.number_of(agent.as_str());
                 let text = payloads.text_of(text).unwrap_or_default();
                 self.prints.push_back(Print { seq: event.seq, time: event.time, agent, text });
-                if self.prints.len() > MAX_PRINTS {
-                    self.prints.pop_front();
-                }
+                self.put_away_old_prints()?;
             }
             Body::RunStopped { interrupted, .. } => {
                 interrupted.iter().try_for_each(|step| self.interrupt(event, step.step))?;
@@ -280,6 +284,29 @@ impl Story {
             Body::Snapshot { state } => self.pass_over_deleted(event, state),
         }
         Ok(())
+    }
+
+    fn put_away_old_prints(&mut self) -> io::Result<()> {
+        while self.prints.len() > MAX_PRINTS {
+            let Some(Print { seq, time, agent, text }) = self.prints.pop_front() else { break };
+            let text = self.old_texts.push(&text)?;
+            self.old_prints.push(OldPrint { seq, time, agent, text });
+        }
+        Ok(())
+    }
+
+    /// The last [`MAX_PRINTS`] texts for people up to an event.
+    pub fn prints_until(&self, seq: u64) -> io::Result<Vec<Print>> {
+        let recent: Vec<Print> = self.prints.iter().filter(|print| print.seq <= seq).cloned().collect();
+        let old = self.old_prints.partition_point(|print| print.seq <= seq)?;
+        let wanted = old.min(MAX_PRINTS - recent.len());
+        let mut prints = Vec::new();
+        for print in self.old_prints.rows(old - wanted).take(wanted) {
+            let OldPrint { seq, time, agent, text } = print?;
+            prints.push(Print { seq, time, agent, text: self.old_texts.get(text)? });
+        }
+        prints.extend(recent);
+        Ok(prints)
     }
 
     /// Takes what a snapshot says of the events that were deleted: the agents and the cost. Their steps are lost.

@@ -239,7 +239,7 @@ impl Looking<'_> {
             states: self.states(tally.states),
             edges: self.ways(tally.ways),
             agents: self.lines(buckets, started_at)?,
-            prints: self.prints(),
+            prints: self.prints()?,
         })
     }
 
@@ -346,15 +346,10 @@ impl Looking<'_> {
         }
     }
 
-    fn prints(&self) -> Vec<PrintObject> {
-        let prints = self.story.prints.iter().filter(|print| print.seq <= self.at);
-        let object = |print: &Print| PrintObject {
-            seq: print.seq,
-            time: print.time,
-            agent: self.text(print.agent),
-            text: print.text.clone(),
-        };
-        prints.map(object).collect()
+    fn prints(&self) -> io::Result<Vec<PrintObject>> {
+        let object =
+            |Print { seq, time, agent, text }| PrintObject { seq, time, agent: self.text(agent), text };
+        Ok(self.story.prints_until(self.at)?.into_iter().map(object).collect())
     }
 }
 

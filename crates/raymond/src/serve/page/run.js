@@ -253,7 +253,8 @@ export class RunPage extends View {
   }
 
   printsPanel() {
-    const prints = this.overview.prints.filter((print) => !this.at || print.seq <= this.at).slice(-PRINTS_SHOWN).reverse();
+    const then = this.at && this.past?.prints?.length ? this.past : this.overview;
+    const prints = then.prints.filter((print) => !this.at || print.seq <= this.at).slice(-PRINTS_SHOWN).reverse();
     if (!prints.length) return null;
     return panel("prints", "Printed", null, h("ol", { class: "event-list", tabindex: "0", "aria-label": "What the workflow printed, the latest first" }, prints.map((print) => h("li", { key: print.seq, class: "event" },
       h("button", { class: "link time", title: `${exact(print.time)}\nShow the run as it was then`, onclick: () => this.slideTo(print.seq) }, clockTime(print.time)), h("span", { class: "what" }, h("b", {}, print.agent), " ", h("span", { class: "printed" }, print.text))))));

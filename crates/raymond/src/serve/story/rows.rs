@@ -5,7 +5,7 @@ use raymond_core::money::Usd;
 use raymond_core::tag::TagName;
 
 use super::Word;
-use super::table::Row;
+use super::table::{Row, TextPlace};
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +85,15 @@ impl PauseKind {
             Self::Limit => "limit",
         }
     }
+}
+
+/// A text for people whose words are in a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OldPrint {
+    pub seq: u64,
+    pub time: Timestamp,
+    pub agent: Word,
+    pub text: TextPlace,
 }
 
 impl Row for Step {
@@ -175,6 +184,26 @@ impl Row for Pause {
     }
 }
 
+impl Row for OldPrint {
+    const BYTES: usize = 5 * 8;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        let mut out = Writer(bytes);
+        out.number(self.seq);
+        out.time(self.time);
+        out.words(Some(self.agent), None);
+        out.number(self.text.offset);
+        out.number(self.text.bytes);
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let mut from = Reader(bytes);
+        let (seq, time) = (from.number(), from.time());
+        let agent = from.words().0.unwrap_or_default();
+        Self { seq, time, agent, text: TextPlace { offset: from.number(), bytes: from.number() } }
+    }
+}
+
 struct Writer<'a>(&'a mut Vec<u8>);
 
 impl Writer<'_> {
@@ -252,5 +281,6 @@ mod tests {
             same(pause);
             same(Pause { to: Some((time, 5)), ..pause });
         }
+        same(OldPrint { seq: 3, time, agent: 1, text: TextPlace { offset: 5, bytes: 7 } });
     }
 }

@@ -156,6 +156,47 @@ impl<R: Row> Iterator for Rows<'_, R> {
     }
 }
 
+/// Texts in a file, one behind the other.
+pub struct Texts {
+    /// The folder for the file.
+    folder: Arc<Path>,
+    file: Option<File>,
+    length: u64,
+}
+
+/// Where a text is in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextPlace {
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+impl Texts {
+    pub fn new(folder: Arc<Path>) -> Self {
+        Self { folder, file: None, length: 0 }
+    }
+
+    pub fn push(&mut self, text: &str) -> io::Result<TextPlace> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(nameless_file(&self.folder)?),
+        };
+        let place = TextPlace { offset: self.length, bytes: text.len() as u64 };
+        file.seek(SeekFrom::Start(place.offset))?;
+        file.write_all(text.as_bytes())?;
+        self.length += place.bytes;
+        Ok(place)
+    }
+
+    pub fn get(&self, place: TextPlace) -> io::Result<String> {
+        let Some(mut file) = self.file.as_ref() else { return Ok(String::new()) };
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(place.offset))?;
+        file.take(place.bytes).read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
+
 /// A file that is gone once it is closed.
 fn nameless_file(folder: &Path) -> io::Result<File> {
     let path = folder.join(format!("serve.{}.rows", uuid::Uuid::new_v4().simple()));
@@ -213,6 +254,15 @@ mod tests {
         assert!(all.iter().enumerate().all(|(place, row)| row / 2 == place as u64));
         assert_eq!(all.iter().filter(|row| *row % 2 == 1).count(), 5);
         assert_eq!(table.rows(count - 2).count(), 2);
+    }
+
+    #[test]
+    fn texts_are_read_as_they_were_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut texts = Texts::new(folder.path().into());
+        let places: Vec<TextPlace> = ["one", "", "zwei ä\n"].map(|text| texts.push(text).unwrap()).into();
+        let read: Vec<String> = places.iter().map(|place| texts.get(*place).unwrap()).collect();
+        assert_eq!(read, ["one", "", "zwei ä\n"]);
     }
 
     #[cfg(unix)]
