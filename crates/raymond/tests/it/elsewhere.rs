@@ -1,8 +1,10 @@
 //! Runs on other machines, as the program without an engine sees them: it gives them to the program that has one.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value;
 use test_kit::rig::{Done, Rig};
 
 use crate::RAYMOND;
@@ -83,4 +85,60 @@ fn without_that_program_the_copies_are_shown() {
     }
     rig.raymond(&["clean", "r"]);
     assert!(!rig.path(".raymond/state/.elsewhere/r.json").exists());
+}
+
+/// The documents of a file in `deploy/`.
+fn deployed(name: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let read = |part: &str| serde_saphyr::from_str(part).unwrap_or_else(|error| panic!("{name}: {error}"));
+    text.split("\n---\n").map(read).collect()
+}
+
+/// The arguments of a worker, which this program must understand.
+fn check_worker_arguments(arguments: &Value) {
+    let arguments = arguments.as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+    let command: Vec<&str> = std::iter::once("worker").chain(arguments).collect();
+    rig().raymond(&command).assert(2, "").says("need the program raymond-temporal");
+}
+
+#[test]
+fn what_is_deployed_understands_its_arguments_and_fits_together() {
+    let compose = deployed("docker-compose.yml").remove(0);
+    let worker = &compose["services"]["worker"];
+    check_worker_arguments(&worker["command"]);
+    for other in worker["depends_on"].as_array().unwrap() {
+        let other = other.as_str().unwrap();
+        assert!(compose["services"][other].is_object(), "the worker waits for {other}, which is not there");
+    }
+
+    let documents = [deployed("kubernetes/worker.yaml"), deployed("kubernetes/scaling.yaml")].concat();
+    let of_kind = |kind: &str| documents.iter().find(|document| document["kind"] == kind).unwrap();
+    let deployment = of_kind("Deployment");
+    let pod = &deployment["spec"]["template"];
+    let container = &pod["spec"]["containers"][0];
+    check_worker_arguments(&container["args"]);
+    assert_eq!(deployment["spec"]["selector"]["matchLabels"], pod["metadata"]["labels"]);
+    assert_eq!(of_kind("PodDisruptionBudget")["spec"]["selector"], deployment["spec"]["selector"]);
+    let scaling = &of_kind("ScaledObject")["spec"];
+    assert_eq!(scaling["scaleTargetRef"]["name"], deployment["metadata"]["name"]);
+    let trigger = &scaling["triggers"][0];
+    assert_eq!(trigger["authenticationRef"]["name"], of_kind("TriggerAuthentication")["metadata"]["name"]);
+    let arguments: Vec<&str> =
+        container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let given = |option: &str| {
+        let at = arguments.iter().position(|word| *word == option).unwrap();
+        Value::from(arguments[at + 1])
+    };
+    assert_eq!(trigger["metadata"]["endpoint"], given("--temporal"));
+    assert_eq!(trigger["metadata"]["taskQueue"], given("--queue"));
+    assert_eq!(trigger["metadata"]["targetQueueSize"], given("--slots"));
+    let mounted = container["volumeMounts"].as_array().unwrap().iter().map(|mount| &mount["name"]);
+    let volumes: Vec<&Value> =
+        pod["spec"]["volumes"].as_array().unwrap().iter().map(|volume| &volume["name"]).collect();
+    assert!(mounted.eq(volumes.iter().copied()), "volumes and mounts differ");
+    // A worker that drains must not be killed before its own time is up.
+    let drain = raymond_core::duration::parse(given("--drain-timeout").as_str().unwrap()).unwrap();
+    let grace = pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(grace > drain.as_secs(), "{grace} s are shorter than {drain:?}");
 }
