@@ -114,9 +114,18 @@ pub(super) fn debug_root(place: &Place) -> Option<PathBuf> {
 /// A run by its id or the start of it, or the latest.
 pub(super) fn find_run(store: &dyn RunStore, given: Option<&str>) -> Result<Arc<dyn RunHandle>, UserError> {
     match given {
-        Some(given) => Ok(store.find(given)?),
+        Some(given) => store.find(given).map_err(|error| without_copy(store, given).unwrap_or(error.into())),
         None => latest(store),
     }
+}
+
+/// What to say about a run on other machines of which nothing was copied yet.
+fn without_copy(store: &dyn RunStore, id: &str) -> Option<UserError> {
+    let engine = store.run(id).ok()?.elsewhere()?.engine;
+    Some(
+        UserError::failed(format!("{id} was started on {engine}, and nothing has been heard of it yet"))
+            .hint("look again when the engine and one of its workers answer"),
+    )
 }
 
 pub(super) fn journal_options(settings: &Settings) -> JournalOptions {

@@ -15,7 +15,7 @@ use super::print::{print_result, print_stdout, say};
 use crate::advice;
 use crate::config::Config;
 use crate::error::{ExitKind, UserError};
-use crate::fleet::mirror::Keeper;
+use crate::fleet::mirror::{Keeper, Mirror};
 use crate::fleet::{Address, Fleet, NewRun, Trouble, Worker, installed};
 use crate::run::driver::{StopRequest, exit_of, now};
 use crate::store::{Elsewhere, RunHandle, RunStore, Start};
@@ -55,11 +55,18 @@ fn refused(at: &Address, trouble: &Trouble) -> UserError {
     }
 }
 
-/// Starts a run elsewhere, and notes here that it is there.
-pub(super) fn start(store: &dyn RunStore, at: &Address, new: &NewRun) -> Result<(), UserError> {
+/// Starts a run elsewhere, and notes here that it is there. What it has recorded so far is copied at once if a worker
+/// answers, so that it can be looked at when the engine is away.
+pub(super) fn start(store: &Arc<dyn RunStore>, at: &Address, new: &NewRun) -> Result<(), UserError> {
     let fleet = fleet()?;
     fleet.start(at, new).map_err(|trouble| refused(at, &trouble))?;
-    Ok(mark_open(store, &new.id, at)?)
+    mark_open(&**store, &new.id, at)?;
+    if let Some(mut mirror) = Mirror::of(fleet, Arc::clone(store), &new.id)?
+        && let Err(error) = mirror.catch_up(Duration::ZERO)
+    {
+        tracing::debug!(run = new.id, %error, "there is no copy yet");
+    }
+    Ok(())
 }
 
 /// Lets a run that stopped elsewhere go on there.

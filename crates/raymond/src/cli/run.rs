@@ -118,7 +118,7 @@ fn run_elsewhere(args: &RunArgs, engine: &Address, new: &NewRun) -> Result<ExitK
     if store.list()?.iter().any(|entry| entry.run.id() == new.id) {
         return Err(StoreError::Exists { run: new.id.clone() }.into());
     }
-    follow::start(&*store, engine, new)?;
+    follow::start(&store, engine, new)?;
     match args.engine.detach {
         true => follow::leave(&new.id),
         false => follow::follow(

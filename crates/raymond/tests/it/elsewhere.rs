@@ -83,6 +83,8 @@ fn without_that_program_the_copies_are_shown() {
     for args in [&["retry", "r"][..], &["rewind", "r", "--to", "1"], &["jump", "r", "main", "START"]] {
         rig.raymond(args).assert(2, "").says("r is carried out by temporal://localhost:7233");
     }
+    mark(&rig, "unknown", true);
+    rig.raymond(&["status", "unknown"]).assert(1, "").says("nothing has been heard of it yet");
     rig.raymond(&["clean", "r"]);
     assert!(!rig.path(".raymond/state/.elsewhere/r.json").exists());
 }
