@@ -12,7 +12,8 @@ branches=$(git for-each-ref --format='%(refname:short)' --no-merged=HEAD "refs/h
 branch=$(grep --invert-match --line-regexp --fixed-strings --file "$left_out" <<< "$branches" | head -n 1) || true
 
 if [[ -z "$branch" ]]; then
-  echo "<result>$(git log --format='merged: %s' --no-merges --grep=TEXT)
+  # Sorted: which worker was faster does not matter.
+  echo "<result>$(git log --format='merged: %s' --no-merges --grep=TEXT | sort)
 $(sed 's/^/left out: /' "$left_out")</result>"
   exit
 fi

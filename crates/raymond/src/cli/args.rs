@@ -365,6 +365,9 @@ pub(super) struct LogArgs {
     /// Print events as JSON lines
     #[arg(long)]
     pub(super) json: bool,
+    /// Print a long text on a terminal too, instead of showing it in $PAGER or less
+    #[arg(long)]
+    pub(super) no_pager: bool,
     #[command(flatten)]
     pub(super) place: Place,
 }
@@ -380,6 +383,9 @@ pub(super) struct ShowArgs {
     /// Continue the step's conversation in the agent's own program, on a branch; the run is not changed
     #[arg(long)]
     pub(super) open: bool,
+    /// Print a long text on a terminal too, instead of showing it in $PAGER or less
+    #[arg(long)]
+    pub(super) no_pager: bool,
     #[command(flatten)]
     pub(super) place: Place,
 }

@@ -1,6 +1,6 @@
 //! `raymond log`
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use raymond_core::event::{Body, Event};
@@ -8,7 +8,8 @@ use raymond_core::name::AgentId;
 
 use super::args::LogArgs;
 use super::find::{find_run, store};
-use super::show::show_steps;
+use super::pager::Pager;
+use super::show::{Shown, show_steps};
 use crate::error::{ExitKind, UserError};
 use crate::run::driver::exit_of;
 use crate::store::{Events, Payloads, RunHandle, Start};
@@ -22,10 +23,12 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub(super) fn log(args: LogArgs) -> Result<ExitKind, UserError> {
     let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
     if let Some(step) = args.step.filter(|_| !args.json) {
-        return show_steps(&*run, Some(step), &args.place, true);
+        let how = Shown { has_details: true, in_pager: !args.no_pager };
+        return show_steps(&*run, Some(step), &args.place, how);
     }
     let mut log = Log {
-        out: BufWriter::new(anstream::AutoStream::auto(io::stdout())),
+        // What is still to come, and what is for programs, is written as it comes.
+        out: Pager::new(!args.no_pager && !args.follow && !args.json),
         payloads: run.payloads(),
         json: args.json,
         agent: args.agent.map(AgentId::new),
@@ -35,6 +38,7 @@ pub(super) fn log(args: LogArgs) -> Result<ExitKind, UserError> {
     };
     let mut events = run.events(Start::After(0))?;
     if !log.print(&mut *events)? {
+        log.out.finish();
         return Ok(ExitKind::Completed);
     }
     // A run that is just starting will have events.
@@ -47,6 +51,7 @@ pub(super) fn log(args: LogArgs) -> Result<ExitKind, UserError> {
         return log.follow(&*run, &mut *events);
     }
     log.check_found(&*run)?;
+    log.out.finish();
     Ok(ExitKind::Completed)
 }
 

@@ -1,77 +1,104 @@
 //! Long texts on a terminal are shown by the user's pager.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anstream::{AutoStream, ColorChoice};
 
 /// What `less` is told if the user has not said it: to end if all fits, to keep colours, to leave the text on the screen.
 const LESS: &str = "FRX";
 
-/// Stdout. On a terminal, a text that is longer than the screen goes to a pager; elsewhere all of it is written as it
-/// comes.
+/// Stdout. On a terminal, a text that is longer than the screen goes to a pager as it comes; elsewhere all of it is written
+/// directly.
 pub(super) enum Pager {
     /// It is not known yet how long the text is.
-    Held(Vec<u8>),
+    Held {
+        text: Vec<u8>,
+        lines: usize,
+        most_lines: usize,
+    },
     Direct(BufWriter<AutoStream<Stdout>>),
+    Paged {
+        pager: Child,
+        text: BufWriter<AutoStream<Box<dyn Write>>>,
+    },
 }
 
 impl Pager {
-    pub(super) fn new() -> Self {
-        let stdout = io::stdout();
-        match stdout.is_terminal() {
-            true => Self::Held(Vec::new()),
-            false => Self::Direct(BufWriter::new(AutoStream::auto(stdout))),
+    /// Without a terminal nothing is ever paged.
+    pub(super) fn new(is_wanted: bool) -> Self {
+        let height = || terminal_size::terminal_size().map(|(_, height)| usize::from(height.0));
+        match is_wanted && io::stdout().is_terminal() {
+            true => Self::Held { text: Vec::new(), lines: 0, most_lines: height().unwrap_or(usize::MAX) },
+            false => Self::direct(),
         }
     }
 
-    /// Shows what waits. The reader may leave before its end.
-    pub(super) fn finish(self) {
-        let text = match self {
-            Self::Held(text) => text,
-            Self::Direct(mut out) => return drop(out.flush()),
-        };
-        let height = terminal_size::terminal_size().map_or(usize::MAX, |(_, height)| usize::from(height.0));
-        let lines = text.iter().filter(|byte| **byte == b'\n').count();
-        if lines < height || !page(&text) {
-            let _ = AutoStream::auto(io::stdout()).write_all(&text);
+    fn direct() -> Self {
+        Self::Direct(BufWriter::new(AutoStream::auto(io::stdout())))
+    }
+
+    /// Shows what waits, and lets the user read to the end or leave before it.
+    pub(super) fn finish(mut self) {
+        if matches!(self, Self::Held { .. }) {
+            let _ = self.go_to(Self::direct());
         }
+        let _ = self.flush();
+        if let Self::Paged { mut pager, text } = self {
+            // The pager sees the end of the text.
+            drop(text);
+            let _ = pager.wait();
+        }
+    }
+
+    /// Hands on what is held.
+    fn go_to(&mut self, mut to: Self) -> io::Result<()> {
+        if let Self::Held { text, .. } = self {
+            to.write_all(text)?;
+        }
+        *self = to;
+        Ok(())
     }
 }
 
 impl Write for Pager {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Held(text) => text.write(bytes),
+            Self::Held { text, lines, most_lines } => {
+                text.extend_from_slice(bytes);
+                *lines += bytes.iter().filter(|byte| **byte == b'\n').count();
+                if lines >= most_lines {
+                    self.go_to(start().unwrap_or_else(Self::direct))?;
+                }
+                Ok(bytes.len())
+            }
             Self::Direct(out) => out.write(bytes),
+            Self::Paged { text, .. } => text.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Held(_) => Ok(()),
+            Self::Held { .. } => Ok(()),
             Self::Direct(out) => out.flush(),
+            Self::Paged { text, .. } => text.flush(),
         }
     }
 }
 
-/// Hands the text to the pager of the user, or to `less`. False if there is none.
-fn page(text: &[u8]) -> bool {
+/// The pager of the user, or `less`, if there is one.
+fn start() -> Option<Pager> {
     let chosen = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
     let mut words = chosen.as_deref().unwrap_or("less").split_whitespace();
-    let Some(program) = words.next() else { return false };
-    let mut command = Command::new(program);
+    let mut command = Command::new(words.next()?);
     command.args(words).stdin(Stdio::piped());
     if std::env::var_os("LESS").is_none() {
         command.env("LESS", LESS);
     }
-    let Ok(mut pager) = command.spawn() else { return false };
-    if let Some(stdin) = pager.stdin.take() {
-        // Only `less` is known to show colours.
-        let is_coloured = chosen.is_none() && AutoStream::choice(&io::stdout()) != ColorChoice::Never;
-        let choice = if is_coloured { ColorChoice::AlwaysAnsi } else { ColorChoice::Never };
-        let _ = AutoStream::new(Box::new(stdin) as Box<dyn Write>, choice).write_all(text);
-    }
-    let _ = pager.wait();
-    true
+    let mut pager = command.spawn().ok()?;
+    let stdin: Box<dyn Write> = Box::new(pager.stdin.take()?);
+    // Only `less` is known to show colours.
+    let is_coloured = chosen.is_none() && AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+    let choice = if is_coloured { ColorChoice::AlwaysAnsi } else { ColorChoice::Never };
+    Some(Pager::Paged { pager, text: BufWriter::new(AutoStream::new(stdin, choice)) })
 }

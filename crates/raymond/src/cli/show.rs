@@ -19,7 +19,14 @@ pub(super) fn show(args: ShowArgs) -> Result<ExitKind, UserError> {
     if args.open {
         return open(&*run, args.step);
     }
-    show_steps(&*run, args.step, &args.place, false)
+    show_steps(&*run, args.step, &args.place, Shown { has_details: false, in_pager: !args.no_pager })
+}
+
+/// How steps are shown.
+pub(super) struct Shown {
+    pub(super) has_details: bool,
+    /// Whether a long text may be shown in a pager.
+    pub(super) in_pager: bool,
 }
 
 /// Shows one step, or all in the order of their numbers.
@@ -27,7 +34,7 @@ pub(super) fn show_steps(
     run: &dyn RunHandle,
     step: Option<u64>,
     place: &Place,
-    has_details: bool,
+    Shown { has_details, in_pager }: Shown,
 ) -> Result<ExitKind, UserError> {
     let transcript = Transcript {
         debug: debug_root(place),
@@ -36,7 +43,7 @@ pub(super) fn show_steps(
         backends: backends()?,
         has_details,
     };
-    let mut out = Pager::new();
+    let mut out = Pager::new(in_pager);
     let mut shown = 0_u64;
     let mut write = |one: &Step| -> io::Result<()> {
         shown += 1;

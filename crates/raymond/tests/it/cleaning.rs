@@ -10,7 +10,7 @@ use crate::repository::{commit, git, init};
 
 /// A completed run `r` with debug files, a payload, a file in a task folder and two worktrees, of which one has work in it
 /// that is not committed.
-fn cleanable() -> Rig {
+pub fn cleanable() -> Rig {
     let rig = Rig::new(RAYMOND);
     init(&rig, ".");
     rig.write(".gitignore", "/workflow\n/.raymond\n");
@@ -29,7 +29,7 @@ fn cleanable() -> Rig {
 }
 
 /// Every file and folder whose name says that it belongs to the run `r`.
-fn traces(rig: &Rig) -> Vec<String> {
+pub fn traces(rig: &Rig) -> Vec<String> {
     let folders = [".raymond/state", ".raymond/debug", ".raymond/worktrees"];
     let entries =
         folders.iter().flat_map(|folder| fs::read_dir(rig.path(folder)).into_iter().flatten().flatten());
@@ -38,7 +38,7 @@ fn traces(rig: &Rig) -> Vec<String> {
     names
 }
 
-fn refs(rig: &Rig) -> String {
+pub fn refs(rig: &Rig) -> String {
     git(
         rig,
         ".",

@@ -21,7 +21,7 @@ const EXAMPLES: [(&str, i32, &str); 13] = [
     ("forms/weekday", 0, "day"),
     ("forms/weekday.yaml", 0, "day"),
     ("forms/weekday.zip", 0, "day"),
-    ("parallel-worktrees", 0, "merged: "),
+    ("parallel-worktrees", 0, "merged: upper TEXT prints the text in capital letters\nmerged: words TEXT"),
     ("pipeline", 0, "rain: rain 3"),
     ("plan-then-implement", 0, "slug()"),
     ("poll", 0, "wrong year"),

@@ -496,3 +496,45 @@ fn a_blocked_terminal_does_not_delay_the_run() {
     drop(nobody_reads);
     terminal.ends_with(0);
 }
+
+/// A run `r` with a log of a dozen lines.
+fn with_a_long_log() -> Rig {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        "[ $RAYMOND_VISITS = 5 ] && echo '<result>over</result>' || echo '<goto>START</goto>'",
+    );
+    rig.run().assert(0, "over\n");
+    rig
+}
+
+#[test]
+fn a_long_log_is_shown_in_the_pager_of_the_user() {
+    if lacks_a_terminal("a_long_log_is_shown_in_the_pager_of_the_user") {
+        return;
+    }
+    let rig = with_a_long_log();
+    let pager = ("PAGER", "sed s/^/|/");
+    let log = |rows: u16, pager: (&str, &str), args: &[&str]| {
+        Terminal::run(&rig, (120, rows), &[pager], &[&["log", "r"], args].concat()).ends_with(0)
+    };
+    let screen = log(8, pager, &[]);
+    assert!(
+        screen.contains("\n|20") && screen.contains("run_finished") | screen.contains("completed"),
+        "{screen}"
+    );
+    for (rows, pager, args) in [
+        (40, pager, ["--agent", "main"].as_slice()),
+        (8, pager, ["--no-pager"].as_slice()),
+        (8, pager, ["--follow"].as_slice()),
+        (8, pager, ["--json"].as_slice()),
+        (8, ("PAGER", "no-such-pager"), [].as_slice()),
+    ] {
+        let screen = log(rows, pager, args);
+        assert!(!screen.contains("\n|") && screen.contains("main"), "{args:?}: {screen}");
+    }
+    let mut without_terminal = rig.command(&["log", "r"]);
+    without_terminal.env(pager.0, pager.1);
+    let done = rig.launch(without_terminal).wait();
+    assert!(!done.stdout.contains("\n|") && done.stdout.lines().count() > 8, "{done:?}");
+}

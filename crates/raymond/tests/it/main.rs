@@ -48,6 +48,8 @@ mod forms;
 mod help;
 mod history;
 #[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod lint;
 #[cfg(test)]
 mod live;

@@ -9,7 +9,7 @@ use crate::RAYMOND;
 use crate::repository::{commit, git, init};
 
 /// A run `r` whose three steps each write their number to `sub/f`, in a repository in which `sub/f` is committed with 0.
-fn three_steps() -> Rig {
+pub fn three_steps() -> Rig {
     let rig = Rig::new(RAYMOND);
     init(&rig, ".");
     rig.write(".gitignore", "/workflow\n*.ignored\n");
