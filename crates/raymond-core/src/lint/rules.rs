@@ -2,6 +2,7 @@
 
 mod almost_a_tag;
 mod ambiguous_name;
+mod another_backend;
 mod broken_tag;
 mod call_without_result;
 mod cannot_be_loaded;
@@ -43,7 +44,7 @@ mod wrong_test;
 use super::Rule;
 
 /// All rules, in the order of their codes.
-pub static RULES: [&Rule; 39] = [
+pub static RULES: [&Rule; 40] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
     &no_entry::RULE,
@@ -83,4 +84,5 @@ pub static RULES: [&Rule; 39] = [
     &unused_result_schema::RULE,
     &wrong_input::RULE,
     &wrong_test::RULE,
+    &another_backend::RULE,
 ];
