@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::body::Bytes;
 use raymond_core::event::Body;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -72,6 +73,16 @@ pub struct Feed {
     opening: Mutex<()>,
     /// How often something was noticed.
     tick: watch::Sender<u64>,
+    /// Held while a piece is read: the readers that wait want the same one.
+    pub last_piece: tokio::sync::Mutex<Option<Piece>>,
+}
+
+/// What was read last, as it is sent.
+pub struct Piece {
+    /// The place that it follows, and the place at its end.
+    pub behind: Cursor,
+    pub end: Cursor,
+    pub text: Bytes,
 }
 
 /// The first line of the file.
@@ -93,7 +104,13 @@ fn row(run: &str, from: u64, to: u64) -> String {
 impl Feed {
     /// A feed that keeps its entries in this file. It is opened when the first reader comes.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, state: Mutex::default(), opening: Mutex::default(), tick: watch::channel(0).0 }
+        Self {
+            path,
+            state: Mutex::default(),
+            opening: Mutex::default(),
+            tick: watch::channel(0).0,
+            last_piece: tokio::sync::Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -105,8 +122,9 @@ impl Feed {
         self.tick.subscribe()
     }
 
-    pub fn has_readers(&self) -> bool {
-        self.tick.receiver_count() > 0
+    /// How many readers wait for news.
+    pub fn readers(&self) -> usize {
+        self.tick.receiver_count()
     }
 
     /// The last event of a run that was noticed.

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use super::Server;
-use super::feed::Cursor;
+use super::feed::{Cursor, Piece};
 use super::problem::Problem;
 use crate::store::{Events, Payloads, RunHandle, Start, StoreError};
 use crate::view::json::event_line;
@@ -204,7 +204,7 @@ pub async fn all_events(server: Arc<Server>, given: Option<String>, sender: Send
             }
             Some((piece, behind)) if !piece.is_empty() => {
                 at = behind;
-                if sender.send(Bytes::from(piece)).await.is_err() {
+                if sender.send(piece).await.is_err() {
                     return;
                 }
                 continue;
@@ -228,8 +228,22 @@ async fn send_reset(server: &Server, sender: &Sender) -> Result<(), mpsc::error:
     sender.send(Bytes::from(frame(Some(&id), Some("reset"), "{}"))).await
 }
 
-/// What follows a place, and the place behind it; none if it was dropped.
-async fn next_piece(server: &Arc<Server>, at: &Cursor) -> Option<(String, Cursor)> {
+/// What follows a place, and the place behind it; none if it was dropped. Of many readers at the same place, only one
+/// reads it.
+async fn next_piece(server: &Arc<Server>, at: &Cursor) -> Option<(Bytes, Cursor)> {
+    let mut last = server.feed.last_piece.lock().await;
+    if let Some(piece) = last.as_ref().filter(|piece| piece.behind == *at) {
+        return Some((piece.text.clone(), piece.end.clone()));
+    }
+    let (text, end) = read_piece(server, at).await?;
+    let text = Bytes::from(text);
+    if !text.is_empty() {
+        *last = Some(Piece { behind: at.clone(), end: end.clone(), text: text.clone() });
+    }
+    Some((text, end))
+}
+
+async fn read_piece(server: &Arc<Server>, at: &Cursor) -> Option<(String, Cursor)> {
     let (worker, at) = (Arc::clone(server), at.clone());
     let read = tokio::task::spawn_blocking(move || {
         let found = worker.feed.behind(&at, &worker.index, PIECE_BYTES)?;

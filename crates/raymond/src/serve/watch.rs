@@ -13,6 +13,8 @@ use super::Server;
 
 /// How long to wait after the first sign of a change, so that many of them are one.
 const TOGETHER: Duration = Duration::from_millis(10);
+/// How much longer for each reader: to tell hundreds of them of every step would take the time of the steps.
+const PER_READER: Duration = Duration::from_micros(250);
 /// How often all journals are looked at, in case a sign was missed.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The same where the system gives no signs.
@@ -25,12 +27,16 @@ pub async fn watch(server: Arc<Server>) {
     let mut signs = Signs::new(server.state.path());
     let mut next_look = Instant::now();
     loop {
-        if !server.feed.has_readers() {
+        if server.feed.readers() == 0 {
             // With no reader there is nothing to notice, and a reader that comes looks for itself.
             server.wake.notified().await;
             next_look = Instant::now();
         }
-        let names = if next_look <= Instant::now() { None } else { signs.next(next_look).await };
+        let names = if next_look <= Instant::now() {
+            None
+        } else {
+            signs.next(next_look, server.feed.readers()).await
+        };
         let is_full = names.is_none();
         let begun = Instant::now();
         let worker = Arc::clone(&server);
@@ -71,7 +77,7 @@ impl Signs {
     }
 
     /// The runs that were written to; none when it is time to look at all of them.
-    async fn next(&mut self, until: Instant) -> Option<HashSet<String>> {
+    async fn next(&mut self, until: Instant, readers: usize) -> Option<HashSet<String>> {
         if self.seen.is_none() {
             // The folder may not exist yet.
             self.seen = listen(&self.folder);
@@ -81,7 +87,7 @@ impl Signs {
             return None;
         };
         timeout_at(until, seen.news.notified()).await.ok()?;
-        sleep(TOGETHER).await;
+        sleep(TOGETHER + PER_READER * u32::try_from(readers).unwrap_or(u32::MAX)).await;
         if seen.is_lost.load(Ordering::Acquire) {
             self.seen = None;
             return None;

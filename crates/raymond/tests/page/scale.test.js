@@ -32,15 +32,23 @@ test("a run of 100,000 steps is shown at once, with few elements, and any step i
   const page = await login(context, server);
   // The first look reads the whole journal, which takes a program that was built for tests a while.
   await page.locator(".run-table").waitFor({ timeout: PATIENCE });
+  const cold = Date.now();
   await page.goto(`${server.base}/#/runs/long`);
+  // What the run is stands there before its history is read. This journal has no snapshot, so that takes as long here.
+  await page.locator(".run-head h1", { hasText: "long" }).waitFor({ timeout: PATIENCE });
+  console.log(`# its head after ${Date.now() - cold} ms`);
   await page.locator(".step-row a").first().waitFor({ timeout: PATIENCE });
+  console.log(`# at first painted after ${Date.now() - cold} ms`);
   // The second time, as a person sees it who comes back to the run.
   await page.goto(`${server.base}/#/`);
   await page.locator(".run-table").waitFor();
   const from = Date.now();
   await page.goto(`${server.base}/#/runs/long`);
   await page.locator(".step-row a").first().waitFor();
-  console.log(`# painted after ${Date.now() - from} ms`);
+  const painted = Date.now() - from;
+  console.log(`# painted after ${painted} ms`);
+  // How fast a busy machine is says nothing about the page.
+  if (process.env.RAYMOND_PAGE_LIMITS) assert.ok(painted < 1000, `${painted} ms`);
   const count = () => page.evaluate(() => document.querySelectorAll("*").length);
   assert.ok((await count()) < 2000, `${await count()} elements`);
   const rows = page.locator(".step-rows");

@@ -31,6 +31,15 @@ const shown = (page) => page.locator(".event").evaluateAll((rows) => rows.map((r
 const has = (page, seq) => until(`event ${seq} is shown`, async () => (await shown(page)).includes(seq));
 const last = () => project.events("many").at(-1).seq;
 
+/// The median of how long after its time in the journal an event was on the screen, in milliseconds.
+async function delay(page) {
+  const seen = await page.evaluate(() => window.seen);
+  const times = new Map(project.events("many").map((event) => [event.seq, Date.parse(event.time)]));
+  const delays = seen.filter(([seq]) => times.has(seq)).map(([seq, time]) => time - times.get(seq)).sort((a, b) => a - b);
+  assert.ok(delays.length > 5, `${delays.length} events were seen to come`);
+  return delays[Math.floor(delays.length / 2)];
+}
+
 /// The events that a tab shows follow each other without a gap and without repetition.
 async function unbroken(page) {
   const seqs = await shown(page);
@@ -61,6 +70,37 @@ test("ten tabs share one stream; when its tab is closed, none misses anything", 
     await unbroken(page);
   }
   await until("another tab reads the stream", () => streams === 2);
+  await context.close();
+});
+
+test("an event is on the screen soon after it is on disk", async () => {
+  const context = await browser.window();
+  const page = await login(context, server, "#/runs/many");
+  await has(page, last());
+  await page.evaluate(() => {
+    window.seen = [];
+    const known = new Set();
+    const note = () => {
+      for (const row of document.querySelectorAll(".event[data-seq]")) {
+        const seq = Number(row.dataset.seq);
+        if (!known.has(seq)) window.seen.push([seq, Date.now()]);
+        known.add(seq);
+      }
+    };
+    note();
+    window.seen = [];
+    new MutationObserver(note).observe(document.body, { childList: true, subtree: true, attributes: true });
+  });
+  for (let step = 0; step < 10; step += 1) {
+    const before = last();
+    tick();
+    await until("a step is taken", () => last() >= before + 2);
+    await has(page, last());
+  }
+  const median = await delay(page);
+  console.log(`# on the screen after ${median} ms`);
+  // How fast a busy machine is says nothing about the page.
+  if (process.env.RAYMOND_PAGE_LIMITS) assert.ok(median < 200, `${median} ms`);
   await context.close();
 });
 

@@ -73,13 +73,18 @@ export class View {
   }
 
   whole() {
-    if (!this.isLoaded) return h("p", { class: "loading", role: "status" }, "Loading …");
+    if (!this.isLoaded) return this.early() ?? h("p", { class: "loading", role: "status" }, "Loading …");
     if (this.problem && !this.hasData()) return problemBox(this.problem);
     return this.render();
   }
 
   hasData() {
     return false;
+  }
+
+  /// What can be shown before everything is loaded.
+  early() {
+    return null;
   }
 }
 

@@ -29,13 +29,27 @@ export class RunPage extends View {
   }
 
   async load() {
-    const [run, overview] = await Promise.all([this.data.get(["runs", this.id]), this.data.get(["runs", this.id, "overview"])]);
+    const [run, overview] = await Promise.all([this.data.get(["runs", this.id]).then((run) => this.showEarly(run)), this.data.get(["runs", this.id, "overview"])]);
     const hasChanged = overview.last_seq !== this.overview?.last_seq;
     Object.assign(this, { run, overview });
     this.steps.update(overview.last_step ?? overview.steps, hasChanged);
     if (!this.graph || this.lacksState()) this.graph = await this.data.get(["runs", this.id, "graph"]).catch(() => ({ scopes: [], counts: [] }));
     if (hasChanged) await this.fillEvents();
     if (this.at && !this.past) await this.loadPast();
+  }
+
+  /// The head of a run is there at once; reading the course of a long one for the first time takes a moment.
+  showEarly(run) {
+    if (!this.run && !this.isOver) {
+      this.run = run;
+      this.app.draw();
+    }
+    return run;
+  }
+
+  early() {
+    if (!this.run) return null;
+    return h("div", { class: "run-page" }, this.head(this.run), h("p", { class: "loading", role: "status" }, "Reading what happened …"));
   }
 
   /// Whether an agent is where the graph has no node yet.
@@ -90,6 +104,7 @@ export class RunPage extends View {
 
   /// Shows the run as it was after an event, or as it is.
   slideTo(seq) {
+    if (!this.overview) return;
     const { first_seq: first = 1, last_seq: last } = this.overview;
     this.at = seq === null || seq >= last ? null : Math.max(first, seq);
     clearTimeout(this.slide);
@@ -148,7 +163,7 @@ export class RunPage extends View {
 
   head(run) {
     const status = run.status === "running" && !run.live && !this.at ? "interrupted" : run.status;
-    const end = this.at ? Date.parse(this.timeAt() ?? run.started_at) : run.live ? Date.now() : Date.parse(run.ended_at ?? this.overview.last_at);
+    const end = this.at ? Date.parse(this.timeAt() ?? run.started_at) : run.live ? Date.now() : Date.parse(run.ended_at ?? this.overview?.last_at ?? run.started_at);
     const fact = (name, value) => h("div", { class: "fact" }, h("dt", {}, name), h("dd", {}, value));
     return h("header", { class: "run-head" },
       h("div", { class: "run-line" }, badge(status), h("h1", {}, run.run), this.actions(run)),

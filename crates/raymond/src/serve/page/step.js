@@ -103,7 +103,8 @@ export class StepPage extends View {
   }
 
   /// What the step changed in its folder, where snapshots are on.
-  changes({ folder, commit, shared, diff, cut }) {
+  changes({ folder, commit, shared, diff: whole, cut }) {
+    const diff = whole?.trimEnd() ?? null;
     const about = diff === null ? "Git does not have the files any more." : diff === "" ? "Nothing was changed." : null;
     return h("section", { class: "pane panel", "aria-label": "Changed files", key: "changes" },
       h("header", {}, h("h2", {}, "Changed files"), h("div", { class: "aside dim small" }, h("code", { title: commit }, commit.slice(0, 12)), diff ? h("button", { class: "ghost", onclick: () => this.copy(diff) }, "Copy") : null)),
