@@ -39,6 +39,55 @@ pub fn worktrees_of_branch(state: &Run, id: &str, places: &Worktrees) -> Moved {
     moved
 }
 
+/// The worktrees that a run has made after a point of its history.
+pub fn worktrees_since(point: &Run, end: &Run) -> Vec<Worktree> {
+    let is_new = |worktree: &&Worktree| !point.worktrees.contains_key(&worktree.name.to_ascii_lowercase());
+    end.own_worktrees().filter(is_new).cloned().collect()
+}
+
+/// What worktrees are for the run that keeps what a rewind drops.
+pub fn handed_over(end: &Run, worktrees: &[Worktree], id: &str, places: &Worktrees) -> Moved {
+    let mut moved = Moved::default();
+    let workers = end.workers.values().flat_map(|workers| workers.values());
+    let live = end.agents.values().map(|agent| (&agent.id, agent.worktree.as_deref()));
+    let users: Vec<_> =
+        workers.map(|worker| (&worker.agent, worker.worktree.as_deref())).chain(live).collect();
+    for old in worktrees {
+        let new = taken_over(old, id, places);
+        moved.folders.insert(old.path.clone(), new.path.clone());
+        let of_old = users.iter().filter(|(_, used)| *used == Some(old));
+        moved.worktrees.extend(of_old.map(|(agent, _)| ((*agent).clone(), new.clone())));
+    }
+    moved
+}
+
+fn taken_over(old: &Worktree, id: &str, places: &Worktrees) -> Worktree {
+    let path = places.folder().join(&old.name).to_string_lossy().into_owned();
+    Worktree { path, branch: branch(id, &old.name), ..old.clone() }
+}
+
+/// Gives the worktree, its branch and its mark to the run that keeps what a rewind drops, so that their names are free
+/// again. What is done already is left as it is.
+pub fn hand_over(old: &Worktree, from: &Worktrees, (id, to): (&str, &Worktrees)) -> Result<(), String> {
+    let new = taken_over(old, id, to);
+    let git = Git::of_repository(Path::new(&old.repository));
+    let exists = |branch: &str| {
+        git.text(&["rev-parse", "--verify", "--quiet", &format!("refs/heads/{branch}")]).is_ok()
+    };
+    let words = |error: GitError| error.to_string();
+    if exists(&old.branch) && !exists(&new.branch) {
+        git.text(&["branch", "-m", &old.branch, &new.branch]).map_err(words)?;
+    }
+    if Path::new(&old.path).exists() && !Path::new(&new.path).exists() {
+        crate::files::create_private_folders(to.folder()).map_err(|error| error.to_string())?;
+        git.text(&["worktree", "move", "--", &old.path, &new.path]).map_err(words)?;
+        std::fs::rename(from.mark(&old.name), to.mark(&old.name)).map_err(|error| error.to_string())?;
+    }
+    let _ = std::fs::remove_file(from.mark(&old.name));
+    from.remove_folder_if_empty();
+    Ok(())
+}
+
 /// The commit that a worker's branch was at.
 fn commit_at(worktree: &Worktree, time: Timestamp) -> Option<String> {
     let name = format!("refs/heads/{}@{{{}}}", worktree.branch, seconds(time));

@@ -13,13 +13,14 @@ use crate::store::{Content, Inbox, JournalOptions, RunHandle, RunStore, RunWrite
 const MAX_ID: usize = 64;
 
 /// How a run is taken back.
-#[derive(Debug)]
 pub struct Back<'p> {
     pub point: &'p Point,
     /// Sessions that it does not continue.
     pub forgotten: Vec<String>,
     /// The folders that are others from now on.
     pub moved: Moved,
+    /// The folders of the run that has what is dropped, by its id.
+    pub handed_over: &'p dyn Fn(&str) -> Moved,
 }
 
 /// Takes a run back, and returns the id of the run that has what is dropped. `end` is its state now, and the writer holds
@@ -31,12 +32,12 @@ pub fn rewind(
     store: &dyn RunStore,
     writer: &mut dyn RunWriter,
     end: Run,
-    Back { point, forgotten, moved }: Back<'_>,
+    Back { point, forgotten, moved, handed_over }: Back<'_>,
     journal: JournalOptions,
     now: Timestamp,
 ) -> Result<String, StoreError> {
     let (run, seq) = (end.id.clone(), end.seq);
-    let dropped = keep(store, Point::at_end(end), journal, now)?;
+    let dropped = keep(store, Point::at_end(end), handed_over, journal, now)?;
     let origin = Origin {
         run: run.clone(),
         seq: point.seq,
@@ -55,6 +56,7 @@ pub fn rewind(
 fn keep(
     store: &dyn RunStore,
     end: Point,
+    handed_over: &dyn Fn(&str) -> Moved,
     journal: JournalOptions,
     now: Timestamp,
 ) -> Result<String, StoreError> {
@@ -67,7 +69,7 @@ fn keep(
             options: options.clone(),
             reset_cost: false,
             forgotten: Vec::new(),
-            moved: Default::default(),
+            moved: handed_over(&id),
         };
         match branch(store, &id, journal, now, (&run, &end), how) {
             Ok(()) => return Ok(id),

@@ -114,3 +114,35 @@ fn live_workers_of_a_branch_get_worktrees_of_their_own() {
     wait_until("the run to be let go", || rig.status()["status"] != "running");
     assert_eq!(rig.resume().exit, 0);
 }
+
+#[test]
+fn a_rewind_gives_later_worktrees_to_the_run_that_keeps_what_is_dropped() {
+    let rig = Rig::new(RAYMOND);
+    init(&rig, ".");
+    rig.write(".gitignore", "/workflow\n/.raymond\n/*.ignored\n");
+    rig.write("f", "0\n");
+    commit(&rig, ".", "zero");
+    rig.state("START.sh", "echo '<goto>FAN</goto>'");
+    rig.state("FAN.sh", "echo '<fork worktree=\"a\">W</fork><fork worktree=\"b\">X</fork><join>END</join>'");
+    rig.state("W.sh", "cat f; echo 1 > f; git commit -qam one; echo '<result>w</result>'");
+    rig.state("X.sh", "echo mine > new; [ -e ../../../../ok.ignored ] || exit 4; printf '<result>%s %s</result>' \"$RAYMOND_BRANCH\" \"$(ls)\"");
+    rig.state("END.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
+    assert_eq!(rig.run().exit, 1);
+    rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
+    let branches = git(&rig, ".", &["for-each-ref", "--format=%(refname:short)", "refs/heads/raymond-run"]);
+    assert_eq!(branches, "raymond-run/dropped-1-r/a\nraymond-run/dropped-1-r/b");
+    assert!(!rig.path(".raymond/worktrees/r").exists());
+    assert_eq!(rig.read(".raymond/worktrees/dropped-1-r/b/new"), "mine\n", "what was not committed is there");
+    // The same names can be used again, and what was dropped goes on where it was.
+    rig.write("ok.ignored", "");
+    for (run, branch) in [("r", "raymond-run/r/b"), ("dropped-1-r", "raymond-run/dropped-1-r/b")] {
+        let done = rig.raymond(&["resume", run]);
+        assert_eq!(done.exit, 0, "{done:?}");
+        let joined: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
+        assert_eq!(
+            (&joined[1]["result"], &joined[1]["branch"]),
+            (&format!("{branch} f\nnew").into(), &branch.into())
+        );
+        assert_eq!(joined[0]["branch"], branch.replace("/b", "/a"));
+    }
+}
