@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use raymond_core::event::{
     AskClosed, Body, Closed, Event, Interrupted, NextTry, Retry, StepFinished, StepStarted,
 };
+use raymond_core::evolve::evolve;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::run::{Run, Status};
@@ -29,6 +30,8 @@ enum Attempt {
 struct Step {
     last: StepStarted,
     attempt: Attempt,
+    /// The step as it was before its last attempt started.
+    before: Option<Box<Step>>,
 }
 
 /// A workflow and a folder.
@@ -47,7 +50,7 @@ pub struct Account {
     agents: BTreeSet<AgentId>,
     ended_agents: BTreeSet<AgentId>,
     joined: BTreeSet<AgentId>,
-    closed_asks: BTreeSet<String>,
+    pub closed_asks: BTreeSet<String>,
     /// The place of each agent at each of its open calls, the last call last.
     calls: BTreeMap<AgentId, Vec<Place>>,
     /// The place in which each agent must start its next step.
@@ -86,6 +89,7 @@ impl Account {
                 }
             }
             (Body::AskClosed(closed), _) => self.closed(closed, &mut wrong),
+            (Body::RunStarted(started), _) if started.origin.is_some() => self.leave_behind(),
             (Body::RunResumed(resumed), _) => {
                 for step in self.steps.values_mut().filter(|step| step.attempt == Attempt::Running) {
                     step.attempt = Attempt::Lost { is_noted: false };
@@ -138,7 +142,44 @@ impl Account {
             None => wrong.push(format!("step {step} starts with attempt {attempt}")),
             Some(before) => again(before, started, wrong),
         }
-        self.steps.insert(step, Step { last: started.clone(), attempt: Attempt::Running });
+        let before = self.steps.remove(&step).map(Box::new);
+        self.steps.insert(step, Step { last: started.clone(), attempt: Attempt::Running, before });
+    }
+
+    /// The account of the events up to a point, to which a run goes back. What has ended there has cost what it cost.
+    pub fn at(&self, events: &[Event]) -> Self {
+        let mut account = Self {
+            programs: self.programs.clone(),
+            first_answers: self.first_answers.clone(),
+            ..Self::default()
+        };
+        let mut run = None;
+        for event in events {
+            // It was checked when it came.
+            account.check(run.as_ref(), event);
+            run = evolve(run, event);
+        }
+        let Self { programs, paid, steps, .. } = &mut account;
+        programs.retain(|(step, attempt), _| {
+            let is_kept = |kept: &Step| kept.attempt != Attempt::Running && kept.last.attempt == *attempt;
+            paid.contains(&(*step, *attempt)) || steps.get(step).is_some_and(is_kept)
+        });
+        account.first_answers.retain(|ask, _| account.closed_asks.contains(ask));
+        account
+    }
+
+    /// What runs at the point from which a run goes on belongs to what it leaves behind.
+    fn leave_behind(&mut self) {
+        let running = |step: &Step| step.attempt == Attempt::Running;
+        let left: Vec<u64> =
+            self.steps.iter().filter(|(_, step)| running(step)).map(|(number, _)| *number).collect();
+        for number in left {
+            let Some(step) = self.steps.remove(&number) else { continue };
+            match step.before {
+                Some(before) => drop(self.steps.insert(number, *before)),
+                None => drop(self.last_steps.remove(&step.last.agent)),
+            }
+        }
     }
 
     /// A step says where its agent goes next; a return goes back to the place of the call.

@@ -43,7 +43,8 @@ pub struct Ran {
 pub fn run(program: &Program, seed: u64, plan: &[Fault], manner: Manner) -> Ran {
     let mut host = Host::new(program, seed, plan, manner);
     while host.life < MOST_LIVES {
-        match host.live() {
+        let death = if host.wish.is_some() { host.go_back() } else { host.live() };
+        match death {
             Death::Exit(RunStatus::Completed) if program.course.is_none() => break,
             Death::Broken | Death::OffCourse => break,
             Death::Exit(status) if program.course.is_none() => host.react(status),
@@ -62,6 +63,7 @@ pub fn run(program: &Program, seed: u64, plan: &[Fault], manner: Manner) -> Ran 
     host.monitor.expect(is_off_course || status == Some(wanted), || {
         format!("the run is {status:?} after {lives} lives")
     });
+    host.check_left_behind();
     let text_of = |payload: &Payload| host.monitor.text_of(payload);
     let outcome = Outcome::of(&host.monitor.events, &text_of, program.course.is_some());
     let (sites, log) =

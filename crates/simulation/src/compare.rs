@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::evolve::evolve;
-use raymond_core::run::{Run, RunStatus};
+use raymond_core::run::{Run, RunStatus, Status};
 
 /// Returns the first condition that a state of a run does not meet.
 pub fn is_legal(run: &Run, is_thorough: bool) -> Option<String> {
@@ -14,7 +14,10 @@ pub fn is_legal(run: &Run, is_thorough: bool) -> Option<String> {
             if !steps.insert(work.step) {
                 return Some(format!("two agents are at step {}", work.step));
             }
-            if work.step > run.steps_started || work.attempt == 0 {
+            // A step that a branch starts anew has no attempt yet.
+            let has_begun =
+                work.attempt > 0 || (run.origin.is_some() && matches!(agent.status, Status::Ready { .. }));
+            if work.step > run.steps_started || !has_begun {
                 return Some(format!("{} is at step {}/{}", agent.id, work.step, work.attempt));
             }
         }

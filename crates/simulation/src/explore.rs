@@ -10,6 +10,9 @@ use crate::rng::Rng;
 const AGAIN: [Kind; 4] = [Kind::Kill, Kind::KillAfter, Kind::Power(0), Kind::Power(11)];
 /// A recovery has always ended after this many points.
 const RECOVERY_POINTS: usize = 10;
+/// The command that goes back has always ended after this many points, and after so many of a store in memory.
+const GOING_BACK_POINTS: usize = 45;
+const GOING_BACK_POINTS_IN_MEMORY: usize = 15;
 
 /// The outcome of a program without faults, and the points that it reaches.
 pub fn fault_free(program: &Program, seed: u64) -> Result<(Outcome, Vec<Site>), Box<Failure>> {
@@ -30,12 +33,21 @@ pub fn every_single_fault(program: &Program, seed: u64, is_thrifty: bool) -> Res
     let mut runs = 0;
     for (at, site) in sites.into_iter().enumerate() {
         let kinds = site.kinds().iter().copied().filter(|kind| kind.suits(program, site));
-        for kind in kinds.filter(|kind| !is_thrifty || !kind.is_doubled(site)) {
+        for kind in kinds.filter(|kind| (!is_thrifty || !kind.is_doubled(site)) && is_tried(*kind, at)) {
             check(program, &outcome, seed, &[Fault { at, kind }])?;
             runs += 1;
         }
     }
     Ok(runs)
+}
+
+/// Going back repeats much of a run, so it is not tried everywhere.
+fn is_tried(kind: Kind, at: usize) -> bool {
+    match kind {
+        Kind::Rewind(_) => at.is_multiple_of(3),
+        Kind::Branch(_) => at % 3 == 1,
+        _ => true,
+    }
 }
 
 /// How the runs with crashes of a recorded run went.
@@ -97,6 +109,31 @@ pub fn every_crash_of_a_recovery(program: &Program, seed: u64, stride: usize) ->
     Ok(runs)
 }
 
+/// A rewind and a branch in the middle of a run, with a crash at every `stride`th point of the command and of what follows
+/// it.
+pub fn every_crash_of_going_back(program: &Program, seed: u64, stride: usize) -> Result<usize, Box<Failure>> {
+    let (outcome, sites) = fault_free(program, seed)?;
+    let moments: Vec<usize> = (0..sites.len()).filter(|at| sites[*at] == Site::Receive).collect();
+    let Some(at) = moments.get(moments.len() * 2 / 3).copied() else { return Ok(0) };
+    let points = if program.lives_in_memory { GOING_BACK_POINTS_IN_MEMORY } else { GOING_BACK_POINTS };
+    let mut runs = 0;
+    for kind in [Kind::Rewind(100), Kind::Branch(100)] {
+        let first = Fault { at, kind };
+        let ran = check(program, &outcome, seed, &[first])?;
+        // Which points are tried differs between programs, so that all kinds of points are covered.
+        let first_tried = at + 1 + program.name.len() % stride;
+        let tried = ran.sites.iter().enumerate().take(at + points).skip(first_tried);
+        for (again, site) in tried.step_by(stride) {
+            let crashes = [Kind::Kill, Kind::Power(0)];
+            for kind in crashes.into_iter().filter(|kind| kind.suits(program, *site)) {
+                check(program, &outcome, seed, &[first, Fault { at: again, kind }])?;
+                runs += 1;
+            }
+        }
+    }
+    Ok(runs)
+}
+
 /// Several random faults, with a random schedule.
 pub fn several_faults(
     program: &Program,
@@ -130,6 +167,8 @@ fn any_kind(rng: &mut Rng) -> Kind {
     match *rng.pick(rng.clone().pick(&SITES).kinds()) {
         Kind::KillWithin(_) => Kind::KillWithin(rng.number() as u8),
         Kind::Power(_) => Kind::Power(rng.number() % 1000),
+        Kind::Rewind(_) => Kind::Rewind(rng.number() as u8),
+        Kind::Branch(_) => Kind::Branch(rng.number() as u8),
         Kind::ClockJump(_) => Kind::ClockJump(rng.below(200_000) as i32 - 100_000),
         other => other,
     }

@@ -47,6 +47,10 @@ pub enum Kind {
     StopNow,
     /// The machine that a step runs on is lost. That is told late and twice, and the step may report after all.
     LoseMachine,
+    /// Raymond is killed, and a person takes the run back. The share (of 256) of the steps that have ended says to which.
+    Rewind(u8),
+    /// The same with a branch, which then goes on instead of the run.
+    Branch(u8),
     /// The clock is changed by this many seconds.
     ClockJump(i32),
 }
@@ -101,9 +105,19 @@ impl Site {
             }
             Site::Store => &[Kill, KillAfter, Power(0), Refuse(Refusal::NoSpace)],
             Site::Read => &[Kill, Refuse(Refusal::Io)],
-            Site::Receive => {
-                &[Kill, Power(0), StopGently, StopNow, LoseMachine, ClockJump(86_400), ClockJump(-3_600)]
-            }
+            Site::Receive => &[
+                Kill,
+                Power(0),
+                StopGently,
+                StopNow,
+                LoseMachine,
+                Rewind(0),
+                Rewind(170),
+                Branch(0),
+                Branch(170),
+                ClockJump(86_400),
+                ClockJump(-3_600),
+            ],
             Site::Publish => &[Kill, Power(0)],
             Site::Spawn => &[Kill, KillAfter, Power(0), Refuse(Refusal::Io)],
             Site::End => &[Kill, KillAfter, Refuse(Refusal::Io)],
@@ -177,6 +191,7 @@ impl Kind {
         match self {
             Kind::KillAfter => !matches!(site, Site::Spawn | Site::End | Site::Store),
             Kind::KillWithin(share) => share != u8::MAX,
+            Kind::Rewind(share) | Kind::Branch(share) => share == 0,
             Kind::Power(what_stays) => site == Site::Write && matches!(what_stays, 1 | 9),
             _ => false,
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use raymond::store::folder::{Lines, RunPaths};
 use raymond::store::memory::MemoryStore;
 use raymond::store::{
-    Events, FolderStore, JournalOptions, Opened, Payloads, RunHandle, RunStore, RunWriter, Start, StateDir,
-    StoreError,
+    Events, FolderStore, JournalOptions, Opened, Payloads, RunEntry, RunHandle, RunStore, RunWriter, Start,
+    StateDir, StoreError,
 };
 use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::payload::Payload;
@@ -20,7 +20,7 @@ use crate::fault::{Down, Kind, Site, gone};
 use crate::program::{LOCKS, Program};
 use crate::view::View;
 
-/// The only run.
+/// The run that is started. Others come from it.
 pub const RUN: &str = "sim";
 
 pub struct Home {
@@ -30,22 +30,24 @@ pub struct Home {
     /// Whether data counts as stored only if it survives a power cut.
     sees_safe: bool,
     memory: Option<MemoryStore>,
+    /// The run that is driven.
+    pub run: String,
 }
 
 impl Home {
     pub fn new(program: &Program, disk: SimDisk) -> Self {
         let dir = StateDir::at(program.home().join(LOCKS));
         let memory = program.lives_in_memory.then(MemoryStore::default);
-        Self { disk, dir, sees_safe: program.is_synced, memory }
+        Self { disk, dir, sees_safe: program.is_synced, memory, run: RUN.to_owned() }
     }
 
     /// The run as the running Raymond creates it.
     pub fn create(&self, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError> {
         match &self.memory {
             Some(memory) => {
-                self.point("create", || memory.create(RUN, options)).map(|writer| self.faulty(writer))
+                self.point("create", || memory.create(&self.run, options)).map(|writer| self.faulty(writer))
             }
-            None => self.files(self.disk.clone()).create(RUN, options),
+            None => self.files(self.disk.clone()).create(&self.run, options),
         }
     }
 
@@ -53,26 +55,39 @@ impl Home {
     pub fn open(&self, options: JournalOptions) -> Result<Opened, StoreError> {
         match &self.memory {
             Some(memory) => {
-                let opened = self.point("open", || memory.run(RUN)?.open(options))?;
+                let opened = self.point("open", || memory.run(&self.run)?.open(options))?;
                 Ok(Opened { writer: self.faulty(opened.writer), ..opened })
             }
-            None => self.files(self.disk.clone()).run(RUN)?.open(options),
+            None => self.files(self.disk.clone()).run(&self.run)?.open(options),
+        }
+    }
+
+    /// All runs as a person's command finds and changes them.
+    pub fn store(&self) -> Box<dyn RunStore> {
+        match &self.memory {
+            Some(memory) => Box::new(FaultyStore { inner: memory.clone(), disk: self.disk.clone() }),
+            None => Box::new(self.files(self.disk.clone())),
         }
     }
 
     /// The run as it is now, for reading only: there are no faults, and nothing is changed.
     pub fn look(&self) -> Arc<dyn RunHandle> {
+        self.look_at(&self.run)
+    }
+
+    /// The same for any run.
+    pub fn look_at(&self, id: &str) -> Arc<dyn RunHandle> {
         let found = match &self.memory {
-            Some(memory) => memory.run(RUN),
-            None => self.files(self.disk.copy()).run(RUN),
+            Some(memory) => memory.run(id),
+            None => self.files(self.disk.copy()).run(id),
         };
         found.expect("a run's id")
     }
 
-    /// Reads everything that is durable, as it becomes durable.
-    pub fn watch(&self) -> Watched {
+    /// Reads everything that is durable, as it becomes durable. Of a branch, these are the events after that one.
+    pub fn watch(&self, after: u64) -> Watched {
         match &self.memory {
-            Some(_) => Watched::Memory { run: self.look(), events: None },
+            Some(_) => Watched::Memory { run: self.look(), after, events: None },
             None => {
                 let paths = self.paths().on(Arc::new(self.view()));
                 Watched::Files(Box::new(Lines::from_segment(&paths, 0)))
@@ -86,7 +101,7 @@ impl Home {
             Some(_) => self.look().payloads(),
             None => {
                 let store = FolderStore::on(self.dir.clone(), Arc::new(self.view()));
-                store.run(RUN).expect("a run's id").payloads()
+                store.run(&self.run).expect("a run's id").payloads()
             }
         }
     }
@@ -94,7 +109,7 @@ impl Home {
     /// A person removes a run without any recorded event.
     pub fn remove_empty(&self) {
         match &self.memory {
-            Some(memory) => memory.remove(RUN),
+            Some(memory) => memory.remove(&self.run),
             None => self.disk.delete(&self.paths().segment(0)),
         }
     }
@@ -113,7 +128,7 @@ impl Home {
     }
 
     fn paths(&self) -> RunPaths {
-        self.dir.run(RUN).expect("a run's id")
+        self.dir.run(&self.run).expect("a run's id")
     }
 
     fn view(&self) -> View {
@@ -158,6 +173,32 @@ fn point<T>(
     result
 }
 
+/// A store in memory in which the making of a run is a point.
+#[derive(Debug)]
+struct FaultyStore {
+    inner: MemoryStore,
+    disk: SimDisk,
+}
+
+impl RunStore for FaultyStore {
+    fn place(&self) -> String {
+        self.inner.place()
+    }
+
+    fn list(&self) -> Result<Vec<RunEntry>, StoreError> {
+        self.inner.list()
+    }
+
+    fn run(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
+        self.inner.run(id)
+    }
+
+    fn create(&self, id: &str, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError> {
+        let inner = point(&self.disk, "create", || self.inner.create(id, options))?;
+        Ok(Box::new(Faulty { inner, disk: self.disk.clone() }))
+    }
+}
+
 /// A writer whose calls are points.
 #[derive(Debug)]
 struct Faulty {
@@ -200,6 +241,7 @@ pub enum Watched {
     Files(Box<Lines>),
     Memory {
         run: Arc<dyn RunHandle>,
+        after: u64,
         /// None until there is a run.
         events: Option<Box<dyn Events>>,
     },
@@ -216,9 +258,9 @@ impl Watched {
                 };
                 batch.map(|lines| lines.iter().map(|line| event(&line.text)).collect()).transpose()
             }
-            Watched::Memory { run, events } => {
+            Watched::Memory { run, after, events } => {
                 if events.is_none() {
-                    *events = match run.events(Start::After(0)) {
+                    *events = match run.events(Start::After(*after)) {
                         Err(StoreError::Missing { .. }) => return Ok(None),
                         other => Some(other.map_err(|error| error.to_string())?),
                     };

@@ -8,6 +8,7 @@ use raymond_core::event::Event;
 use raymond_core::input::Input;
 use raymond_core::run::Options;
 
+use crate::back::Wish;
 use crate::disk::SimDisk;
 use crate::fault::{Down, Fault, Kind, Site, Tape};
 use crate::home::Home;
@@ -66,7 +67,11 @@ pub struct Host<'p> {
     /// What the running Raymond will be told, and when: the end of a process by its number.
     pub reports: Vec<(u64, usize)>,
     /// The same about processes whose machines were lost. A later Raymond is told, too.
-    losses: Vec<(u64, usize)>,
+    pub losses: Vec<(u64, usize)>,
+    /// What a person wants to do before the run goes on.
+    pub wish: Option<Wish>,
+    /// Runs that are left behind, with the events that each must keep.
+    pub left_behind: Vec<(String, Vec<Event>)>,
 }
 
 impl<'p> Host<'p> {
@@ -92,6 +97,8 @@ impl<'p> Host<'p> {
             expected: None,
             reports: Vec::new(),
             losses: Vec::new(),
+            wish: None,
+            left_behind: Vec::new(),
         }
     }
 
@@ -130,6 +137,11 @@ impl<'p> Host<'p> {
         })
     }
 
+    /// The nonce of the run. It is another one after the run was taken back, and in a branch.
+    fn nonce(&self) -> String {
+        self.monitor.run.as_ref().map_or(String::new(), |run| run.nonce.clone())
+    }
+
     /// Starts a program, unless the point before it prevents that.
     pub fn spawn(&mut self, launch: Launch) -> Result<(), Crashed> {
         let started = launch.started.clone();
@@ -147,7 +159,7 @@ impl<'p> Host<'p> {
         let was_refused = matches!(kind, Some(Kind::Refuse(_)));
         let run_time = if was_refused { 0 } else { self.run_time(&act, &launch) };
         self.processes.push(Process {
-            token: token(NONCE, PLACE, started.step, started.attempt),
+            token: token(&self.nonce(), PLACE, started.step, started.attempt),
             life: self.life,
             text,
             started: self.clock,

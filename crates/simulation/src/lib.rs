@@ -3,6 +3,7 @@
 //! The tests run it with fixed seeds, the program `simulate` with new ones. See `crates/raymond/tests/README.md`.
 
 pub mod account;
+pub mod back;
 pub mod cases;
 pub mod check;
 pub mod compare;

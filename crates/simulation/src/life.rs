@@ -11,6 +11,7 @@ use raymond_core::input::Input;
 use raymond_core::money::Usd;
 use raymond_core::run::{RunStatus, Status};
 
+use crate::back::Wish;
 use crate::course::Course;
 use crate::fault::{Kind, Site};
 use crate::home::RUN;
@@ -106,13 +107,13 @@ impl Host<'_> {
     }
 
     /// Raymond may refuse only because of a simulated fault.
-    fn refused(&mut self, error: String) -> Death {
+    pub(crate) fn refused(&mut self, error: String) -> Death {
         self.monitor.expect(error.contains("simulated"), || format!("Raymond refuses: {error}"));
         Death::Refused(error)
     }
 
     /// Reading again gives the same events, and continues from the committed ones.
-    fn check_recovery(&mut self, run: &raymond_core::run::Run) -> Result<(), Death> {
+    pub(crate) fn check_recovery(&mut self, run: &raymond_core::run::Run) -> Result<(), Death> {
         match self.read_everything() {
             Ok(batches) => self.monitor.recovered(&batches, run),
             Err(error) => self.monitor.broken.push(format!("the whole journal cannot be read: {error}")),
@@ -129,7 +130,7 @@ impl Host<'_> {
         Ok(batches)
     }
 
-    fn take_over(
+    pub(crate) fn take_over(
         &mut self,
         run: &raymond_core::run::Run,
     ) -> Result<Vec<raymond_core::event::Interrupted>, Death> {
@@ -213,6 +214,8 @@ impl Host<'_> {
                 self.end_programs(false);
             }
             Some(Kind::LoseMachine) => self.lose_machine(),
+            Some(Kind::Rewind(share)) => return Err(self.wishes(Wish::rewind(share))),
+            Some(Kind::Branch(share)) => return Err(self.wishes(Wish::branch(share))),
             Some(Kind::ClockJump(seconds)) => self.set_clock(seconds),
             _ => {}
         }
@@ -318,7 +321,7 @@ impl Host<'_> {
         }
     }
 
-    fn check(&self) -> Result<(), Death> {
+    pub(crate) fn check(&self) -> Result<(), Death> {
         if self.monitor.broken.is_empty() { Ok(()) } else { Err(Death::Broken) }
     }
 

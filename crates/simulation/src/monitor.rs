@@ -31,6 +31,10 @@ pub struct Monitor {
     tries: BTreeMap<AgentId, usize>,
     /// How many events Raymond was told are durable.
     acknowledged: usize,
+    /// The number of the last event that was read.
+    last_seq: u64,
+    /// The state at the point to which the run was taken back, if the reader has told it.
+    taken_back_to: Option<Run>,
     /// Whether to make all checks on every state.
     is_thorough: bool,
     /// What is wrong; the first entry causes the others.
@@ -40,7 +44,7 @@ pub struct Monitor {
 impl Monitor {
     pub fn new(home: &Home, is_thorough: bool) -> Self {
         Self {
-            safe: home.watch(),
+            safe: home.watch(0),
             payloads: home.safe_payloads(),
             known_payloads: BTreeSet::new(),
             events: Vec::new(),
@@ -48,6 +52,8 @@ impl Monitor {
             account: Account::default(),
             tries: BTreeMap::new(),
             acknowledged: 0,
+            last_seq: 0,
+            taken_back_to: None,
             is_thorough,
             broken: Vec::new(),
         }
@@ -89,13 +95,24 @@ impl Monitor {
 
     fn take(&mut self, mut event: Event) {
         if let Body::Snapshot { .. } = &event.body {
-            let snapshot = evolve(None, &event);
-            let is_same = matches!((&self.run, &snapshot), (Some(run), Some(snapshot)) if run == snapshot);
-            self.expect(is_same, || format!("a snapshot is not the fold of the events: {snapshot:?}"));
+            // The event that takes the run back follows it.
+            self.taken_back_to = evolve(None, &event).filter(|snapshot| Some(snapshot) != self.run.as_ref());
             return;
         }
-        let seq = self.events.len() as u64 + 1;
+        let seq = self.last_seq + 1;
         self.expect(event.seq == seq, || format!("event {} follows {}", event.seq, seq - 1));
+        self.last_seq = event.seq;
+        let mut told = self.taken_back_to.take();
+        if let Body::RunStarted(started) = &event.body
+            && let Some(origin) = &started.origin
+        {
+            self.go_back(origin.seq);
+            // The reader goes on counting where the run was.
+            told.iter_mut().for_each(|state| state.seq = origin.seq);
+        }
+        self.expect(told.is_none() || told == self.run, || {
+            format!("a snapshot is not the fold of the events: {told:?}")
+        });
         self.check_payloads(&mut event);
         self.broken.extend(self.account.check(self.run.as_ref(), &event));
         self.count_tries(&event.body);
@@ -105,6 +122,29 @@ impl Monitor {
             format!("cost is {run:?}, but the programs cost {spent}")
         });
         self.events.push(event);
+    }
+
+    /// From now on only the events up to this one count.
+    fn go_back(&mut self, seq: u64) {
+        self.events.retain(|event| event.seq <= seq);
+        let last = self.events.last().map(|event| event.seq);
+        self.expect(last == Some(seq), || format!("it goes back to event {seq}, but {last:?} is there"));
+        self.acknowledged = self.acknowledged.min(self.events.len());
+        self.account = self.account.at(&self.events);
+        self.run = self.events.iter().fold(None, evolve);
+        self.tries.clear();
+        for event in std::mem::take(&mut self.events) {
+            self.count_tries(&event.body);
+            self.events.push(event);
+        }
+    }
+
+    /// Observes a branch of the run from now on.
+    pub fn follow_branch(&mut self, home: &Home, seq: u64) {
+        self.safe = home.watch(seq);
+        self.payloads = home.safe_payloads();
+        self.last_seq = seq;
+        self.look();
     }
 
     /// The payloads that an event names must be as durable as the event.
@@ -143,10 +183,10 @@ impl Monitor {
     pub fn acknowledged(&mut self, events: &[Event], believed: &Run) {
         self.look();
         for event in events {
-            let safe = self.events.get(event.seq as usize - 1);
-            let is_safe = safe == Some(event);
+            let at = self.events.binary_search_by_key(&event.seq, |safe| safe.seq).ok();
+            let is_safe = at.is_some_and(|at| self.events[at] == *event);
             self.expect(is_safe, || format!("event {} is acted on but is not durable", event.seq));
-            self.acknowledged = self.acknowledged.max(event.seq as usize);
+            self.acknowledged = self.acknowledged.max(at.map_or(0, |at| at + 1));
         }
         let agrees = self.run.as_ref().is_some_and(|run| run == believed);
         self.expect(agrees, || "the state in Raymond's memory is not the fold of its journal".to_owned());
@@ -154,6 +194,8 @@ impl Monitor {
 
     /// A journal was opened again: no committed event may be missing, and at most one batch may be new.
     pub fn recovered(&mut self, batches: &[Vec<Event>], believed: &Run) {
+        // The run may have been taken back just before Raymond was killed.
+        self.look();
         let mut last = 0;
         let mut new_batches = 0;
         for batch in batches {

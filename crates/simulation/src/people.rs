@@ -1,6 +1,6 @@
 //! People who answer questions through the run's inbox, several at once and more than once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use raymond_core::input::{Answer, Input};
 use raymond_core::run::Ask;
@@ -90,6 +90,15 @@ impl People {
                 self.removed.insert(name.clone(), message);
             }
         }
+    }
+
+    /// The run goes on from an earlier point: questions that were not closed there are asked anew.
+    pub fn go_back(&mut self, closed: &BTreeSet<String>) {
+        self.plans.clear();
+        self.inbox.clear();
+        self.removed.clear();
+        self.known.retain(|ask, _| closed.contains(ask));
+        self.first.retain(|ask, _| closed.contains(ask));
     }
 
     /// The removal of a file is not synced, so the file may be there again.
