@@ -35,6 +35,9 @@ const PATIENCE_FOR_HOME: (&str, u64) = ("RAYMOND_HOST_PATIENCE_MS", 60_000);
 /// After how many events of the engine's history a run continues with a new one.
 const CONTINUE_AFTER: (&str, u64) = ("RAYMOND_CONTINUE_AFTER", 8_000);
 
+/// The number of this status of a call.
+const INVALID_ARGUMENT: i32 = 3;
+
 /// Temporal as an engine for runs.
 pub struct Temporal {
     runtime: OnceLock<Runtime>,
@@ -229,6 +232,10 @@ async fn news_of(client: &Client, blobs: Option<&str>, run: &str, after: u64) ->
     let told = match in_time(async { Ok(ask(client, run, after).await) }).await? {
         Ok(told) => told,
         Err(WorkflowQueryError::NotFound(_)) => return Err(refused(format!("there is no run {run}"))),
+        // A worker has answered, so this is about the run and not about the server.
+        Err(WorkflowQueryError::Rpc(status)) if status.code() as i32 == INVALID_ARGUMENT => {
+            return Err(refused(format!("the run {run} cannot be read: {}", status.message())));
+        }
         Err(error) => return Err(away(error)),
     };
     let part = match after + 1 < told.first {

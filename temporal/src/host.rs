@@ -19,20 +19,29 @@ use raymond::fleet::Worker as WorkerSettings;
 use temporalio_client::Client;
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
+use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::blobs::Blobs;
-use crate::client::connect;
+use crate::client::{NoAnswer, connect};
 use crate::messages::{Delivered, Delivery, Home, JournalPart};
 use crate::workflow::RaymondRun;
 use steps::{Load, Steps, Task};
 
+/// A machine asks for so many agents at once. The others wait with the server, for the machine that has room first.
+const CLAIMS_AT_ONCE: usize = 2;
+/// How long a machine without room keeps an agent waiting before it gives it back. Less than the limit of the activity.
+const LONGEST_CLAIM: Duration = Duration::from_secs(20);
+/// How often a machine without room looks whether there is some.
+const ROOM_POLL: Duration = Duration::from_millis(20);
 /// How long a machine keeps room for an agent that it has taken in.
 const RESERVED: Duration = Duration::from_secs(2);
 /// How long the server may take to answer when a worker starts.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a worker waits before it tries again to connect.
+const CONNECT_AGAIN: Duration = Duration::from_secs(1);
 /// How often a machine that leaves looks whether its steps have ended.
 const DRAIN_POLL: Duration = Duration::from_millis(50);
 
@@ -49,16 +58,16 @@ pub struct Host {
 
 #[activities]
 impl Host {
-    /// Takes an agent in, if there is room. From then on its steps are delivered to this machine's own queue.
+    /// Takes an agent in, as soon as there is room. From then on its steps are delivered to this machine's own queue.
     #[activity]
     pub async fn claim(self: Arc<Self>, _ctx: ActivityContext, _: ()) -> Result<Home, ActivityError> {
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.retain(|claim| claim.elapsed() < RESERVED);
-        let taken = self.load.steps.load(Ordering::Relaxed) + claims.len();
-        if taken >= self.slots || self.load.is_leaving.load(Ordering::Relaxed) {
-            return Err(anyhow::anyhow!("{} has no room", self.home.host).into());
+        let asked = Instant::now();
+        while !self.has_taken_in() {
+            if self.load.is_leaving.load(Ordering::Relaxed) || asked.elapsed() > LONGEST_CLAIM {
+                return Err(anyhow::anyhow!("{} has no room", self.home.host).into());
+            }
+            tokio::time::sleep(ROOM_POLL).await;
         }
-        claims.push(Instant::now());
         Ok(self.home.clone())
     }
 
@@ -89,6 +98,25 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Keeps room for an agent, if there is some.
+    fn has_taken_in(&self) -> bool {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.retain(|claim| claim.elapsed() < RESERVED);
+        let taken = self.load.steps.load(Ordering::Relaxed) + claims.len();
+        let has_room = taken < self.slots && !self.load.is_leaving.load(Ordering::Relaxed);
+        if has_room {
+            claims.push(Instant::now());
+        }
+        has_room
+    }
+}
+
+/// The queue of agents that have no machine yet.
+pub fn agents_queue(queue: &str) -> String {
+    format!("{queue}.agents")
+}
+
 /// Where the parts of a run's journal are.
 pub fn journal_folder(run: &str) -> String {
     format!("runs/{run}/journal")
@@ -100,7 +128,7 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
     let work = fs::canonicalize(&worker.work)?;
     let _alone = alone_in(&work)?;
     let name = name_in(&work)?;
-    let client = connect(&worker.at, &name, PATIENCE).await?;
+    let client = connected(worker, &name).await?;
     let blobs = Blobs::open(worker.at.blobs.as_deref())?;
     let (tasks, received) = unbounded_channel();
     let load = Arc::new(Load::default());
@@ -113,9 +141,12 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
         tasks,
     });
     let runtime = Runtime::from_current_tokio(Default::default())?;
-    let mut workers =
-        [common_worker(&runtime, &client, &worker.at.queue, &host)?, own_worker(&runtime, &client, &host)?];
-    let [stop_common, stop_own] = [workers[0].shutdown_handle(), workers[1].shutdown_handle()];
+    let mut workers = [
+        runs_worker(&runtime, &client, &worker.at.queue, &host)?,
+        agents_worker(&runtime, &client, &worker.at.queue, &host)?,
+        steps_worker(&runtime, &client, &host)?,
+    ];
+    let stops: Vec<_> = workers.iter().map(Worker::shutdown_handle).collect();
     let (at_leave, slots) = (Arc::clone(&load), worker.slots);
     let make = move || Steps::new(client, work, blobs, backends, slots, at_leave);
     let (end_steps, steps_ended) = run_steps(make, received)?;
@@ -125,14 +156,13 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
         asked_to_stop().await?;
         load.is_leaving.store(true, Ordering::Relaxed);
         eprintln!("raymond: {name} takes no more agents; {} steps run", load.steps.load(Ordering::Relaxed));
-        stop_common();
-        stop_own();
+        stops.iter().for_each(|stop| stop());
         drain(&load, worker.drain_timeout, &end_steps).await;
         anyhow::Ok(())
     };
-    let [common, own] = &mut workers;
-    let (common, own, left) = tokio::join!(common.run(), own.run(), leave);
-    common.and(own)?;
+    let [runs, agents, steps] = &mut workers;
+    let (runs, agents, steps, left) = tokio::join!(runs.run(), agents.run(), steps.run(), leave);
+    runs.and(agents).and(steps)?;
     left?;
     drop(workers);
     let _ = steps_ended.join();
@@ -140,23 +170,61 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
     Ok(())
 }
 
-/// The worker for runs, and for agents that have no machine yet.
-fn common_worker(
-    runtime: &Runtime,
-    client: &Client,
-    queue: &str,
-    host: &Arc<Host>,
-) -> anyhow::Result<Worker> {
+/// Connects to the server. A worker may be started before the server, so one that does not answer is waited for.
+async fn connected(worker: &WorkerSettings, name: &str) -> anyhow::Result<Client> {
+    let mut is_first = true;
+    loop {
+        match connect(&worker.at, name, PATIENCE).await {
+            Ok(client) => return Ok(client),
+            Err(error) if error.is::<NoAnswer>() => {
+                if std::mem::take(&mut is_first) {
+                    eprintln!("raymond: {name} waits for {}: {error}", worker.at.server());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(CONNECT_AGAIN) => {}
+            stopped = asked_to_stop() => {
+                stopped?;
+                anyhow::bail!("{} never answered", worker.at.server());
+            }
+        }
+    }
+}
+
+/// The worker for runs and their journals.
+fn runs_worker(runtime: &Runtime, client: &Client, queue: &str, host: &Arc<Host>) -> anyhow::Result<Worker> {
     let options = WorkerOptions::new(queue)
         .register_workflow::<RaymondRun>()?
-        .register_activity::<host::Claim>(Arc::clone(host))
         .register_activity::<host::KeepJournal>(Arc::clone(host))
         .build();
     Worker::new(runtime, client.clone(), options).map_err(|error| anyhow::anyhow!("{error}"))
 }
 
+/// The worker for agents that have no machine yet.
+fn agents_worker(
+    runtime: &Runtime,
+    client: &Client,
+    queue: &str,
+    host: &Arc<Host>,
+) -> anyhow::Result<Worker> {
+    let few = || FixedSizeSlotSupplier::new(CLAIMS_AT_ONCE);
+    let tuner = TunerHolder::builder()
+        .workflow_task_slot_supplier(few())
+        .activity_task_slot_supplier(few())
+        .local_activity_task_slot_supplier(few())
+        .nexus_task_slot_supplier(few())
+        .build();
+    let options = WorkerOptions::new(agents_queue(queue))
+        .tuner(tuner)
+        .register_activity::<host::Claim>(Arc::clone(host))
+        .build();
+    Worker::new(runtime, client.clone(), options).map_err(|error| anyhow::anyhow!("{error}"))
+}
+
 /// The worker for steps of agents that are on this machine.
-fn own_worker(runtime: &Runtime, client: &Client, host: &Arc<Host>) -> anyhow::Result<Worker> {
+fn steps_worker(runtime: &Runtime, client: &Client, host: &Arc<Host>) -> anyhow::Result<Worker> {
     let options = WorkerOptions::new(host.home.queue.clone())
         .register_activity::<host::RunStep>(Arc::clone(host))
         .build();

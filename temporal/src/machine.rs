@@ -10,7 +10,7 @@ use raymond::run::frozen::FrozenStates;
 use raymond::run::hosted::StepOrder;
 use raymond::store::{RunWriter, StoreError, reference_to};
 use raymond_core::event::{Body, Event, RunStarted, SnapshotLine};
-use raymond_core::input::{self, Input, Plan};
+use raymond_core::input::{self, Input};
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Run, RunStatus};
@@ -177,17 +177,6 @@ impl Machine {
             started,
             plan,
         }
-    }
-
-    /// Agents whose steps run now.
-    pub fn running(&self) -> Vec<AgentId> {
-        self.run().running_agents().cloned().collect()
-    }
-
-    /// The plan of the attempt that an agent is at.
-    pub fn plan_of(&self, agent: &AgentId) -> Option<Plan> {
-        let agent = self.run().agents.get(agent)?;
-        self.states.states.of(&self.states.own, agent).ok().map(|prepared| prepared.plan)
     }
 
     /// The journal behind an event, as much as fits in a message, and the first event that is still here.

@@ -24,7 +24,7 @@ pub struct RunInput {
 /// What does not change during a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
-    /// The queue of runs, and of agents that have no machine yet.
+    /// The queue of runs. Those of agents and machines have names that begin like it.
     pub queue: String,
     /// How long a machine may be silent.
     pub heartbeat_ms: u64,

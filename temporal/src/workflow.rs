@@ -26,7 +26,7 @@ use temporalio_sdk::{
     SyncWorkflowContext, WorkflowCancellationToken, WorkflowContext, WorkflowContextView, WorkflowResult,
 };
 
-use crate::host::Host;
+use crate::host::{Host, agents_queue};
 use crate::machine::Machine;
 use crate::messages::{Delivered, Delivery, From, Home, JournalPart, Mail, RunInput, Snapshot, Told};
 use crate::packed::{MOST_BYTES, Packed};
@@ -36,7 +36,7 @@ pub const RUN: &str = "raymond_run";
 
 /// No step takes longer; the limits of the state itself are held by the machine that runs it.
 const LONGEST_STEP: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How often a run may be as long as it should be before it waits for its steps to end.
+/// A run whose history is so many times as long as it should be starts no more steps until those that run have ended.
 const MUCH_TOO_LONG: u32 = 4;
 
 #[workflow]
@@ -69,8 +69,17 @@ impl RaymondRun {
         loop {
             let now = timestamp(ctx.workflow_time());
             inputs.extend(ctx.state_mut(|run| run.take_mail()));
-            let waits_for_quiet = is_long(ctx, MUCH_TOO_LONG) && !steps.is_empty();
-            if !waits_for_quiet {
+            let is_quiet = steps.is_empty();
+            if is_quiet && is_long(ctx, 1) && ctx.state(|run| run.machine.is_open()) {
+                if let Some(part) = ctx.state(|run| run.part_to_keep(true)).map_err(broken)? {
+                    keep(ctx, part).await;
+                    continue;
+                }
+                // Pending activities do not survive this, so it comes when none is left. What has not been decided goes along.
+                let next = ctx.state_mut(|run| run.next_history(std::mem::take(&mut inputs)));
+                ctx.continue_as_new(next.map_err(broken)?, ContinueAsNewOptions::default())?;
+            }
+            if is_quiet || !is_long(ctx, MUCH_TOO_LONG) {
                 let decided = std::mem::take(&mut inputs);
                 let orders = ctx.state_mut(|run| run.machine.round(now, decided)).map_err(broken)?;
                 orders.cancel.iter().for_each(|agent| steps.cancel(agent));
@@ -82,20 +91,12 @@ impl RaymondRun {
                 steps.cancel_all();
             }
             let is_completed = ctx.state(|run| run.machine.run().status == RunStatus::Completed);
-            let continues = steps.is_empty() && is_long(ctx, 1);
-            if let Some(part) =
-                ctx.state(|run| run.part_to_keep(is_completed || continues)).map_err(broken)?
-            {
+            if let Some(part) = ctx.state(|run| run.part_to_keep(is_completed)).map_err(broken)? {
                 keep(ctx, part).await;
                 continue;
             }
             if is_completed {
                 return Ok(RunStatus::Completed.as_str().to_owned());
-            }
-            if continues && ctx.state(|run| run.machine.is_open()) {
-                let next =
-                    ctx.state_mut(|run| run.next_history(std::mem::take(&mut inputs))).map_err(broken)?;
-                ctx.continue_as_new(next, ContinueAsNewOptions::default())?;
             }
             let next = ctx.state(|run| run.machine.run().next_wake(now));
             let wait = next.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or_default());
@@ -304,13 +305,12 @@ async fn claim(
     ctx: &WorkflowContext<RaymondRun>,
     token: WorkflowCancellationToken,
 ) -> Result<Home, ActivityExecutionError> {
-    // A machine that is full refuses, and another one is asked.
-    let again = RetryPolicy::builder()
-        .initial_interval(Duration::from_millis(200))
-        .backoff_coefficient(1.5)
-        .maximum_interval(Duration::from_secs(5))
-        .build();
-    let options = ActivityOptions::with_start_to_close_timeout(Duration::from_secs(10))
+    let queue = ctx.state(|run| agents_queue(&run.machine.settings().queue));
+    // A machine without room keeps the agent waiting for a while, and then another one is asked.
+    let again =
+        RetryPolicy::builder().initial_interval(Duration::from_millis(200)).backoff_coefficient(1.0).build();
+    let options = ActivityOptions::with_start_to_close_timeout(Duration::from_secs(60))
+        .task_queue(queue)
         .cancellation_token(token)
         .cancellation_type(ActivityCancellationType::TryCancel)
         .retry_policy(again)

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The heartbeat timeout of all runs here.
-pub const HEARTBEAT: Duration = Duration::from_secs(3);
+pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -89,6 +89,11 @@ impl Rig {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// `HOST:PORT` of the server.
+    pub fn server(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
     pub fn start_server(&mut self) {
@@ -173,24 +178,38 @@ impl Rig {
     }
 
     pub fn start_with(&self, variables: &[(&str, &str)]) {
-        let mut program = self.program();
-        program.envs(variables.iter().copied());
-        program.args(["run", "wf", "--id", "r", "--on", &self.address(), "--detach"]);
-        let output = program.output().expect("the program starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.start_as("r", variables);
     }
 
-    /// The journal of run `r`, as far as it is known now.
-    pub fn log(&self) -> Vec<serde_json::Value> {
-        let output = self.raymond(&["log", "r", "--json"]);
+    pub fn start_as(&self, id: &str, variables: &[(&str, &str)]) {
+        let mut said = String::new();
+        // A server that has just been started does not answer at once.
+        eventually("the start of the run", || {
+            let mut program = self.program();
+            program.envs(variables.iter().copied());
+            program.args(["run", "wf", "--id", id, "--on", &self.address(), "--detach"]);
+            let output = program.output().expect("the program starts");
+            said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() || said.contains("does not answer"), "{said}");
+            output.status.success().then_some(())
+        });
+    }
+
+    /// The journal of a run, as far as it is known now.
+    fn log(&self, id: &str) -> Vec<serde_json::Value> {
+        let output = self.raymond(&["log", id, "--json"]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Waits for an event of this kind, and returns the journal.
+    /// Waits for an event of this kind in run `r`, and returns the journal.
     pub fn until(&self, kind: &str) -> Vec<serde_json::Value> {
+        self.until_in("r", kind)
+    }
+
+    pub fn until_in(&self, id: &str, kind: &str) -> Vec<serde_json::Value> {
         eventually(&format!("the event {kind}; {}", self.logs()), || {
-            let log = self.log();
+            let log = self.log(id);
             log.iter().any(|event| event["event"] == kind).then_some(log)
         })
     }

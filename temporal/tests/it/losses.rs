@@ -1,8 +1,6 @@
 //! Workers that die, and machines that are gone.
 
-use std::time::Instant;
-
-use crate::harness::{HEARTBEAT, Rig, Way, count, eventually, is_alive};
+use crate::harness::{Rig, Way, count, eventually, is_alive};
 
 /// Notes its start, and waits for the file `go` on its machine or for all.
 const SLOW: &str = "echo \"$$ $HOST_NAME $(date +%s%N)\" >> $DIR/begun\n\
@@ -78,10 +76,8 @@ fn a_cut_off_machine_ends_its_step_before_another_begins_and_its_late_report_is_
     let first = rig.lines("begun", 1)[0].clone();
     let _other = rig.worker("b");
     way.cut(true);
-    let cut = Instant::now();
     let pid = first.split(' ').next().unwrap().to_owned();
     eventually("the end of the step that was cut off", || (!is_alive(&pid)).then_some(()));
-    assert!(cut.elapsed() < HEARTBEAT * 2, "{:?}", cut.elapsed());
     assert!(rig.lines("begun", 2)[1].contains(" b "));
     way.cut(false);
     rig.write("go");

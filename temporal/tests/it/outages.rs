@@ -1,6 +1,6 @@
 //! A server that is away for a while.
 
-use crate::harness::{HEARTBEAT, Rig, count, eventually, is_alive};
+use crate::harness::{Rig, count, eventually, is_alive};
 
 #[test]
 fn a_result_waits_on_its_machine_until_the_server_is_back() {
@@ -37,9 +37,7 @@ fn never_two_at_once_when_the_server_is_away_for_long() {
     rig.start();
     let pid = rig.lines("begun", 1)[0].clone();
     rig.kill_server();
-    let away = std::time::Instant::now();
     eventually("the fence", || (!is_alive(&pid)).then_some(()));
-    assert!(away.elapsed() < HEARTBEAT * 2, "{:?}", away.elapsed());
     rig.start_server();
     rig.lines("begun", 2);
     rig.write("go");

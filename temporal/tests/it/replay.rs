@@ -1,16 +1,25 @@
 //! Recorded histories, decided again without a server: a change that would decide otherwise fails here, and not in the
-//! runs that are open.
+//! runs that are open. `RECORD=1` records them anew.
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use raymond::fleet::Address;
+use raymond_temporal::client::connect;
+use raymond_temporal::workflow::RaymondRun;
 use temporalio_client::WorkflowHistory;
 use temporalio_sdk::workflow_replayer::{WorkflowReplayer, WorkflowReplayerOptions};
 
-use raymond_temporal::workflow::RaymondRun;
+use crate::harness::Rig;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories")
+}
 
 #[tokio::test(flavor = "current_thread")]
 async fn recorded_histories_are_decided_as_before() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories");
     let mut count = 0;
-    for entry in std::fs::read_dir(&folder).expect("the recorded histories") {
+    for entry in std::fs::read_dir(folder()).expect("the recorded histories") {
         let path = entry.expect("an entry").path();
         let history = WorkflowHistory::from_json(&std::fs::read(&path).expect("a file")).expect("a history");
         let options = WorkflowReplayerOptions::new().register_workflow::<RaymondRun>().expect("the workflow");
@@ -19,5 +28,38 @@ async fn recorded_histories_are_decided_as_before() {
         assert!(replayed.is_ok(), "{}: {replayed:?}", path.display());
         count += 1;
     }
-    assert!(count > 0);
+    assert!(count > 0, "no history is recorded");
+}
+
+/// Forks, a script that is tried again, a join, a question, its answer, and a delay.
+#[test]
+fn record() {
+    if std::env::var_os("RECORD").is_none() {
+        return;
+    }
+    let rig = Rig::new().expect("a server");
+    let forks: String = (1..=3).map(|n| format!("<fork N=\"{n}\" next=\"ALL\">ONE</fork>")).collect();
+    rig.state("START.sh", &format!("echo '{forks}'\n"));
+    let retry = "# raymond: retry=1 backoff=10ms\n[ $N != 2 ] || [ -e tried ] || { touch tried; exit 1; }\n";
+    rig.state("ONE.sh", &format!("{retry}echo \"<result>$N</result>\"\n"));
+    rig.state("ALL.sh", "echo '<join>ASK</join>'\n");
+    rig.state("ASK.sh", "echo '<ask next=\"DELAY\">Which?</ask>'\n");
+    rig.state("DELAY.sh", "echo '<goto delay=\"50ms\">DONE</goto>'\n");
+    rig.state("DONE.sh", "echo '<result>all</result>'\n");
+    let _worker = rig.worker("a");
+    for (name, continue_after) in [("whole", "8000"), ("continued", "40")] {
+        rig.start_as(name, &[("RAYMOND_CONTINUE_AFTER", continue_after)]);
+        rig.until_in(name, "ask_opened");
+        assert!(rig.raymond(&["answer", name, "this"]).status.success());
+        rig.until_in(name, "run_finished");
+        let at = Address::of_server(&rig.server()).expect("an address");
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let json = runtime.expect("a runtime").block_on(async {
+            let client = connect(&at, "test", Duration::from_secs(10)).await.expect("a connection");
+            let handle = client.get_workflow_handle::<RaymondRun>(name);
+            handle.fetch_history(Default::default()).to_json().await.expect("the history")
+        });
+        std::fs::create_dir_all(folder()).expect("a folder");
+        std::fs::write(folder().join(format!("{name}.json")), json).expect("a file");
+    }
 }

@@ -8,10 +8,11 @@ fn a_run_elsewhere_is_followed_to_its_end() {
     rig.state("START.sh", "echo '<goto input=\"from the first\">NEXT</goto>'\n");
     rig.state("NEXT.sh", "echo \"<result>$RAYMOND_RESULT on ${HOST_NAME}</result>\"\n");
     let _worker = rig.worker("a");
-    let output = rig.raymond(&["run", "wf", "--id", "r", "--on", &rig.address()]);
-    let said = String::from_utf8_lossy(&output.stderr);
+    rig.start();
+    let output = rig.raymond(&["log", "r", "--follow"]);
+    let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", rig.logs());
-    assert!(String::from_utf8_lossy(&output.stdout).contains(" on a"), "{output:?}");
+    assert!(said.contains(" on a"), "{output:?}");
 }
 
 #[test]
@@ -71,4 +72,24 @@ fn nothing_is_lost_when_a_run_continues_with_a_new_history() {
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "an event is missing or told twice");
     let ran: Vec<u64> = rig.lines("ran", 20).iter().map(|line| line.parse().unwrap()).collect();
     assert_eq!(ran, (1..=20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_worker_that_is_told_to_stop_finishes_its_steps_and_the_agent_goes_on_elsewhere() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state(
+        "START.sh",
+        "echo $HOST_NAME >> $DIR/ran\nwhile [ ! -e $DIR/go ]; do sleep 0.05; done\necho '<goto>NEXT</goto>'\n",
+    );
+    rig.state("NEXT.sh", "echo $HOST_NAME >> $DIR/ran\necho '<result>done</result>'\n");
+    let mut leaving = rig.worker("a");
+    rig.start();
+    rig.lines("ran", 1);
+    leaving.terminate();
+    let _other = rig.worker("b");
+    rig.write("go");
+    assert!(leaving.ends(), "{}", rig.logs());
+    let log = rig.until("run_finished");
+    assert_eq!((count(&log, "step_finished"), count(&log, "retry")), (2, 0), "{log:#?}");
+    assert_eq!(rig.read("ran"), "a\nb\n");
 }
