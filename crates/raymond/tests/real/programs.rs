@@ -141,7 +141,15 @@ const KINDS: &[Kind] = &[
     },
     OPENCODE,
     // The same program, talked to with the Agent Client Protocol. It waits for a limit without a word.
-    Kind { is_acp: true, args: &["acp"], prices: None, limit: None, tells_lost: false, ..OPENCODE },
+    Kind {
+        is_acp: true,
+        args: &["acp"],
+        prices: None,
+        limit: None,
+        tells_lost: false,
+        cut: Cut::LooksWhole,
+        ..OPENCODE
+    },
     Kind {
         name: "pi",
         is_acp: false,
