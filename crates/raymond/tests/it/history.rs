@@ -191,7 +191,8 @@ fn a_killed_command_leaves_the_run_as_it_was_or_as_it_should_be() {
         let before = status(&rig, "r");
         kill_after(&rig, &["rewind", "r", "--to", "5"], whole * kill / KILLS);
         let after = status(&rig, "r");
-        if after != before {
+        // The run that keeps what is dropped may be there already.
+        if after["origin"] != before["origin"] {
             assert_eq!(after["origin"]["step"], 5);
             let dropped = after["origin"]["dropped"].as_str().unwrap().to_owned();
             assert_eq!(status(&rig, &dropped)["steps"], before["steps"]);
