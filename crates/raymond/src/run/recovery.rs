@@ -42,7 +42,8 @@ pub fn take_over(
     backends: &Backends,
 ) -> Result<(Vec<Interrupted>, Vec<Input>), UserError> {
     let end = |targets| reaper.end_blocking(targets);
-    let mut costs = Costs { debug, backends, warnings: Vec::new() };
+    let model = run.options.model.as_deref();
+    let mut costs = Costs { debug, backends, model, warnings: Vec::new() };
     let interrupted = take_over_with(run, identity, scratch, end, |lost| costs.of(lost))?;
     Ok((interrupted, costs.warnings))
 }
@@ -91,6 +92,8 @@ pub fn take_over_with(
 struct Costs<'a> {
     debug: &'a DebugFolder,
     backends: &'a Backends,
+    /// The model of turns that choose none, in journals of earlier versions, which do not name the model of a turn.
+    model: Option<&'a str>,
     /// Warnings for the user about the estimate.
     warnings: Vec<Input>,
 }
@@ -117,7 +120,12 @@ impl Costs<'_> {
             let counting = Counting {
                 told: program.map_or(TokensTold::No, |program| program.capabilities().tokens),
                 earlier: earlier.and_then(|session| session.total_tokens),
-                price: program.and_then(|program| self.backends.price(program, lost.work.model.as_deref())),
+                price: program.and_then(|program| {
+                    let of_turn = lost.work.model.as_deref();
+                    let of_session = earlier.and_then(|session| session.model.as_deref());
+                    let model = of_turn.or(of_session).or(self.model).or(program.model.as_deref());
+                    self.backends.price(program, model)
+                }),
             };
             return Usd::from_dollars(counting.settle(cost).unwrap_or(cost).usd);
         }
