@@ -3,10 +3,15 @@
 #
 #   scripts/deny.sh                           all of them; fetches the list of vulnerabilities from GitHub
 #   scripts/deny.sh licenses bans sources     these only; once built, it only needs crates.io
+#   scripts/deny.sh --here licenses           the same for the workspace in the current folder, with its own deny.toml
 #
 # cargo-deny is built once and kept in $XDG_CACHE_HOME/raymond-ci, or in ~/.cache/raymond-ci.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+if [ "${1:-}" = --here ]; then
+    shift
+else
+    cd "$(dirname "$0")/.."
+fi
 version=0.20.2
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/raymond-ci/cargo-deny-$version
 

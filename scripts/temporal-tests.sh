@@ -9,6 +9,7 @@ cd "$(dirname "$0")/../temporal"
 export CARGO_TARGET_DIR=${RAYMOND_TEMPORAL_TARGET:-$HOME/.cache/raymond-ci/temporal-target}
 
 cargo fmt --check
+../scripts/deny.sh --here licenses bans sources
 status=0
 timeout 20m cargo test --locked --no-run || status=$?
 if [ "$status" -eq 124 ]; then

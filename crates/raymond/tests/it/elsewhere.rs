@@ -133,7 +133,9 @@ fn what_is_deployed_understands_its_arguments_and_fits_together() {
         Value::from(arguments[at + 1])
     };
     assert_eq!(trigger["metadata"]["endpoint"], given("--temporal"));
-    assert_eq!(trigger["metadata"]["taskQueue"], given("--queue"));
+    // Agents that wait for a machine have a queue of their own.
+    let waiting = format!("{}.agents", given("--queue").as_str().unwrap());
+    assert_eq!(trigger["metadata"]["taskQueue"], waiting);
     assert_eq!(trigger["metadata"]["targetQueueSize"], given("--slots"));
     let mounted = container["volumeMounts"].as_array().unwrap().iter().map(|mount| &mount["name"]);
     let volumes: Vec<&Value> =
