@@ -23,6 +23,8 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Whether it is talked to with the Agent Client Protocol, and can branch conversations then.
     is_acp: bool,
+    /// Cases that say nothing about it.
+    left_out: &'static [&'static str],
     /// The backend's own arguments.
     pub(crate) args: &'static [&'static str],
     versions: &'static [&'static str],
@@ -32,7 +34,7 @@ pub(crate) struct Kind {
     /// The agent runs a command.
     pub(crate) shell: fn(&str) -> Reply,
     /// A refusal that the program takes for a usage limit without trying again for long, if there is one.
-    pub(crate) limit: Option<fn() -> Reply>,
+    pub(crate) limit: fn() -> Reply,
     /// Whether the end of that limit is told.
     pub(crate) tells_end_of_limit: bool,
     /// Whether it says that it does not have a conversation. Otherwise it only fails.
@@ -60,6 +62,7 @@ pub(crate) const MODEL: &str = "claude-haiku-4-5";
 const CODEX: Kind = Kind {
     name: "codex",
     is_acp: false,
+    left_out: &[],
     args: &[],
     versions: &["0.166.0"],
     model: "gpt-5",
@@ -67,7 +70,7 @@ const CODEX: Kind = Kind {
     shell: |command| {
         use_tool("exec_command", &json!({ "cmd": command, "yield_time_ms": 30_000 }).to_string())
     },
-    limit: Some(|| refuse(429).for_seconds(3600)),
+    limit: || refuse(429).for_seconds(3600),
     tells_end_of_limit: true,
     tells_lost: true,
     cut: Cut::Fails,
@@ -77,12 +80,13 @@ const CODEX: Kind = Kind {
 const OPENCODE: Kind = Kind {
     name: "opencode",
     is_acp: false,
+    left_out: &[],
     args: &[],
     versions: &["1.18.33"],
     model: "mock/mock-model",
     prices: Some([1.0, 10.0, 0.1]),
     shell: |command| use_tool("bash", command),
-    limit: Some(|| refuse(429)),
+    limit: || refuse(429),
     tells_end_of_limit: false,
     tells_lost: true,
     cut: Cut::Fails,
@@ -93,12 +97,13 @@ const KINDS: &[Kind] = &[
     Kind {
         name: "claude",
         is_acp: false,
+        left_out: &[],
         args: &[],
         versions: &["2.1.197", "2.1.325"],
         model: MODEL,
         prices: Some([1.0, 5.0, 0.1]),
         shell: |command| use_tool("Bash", command),
-        limit: Some(|| refuse(429).for_seconds(3600)),
+        limit: || refuse(429).for_seconds(3600),
         tells_end_of_limit: true,
         tells_lost: true,
         cut: Cut::GoesOn,
@@ -113,13 +118,14 @@ const KINDS: &[Kind] = &[
     Kind {
         name: "copilot",
         is_acp: false,
+        left_out: &[],
         args: &[],
         versions: &["1.0.102"],
         model: "mock-model",
         prices: None,
         shell: |command| use_tool("bash", command),
         // Without such a wait it tries again for a minute.
-        limit: Some(|| refuse(429).header("retry-after", "7200")),
+        limit: || refuse(429).header("retry-after", "7200"),
         tells_end_of_limit: false,
         tells_lost: true,
         cut: Cut::GoesOn,
@@ -128,24 +134,31 @@ const KINDS: &[Kind] = &[
     Kind {
         name: "gemini",
         is_acp: false,
+        left_out: &[],
         args: &[],
         versions: &["0.61.0"],
         model: "gemini-2.5-pro",
         prices: Some([1.25, 10.0, 0.3125]),
         shell: |command| use_tool("run_shell_command", command),
-        limit: Some(|| refuse(429)),
+        limit: || refuse(429),
         tells_end_of_limit: false,
         tells_lost: true,
         cut: Cut::LooksWhole,
         set_up: gemini,
     },
     OPENCODE,
-    // The same program, talked to with the Agent Client Protocol. It waits for a limit without a word.
+    // The same program, talked to with the Agent Client Protocol.
     Kind {
         is_acp: true,
+        left_out: &[
+            // It waits for a limit without a word.
+            "every::a_usage_limit_ends_the_run_with_no_wait",
+            "every::a_long_wait_of_the_program_is_a_usage_limit",
+            // It goes on running after its answer, and a ping waits for its end.
+            "every::a_ping_of_doctor_is_answered",
+        ],
         args: &["acp"],
         prices: None,
-        limit: None,
         tells_lost: false,
         cut: Cut::LooksWhole,
         ..OPENCODE
@@ -153,12 +166,13 @@ const KINDS: &[Kind] = &[
     Kind {
         name: "pi",
         is_acp: false,
+        left_out: &[],
         args: &[],
         versions: &["0.87.1"],
         model: "mock/mock-model",
         prices: Some([1.0, 10.0, 0.1]),
         shell: |command| use_tool("bash", command),
-        limit: Some(|| refuse(429)),
+        limit: || refuse(429),
         tells_end_of_limit: false,
         tells_lost: true,
         cut: Cut::Fails,
@@ -204,6 +218,11 @@ impl Program {
     /// The folder of a newer Node than the machine's, if the program needs one.
     pub(crate) fn own_node(&self) -> Option<PathBuf> {
         Some(self.folder.join("node_modules/node/bin")).filter(|folder| folder.exists())
+    }
+
+    /// Whether a case says something about it.
+    pub(crate) fn takes(&self, case: &str) -> bool {
+        !self.kind.left_out.contains(&case)
     }
 
     /// The name of its backend.

@@ -158,10 +158,9 @@ fn lost(program: &Program) {
 }
 
 fn limit(program: &Program) {
-    let Some(limit) = program.kind.limit else { return };
     let mut bench = bench(program, &[("START", "begin", "")]);
     bench.account = Account::Subscription;
-    bench.api.on("begin", [limit()]);
+    bench.api.on("begin", [(program.kind.limit)()]);
     bench.run(&["--no-wait"]).assert(5, "").says("limit");
     assert!(bench.events_of("step_finished").is_empty());
     let waiting = &bench.events_of("limit_waiting")[0];
@@ -175,9 +174,6 @@ fn limit(program: &Program) {
 
 /// The service asks for a wait of hours. Some programs do that, without a word or with one line.
 fn long_wait(program: &Program) {
-    if program.kind.limit.is_none() {
-        return;
-    }
     let mut bench = bench(program, &[("START", "begin", "")]);
     bench.account = Account::Subscription;
     if bench.path("home/config.toml").exists() {
@@ -261,10 +257,6 @@ fn other_folder(program: &Program) {
 }
 
 fn pinged(program: &Program) {
-    // It goes on running after its answer, and a ping waits for its end.
-    if program.backend() == "acp" {
-        return;
-    }
     let bench = bench(program, &[]);
     bench.api.on("pong", [say("pong")]);
     let done = bench.start(&["doctor", "--ping", "--yes", "--json"]).wait();
