@@ -154,6 +154,8 @@ const KINDS: &[Kind] = &[
             // It waits for a limit without a word.
             "every::a_usage_limit_ends_the_run_with_no_wait",
             "every::a_long_wait_of_the_program_is_a_usage_limit",
+            // It calls every refusal an internal error, so the turn is tried again.
+            "every::a_refused_login_fails_at_once",
             // It goes on running after its answer, and a ping waits for its end.
             "every::a_ping_of_doctor_is_answered",
         ],
