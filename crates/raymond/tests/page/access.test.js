@@ -76,6 +76,8 @@ test("everything can be done by keyboard", async () => {
   await page.locator(".graph .node[tabindex]").first().focus();
   await page.keyboard.press("Enter");
   await page.waitForURL(/#\/workflows\/ship-feature\?state=/);
+  // The address changes before the page does.
+  await page.locator("[data-answer]").waitFor({ state: "detached" });
   await page.goBack();
   await page.locator("[data-answer]").waitFor();
   // The answer.
