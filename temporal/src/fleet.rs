@@ -39,6 +39,7 @@ const CONTINUE_AFTER: (&str, u64) = ("RAYMOND_CONTINUE_AFTER", 8_000);
 const INVALID_ARGUMENT: i32 = 3;
 
 /// Temporal as an engine for runs.
+#[derive(Default)]
 pub struct Temporal {
     runtime: OnceLock<Runtime>,
     clients: OnceLock<Clients>,
