@@ -36,7 +36,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < LIMIT, "waited in vain: {what}");
+        assert!(start.elapsed() < LIMIT, "this did not happen within {LIMIT:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn hold(stored: &Arc<dyn RunHandle>, place: &Place, config: &Config) 
     if let Some(elsewhere) = stored.elsewhere() {
         return Err(UserError::usage(format!("{} is carried out by {}", stored.id(), elsewhere.engine))
             .hint(
-                "a run elsewhere can be stopped, resumed and branched; a branch is a run on this machine",
+                "a run on other machines can be stopped and resumed",
             ));
     }
     let Opened { writer, run, .. } = stored.open(journal_options(&config.raymond))?;
