@@ -170,6 +170,17 @@ pub enum StepOutcome {
 }
 
 impl StepOutcome {
+    /// Whether the program did what was asked of it. What it said may still be refused.
+    pub fn has_succeeded(&self) -> bool {
+        match self {
+            StepOutcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => {
+                exit.is_success() && reading.is_ok()
+            }
+            StepOutcome::Turn(TurnOutcome::Completed(_)) => true,
+            StepOutcome::Script(_) | StepOutcome::Turn(_) | StepOutcome::Interrupted { .. } => false,
+        }
+    }
+
     /// The outcome in one word.
     pub fn name(&self) -> &'static str {
         match self {

@@ -29,9 +29,7 @@ pub(super) type Still = Engine<Box<dyn RunWriter>>;
 pub(super) fn hold(stored: &Arc<dyn RunHandle>, place: &Place, config: &Config) -> Result<Still, UserError> {
     if let Some(elsewhere) = stored.elsewhere() {
         return Err(UserError::usage(format!("{} is carried out by {}", stored.id(), elsewhere.engine))
-            .hint(
-                "a run on other machines can be stopped and resumed",
-            ));
+            .hint("a run on other machines can be stopped and resumed"));
     }
     let Opened { writer, run, .. } = stored.open(journal_options(&config.raymond))?;
     if run.status != RunStatus::Running {

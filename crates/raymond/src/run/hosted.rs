@@ -442,7 +442,7 @@ async fn pass_on(
         match message {
             Message::Input(Input::Ended(ended)) => {
                 let Some(done) = waiting.remove(ended.agent.as_str()) else { continue };
-                let end = if has_succeeded(&ended.outcome) { RecordedEnd::Kept } else { RecordedEnd::Failed };
+                let end = if ended.outcome.has_succeeded() { RecordedEnd::Kept } else { RecordedEnd::Failed };
                 steps.borrow_mut().recorded(&ended.agent, end);
                 done.finish(*ended, trouble.take());
             }
@@ -456,16 +456,6 @@ async fn pass_on(
             Message::Trouble(error) => trouble = Some(error),
             Message::Input(_) | Message::Output { .. } => {}
         }
-    }
-}
-
-fn has_succeeded(outcome: &StepOutcome) -> bool {
-    match outcome {
-        StepOutcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => {
-            exit.is_success() && reading.is_ok()
-        }
-        StepOutcome::Turn(TurnOutcome::Completed(_)) => true,
-        StepOutcome::Script(_) | StepOutcome::Turn(_) | StepOutcome::Interrupted { .. } => false,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use raymond_core::input::{Input, ScriptOutcome, StepOutcome, TurnOutcome};
+use raymond_core::input::{Input, StepOutcome};
 use raymond_core::snapshot::FilesSnapshot;
 
 use super::LocalExecutor;
@@ -33,7 +33,7 @@ pub(super) async fn after(
 ) -> Option<FilesSnapshot> {
     let snapshots = executor.snapshots.as_ref()?;
     let top = executor.busy_folders.borrow_mut().remove(&job.attempt.agent)?;
-    if !has_succeeded(outcome) {
+    if !outcome.has_succeeded() {
         return None;
     }
     let shared = executor.busy_folders.borrow().values().any(|other| *other == top);
@@ -57,16 +57,6 @@ pub(super) async fn after(
 
 fn about(job: &StepJob) -> String {
     format!("step {}: {} in {}", job.attempt.step, job.attempt.agent, job.attempt.state)
-}
-
-fn has_succeeded(outcome: &StepOutcome) -> bool {
-    match outcome {
-        StepOutcome::Script(ScriptOutcome::Exited { exit, reading, .. }) => {
-            exit.is_success() && reading.is_ok()
-        }
-        StepOutcome::Turn(TurnOutcome::Completed(_)) => true,
-        StepOutcome::Script(_) | StepOutcome::Turn(_) | StepOutcome::Interrupted { .. } => false,
-    }
 }
 
 /// Each problem is told once.
