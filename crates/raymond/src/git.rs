@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// How long a call may take that only looks something up.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a call is repeated that has met a worktree that is not whole yet, and how long it waits before.
+const MOST_REPETITIONS: u32 = 20;
+const REPETITION_PAUSE: Duration = Duration::from_millis(50);
 /// How much of what git says is read.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// How much of its words an error repeats.
@@ -86,6 +89,14 @@ impl fmt::Display for GitError {
 
 impl std::error::Error for GitError {}
 
+impl GitError {
+    /// Whether git has come upon a worktree that another git is just making. It gives up then, before it does anything.
+    /// What it says is in the language of the user, but the name of the file is not.
+    fn is_about_half_made_worktree(&self) -> bool {
+        matches!(self, Self::Failed { words, .. } if words.contains("/commondir"))
+    }
+}
+
 impl Git {
     /// Git as it works in a folder.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
@@ -152,6 +163,16 @@ impl Git {
 
     /// What a command says that reads `input`.
     pub fn bytes<A: AsRef<OsStr>>(&self, arguments: &[A], input: &[u8]) -> Result<Vec<u8>, GitError> {
+        for _ in 0..MOST_REPETITIONS {
+            match self.bytes_at_once(arguments, input) {
+                Err(error) if error.is_about_half_made_worktree() => thread::sleep(REPETITION_PAUSE),
+                done => return done,
+            }
+        }
+        self.bytes_at_once(arguments, input)
+    }
+
+    fn bytes_at_once<A: AsRef<OsStr>>(&self, arguments: &[A], input: &[u8]) -> Result<Vec<u8>, GitError> {
         let mut command = Command::new("git");
         command.args(self.arguments(arguments)).current_dir(&self.folder);
         for (name, value) in &self.variables {

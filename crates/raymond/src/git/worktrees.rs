@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use raymond_core::input::NewWorktree;
@@ -191,9 +192,13 @@ fn is_object_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The branch exists after this, at the commit with which it begins, and nothing of a folder that was half made is left.
-/// Returns the arguments of git that make the folder.
+/// Held while git registers a worktree. Until it is done, most other calls of git in this repository would fail.
+static REGISTERING: Mutex<()> = Mutex::new(());
+
+/// The branch exists after this, at the commit with which it begins, and git knows the folder, which is still empty.
+/// Nothing is left of one that was half made. Returns the arguments of git that write the files, which may take long.
 pub fn begin(worktree: &Worktree) -> Result<(Git, Vec<String>), String> {
+    let _one_at_a_time = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
     let git = Git::of_repository(Path::new(&worktree.repository));
     let reference = format!("refs/heads/{}", worktree.branch);
     match git.text(&["rev-parse", "--verify", "--quiet", &reference]) {
@@ -218,8 +223,11 @@ pub fn begin(worktree: &Worktree) -> Result<(Git, Vec<String>), String> {
             .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     }
     // Twice `--force`: what a killed git had begun may still be registered for this path, and locked.
-    let make = ["worktree", "add", "--force", "--force", "--", &worktree.path, &worktree.branch];
-    Ok((git.patience(MAKING_LIMIT), make.map(str::to_owned).to_vec()))
+    let add =
+        ["worktree", "add", "--force", "--force", "--no-checkout", "--", &worktree.path, &worktree.branch];
+    git.text(&add).map_err(|error| error.to_string())?;
+    let write_files = ["reset", "--hard", "--quiet", "--no-recurse-submodules"];
+    Ok((Git::in_folder(path), write_files.map(str::to_owned).to_vec()))
 }
 
 fn remove_folder(path: &Path) -> io::Result<()> {

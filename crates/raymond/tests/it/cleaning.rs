@@ -22,7 +22,8 @@ pub fn cleanable() -> Rig {
     );
     rig.state("W.sh", "case $RAYMOND_BRANCH in *dirty) echo x > f ;; *) echo y > f; git commit -qam saved ;; esac; echo '<result>ok</result>'");
     rig.state("END.sh", "touch \"$RAYMOND_TASK_FOLDER/left\"; printf '<result>'; head -c 100000 /dev/zero | tr '\\0' x; echo '</result>'");
-    assert_eq!(rig.run().exit, 0);
+    let done = rig.run();
+    assert_eq!(done.exit, 0, "{done:?}");
     git(&rig, ".", &["update-ref", "refs/raymond/r", "HEAD"]);
     git(&rig, ".", &["update-ref", "refs/raymond-kept/r/1", "HEAD"]);
     rig

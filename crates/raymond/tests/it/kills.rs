@@ -1,11 +1,11 @@
 //! Commands about the past of a run, killed at every call of git. Run again, each has the result that it should have.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use test_kit::rig::{Done, Rig};
 
 use crate::cleaning::{cleanable, refs, traces};
+use crate::repository::front_git;
 use crate::restoring::three_steps;
 
 /// More calls of git than any of the commands makes.
@@ -14,17 +14,14 @@ const MOST_CALLS: u32 = 60;
 /// A `git` that kills the program that has called it, at this call.
 fn lay_trap(rig: &Rig, call: u32) -> String {
     let trap = rig.home().join("trap");
-    fs::create_dir_all(&trap).unwrap();
-    let real = String::from_utf8(rig.program("which").arg("git").output().unwrap().stdout).unwrap();
-    let (real, count) = (real.trim(), trap.join("count"));
+    let count = trap.join("count");
+    let _ = fs::remove_file(&count);
     let count = count.display();
-    let text = format!(
-        "#!/bin/bash\necho >> {count}\nif [ $(wc -l < {count}) = {call} ]; then kill -9 $PPID; exit 1; fi\nexec {real} \"$@\"\n"
-    );
-    fs::write(trap.join("git"), text).unwrap();
-    fs::set_permissions(trap.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
-    let _ = fs::remove_file(trap.join("count"));
-    format!("{}:{}", trap.display(), std::env::var("PATH").unwrap_or_default())
+    front_git(&trap, |real| {
+        format!(
+            "echo >> {count}\nif [ $(wc -l < {count}) = {call} ]; then kill -9 $PPID; exit 1; fi\nexec {real} \"$@\""
+        )
+    })
 }
 
 /// Runs a command that is killed at a call of git. `None` if it was killed.

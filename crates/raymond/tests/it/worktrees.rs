@@ -7,7 +7,7 @@ use serde_json::Value;
 use test_kit::rig::{Done, Rig, wait_for_file, wait_until};
 
 use crate::RAYMOND;
-use crate::repository::{commit, git, init};
+use crate::repository::{commit, front_git, git, init};
 
 /// A repository at `work` with the file `sub/f`, of which `v1` has an older version.
 fn repository() -> Rig {
@@ -71,6 +71,31 @@ fn each_worker_has_a_worktree_in_the_same_subfolder() {
     assert!(!rig.path(".raymond/worktrees").exists(), "nothing is left of clean worktrees");
     let started = rig.events().into_iter().find(|event| event["agent"] == "main_work1").unwrap();
     assert_eq!(started["worktree"]["base"], git(&rig, ".", &["rev-parse", "HEAD"]));
+}
+
+/// Git gives up when it comes upon a worktree that another git is just making.
+#[test]
+fn a_worktree_that_another_program_is_making_does_not_matter() {
+    let rig = repository();
+    let half_made = rig.path(".git/worktrees/half");
+    fs::create_dir_all(&half_made).unwrap();
+    for (file, text) in [("HEAD", "ref: refs/heads/x\n"), ("gitdir", "/nowhere/.git\n"), ("commondir", "")] {
+        fs::write(half_made.join(file), text).unwrap();
+    }
+    // The other program goes on once git has failed.
+    let folder = rig.home().join("finishing");
+    let commondir = half_made.join("commondir");
+    let path = front_git(&folder, |real| {
+        let finish = format!("*'worktree add'*) echo ../.. > {} ;;", commondir.display());
+        format!("{real} \"$@\"; code=$?\ncase \"$code $*\" in 0*) ;; {finish} esac\nexit $code")
+    });
+    workflow(&rig, &["worktree='a'"], "printf '<result>%s</result>' \"$(cat sub/f)\"");
+    let workflow = rig.path("workflow").display().to_string();
+    let mut command = rig.command(&[&workflow, "--id", "r"]);
+    command.env("PATH", path);
+    let entries = entries(&rig.launch(command).wait());
+    assert_eq!(entries[0]["result"], "two");
+    assert_eq!(fs::read_to_string(&commondir).unwrap(), "../..\n", "git met the other worktree");
 }
 
 #[test]

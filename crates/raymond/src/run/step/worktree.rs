@@ -50,13 +50,17 @@ async fn made(
     WorktreeNeeds { worktree, mark }: &WorktreeNeeds,
     stop: &StopSignal,
 ) -> Result<(), NotMade> {
-    let (git, arguments) = begin(worktree).map_err(NotMade::Failed)?;
-    add(executor, job, &git, &arguments, stop).await?;
+    let begun = {
+        let worktree = worktree.clone();
+        tokio::task::spawn_blocking(move || begin(&worktree)).await
+    };
+    let (git, arguments) = begun.unwrap_or_else(|error| Err(error.to_string())).map_err(NotMade::Failed)?;
+    write_files(executor, job, &git, &arguments, stop).await?;
     finish(mark).map_err(|error| NotMade::Store(format!("cannot write {}: {error}", mark.display())))
 }
 
 /// Runs git like the program of the step: it is ended with it, and found again by its token after a crash.
-async fn add(
+async fn write_files(
     executor: &LocalExecutor,
     job: &StepJob,
     git: &Git,
