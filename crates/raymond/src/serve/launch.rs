@@ -210,6 +210,9 @@ fn cannot_start(error: std::io::Error) -> Problem {
     Problem::internal(format!("cannot start raymond: {error}"))
 }
 
+/// What stands below an error about the value of an option, and only there.
+const HINT_AT_HELP: &str = "For more information, try '--help'.";
+
 impl Launched {
     /// Why a process has ended before its run began.
     fn refusal(&mut self, code: Option<i32>) -> Problem {
@@ -217,8 +220,9 @@ impl Launched {
         let _ = self.said.seek(SeekFrom::Start(0));
         let _ = (&mut self.said).take(MOST_SAID).read_to_string(&mut text);
         let text = text.trim().trim_start_matches("error: ").to_owned();
-        match code {
-            Some(code) if code == ExitKind::Usage as i32 => Problem::new(422, text),
+        match (code, text.strip_suffix(HINT_AT_HELP)) {
+            (Some(code), Some(text)) if code == ExitKind::Usage as i32 => Problem::malformed(text.trim()),
+            (Some(code), None) if code == ExitKind::Usage as i32 => Problem::new(422, text),
             _ => Problem::internal(format!("raymond ended at once: {text}")),
         }
     }

@@ -13,8 +13,9 @@ use super::Server;
 
 /// How long to wait after the first sign of a change, so that many of them are one.
 const TOGETHER: Duration = Duration::from_millis(10);
-/// How much longer for each reader: to tell hundreds of them of every step would take the time of the steps.
-const PER_READER: Duration = Duration::from_micros(250);
+/// How much longer for each reader, and at most: to tell hundreds of them of every step would take the time of the steps.
+const PER_READER: Duration = Duration::from_micros(600);
+const FOR_ALL_READERS: Duration = Duration::from_millis(120);
 /// How often all journals are looked at, in case a sign was missed.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The same where the system gives no signs.
@@ -87,7 +88,8 @@ impl Signs {
             return None;
         };
         timeout_at(until, seen.news.notified()).await.ok()?;
-        sleep(TOGETHER + PER_READER * u32::try_from(readers).unwrap_or(u32::MAX)).await;
+        let for_readers = PER_READER.saturating_mul(u32::try_from(readers).unwrap_or(u32::MAX));
+        sleep(TOGETHER + for_readers.min(FOR_ALL_READERS)).await;
         if seen.is_lost.load(Ordering::Acquire) {
             self.seen = None;
             return None;

@@ -333,7 +333,9 @@ fn a_run_is_stopped_and_resumed() {
     assert_eq!(site.get_json("/api/v1/runs/r/steps")["steps"][0]["status"], "interrupted");
     rig.write("go", "");
     let wrong = site.post("/api/v1/runs/r/resume", &json!({ "budget": "much" }));
-    assert_eq!(wrong.status, 422, "{wrong:?}");
+    assert_eq!(wrong.status, 400, "{wrong:?}");
+    let detail = wrong.json()["detail"].to_string();
+    assert!(detail.contains("--budget") && !detail.contains("--help"), "{detail}");
     assert_eq!(site.post("/api/v1/runs/r/resume", &json!({ "budget": 3.5 })).status, 202);
     wait_for(&site, "r", "status", "completed");
     assert_eq!(site.get_json("/api/v1/runs/r")["budget_usd"], 3.5);

@@ -329,5 +329,6 @@ pub fn last_output_at(folder: &std::path::Path, step: u64) -> Option<Timestamp> 
     let files = kept_attempts(folder, step).into_iter();
     let files = files.flat_map(|kept| [kept.stream, kept.stdout, kept.stderr]).flatten();
     let written = files.filter_map(|file| std::fs::metadata(file).ok()?.modified().ok()).max()?;
-    Timestamp::try_from(written).ok()
+    let since_1970 = written.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Timestamp::from_millisecond(i64::try_from(since_1970.as_millis()).ok()?).ok()
 }
