@@ -1,11 +1,18 @@
 //! Reads a turn: the program's own decoder, and the check that is the same for every program.
 
+use std::time::Duration;
+
 use super::price::Price;
 use super::{
     AgentProgram, Cost, Tokens, TokensTold, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault,
     TurnReport,
 };
-use crate::process::Input;
+use crate::process::{Flow, Input};
+
+/// How long a program may keep running after its final message.
+const LINGER: Duration = Duration::from_secs(10);
+/// How long a program may wait after the model's service has refused it. A service that is only busy asks for less.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Decodes a turn and compares the session that the program ran in with the one that was asked for. A program that runs
 /// in another session would lose a conversation, or change one that has to stay unchanged.
@@ -106,9 +113,18 @@ impl TurnReader {
         seen
     }
 
-    /// Whether the program only waits, because the model's service has refused it.
-    pub fn waits_for_service(&self) -> bool {
-        self.decoder.waits_for_service()
+    /// How the turn goes on after a piece of stdout.
+    pub fn flow_after_stdout(&self) -> Flow {
+        if self.is_final() { Flow::EndWithin(LINGER) } else { self.flow_before_the_end() }
+    }
+
+    /// How the turn goes on after a piece of stderr.
+    pub fn flow_after_stderr(&self) -> Flow {
+        if self.is_final() { Flow::Continue } else { self.flow_before_the_end() }
+    }
+
+    fn flow_before_the_end(&self) -> Flow {
+        if self.decoder.waits_for_service() { Flow::EndWithin(LONGEST_WAIT) } else { Flow::GoOn }
     }
 
     /// What the program is told now.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::TurnFault;
+use crate::process::{Ending, ParentDeath, ProcessExit, ProgramSpec, TimeLimits};
 use crate::recording::Places;
 use crate::wire;
 
@@ -119,6 +120,20 @@ pub struct Invocation {
     pub set: Vec<(String, String)>,
 }
 
+impl Invocation {
+    /// The process of the turn. `token` marks it and everything that it starts.
+    pub fn into_process(self, cwd: impl Into<PathBuf>, token: impl Into<String>) -> ProgramSpec {
+        let mut process = ProgramSpec::new(self.program, cwd, token);
+        process.args = self.args.into_iter().map(Into::into).collect();
+        process.stdin = self.stdin;
+        process.env = self.unset.into_iter().map(|name| (name.into(), None)).collect();
+        process.env.extend(self.set.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
+        // The program ends its own tools when it is asked to end.
+        process.on_parent_death = ParentDeath::Terminate;
+        process
+    }
+}
+
 /// How a turn's program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnEnding {
@@ -132,6 +147,21 @@ pub enum TurnEnding {
     OverTime(Duration),
     /// Raymond ended it because the run was stopped.
     Stopped,
+}
+
+impl TurnEnding {
+    /// The ending of a program that had these limits.
+    pub fn of(ending: &Ending, limits: &TimeLimits) -> Self {
+        match ending {
+            Ending::Exited(ProcessExit::Code(code)) => Self::Code(*code),
+            Ending::Exited(ProcessExit::Signal(signal)) => Self::Signal(*signal),
+            Ending::Exited(ProcessExit::Unknown) | Ending::SpawnFailed(_) | Ending::Aborted => Self::Code(-1),
+            Ending::IdleTimeout => Self::Silent(limits.idle.unwrap_or_default()),
+            Ending::TotalTimeout => Self::OverTime(limits.total.unwrap_or_default()),
+            Ending::Lingered => Self::Lingered,
+            Ending::Stopped => Self::Stopped,
+        }
+    }
 }
 
 /// An event in a turn's output while it runs. Events are only shown, except that `Session` is recorded.

@@ -1,9 +1,10 @@
 //! `raymond doctor`: what works here and what does not, and what to do about it.
 
 mod backends;
+mod listen;
+mod ping;
 mod serving;
 mod surroundings;
-mod talk;
 
 use std::io::{self, Write};
 
@@ -76,10 +77,8 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
     let mut reports = backends::look_at(&known, &config);
     let default_backend = default_backend(&config, &reports);
     if args.ping {
-        backends::agree_to_ping(&default_backend, args.yes)?;
-    }
-    if args.ping {
-        backends::ping(&mut reports, &known, &default_backend, config.raymond.model.as_deref());
+        ping::agree(&default_backend, args.yes)?;
+        ping::ping(&mut reports, &known, &default_backend, config.raymond.model.as_deref());
     }
     let default = reports.iter().find(|report| report.name == default_backend);
     findings.extend(backends::findings(default, &default_backend, &known, &config));

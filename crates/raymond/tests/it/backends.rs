@@ -7,6 +7,7 @@ use serde_json::Value;
 use test_kit::rig::{Rig, wait_for_file, wait_until};
 
 use crate::RAYMOND;
+use crate::repository::{commit, init};
 
 /// A project with this config file and a workflow whose files are given with their texts.
 fn project(config: &str, files: &[(&str, &str)]) -> Rig {
@@ -253,7 +254,7 @@ fn one_run_mixes_backends_and_each_agent_keeps_its_own() {
 }
 
 /// An agent that speaks the Agent Client Protocol, with a conversation in a file for each session.
-const ACP_AGENT: &str = r##"
+pub(crate) const ACP_AGENT: &str = r##"
 import json, sys
 def send(message):
     print(json.dumps(dict(message, jsonrpc="2.0")), flush=True)
@@ -278,11 +279,12 @@ for line in sys.stdin:
         send({"id": id, "result": {"stopReason": "end_turn"}})
 "##;
 
+const ACP_CONFIG: &str = "[backend.mine]\nkind = \"acp\"\ncommand = \"python3\"\nargs = [\"./agent.py\"]\n\
+    branches = true\ncost = \"none\"\n";
+
 #[test]
 fn any_program_that_speaks_the_agent_client_protocol_can_be_used() {
-    let config = "[backend.mine]\nkind = \"acp\"\ncommand = \"python3\"\nargs = [\"./agent.py\"]\nbranches = true\n\
-                  cost = \"none\"\n";
-    let rig = project(config, GOES_ON);
+    let rig = project(ACP_CONFIG, GOES_ON);
     rig.write("agent.py", ACP_AGENT);
     let done = rig.raymond(&["workflow", "--id", "r", "--backend", "mine"]);
     done.assert(0, "Begin. <goto>NEXT</goto> / Go on.\n");
@@ -290,6 +292,28 @@ fn any_program_that_speaks_the_agent_client_protocol_can_be_used() {
     let sessions: Vec<Value> =
         rig.events().into_iter().filter(|event| event["event"] == "session_started").collect();
     assert_eq!((&sessions[0]["session"], &sessions[1]["session"]), (&"s1".into(), &"s2".into()));
+}
+
+/// A branch with files of its own works in another folder, in which such a program would not find the conversation.
+#[test]
+fn a_conversation_that_is_bound_to_its_folder_is_not_continued_in_another() {
+    let rig = project(ACP_CONFIG, GOES_ON);
+    init(&rig, ".");
+    rig.write(".gitignore", "/workflow\n");
+    rig.write("agent.py", ACP_AGENT);
+    commit(&rig, ".", "the agent");
+    rig.raymond(&["workflow", "--id", "r", "--backend", "mine", "--snapshots"])
+        .assert(0, "Begin. <goto>NEXT</goto> / Go on.\n");
+    let dir = rig.path("..").canonicalize().unwrap().join("restored");
+    let dir = dir.to_str().unwrap();
+    let branch = ["branch", "r", "--at", "1", "--id", "b", "--files", "--worktree", dir];
+    rig.raymond(&branch).assert(0, "b\n");
+    rig.raymond(&["resume", "b"])
+        .assert(1, "")
+        .says(&format!("the conversation began in {}", rig.work().display()))
+        .says("the backend `mine` can continue it only there")
+        .says("change folders with <reset>, or choose another backend for the state");
+    assert!(!rig.path("../restored/s2").exists(), "no program is started");
 }
 
 /// Names of agent programs that are not also ordinary words, and the files that may know them.

@@ -4,6 +4,7 @@ use serde_json::Value;
 use test_kit::rig::{Done, Rig, wait_until};
 
 use crate::RAYMOND;
+use crate::backends::ACP_AGENT;
 
 /// A folder whose config file makes `backend` the default and has these tables.
 fn rig(backend: &str, tables: &str) -> Rig {
@@ -125,6 +126,19 @@ fn a_ping_needs_consent_and_tells_whether_the_model_answered() {
     let done = rig.raymond(&["doctor", "--ping", "--yes"]);
     assert_eq!(done.exit, 1);
     assert!(done.stdout.contains("hung up"), "{}", done.stdout);
+}
+
+/// Some programs go on running after their answer, with processes in sessions of their own.
+#[test]
+fn a_ping_does_not_wait_for_the_end_of_a_program_and_leaves_nothing_behind() {
+    let rig = rig("acp", "[backend.acp]\ncommand = \"python3\"\nargs = [\"./agent.py\"]\ncost = \"none\"\n");
+    let stays = "import subprocess, time\nsubprocess.Popen(['setsid', 'sleep', '3333'])\ntime.sleep(3333)\n";
+    rig.write("agent.py", format!("{ACP_AGENT}{stays}"));
+    let done = rig.raymond(&["doctor", "--ping", "--yes", "--json"]);
+    let report = report(&done);
+    let acp = backend(&report, "acp");
+    assert_eq!((done.exit, &acp["answers"]), (0, &true.into()), "{acp:#}");
+    rig.assert_nothing_lives();
 }
 
 #[test]

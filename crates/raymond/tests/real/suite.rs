@@ -25,6 +25,7 @@ pub(crate) const CASES: &[Case] = &[
     ("every::a_value_makes_the_program_read_no_file", values),
     ("every::a_function_in_another_folder_returns_to_the_conversation", other_folder),
     ("every::a_ping_of_doctor_is_answered", pinged),
+    ("every::a_ping_of_doctor_tells_a_refused_login", pinged_in_vain),
 ];
 
 /// The prompts of the states below, and how the agent answers.
@@ -265,6 +266,10 @@ fn pinged(program: &Program) {
     let own = backends.iter().find(|backend| backend["name"] == program.backend()).unwrap();
     assert_eq!((&own["answers"], &report["ok"], done.exit), (&true.into(), &true.into(), 0), "{own:#}");
     assert_eq!(bench.asked("pong").len(), 1, "one short question");
+}
+
+fn pinged_in_vain(program: &Program) {
+    let bench = bench(program, &[]);
     bench.api.on("pong", [refuse(401)]);
     let done = bench.start(&["doctor", "--ping", "--yes"]).wait();
     assert_eq!(done.exit, 1, "{}", done.stdout);

@@ -1,23 +1,19 @@
 //! The agent programs: whether they are there, in which version, and what they can do.
 
-use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::Command;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::Finding;
-use super::talk::{Listener, NoAnswer, Partner, talk};
+use super::listen::{NoAnswer, listen};
 use crate::agent::registry::{Backend, Backends};
-use crate::agent::{Capabilities, Inspection, TokensTold, Turn, TurnEnding, TurnReader};
+use crate::agent::{Capabilities, Inspection, TokensTold};
 use crate::config::Config;
-use crate::error::UserError;
-use crate::process::{Input, program_on_path};
+use crate::process::program_on_path;
 
 /// How long a program may take to tell its version or whether it is logged in.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a model may take to answer.
-const PING_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A backend, and what was found out about its program.
 #[derive(Debug, Serialize)]
@@ -26,7 +22,7 @@ pub(super) struct BackendReport {
     kind: String,
     /// The program; none if it needs none.
     command: Option<String>,
-    installed: bool,
+    pub(super) installed: bool,
     version: Option<String>,
     /// How the version compares with those that it was tested with.
     tested: Standing,
@@ -34,9 +30,9 @@ pub(super) struct BackendReport {
     /// Whether it is logged in, where the program can tell.
     logged_in: Option<bool>,
     /// Whether a model answered, if that was asked for.
-    answers: Option<bool>,
+    pub(super) answers: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
+    pub(super) problem: Option<String>,
     can: Can,
 }
 
@@ -174,11 +170,9 @@ fn inspect(report: &mut BackendReport, inspection: &Inspection, is_wrapper: bool
     if is_wrapper || !inspection.tells_version {
         return;
     }
-    let mut listener = Listener::default();
-    match talk(Command::new(&path).arg("--version"), &mut listener, PATIENCE) {
-        Ok(_) => {
-            let said = String::from_utf8_lossy(&listener.0);
-            report.version = version_in(&said);
+    match listen(Command::new(&path).arg("--version"), PATIENCE) {
+        Ok(heard) => {
+            report.version = version_in(&heard.stdout);
             report.tested = compare(report.version.as_deref(), inspection.tested);
         }
         Err(NoAnswer::NotThere) => report.problem = Some(format!("`{program}` was not found")),
@@ -189,8 +183,8 @@ fn inspect(report: &mut BackendReport, inspection: &Inspection, is_wrapper: bool
         Err(NoAnswer::TooSlow) => report.problem = Some(format!("`{program} --version` takes too long")),
     }
     if let Some(args) = inspection.login {
-        let asked = talk(Command::new(&path).args(args), &mut Listener::default(), PATIENCE);
-        report.logged_in = asked.ok().map(|ended| ended.status.success());
+        let asked = listen(Command::new(&path).args(args), PATIENCE);
+        report.logged_in = asked.ok().map(|heard| heard.status.success());
     }
 }
 
@@ -264,88 +258,6 @@ pub(super) fn findings(
         ));
     }
     findings
-}
-
-/// Asks whether money may be spent.
-pub(super) fn agree_to_ping(backend: &str, is_agreed: bool) -> Result<(), UserError> {
-    if is_agreed {
-        return Ok(());
-    }
-    let cost = format!("--ping asks the model of `{backend}` for one word, which costs a fraction of a cent");
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(UserError::usage(cost).hint("to agree without a terminal: --ping --yes"));
-    }
-    let _ = write!(io::stderr(), "{cost}.\nGo on? [y/N] ");
-    let mut answer = String::new();
-    let _ = io::stdin().lock().read_line(&mut answer);
-    match ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
-        true => Ok(()),
-        false => {
-            Err(UserError::usage("nothing was asked").hint("leave out --ping to look without asking a model"))
-        }
-    }
-}
-
-/// Runs a short turn with the default backend.
-pub(super) fn ping(reports: &mut [BackendReport], known: &Backends, default: &str, model: Option<&str>) {
-    let Some(report) = reports.iter_mut().find(|report| report.name == default && report.installed) else {
-        return;
-    };
-    let Ok(backend) = known.get(default) else { return };
-    if backend.inspection().is_none() {
-        return;
-    }
-    let answered = short_turn(backend, model);
-    report.answers = Some(answered.is_ok());
-    report.problem = answered.err();
-}
-
-fn short_turn(backend: &Backend, model: Option<&str>) -> Result<(), String> {
-    let can = backend.capabilities();
-    let turn = Turn {
-        prompt: "Reply with the word pong and nothing else.".to_owned(),
-        cwd: std::env::current_dir().unwrap_or_default(),
-        session: can.takes_session_id().then(|| uuid::Uuid::new_v4().to_string()),
-        model: model.filter(|_| can.model).map(str::to_owned),
-        ..Turn::default()
-    };
-    let invocation = backend.invocation(&turn)?;
-    let mut command = Command::new(program_on_path(&invocation.program).ok_or("it was not found")?);
-    command.args(&invocation.args).envs(invocation.set);
-    for name in invocation.unset {
-        command.env_remove(name);
-    }
-    let reader = TurnReader::new(&**backend, &turn);
-    let mut partner = Turning { stdin: Some(invocation.stdin), reader };
-    let ended = match talk(&mut command, &mut partner, PING_PATIENCE) {
-        Ok(ended) => ended,
-        Err(NoAnswer::TooSlow) => return Err("it did not answer in two minutes".to_owned()),
-        Err(NoAnswer::NotThere) => return Err("it was not found".to_owned()),
-        Err(NoAnswer::NotStarted(error)) => return Err(format!("it cannot be started: {error}")),
-    };
-    let mut reader = partner.reader;
-    reader.close();
-    let ending = TurnEnding::Code(ended.status.code().unwrap_or(-1));
-    reader.finish(ending, &ended.stderr).map(drop).map_err(|failed| failed.fault.to_string())
-}
-
-/// Runs a turn.
-struct Turning {
-    /// The input of the program's invocation, until it is written.
-    stdin: Option<Vec<u8>>,
-    reader: TurnReader,
-}
-
-impl Partner for Turning {
-    fn input(&mut self) -> Input {
-        let input = self.reader.input();
-        let bytes = self.stdin.take().unwrap_or_default().into_iter().chain(input.bytes).collect();
-        Input { bytes, ..input }
-    }
-
-    fn heard(&mut self, stdout: &[u8]) {
-        self.reader.feed(stdout);
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::Finding;
-use super::talk::{Listener, talk};
+use super::listen::listen;
 use crate::cli::find::{found_home, working_folder};
 use crate::config;
 use crate::process::Containment;
@@ -114,11 +114,8 @@ fn processes() -> Finding {
 }
 
 fn git() -> Finding {
-    let mut listener = Listener::default();
-    match talk(Command::new("git").arg("--version"), &mut listener, PATIENCE) {
-        Ok(ended) if ended.status.success() => {
-            Finding::good("git", String::from_utf8_lossy(&listener.0).trim().to_owned())
-        }
+    match listen(Command::new("git").arg("--version"), PATIENCE) {
+        Ok(heard) if heard.status.success() => Finding::good("git", heard.stdout.trim().to_owned()),
         _ => Finding::warning(
             "git",
             "`git` was not found",

@@ -1,6 +1,5 @@
 //! A turn of any agent program.
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,8 +15,7 @@ use crate::agent::registry::Backend;
 use crate::agent::session::SessionPlace;
 use crate::agent::{Class, Continued, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader};
 use crate::process::{
-    self, AfterExit, Ending, Flow, OutputTail, ParentDeath, Sink, SpawnError, Started, StopSignal,
-    TimeLimits, supervise,
+    self, AfterExit, Ending, Flow, OutputTail, Sink, SpawnError, Started, StopSignal, TimeLimits, supervise,
 };
 use crate::run::job::{StepJob, TurnNeeds};
 use crate::run::mailbox::Message;
@@ -27,10 +25,6 @@ use crate::run::step::{LocalExecutor, NotReady, environment, make_folders};
 use crate::view::Stream;
 use crate::view::debug::StepFiles;
 
-/// How long a program may keep running after its final message.
-const LINGER: Duration = Duration::from_secs(10);
-/// How long a program may wait after the model's service has refused it. A service that is only busy asks for less.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How many lines of stderr the program's decoder gets.
 const STDERR_LINES: usize = 40;
 
@@ -100,7 +94,7 @@ async fn supervised(
     sink.files.ended(&done.ending);
     Ok(match done.ending {
         Ending::SpawnFailed(error) => Err(not_started(name, error)),
-        ending => Ok(ending_of(ending, &limits)),
+        ending => Ok(TurnEnding::of(&ending, &limits)),
     })
 }
 
@@ -173,29 +167,10 @@ fn process(
     make_folders(job)?;
     let runnable = Runnable::of(executor, job)?;
     let token = job.attempt.token.clone();
-    let mut process = process::ProgramSpec::new(invocation.program, &job.needs.cwd, token);
-    process.args = invocation.args.into_iter().map(OsString::from).collect();
-    process.stdin = invocation.stdin;
-    process.env = environment(executor, job, runnable.path());
-    process.env.extend(invocation.unset.into_iter().map(|name| (name.into(), None)));
-    process.env.extend(invocation.set.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
-    // The program ends its own tools when it is asked to end.
-    process.on_parent_death = ParentDeath::Terminate;
+    let mut process = invocation.into_process(&job.needs.cwd, token);
+    // What the program needs takes precedence.
+    process.env.splice(..0, environment(executor, job, runnable.path()));
     Ok((process, runnable))
-}
-
-fn ending_of(ending: Ending, limits: &TimeLimits) -> TurnEnding {
-    match ending {
-        Ending::Exited(process::ProcessExit::Code(code)) => TurnEnding::Code(code),
-        Ending::Exited(process::ProcessExit::Signal(signal)) => TurnEnding::Signal(signal),
-        Ending::Exited(process::ProcessExit::Unknown) | Ending::SpawnFailed(_) | Ending::Aborted => {
-            TurnEnding::Code(-1)
-        }
-        Ending::IdleTimeout => TurnEnding::Silent(limits.idle.unwrap_or_default()),
-        Ending::TotalTimeout => TurnEnding::OverTime(limits.total.unwrap_or_default()),
-        Ending::Lingered => TurnEnding::Lingered,
-        Ending::Stopped => TurnEnding::Stopped,
-    }
 }
 
 fn not_started(program: String, error: SpawnError) -> TurnFault {
@@ -319,10 +294,6 @@ impl TurnSink<'_> {
         }
     }
 
-    fn flow_before_the_end(&self) -> Flow {
-        if self.reader.waits_for_service() { Flow::EndWithin(LONGEST_WAIT) } else { Flow::GoOn }
-    }
-
     /// A session that the program chose is recorded as soon as it is known.
     fn record_session(&self, session: String) {
         let (step, attempt) = (self.job.attempt.step, self.job.attempt.number);
@@ -391,10 +362,7 @@ impl Sink for TurnSink<'_> {
         let seen = self.reader.feed(bytes);
         self.note(seen);
         self.executor.show_spending(&self.job.attempt.agent, Usd::from_dollars(self.reader.cost_so_far()));
-        match self.reader.is_final() {
-            true => Flow::EndWithin(LINGER),
-            false => self.flow_before_the_end(),
-        }
+        self.reader.flow_after_stdout()
     }
 
     fn stderr(&mut self, bytes: &[u8]) -> Flow {
@@ -404,9 +372,6 @@ impl Sink for TurnSink<'_> {
         self.note(seen);
         self.executor.show(&self.job.attempt.agent, Stream::Stderr, &text);
         self.stderr.push(&text);
-        match self.reader.is_final() {
-            true => Flow::Continue,
-            false => self.flow_before_the_end(),
-        }
+        self.reader.flow_after_stderr()
     }
 }
