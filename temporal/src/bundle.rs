@@ -44,6 +44,8 @@ pub async fn keep_workflows(blobs: &Blobs, workflows: &[PathBuf]) -> anyhow::Res
 pub async fn keep_repository(blobs: &Blobs, folder: &Path) -> anyhow::Result<Option<Repository>> {
     let git = Git::in_folder(folder);
     let Ok(top) = git.text(&["rev-parse", "--show-toplevel"]) else { return Ok(None) };
+    // In a folder below the top, git would write the bundle to a file called `-`.
+    let git = Git::in_folder(Path::new(&top));
     let Ok(commit) = git.text(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]) else {
         return Ok(None);
     };

@@ -27,6 +27,8 @@ use crate::messages::{FilesOfRun, From, Mail, Part, RunInput, Settings, Told};
 use crate::packed::{MOST_BYTES, Packed};
 use crate::workflow::{RUN, RaymondRun};
 
+/// How long the server may take to answer before a run is not started. No view waits for it.
+const PATIENCE_FOR_START: Duration = Duration::from_secs(15);
 /// How often a run is asked for news while nothing happens.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// Variables that set how long a machine may be silent, and how long a step waits for its agent's machine, in milliseconds.
@@ -67,6 +69,7 @@ impl Temporal {
     fn with_client<T, F>(
         &self,
         at: &Address,
+        patience: Duration,
         act: impl FnOnce(Client) -> F + Send + 'static,
     ) -> Result<T, Trouble>
     where
@@ -80,7 +83,7 @@ impl Temporal {
             let known = lock().get(&key).cloned();
             let client = match known {
                 Some(client) => client,
-                None => connect(&at, "raymond", PATIENCE).await.map_err(away)?,
+                None => connect(&at, "raymond", patience).await.map_err(away)?,
             };
             lock().insert(key, client.clone());
             act(client).await
@@ -92,7 +95,7 @@ impl Fleet for Temporal {
     fn start(&self, at: &Address, new: &NewRun) -> Result<(), Trouble> {
         let (id, queue) = (new.id.clone(), at.queue.clone());
         let input = self.input_of(at, new)?;
-        self.with_client(at, async move |client: Client| {
+        self.with_client(at, PATIENCE_FOR_START, async move |client: Client| {
             let options = WorkflowStartOptions::new(queue, id)
                 .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
                 .build();
@@ -105,9 +108,10 @@ impl Fleet for Temporal {
     }
 
     fn runs(&self, at: &Address) -> Result<Vec<KnownRun>, Trouble> {
-        self.with_client(at, async |client: Client| {
+        let wanted = format!("WorkflowType = '{RUN}' AND TaskQueue = '{}'", at.queue);
+        self.with_client(at, PATIENCE, async move |client: Client| {
             let listed = async {
-                let mut stream = client.list_workflows(format!("WorkflowType = '{RUN}'"), Default::default());
+                let mut stream = client.list_workflows(wanted, Default::default());
                 let mut runs = BTreeMap::new();
                 while let Some(found) = stream.next().await {
                     let found = found.map_err(away)?;
@@ -122,7 +126,7 @@ impl Fleet for Temporal {
 
     fn news(&self, at: &Address, run: &str, after: u64, wait: Duration) -> Result<News, Trouble> {
         let (run, blobs) = (run.to_owned(), at.blobs.clone());
-        self.with_client(at, async move |client: Client| {
+        self.with_client(at, PATIENCE, async move |client: Client| {
             let until = Instant::now() + wait;
             loop {
                 let news = news_of(&client, blobs.as_deref(), &run, after).await?;
@@ -200,7 +204,7 @@ impl Temporal {
     /// Gives a message to a run, and waits until it is taken.
     fn signal(&self, at: &Address, run: &str, mail: Mail) -> Result<(), Trouble> {
         let run = run.to_owned();
-        self.with_client(at, async move |client: Client| {
+        self.with_client(at, PATIENCE, async move |client: Client| {
             let handle = client.get_workflow_handle::<RaymondRun>(run.clone());
             let taken = async || ask(&client, &run, u64::MAX).await.map(|told| told.taken);
             let before = taken().await.ok();

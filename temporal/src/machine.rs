@@ -17,8 +17,11 @@ use raymond_core::run::{Agent, Run, RunStatus};
 
 use crate::messages::{From, Home, Mail, Part, Settings, Snapshot, StopKind};
 
-/// How long the part of a journal is that is kept at once, and that is told at once.
-const PART_BYTES: usize = 2_000_000;
+/// How long the part of a journal may be that is kept at once, and that is told at once. It must fit in a message of the
+/// engine even if it cannot be compressed. A single batch that is longer came in one message, and fits.
+const PART_BYTES: usize = 1_300_000;
+/// A journal that is so long is kept elsewhere.
+const LONG_BYTES: usize = 500_000;
 
 /// A run and what belongs to it.
 pub struct Machine {
@@ -189,8 +192,7 @@ impl Machine {
     /// The first part of the journal, if it is so long that it should be kept elsewhere, or if all should.
     pub fn part_to_keep(&self, all: bool) -> Option<(u64, Part)> {
         let kept = self.journal.kept();
-        let is_long = kept.bytes > PART_BYTES / 4;
-        (!kept.batches.is_empty() && (all || is_long))
+        (!kept.batches.is_empty() && (all || kept.bytes > LONG_BYTES))
             .then(|| (kept.first(), kept.part(kept.batches.iter().cloned())))
     }
 
@@ -198,20 +200,20 @@ impl Machine {
     pub fn forget_up_to(&self, seq: u64) {
         let mut kept = self.journal.kept();
         kept.batches.retain(|batch| batch.last().is_some_and(|event| event.seq > seq));
-        kept.bytes = kept.batches.iter().map(|batch| length(batch)).sum();
+        kept.bytes = kept.batches.iter().map(|batch| kept.length(batch)).sum();
     }
 
     /// The run, to go on with in another history.
-    pub fn snapshot(&self, inputs: Vec<Input>, inbox: Vec<Mail>) -> Snapshot {
-        Snapshot {
+    pub fn snapshot(&self, inputs: Vec<Input>, inbox: Vec<Mail>) -> anyhow::Result<Snapshot> {
+        Ok(Snapshot {
             run: self.run().clone(),
             states: self.states.states.clone(),
             homes: self.homes.clone(),
             stop: self.stop,
-            payloads: self.journal.kept().payloads.clone(),
+            payloads: self.journal.payloads_in(self.run())?,
             inputs,
             inbox,
-        }
+        })
     }
 }
 
@@ -269,30 +271,46 @@ impl Kept {
     fn part(&self, batches: impl Iterator<Item = Vec<Event>>) -> Part {
         let mut part = Part::default();
         let mut bytes = 0;
-        for mut batch in batches {
-            if bytes > PART_BYTES {
+        for batch in batches {
+            bytes += self.length(&batch);
+            if bytes > PART_BYTES && !part.batches.is_empty() {
                 break;
             }
-            bytes += length(&batch);
-            for payload in batch.iter_mut().flat_map(|event| event.body.payloads_mut()) {
-                if let Payload::Stored { payload, .. } = payload {
-                    part.payloads.extend(self.payloads.get(payload).cloned());
-                }
-            }
+            part.payloads.extend(self.texts_of(&batch).into_iter().cloned());
             part.batches.push(batch);
         }
         part
     }
-}
 
-/// About how long a batch is as text.
-fn length(batch: &[Event]) -> usize {
-    batch.iter().map(|event| serde_json::to_string(event).map_or(0, |text| text.len())).sum()
+    /// About how long a batch is as text, with the texts that it names.
+    fn length(&self, batch: &[Event]) -> usize {
+        let events = batch.iter().map(|event| serde_json::to_string(event).map_or(0, |text| text.len()));
+        events.sum::<usize>() + self.texts_of(batch).into_iter().map(String::len).sum::<usize>()
+    }
+
+    fn texts_of(&self, batch: &[Event]) -> Vec<&String> {
+        let mut batch = batch.to_vec();
+        let payloads = batch.iter_mut().flat_map(|event| event.body.payloads_mut());
+        payloads
+            .filter_map(|payload| match payload {
+                Payload::Stored { payload, .. } => self.payloads.get(payload),
+                Payload::Inline(_) => None,
+            })
+            .collect()
+    }
 }
 
 impl Journal {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The long texts that the run may still hand on. Those that only its earlier events name stay with these.
+    fn payloads_in(&self, run: &Run) -> anyhow::Result<BTreeMap<String, String>> {
+        let run = serde_json::to_string(run)?;
+        let mut payloads = self.kept().payloads.clone();
+        payloads.retain(|hash, _| run.contains(hash));
+        Ok(payloads)
     }
 
     fn texts_of(&self, payload: Option<&Payload>) -> BTreeMap<String, String> {
@@ -330,7 +348,7 @@ impl RunWriter for Journal {
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
         let mut kept = self.kept();
-        kept.bytes += length(batch);
+        kept.bytes += kept.length(batch);
         kept.next = batch.last().map_or(kept.next, |event| event.seq + 1);
         kept.batches.push(batch.to_vec());
         Ok(())

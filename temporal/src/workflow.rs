@@ -148,7 +148,7 @@ impl RaymondRun {
     /// What the next history of the run begins with.
     fn next_history(&mut self, inputs: Vec<Input>) -> anyhow::Result<RunInput> {
         let inbox = std::mem::take(&mut self.inbox);
-        let snapshot: Snapshot = self.machine.snapshot(inputs, inbox);
+        let snapshot: Snapshot = self.machine.snapshot(inputs, inbox)?;
         let from = Packed::new(&From::Snapshot(Box::new(snapshot)))?;
         anyhow::ensure!(from.bytes() < MOST_BYTES, "the run is too large for a message of the engine");
         Ok(RunInput { settings: self.machine.settings().clone(), from })

@@ -3,15 +3,28 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::rig::{Done, Rig};
+use crate::{fake, redact};
 
 /// The files in a case's folder that say what must come of it.
 pub const ARTEFACTS: [&str; 6] = ["exit", "stdout", "stderr", "events", "status", "calls"];
 /// The files in a case's folder that say what to do. All others are files of the working folder.
-const SETTINGS: [&str; 9] =
-    ["about", "args", "stdin", "steps", "ignored", "parallel", "config.toml", "script.json", "environment"];
+const SETTINGS: [&str; 10] = [
+    "about",
+    "args",
+    "stdin",
+    "steps",
+    "ignored",
+    "local",
+    "parallel",
+    "config.toml",
+    "script.json",
+    "environment",
+];
 
 /// A case folder.
 pub struct Case {
@@ -73,6 +86,20 @@ impl Case {
         format!("raymond workflow --id r{}", args.concat())
     }
 
+    /// Carries out these lines, and looks at what came of them in the run `id`.
+    pub fn play(&self, rig: &Rig, steps: &[String], id: &str) -> Played {
+        let mut commands = Vec::new();
+        for step in steps {
+            commands.extend(self.step(rig, step).map(|done| (step.clone(), done)));
+        }
+        Played {
+            commands,
+            log: rig.raymond(&["log", id, "--json"]).stdout,
+            status: rig.raymond(&["status", id, "--json"]).stdout,
+            calls: rig.fake().exists().then(|| rig.calls()),
+        }
+    }
+
     /// Carries out one line of [`steps`](Self::steps): the program, or something that happens to its files in between. Returns how
     /// the program ended, if it was one.
     pub fn step(&self, rig: &Rig, line: &str) -> Option<Done> {
@@ -90,17 +117,67 @@ impl Case {
         None
     }
 
-    fn raymond(&self, rig: &Rig, folder: &str, args: &[&str]) -> Done {
-        let mut command = rig.command(args);
-        command.current_dir(rig.path(folder));
+    /// Gives a program the variables of this case.
+    pub fn set_environment(&self, rig: &Rig, command: &mut Command) {
         for line in self.setting("environment").unwrap_or_default().lines() {
             let (name, value) = line.split_once('=').unwrap();
             command.env(name, value.replace("$WORK", rig.work().to_str().unwrap()));
         }
+    }
+
+    fn raymond(&self, rig: &Rig, folder: &str, args: &[&str]) -> Done {
+        let mut command = rig.command(args);
+        command.current_dir(rig.path(folder));
+        self.set_environment(rig, &mut command);
         if let Ok(stdin) = fs::File::open(self.folder.join("stdin")) {
             command.stdin(Stdio::from(stdin));
         }
         rig.launch(command).wait()
+    }
+}
+
+/// What came of a case.
+pub struct Played {
+    /// Each call of the program, and how it ended.
+    pub commands: Vec<(String, Done)>,
+    /// The run's events, one JSON object per line.
+    pub log: String,
+    /// The run's status as JSON.
+    pub status: String,
+    /// The calls of the stand-in for Claude Code, if the case has one.
+    pub calls: Option<Vec<Value>>,
+}
+
+impl Played {
+    /// The results by the names of [`ARTEFACTS`], without what differs between two runs.
+    pub fn artefacts(&self, work: &Path, parallel: bool) -> Vec<(&'static str, String)> {
+        let several = self.commands.len() > 1;
+        let heading = |step: &str| {
+            if several { format!("$ {step}\n") } else { String::new() }
+        };
+        let each = |part: &dyn Fn(&Done) -> String| -> String {
+            self.commands.iter().map(|(step, done)| heading(step) + &part(done)).collect()
+        };
+        let events = redact::text(&self.log, work);
+        let mut artefacts = vec![
+            ("exit", each(&|done| format!("{}\n", done.exit))),
+            ("stdout", each(&|done| document(&done.stdout, work))),
+            ("stderr", each(&|done| redact::text(&done.stderr, work))),
+            ("events", if parallel { redact::by_agent(&events) } else { events }),
+            ("status", redact::json(&self.status, work)),
+        ];
+        let calls = self.calls.as_ref().map(|calls| redact::text(&fake::told(calls, parallel), work));
+        artefacts.extend(calls.map(|calls| ("calls", calls)));
+        artefacts
+    }
+}
+
+/// Pretty-printed JSON is one document, everything else is handled line by line.
+fn document(stdout: &str, work: &Path) -> String {
+    if stdout.starts_with("{\n") || stdout.starts_with("[\n") {
+        redact::json(stdout, work)
+    } else {
+        redact::text(stdout, work)
     }
 }
 

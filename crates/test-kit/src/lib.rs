@@ -7,7 +7,9 @@
 #![expect(clippy::unwrap_used, reason = "it is part of tests: what cannot go on fails on the spot")]
 
 pub mod case;
+pub mod diff;
 pub mod fake;
 pub mod needs;
 pub mod programs;
+pub mod redact;
 pub mod rig;

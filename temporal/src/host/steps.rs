@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use raymond::agent::registry::Backends;
-use raymond::run::hosted::{Done, HostedRun, Roots, StepOrder};
+use raymond::run::hosted::{Done, HostedRun, Roots, Said, StepOrder, StepReport};
 use raymond_core::input::StepOutcome;
 use raymond_core::money::Usd;
 use temporalio_client::errors::AsyncActivityError;
@@ -31,6 +31,9 @@ use crate::packed::{MOST_BYTES, Packed};
 /// How long a report waits before it is tried again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long it waits before it tries again to put a step's files in place.
+const READY_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
 /// A delivery, and the token under which its result is expected.
 pub struct Task {
@@ -164,8 +167,15 @@ impl Steps {
                     pulse = heart.fails() => return Ok(before_it_began(pulse)),
                 };
                 let roots = tokio::select! {
-                    roots = self.files.ready(&delivery.files, order, &run) => roots?,
+                    roots = self.ready(delivery, order, &run) => roots,
                     pulse = heart.fails() => return Ok(before_it_began(pulse)),
+                };
+                let roots = match roots {
+                    Ok(roots) => roots,
+                    Err(error) => {
+                        let why = format!("its files could not be put in place: {error:#}");
+                        return Ok(End::Report(self.not_started(order, why)?));
+                    }
                 };
                 match heart.announce().await {
                     Pulse::Good => {}
@@ -177,6 +187,18 @@ impl Steps {
         };
         records.end(token, &result)?;
         Ok(End::Report(result))
+    }
+
+    /// Puts the step's files in place. The store of blobs may be away for a moment.
+    async fn ready(&self, delivery: &Delivery, order: &StepOrder, run: &HostedRun) -> anyhow::Result<Roots> {
+        for pause in READY_PAUSES {
+            match self.files.ready(&delivery.files, order, run).await {
+                Ok(roots) => return Ok(roots),
+                Err(error) => eprintln!("raymond: {}: {error:#}", order.started.state),
+            }
+            tokio::time::sleep(pause).await;
+        }
+        self.files.ready(&delivery.files, order, run).await
     }
 
     async fn run_step(
@@ -224,13 +246,19 @@ impl Steps {
     ) -> anyhow::Result<Delivered> {
         if let Err(error) = self.files.keep(&delivery.files, order, run, roots, &done).await {
             let warning = format!("what the step left could not be kept for other machines: {error:#}");
-            done.report.said.push(raymond::run::hosted::Said::Warning(warning));
+            done.report.said.push(Said::Warning(warning));
         }
-        let mut report = Packed::new(&done.report)?;
+        let report = Packed::new(&done.report)?;
         if report.bytes() > MOST_BYTES {
             let error = format!("it hands on more than a message of the engine holds ({MOST_BYTES} bytes)");
-            report = Packed::new(&raymond::run::hosted::StepReport::not_started(&order.plan, error))?;
+            return self.not_started(order, error);
         }
+        Ok(Delivered::Done { report, leaving: self.is_leaving() })
+    }
+
+    /// The step fails without having run.
+    fn not_started(&self, order: &StepOrder, error: String) -> anyhow::Result<Delivered> {
+        let report = Packed::new(&StepReport::not_started(&order.plan, error))?;
         Ok(Delivered::Done { report, leaving: self.is_leaving() })
     }
 

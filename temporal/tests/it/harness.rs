@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The heartbeat timeout of all runs here.
-pub const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The heartbeat timeout of runs, so long that a busy machine does not miss one, and that of runs whose losses are waited for.
+const CALM: Duration = Duration::from_secs(120);
+const QUICK: Duration = Duration::from_secs(10);
 /// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// The server program, or nothing; then the test is skipped.
 pub fn server_program() -> Option<PathBuf> {
@@ -70,7 +71,12 @@ pub struct Rig {
     folder: tempfile::TempDir,
     program: PathBuf,
     port: u16,
+    /// Where programs find the server.
+    reached_at: (&'static str, u16),
     server: Option<Process>,
+    heartbeat: Duration,
+    /// Variables of all programs that are started from now on.
+    pub variables: Vec<(&'static str, String)>,
 }
 
 impl Rig {
@@ -79,12 +85,19 @@ impl Rig {
         let program = server_program()?;
         let folder = tempfile::tempdir().expect("a folder");
         let port = free_port();
-        let mut rig = Self { folder, program, port, server: None };
+        let reached_at = ("127.0.0.1", port);
+        let (server, variables) = (None, Vec::new());
+        let mut rig = Self { folder, program, port, reached_at, server, heartbeat: CALM, variables };
         fs::create_dir_all(rig.path("project/wf")).expect("a folder");
         fs::create_dir_all(rig.path("project/.raymond")).expect("a folder");
         fs::create_dir_all(rig.path("home")).expect("a folder");
         rig.start_server();
         Some(rig)
+    }
+
+    /// A rig in which the loss of a machine is noticed soon.
+    pub fn quick() -> Option<Self> {
+        Some(Self { heartbeat: QUICK, ..Self::new()? })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -113,6 +126,11 @@ impl Rig {
         eventually("the server", || TcpStream::connect(("127.0.0.1", port)).ok());
     }
 
+    /// From now on programs reach the server here.
+    pub fn reach_server_at(&mut self, host: &'static str, port: u16) {
+        self.reached_at = (host, port);
+    }
+
     pub fn kill_server(&mut self) {
         self.server = None;
     }
@@ -123,24 +141,30 @@ impl Rig {
 
     /// The address of the server.
     pub fn address(&self) -> String {
-        format!("temporal://127.0.0.1:{}?queue=q&blobs=file://{}", self.port, self.path("blobs").display())
+        let (host, port) = self.reached_at;
+        format!("temporal://{host}:{port}?queue=q&blobs=file://{}", self.path("blobs").display())
     }
 
     pub fn worker(&self, name: &str) -> Process {
-        self.worker_through(name, self.port)
+        self.worker_at(name, self.reached_at)
     }
 
     /// A worker that reaches the server through another port.
     pub fn worker_through(&self, name: &str, port: u16) -> Process {
+        self.worker_at(name, ("127.0.0.1", port))
+    }
+
+    fn worker_at(&self, name: &str, (host, port): (&str, u16)) -> Process {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log")));
         let log = log.expect("a file");
         let child = self
             .program()
-            .args(["worker", "--temporal", &format!("127.0.0.1:{port}"), "--queue", "q", "--slots", "4"])
+            .args(["worker", "--temporal", &format!("{host}:{port}"), "--queue", "q", "--slots", "4"])
             .arg("--work")
             .arg(self.path(name))
             .args(["--blobs", &format!("file://{}", self.path("blobs").display())])
             .env("HOST_NAME", name)
+            .env("HOME", self.path(&format!("home-of-{name}")))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file"))
             .stderr(log)
@@ -155,14 +179,20 @@ impl Rig {
             .current_dir(self.path("project"))
             .env("HOME", self.path("home"))
             .env("DIR", self.folder.path())
-            .env("RAYMOND_HEARTBEAT_MS", HEARTBEAT.as_millis().to_string())
-            .env("RAYMOND_HOST_PATIENCE_MS", HEARTBEAT.as_millis().to_string());
+            .env("RAYMOND_HEARTBEAT_MS", self.heartbeat.as_millis().to_string())
+            .env("RAYMOND_HOST_PATIENCE_MS", self.heartbeat.as_millis().to_string())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 
     /// The command line.
     pub fn raymond(&self, arguments: &[&str]) -> Output {
         self.program().args(arguments).output().expect("the program starts")
+    }
+
+    /// The command line, started in a folder.
+    pub fn raymond_in(&self, folder: &str, arguments: &[&str]) -> Output {
+        self.program().current_dir(self.path(folder)).args(arguments).output().expect("the program starts")
     }
 
     /// The command line, without waiting for its end.
@@ -208,15 +238,27 @@ impl Rig {
     }
 
     pub fn until_in(&self, id: &str, kind: &str) -> Vec<serde_json::Value> {
-        eventually(&format!("the event {kind}; {}", self.logs()), || {
+        self.until_there(id, kind, 1)
+    }
+
+    /// Waits until run `r` has so many events of this kind.
+    pub fn until_count(&self, kind: &str, number: usize) -> Vec<serde_json::Value> {
+        self.until_there("r", kind, number)
+    }
+
+    fn until_there(&self, id: &str, kind: &str, number: usize) -> Vec<serde_json::Value> {
+        eventually(&format!("event {number} of the kind {kind}; {}", self.logs()), || {
             let log = self.log(id);
-            log.iter().any(|event| event["event"] == kind).then_some(log)
+            (count(&log, kind) >= number).then_some(log)
         })
     }
 
     /// What the workers have said.
     pub fn logs(&self) -> String {
-        ["a.log", "b.log"].iter().filter_map(|name| fs::read_to_string(self.path(name)).ok()).collect()
+        ["a.log", "b.log", "c.log", "d.log"]
+            .iter()
+            .filter_map(|name| fs::read_to_string(self.path(name)).ok())
+            .collect()
     }
 
     pub fn write(&self, name: &str) {
@@ -250,32 +292,40 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
 }
 
-/// A way to the server that can be cut. What is sent then is held back, as if packets were dropped.
+/// A way to the server that can be cut, in both directions or in one. What is sent then is held back, as if packets were
+/// dropped.
 pub struct Way {
     pub port: u16,
-    is_cut: Arc<AtomicBool>,
+    is_cut_to_server: Arc<AtomicBool>,
+    is_cut_from_server: Arc<AtomicBool>,
 }
 
 impl Way {
     pub fn to(rig: &Rig) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (port, server) = (socket.local_addr().expect("a port").port(), rig.port);
-        let is_cut = Arc::new(AtomicBool::new(false));
-        let cut = Arc::clone(&is_cut);
+        let way = Self { port, is_cut_to_server: Arc::default(), is_cut_from_server: Arc::default() };
+        let (there, back) = (Arc::clone(&way.is_cut_to_server), Arc::clone(&way.is_cut_from_server));
         std::thread::spawn(move || {
             for from in socket.incoming().flatten() {
                 let Ok(to) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                 let (from2, to2) = (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"));
-                let (cut1, cut2) = (Arc::clone(&cut), Arc::clone(&cut));
-                std::thread::spawn(move || pass(from, to, &cut1));
-                std::thread::spawn(move || pass(to2, from2, &cut2));
+                let (there, back) = (Arc::clone(&there), Arc::clone(&back));
+                std::thread::spawn(move || pass(from, to, &there));
+                std::thread::spawn(move || pass(to2, from2, &back));
             }
         });
-        Self { port, is_cut }
+        way
     }
 
     pub fn cut(&self, is_cut: bool) {
-        self.is_cut.store(is_cut, Ordering::SeqCst);
+        self.is_cut_to_server.store(is_cut, Ordering::SeqCst);
+        self.cut_answers(is_cut);
+    }
+
+    /// The server hears the worker, and the worker does not hear the server.
+    pub fn cut_answers(&self, is_cut: bool) {
+        self.is_cut_from_server.store(is_cut, Ordering::SeqCst);
     }
 }
 

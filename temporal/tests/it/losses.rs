@@ -1,5 +1,9 @@
 //! Workers that die, and machines that are gone.
 
+use std::path::{Path, PathBuf};
+
+use mock_api::{Api, say};
+
 use crate::harness::{Rig, Way, count, eventually, is_alive};
 
 /// Notes its start, and waits for the file `go` on its machine or for all.
@@ -9,7 +13,7 @@ const SLOW: &str = "echo \"$$ $HOST_NAME $(date +%s%N)\" >> $DIR/begun\n\
 
 #[test]
 fn a_step_whose_worker_was_killed_runs_once_more_on_its_machine() {
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = Rig::quick() else { return };
     rig.state("START.sh", SLOW);
     let mut worker = rig.worker("a");
     rig.start();
@@ -30,7 +34,7 @@ fn a_step_whose_worker_was_killed_runs_once_more_on_its_machine() {
 
 #[test]
 fn an_agent_moves_with_its_files_when_its_machine_is_gone() {
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = Rig::quick() else { return };
     let git = |arguments: &[&str]| {
         let mut git = std::process::Command::new("git");
         git.current_dir(rig.path("project")).args(["-c", "user.name=n", "-c", "user.email=e"]);
@@ -64,7 +68,7 @@ fn an_agent_moves_with_its_files_when_its_machine_is_gone() {
 
 #[test]
 fn a_cut_off_machine_ends_its_step_before_another_begins_and_its_late_report_is_ignored() {
-    let Some(rig) = Rig::new() else { return };
+    let Some(rig) = Rig::quick() else { return };
     // The second to begin looks whether the first still lives.
     rig.state(
         "START.sh",
@@ -84,4 +88,82 @@ fn a_cut_off_machine_ends_its_step_before_another_begins_and_its_late_report_is_
     let log = rig.until("run_finished");
     assert_eq!(rig.read("both"), "", "two ran at the same time");
     assert_eq!((count(&log, "retry"), count(&log, "step_finished")), (1, 1), "{log:#?}");
+}
+
+#[test]
+fn a_step_whose_files_cannot_be_had_fails_and_says_why() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<result>done</result>'\n");
+    rig.start();
+    std::fs::remove_dir_all(rig.path("blobs/bundles")).unwrap();
+    let _worker = rig.worker("a");
+    let log = rig.until("run_stopped");
+    let said =
+        log.iter().find(|event| event["event"] == "step_failed").map(|event| event["error"].to_string());
+    assert!(said.is_some_and(|said| said.contains("is not in the blob store of this machine")), "{log:#?}");
+}
+
+#[test]
+fn a_run_may_be_started_below_the_top_of_a_repository() {
+    let Some(rig) = Rig::new() else { return };
+    std::fs::create_dir_all(rig.path("project/below")).unwrap();
+    std::fs::write(rig.path("project/below/kept"), "committed").unwrap();
+    for arguments in [&["init", "--quiet"][..], &["add", "below"], &["commit", "--quiet", "-m", "first"]] {
+        let mut git = std::process::Command::new("git");
+        git.current_dir(rig.path("project"))
+            .args(["-c", "user.name=n", "-c", "user.email=e"])
+            .args(arguments);
+        assert!(git.status().unwrap().success());
+    }
+    rig.state("START.sh", "cat kept > $DIR/seen; echo '<result>done</result>'\n");
+    let _worker = rig.worker("a");
+    let run = ["run", "../wf", "--id", "r", "--on", &rig.address(), "--detach"];
+    assert!(rig.raymond_in("project/below", &run).status.success());
+    rig.until("run_finished");
+    assert_eq!(rig.read("seen"), "committed");
+}
+
+/// The folder with the real Claude Code, or nothing; then the test is skipped.
+fn real_claude() -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/claude-code");
+    let cache = std::env::var_os("RAYMOND_CLAUDE_CACHE").map_or(own, PathBuf::from);
+    let found = Some(cache.join("2.1.325/node_modules/.bin")).filter(|folder| folder.join("claude").exists());
+    let is_required = std::env::var_os("RAYMOND_REAL_CLAUDE").is_some_and(|wanted| wanted == "required");
+    assert!(found.is_some() || !is_required, "Claude Code is not installed; run scripts/install-claude.sh");
+    if found.is_none() {
+        eprintln!("SKIPPED: Claude Code is not installed; run scripts/install-claude.sh");
+    }
+    found
+}
+
+#[test]
+fn an_agent_moves_with_its_conversation_of_the_real_claude_code() {
+    let Some(mut rig) = Rig::quick() else { return };
+    let Some(claude) = real_claude() else { return };
+    let api = Api::start();
+    api.on("begin", [say("<goto>SLOW</goto>")]);
+    api.on("go on", [say("<result>done</result>")]);
+    let path = std::env::var("PATH").unwrap_or_default();
+    rig.variables = vec![
+        ("PATH", format!("{}:{path}", claude.display())),
+        ("ANTHROPIC_BASE_URL", api.url()),
+        ("ANTHROPIC_API_KEY", "dummy".to_owned()),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+        ("DISABLE_AUTOUPDATER", "1".to_owned()),
+    ];
+    rig.state("START.md", "begin");
+    rig.state("SLOW.sh", &SLOW.replace("<result>done</result>", "<goto>NEXT</goto>"));
+    rig.state("NEXT.md", "go on");
+    let mut first = rig.worker("a");
+    rig.start();
+    rig.lines("begun", 1);
+    first.kill();
+    std::fs::remove_dir_all(rig.path("home-of-a")).unwrap();
+    let _second = rig.worker("b");
+    rig.lines("begun", 2);
+    rig.write("go");
+    let log = rig.until("run_finished");
+    assert_eq!((count(&log, "step_finished"), count(&log, "retry")), (3, 1), "{log:#?}");
+    let requests = api.requests();
+    assert_eq!(requests[1].history, ["user: begin", "agent: <goto>SLOW</goto>", "user: go on"]);
 }

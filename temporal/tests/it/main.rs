@@ -2,8 +2,11 @@
 //!
 //! The server is the program `temporal` (`scripts/install-temporal.sh`). Without it these tests say that they were skipped.
 
+mod cases;
 mod harness;
 mod losses;
+mod many;
 mod outages;
 mod replay;
 mod runs;
+mod secure;

@@ -1,6 +1,6 @@
 //! A server that is away for a while.
 
-use crate::harness::{Rig, count, eventually, is_alive};
+use crate::harness::{Rig, Way, count, eventually, is_alive};
 
 #[test]
 fn a_result_waits_on_its_machine_until_the_server_is_back() {
@@ -27,7 +27,7 @@ fn a_result_waits_on_its_machine_until_the_server_is_back() {
 
 #[test]
 fn never_two_at_once_when_the_server_is_away_for_long() {
-    let Some(mut rig) = Rig::new() else { return };
+    let Some(mut rig) = Rig::quick() else { return };
     rig.state(
         "START.sh",
         "for p in $(cat $DIR/begun 2>/dev/null); do kill -0 $p 2>/dev/null && echo both >> $DIR/both; done\n\
@@ -44,4 +44,26 @@ fn never_two_at_once_when_the_server_is_away_for_long() {
     let log = rig.until("run_finished");
     assert_eq!(rig.read("both"), "");
     assert_eq!((count(&log, "step_finished"), count(&log, "retry")), (1, 1), "{log:#?}");
+}
+
+#[test]
+fn a_report_that_comes_twice_counts_once() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state(
+        "START.sh",
+        "echo 1 >> $DIR/begun\nwhile [ ! -e $DIR/go ]; do sleep 0.05; done\necho '<goto>NEXT</goto>'\n",
+    );
+    rig.state("NEXT.sh", "echo 2 >> $DIR/begun\necho '<result>done</result>'\n");
+    let way = Way::to(&rig);
+    let _worker = rig.worker_through("a", way.port);
+    rig.start();
+    rig.lines("begun", 1);
+    way.cut_answers(true);
+    rig.write("go");
+    // It says so when the first report was not answered, and reports again.
+    eventually("the second report", || rig.logs().contains("a result waits for the server").then_some(()));
+    way.cut_answers(false);
+    let log = rig.until("run_finished");
+    assert_eq!((count(&log, "step_finished"), count(&log, "retry")), (2, 0), "{log:#?}");
+    assert_eq!(rig.read("begun"), "1\n2\n");
 }

@@ -93,3 +93,36 @@ fn a_worker_that_is_told_to_stop_finishes_its_steps_and_the_agent_goes_on_elsewh
     assert_eq!((count(&log, "step_finished"), count(&log, "retry")), (2, 0), "{log:#?}");
     assert_eq!(rig.read("ran"), "a\nb\n");
 }
+
+#[test]
+fn answers_and_stops_reach_a_run_that_keeps_continuing_with_new_histories() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<fork next=\"BUSY\">ASK</fork>'\n");
+    // It keeps the run continuing with new histories, until all questions are answered.
+    rig.state("BUSY.sh", "[ -e $DIR/answered ] && echo '<join>END</join>' || echo '<goto>BUSY</goto>'\n");
+    rig.state("ASK.sh", "echo '<ask next=\"NOTE\">Which?</ask>'\n");
+    rig.state(
+        "NOTE.sh",
+        "echo \"$RAYMOND_RESULT\" >> $DIR/answers\n\
+         if [ \"$RAYMOND_RESULT\" = 6 ]; then touch $DIR/answered; echo '<result>all</result>'; \
+         else echo '<goto>ASK</goto>'; fi\n",
+    );
+    rig.state("END.sh", "echo '<result>done</result>'\n");
+    let _worker = rig.worker("a");
+    rig.start_with(&[("RAYMOND_CONTINUE_AFTER", "12")]);
+    let mut follower = None;
+    for n in 1..=6 {
+        rig.until_count("ask_opened", n);
+        assert!(rig.raymond(&["answer", "r", &n.to_string()]).status.success());
+        rig.until_count("ask_closed", n);
+        if n == 3 {
+            assert!(rig.raymond(&["stop", "r"]).status.success());
+            rig.until("run_stopped");
+            follower = Some(rig.spawn(&["resume", "r"]));
+        }
+    }
+    assert!(follower.is_some_and(|mut follower| follower.ends()));
+    let log = rig.until("run_finished");
+    assert_eq!(rig.read("answers"), "1\n2\n3\n4\n5\n6\n");
+    assert_eq!((count(&log, "ask_closed"), count(&log, "run_stopped")), (6, 1), "{log:#?}");
+}

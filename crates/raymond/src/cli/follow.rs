@@ -86,8 +86,13 @@ fn mark_open(store: &dyn RunStore, run: &str, at: &Address) -> Result<(), crate:
     store.mark_elsewhere(run, &mark)
 }
 
-/// Shows a run until it is over, and prints its result.
-pub(super) fn follow(store: &Arc<dyn RunStore>, id: &str, manner: Manner) -> Result<ExitKind, UserError> {
+/// Shows a run from the event behind `seen` until it is over, and prints its result.
+pub(super) fn follow(
+    store: &Arc<dyn RunStore>,
+    id: &str,
+    seen: u64,
+    manner: Manner,
+) -> Result<ExitKind, UserError> {
     let keeper = Keeper::start(fleet()?, store, id)?
         .ok_or_else(|| UserError::failed(format!("{id} is not carried out elsewhere")))?;
     let run = store.run(id)?;
@@ -96,7 +101,7 @@ pub(super) fn follow(store: &Arc<dyn RunStore>, id: &str, manner: Manner) -> Res
         .build()
         .map_err(|error| UserError::failed(format!("cannot start: {error}")))?;
     let local = tokio::task::LocalSet::new();
-    let shown = local.block_on(&runtime, show(&*run, &keeper, manner))?;
+    let shown = local.block_on(&runtime, show(&*run, &keeper, seen, manner))?;
     match shown {
         Shown::Over { state, json } => {
             if state.status == RunStatus::Completed && !json {
@@ -125,7 +130,7 @@ enum Shown {
     Left,
 }
 
-async fn show(run: &dyn RunHandle, keeper: &Keeper, manner: Manner) -> Result<Shown, UserError> {
+async fn show(run: &dyn RunHandle, keeper: &Keeper, seen: u64, manner: Manner) -> Result<Shown, UserError> {
     let json = manner.is_json();
     let mut state: Option<Run> = None;
     let mut views: Option<Vec<Box<dyn View>>> = None;
@@ -142,7 +147,8 @@ async fn show(run: &dyn RunHandle, keeper: &Keeper, manner: Manner) -> Result<Sh
             for event in &batch {
                 state = evolve::evolve(state, event);
             }
-            let Some(state) = &state else { continue };
+            let is_new = batch.last().is_some_and(|event| event.seq > seen);
+            let Some(state) = state.as_ref().filter(|_| is_new) else { continue };
             let views = views.get_or_insert_with(|| {
                 manner.take().map_or_else(Vec::new, |manner| manner.views(state, run.payloads()))
             });

@@ -120,8 +120,9 @@ fn resume_elsewhere(
         return Err(UserError::usage(format!("{} is running on {at}", stored.id()))
             .hint(format!("see it: {}", advice::command(&format!("log --follow {}", stored.id())))));
     }
+    let seen = run.seq;
     follow::resume(&*store, stored.id(), &at, &override_with(&args.options, run.options))?;
-    follow::follow(&store, stored.id(), Manner::new(&args.options, &args.place, settings, stored.id()))
+    follow::follow(&store, stored.id(), seen, Manner::new(&args.options, &args.place, settings, stored.id()))
 }
 
 /// How many failed workers of a fan-out the resume runs again; nothing if there are none.

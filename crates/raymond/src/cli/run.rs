@@ -124,6 +124,7 @@ fn run_elsewhere(args: &RunArgs, engine: &Address, new: &NewRun) -> Result<ExitK
         false => follow::follow(
             &store,
             &new.id,
+            0,
             Manner::new(&args.options, &args.place, &new.config.raymond, &new.id),
         ),
     }

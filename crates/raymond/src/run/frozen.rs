@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use raymond_core::frontmatter::ResultSchema;
-use raymond_core::input::{Plan, Prepared};
+use raymond_core::input::{Plan, Prepared, PromptPlan};
 use raymond_core::run::{Agent, Options};
 use raymond_core::workflow::{Platform, StateFile};
 use serde::{Deserialize, Serialize};
 
-use crate::agent::registry::Backends;
+use super::prepare::first_backend;
+use crate::agent::registry::{Backend, Backends};
 use crate::error::UserError;
 use crate::workflow::result_schema;
 use crate::workflow::scope::Scope;
@@ -18,7 +19,58 @@ use crate::workflow::states::{StateText, options_in, read_state};
 
 /// What each state asks of its execution, by the path of its workflow and its own name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct FrozenStates(BTreeMap<String, BTreeMap<StateFile, Result<Prepared, String>>>);
+pub struct FrozenStates(BTreeMap<String, BTreeMap<StateFile, Result<FrozenState, String>>>);
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct FrozenState {
+    #[serde(flatten)]
+    prepared: Prepared,
+    /// What a turn needs to know of the backends that it may fall back on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    fallbacks: BTreeMap<String, BackendFacts>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct BackendFacts {
+    model: Option<String>,
+    program_chooses_session: bool,
+    continues_in_place: bool,
+}
+
+impl BackendFacts {
+    /// `model` is the state's own.
+    fn new(backend: &Backend, model: Option<String>, is_fallback: bool) -> Self {
+        Self {
+            model: backend.model_of(model, is_fallback),
+            program_chooses_session: !backend.capabilities().takes_session_id(),
+            continues_in_place: backend.continues_in_place(),
+        }
+    }
+
+    fn write_to(self, prompt: &mut PromptPlan) {
+        prompt.model = self.model;
+        prompt.program_chooses_session = self.program_chooses_session;
+        prompt.continues_in_place = self.continues_in_place;
+    }
+}
+
+impl FrozenState {
+    /// The state for an agent, with the backend that its conversation or a usage limit has led to.
+    fn of(&self, agent: &Agent) -> Prepared {
+        let mut prepared = self.prepared.clone();
+        if let Plan::Prompt(prompt) = &mut prepared.plan {
+            let all: Vec<String> =
+                std::iter::once(&prompt.backend).chain(&prompt.fallbacks).cloned().collect();
+            let at = first_backend(agent, &all);
+            if let Some(facts) = self.fallbacks.get(&all[at]).filter(|_| at > 0) {
+                prompt.backend.clone_from(&all[at]);
+                prompt.fallbacks = all[at + 1..].to_vec();
+                facts.clone().write_to(prompt);
+            }
+        }
+        prepared
+    }
+}
 
 impl FrozenStates {
     /// Reads all states of these workflows. A state that cannot be used is kept with the reason.
@@ -42,7 +94,7 @@ impl FrozenStates {
         let scope = agent.scope.as_deref().unwrap_or(own);
         let states = self.0.get(scope).ok_or_else(|| format!("{scope} was not there when the run began"))?;
         match states.get(&agent.state) {
-            Some(prepared) => prepared.clone(),
+            Some(state) => state.as_ref().map(|state| state.of(agent)).map_err(String::clone),
             None => Err(format!("{} was not there when the run began", agent.state)),
         }
     }
@@ -53,19 +105,22 @@ fn prepare(
     state: &StateFile,
     options: &Options,
     backends: &Backends,
-) -> Result<Prepared, String> {
+) -> Result<FrozenState, String> {
     let source = scope.read(state)?;
     let options = options_in(scope, options);
-    let StateText { hash, mut plan, warnings, .. } =
+    let StateText { hash, mut plan, warnings, turn, .. } =
         read_state(state, &source, &options, &scope.manifest().defaults)?;
+    let mut fallbacks = BTreeMap::new();
     if let Plan::Prompt(prompt) = &mut plan {
         if let Some(schema) = &prompt.result_schema {
             let schema = result_schema::read(schema, scope).map_err(|error| format!("{state}: {error}"))?;
             prompt.result_schema = Some(ResultSchema::Inline(schema));
         }
-        let program = backends.get(&prompt.backend)?;
-        prompt.program_chooses_session = !program.capabilities().takes_session_id();
-        prompt.continues_in_place = program.continues_in_place();
+        for name in &prompt.fallbacks {
+            fallbacks.insert(name.clone(), BackendFacts::new(backends.get(name)?, None, true));
+        }
+        let model = turn.and_then(|turn| turn.model);
+        BackendFacts::new(backends.get(&prompt.backend)?, model, false).write_to(prompt);
     }
-    Ok(Prepared { hash, plan, warnings })
+    Ok(FrozenState { prepared: Prepared { hash, plan, warnings }, fallbacks })
 }

@@ -37,6 +37,7 @@ use crate::agent::registry::Backends;
 use crate::agent::session::{SessionPlace, export, import};
 use crate::agent::{AgentProgram, DEFAULT_BACKEND};
 use crate::git::snapshots::{INDEXES, Snapshots};
+use crate::paths::shown;
 use crate::process::secrets::Secrets;
 use crate::process::{Reaper, file_limit};
 use crate::store::{PayloadSource, Payloads, StoreError};
@@ -47,6 +48,8 @@ use crate::workflow::scopes::{Allowed, Scopes};
 
 /// Distinguishes the processes of such a run from those of a local copy of it.
 const IDENTITY: &str = "hosted";
+/// The folder for task folders, among the folders of an agent. No path of a run begins with it.
+const TASKS: &str = ".tasks";
 
 /// One attempt at a step, as the machine is told that carries it out. All paths are those of the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -179,8 +182,11 @@ impl Roots {
     /// A path, or a text with paths, without the roots.
     fn leave(&self, text: &mut String) {
         for root in [&self.workflows, &self.folder] {
-            if let Some(root) = root.to_str().filter(|root| text.contains(root)) {
-                *text = text.replace(root, "");
+            // Messages name files relative to the folder in which the worker was started.
+            for root in [root.as_path(), shown(root)] {
+                if let Some(root) = root.to_str().filter(|root| !root.is_empty() && text.contains(root)) {
+                    *text = text.replace(root, "");
+                }
             }
         }
     }
@@ -385,7 +391,7 @@ impl HostedRun {
             options: order.run.options.clone(),
             payloads: Payloads::new(Handed(order.payloads.clone())),
             backends: self.backends.clone(),
-            tasks: roots.folder.clone(),
+            tasks: roots.folder.join(TASKS),
             project: roots.folder_of(&order.project),
             keeps_portable: false,
         };

@@ -126,11 +126,8 @@ impl Preparer {
     ) -> Result<Option<String>, NotReady> {
         let first = prompt.backend.clone();
         let all: Vec<String> = std::iter::once(first.clone()).chain(prompt.fallbacks.drain(..)).collect();
-        let of_conversation = agent.conversation().and_then(|session| session.backend.as_ref());
-        let of_limit = agent.work().and_then(|work| work.fallback.as_ref());
-        let place = |name: Option<&String>| all.iter().position(|other| Some(other) == name);
-        let start = place(of_limit).or(place(of_conversation)).unwrap_or(0);
-        let stays = !prompt.may_forget && place(of_conversation) == Some(start);
+        let start = first_backend(agent, &all);
+        let stays = !prompt.may_forget && backend_of_conversation(agent) == Some(&all[start]);
         let is_installed = |name: &&String| {
             (stays && **name == all[start]) || self.backends.get(name).is_ok_and(Backend::is_installed)
         };
@@ -230,6 +227,18 @@ impl Preparer {
         let file = self.tasks.join(format!("{}.input", file_name_of(&agent.id)));
         Ok(Some(Handed { text, file }))
     }
+}
+
+/// The place in a state's list of backends from which one is chosen: that of its conversation, or the one that a usage limit
+/// has led to.
+pub(super) fn first_backend(agent: &Agent, all: &[String]) -> usize {
+    let of_limit = agent.work().and_then(|work| work.fallback.as_ref());
+    let place = |name: Option<&String>| all.iter().position(|other| Some(other) == name);
+    place(of_limit).or(place(backend_of_conversation(agent))).unwrap_or(0)
+}
+
+fn backend_of_conversation(agent: &Agent) -> Option<&String> {
+    agent.conversation().and_then(|session| session.backend.as_ref())
 }
 
 /// The agent's worktree, if it was not made yet.

@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use raymond::author::schema::Subject;
 use test_kit::case::{ARTEFACTS, Case, all_cases};
-use test_kit::fake;
+use test_kit::diff::diff;
 use test_kit::needs::lacks_an_interpreter;
-use test_kit::rig::Done;
 
 use crate::RAYMOND;
-use crate::diff::diff;
-use crate::redact;
 use crate::schemas::problem;
 
 /// How many cases run at the same time.
@@ -104,44 +101,10 @@ fn update(case: &Case, got: &Artefacts) {
 
 fn play(case: &Case) -> Artefacts {
     let rig = case.lay_out(Path::new(RAYMOND));
-    let work = rig.work();
-    let steps = case.steps();
-    let mut commands = Vec::new();
-    for step in &steps {
-        commands.extend(case.step(&rig, step).map(|done| (step, done)));
-    }
-    let several = commands.len() > 1;
-    let heading = |step: &str| {
-        if several { format!("$ {step}\n") } else { String::new() }
-    };
-    let each = |part: &dyn Fn(&Done) -> String| -> String {
-        commands.iter().map(|(step, done)| heading(step) + &part(done)).collect()
-    };
-    let log = rig.raymond(&["log", "r", "--json"]).stdout;
-    for line in log.lines() {
+    let played = case.play(&rig, &case.steps(), "r");
+    for line in played.log.lines() {
         let event = serde_json::from_str(line).unwrap();
         assert_eq!(problem(Subject::Events, &event), None, "{}: {line}", case.name);
     }
-    let events = redact::text(&log, &work);
-    let parallel = case.setting("parallel").is_some();
-    let mut artefacts = vec![
-        ("exit", each(&|done| format!("{}\n", done.exit))),
-        ("stdout", each(&|done| document(&done.stdout, &work))),
-        ("stderr", each(&|done| redact::text(&done.stderr, &work))),
-        ("events", if parallel { redact::by_agent(&events) } else { events }),
-        ("status", redact::json(&rig.raymond(&["status", "r", "--json"]).stdout, &work)),
-    ];
-    if rig.fake().exists() {
-        artefacts.push(("calls", redact::text(&fake::told(&rig.calls(), parallel), &work)));
-    }
-    artefacts
-}
-
-/// Pretty-printed JSON is one document, everything else is handled line by line.
-fn document(stdout: &str, work: &Path) -> String {
-    if stdout.starts_with("{\n") || stdout.starts_with("[\n") {
-        redact::json(stdout, work)
-    } else {
-        redact::text(stdout, work)
-    }
+    played.artefacts(&rig.work(), case.setting("parallel").is_some())
 }

@@ -25,8 +25,6 @@ mod damage;
 #[cfg(test)]
 mod diagnostics;
 #[cfg(test)]
-mod diff;
-#[cfg(test)]
 mod disk;
 #[cfg(test)]
 mod doctor;
@@ -67,8 +65,6 @@ mod payloads;
 mod processes;
 #[cfg(test)]
 mod prompting;
-#[cfg(test)]
-mod redact;
 #[cfg(test)]
 mod repository;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A readable diff of two texts, line by line.
 
 /// Lines that only one text has, marked `-` (expected) or `+` (got), with a few lines around them.
-pub(crate) fn diff(expected: &str, got: &str) -> String {
+pub fn diff(expected: &str, got: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), got.lines().collect());
     let mut lines = edits(&old, &new);
     if lines.iter().all(|(mark, _)| *mark == ' ') {
