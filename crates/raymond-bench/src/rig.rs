@@ -64,6 +64,11 @@ impl Rig {
         Ok(rig)
     }
 
+    /// The program that is measured.
+    pub fn raymond_path(&self) -> &Path {
+        &self.raymond
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

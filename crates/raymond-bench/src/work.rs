@@ -1,5 +1,6 @@
 //! The benchmarks: one file for each.
 
+mod agents;
 mod crowd;
 mod forks;
 mod instructions;
@@ -20,7 +21,7 @@ pub struct Work {
     pub measure: fn(&Rig) -> Result<Vec<Row>, String>,
 }
 
-pub const ALL: [Work; 13] = [
+pub const ALL: [Work; 14] = [
     Work { name: "one-state", measure: one_state::measure },
     Work { name: "transition", measure: transition::measure },
     Work { name: "crowd", measure: crowd::measure },
@@ -33,6 +34,7 @@ pub const ALL: [Work; 13] = [
     Work { name: "prompts", measure: prompts::measure },
     Work { name: "tests", measure: tests::measure },
     Work { name: "serving", measure: serving::measure },
+    Work { name: "agents", measure: agents::measure },
     Work { name: "instructions", measure: instructions::measure },
 ];
 

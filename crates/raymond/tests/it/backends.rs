@@ -294,6 +294,52 @@ fn any_program_that_speaks_the_agent_client_protocol_can_be_used() {
     assert_eq!((&sessions[0]["session"], &sessions[1]["session"]), (&"s1".into(), &"s2".into()));
 }
 
+/// Failures that no other test sees from outside: what the program does, and what is said of it.
+#[test]
+fn a_turn_that_cannot_succeed_fails_at_once_with_what_to_do() {
+    let acp = |agent: String| (ACP_CONFIG.to_owned(), agent);
+    let unable = ACP_AGENT.replace("\"fork\": {}", "");
+    let refused = ACP_AGENT.replace(
+        "session, text = params",
+        "send({\"id\": id, \"error\": {\"code\": 403, \"message\": \"no credit\"}}); continue\n        session, text = params",
+    );
+    let in_place = "[backend.mine]\nkind = \"command\"\ncommand = \"sh\"\ncost = \"none\"\n\
+                    args = [\"-c\", \"echo '<goto>NEXT</goto>'\"]\nresume_args = [\"{session}\"]\n";
+    let untold = "[backend.mine]\nkind = \"codex\"\ncommand = \"sh\"\nargs = [\"./agent.py\", \"-a\", \"never\"]\n\
+                  cost = \"none\"\n";
+    let says_no_session = "cat > /dev/null\n\
+        echo '{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"hi\"}}'\n\
+        echo '{\"type\":\"turn.completed\",\"usage\":{}}'\n";
+    for ((config, agent), expected, advice) in [
+        (
+            acp(unable),
+            "it does not announce `session/fork`, which continues a conversation",
+            "check the backend's `args`",
+        ),
+        (
+            acp(refused),
+            "the account was refused: no credit",
+            "check the account's access and credit, then resume",
+        ),
+        (
+            (in_place.to_owned(), String::new()),
+            "the backend `mine` cannot branch a conversation, which this turn needs",
+            "lead to the state with <reset> or <function>",
+        ),
+        (
+            (untold.to_owned(), says_no_session.to_owned()),
+            "the agent program did not tell which session it ran in",
+            "check the backend's `args` for session options",
+        ),
+    ] {
+        let rig = project(&config, &[("START.md", "Begin."), ("NEXT.md", "Go on.")]);
+        rig.write("agent.py", agent);
+        let done = rig.raymond(&["workflow", "--id", "r", "--backend", "mine", "--budget", "0"]);
+        done.assert(1, "").says(expected).says(advice);
+        assert!(rig.events().iter().all(|event| event["event"] != "retry"), "{expected}");
+    }
+}
+
 /// A branch with files of its own works in another folder, in which such a program would not find the conversation.
 #[test]
 fn a_conversation_that_is_bound_to_its_folder_is_not_continued_in_another() {
