@@ -28,6 +28,7 @@ fi
 [ "$status" -eq 0 ] || exit "$status"
 cargo test --locked replay
 timeout "$((limit > SECONDS ? limit - SECONDS : 1))" ../scripts/install-temporal.sh || status=$?
+timeout "$((limit > SECONDS ? limit - SECONDS : 1))" ../scripts/install-s3.sh || status=$?
 if [ "$status" -ne 0 ] || [ $((limit - SECONDS)) -lt "$for_tests" ]; then
     echo "SKIPPED: no time is left for the tests of temporal/ with a server" >&2
     exit 0

@@ -77,6 +77,8 @@ pub struct Rig {
     heartbeat: Duration,
     /// Variables of all programs that are started from now on.
     pub variables: Vec<(&'static str, String)>,
+    /// The address of the store of blobs; a folder unless it is changed.
+    pub blobs: String,
 }
 
 impl Rig {
@@ -87,7 +89,8 @@ impl Rig {
         let port = free_port();
         let reached_at = ("127.0.0.1", port);
         let (server, variables) = (None, Vec::new());
-        let mut rig = Self { folder, program, port, reached_at, server, heartbeat: CALM, variables };
+        let blobs = format!("file://{}", folder.path().join("blobs").display());
+        let mut rig = Self { folder, program, port, reached_at, server, heartbeat: CALM, variables, blobs };
         fs::create_dir_all(rig.path("project/wf")).expect("a folder");
         fs::create_dir_all(rig.path("project/.raymond")).expect("a folder");
         fs::create_dir_all(rig.path("home")).expect("a folder");
@@ -142,7 +145,7 @@ impl Rig {
     /// The address of the server.
     pub fn address(&self) -> String {
         let (host, port) = self.reached_at;
-        format!("temporal://{host}:{port}?queue=q&blobs=file://{}", self.path("blobs").display())
+        format!("temporal://{host}:{port}?queue=q&blobs={}", self.blobs)
     }
 
     pub fn worker(&self, name: &str) -> Process {
@@ -162,7 +165,7 @@ impl Rig {
             .args(["worker", "--temporal", &format!("{host}:{port}"), "--queue", "q", "--slots", "4"])
             .arg("--work")
             .arg(self.path(name))
-            .args(["--blobs", &format!("file://{}", self.path("blobs").display())])
+            .args(["--blobs", &self.blobs])
             .env("HOST_NAME", name)
             .env("HOME", self.path(&format!("home-of-{name}")))
             .stdin(Stdio::null())
@@ -288,7 +291,7 @@ pub fn is_alive(pid: &str) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
 }
 

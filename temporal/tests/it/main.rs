@@ -1,6 +1,7 @@
 //! Runs on a real server of the engine, with workers that are killed and networks that are cut.
 //!
 //! The server is the program `temporal` (`scripts/install-temporal.sh`). Without it these tests say that they were skipped.
+//! So does the one that needs an S3 server, without that (`scripts/install-s3.sh`).
 
 mod cases;
 mod harness;
@@ -9,4 +10,5 @@ mod many;
 mod outages;
 mod replay;
 mod runs;
+mod s3;
 mod secure;

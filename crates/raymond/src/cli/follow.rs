@@ -50,7 +50,9 @@ fn fleet() -> Result<&'static dyn Fleet, UserError> {
 fn refused(at: &Address, trouble: &Trouble) -> UserError {
     let error = UserError::failed(format!("{at}: {trouble}"));
     match trouble {
-        Trouble::Away(_) => error.hint("is the address right, and does its server run?"),
+        Trouble::Away(_) => {
+            error.hint("is the address right, does its server run, and does it want a certificate or a key?")
+        }
         Trouble::Refused(_) => error,
     }
 }
