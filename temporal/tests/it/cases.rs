@@ -20,7 +20,8 @@ const AT_ONCE: usize = 4;
 /// One of so many cases is played.
 const SOME: usize = 5;
 /// Cases that are always played, because they once differed.
-const ALWAYS: [&str; 3] = ["fallback-limit", "fallback-may-forget", "frontmatter-every-key"];
+const ALWAYS: [&str; 5] =
+    ["cwd-where-launched", "fallback-limit", "fallback-may-forget", "frontmatter-every-key", "workflow-call"];
 const PROGRAM: &str = env!("CARGO_BIN_EXE_raymond-temporal");
 /// The commands in the steps of cases that start no run.
 const OTHER_COMMANDS: [&str; 14] = [
@@ -155,12 +156,13 @@ fn on(step: &str, engine: Option<&str>) -> String {
 
 /// What must be the same.
 fn results(case: &Case, place: &Place, mut played: Played) -> Vec<(&'static str, String)> {
-    let seen_from_here = |text: &str| without_folders(text, place, &case.name);
+    let seen_from_here = |text: &str| without_folders(text, place, case);
     for (step, done) in &mut played.commands {
         step.truncate(step.find(" --on ").unwrap_or(step.len()));
-        done.stdout = without_hosts(&seen_from_here(&done.stdout), place);
+        let said = without_hosts(&seen_from_here(&done.stdout), place);
+        done.stdout = said.split_inclusive('\n').map(without_local_facts).collect();
     }
-    played.log = played.log.lines().map(|line| without_local_facts(&seen_from_here(line)) + "\n").collect();
+    played.log = seen_from_here(&played.log).split_inclusive('\n').map(without_local_facts).collect();
     for call in played.calls.iter_mut().flatten() {
         *call = serde_json::from_str(&seen_from_here(&call.to_string())).unwrap();
     }
@@ -172,11 +174,11 @@ fn results(case: &Case, place: &Place, mut played: Played) -> Vec<(&'static str,
 /// Leaves out what a journal says of a run that is decided and carried out on one machine: the prompt, which elsewhere is
 /// made after the start of its step is recorded, and the file with a failed step's output.
 fn without_local_facts(line: &str) -> String {
-    let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
+    let Ok(serde_json::Value::Object(mut event)) = serde_json::from_str(line) else { return line.to_owned() };
     for key in ["prompt_sha256", "output_file"] {
-        event.as_object_mut().unwrap().remove(key);
+        event.remove(key);
     }
-    event.to_string()
+    format!("{}\n", serde_json::Value::Object(event))
 }
 
 /// Leaves out where a run, its agents and its debug files are, as `status` says it.
@@ -184,24 +186,36 @@ fn without_hosts(text: &str, place: &Place) -> String {
     let host = fs::read_to_string(place.home().join("machine/name")).unwrap_or_default();
     let text = if host.is_empty() { text.to_owned() } else { text.replace(&format!(" on {host}"), "") };
     let is_place = |line: &&str| {
-        ["  on  ", "  debug  ", "    all of it: ", "  \"engine\": ", "      \"host\": "]
-            .iter()
-            .any(|start| line.starts_with(start))
+        let starts = [
+            "  on  ",
+            "  debug  ",
+            "    all of it: ",
+            "  \"engine\": ",
+            "      \"host\": ",
+            ,
+        ];
+        starts.iter().any(|start| line.starts_with(start))
     };
     text.split_inclusive('\n').filter(|line| !is_place(line)).collect()
 }
 
-/// Takes off the folders below which a machine has the paths of the run: one for each agent, and one for workflows.
-fn without_folders(text: &str, place: &Place, run: &str) -> String {
+/// Takes off the folders below which a machine has the paths of the run: one for each agent, and one for workflows. Task
+/// folders are elsewhere in any case.
+fn without_folders(text: &str, place: &Place, case: &Case) -> String {
     let machine = place.home().canonicalize().unwrap().join("machine");
+    let state = place.work().join(".raymond/state");
     let mut text = text.to_owned();
-    for folder in [machine.join("runs").join(run), machine.join("bundles")] {
+    for (folder, names) in [(machine.join("runs"), 2), (machine.join("bundles"), 1)] {
         let folder = format!("{}/", folder.display());
         while let Some(start) = text.find(&folder) {
             let name = start + folder.len();
-            let end = text[name..].find('/').map_or(text.len(), |end| name + end);
+            let end = text[name..].match_indices('/').nth(names - 1).map_or(text.len(), |(at, _)| name + at);
             text.replace_range(start..end, "");
         }
+    }
+    for id in ids_of(&case.steps()) {
+        let tasks = state.join(format!("{}.tasks/", with_ids(&id, std::slice::from_ref(&id), &case.name)));
+        text = text.replace(&tasks.display().to_string(), "/.tasks/");
     }
     text
 }

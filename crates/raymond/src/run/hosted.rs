@@ -169,8 +169,11 @@ impl Roots {
         let session = |session: &mut Option<Session>| {
             session.as_mut().and_then(|session| session.cwd.as_mut()).map(folder).unwrap_or_default();
         };
+        let visits = agent.visits_here();
         folder(&mut agent.cwd);
         agent.scope.as_mut().map(workflow).unwrap_or_default();
+        // States are counted by the paths of their workflows.
+        agent.visits.insert(agent.place(), visits);
         session(&mut agent.session);
         for frame in &mut agent.stack {
             folder(&mut frame.cwd);
