@@ -10,7 +10,7 @@ use raymond::run::frozen::FrozenStates;
 use raymond::run::hosted::StepOrder;
 use raymond::store::{RunWriter, StoreError, reference_to};
 use raymond_core::event::{Body, Event, RunStarted, SnapshotLine};
-use raymond_core::input::{self, Input};
+use raymond_core::input::Input;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Run, RunStatus};
@@ -89,8 +89,8 @@ impl Machine {
     pub fn take(&mut self, mail: Mail) -> Option<Input> {
         match mail {
             Mail::Message { name, content } if name.starts_with(ANSWER_MESSAGE) => {
-                let Answer { ask, text, answer_id, given_at } = serde_json::from_str(&content).ok()?;
-                Some(Input::Answer(input::Answer { ask, text, answer_id: Some(answer_id), given_at }))
+                let answer: Answer = serde_json::from_str(&content).ok()?;
+                Some(Input::Answer(answer.into()))
             }
             Mail::Message { name, content } if name.starts_with(STOP_MESSAGE) => {
                 let request: StopRequest = serde_json::from_str(&content).ok()?;

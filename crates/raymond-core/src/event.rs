@@ -251,6 +251,9 @@ pub struct Origin {
     /// The run that keeps what a rewind dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
+    /// In the run that keeps what a rewind dropped: the last event that the rewound run still has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_from: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

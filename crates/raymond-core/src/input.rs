@@ -74,7 +74,7 @@ pub enum Input {
 }
 
 /// A person's answer to a question.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Answer {
     pub ask: String,
     pub text: String,
@@ -83,6 +83,10 @@ pub struct Answer {
     /// When it was given, which may be long before it is taken. Messages of earlier versions do not say it; they count
     /// as given in time.
     pub given_at: Option<Timestamp>,
+    /// When the question was asked. The number of a question can be that of another one, which a rewind has dropped.
+    /// Messages of earlier versions do not say it; they count for the question that is open.
+    #[serde(default)]
+    pub asked_at: Option<Timestamp>,
 }
 
 /// A state as read from its file when the step starts.

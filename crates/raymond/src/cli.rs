@@ -34,6 +34,7 @@ mod restore;
 mod resume;
 mod retry;
 mod rewind;
+mod rewound;
 mod run;
 mod schema;
 mod serve;

@@ -132,6 +132,7 @@ impl Host<'_> {
                     reset_cost: false,
                     forgotten: Vec::new(),
                     moved: Moved::default(),
+                    kept_from: None,
                 };
                 let new = id(tries);
                 branch(&*store, &new, self.journal_options(), self.now(), (&origin, &point), how)

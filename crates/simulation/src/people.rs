@@ -77,6 +77,7 @@ impl People {
                 text: message.text.clone(),
                 answer_id: Some(message.answer_id.clone()),
                 given_at: None,
+                asked_at: None,
             })
         };
         // Each message may be read twice.

@@ -57,12 +57,13 @@ pub(super) fn ask_again(agent: &Agent, now: Timestamp) -> Option<Body> {
     }))
 }
 
-/// The first answer to an open question that is not empty and was given in time is taken; all others are ignored.
+/// The first answer to this very question that is not empty and was given in time is taken; all others are ignored.
 pub(super) fn answered(run: &Run, given: Answer) -> Vec<Body> {
-    let Answer { ask, text, answer_id, given_at } = given;
+    let Answer { ask, text, answer_id, given_at, asked_at } = given;
     let Some(agent) = run.asker(&ask) else { return Vec::new() };
     let Status::Asking { ask } = &agent.status else { return Vec::new() };
-    if ask.refuses(&text, given_at).is_some() {
+    let is_for_another = asked_at.is_some_and(|time| time != ask.opened_at);
+    if is_for_another || ask.refuses(&text, given_at).is_some() {
         return Vec::new();
     }
     vec![Body::AskClosed(AskClosed {

@@ -4,6 +4,7 @@ use crate::event::{Event, Moved, RunStarted};
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::run::{Agent, Run, RunStatus, Status, Work};
+use crate::worktree::branch;
 
 use super::{forget, give_reply_back};
 
@@ -62,6 +63,13 @@ fn move_folders(run: &mut Run, moved: &Moved) {
                 agent.worktree = Some(Box::new(worktree.clone()));
             }
         });
+    }
+    // Workers that were joined are gone, but their worktrees may be there.
+    for worktree in run.worktrees.values_mut() {
+        if let Some(path) = moved.folders.get(&worktree.path) {
+            worktree.branch = branch(&run.id, &worktree.name);
+            worktree.path.clone_from(path);
+        }
     }
     for worktree in moved.worktrees.values() {
         run.worktrees.insert(worktree.name.to_ascii_lowercase(), worktree.clone());

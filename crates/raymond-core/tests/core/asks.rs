@@ -65,6 +65,7 @@ fn only_the_first_answer_is_taken() {
             text: text.into(),
             answer_id: Some(id.into()),
             given_at: None,
+            asked_at: None,
         })
     };
     check(
@@ -272,8 +273,7 @@ fn without_waiting_the_other_agents_finish_first() {
     rig.die();
     let options = rig.run.options.clone();
     let resume = Input::Resume { options: Box::new(options), interrupted: Vec::new(), forgotten: Vec::new() };
-    let answer =
-        Input::Answer(Answer { ask: "ask1".into(), text: "yes".into(), answer_id: None, given_at: None });
+    let answer = Input::Answer(Answer { ask: "ask1".into(), text: "yes".into(), ..Answer::default() });
     check(
         &rig.round([resume, answer]),
         expect![[r#"
@@ -496,7 +496,7 @@ fn what_counts_is_when_an_answer_was_given() {
     let answer = |rig: &Rig, late_by: i64| {
         let given_at = rig.now - SignedDuration::from_secs(100) + SignedDuration::from_secs(60 + late_by);
         let (ask, text) = ("ask1".into(), "yes".into());
-        Input::Answer(Answer { ask, text, answer_id: None, given_at: Some(given_at) })
+        Input::Answer(Answer { ask, text, given_at: Some(given_at), ..Answer::default() })
     };
     for (late_by, state) in [(-1, "NEXT.sh"), (0, "LATE.sh"), (1, "LATE.sh")] {
         let mut rig = asking(tag);
@@ -510,5 +510,17 @@ fn what_counts_is_when_an_answer_was_given() {
         let given = answer(&rig, late_by);
         rig.round([resume, given]);
         assert_eq!(rig.agent("main").state.as_str(), state, "late by {late_by} s");
+    }
+}
+
+#[test]
+fn an_answer_is_for_the_question_that_was_asked_then() {
+    for (earlier_by, is_taken) in [(0, true), (1, false)] {
+        let mut rig = asking("<ask next=\"NEXT\">ready?</ask>");
+        let opened_at = rig.run.asks()[0].1.opened_at;
+        let asked_at = Some(opened_at - SignedDuration::from_secs(earlier_by));
+        let answer = Answer { ask: "ask1".into(), text: "yes".into(), asked_at, ..Answer::default() };
+        rig.round([Input::Answer(answer)]);
+        assert_eq!(rig.run.asks().is_empty(), is_taken, "asked {earlier_by} s before");
     }
 }

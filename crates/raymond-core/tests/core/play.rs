@@ -256,7 +256,7 @@ impl<'p> Play<'p> {
             return None;
         }
         let (ask, answer) = answers.swap_remove(pick % answers.len());
-        Some(Input::Answer(Answer { ask, text: answer.to_string(), answer_id: None, given_at: None }))
+        Some(Input::Answer(Answer { ask, text: answer.to_string(), ..Answer::default() }))
     }
 
     fn make(&mut self, next: Move, running: &[String], pick: usize) {

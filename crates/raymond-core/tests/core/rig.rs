@@ -468,7 +468,7 @@ impl Rig {
 
     pub fn answers(&mut self, ask: &str, text: &str) -> Vec<Event> {
         let (ask, text, given_at) = (ask.into(), text.into(), Some(self.now));
-        self.round([Input::Answer(Answer { ask, text, answer_id: None, given_at })])
+        self.round([Input::Answer(Answer { ask, text, given_at, ..Answer::default() })])
     }
 
     pub fn report(&self, name: &str, outcome: ScriptOutcome) -> Input {

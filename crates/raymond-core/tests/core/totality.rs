@@ -312,6 +312,7 @@ fn coming() -> BoxedStrategy<Coming> {
             text,
             answer_id: None,
             given_at: None,
+            asked_at: None,
         }))),
         1 => agent().prop_map(|agent| Coming::As(Input::AskTimeout { agent })),
         1 => Just(()).prop_map(|()| Coming::As(Input::Warning {

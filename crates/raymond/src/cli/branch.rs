@@ -14,11 +14,12 @@ use super::run::ID_TRIES;
 use super::still::go_on;
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
+use crate::git::snapshots::{Purpose, unlock};
 use crate::history::conversations::{forgotten, not_shared};
 use crate::history::files::worktrees_of_branch;
 use crate::history::{Branch, Point, branch};
 use crate::run::driver::now;
-use crate::store::StoreError;
+use crate::store::{RunStore, StoreError};
 use crate::workflow::scope::run_id_for;
 
 pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
@@ -28,28 +29,23 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     let point = Point::after_step(&*origin, args.at)?;
     let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
     let options = options(&args.options, &point);
-    let how = Branch { options, reset_cost: args.reset_cost, forgotten, moved: Moved::default() };
+    let how =
+        Branch { options, reset_cost: args.reset_cost, forgotten, moved: Moved::default(), kept_from: None };
     if args.restoring.files && args.restoring.worktree.is_none() && origin.holder()?.is_some() {
         return Err(UserError::usage(format!("{} is running in that folder", origin.id()))
             .hint("restore the files in another one: --worktree DIR"));
     }
-    let restored = restore(&args.restoring, &point, &origin.load()?, &args.place, args.options.quiet)?;
-    let tries = if args.id.is_some() { 1 } else { ID_TRIES };
-    let mut ids = (0..tries)
-        .map(|_| args.id.clone().unwrap_or_else(|| run_id_for(Path::new(&point.state.scope))))
-        .peekable();
-    let id = loop {
-        let Some(id) = ids.next() else { return Err(UserError::usage("no id for the run")) };
-        let journal = journal_options(&config.raymond);
-        let mut moved = worktrees_of_branch(&point.state, &id, &worktrees(&args.place, &id)?);
-        moved.folders.extend(restored.clone());
-        let how = Branch { moved, ..how.clone() };
-        match branch(&*store, &id, journal, now(), (origin.id(), &point), how) {
-            Ok(()) => break id,
-            Err(StoreError::Exists { .. } | StoreError::Held { .. }) if ids.peek().is_some() => {}
-            Err(error) => return Err(error.into()),
-        }
-    };
+    let id = free_id(&*store, args.id.as_deref(), Path::new(&point.state.scope))?;
+    let purpose = Purpose { run: id.clone(), seq: point.seq + 1 };
+    let states = (&point, &origin.load()?);
+    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)?;
+    let mut moved = worktrees_of_branch(&point.state, &id, &worktrees(&args.place, &id)?);
+    moved.folders.extend(restored.clone());
+    let how = Branch { moved, ..how };
+    branch(&*store, &id, journal_options(&config.raymond), now(), (origin.id(), &point), how)?;
+    if let Some((_, folder)) = &restored {
+        unlock(Path::new(folder));
+    }
     if !args.options.quiet {
         say(&format!("{id} goes on from {} after step {}", origin.id(), args.at));
     }
@@ -63,6 +59,20 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     // A budget that is given as so much more would be added a second time.
     let options = RunOptions { budget: None, ..args.options };
     go_on(&id, args.run_it, options, args.place)
+}
+
+/// The given id, or a new one. It is not taken when the files are restored, before the run is made.
+fn free_id(store: &dyn RunStore, given: Option<&str>, scope: &Path) -> Result<String, UserError> {
+    let tries = if given.is_some() { 1 } else { ID_TRIES };
+    let mut refused = UserError::usage("no id for the run");
+    for _ in 0..tries {
+        let id = given.map_or_else(|| run_id_for(scope), str::to_owned);
+        match store.run(&id)?.load() {
+            Err(StoreError::Missing { .. } | StoreError::Empty { .. }) => return Ok(id),
+            _ => refused = StoreError::Exists { run: id }.into(),
+        }
+    }
+    Err(refused)
 }
 
 /// The options of the new run. Its turns do not belong into the recording of the other one.

@@ -17,8 +17,9 @@ use crate::workflow::scope::Scope;
 
 pub(super) fn jump(args: JumpArgs) -> Result<ExitKind, UserError> {
     let config = load_config()?;
-    let stored = store(&args.place)?.find(&args.run)?;
-    let mut still = hold(&stored, &args.place, &config)?;
+    let store = store(&args.place)?;
+    let stored = store.find(&args.run)?;
+    let mut still = hold(&*store, &stored, &args.place, &config)?;
     let id = agent(still.run(), &args.agent)?;
     let target = state(&still.run().agents[&id], &still.run().scope, &args.state)?;
     let input = args.input.as_deref().map(read_input).transpose()?;

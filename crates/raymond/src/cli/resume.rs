@@ -20,6 +20,7 @@ use super::find::{
 use super::follow;
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
+use super::rewound::finish_rewind;
 use super::staging::{Staging, config_of_test, stage};
 use crate::advice;
 use crate::agent::registry::Backends;
@@ -54,6 +55,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     }
     let scratch = scratch_folder(&args.place, stored.id())?;
     let Opened { writer, run, cut_bytes } = stored.open(journal_options(settings))?;
+    finish_rewind(&*store, &*stored, &run, &args.place)?;
     if run.status == RunStatus::Completed {
         tidy_worktrees(&run, &worktrees(&args.place, stored.id())?, args.options.quiet);
         return show_completed(&args, &run, &*stored);

@@ -13,8 +13,9 @@ use crate::error::{ExitKind, UserError};
 
 pub(super) fn retry(args: RetryArgs) -> Result<ExitKind, UserError> {
     let config = load_config()?;
-    let stored = store(&args.place)?.find(&args.run)?;
-    let mut still = hold(&stored, &args.place, &config)?;
+    let store = store(&args.place)?;
+    let stored = store.find(&args.run)?;
+    let mut still = hold(&*store, &stored, &args.place, &config)?;
     let agents = failed(still.run(), args.agent.as_deref())?;
     change(&mut still, Input::Retry { agents: agents.clone() })?;
     drop(still);

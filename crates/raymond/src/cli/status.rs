@@ -65,6 +65,7 @@ pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
         other => other.into(),
     })?;
     let mut view = view(&run, is_live, &stored.payloads());
+    view.tell_origin(stored)?;
     if let Some(elsewhere) = stored.elsewhere() {
         view.tell_where(&elsewhere);
     }
@@ -74,7 +75,7 @@ pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
 fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, place: &Place) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
     writeln!(out, "  workflow  {}", clean(&run.workflow))?;
-    if let Some(origin) = &run.origin {
+    for origin in run.branched_off.iter().chain(&run.origin) {
         let step = origin.step.map_or("its end".to_owned(), |step| format!("step {step}"));
         match &origin.dropped {
             Some(dropped) => {

@@ -11,6 +11,7 @@ use super::drive::kept_debug_files;
 use super::find::{journal_options, scratch_folder};
 use super::print::say;
 use super::resume::resume;
+use super::rewound::finish_rewind;
 use crate::advice;
 use crate::agent::registry::Backends;
 use crate::config::Config;
@@ -19,19 +20,25 @@ use crate::process::Reaper;
 use crate::run::driver::now;
 use crate::run::engine::{Engine, Preparation, States};
 use crate::run::recovery::take_over;
-use crate::store::{Opened, RunHandle, RunWriter, StoreError};
+use crate::store::{Opened, RunHandle, RunStore, RunWriter, StoreError};
 
 /// A run that stands still, with its lease.
 pub(super) type Still = Engine<Box<dyn RunWriter>>;
 
 /// Takes the lease of a run. If its last process died, what is left of its steps is ended, and the run is stopped as that
 /// process would have done it.
-pub(super) fn hold(stored: &Arc<dyn RunHandle>, place: &Place, config: &Config) -> Result<Still, UserError> {
+pub(super) fn hold(
+    store: &dyn RunStore,
+    stored: &Arc<dyn RunHandle>,
+    place: &Place,
+    config: &Config,
+) -> Result<Still, UserError> {
     if let Some(elsewhere) = stored.elsewhere() {
         return Err(UserError::usage(format!("{} is carried out by {}", stored.id(), elsewhere.engine))
             .hint("a run on other machines can be stopped and resumed"));
     }
     let Opened { writer, run, .. } = stored.open(journal_options(&config.raymond))?;
+    finish_rewind(store, &**stored, &run, place)?;
     if run.status != RunStatus::Running {
         return Ok(Engine::take_up(run, writer));
     }

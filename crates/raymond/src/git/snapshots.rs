@@ -5,6 +5,7 @@
 //! names it, so `git gc` keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use raymond_core::snapshot::FilesSnapshot;
 
+use super::worktrees::discard;
 use super::{Git, GitError};
 
 /// Below this are the refs with the snapshots of runs.
@@ -252,6 +254,35 @@ impl Drop for Snapshots {
     }
 }
 
+/// What the worktree of a branch is made for: an event that will name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purpose {
+    pub run: String,
+    pub seq: u64,
+}
+
+/// What comes before the run and the number in the lock of a worktree.
+const PURPOSE: &str = "raymond makes it for event";
+
+impl std::fmt::Display for Purpose {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{PURPOSE} {} of {}", self.seq, self.run)
+    }
+}
+
+impl Purpose {
+    fn read(reason: &str) -> Option<Self> {
+        let (seq, run) = reason.strip_prefix(PURPOSE)?.trim().split_once(" of ")?;
+        Some(Self { run: run.to_owned(), seq: seq.parse().ok()? })
+    }
+}
+
+/// The event is there: from now on the worktree is like any other.
+pub fn unlock(dir: &Path) {
+    // A worktree that stays locked only cannot be removed so easily.
+    let _ = Git::in_folder(dir).text(&[OsStr::new("worktree"), OsStr::new("unlock"), dir.as_os_str()]);
+}
+
 /// Puts the files of a snapshot back.
 pub struct Restoring {
     folder: Folder,
@@ -271,17 +302,43 @@ impl Restoring {
 
     /// Makes a worktree with the files of a snapshot. Its HEAD is the commit that was checked out at that time, as far as
     /// git remembers, so that what was not committed then is not committed in it.
-    pub fn into_worktree(&self, commit: &str, dir: &Path, time: &str) -> Result<(), GitError> {
+    ///
+    /// It stays locked, and the lock says what it is for, until [`unlock`]. So a worktree that a killed command has left
+    /// can be told from one with work in it.
+    pub fn into_worktree(
+        &self,
+        commit: &str,
+        dir: &Path,
+        time: &str,
+        purpose: &Purpose,
+    ) -> Result<(), GitError> {
         let git = self.folder.git();
         let then = git.text(&["rev-parse", "--verify", "--quiet", &format!("HEAD@{{{time}}}")]);
         let head = then.ok().filter(|head| !head.is_empty()).unwrap_or_else(|| "HEAD".to_owned());
-        let dir_text = dir.to_string_lossy();
-        git.clone()
-            .patience(ADDING_LIMIT)
-            .text(&["worktree", "add", "--quiet", "--detach", "--", &dir_text, &head])?;
+        let (dir_text, reason) = (dir.to_string_lossy(), purpose.to_string());
+        let add =
+            ["worktree", "add", "--quiet", "--detach", "--lock", "--reason", &reason, "--", &dir_text, &head];
+        git.patience(ADDING_LIMIT).text(&add)?;
         let git = Git::in_folder(dir).settings(&SETTINGS).patience(ADDING_LIMIT);
         git.text(&["read-tree", "-u", "--reset", commit])?;
         git.text(&["reset", "--quiet", "--mixed"]).map(drop)
+    }
+
+    /// What a worktree in this folder was made for, if it is still locked.
+    pub fn purpose_of(&self, dir: &Path) -> Option<Purpose> {
+        let listed = self.folder.git().text(&["worktree", "list", "--porcelain"]).ok()?;
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_meant = |entry: &&str| {
+            let path = entry.lines().find_map(|line| line.strip_prefix("worktree "));
+            path.is_some_and(|path| real(Path::new(path)) == real(dir))
+        };
+        let entry = listed.split("\n\n").find(is_meant)?;
+        Purpose::read(entry.lines().find_map(|line| line.strip_prefix("locked "))?)
+    }
+
+    /// Removes a worktree that a killed command has left.
+    pub fn remove_worktree(&self, dir: &Path) -> Result<(), String> {
+        discard(&self.folder.git(), dir)
     }
 
     /// Puts the files back where they were. The index, HEAD and ignored files stay as they are. Returns the ref below

@@ -5,6 +5,7 @@
 //! work: it is removed and made again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -214,9 +215,7 @@ pub fn begin(worktree: &Worktree) -> Result<(Git, Vec<String>), String> {
     }
     let path = Path::new(&worktree.path);
     if fs::symlink_metadata(path).is_ok() {
-        // Git may know nothing of it yet.
-        let _ = git.text(&["worktree", "remove", "--force", "--force", &worktree.path]);
-        remove_folder(path).map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
+        discard(&git, path).map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
     }
     if let Some(folder) = path.parent() {
         files::create_private_folders(folder)
@@ -327,7 +326,7 @@ impl Worktrees {
         if Path::new(&worktree.path).exists() {
             match unsaved {
                 Unsaved::Keep => remove_saved(&git, worktree)?,
-                Unsaved::Discard => discard(&git, worktree)?,
+                Unsaved::Discard => discard(&git, Path::new(&worktree.path))?,
             }
         }
         remove_unused_branch(&git, worktree);
@@ -351,9 +350,10 @@ fn remove_saved(git: &Git, worktree: &Worktree) -> Result<(), String> {
 }
 
 /// Removes a worktree with everything in it. Git may know nothing of it.
-fn discard(git: &Git, worktree: &Worktree) -> Result<(), String> {
-    let removed = git.text(&["worktree", "remove", "--force", "--force", "--", &worktree.path]);
-    remove_folder(Path::new(&worktree.path)).map_err(|error| match removed {
+pub(super) fn discard(git: &Git, path: &Path) -> Result<(), String> {
+    let remove = ["worktree", "remove", "--force", "--force", "--"].map(OsStr::new);
+    let removed = git.text(&[&remove[..], &[path.as_os_str()]].concat());
+    remove_folder(path).map_err(|error| match removed {
         Ok(_) => error.to_string(),
         Err(of_git) => format!("{error} ({of_git})"),
     })

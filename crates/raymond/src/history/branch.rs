@@ -19,6 +19,8 @@ pub struct Branch {
     pub forgotten: Vec<String>,
     /// The folders that are not those of the other run.
     pub moved: Moved,
+    /// If it keeps what a rewind drops: the last event that the other run still has.
+    pub kept_from: Option<u64>,
 }
 
 /// Creates a run that goes on from a point in the history of another one, which is not touched and may be live.
@@ -40,6 +42,7 @@ pub fn branch(
         reset_cost: how.reset_cost,
         forgotten: how.forgotten,
         dropped: None,
+        kept_from: how.kept_from,
     };
     let mut state = point.state.clone();
     state.options = how.options;

@@ -11,15 +11,16 @@ use raymond_core::worktree::{Worktree, branch};
 
 use super::clean::KEPT_REFS;
 use crate::error::UserError;
-use crate::git::snapshots::Restoring;
-use crate::git::worktrees::Worktrees;
+use crate::git::snapshots::{Purpose, Restoring};
+use crate::git::worktrees::{Worktrees, finish};
 use crate::git::{Git, GitError};
+use crate::store::{RunStore, StoreError};
 
 /// Where the files of a point are restored.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// In a new worktree.
-    Worktree(PathBuf),
+    /// In a new worktree, which an event will name.
+    Worktree { dir: PathBuf, purpose: Purpose },
     /// Where they were. What is there and not saved anywhere is only replaced by force.
     InPlace { force: bool },
 }
@@ -78,10 +79,14 @@ pub fn hand_over(old: &Worktree, from: &Worktrees, (id, to): (&str, &Worktrees))
     if exists(&old.branch) && !exists(&new.branch) {
         git.text(&["branch", "-m", &old.branch, &new.branch]).map_err(words)?;
     }
+    if from.mark(&old.name).exists() {
+        crate::files::create_private_folders(to.folder()).map_err(|error| error.to_string())?;
+        // Without its mark, the worktree would count as half made, and be made again.
+        finish(&to.mark(&old.name)).map_err(|error| error.to_string())?;
+    }
     if Path::new(&old.path).exists() && !Path::new(&new.path).exists() {
         crate::files::create_private_folders(to.folder()).map_err(|error| error.to_string())?;
         git.text(&["worktree", "move", "--", &old.path, &new.path]).map_err(words)?;
-        std::fs::rename(from.mark(&old.name), to.mark(&old.name)).map_err(|error| error.to_string())?;
     }
     let _ = std::fs::remove_file(from.mark(&old.name));
     from.remove_folder_if_empty();
@@ -102,8 +107,8 @@ fn seconds(time: Timestamp) -> String {
 /// Restores the files that a point of a run has, and returns the folder that they were in, where they are now, and the
 /// ref that has what was replaced.
 pub fn restore(
-    state: &Run,
-    end: &Run,
+    store: &dyn RunStore,
+    (state, end): (&Run, &Run),
     place: &Place,
     (own, indexes): (&Path, &Path),
 ) -> Result<(String, PathBuf, Option<String>), UserError> {
@@ -116,10 +121,11 @@ pub fn restore(
     let restoring = Restoring::new(Path::new(folder), own.to_owned(), indexes.to_owned());
     let failed = |error: GitError| UserError::failed(format!("cannot restore the files: {error}"));
     match place {
-        Place::Worktree(dir) => {
+        Place::Worktree { dir, purpose } => {
             let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
-            restoring.into_worktree(commit, &dir, &seconds(state.last_time)).map_err(failed)?;
-            Ok((folder.clone(), dir, None))
+            remove_half_made(store, &restoring, &dir)?;
+            restoring.into_worktree(commit, &dir, &seconds(state.last_time), purpose).map_err(failed)?;
+            Ok((folder.clone(), dir.canonicalize().unwrap_or(dir), None))
         }
         Place::InPlace { force } => {
             let saved: Vec<&String> = end.snapshots.get(folder).into_iter().collect();
@@ -133,4 +139,27 @@ pub fn restore(
             Ok((folder.clone(), PathBuf::from(folder), kept))
         }
     }
+}
+
+/// Removes the worktree that a killed command has left in a folder: it is locked for an event that was never written.
+/// Anything else that is there is an error.
+fn remove_half_made(store: &dyn RunStore, restoring: &Restoring, dir: &Path) -> Result<(), UserError> {
+    let other = "give another folder: --worktree DIR";
+    let Some(Purpose { run, seq }) = restoring.purpose_of(dir) else {
+        let is_used = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
+        return match is_used {
+            true => Err(UserError::usage(format!("{} is not empty", dir.display())).hint(other)),
+            false => Ok(()),
+        };
+    };
+    let is_used = match store.run(&run)?.load() {
+        Ok(run) => run.seq >= seq,
+        Err(StoreError::Missing { .. } | StoreError::Empty { .. }) => false,
+        Err(_) => true,
+    };
+    if is_used {
+        return Err(UserError::usage(format!("{} is a folder of the run {run}", dir.display())).hint(other));
+    }
+    let failed = |error| UserError::failed(format!("cannot remove {}: {error}", dir.display()));
+    restoring.remove_worktree(dir).map_err(failed)
 }

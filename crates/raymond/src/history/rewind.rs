@@ -37,7 +37,7 @@ pub fn rewind(
     now: Timestamp,
 ) -> Result<String, StoreError> {
     let (run, seq) = (end.id.clone(), end.seq);
-    let dropped = keep(store, Point::at_end(end), handed_over, journal, now)?;
+    let dropped = keep(store, (Point::at_end(end), point.seq), handed_over, journal, now)?;
     let origin = Origin {
         run: run.clone(),
         seq: point.seq,
@@ -45,6 +45,7 @@ pub fn rewind(
         reset_cost: false,
         forgotten,
         dropped: Some(dropped.clone()),
+        kept_from: None,
     };
     let nonce = uuid::Uuid::new_v4().to_string();
     let body = decide::branch(&point.state, nonce, origin, moved);
@@ -52,10 +53,10 @@ pub fn rewind(
     Ok(dropped)
 }
 
-/// Makes a run that has the whole history of this one.
+/// Makes a run that has the whole history of this one, which will have only the events up to `kept_from`.
 fn keep(
     store: &dyn RunStore,
-    end: Point,
+    (end, kept_from): (Point, u64),
     handed_over: &dyn Fn(&str) -> Moved,
     journal: JournalOptions,
     now: Timestamp,
@@ -70,10 +71,11 @@ fn keep(
             reset_cost: false,
             forgotten: Vec::new(),
             moved: handed_over(&id),
+            kept_from: Some(kept_from),
         };
         match branch(store, &id, journal, now, (&run, &end), how) {
             Ok(()) => return Ok(id),
-            Err(StoreError::Exists { .. }) if keeps(&*store.run(&id)?, &end) => return Ok(id),
+            Err(StoreError::Exists { .. }) if keeps(&*store.run(&id)?, &end, kept_from) => return Ok(id),
             Err(StoreError::Exists { .. } | StoreError::Held { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -82,8 +84,10 @@ fn keep(
 }
 
 /// Whether a run has exactly the history of another one, because an earlier try was interrupted.
-fn keeps(run: &dyn RunHandle, end: &Point) -> bool {
-    let is_same = |origin: &Origin| origin.run == end.state.id && origin.seq == end.seq;
+fn keeps(run: &dyn RunHandle, end: &Point, kept_from: u64) -> bool {
+    let is_same = |origin: &Origin| {
+        origin.run == end.state.id && origin.seq == end.seq && origin.kept_from == Some(kept_from)
+    };
     let is_whole = run.origins().is_ok_and(|origins| origins.first().is_some_and(is_same));
     is_whole && run.load().is_ok_and(|state| state.seq == end.seq + 1)
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use raymond_core::event::{Body, Closed};
-use raymond_core::run::{Refusal, Run};
+use raymond_core::run::{Ask, Refusal, Run};
 
 use crate::advice;
 use crate::error::UserError;
@@ -51,8 +51,9 @@ pub fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String, way: Way) -
     };
     let run = stored.load()?;
     let ask = choose(stored, &run, ask)?;
-    let answer = Answer::new(&ask, text, way);
-    check(&run, &answer)?;
+    let answer = Answer::new((&ask.id, ask.opened_at), text, way);
+    check(ask, &answer)?;
+    let ask = ask.id.clone();
     let content = serde_json::to_string(&answer).map_err(|error| UserError::failed(error.to_string()))?;
     let posted = stored
         .inbox()
@@ -74,14 +75,18 @@ pub fn message_name(ask: &str) -> String {
 }
 
 /// The question that is meant: the named one, or the only one.
-fn choose(stored: &dyn RunHandle, run: &Run, given: Option<&str>) -> Result<String, UserError> {
-    let asks: Vec<&str> = run.asks().into_iter().map(|(_, ask)| ask.id.as_str()).collect();
+fn choose<'r>(stored: &dyn RunHandle, run: &'r Run, given: Option<&str>) -> Result<&'r Ask, UserError> {
+    let asks: Vec<&Ask> = run.asks().into_iter().map(|(_, ask)| ask).collect();
+    if let Some(named) = asks.iter().find(|ask| given == Some(&ask.id)) {
+        return Ok(named);
+    }
     // The answer to one of them may already wait for the run to continue.
     let inbox = stored.inbox();
-    let open: Vec<&str> = asks.iter().copied().filter(|ask| !inbox.contains(&message_name(ask))).collect();
-    let list = if open.is_empty() { "none".to_owned() } else { open.join(", ") };
+    let open: Vec<&Ask> =
+        asks.iter().copied().filter(|ask| !inbox.contains(&message_name(&ask.id))).collect();
+    let ids = |asks: &[&Ask]| asks.iter().map(|ask| ask.id.as_str()).collect::<Vec<_>>().join(", ");
+    let list = if open.is_empty() { "none".to_owned() } else { ids(&open) };
     match (given, open.as_slice()) {
-        (Some(ask), _) if asks.contains(&ask) => Ok(ask.to_owned()),
         (Some(ask), _) if was_asked(run, ask) => Err(closed_already(stored, ask)),
         (Some(ask), _) => {
             let error = format!("the run {} has no question `{}`", run.id, ask.escape_debug());
@@ -91,8 +96,8 @@ fn choose(stored: &dyn RunHandle, run: &Run, given: Option<&str>) -> Result<Stri
                 false => error.hint("an answer of several words needs quotes around it"),
             })
         }
-        (None, [only]) => Ok((*only).to_owned()),
-        (None, []) if !asks.is_empty() => Err(too_late(&asks.join(", "), None)),
+        (None, [only]) => Ok(only),
+        (None, []) if !asks.is_empty() => Err(too_late(&ids(&asks), None)),
         (None, []) => {
             let error = UserError::usage(format!("the run {} has no open question", run.id));
             Err(match run.asks_opened {
@@ -112,9 +117,7 @@ pub fn was_asked(run: &Run, ask: &str) -> bool {
 }
 
 /// Refuses an answer that the run would not take.
-fn check(run: &Run, answer: &Answer) -> Result<(), UserError> {
-    let found = run.asks().into_iter().find(|(_, ask)| ask.id == answer.ask);
-    let Some((_, ask)) = found else { return Ok(()) };
+fn check(ask: &Ask, answer: &Answer) -> Result<(), UserError> {
     match ask.refuses(&answer.text, answer.given_at) {
         None => Ok(()),
         Some(Refusal::Empty) => Err(UserError::usage("an empty answer does not count")
@@ -230,6 +233,7 @@ mod tests {
     use crate::store::RunStore;
     use crate::store::memory::MemoryStore;
     use crate::store::suite::opening;
+    use jiff::Timestamp;
     use raymond_core::event::Event;
 
     fn event(seq: u64, rest: &str) -> Event {
@@ -273,8 +277,10 @@ mod tests {
 
     #[test]
     fn the_journal_tells_whose_answer_was_taken() {
-        let answer =
-            Answer { answer_id: "mine".to_owned(), ..Answer::new("ask1", "yes".to_owned(), Way::Command) };
+        let answer = Answer {
+            answer_id: "mine".to_owned(),
+            ..Answer::new(("ask1", Timestamp::UNIX_EPOCH), "yes".to_owned(), Way::Command)
+        };
         for (closed, expected) in [(None, None), (Some("mine"), Some(true)), (Some("another"), Some(false))] {
             let store = waiting();
             let run = store.run("r").unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use raymond_core::event::{Body, Event};
-use raymond_core::input::{self, Ended, Input};
+use raymond_core::input::{Ended, Input};
 use raymond_core::run::{Run, RunStatus};
 
 pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest, Way};
@@ -316,10 +316,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
 
     fn take_found(&mut self, found: Found, inputs: &mut Vec<Input>) {
         self.taken.extend(found.names);
-        for answer in found.answers {
-            let inbox::Answer { ask, text, answer_id, given_at } = answer;
-            inputs.push(Input::Answer(input::Answer { ask, text, answer_id: Some(answer_id), given_at }));
-        }
+        inputs.extend(found.answers.into_iter().map(|answer| Input::Answer(answer.into())));
         if let Some(stop) = found.stop {
             self.stop(stop, if stop == Stop::Now { ExitKind::Terminated } else { ExitKind::Interrupted });
         }
@@ -343,6 +340,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 run: event.run.clone(),
                 agent: opened.agent.to_string(),
                 ask: opened.ask.clone(),
+                asked_at: event.time,
                 text: self.parts.preparer.payloads.text_of(&opened.question).unwrap_or_default(),
                 empty_ok: opened.empty_ok,
             }),
@@ -361,6 +359,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 run: run.id.clone(),
                 agent: agent.id.to_string(),
                 ask: ask.id.clone(),
+                asked_at: ask.opened_at,
                 text: self.parts.preparer.payloads.text_of(&ask.question).unwrap_or_default(),
                 empty_ok: ask.empty_ok,
             });

@@ -138,6 +138,7 @@ impl Rehearsal {
                     text,
                     answer_id: None,
                     given_at: Some(now),
+                    asked_at: None,
                 });
             }
         }

@@ -317,6 +317,7 @@ fn branch(store: &dyn RunStore, id: &str, (origin, seq): (&str, u64), options: J
         reset_cost: false,
         forgotten: Vec::new(),
         dropped: None,
+        kept_from: None,
     };
     let first = event(id, seq + 1, decide::branch(&state, format!("nonce of {id}"), named, Moved::default()));
     store.create(id, options).unwrap().commit(std::slice::from_ref(&first)).unwrap();
@@ -407,6 +408,7 @@ fn rewind(store: &dyn RunStore, seq: u64, options: JournalOptions) -> Box<dyn Ru
         reset_cost: false,
         forgotten: Vec::new(),
         dropped: None,
+        kept_from: None,
     };
     let start =
         event("r", opened.run.seq + 1, decide::branch(&state, "second".to_owned(), named, Moved::default()));
@@ -478,6 +480,7 @@ fn a_branch_without_its_origin_is_told(store: &dyn RunStore) {
         reset_cost: false,
         forgotten: Vec::new(),
         dropped: None,
+        kept_from: None,
     };
     let first = event("b", 3, decide::branch(&state, "n".to_owned(), named, Moved::default()));
     store.create("b", unsynced()).unwrap().commit(&[first]).unwrap();

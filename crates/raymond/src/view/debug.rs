@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
@@ -133,15 +133,28 @@ pub fn shared_files(debug: &Path, run: &str, ran_in: &str, name: StepName<'_>) -
 
 /// Moves the files of steps that belong to another run now, because this one was taken back to an earlier step. What
 /// cannot be moved stays.
-pub fn move_steps(from: &Path, to: &Path, stays: impl Fn(u64) -> bool) {
+pub fn move_steps(from: &Path, to: &Path, is_meant: impl Fn(u64) -> bool) {
+    hand_on(from, to, is_meant, |file, new| fs::rename(file, new));
+}
+
+/// Gives the files of steps also to another run that has these steps.
+pub fn share_steps(from: &Path, to: &Path, is_meant: impl Fn(u64) -> bool) {
+    hand_on(from, to, is_meant, |file, new| {
+        fs::hard_link(file, new).or_else(|_| fs::copy(file, new).map(drop))
+    });
+}
+
+fn hand_on(
+    from: &Path,
+    to: &Path,
+    is_meant: impl Fn(u64) -> bool,
+    hand: impl Fn(&Path, &Path) -> io::Result<()>,
+) {
     for entry in fs::read_dir(from).into_iter().flatten().flatten() {
         let file_name = entry.file_name();
         let place = file_name.to_str().and_then(name::split).and_then(|(stem, _)| name::place(stem));
-        if place.is_none_or(|(step, ..)| stays(step)) {
-            continue;
-        }
-        if files::create_private_folders(to).is_ok() {
-            let _ = fs::rename(entry.path(), to.join(&file_name));
+        if place.is_some_and(|(step, ..)| is_meant(step)) && files::create_private_folders(to).is_ok() {
+            let _ = hand(&entry.path(), &to.join(&file_name));
         }
     }
 }

@@ -15,8 +15,9 @@ use raymond_core::workflow::StateFile;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::history::branch::branched_off;
 use crate::process::Containment;
-use crate::store::{Elsewhere, Payloads};
+use crate::store::{Elsewhere, Payloads, RunHandle, StoreError};
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunView {
@@ -43,6 +44,9 @@ pub struct RunView {
     /// The run and the step that it goes on from, if its history does not begin with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The other run that it once branched off, if it was rewound since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branched_off: Option<Origin>,
     /// The runs that go on from this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -140,6 +144,14 @@ impl FanOutView {
 }
 
 impl RunView {
+    /// Adds where the run comes from, if its own origin tells only of a rewind.
+    pub fn tell_origin(&mut self, run: &dyn RunHandle) -> Result<(), StoreError> {
+        if self.origin.as_ref().is_some_and(|origin| origin.run == self.run) {
+            self.branched_off = branched_off(run)?;
+        }
+        Ok(())
+    }
+
     /// Adds where the run is carried out.
     pub fn tell_where(&mut self, elsewhere: &Elsewhere) {
         self.engine = Some(elsewhere.engine.clone());
@@ -246,6 +258,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         ended_at: run.ended_at,
         labels: run.labels.clone(),
         origin: run.origin.clone(),
+        branched_off: None,
         branches: Vec::new(),
         result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),

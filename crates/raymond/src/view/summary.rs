@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use raymond_core::event::Origin;
 use raymond_core::money::Usd;
 use raymond_core::payload::Payload;
-use raymond_core::run::{Run, RunStatus, Status};
+use raymond_core::run::{Agent, Run, RunStatus, Status};
 use raymond_core::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ use crate::store::RunHandle;
 const MAX_RESULT_BYTES: usize = 512;
 
 /// Raised when the meaning of an entry changes.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// What a list shows of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +58,37 @@ pub struct Summary {
     /// Where it left the run that it goes on from, if it is a branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branched_off: Option<Origin>,
+    /// What of the numbers above is the history of another run, and counts there.
+    pub shared: Numbers,
+}
+
+/// What is counted in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Numbers {
+    pub steps: u64,
+    pub turns: u64,
+    pub cost_usd: Usd,
+    pub tokens: Tokens,
+}
+
+impl Numbers {
+    fn of(run: &Run) -> Self {
+        let turns = run.turns.values().sum();
+        Self { steps: run.steps_completed, turns, cost_usd: run.cost_usd, tokens: run.tokens }
+    }
+
+    /// What a run has in common with the one that it goes on from. A run that keeps what a rewind dropped has that for
+    /// itself.
+    fn shared(handle: &dyn RunHandle, origin: &Origin) -> Option<Self> {
+        let state = handle.state_after(origin.kept_from.unwrap_or(origin.seq)).ok()?;
+        // A turn that was under way is begun again.
+        let is_turn =
+            |agent: &&Agent| matches!(agent.status, Status::Running { .. }) && agent.state.kind().is_prompt();
+        let under_way = state.agents.values().filter(is_turn).count() as u64;
+        let all = Self::of(&state);
+        let cost_usd = if origin.reset_cost { Usd::ZERO } else { all.cost_usd };
+        Some(Self { turns: all.turns.saturating_sub(under_way), cost_usd, ..all })
+    }
 }
 
 /// A result, unless it is long.
@@ -72,7 +103,8 @@ pub enum Brief {
 
 impl Summary {
     pub fn of(run: &Run, handle: &dyn RunHandle) -> Self {
-        let has_origin = run.origin.is_some();
+        let branched_off = run.origin.as_ref().and_then(|_| branched_off(handle).ok().flatten());
+        let shared = branched_off.as_ref().and_then(|origin| Numbers::shared(handle, origin));
         let waits = |status: &Status| {
             matches!(status, Status::Asking { .. } | Status::Joining { .. } | Status::Failed { .. })
         };
@@ -100,7 +132,19 @@ impl Summary {
                 Some(Payload::Inline(text)) if text.len() <= MAX_RESULT_BYTES => Brief::Text(text.clone()),
                 Some(_) => Brief::Long,
             },
-            branched_off: has_origin.then(|| branched_off(handle).ok().flatten()).flatten(),
+            branched_off,
+            shared: shared.unwrap_or_default(),
+        }
+    }
+
+    /// What counts in this run and in no other one.
+    pub fn own(&self) -> Numbers {
+        let Numbers { steps, turns, cost_usd, tokens } = self.shared;
+        Numbers {
+            steps: self.steps.saturating_sub(steps),
+            turns: self.turns.saturating_sub(turns),
+            cost_usd: self.cost_usd.saturating_sub(cost_usd),
+            tokens: self.tokens.since(tokens).unwrap_or_default(),
         }
     }
 

@@ -641,3 +641,26 @@ fn missing_inputs_are_asked_for_on_a_terminal() {
     let done = at_a_terminal(&rig, &steps, &["workflow", "--id", "r", "--set", "given=yes"]);
     assert!(done.stdout.contains("5 long yes"), "{}", done.stdout);
 }
+
+/// The question of a run that was taken back has the number of one that was dropped.
+#[test]
+fn an_answer_is_for_its_own_question_whatever_has_its_number_later() {
+    let rig = asking();
+    rig.state("ASK.sh", "echo '<ask next=\"GOT\">why?</ask>'").state("START.sh", "echo '<goto>ASK</goto>'");
+    assert_eq!(rig.run().exit, 3);
+    rig.raymond(&["answer", "r", "before"]).assert(0, "");
+    let message = rig.path(".raymond/state/r.in/answer-ask1");
+    let before = std::fs::read(&message).unwrap();
+    rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
+    // As if the rewind had been killed before it gave the answer to the other run.
+    std::fs::write(&message, &before).unwrap();
+    std::fs::remove_file(rig.path(".raymond/state/dropped-1-r.in/answer-ask1")).unwrap();
+    let live = rig.start(&["resume", "r", "--on-ask", "wait"]);
+    live.wait_for_stderr("asks (ask1)");
+    // As if it had come while the run was taken back.
+    std::fs::write(&message, &before).unwrap();
+    wait_until("the answer to be read", || !message.exists());
+    rig.raymond(&["answer", "r", "after"]).assert(0, "");
+    live.wait().assert(0, "got after\n");
+    rig.raymond(&["resume", "dropped-1-r"]).assert(0, "got before\n");
+}

@@ -197,7 +197,7 @@ fn of_all_kinds() -> Rig {
 
 /// A run that enters workflows of all forms with all four tags, from scripts and prompts, in several folders. Each
 /// state that returns prints its place.
-fn of_mixed_workflows() -> Rig {
+pub fn of_mixed_workflows() -> Rig {
     let rig = Rig::new(RAYMOND);
     rig.agent(
         r#"[ { "match": "Go over", "reply": "<call-workflow return=\"AFTER\" input=\"in\">../second.zip</call-workflow>" },

@@ -16,7 +16,7 @@ const BEGIN: &str =
     r#"echo "$RAYMOND_RUN_ID $RAYMOND_AGENT_ID $(basename "$RAYMOND_STATE_FILE") $RAYMOND_VISITS" >> trace"#;
 
 /// Two workers that are joined, one of which calls four states deep, and then some steps more.
-fn busy() -> Rig {
+pub fn busy() -> Rig {
     let rig = Rig::new(RAYMOND);
     let state = |name: &str, text: &str| {
         rig.state(name, format!("{BEGIN}\n{text}"));
@@ -46,13 +46,13 @@ fn done_by(rig: &Rig, run: &str) -> Trace {
     done
 }
 
-fn events(rig: &Rig, run: &str) -> Vec<Value> {
+pub fn events(rig: &Rig, run: &str) -> Vec<Value> {
     let done = rig.raymond(&["log", run, "--json"]);
     assert_eq!(done.exit, 0, "{done:?}");
     done.lines().collect()
 }
 
-fn status(rig: &Rig, run: &str) -> Value {
+pub fn status(rig: &Rig, run: &str) -> Value {
     let done = rig.raymond(&["status", run, "--json"]);
     assert_eq!(done.exit, 0, "{done:?}");
     serde_json::from_str(&done.stdout).expect("a JSON object")
@@ -179,14 +179,6 @@ fn a_killed_command_leaves_the_run_as_it_was_or_as_it_should_be() {
         }
         assert_eq!(events(&rig, "r"), before);
     }
-    let mut seen = before;
-    for kill in 0..KILLS {
-        kill_after(&rig, &["jump", "r", "main", "LAST"], whole * kill / KILLS);
-        let after = events(&rig, "r");
-        let new = &after[seen.len()..];
-        assert!(new.is_empty() || (new.len() == 1 && new[0]["event"] == "agent_moved"), "{new:?}");
-        seen = after;
-    }
     for kill in 0..KILLS {
         let before = status(&rig, "r");
         kill_after(&rig, &["rewind", "r", "--to", "5"], whole * kill / KILLS);
@@ -199,6 +191,48 @@ fn a_killed_command_leaves_the_run_as_it_was_or_as_it_should_be() {
             fs::write(rig.path("fixed"), "").unwrap();
             rig.raymond(&["resume", "r"]).assert(0, "the end\n");
         }
+    }
+}
+
+/// Killed at any moment, a command that changes a run leaves one event or none, and given again it has its effect.
+#[test]
+fn a_killed_retry_jump_or_diff_leaves_its_event_or_nothing() {
+    const KILLS: u32 = 8;
+    let rig = busy();
+    rig.state("LAST.sh", format!("{BEGIN}\n[ -e fixed ] && echo '<result>the end</result>' || exit 4"));
+    assert_eq!(rig.run().exit, 1);
+    let failed = status(&rig, "r")["steps"].as_u64().unwrap() + 1;
+    let branch = |id: &str| rig.raymond(&["branch", "r", "--at", &failed.to_string(), "--id", id]);
+    let begin = Instant::now();
+    branch("timed").assert(0, "timed\n");
+    let whole = begin.elapsed() * 2;
+    let commands: [(&[&str], &[&str], Option<&str>); 3] = [
+        (&["retry"], &[], Some("agent_retried")),
+        (&["jump"], &["main", "JOINED", "--input", "again"], Some("agent_moved")),
+        (&["resume"], &["--diff"], None),
+    ];
+    for (number, (command, more, event)) in commands.into_iter().enumerate() {
+        for kill in 0..KILLS {
+            let id = format!("k{number}-{kill}");
+            branch(&id).assert(0, &format!("{id}\n"));
+            let before = events(&rig, &id);
+            let args = [command, &[&id], more].concat();
+            kill_after(&rig, &args, whole * kill / KILLS);
+            let mut after = events(&rig, &id);
+            if after.len() == before.len() {
+                assert_eq!(rig.raymond(&args).exit, 0, "{args:?}");
+                after = events(&rig, &id);
+            }
+            let new: Vec<&str> =
+                after[before.len()..].iter().map(|event| event["event"].as_str().unwrap()).collect();
+            assert_eq!(new, Vec::from_iter(event), "{args:?} killed after {kill} of {KILLS} parts");
+        }
+    }
+    rig.write("fixed", "");
+    for (number, steps) in [(0, 1), (1, 2), (2, 1)] {
+        let id = format!("k{number}-{}", KILLS - 1);
+        rig.raymond(&["resume", &id]).assert(0, "the end\n");
+        assert_eq!(done_by(&rig, &id).values().sum::<usize>(), steps, "{id}");
     }
 }
 
@@ -239,4 +273,45 @@ fn a_deleted_conversation_is_told_before_anything_is_paid() {
         .says("--fresh");
     rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--fresh", "--run"]).assert(0, "0 before\n");
     assert_eq!(rig.calls().len(), calls + 1);
+}
+
+#[test]
+fn a_branch_that_was_rewound_tells_of_both() {
+    let rig = busy();
+    rig.run().assert(0, "the end\n");
+    rig.raymond(&["branch", "r", "--at", "3", "--id", "b", "--run"]).assert(0, "the end\n");
+    rig.raymond(&["rewind", "b", "--to", "6"]).assert(0, "dropped-1-b\n");
+    let status = status(&rig, "b");
+    assert_eq!((&status["origin"]["run"], &status["origin"]["step"]), (&"b".into(), &6.into()));
+    assert_eq!((&status["branched_off"]["run"], &status["branched_off"]["step"]), (&"r".into(), &3.into()));
+    let said = rig.raymond(&["status", "b"]).stdout;
+    assert!(
+        said.contains("from      r, step 3\n  rewound   to step 6; what came then is in dropped-1-b"),
+        "{said}"
+    );
+}
+
+/// Four turns, of which each costs a quarter of a dollar.
+pub fn four_turns() -> Rig {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "one").state("B.md", "two").state("C.md", "three").state("D.md", "four");
+    rig.agent(
+        r#"[{"match":"one","reply":"<goto>B</goto>","cost":0.25},{"match":"two","reply":"<goto>C</goto>","cost":0.25},
+            {"match":"three","reply":"<goto>D</goto>","cost":0.25},{"match":"four","reply":"<result>done</result>","cost":0.25}]"#,
+    );
+    rig
+}
+
+#[test]
+fn a_branch_shows_its_own_history_after_the_other_run_was_rewound() {
+    let rig = four_turns();
+    rig.run().assert(0, "done\n");
+    rig.raymond(&["branch", "r", "--at", "3", "--id", "b"]).assert(0, "b\n");
+    rig.raymond(&["branch", "b", "--at", "2", "--id", "c"]).assert(0, "c\n");
+    rig.state("B.md", "two, and more");
+    rig.raymond(&["rewind", "r", "--to", "1", "--run"]).assert(0, "done\n");
+    for (run, prompt) in [("r", "two, and more"), ("b", "two"), ("c", "two"), ("dropped-1-r", "two")] {
+        let said = rig.raymond(&["show", run, "2"]).stdout;
+        assert!(said.contains(&format!("  prompt\n    {prompt}\n  reply")), "{run}: {said}");
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::fs;
 
+use serde_json::Value;
 use test_kit::rig::{Done, Rig};
 
 use crate::cleaning::{cleanable, refs, traces};
-use crate::repository::front_git;
-use crate::restoring::three_steps;
+use crate::repository::{front_git, git};
+use crate::restoring::{assert_both_go_on, assert_worktrees_are_dropped, three_steps, worktrees_to_drop};
 
 /// More calls of git than any of the commands makes.
 const MOST_CALLS: u32 = 60;
@@ -56,18 +57,25 @@ fn killed_at_every_call(
     panic!("more than {MOST_CALLS} calls of git");
 }
 
+/// Gives a command again that was killed.
+fn again(rig: &Rig, args: &[&str]) {
+    let done = rig.raymond(args);
+    assert_eq!(done.exit, 0, "{done:?}");
+}
+
 #[test]
 fn a_branch_with_its_files_survives_a_kill_at_every_call_of_git() {
     let args = ["branch", "r", "--at", "1", "--id", "b", "--files"];
-    let again = |rig: &Rig| {
-        let done = rig.raymond(&args);
-        assert_eq!(done.exit, 0, "{done:?}");
-    };
-    killed_at_every_call(three_steps, &args, again, |rig, call| {
-        assert_eq!(rig.read("sub/f"), "1\n", "killed at call {call}");
-        rig.raymond(&["resume", "b"]).assert(0, &format!("{} 2 then 3\n", rig.path("sub").display()));
-        assert_eq!(rig.status()["status"], "completed", "the origin was changed");
-    });
+    killed_at_every_call(
+        three_steps,
+        &args,
+        |rig| again(rig, &args),
+        |rig, call| {
+            assert_eq!(rig.read("sub/f"), "1\n", "killed at call {call}");
+            rig.raymond(&["resume", "b"]).assert(0, &format!("{} 2 then 3\n", rig.path("sub").display()));
+            assert_eq!(rig.status()["status"], "completed", "the origin was changed");
+        },
+    );
 }
 
 #[test]
@@ -78,27 +86,77 @@ fn a_rewind_with_its_files_survives_a_kill_at_every_call_of_git() {
         rig
     };
     let args = ["rewind", "r", "--to", "1", "--files", "--force"];
-    let again = |rig: &Rig| {
-        let done = rig.raymond(&args);
-        assert_eq!(done.exit, 0, "{done:?}");
-    };
-    killed_at_every_call(make, &args, again, |rig, call| {
-        assert_eq!(rig.read("sub/f"), "1\n", "killed at call {call}");
-        let kept = crate::repository::git(rig, ".", &["show", "refs/raymond-kept/r/1:sub/f"]);
-        assert_eq!(kept, "mine", "killed at call {call}");
-        rig.raymond(&["resume", "r"]).assert(0, &format!("{} 2 then 3\n", rig.path("sub").display()));
-    });
+    killed_at_every_call(
+        make,
+        &args,
+        |rig| again(rig, &args),
+        |rig, call| {
+            assert_eq!(rig.read("sub/f"), "1\n", "killed at call {call}");
+            let kept = git(rig, ".", &["show", "refs/raymond-kept/r/1:sub/f"]);
+            assert_eq!(kept, "mine", "killed at call {call}");
+            rig.raymond(&["resume", "r"]).assert(0, &format!("{} 2 then 3\n", rig.path("sub").display()));
+        },
+    );
 }
 
 #[test]
 fn a_removal_survives_a_kill_at_every_call_of_git() {
     let args = ["clean", "r", "--discard-changes"];
-    let again = |rig: &Rig| {
-        let done = rig.raymond(&args);
-        assert_eq!(done.exit, 0, "{done:?}");
+    killed_at_every_call(
+        cleanable,
+        &args,
+        |rig| again(rig, &args),
+        |rig, call| {
+            assert_eq!(traces(rig), [""; 0], "killed at call {call}");
+            assert_eq!(refs(rig), "refs/heads/raymond-run/r/saved", "killed at call {call}");
+        },
+    );
+}
+
+/// Whether a run goes on from another point than that of its own last event.
+fn has_origin(rig: &Rig, run: &str) -> bool {
+    let done = rig.raymond(&["status", run, "--json"]);
+    serde_json::from_str::<Value>(&done.stdout).is_ok_and(|status| status["origin"].is_object())
+}
+
+/// Both commands make the worktree first, and then the event that names it.
+#[test]
+fn files_in_a_new_worktree_survive_a_kill_at_every_call_of_git() {
+    for (run, args) in
+        [("b", ["branch", "r", "--at", "1", "--id=b"]), ("r", ["rewind", "r", "--to", "1", "--quiet"])]
+    {
+        let args = [&args[..], &["--files", "--worktree", "../restored"]].concat();
+        let repeat = |rig: &Rig| {
+            // It may have been killed after its event, by which it is done.
+            if !has_origin(rig, run) {
+                again(rig, &args);
+            }
+        };
+        killed_at_every_call(three_steps, &args, repeat, |rig, call| {
+            let dir = rig.path("..").canonicalize().unwrap().join("restored");
+            let why = format!("{run} killed at call {call}");
+            assert_eq!(fs::read_to_string(dir.join("sub/f")).unwrap(), "1\n", "{why}");
+            rig.raymond(&["resume", run]).assert(0, &format!("{}/sub 2 then 3\n", dir.display()));
+            // The folder of a run is in no other command's way.
+            rig.raymond(&["branch", "r", "--at", "1", "--files", "--worktree", "../restored"]).assert(2, "");
+            assert!(fs::read_to_string(dir.join("sub/f")).unwrap().contains("then"), "{why}");
+        });
+    }
+}
+
+#[test]
+fn a_rewind_with_worktrees_survives_a_kill_at_every_call_of_git() {
+    let args = ["rewind", "r", "--to", "1"];
+    let repeat = |rig: &Rig| {
+        // Whatever goes on with one of the two runs finishes it.
+        if !has_origin(rig, "r") {
+            again(rig, &args);
+        }
     };
-    killed_at_every_call(cleanable, &args, again, |rig, call| {
-        assert_eq!(traces(rig), [""; 0], "killed at call {call}");
-        assert_eq!(refs(rig), "refs/heads/raymond-run/r/saved", "killed at call {call}");
+    killed_at_every_call(worktrees_to_drop, &args, repeat, |rig, call| {
+        let runs = if call % 2 == 0 { ["r", "dropped-1-r"] } else { ["dropped-1-r", "r"] };
+        let why = format!("killed at call {call}");
+        assert_both_go_on(rig, runs, &why);
+        assert_worktrees_are_dropped(rig, &why);
     });
 }

@@ -62,6 +62,8 @@ mod old_journals;
 #[cfg(test)]
 mod payloads;
 #[cfg(test)]
+mod points;
+#[cfg(test)]
 mod processes;
 #[cfg(test)]
 mod prompting;

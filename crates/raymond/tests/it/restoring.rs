@@ -28,6 +28,7 @@ pub fn three_steps() -> Rig {
 fn a_branch_works_in_a_new_worktree_with_the_files_of_the_step() {
     let rig = three_steps();
     let before = (rig.read("sub/f"), git(&rig, ".", &["status", "--porcelain"]));
+    git(&rig, ".", &["gc", "-q", "--prune=now"]);
     let dir = rig.path("..").canonicalize().unwrap().join("restored");
     let dir = dir.to_str().unwrap();
     rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--files", "--worktree", dir]).assert(0, "b\n");
@@ -115,34 +116,67 @@ fn live_workers_of_a_branch_get_worktrees_of_their_own() {
     assert_eq!(rig.resume().exit, 0);
 }
 
-#[test]
-fn a_rewind_gives_later_worktrees_to_the_run_that_keeps_what_is_dropped() {
+/// A failed run `r` with worktrees that were made after its first step: `a`, whose worker has ended with a commit, `b`,
+/// whose worker has failed and left a new file, and `j`, whose worker was joined and has left a new file.
+pub fn worktrees_to_drop() -> Rig {
     let rig = Rig::new(RAYMOND);
     init(&rig, ".");
     rig.write(".gitignore", "/workflow\n/.raymond\n/*.ignored\n");
     rig.write("f", "0\n");
     commit(&rig, ".", "zero");
-    rig.state("START.sh", "echo '<goto>FAN</goto>'");
+    rig.state("START.sh", "echo '<goto>FIRST</goto>'");
+    rig.state("FIRST.sh", "echo '<fork worktree=\"j\">J</fork><join>FAN</join>'");
+    rig.state("J.sh", "echo mine > new; echo '<result>j</result>'");
     rig.state("FAN.sh", "echo '<fork worktree=\"a\">W</fork><fork worktree=\"b\">X</fork><join>END</join>'");
     rig.state("W.sh", "cat f; echo 1 > f; git commit -qam one; echo '<result>w</result>'");
     rig.state("X.sh", "echo mine > new; [ -e ../../../../ok.ignored ] || exit 4; printf '<result>%s %s</result>' \"$RAYMOND_BRANCH\" \"$(ls)\"");
     rig.state("END.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
     assert_eq!(rig.run().exit, 1);
-    rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
-    let branches = git(&rig, ".", &["for-each-ref", "--format=%(refname:short)", "refs/heads/raymond-run"]);
-    assert_eq!(branches, "raymond-run/dropped-1-r/a\nraymond-run/dropped-1-r/b");
-    assert!(!rig.path(".raymond/worktrees/r").exists());
-    assert_eq!(rig.read(".raymond/worktrees/dropped-1-r/b/new"), "mine\n", "what was not committed is there");
-    // The same names can be used again, and what was dropped goes on where it was.
+    rig
+}
+
+/// Checks that the worktrees of that run are those of the run that keeps what was dropped, with all that was in them.
+pub fn assert_worktrees_are_dropped(rig: &Rig, why: &str) {
+    let branches = git(rig, ".", &["for-each-ref", "--format=%(refname:short)", "refs/heads/raymond-run"]);
+    let dropped: Vec<&str> = branches.lines().filter(|branch| branch.contains("/dropped-1-r/")).collect();
+    assert_eq!(
+        dropped,
+        ["raymond-run/dropped-1-r/a", "raymond-run/dropped-1-r/b", "raymond-run/dropped-1-r/j"],
+        "{why}"
+    );
+    for name in ["b", "j"] {
+        assert_eq!(rig.read(&format!(".raymond/worktrees/dropped-1-r/{name}/new")), "mine\n", "{why}");
+    }
+}
+
+/// The same names can be used again, and what was dropped goes on where it was.
+pub fn assert_both_go_on(rig: &Rig, runs: [&str; 2], why: &str) {
     rig.write("ok.ignored", "");
-    for (run, branch) in [("r", "raymond-run/r/b"), ("dropped-1-r", "raymond-run/dropped-1-r/b")] {
+    for run in runs {
+        let branch = format!("raymond-run/{run}/b");
         let done = rig.raymond(&["resume", run]);
-        assert_eq!(done.exit, 0, "{done:?}");
+        assert_eq!(done.exit, 0, "{why}: {done:?}");
         let joined: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
         assert_eq!(
             (&joined[1]["result"], &joined[1]["branch"]),
-            (&format!("{branch} f\nnew").into(), &branch.into())
+            (&format!("{branch} f\nnew").into(), &branch.as_str().into()),
+            "{why}"
         );
-        assert_eq!(joined[0]["branch"], branch.replace("/b", "/a"));
+        assert_eq!(joined[0]["branch"], branch.replace("/b", "/a"), "{why}");
     }
+}
+
+#[test]
+fn a_rewind_gives_later_worktrees_to_the_run_that_keeps_what_is_dropped() {
+    let rig = worktrees_to_drop();
+    rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
+    assert_worktrees_are_dropped(&rig, "rewound");
+    assert!(!rig.path(".raymond/worktrees/r").exists());
+    // Rewound again, it is where it is.
+    rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
+    assert_both_go_on(&rig, ["r", "dropped-1-r"], "rewound");
+    for run in ["dropped-1-r", "r"] {
+        assert_eq!(rig.raymond(&["clean", run, "--discard-changes"]).exit, 0);
+    }
+    assert!(!rig.path(".raymond/worktrees").exists(), "also what was joined belongs to one of them");
 }

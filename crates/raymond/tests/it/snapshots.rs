@@ -7,7 +7,7 @@ use serde_json::Value;
 use test_kit::rig::{Done, Rig, wait_for_file, wait_until};
 
 use crate::RAYMOND;
-use crate::repository::{commit, git, init};
+use crate::repository::{commit, front_git, git, init};
 
 /// A repository with the files `f` and `g`; the workflow is in it and ignored.
 fn repository() -> Rig {
@@ -200,6 +200,12 @@ fn submodules_filters_and_nested_repositories_are_kept_as_git_keeps_them() {
     assert_eq!(text_of(&rig, snapshot, "f"), "2");
     let listed = git(&rig, ".", &["ls-tree", snapshot["commit"].as_str().unwrap(), "module"]);
     assert!(listed.starts_with("160000 commit"), "{listed}");
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--files", "--worktree", "../restored"])
+        .assert(0, "b\n");
+    assert_eq!(
+        (rig.read("../restored/b.big"), rig.read("../restored/f")),
+        ("content of old\n".into(), "2\n".into())
+    );
 }
 
 #[test]
@@ -294,4 +300,20 @@ fn a_killed_run_goes_on_with_its_chain() {
         .filter(|name| name.to_string_lossy().contains("snapshots"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_step_counts_though_every_try_of_its_snapshot_fails() {
+    let rig = repository();
+    steps(&rig, &["echo two > f", "echo three > f"]);
+    let is_add =
+        r#"for word in "$@"; do [ "$word" = add ] && { echo "fatal: no room" >&2; exit 128; }; done"#;
+    let path = front_git(&rig.home().join("front"), |real| format!("{is_add}\nexec {real} \"$@\""));
+    let mut command = rig.command(&["workflow", "--id", "r", "--snapshots"]);
+    command.env("PATH", path);
+    let done = rig.launch(command).wait();
+    done.assert(0, "ok\n").says("no snapshot of").says("no room");
+    assert_eq!(done.stderr.matches("no room").count(), 1, "it is said once: {done:?}");
+    assert_eq!(files(&rig), [Value::Null, Value::Null]);
+    assert_eq!(rig.read("f"), "three\n");
 }

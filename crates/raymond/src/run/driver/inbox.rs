@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use raymond_core::input;
 use serde::{Deserialize, Serialize};
 
 use super::Stop;
@@ -82,13 +83,23 @@ pub struct Answer {
     /// When it was given, which may be long before a run takes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_at: Option<Timestamp>,
+    /// When the question was asked, so that no other one with its number is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_at: Option<Timestamp>,
 }
 
 impl Answer {
-    /// An answer that is given now.
-    pub fn new(ask: &str, text: String, way: Way) -> Self {
+    /// An answer that is given now to a question that was asked at this time.
+    pub fn new((ask, asked_at): (&str, Timestamp), text: String, way: Way) -> Self {
         let answer_id = format!("{}-{}", way.as_str(), uuid::Uuid::new_v4());
-        Self { ask: ask.to_owned(), text, answer_id, given_at: Some(super::now()) }
+        let (given_at, asked_at) = (Some(super::now()), Some(asked_at));
+        Self { ask: ask.to_owned(), text, answer_id, given_at, asked_at }
+    }
+}
+
+impl From<Answer> for input::Answer {
+    fn from(Answer { ask, text, answer_id, given_at, asked_at }: Answer) -> Self {
+        Self { ask, text, answer_id: Some(answer_id), given_at, asked_at }
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use super::inbox::{ANSWER_MESSAGE, Answer, Way};
@@ -26,6 +27,7 @@ pub struct Question {
     pub run: String,
     pub agent: String,
     pub ask: String,
+    pub asked_at: Timestamp,
     pub text: String,
     /// Whether an empty answer counts.
     pub empty_ok: bool,
@@ -171,7 +173,7 @@ fn read_answer(question: &Question, called_off: &CalledOff) -> Line {
 }
 
 fn send(question: &Question, inbox: &dyn Inbox, text: String) -> Result<(), String> {
-    let answer = Answer::new(&question.ask, text, Way::Terminal);
+    let answer = Answer::new((&question.ask, question.asked_at), text, Way::Terminal);
     let content = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
     match inbox.post(&format!("{ANSWER_MESSAGE}{}", question.ask), &content) {
         Ok(Posted::Posted) => Ok(()),

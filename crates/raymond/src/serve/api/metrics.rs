@@ -44,10 +44,11 @@ pub fn metrics(server: &Arc<Server>, _: &Call) -> Result<Answer, Problem> {
         let live = is_live(&summary, &*entry.run);
         let status = summary.status(live).as_str();
         *sums.by_status.entry(status).or_default() += 1;
-        sums.steps += summary.steps;
-        sums.turns += summary.turns;
-        sums.cost += summary.cost_usd.dollars();
-        sums.tokens = sums.tokens.plus(summary.tokens);
+        let own = summary.own();
+        sums.steps += own.steps;
+        sums.turns += own.turns;
+        sums.cost += own.cost_usd.dollars();
+        sums.tokens = sums.tokens.plus(own.tokens);
         sums.agents += summary.agents;
         sums.asks += summary.open_asks;
         sums.live += u64::from(live);

@@ -275,8 +275,8 @@ pub fn of(server: &Server, handle: &Arc<dyn RunHandle>) -> Result<RunObject, Pro
         let mut object = object(server, run, &**handle, is_live, Some(server.debug_folder(handle.id())));
         object.view.containment = server.containment(handle.id());
         object.view.branches = branches;
-        object
-    })?)
+        object.view.tell_origin(&**handle).map(|()| object)
+    })??)
 }
 
 /// Why there is no state at an event.

@@ -9,6 +9,7 @@ use test_kit::rig::{Rig, send, wait_for_file, wait_until};
 use super::site::Site;
 use super::{project, wait_for, with_run};
 use crate::RAYMOND;
+use crate::history::four_turns;
 use crate::old_journals::{journals, laid_out};
 use crate::repository::{commit, init};
 
@@ -256,4 +257,19 @@ fn a_port_that_is_taken_is_told_or_the_next_one_is_used() {
     refused.says("give another address or port");
     let (first, second) = (Site::start_with(&rig, &[]), Site::start_with(&rig, &[]));
     assert_ne!(first.address, second.address);
+}
+
+#[test]
+fn what_runs_have_in_common_is_counted_once() {
+    let rig = four_turns();
+    rig.run().assert(0, "done\n");
+    rig.raymond(&["branch", "r", "--at", "2", "--id", "b", "--run"]).assert(0, "done\n");
+    rig.raymond(&["rewind", "r", "--to", "1", "--run"]).assert(0, "done\n");
+    rig.raymond(&["branch", "b", "--at", "3", "--id", "free", "--reset-cost", "--run"]).assert(0, "done\n");
+    let paid = rig.calls().len();
+    assert_eq!(paid, 4 + 2 + 3 + 1);
+    let metrics = Site::start(&rig).get("/metrics").body;
+    for line in ["raymond_cost_usd_total 2.5", "raymond_steps_total 10", "raymond_turns_total 10"] {
+        assert!(metrics.contains(&format!("\n{line}\n")), "{line}: {metrics}");
+    }
 }
