@@ -186,14 +186,7 @@ fn without_hosts(text: &str, place: &Place) -> String {
     let host = fs::read_to_string(place.home().join("machine/name")).unwrap_or_default();
     let text = if host.is_empty() { text.to_owned() } else { text.replace(&format!(" on {host}"), "") };
     let is_place = |line: &&str| {
-        let starts = [
-            "  on  ",
-            "  debug  ",
-            "    all of it: ",
-            "  \"engine\": ",
-            "      \"host\": ",
-            ,
-        ];
+        let starts = ["  on  ", "  debug  ", "    all of it: ", "  \"engine\": ", "      \"host\": "];
         starts.iter().any(|start| line.starts_with(start))
     };
     text.split_inclusive('\n').filter(|line| !is_place(line)).collect()
