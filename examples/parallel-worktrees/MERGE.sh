@@ -3,7 +3,9 @@
 # Merges the next branch of a worker. One that breaks a test is left out, and conflicts go to an agent.
 set -euo pipefail
 
-# What an interrupted attempt has left.
+# What an interrupted attempt has left: locks of a git that was killed, and a half merged branch.
+find .git -maxdepth 1 -name '*.lock' -delete
+find .git/refs/heads -maxdepth 1 -name '*.lock' -delete
 git reset --quiet --hard
 
 left_out="$RAYMOND_TASK_FOLDER/left-out"

@@ -3,6 +3,10 @@
 # Commits the merge if the tests pass. Its input is the whole file, if an agent has resolved a conflict.
 set -euo pipefail
 
+# Locks of a git that was killed in an interrupted attempt.
+find .git -maxdepth 1 -name '*.lock' -delete
+find .git/refs/heads -maxdepth 1 -name '*.lock' -delete
+
 branch=$(cat "$RAYMOND_TASK_FOLDER/branch")
 if [[ -n "${RAYMOND_INPUT_FILE:-}" ]]; then cp "$RAYMOND_INPUT_FILE" library.sh; fi
 

@@ -4,15 +4,17 @@
 //! user is not written by looking at it, and nothing is asked on a terminal. Names that a model may choose are checked
 //! before they come here, and never stand where an option could.
 
+pub mod making;
 pub mod snapshots;
 pub mod worktrees;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -59,6 +61,8 @@ pub struct Git {
     options: Vec<OsString>,
     variables: Vec<(OsString, Option<OsString>)>,
     patience: Duration,
+    /// A locked file. Git inherits it, so the lock lasts until both Raymond and git have ended.
+    held: Option<Arc<File>>,
 }
 
 /// Why git did not do what it was told.
@@ -109,6 +113,7 @@ impl Git {
             options: settings.collect(),
             variables: removed.into_iter().chain(set).collect(),
             patience: PATIENCE,
+            held: None,
         }
     }
 
@@ -131,6 +136,12 @@ impl Git {
     #[must_use]
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// Holds a locked file until the last call has ended, even if Raymond is killed meanwhile. Such calls read no input.
+    #[must_use]
+    pub fn holding(self, file: File) -> Self {
+        Self { held: Some(Arc::new(file)), ..self }
     }
 
     #[must_use]
@@ -172,6 +183,27 @@ impl Git {
         self.bytes_at_once(arguments, input)
     }
 
+    /// Sets a ref that only the run uses which this process holds, if it is still at `expected` or still missing.
+    pub fn set_own_ref(&self, name: &str, commit: &str, expected: Option<&str>) -> Result<(), GitError> {
+        let none = "0".repeat(commit.len());
+        let set = || self.text(&["update-ref", name, commit, expected.unwrap_or(&none)]).map(drop);
+        let Err(error) = set() else { return Ok(()) };
+        let lock = ["rev-parse", "--path-format=absolute", "--git-path", &format!("{name}.lock")];
+        let lock = PathBuf::from(self.text(&lock)?);
+        if !lock.exists() {
+            return Err(error);
+        }
+        // A git that outlives a killed Raymond needs a moment. A git that was killed too has left its lock for good.
+        for _ in 0..MOST_REPETITIONS {
+            thread::sleep(REPETITION_PAUSE);
+            if !lock.exists() {
+                return set();
+            }
+        }
+        let _ = std::fs::remove_file(lock);
+        set()
+    }
+
     fn bytes_at_once<A: AsRef<OsStr>>(&self, arguments: &[A], input: &[u8]) -> Result<Vec<u8>, GitError> {
         let mut command = Command::new("git");
         command.args(self.arguments(arguments)).current_dir(&self.folder);
@@ -185,6 +217,10 @@ impl Git {
         // A Ctrl-C is for Raymond, which may want to finish what it has begun.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         tracing::debug!(folder = %self.folder.display(), command = %words_of(arguments), "git");
+        match self.held.as_deref().map(File::try_clone) {
+            Some(file) => command.stdin(file.map_err(|error| GitError::NotStarted(error.to_string()))?),
+            None => command.stdin(Stdio::piped()),
+        };
         run(command, input, self.patience)
     }
 }
@@ -194,7 +230,7 @@ fn words_of<A: AsRef<OsStr>>(arguments: &[A]) -> String {
 }
 
 fn run(mut command: Command, input: &[u8], patience: Duration) -> Result<Vec<u8>, GitError> {
-    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => GitError::NotInstalled,
         _ => GitError::NotStarted(error.to_string()),

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use raymond_core::event::Event;
 use raymond_core::input::Input;
@@ -191,6 +192,7 @@ fn prepare(
         Arc::new(Snapshots::new(&run.id, indexes, ready.own_folder.clone(), &run.snapshots))
     });
     let executor = LocalExecutor {
+        began: SystemTime::now(),
         platform: Platform::current(),
         unpacked: Unpacked::new(ready.scratch.clone()),
         groups: Groups::new(&ready.scratch),

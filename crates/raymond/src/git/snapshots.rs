@@ -241,8 +241,7 @@ impl Folder {
         make.extend(parent.iter().flat_map(|parent| ["-p", parent.as_str()]));
         make.push(tree);
         let commit = git.text(&make)?;
-        let none = "0".repeat(commit.len());
-        git.text(&["update-ref", name, &commit, tip.as_deref().unwrap_or(&none)])?;
+        git.set_own_ref(name, &commit, tip.as_deref())?;
         Ok(commit)
     }
 }

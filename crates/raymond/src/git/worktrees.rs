@@ -1,25 +1,15 @@
-//! Worktrees of workers: what is needed for one, how it is made exactly once, and when it is removed again.
-//!
-//! A worktree is made in three parts, each of which can be repeated: the branch, the folder, and a mark that both are
-//! whole. The mark is synced before the worker's first program starts. So a folder without it is half made and empty of
-//! work: it is removed and made again.
+//! Worktrees of workers: what is needed for one, and when it is removed again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use raymond_core::input::NewWorktree;
 use raymond_core::worktree::{Wanted, Worktree, branch};
 
 use super::{Git, GitError};
-use crate::files;
-
-/// How long the files of a worktree may take to be written; some come over the network.
-pub const MAKING_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// What the file begins with that says that a worktree was made. No name of a worktree begins with a dot.
 const MARK: &str = ".made-";
@@ -193,58 +183,12 @@ fn is_object_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Held while git registers a worktree. Until it is done, most other calls of git in this repository would fail.
-static REGISTERING: Mutex<()> = Mutex::new(());
-
-/// The branch exists after this, at the commit with which it begins, and git knows the folder, which is still empty.
-/// Nothing is left of one that was half made. Returns the arguments of git that write the files, which may take long.
-pub fn begin(worktree: &Worktree) -> Result<(Git, Vec<String>), String> {
-    let _one_at_a_time = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
-    let git = Git::of_repository(Path::new(&worktree.repository));
-    let reference = format!("refs/heads/{}", worktree.branch);
-    match git.text(&["rev-parse", "--verify", "--quiet", &reference]) {
-        Ok(tip) if tip == worktree.base => {}
-        Ok(_) => {
-            return Err(format!("there is a branch `{}` already, at another commit", worktree.branch));
-        }
-        Err(_) => {
-            let none = "0".repeat(worktree.base.len());
-            git.text(&["update-ref", &reference, &worktree.base, &none])
-                .map_err(|error| error.to_string())?;
-        }
-    }
-    let path = Path::new(&worktree.path);
-    if fs::symlink_metadata(path).is_ok() {
-        discard(&git, path).map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
-    }
-    if let Some(folder) = path.parent() {
-        files::create_private_folders(folder)
-            .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    }
-    // Twice `--force`: what a killed git had begun may still be registered for this path, and locked.
-    let add =
-        ["worktree", "add", "--force", "--force", "--no-checkout", "--", &worktree.path, &worktree.branch];
-    git.text(&add).map_err(|error| error.to_string())?;
-    let write_files = ["reset", "--hard", "--quiet", "--no-recurse-submodules"];
-    Ok((Git::in_folder(path), write_files.map(str::to_owned).to_vec()))
-}
-
 fn remove_folder(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(data) if data.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-    }
-}
-
-/// Notes for good that a worktree is whole.
-pub fn finish(mark: &Path) -> io::Result<()> {
-    let file = files::private_options().write(true).create(true).truncate(true).open(mark)?;
-    file.sync_all()?;
-    match mark.parent() {
-        Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
-        _ => Ok(()),
     }
 }
 

@@ -11,8 +11,9 @@ use raymond_core::worktree::{Worktree, branch};
 
 use super::clean::KEPT_REFS;
 use crate::error::UserError;
+use crate::git::making::finish;
 use crate::git::snapshots::{Purpose, Restoring};
-use crate::git::worktrees::{Worktrees, finish};
+use crate::git::worktrees::Worktrees;
 use crate::git::{Git, GitError};
 use crate::store::{RunStore, StoreError};
 

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use raymond_core::event::{Body, Event, RunStarted, StepStarted};
@@ -281,6 +281,7 @@ impl HostedRun {
         reaper.contain(id, scratch);
         let indexes = scratch.join(format!("{INDEXES}{}", std::process::id()));
         let executor = LocalExecutor {
+            began: SystemTime::now(),
             platform: Platform::current(),
             unpacked: Unpacked::new(scratch.to_owned()),
             groups: Groups::new(scratch),

@@ -71,7 +71,7 @@ pub struct StepNeeds {
     /// What a script is handed, and the file that is to hold it.
     pub handed: Option<Handed>,
     pub code: StateCode,
-    /// The worktree in which it runs, unless that was made before.
+    /// The worktree in which it runs, if the agent has one.
     pub worktree: Option<WorktreeNeeds>,
     /// What a prompt's turn needs besides.
     pub turn: Option<TurnNeeds>,
@@ -85,7 +85,7 @@ pub struct Handed {
     pub file: PathBuf,
 }
 
-/// A worktree to make before the program starts.
+/// A worktree that has to be whole before the program starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorktreeNeeds {
     pub worktree: Worktree,

@@ -241,11 +241,10 @@ fn backend_of_conversation(agent: &Agent) -> Option<&String> {
     agent.conversation().and_then(|session| session.backend.as_ref())
 }
 
-/// The agent's worktree, if it was not made yet.
 fn worktree_needs(scopes: &Scopes, agent: &Agent) -> Option<WorktreeNeeds> {
     let worktree = agent.worktree.as_deref()?;
     let mark = scopes.worktrees()?.mark(&worktree.name);
-    (!mark.exists()).then(|| WorktreeNeeds { worktree: worktree.clone(), mark })
+    Some(WorktreeNeeds { worktree: worktree.clone(), mark })
 }
 
 /// Agent names grow with each generation of forks; file systems stop at 255 bytes.

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use raymond_core::input::{Ended, Input, Lookups, Plan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
@@ -52,6 +52,8 @@ pub struct LocalExecutor {
     pub platform: Platform,
     /// The folder for files of steps that are not part of the run.
     pub scratch: PathBuf,
+    /// When this process began to run steps. All programs of earlier processes were ended before.
+    pub began: SystemTime,
     pub unpacked: Unpacked,
     pub groups: Groups,
     pub reaper: Reaper,

@@ -98,6 +98,68 @@ fn a_worktree_that_another_program_is_making_does_not_matter() {
     assert_eq!(fs::read_to_string(&commondir).unwrap(), "../..\n", "git met the other worktree");
 }
 
+/// Git removes its locks when it ends, but not when it is killed. Each script is killed with Raymond in its first attempt.
+#[test]
+fn locks_of_a_killed_git_do_not_matter() {
+    let rig = repository();
+    let work = r#"
+        cd "$RAYMOND_WORKTREE"
+        if [ ! -e "$RAYMOND_TASK_FOLDER/again" ]; then
+            touch "$RAYMOND_TASK_FOLDER/again" "$(git rev-parse --git-path index.lock)"
+            touch "$(git rev-parse --git-path HEAD.lock)" "$(git rev-parse --git-path refs/heads/$RAYMOND_BRANCH.lock)"
+            kill -9 $PPID; sleep 1000
+        fi
+        set -e
+        echo mine > sub/f
+        git commit -qam mine
+        printf '<result>%s</result>' "$(git log -1 --format=%s)""#;
+    workflow(&rig, &["worktree='a'"], work);
+    run_in(&rig, ".", &[]);
+    assert_eq!(entries(&rig.raymond(&["resume", "r"]))[0]["result"], "mine");
+}
+
+/// A git is killed with Raymond after it has locked the branch that it makes.
+#[test]
+fn the_lock_of_a_half_made_branch_does_not_matter() {
+    let rig = repository();
+    let lock = rig.path(".git/refs/heads/raymond-run/r/a.lock");
+    let path = front_git(&rig.home().join("killed"), |real| {
+        let (folder, lock) = (lock.parent().unwrap().display(), lock.display());
+        let kill = format!("mkdir -p {folder}; touch {lock}; kill -9 $PPID; exit 1");
+        format!("case \"$*\" in *'update-ref refs/heads/raymond-run'*) {kill} ;; esac\nexec {real} \"$@\"")
+    });
+    workflow(&rig, &["worktree='a'"], "printf '<result>%s</result>' \"$(cat sub/f)\"");
+    let workflow = rig.path("workflow").display().to_string();
+    let mut command = rig.command(&[&workflow, "--id", "r"]);
+    command.env("PATH", path);
+    rig.launch(command).wait();
+    assert!(lock.exists(), "git was not killed");
+    assert_eq!(entries(&rig.raymond(&["resume", "r"]))[0]["result"], "two");
+}
+
+/// A git is killed with Raymond while it registers a worktree. Until that is mended, each other call of git fails.
+#[test]
+fn a_worktree_of_the_run_that_a_killed_git_has_half_made_does_not_matter() {
+    let rig = repository();
+    let path = front_git(&rig.home().join("killed"), |real| {
+        let half_made = rig.path(".git/worktrees/a");
+        let gitdir = rig.path(".raymond/worktrees/r/a/.git");
+        let kill = format!(
+            "mkdir -p {0}; echo ref: refs/heads/x > {0}/HEAD; echo {1} > {0}/gitdir; touch {0}/commondir; kill -9 $PPID; exit 1",
+            half_made.display(),
+            gitdir.display()
+        );
+        format!("case \"$*\" in *'worktree add'*) {kill} ;; esac\nexec {real} \"$@\"")
+    });
+    workflow(&rig, &["worktree='b'", "worktree='a'"], "printf '<result>%s</result>' \"$(cat sub/f)\"");
+    let workflow = rig.path("workflow").display().to_string();
+    let mut command = rig.command(&[&workflow, "--id", "r"]);
+    command.env("PATH", path);
+    rig.launch(command).wait();
+    let entries = entries(&rig.raymond(&["resume", "r"]));
+    assert_eq!((&entries[0]["result"], &entries[1]["result"]), (&"two".into(), &"two".into()), "{entries:?}");
+}
+
 #[test]
 fn what_would_be_lost_stays_and_is_named() {
     let rig = repository();

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use raymond_core::decide;
 use raymond_core::event::{Body, Event, FORMAT_VERSION, RunStarted};
@@ -131,6 +132,7 @@ fn through_text<T: Serialize + DeserializeOwned>(value: &T) -> T {
 fn carry_out(job: StepJob, scratch: &Path, backends: &Backends) -> Vec<Input> {
     let (sender, mut messages) = mailbox();
     let mut steps = LocalSteps::new(LocalExecutor {
+        began: SystemTime::now(),
         platform: Platform::current(),
         scratch: scratch.to_owned(),
         unpacked: Unpacked::new(scratch.to_owned()),

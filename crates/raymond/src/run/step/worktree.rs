@@ -1,11 +1,11 @@
-//! Makes the worktree of a worker before its first program starts.
+//! Makes the worktree of a worker before its first program starts, and makes it usable again after a crash.
 
 use raymond_core::input::{Plan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
 
 use super::LocalExecutor;
 use super::prompt::final_fault;
-use crate::git::worktrees::{MAKING_LIMIT, begin, finish};
+use crate::git::making::{MAKING_LIMIT, begin, finish, remove_locks_from_before};
 use crate::git::{Git, GitError, shown};
 use crate::process::{
     AfterExit, Ending, Flow, OutputTail, ProgramSpec, Sink, StopSignal, TimeLimits, supervise,
@@ -24,13 +24,20 @@ enum NotMade {
     Store(String),
 }
 
-/// Makes the worktree that the job needs, or returns how the attempt ended instead.
+/// Makes the worktree that the job needs, if it was not made before, or returns how the attempt ended instead.
 pub(super) async fn make(
     executor: &LocalExecutor,
     job: &StepJob,
     stop: &StopSignal,
 ) -> Result<(), StepOutcome> {
     let Some(needs) = &job.needs.worktree else { return Ok(()) };
+    if needs.mark.exists() {
+        // Programs of a step that was interrupted are killed when Raymond dies, and git leaves its locks then.
+        if job.attempt.number > 1 {
+            remove_locks_from_before(executor.began, &needs.worktree);
+        }
+        return Ok(());
+    }
     made(executor, job, needs, stop).await.map_err(|error| match error {
         NotMade::Stopped => StepOutcome::Interrupted { cost: Usd::ZERO },
         NotMade::Store(error) => executor.give_up(error),
