@@ -17,6 +17,7 @@ use anyhow::Context;
 use raymond::agent::registry::Backends;
 use raymond::fleet::Worker as WorkerSettings;
 use temporalio_client::Client;
+use temporalio_common::worker::{VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
@@ -44,6 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
 /// How often a machine that leaves looks whether its steps have ended.
 const DRAIN_POLL: Duration = Duration::from_millis(50);
+/// The deployment and the build that this worker belongs to, as Temporal's controller for Kubernetes sets them.
+const VERSION_VARIABLES: [&str; 2] = ["TEMPORAL_DEPLOYMENT_NAME", "TEMPORAL_WORKER_BUILD_ID"];
 
 /// The activities of this machine.
 pub struct Host {
@@ -193,13 +196,36 @@ async fn connected(worker: &WorkerSettings, name: &str) -> anyhow::Result<Client
     }
 }
 
-/// The worker for runs and their journals.
+/// The worker for runs and their journals. It alone has a version: a run is decided to its end by the build that began it,
+/// and its steps are carried out by all builds.
 fn runs_worker(runtime: &Runtime, client: &Client, queue: &str, host: &Arc<Host>) -> anyhow::Result<Worker> {
-    let options = WorkerOptions::new(queue)
+    let mut options = WorkerOptions::new(queue)
         .register_workflow::<RaymondRun>()?
         .register_activity::<host::KeepJournal>(Arc::clone(host))
         .build();
+    if let Some(version) = version(&|name| std::env::var(name).ok())? {
+        options.deployment_options = WorkerDeploymentOptions::new(version)
+            .use_worker_versioning(true)
+            .default_versioning_behavior(VersioningBehavior::Pinned)
+            .build();
+    }
     Worker::new(runtime, client.clone(), options).map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// The version of this worker, if it has one.
+fn version(variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Option<WorkerDeploymentVersion>> {
+    let [deployment, build] = VERSION_VARIABLES.map(|name| variable(name).filter(|value| !value.is_empty()));
+    match (deployment, build) {
+        (Some(deployment), Some(build)) => {
+            Ok(Some(WorkerDeploymentVersion::builder().deployment_name(deployment).build_id(build).build()))
+        }
+        (None, None) => Ok(None),
+        _ => anyhow::bail!(
+            "a version needs both: set {} and {}, or neither",
+            VERSION_VARIABLES[0],
+            VERSION_VARIABLES[1]
+        ),
+    }
 }
 
 /// The worker for agents that have no machine yet.
@@ -302,4 +328,19 @@ fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.trim().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     if name.is_empty() { "machine".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn a_version_has_two_parts() {
+        let given = |names: &'static [&str]| move |name: &str| names.contains(&name).then(|| "x".to_owned());
+        assert!(version(&given(&[])).unwrap().is_none());
+        assert!(
+            version(&given(&["TEMPORAL_DEPLOYMENT_NAME", "TEMPORAL_WORKER_BUILD_ID"])).unwrap().is_some()
+        );
+        assert!(version(&given(&["TEMPORAL_WORKER_BUILD_ID"])).is_err());
+    }
 }

@@ -3,7 +3,7 @@
 //! Everything here follows from the history: no clock, no disk, no random source, no map without an order. Futures are
 //! polled in the order in which they were made, because a set of futures that wakes itself fails the workflow's tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
@@ -17,6 +17,8 @@ use raymond_core::input::{Ended, Input, Lookups, Plan, StepOutcome};
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::run::RunStatus;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use temporalio_common::RetryPolicy;
 use temporalio_common::error::ApplicationFailure;
 use temporalio_macros::{workflow, workflow_methods};
@@ -38,12 +40,19 @@ pub const RUN: &str = "raymond_run";
 const LONGEST_STEP: Duration = Duration::from_secs(30 * 24 * 3600);
 /// A run whose history is so many times as long as it should be starts no more steps until those that run have ended.
 const MUCH_TOO_LONG: u32 = 4;
+/// A history with so many bytes of orders and reports is long, however few its events are. The server ends a run at 50 MB.
+const LONG_HISTORY_BYTES: u64 = 4_000_000;
+/// So many steps are with the server at once. The server refuses a run with 2,000 pending activities, and becomes slow
+/// long before that.
+const MOST_PENDING: usize = 500;
 
 #[workflow]
 pub struct RaymondRun {
     machine: Machine,
     inbox: Vec<Mail>,
     taken: u64,
+    /// How much this history holds of what is long: orders, reports, and parts of the journal.
+    bytes: u64,
 }
 
 #[workflow_methods]
@@ -58,13 +67,13 @@ impl RaymondRun {
         };
         let now = timestamp(ctx.start_time());
         let machine = Machine::new(ctx.workflow_id(), now, settings, from).expect("the run can be begun");
-        Self { machine, inbox, taken: 0 }
+        Self { machine, inbox, taken: 0, bytes: 0 }
     }
 
     #[run(name = "raymond_run")]
     pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<String> {
         let ctx = &*ctx;
-        let mut steps = Steps::default();
+        let mut steps = Steps::new(ctx);
         let mut inputs = Vec::new();
         loop {
             let now = timestamp(ctx.workflow_time());
@@ -84,7 +93,7 @@ impl RaymondRun {
                 let orders = ctx.state_mut(|run| run.machine.round(now, decided)).map_err(broken)?;
                 orders.cancel.iter().for_each(|agent| steps.cancel(agent));
                 for order in orders.start {
-                    steps.start(ctx, order);
+                    steps.start(order);
                 }
             }
             if ctx.state(|run| run.machine.is_stopped_now()) {
@@ -168,13 +177,21 @@ fn timestamp(time: Option<SystemTime>) -> Timestamp {
 
 /// Whether the history is so many times as long as it should be.
 fn is_long(ctx: &WorkflowContext<RaymondRun>, times: u32) -> bool {
-    let most = ctx.state(|run| run.machine.settings().continue_after);
+    let (most, bytes) = ctx.state(|run| (run.machine.settings().continue_after, run.bytes));
     let is_suggested = times == 1 && ctx.continue_as_new_suggested();
-    is_suggested || ctx.history_length() >= most.saturating_mul(times)
+    is_suggested
+        || ctx.history_length() >= most.saturating_mul(times)
+        || bytes >= LONG_HISTORY_BYTES * u64::from(times)
+}
+
+/// Notes how much longer the history gets by a message.
+fn add_bytes<T: Serialize + DeserializeOwned>(ctx: &WorkflowContext<RaymondRun>, message: &Packed<T>) {
+    ctx.state_mut(|run| run.bytes += message.bytes() as u64);
 }
 
 async fn keep(ctx: &WorkflowContext<RaymondRun>, (part, last): (JournalPart, u64)) {
     let options = ActivityOptions::with_start_to_close_timeout(Duration::from_secs(60)).build();
+    add_bytes(ctx, &part.part);
     // It is tried again until it works, so there is no other end.
     if ctx.execute_activity(Host::keep_journal, part, options).await.is_ok() {
         ctx.state_mut(|run| run.machine.forget_up_to(last));
@@ -195,17 +212,30 @@ fn timer<'a>(
 }
 
 /// The steps that run now, in the order in which they were started.
-#[derive(Default)]
 struct Steps<'a> {
+    ctx: &'a WorkflowContext<RaymondRun>,
     running: Vec<LocalBoxFuture<'a, Vec<Input>>>,
+    /// Those that are started when others have ended.
+    waiting: VecDeque<LocalBoxFuture<'a, Vec<Input>>>,
     tokens: BTreeMap<AgentId, WorkflowCancellationToken>,
 }
 
 impl<'a> Steps<'a> {
-    fn start(&mut self, ctx: &'a WorkflowContext<RaymondRun>, order: StepOrder) {
+    fn new(ctx: &'a WorkflowContext<RaymondRun>) -> Self {
+        Self { ctx, running: Vec::new(), waiting: VecDeque::new(), tokens: BTreeMap::new() }
+    }
+
+    fn start(&mut self, order: StepOrder) {
         let token = WorkflowCancellationToken::new();
         self.tokens.insert(order.agent.id.clone(), token.clone());
-        self.running.push(Box::pin(carry_out(ctx, order, token)));
+        // Nothing is sent before the future is polled.
+        self.waiting.push_back(Box::pin(carry_out(self.ctx, order, token)));
+        self.fill_up();
+    }
+
+    fn fill_up(&mut self) {
+        let room = MOST_PENDING.saturating_sub(self.running.len()).min(self.waiting.len());
+        self.running.extend(self.waiting.drain(..room));
     }
 
     fn is_empty(&self) -> bool {
@@ -228,6 +258,7 @@ impl<'a> Steps<'a> {
             for at in 0..self.running.len() {
                 if let Poll::Ready(inputs) = self.running[at].as_mut().poll(context) {
                     drop(self.running.remove(at));
+                    self.fill_up();
                     return Poll::Ready(inputs);
                 }
             }
@@ -250,6 +281,7 @@ async fn carry_out(
         Err(error) => return lost(&started, error.to_string(), None),
     };
     loop {
+        add_bytes(ctx, &order);
         let home = match ctx.state(|run| run.machine.home_of(agent).cloned()) {
             Some(home) => home,
             None => match claim(ctx, token.clone()).await {
@@ -263,6 +295,7 @@ async fn carry_out(
         match deliver(ctx, &home, order.clone(), &started, token.clone()).await {
             Ok(Delivered::Done { report, leaving }) => {
                 leave(ctx, agent, leaving);
+                add_bytes(ctx, &report);
                 return match report.open() {
                     Ok(report) => report.into_inputs(&started, plan),
                     Err(error) => lost(&started, error.to_string(), None),

@@ -3,7 +3,8 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 /// The heartbeat timeout of runs, so long that a busy machine does not miss one, and that of runs whose losses are waited for.
 const CALM: Duration = Duration::from_secs(120);
 const QUICK: Duration = Duration::from_secs(10);
+/// How many steps a worker carries out at once.
+pub const SLOTS: usize = 4;
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -70,7 +73,7 @@ impl Drop for Process {
 pub struct Rig {
     folder: tempfile::TempDir,
     program: PathBuf,
-    port: u16,
+    port: Port,
     /// Where programs find the server.
     reached_at: (&'static str, u16),
     server: Option<Process>,
@@ -86,8 +89,8 @@ impl Rig {
     pub fn new() -> Option<Self> {
         let program = server_program()?;
         let folder = tempfile::tempdir().expect("a folder");
-        let port = free_port();
-        let reached_at = ("127.0.0.1", port);
+        let port = Port::reserve();
+        let reached_at = ("127.0.0.1", port.number);
         let (server, variables) = (None, Vec::new());
         let blobs = format!("file://{}", folder.path().join("blobs").display());
         let mut rig = Self { folder, program, port, reached_at, server, heartbeat: CALM, variables, blobs };
@@ -109,14 +112,26 @@ impl Rig {
 
     /// `HOST:PORT` of the server.
     pub fn server(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port.number)
     }
 
     pub fn start_server(&mut self) {
+        let mut server = self.spawn_server();
+        eventually("the server", || {
+            // It chooses more ports for itself, and ends when another program has taken one of them.
+            if server.0.try_wait().expect("a child").is_some() {
+                server = self.spawn_server();
+            }
+            TcpStream::connect(("127.0.0.1", self.port.number)).ok()
+        });
+        self.server = Some(server);
+    }
+
+    fn spawn_server(&self) -> Process {
         let log = fs::File::create(self.path("server.log")).expect("a file");
         let child = Command::new(&self.program)
             .args(["server", "start-dev", "--headless", "--log-level", "error", "--ip", "127.0.0.1"])
-            .args(["--port", &self.port.to_string()])
+            .args(["--port", &self.port.number.to_string()])
             .arg("--db-filename")
             .arg(self.path("server.db"))
             .env("HOME", self.path("home"))
@@ -124,9 +139,7 @@ impl Rig {
             .stderr(log)
             .spawn()
             .expect("the server starts");
-        self.server = Some(Process(child));
-        let port = self.port;
-        eventually("the server", || TcpStream::connect(("127.0.0.1", port)).ok());
+        Process(child)
     }
 
     /// From now on programs reach the server here.
@@ -162,7 +175,8 @@ impl Rig {
         let log = log.expect("a file");
         let child = self
             .program()
-            .args(["worker", "--temporal", &format!("{host}:{port}"), "--queue", "q", "--slots", "4"])
+            .args(["worker", "--temporal", &format!("{host}:{port}"), "--queue", "q"])
+            .args(["--slots", &SLOTS.to_string()])
             .arg("--work")
             .arg(self.path(name))
             .args(["--blobs", &self.blobs])
@@ -191,6 +205,13 @@ impl Rig {
     /// The command line.
     pub fn raymond(&self, arguments: &[&str]) -> Output {
         self.program().args(arguments).output().expect("the program starts")
+    }
+
+    /// The server's own command line.
+    pub fn temporal(&self, arguments: &[&str]) -> Output {
+        let mut program = Command::new(&self.program);
+        program.args(arguments).args(["--address", &self.server()]).env("HOME", self.path("home"));
+        program.output().expect("the program starts")
     }
 
     /// The command line, started in a folder.
@@ -291,8 +312,29 @@ pub fn is_alive(pid: &str) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
+/// A port for a server that is started later, perhaps more than once.
+///
+/// It is not one of those that the system gives to programs that ask for any. And as long as a socket of the other protocol
+/// has it, other tests choose other ones.
+pub struct Port {
+    pub number: u16,
+    _reserved: UdpSocket,
+}
+
+impl Port {
+    const RANGE: Range<u16> = 12_000..32_000;
+
+    pub fn reserve() -> Self {
+        let count = Self::RANGE.end - Self::RANGE.start;
+        let first = (std::process::id() % u32::from(count)) as u16;
+        let mut ports = (0..count).map(|at| Self::RANGE.start + (first + at) % count);
+        let reserved = ports.find_map(|number| {
+            let reserved = UdpSocket::bind(("127.0.0.1", number)).ok()?;
+            TcpListener::bind(("127.0.0.1", number)).ok()?;
+            Some(Self { number, _reserved: reserved })
+        });
+        reserved.expect("a port")
+    }
 }
 
 /// A way to the server that can be cut, in both directions or in one. What is sent then is held back, as if packets were
@@ -306,7 +348,7 @@ pub struct Way {
 impl Way {
     pub fn to(rig: &Rig) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let (port, server) = (socket.local_addr().expect("a port").port(), rig.port);
+        let (port, server) = (socket.local_addr().expect("a port").port(), rig.port.number);
         let way = Self { port, is_cut_to_server: Arc::default(), is_cut_from_server: Arc::default() };
         let (there, back) = (Arc::clone(&way.is_cut_to_server), Arc::clone(&way.is_cut_from_server));
         std::thread::spawn(move || {

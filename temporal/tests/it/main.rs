@@ -12,3 +12,4 @@ mod replay;
 mod runs;
 mod s3;
 mod secure;
+mod versions;

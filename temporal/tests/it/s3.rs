@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::harness::{Process, Rig, eventually, free_port};
+use crate::harness::{Port, Process, Rig, eventually};
 
 /// A server that speaks S3, or nothing; then the test is skipped.
 fn s3_program() -> Option<PathBuf> {
@@ -33,7 +33,8 @@ fn http(port: u16, request: &str) -> Option<String> {
 #[test]
 fn blobs_are_kept_in_an_s3_store() {
     let (Some(program), Some(mut rig)) = (s3_program(), Rig::new()) else { return };
-    let port = free_port();
+    let reserved = Port::reserve();
+    let port = reserved.number;
     let mut server = Command::new(program);
     server.args(["-H", "127.0.0.1", "-p", &port.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
     let _server = Process(server.spawn().expect("the server starts"));
