@@ -239,12 +239,20 @@ fn the_view_follows_changes_of_the_terminal_size() {
 }
 
 /// A real terminal wraps lines that are now too long. The wrapped parts must be removed too.
+///
+/// If the terminal changes between Raymond's look at its size and the drawing, no program can tell what is on the screen.
+/// That happens now and then on a busy machine, so there is more than one try.
 #[test]
 fn no_old_lines_remain_when_the_terminal_becomes_narrow() {
-    let name = "it_leaves_nothing_behind_when_the_terminal_gets_narrow";
-    if is_missing("tmux", name) {
+    if is_missing("tmux", "no_old_lines_remain_when_the_terminal_becomes_narrow") {
         return;
     }
+    let screens: Vec<String> = (0..3).map_while(|_| screen_with_old_lines()).collect();
+    assert!(screens.len() < 3, "old lines remain: {screens:#?}");
+}
+
+/// Makes a terminal narrow in which the view is shown. Returns the screen if old lines remain on it.
+fn screen_with_old_lines() -> Option<String> {
     let rig = working();
     let socket = rig.path("tmux.socket");
     let tmux = |args: &[&str]| {
@@ -256,20 +264,24 @@ fn no_old_lines_remain_when_the_terminal_becomes_narrow() {
     let begun = tmux(&window);
     assert_eq!(begun.exit, 0, "{begun:?}");
     let shown = || tmux(&["capture-pane", "-p", "-S", "-"]).stdout;
-    wait_until("the view", || shown().contains("half way through"));
+    // Now only the clock changes, once a second.
+    let is_steady =
+        |screen: &str| screen.contains("half way through") && screen.contains("waits for 1 worker");
+    wait_until("a steady view", || is_steady(&shown()));
     assert_eq!(tmux(&["resize-window", "-x", "36", "-y", "24"]).exit, 0);
     let is_narrow = |line: &str| line.starts_with("main_work1 WORK.sh running") && line.ends_with('s');
-    // Wait until the screen is right at some moment, because the view may be partly drawn; old lines would remain.
-    wait_until("a narrow view and nothing else", || {
-        let screen = shown();
+    let is_right = |screen: &str| {
         let count = |start: &str| screen.lines().filter(|line| line.starts_with(start)).count();
-        screen.lines().any(is_narrow)
-            && (count("r · "), count("main "), count("main_work1 ")) == (1, 1, 1)
+        (count("r · "), count("main "), count("main_work1 ")) == (1, 1, 1)
             && (count("─"), count("aits for"), count("alf way")) == (0, 0, 0)
             && count("r runs workflow") == 1
-    });
+    };
+    wait_until("a narrow view", || shown().lines().any(is_narrow));
+    // The view may be partly drawn, so the screen has to be right at some moment. Old lines would remain.
+    let screens: Vec<String> = (0..20).map(|_| shown()).take_while(|screen| !is_right(screen)).collect();
     rig.write("go", "");
     wait_until("the end", || rig.status()["status"] == "completed");
+    screens.into_iter().nth(19)
 }
 
 /// The worker continues in the meantime, and its output is shown afterwards.

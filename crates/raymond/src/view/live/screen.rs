@@ -116,6 +116,11 @@ impl<W: Write> Screen<W> {
             let scene = lock(&self.scene);
             (render(&scene, crate::clock::now(), columns, rows), render::title(&scene.picture))
         });
+        if self.tty.size() != (columns, rows) {
+            // Drawn for the old size, it would leave lines behind.
+            self.rendered = None;
+            return self.draw();
+        }
         let Some((view, title)) = rendered else {
             // Go on without a view, so that lines still appear. The message of the panic stays on the screen.
             self.drawn.clear();
