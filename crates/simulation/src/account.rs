@@ -10,6 +10,7 @@ use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::run::{Run, Status};
 use raymond_core::tag::TagName;
+use raymond_core::workflow::StateFile;
 
 /// The state of the last attempt of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,10 +52,20 @@ pub struct Account {
     ended_agents: BTreeSet<AgentId>,
     joined: BTreeSet<AgentId>,
     pub closed_asks: BTreeSet<String>,
-    /// The place of each agent at each of its open calls, the last call last.
-    calls: BTreeMap<AgentId, Vec<Place>>,
+    /// The place and conversation of each agent at each of its open calls, the last call last.
+    calls: BTreeMap<AgentId, Vec<(Place, Option<String>)>>,
     /// The place in which each agent must start its next step.
     places: BTreeMap<AgentId, Place>,
+    /// The conversation that each agent must continue with its next turn.
+    conversations: BTreeMap<AgentId, String>,
+    /// The state to which a person has sent an agent, until a step there has finished.
+    sent_to: BTreeMap<AgentId, StateFile>,
+    /// Agents that have failed and not started again.
+    failed: BTreeSet<AgentId>,
+    /// Those that a person has named to try again with the next resume.
+    named: BTreeSet<AgentId>,
+    /// Those that do nothing since that resume, because they were not named.
+    held: BTreeSet<AgentId>,
     /// The first answer that was posted to each question.
     pub first_answers: BTreeMap<String, String>,
 }
@@ -89,20 +100,31 @@ impl Account {
                 }
             }
             (Body::AskClosed(closed), _) => self.closed(closed, &mut wrong),
+            (Body::AskOpened(opened), _) => self.acts(&opened.agent, &mut wrong),
+            (Body::AgentRetried { agent, .. }, _) => {
+                let has_failed = self.failed.contains(agent);
+                wrong.extend((!has_failed).then(|| format!("{agent} tries again, but it has not failed")));
+                self.named.insert(agent.clone());
+            }
+            (Body::AgentMoved { agent, target, .. }, _) => self.sent(agent, target, &mut wrong),
             (Body::RunStarted(started), _) if started.origin.is_some() => self.leave_behind(),
             (Body::RunResumed(resumed), _) => {
                 for step in self.steps.values_mut().filter(|step| step.attempt == Attempt::Running) {
                     step.attempt = Attempt::Lost { is_noted: false };
                 }
                 self.interrupted(&resumed.interrupted, &mut wrong);
+                let named = std::mem::take(&mut self.named);
+                self.held = if named.is_empty() { BTreeSet::new() } else { &self.failed - &named };
             }
             (Body::RunStopped { interrupted, .. }, _) => self.interrupted(interrupted, &mut wrong),
             (body, Some(run)) => {
                 if let Some(agent) = body.ended_attempt_of() {
                     self.ended(run, agent, body, &mut wrong);
                 }
-                if let Body::StepFinished(finished) = body {
-                    self.moved(finished);
+                match body {
+                    Body::StepFinished(finished) => self.moved(finished),
+                    Body::StepFailed(failed) => drop(self.failed.insert(failed.agent.clone())),
+                    _ => {}
                 }
             }
             _ => {}
@@ -112,6 +134,11 @@ impl Account {
 
     fn started(&mut self, run: &Run, started: &StepStarted, wrong: &mut Vec<String>) {
         let StepStarted { step, attempt, .. } = *started;
+        self.acts(&started.agent, wrong);
+        self.failed.remove(&started.agent);
+        if let Some(target) = self.sent_to.get(&started.agent).filter(|target| **target != started.state) {
+            wrong.push(format!("{} starts {} but was sent to {target}", started.agent, started.state));
+        }
         let place = run.agents.get(&started.agent).map(|agent| (agent.scope.clone(), agent.cwd.clone()));
         if place.as_ref() != self.places.get(&started.agent) {
             let right = self.places.get(&started.agent);
@@ -138,7 +165,7 @@ impl Account {
             wrong.push(format!("step {step} starts, but {} has not finished step {before}", started.agent));
         }
         match self.steps.get(&step) {
-            None if attempt == 1 => {}
+            None if attempt == 1 => self.continues(started, wrong),
             None => wrong.push(format!("step {step} starts with attempt {attempt}")),
             Some(before) => again(before, started, wrong),
         }
@@ -182,18 +209,62 @@ impl Account {
         }
     }
 
-    /// A step says where its agent goes next; a return goes back to the place of the call.
+    /// The first turn of a step continues the conversation of the last one, and nothing that came later.
+    fn continues(&self, started: &StepStarted, wrong: &mut Vec<String>) {
+        let known = self.conversations.get(&started.agent).map(String::as_str);
+        let from = branch_of(started);
+        if started.turn.is_some() && from != known {
+            wrong.push(format!("step {} continues from {from:?} instead of {known:?}", started.step));
+        }
+    }
+
+    /// Only an agent that may try again does something.
+    fn acts(&self, agent: &AgentId, wrong: &mut Vec<String>) {
+        if self.held.contains(agent) {
+            wrong.push(format!("{agent} goes on, but only others were to try again"));
+        }
+    }
+
+    /// A person sends an agent elsewhere: what it was about to do is left undone.
+    fn sent(&mut self, agent: &AgentId, target: &StateFile, wrong: &mut Vec<String>) {
+        self.sent_to.insert(agent.clone(), target.clone());
+        self.failed.remove(agent);
+        self.held.remove(agent);
+        let last = self.last_steps.get(agent).and_then(|step| self.steps.get_mut(step));
+        let Some(step) = last else { return };
+        if matches!(step.attempt, Attempt::Running | Attempt::Lost { is_noted: false }) {
+            wrong.push(format!("{agent} is sent to {target} while it is {:?}", step.attempt));
+        }
+        step.attempt = Attempt::Over;
+    }
+
+    /// A step says where its agent goes next; a return goes back to the place and the conversation of the call.
     fn moved(&mut self, finished: &StepFinished) {
-        let Some(place) = self.places.get_mut(&finished.agent) else { return };
-        let calls = self.calls.entry(finished.agent.clone()).or_default();
+        let agent = &finished.agent;
+        self.sent_to.remove(agent);
+        let Some(place) = self.places.get_mut(agent) else { return };
+        let calls = self.calls.entry(agent.clone()).or_default();
+        let mut conversation = self.conversations.remove(agent);
+        if let Some(session) = &finished.session {
+            conversation = Some(session.id.clone());
+        }
         let led_to = finished.led_to.parts();
         match led_to.tag {
             TagName::Call | TagName::Function | TagName::CallWorkflow | TagName::FunctionWorkflow => {
-                calls.push(place.clone());
+                calls.push((place.clone(), conversation.clone()));
             }
             TagName::ResetWorkflow => calls.clear(),
-            TagName::Result => *place = calls.pop().unwrap_or_else(|| place.clone()),
+            TagName::Result => {
+                if let Some(call) = calls.pop() {
+                    (*place, conversation) = call;
+                }
+            }
             _ => {}
+        }
+        if !is_fresh_after(led_to.tag)
+            && let Some(conversation) = conversation
+        {
+            self.conversations.insert(agent.clone(), conversation);
         }
         if let Some(cwd) = led_to.cwd {
             place.1 = cwd.to_owned();
@@ -281,6 +352,12 @@ impl Account {
             wrong.push(format!("{} took {answer_id:?}, the first was {first:?}", closed.ask));
         }
     }
+}
+
+/// Whether an agent begins a new conversation after a step that ended with this tag.
+fn is_fresh_after(tag: TagName) -> bool {
+    use TagName::{Function, FunctionWorkflow, Reset, ResetWorkflow};
+    matches!(tag, Reset | Function | ResetWorkflow | FunctionWorkflow)
 }
 
 /// A step continues with its next attempt, from the conversation that the end of the last attempt left.

@@ -1,19 +1,23 @@
-//! A person takes the run back to a step, or goes on with a branch of it, between two lives of Raymond.
+//! A person changes the run between two lives of Raymond: takes it back to a step, goes on with a branch of it, lets a
+//! failed agent try again, or sends an agent elsewhere.
 //!
-//! This does what `raymond rewind` and `raymond branch` do, with the real history and store. A command that is killed is
-//! given again.
+//! This does what `raymond rewind`, `branch`, `retry` and `jump` do, with the real history, engine and store. A command
+//! that is killed is given again.
 
 use raymond::history::{Back, Branch, Point, branch, rewind};
 use raymond::run::engine::Engine;
 use raymond::store::{Opened, RunWriter, Start, StoreError};
 use raymond_core::event::{Body, Event, Moved};
 use raymond_core::input::Input;
-use raymond_core::run::{Run, RunStatus, Status};
+use raymond_core::name::AgentId;
+use raymond_core::run::{Agent, Run, RunStatus, Status};
+use raymond_core::workflow::StateFile;
 
 use crate::fault::Down;
 use crate::host::Host;
 use crate::library::Library;
 use crate::life::Death;
+use crate::people::answer_for;
 
 /// The state of a run that no Raymond drives, with its lease.
 type Held = (Run, Box<dyn RunWriter>);
@@ -22,7 +26,7 @@ type Held = (Run, Box<dyn RunWriter>);
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     how: How,
-    /// The share (of 256) of the steps that have ended.
+    /// The share (of 256) of the steps that have ended, or of the agents that are there to choose from.
     share: u8,
     /// The step that follows from it, once it is known.
     step: Option<u64>,
@@ -31,25 +35,17 @@ pub struct Wish {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+pub enum How {
     Rewind,
     Branch,
-}
-
-impl Wish {
-    pub fn rewind(share: u8) -> Self {
-        Self { how: How::Rewind, share, step: None, tries: 0 }
-    }
-
-    pub fn branch(share: u8) -> Self {
-        Self { how: How::Branch, share, step: None, tries: 0 }
-    }
+    Retry,
+    Jump,
 }
 
 impl Host<'_> {
     /// Raymond is killed, and a person will do this.
-    pub fn wishes(&mut self, wish: Wish) -> Death {
-        self.wish = Some(wish);
+    pub fn wishes(&mut self, how: How, share: u8) -> Death {
+        self.wish = Some(Wish { how, share, step: None, tries: 0 });
         self.disk.tape(|tape| tape.go_down(Down::Killed));
         Death::Crashed
     }
@@ -64,6 +60,8 @@ impl Host<'_> {
         self.wish = Some(wish);
         self.disk.log(|| format!("      -- {wish:?} at {}", self.now()));
         let done = match (wish.how, wish.step) {
+            (How::Retry, _) => self.retry(wish),
+            (How::Jump, _) => self.jump(wish),
             (_, None) => Ok(()),
             (How::Rewind, Some(step)) => self.rewind_to(step, wish.tries),
             (How::Branch, Some(step)) => self.branch_at(step, wish.tries),
@@ -81,13 +79,8 @@ impl Host<'_> {
 
     /// A step that has ended.
     fn step_of(&self, share: u8) -> Option<u64> {
-        let ended = |event: &Event| match &event.body {
-            Body::StepFinished(finished) => Some(finished.step),
-            Body::StepFailed(failed) => failed.step,
-            _ => None,
-        };
-        let steps: Vec<u64> = self.monitor.events.iter().filter_map(ended).collect();
-        steps.get(steps.len() * usize::from(share) / 256).copied()
+        let steps: Vec<u64> = self.monitor.events.iter().filter_map(ended_step).collect();
+        one_of(steps, share)
     }
 
     fn rewind_to(&mut self, step: u64, tries: usize) -> Result<(), Death> {
@@ -164,21 +157,89 @@ impl Host<'_> {
             let agent = run.agents.get(&step.agent);
             agent.is_some_and(|agent| matches!(agent.status, Status::Running { .. }))
         });
-        let mut engine = Engine::take_up(run, writer);
         let close = Input::Close { stop_requested: true, terminated: false, interrupted };
+        self.change((run, writer), close).map(Some)
+    }
+
+    /// Records what a person changes.
+    fn change(&mut self, (run, writer): Held, input: Input) -> Result<Held, Death> {
+        let mut engine = Engine::take_up(run, writer);
         let mut library = Library::open(self.program, &self.options, self.part);
-        let round = engine.round(self.now(), [close], &mut library).map_err(|error| self.stopped(error))?;
+        let round = engine.round(self.now(), [input], &mut library).map_err(|error| self.stopped(error))?;
         if let Some(error) = round.trouble {
             return Err(self.stopped(error));
         }
         self.monitor.acknowledged(&round.events, engine.run());
         self.check()?;
-        Ok(Some(engine.into_parts()))
+        Ok(engine.into_parts())
+    }
+
+    /// Lets one of the failed agents try again.
+    fn retry(&mut self, wish: Wish) -> Result<(), Death> {
+        let retry = |agent: &AgentId| Input::Retry { agents: vec![agent.clone()] };
+        let retries = |_: &Self, run: &Run| run.failed_agents().map(retry).collect();
+        self.change_once(wish, |body| matches!(body, Body::AgentRetried { .. }), retries)
+    }
+
+    /// Sends one of the agents to where it goes on anyway, so that the outcome stays the same.
+    fn jump(&mut self, wish: Wish) -> Result<(), Death> {
+        let jumps =
+            |host: &Self, run: &Run| run.agents.values().filter_map(|agent| host.jump_of(agent)).collect();
+        self.change_once(wish, |body| matches!(body, Body::AgentMoved { .. }), jumps)
+    }
+
+    /// Makes one of the changes that are possible, unless a command that was killed has made it.
+    fn change_once(
+        &mut self,
+        wish: Wish,
+        is_change: fn(&Body) -> bool,
+        possible: impl Fn(&Self, &Run) -> Vec<Input>,
+    ) -> Result<(), Death> {
+        let Some(held) = self.hold()? else { return Ok(()) };
+        if wish.tries > 1 && self.was_changed(is_change) {
+            return Ok(());
+        }
+        let Some(input) = one_of(possible(self, &held.0), wish.share) else { return Ok(()) };
+        self.change(held, input)?;
+        let is_made = self.was_changed(is_change);
+        self.monitor.expect(is_made, || format!("{wish:?} has changed nothing"));
+        self.check()
+    }
+
+    /// Whether a person has made such a change since the run stopped.
+    fn was_changed(&self, is_change: fn(&Body) -> bool) -> bool {
+        let mut since = self.monitor.events.iter().rev().take_while(|event| !event.body.is_last());
+        since.any(|event| is_change(&event.body))
+    }
+
+    /// A jump of an agent into the state that it would start next. There is none if it waits for workers, and none if
+    /// what it does depends on how often it was there.
+    fn jump_of(&self, agent: &Agent) -> Option<Input> {
+        let (target, input) = match &agent.status {
+            Status::Asking { ask } if self.program.is_answered => {
+                (ask.next.clone(), Some(answer_for(agent.id.as_str())))
+            }
+            Status::Ready { .. } | Status::Running { .. } | Status::Waiting { .. } => again(self, agent),
+            Status::Failed { waited: None, .. } => again(self, agent),
+            Status::Asking { .. }
+            | Status::Joining { .. }
+            | Status::Ending { .. }
+            | Status::Failed { waited: Some(_), .. } => return None,
+        };
+        let is_same_at_any_visit = !self.program.state_of(agent, &target).counts_visits();
+        is_same_at_any_visit.then(|| Input::Jump { agent: agent.id.clone(), target, input })
     }
 
     fn point(&mut self, step: u64) -> Result<Point, Death> {
         let run = self.home.store().run(&self.home.run).map_err(|error| self.stopped(error))?;
-        Point::after_step(&*run, step).map_err(|error| self.refused(error.to_string()))
+        let point = Point::after_step(&*run, step).map_err(|error| self.refused(error.to_string()))?;
+        let end = self.monitor.events.iter().find(|event| ended_step(event) == Some(step));
+        let right = end.and_then(|end| self.monitor.end_of_batch(end.seq));
+        self.monitor.expect(right == Some(point.seq), || {
+            format!("event {} is taken for the end of step {step} instead of {right:?}", point.seq)
+        });
+        self.check()?;
+        Ok(point)
     }
 
     /// The store refuses because of a simulated fault, or because this process is down.
@@ -216,4 +277,25 @@ impl Host<'_> {
         }
         Ok(events)
     }
+}
+
+/// The state that an agent is in, with its input.
+fn again(host: &Host<'_>, agent: &Agent) -> (StateFile, Option<String>) {
+    let input = agent.payload.as_ref().map(|payload| host.monitor.text_of(payload));
+    (agent.state.clone(), input)
+}
+
+/// The step that ended with an event.
+fn ended_step(event: &Event) -> Option<u64> {
+    match &event.body {
+        Body::StepFinished(finished) => Some(finished.step),
+        Body::StepFailed(failed) => failed.step,
+        _ => None,
+    }
+}
+
+/// The entry at a share (of 256) of a list.
+fn one_of<T>(list: Vec<T>, share: u8) -> Option<T> {
+    let at = list.len() * usize::from(share) / 256;
+    list.into_iter().nth(at)
 }

@@ -36,6 +36,8 @@ pub struct Ran {
     pub broken: Option<String>,
     /// Whether it left the recorded course, so that its outcome cannot be compared.
     pub is_off_course: bool,
+    /// All that is in its journal at the end.
+    pub events: Vec<Event>,
     pub log: Vec<String>,
 }
 
@@ -68,7 +70,8 @@ pub fn run(program: &Program, seed: u64, plan: &[Fault], manner: Manner) -> Ran 
     let outcome = Outcome::of(&host.monitor.events, &text_of, program.course.is_some());
     let (sites, log) =
         host.disk.tape(|tape| (std::mem::take(&mut tape.sites), tape.log.take().unwrap_or_default()));
-    Ran { outcome, sites, broken: host.monitor.broken.first().cloned(), is_off_course, log }
+    let broken = host.monitor.broken.first().cloned();
+    Ran { outcome, sites, broken, is_off_course, events: host.monitor.events, log }
 }
 
 impl Outcome {

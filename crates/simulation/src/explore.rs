@@ -1,6 +1,8 @@
 //! Which faults are tried: first every single fault, then faults during a recovery, then several random ones.
 
-use crate::check::{Failure, Outcome, check, run};
+use raymond_core::event::Body;
+
+use crate::check::{Failure, Outcome, Ran, check, run};
 use crate::fault::{Fault, Kind, Site};
 use crate::host::Manner;
 use crate::program::Program;
@@ -10,9 +12,9 @@ use crate::rng::Rng;
 const AGAIN: [Kind; 4] = [Kind::Kill, Kind::KillAfter, Kind::Power(0), Kind::Power(11)];
 /// A recovery has always ended after this many points.
 const RECOVERY_POINTS: usize = 10;
-/// The command that goes back has always ended after this many points, and after so many of a store in memory.
-const GOING_BACK_POINTS: usize = 45;
-const GOING_BACK_POINTS_IN_MEMORY: usize = 15;
+/// The command that changes a run has always ended after this many points, and after so many of a store in memory.
+const CHANGE_POINTS: usize = 45;
+const CHANGE_POINTS_IN_MEMORY: usize = 15;
 
 /// The outcome of a program without faults, and the points that it reaches.
 pub fn fault_free(program: &Program, seed: u64) -> Result<(Outcome, Vec<Site>), Box<Failure>> {
@@ -46,6 +48,7 @@ fn is_tried(kind: Kind, at: usize) -> bool {
     match kind {
         Kind::Rewind(_) => at.is_multiple_of(3),
         Kind::Branch(_) => at % 3 == 1,
+        Kind::Retry(_) | Kind::Jump(_) => at % 3 == 2,
         _ => true,
     }
 }
@@ -109,26 +112,51 @@ pub fn every_crash_of_a_recovery(program: &Program, seed: u64, stride: usize) ->
     Ok(runs)
 }
 
-/// A rewind and a branch in the middle of a run, with a crash at every `stride`th point of the command and of what follows
-/// it.
-pub fn every_crash_of_going_back(program: &Program, seed: u64, stride: usize) -> Result<usize, Box<Failure>> {
+/// Everything that a person does with a run that stands still, in the middle of it, with a crash at every `stride`th point
+/// of the command and of what follows it.
+pub fn every_crash_of_a_change(program: &Program, seed: u64, stride: usize) -> Result<usize, Box<Failure>> {
     let (outcome, sites) = fault_free(program, seed)?;
     let moments: Vec<usize> = (0..sites.len()).filter(|at| sites[*at] == Site::Receive).collect();
     let Some(at) = moments.get(moments.len() * 2 / 3).copied() else { return Ok(0) };
-    let points = if program.lives_in_memory { GOING_BACK_POINTS_IN_MEMORY } else { GOING_BACK_POINTS };
     let mut runs = 0;
-    for kind in [Kind::Rewind(100), Kind::Branch(100)] {
-        let first = Fault { at, kind };
-        let ran = check(program, &outcome, seed, &[first])?;
-        // Which points are tried differs between programs, so that all kinds of points are covered.
-        let first_tried = at + 1 + program.name.len() % stride;
-        let tried = ran.sites.iter().enumerate().take(at + points).skip(first_tried);
-        for (again, site) in tried.step_by(stride) {
-            let crashes = [Kind::Kill, Kind::Power(0)];
-            for kind in crashes.into_iter().filter(|kind| kind.suits(program, *site)) {
-                check(program, &outcome, seed, &[first, Fault { at: again, kind }])?;
-                runs += 1;
-            }
+    for kind in [Kind::Rewind(100), Kind::Branch(100), Kind::Jump(100)] {
+        let change = Fault { at, kind };
+        let ran = check(program, &outcome, seed, &[change])?;
+        runs += crashes_of(program, (&outcome, &ran.sites), seed, change, stride)?;
+    }
+    let has = |ran: &Ran, is_it: fn(&Body) -> bool| ran.events.iter().any(|event| is_it(&event.body));
+    if !has(&run(program, seed, &[], Manner::default()), |body| matches!(body, Body::StepFailed(_))) {
+        return Ok(runs);
+    }
+    // The first moment at which an agent has failed and can try again.
+    for at in moments {
+        let change = Fault { at, kind: Kind::Retry(100) };
+        let ran = check(program, &outcome, seed, &[change])?;
+        if has(&ran, |body| matches!(body, Body::AgentRetried { .. })) {
+            return Ok(runs + crashes_of(program, (&outcome, &ran.sites), seed, change, stride)?);
+        }
+    }
+    Ok(runs)
+}
+
+/// A crash at every `stride`th point of a change, and of what follows it.
+fn crashes_of(
+    program: &Program,
+    (outcome, sites): (&Outcome, &[Site]),
+    seed: u64,
+    change: Fault,
+    stride: usize,
+) -> Result<usize, Box<Failure>> {
+    let points = if program.lives_in_memory { CHANGE_POINTS_IN_MEMORY } else { CHANGE_POINTS };
+    // Which points are tried differs between programs, so that all kinds of points are covered.
+    let first_tried = change.at + 1 + program.name.len() % stride;
+    let tried = sites.iter().enumerate().take(change.at + points).skip(first_tried);
+    let mut runs = 0;
+    for (at, site) in tried.step_by(stride) {
+        let crashes = [Kind::Kill, Kind::Power(0)];
+        for kind in crashes.into_iter().filter(|kind| kind.suits(program, *site)) {
+            check(program, outcome, seed, &[change, Fault { at, kind }])?;
+            runs += 1;
         }
     }
     Ok(runs)
@@ -169,6 +197,8 @@ fn any_kind(rng: &mut Rng) -> Kind {
         Kind::Power(_) => Kind::Power(rng.number() % 1000),
         Kind::Rewind(_) => Kind::Rewind(rng.number() as u8),
         Kind::Branch(_) => Kind::Branch(rng.number() as u8),
+        Kind::Retry(_) => Kind::Retry(rng.number() as u8),
+        Kind::Jump(_) => Kind::Jump(rng.number() as u8),
         Kind::ClockJump(_) => Kind::ClockJump(rng.below(200_000) as i32 - 100_000),
         other => other,
     }

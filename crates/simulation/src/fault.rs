@@ -51,6 +51,10 @@ pub enum Kind {
     Rewind(u8),
     /// The same with a branch, which then goes on instead of the run.
     Branch(u8),
+    /// Raymond is killed, and a person lets a failed agent try again. The share (of 256) says which of them.
+    Retry(u8),
+    /// Raymond is killed, and a person sends an agent to the state in which it goes on anyway.
+    Jump(u8),
     /// The clock is changed by this many seconds.
     ClockJump(i32),
 }
@@ -115,6 +119,10 @@ impl Site {
                 Rewind(170),
                 Branch(0),
                 Branch(170),
+                Retry(0),
+                Retry(170),
+                Jump(0),
+                Jump(170),
                 ClockJump(86_400),
                 ClockJump(-3_600),
             ],
@@ -191,7 +199,7 @@ impl Kind {
         match self {
             Kind::KillAfter => !matches!(site, Site::Spawn | Site::End | Site::Store),
             Kind::KillWithin(share) => share != u8::MAX,
-            Kind::Rewind(share) | Kind::Branch(share) => share == 0,
+            Kind::Rewind(share) | Kind::Branch(share) | Kind::Retry(share) | Kind::Jump(share) => share == 0,
             Kind::Power(what_stays) => site == Site::Write && matches!(what_stays, 1 | 9),
             _ => false,
         }

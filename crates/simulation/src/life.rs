@@ -11,7 +11,7 @@ use raymond_core::input::Input;
 use raymond_core::money::Usd;
 use raymond_core::run::{RunStatus, Status};
 
-use crate::back::Wish;
+use crate::back::How;
 use crate::course::Course;
 use crate::fault::{Kind, Site};
 use crate::home::RUN;
@@ -214,8 +214,10 @@ impl Host<'_> {
                 self.end_programs(false);
             }
             Some(Kind::LoseMachine) => self.lose_machine(),
-            Some(Kind::Rewind(share)) => return Err(self.wishes(Wish::rewind(share))),
-            Some(Kind::Branch(share)) => return Err(self.wishes(Wish::branch(share))),
+            Some(Kind::Rewind(share)) => return Err(self.wishes(How::Rewind, share)),
+            Some(Kind::Branch(share)) => return Err(self.wishes(How::Branch, share)),
+            Some(Kind::Retry(share)) => return Err(self.wishes(How::Retry, share)),
+            Some(Kind::Jump(share)) => return Err(self.wishes(How::Jump, share)),
             Some(Kind::ClockJump(seconds)) => self.set_clock(seconds),
             _ => {}
         }

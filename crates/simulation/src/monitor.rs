@@ -24,6 +24,8 @@ pub struct Monitor {
     known_payloads: BTreeSet<String>,
     /// Every durable event in order, without snapshots.
     pub events: Vec<Event>,
+    /// The last event of each batch.
+    ends_of_batches: BTreeSet<u64>,
     /// The fold of the events.
     pub run: Option<Run>,
     pub account: Account,
@@ -48,6 +50,7 @@ impl Monitor {
             payloads: home.safe_payloads(),
             known_payloads: BTreeSet::new(),
             events: Vec::new(),
+            ends_of_batches: BTreeSet::new(),
             run: None,
             account: Account::default(),
             tries: BTreeMap::new(),
@@ -57,6 +60,11 @@ impl Monitor {
             is_thorough,
             broken: Vec::new(),
         }
+    }
+
+    /// The last event of the batch that an event is in.
+    pub fn end_of_batch(&self, seq: u64) -> Option<u64> {
+        self.ends_of_batches.range(seq..).next().copied()
     }
 
     /// Records that something is wrong unless a condition holds.
@@ -79,7 +87,10 @@ impl Monitor {
     pub fn look(&mut self) {
         loop {
             match self.safe.next_batch() {
-                Ok(Some(batch)) => batch.into_iter().for_each(|event| self.take(event)),
+                Ok(Some(batch)) => {
+                    self.ends_of_batches.extend(batch.last().map(|event| event.seq));
+                    batch.into_iter().for_each(|event| self.take(event));
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.broken.push(format!("the journal cannot be read: {error}"));
@@ -144,6 +155,7 @@ impl Monitor {
         self.safe = home.watch(seq);
         self.payloads = home.safe_payloads();
         self.last_seq = seq;
+        self.ends_of_batches.retain(|end| *end <= seq);
         self.look();
     }
 

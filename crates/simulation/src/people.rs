@@ -37,8 +37,7 @@ impl People {
             return;
         }
         for (number, wait) in THINKING.into_iter().enumerate() {
-            // The text does not depend on the order of the questions, so that a run's result does not either.
-            let text = format!("answer for {agent}");
+            let text = answer_for(agent);
             let answer_id = format!("{}-{number}", ask.id);
             self.plans.push((now + wait, Message { ask: ask.id.clone(), text, answer_id }));
         }
@@ -111,4 +110,10 @@ impl People {
             }
         }
     }
+}
+
+/// The answer to any question of an agent. It does not depend on the order of the questions, so that a run's result does
+/// not either.
+pub fn answer_for(agent: &str) -> String {
+    format!("answer for {agent}")
 }

@@ -222,15 +222,28 @@ impl Program {
         }
     }
 
-    /// What the program of an agent's state does at a visit, after this many tries have ended.
-    pub fn act(&self, agent: &Agent, visit: u64, tries: usize) -> Act {
+    /// A state of the workflow that an agent is in.
+    pub fn state_of(&self, agent: &Agent, file: &StateFile) -> &State {
         let own = &self.workflows[0].name;
         let name = agent.scope.as_ref().and_then(|path| Path::new(path).file_name()?.to_str()).unwrap_or(own);
         let workflow = self.workflows.iter().find(|workflow| workflow.name == name);
         let states = &workflow.expect("a workflow of the program").states;
-        let visits = &states.iter().find(|state| state.file == agent.state).expect("a state").visits;
+        states.iter().find(|state| state.file == *file).expect("a state")
+    }
+
+    /// What the program of an agent's state does at a visit, after this many tries have ended.
+    pub fn act(&self, agent: &Agent, visit: u64, tries: usize) -> Act {
+        let visits = &self.state_of(agent, &agent.state).visits;
         let visit = (visit as usize).saturating_sub(1).min(visits.len() - 1);
         visits[visit][tries.min(visits[visit].len() - 1)].clone()
+    }
+}
+
+impl State {
+    /// Whether it matters how often an agent has entered it.
+    pub fn counts_visits(&self) -> bool {
+        let tells = |act: &Act| matches!(&act.does, Does::Says(text) if text.contains("{visits}"));
+        self.visits.len() > 1 || self.text.contains("max_visits") || self.visits.iter().flatten().any(tells)
     }
 }
 

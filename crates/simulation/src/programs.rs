@@ -12,6 +12,7 @@ const POLICY: &str =
 pub fn all() -> Vec<Program> {
     vec![
         chain(),
+        failing_turns(),
         looping(),
         calls(),
         fan_out(),
@@ -175,6 +176,23 @@ fn fatal_script() -> Program {
         .state("LONG.sh", "", says("<result>long</result>").seconds(60).leaving_a_child().stubborn())
         .state("TURN.md", "", says("<result>turn</result>").seconds(5).cents(9))
         .tries("BAD.sh", "", vec![exits(1).seconds(2), says("no tag"), says("<result>mended</result>")])
+}
+
+/// Three turns fail at once. A person may let one of them try again, and leave the others.
+fn failing_turns() -> Program {
+    let work = "<fork>WORK</fork>".repeat(3);
+    Program::new("failing turns")
+        .state("START.sh", "", says(&format!("{work}<goto>END</goto>")))
+        .tries(
+            "WORK.md",
+            "",
+            vec![
+                fails(FaultClass::Final).cents(2).seconds(2),
+                says("<goto input=\"{agent}\">NEXT</goto>").cents(3),
+            ],
+        )
+        .state("NEXT.md", "", says("<result>{input}</result>").cents(1))
+        .state("END.sh", "", says("<result>end</result>"))
 }
 
 fn max_steps() -> Program {

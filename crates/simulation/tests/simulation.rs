@@ -7,7 +7,7 @@ mod tests {
     use simulation::cases::try_cases;
     use simulation::check::report;
     use simulation::explore::{
-        every_crash_of_a_recovery, every_crash_of_going_back, every_single_fault, fault_free, several_faults,
+        every_crash_of_a_change, every_crash_of_a_recovery, every_single_fault, fault_free, several_faults,
     };
     use simulation::generate::generate;
     use simulation::program::Program;
@@ -80,11 +80,11 @@ mod tests {
     }
 
     #[test]
-    fn crashes_of_a_rewind_and_a_branch_are_survived() {
+    fn crashes_of_a_rewind_a_branch_a_retry_and_a_jump_are_survived() {
         for mut program in programs::all() {
             for (lives_in_memory, stride) in [(false, 7), (true, 1)] {
                 program.lives_in_memory = lives_in_memory;
-                if let Err(failure) = every_crash_of_going_back(&program, 1, stride) {
+                if let Err(failure) = every_crash_of_a_change(&program, 1, stride) {
                     panic!("{}", report(&program, &failure));
                 }
             }
