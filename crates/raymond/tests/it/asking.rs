@@ -591,7 +591,8 @@ fn an_answered_question_is_not_asked_again() {
     rig.raymond(&["workflow", "--id", "r"]).assert(3, "");
     rig.raymond(&["answer", "r", "before"]).assert(0, "");
     let done = on_a_terminal(&rig, "why?", "", &["resume", "r"]);
-    assert!(!done.stdout.contains("why?"), "{}", done.stdout);
+    // The live view may show the question for a moment, but no answer is read.
+    assert!(!done.stdout.contains(READS), "{}", done.stdout);
 }
 
 /// The command answers before the person at the terminal, and the terminal shows it.
