@@ -29,6 +29,9 @@ use crate::workflow::{RUN, RaymondRun};
 
 /// How long the server may take to answer before a run is not started. No view waits for it.
 const PATIENCE_FOR_START: Duration = Duration::from_secs(15);
+/// How long a worker may take to decide. It may first have to decide all again that its history holds, and what comes until
+/// then is not lost but slows it down.
+const LONGEST_DECISION: Duration = Duration::from_secs(30);
 /// How often a run is asked for news while nothing happens.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// Variables that set how long a machine may be silent, and how long a step waits for its agent's machine, in milliseconds.
@@ -98,6 +101,7 @@ impl Fleet for Temporal {
         self.with_client(at, PATIENCE_FOR_START, async move |client: Client| {
             let options = WorkflowStartOptions::new(queue, id)
                 .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
+                .task_timeout(LONGEST_DECISION)
                 .build();
             match client.start_workflow(RaymondRun::run, input, options).await {
                 Ok(_) => Ok(()),

@@ -6,7 +6,7 @@ mod records;
 mod steps;
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use raymond::agent::registry::Backends;
 use raymond::fleet::Worker as WorkerSettings;
+use raymond::run::frozen::FrozenStates;
 use temporalio_client::Client;
 use temporalio_common::worker::{VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion};
 use temporalio_macros::activities;
@@ -26,8 +27,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::blobs::Blobs;
+use crate::bundle::unpack;
 use crate::client::{NoAnswer, connect};
-use crate::messages::{Delivered, Delivery, Home, JournalPart};
+use crate::messages::{Delivered, Delivery, Home, JournalPart, StatesWanted};
+use crate::packed::Packed;
 use crate::workflow::RaymondRun;
 use steps::{Load, Steps, Task};
 
@@ -37,8 +40,9 @@ const CLAIMS_AT_ONCE: usize = 2;
 const LONGEST_CLAIM: Duration = Duration::from_secs(20);
 /// How often a machine without room looks whether there is some.
 const ROOM_POLL: Duration = Duration::from_millis(20);
-/// How long a machine keeps room for an agent that it has taken in.
-const RESERVED: Duration = Duration::from_secs(2);
+/// How long a machine keeps room for an agent that it has taken in. A run with many agents may take seconds to decide, and
+/// a machine that takes in more than it has room for keeps them from the others.
+const RESERVED: Duration = Duration::from_secs(10);
 /// How long the server may take to answer when a worker starts.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a worker waits before it tries again to connect.
@@ -51,6 +55,8 @@ const VERSION_VARIABLES: [&str; 2] = ["TEMPORAL_DEPLOYMENT_NAME", "TEMPORAL_WORK
 /// The activities of this machine.
 pub struct Host {
     home: Home,
+    work: PathBuf,
+    backends: Backends,
     blobs: Blobs,
     slots: usize,
     load: Arc<Load>,
@@ -99,6 +105,24 @@ impl Host {
         self.blobs.put(&key, serde_json::to_vec(&part.part)?).await?;
         Ok(())
     }
+
+    /// Reads the states of a run again, for other options.
+    #[activity]
+    pub async fn read_states(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        wanted: StatesWanted,
+    ) -> Result<Packed<FrozenStates>, ActivityError> {
+        let bytes =
+            self.blobs.get(&wanted.bundle).await?.context("the run's workflows are not in the blob store")?;
+        let copy = self.work.join(format!("reading-{}", uuid::Uuid::new_v4().simple()));
+        let read = unpack(&bytes, &copy).and_then(|()| {
+            let states = wanted.states.open()?.read_again(&copy, &wanted.options, &self.backends);
+            Packed::new(&states.map_err(|error| anyhow::anyhow!(error.message))?)
+        });
+        fs::remove_dir_all(&copy).context("the copy of the workflows stays")?;
+        Ok(read?)
+    }
 }
 
 impl Host {
@@ -137,6 +161,8 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
     let load = Arc::new(Load::default());
     let host = Arc::new(Host {
         home: Home { host: name.clone(), queue: format!("{}.{name}", worker.at.queue) },
+        work: work.clone(),
+        backends: backends.clone(),
         blobs: blobs.clone(),
         slots: worker.slots,
         load: Arc::clone(&load),
@@ -202,6 +228,7 @@ fn runs_worker(runtime: &Runtime, client: &Client, queue: &str, host: &Arc<Host>
     let mut options = WorkerOptions::new(queue)
         .register_workflow::<RaymondRun>()?
         .register_activity::<host::KeepJournal>(Arc::clone(host))
+        .register_activity::<host::ReadStates>(Arc::clone(host))
         .build();
     if let Some(version) = version(&|name| std::env::var(name).ok())? {
         options.deployment_options = WorkerDeploymentOptions::new(version)

@@ -15,7 +15,8 @@ use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Run, RunStatus};
 
-use crate::messages::{From, Home, Mail, Part, Settings, Snapshot, StopKind};
+use crate::messages::{From, Home, Mail, Part, Settings, Snapshot, StatesWanted, StopKind};
+use crate::packed::Packed;
 
 /// How long the part of a journal may be that is kept at once, and that is told at once. It must fit in a message of the
 /// engine even if it cannot be compressed. A single batch that is longer came in one message, and fits.
@@ -32,6 +33,8 @@ pub struct Machine {
     settings: Settings,
     homes: BTreeMap<AgentId, Home>,
     stop: Option<StopKind>,
+    /// Whether the run has got options that its states were not read with.
+    has_other_options: bool,
     /// Inputs that came with the run from its last history.
     brought: Vec<Input>,
 }
@@ -63,7 +66,17 @@ impl Machine {
         };
         let started = Box::new(started_of(engine.run()));
         let states = Frozen { states, own: started.scope.clone() };
-        let mut machine = Self { engine, journal, states, started, settings, homes, stop: None, brought };
+        let mut machine = Self {
+            engine,
+            journal,
+            states,
+            started,
+            settings,
+            homes,
+            stop: None,
+            has_other_options: false,
+            brought,
+        };
         machine.engine.wait_for_answers(true);
         stop.into_iter().for_each(|kind| machine.stop(kind));
         Ok(machine)
@@ -119,11 +132,32 @@ impl Machine {
         }
         let run = self.run().clone();
         let interrupted = run.interrupted();
+        self.has_other_options = *options != run.options;
         self.started.options = (*options).clone();
         self.engine = Engine::take_up(run, self.journal.clone());
         self.engine.wait_for_answers(true);
         self.stop = None;
         Some(Input::Resume { options, interrupted, forgotten: Vec::new() })
+    }
+
+    /// Whether the run is resumed as soon as its states have been read again.
+    pub fn is_about_to_go_on(&self) -> bool {
+        self.has_other_options
+    }
+
+    /// What the states must be read again with, if they must.
+    pub fn states_wanted(&self) -> anyhow::Result<Option<StatesWanted>> {
+        if !self.has_other_options {
+            return Ok(None);
+        }
+        let states = Packed::new(&self.states.states)?;
+        let options = Box::new(self.started.options.clone());
+        Ok(Some(StatesWanted { bundle: self.settings.files.bundle.clone(), states, options }))
+    }
+
+    pub fn use_states(&mut self, states: FrozenStates) {
+        self.states.states = states;
+        self.has_other_options = false;
     }
 
     /// The machine that an agent is on.

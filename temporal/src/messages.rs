@@ -98,6 +98,15 @@ pub enum Mail {
     },
 }
 
+/// The states of a run, to be read again with the options of a resume.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StatesWanted {
+    /// The blob with the run's workflows.
+    pub bundle: String,
+    pub states: Packed<FrozenStates>,
+    pub options: Box<Options>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum StopKind {
     /// Running steps finish.

@@ -30,7 +30,9 @@ use temporalio_sdk::{
 
 use crate::host::{Host, agents_queue};
 use crate::machine::Machine;
-use crate::messages::{Delivered, Delivery, From, Home, JournalPart, Mail, RunInput, Snapshot, Told};
+use crate::messages::{
+    Delivered, Delivery, From, Home, JournalPart, Mail, RunInput, Snapshot, StatesWanted, Told,
+};
 use crate::packed::{MOST_BYTES, Packed};
 
 /// The name of the workflow's type.
@@ -78,6 +80,10 @@ impl RaymondRun {
         loop {
             let now = timestamp(ctx.workflow_time());
             inputs.extend(ctx.state_mut(|run| run.take_mail()));
+            if let Some(wanted) = ctx.state(|run| run.machine.states_wanted()).map_err(broken)? {
+                read_states_again(ctx, wanted).await;
+                continue;
+            }
             let is_quiet = steps.is_empty();
             if is_quiet && is_long(ctx, 1) && ctx.state(|run| run.machine.is_open()) {
                 if let Some(part) = ctx.state(|run| run.part_to_keep(true)).map_err(broken)? {
@@ -134,7 +140,7 @@ impl RaymondRun {
             part: Packed::new(&part).expect("events can be written"),
             first,
             hosts: self.machine.hosts(),
-            is_open: self.machine.is_open(),
+            is_open: self.machine.is_open() || self.machine.is_about_to_go_on(),
             taken: self.taken,
         }
     }
@@ -198,6 +204,17 @@ async fn keep(ctx: &WorkflowContext<RaymondRun>, (part, last): (JournalPart, u64
     }
 }
 
+async fn read_states_again(ctx: &WorkflowContext<RaymondRun>, wanted: StatesWanted) {
+    let options = ActivityOptions::with_start_to_close_timeout(Duration::from_secs(60)).build();
+    add_bytes(ctx, &wanted.states);
+    // It is tried again until it works, as above.
+    if let Ok(states) = ctx.execute_activity(Host::read_states, wanted, options).await
+        && let Ok(states) = states.open()
+    {
+        ctx.state_mut(|run| run.machine.use_states(states));
+    }
+}
+
 fn timer<'a>(
     ctx: &'a WorkflowContext<RaymondRun>,
     wait: Option<Duration>,
@@ -216,7 +233,7 @@ struct Steps<'a> {
     ctx: &'a WorkflowContext<RaymondRun>,
     running: Vec<LocalBoxFuture<'a, Vec<Input>>>,
     /// Those that are started when others have ended.
-    waiting: VecDeque<LocalBoxFuture<'a, Vec<Input>>>,
+    waiting: VecDeque<(StepOrder, WorkflowCancellationToken)>,
     tokens: BTreeMap<AgentId, WorkflowCancellationToken>,
 }
 
@@ -228,14 +245,15 @@ impl<'a> Steps<'a> {
     fn start(&mut self, order: StepOrder) {
         let token = WorkflowCancellationToken::new();
         self.tokens.insert(order.agent.id.clone(), token.clone());
-        // Nothing is sent before the future is polled.
-        self.waiting.push_back(Box::pin(carry_out(self.ctx, order, token)));
+        self.waiting.push_back((order, token));
         self.fill_up();
     }
 
     fn fill_up(&mut self) {
         let room = MOST_PENDING.saturating_sub(self.running.len()).min(self.waiting.len());
-        self.running.extend(self.waiting.drain(..room));
+        for (order, token) in self.waiting.drain(..room) {
+            self.running.push(Box::pin(carry_out(self.ctx, order, token)));
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -253,16 +271,23 @@ impl<'a> Steps<'a> {
         agents.iter().for_each(|agent| self.cancel(agent));
     }
 
+    /// Waits until steps have ended. All that have are told at once, so that each is looked at once for each task of the
+    /// workflow, and not once for each step that ends.
     fn next(&mut self) -> impl FusedFuture<Output = Vec<Input>> + '_ {
         poll_fn(|context| {
-            for at in 0..self.running.len() {
-                if let Poll::Ready(inputs) = self.running[at].as_mut().poll(context) {
-                    drop(self.running.remove(at));
-                    self.fill_up();
-                    return Poll::Ready(inputs);
+            let mut ended = Vec::new();
+            self.running.retain_mut(|step| match step.as_mut().poll(context) {
+                Poll::Ready(inputs) => {
+                    ended.extend(inputs);
+                    false
                 }
+                Poll::Pending => true,
+            });
+            if ended.is_empty() {
+                return Poll::Pending;
             }
-            Poll::Pending
+            self.fill_up();
+            Poll::Ready(ended)
         })
         .fuse()
     }
@@ -328,7 +353,8 @@ fn leave(ctx: &WorkflowContext<RaymondRun>, agent: &AgentId, leaving: bool) {
     }
 }
 
-/// Whether a machine has said that it begins the attempt.
+/// Whether a machine has said that it begins the attempt. That the server has handed it out proves nothing: a machine that
+/// dies can leave an open question for work behind, and the server answers that.
 fn has_begun(error: &ActivityExecutionError) -> bool {
     let Some(timeout) = error.as_timeout() else { return true };
     !matches!(timeout.last_heartbeat_details::<bool>(), Ok(None) | Ok(Some(false)))

@@ -165,6 +165,13 @@ impl Rig {
         self.worker_at(name, self.reached_at)
     }
 
+    /// The config file of a worker that is started later.
+    pub fn configure_worker(&self, name: &str, config: &str) {
+        let folder = self.path(&home_of(name)).join(".config/raymond");
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("config.toml"), config).expect("a file");
+    }
+
     /// A worker that reaches the server through another port.
     pub fn worker_through(&self, name: &str, port: u16) -> Process {
         self.worker_at(name, ("127.0.0.1", port))
@@ -181,7 +188,7 @@ impl Rig {
             .arg(self.path(name))
             .args(["--blobs", &self.blobs])
             .env("HOST_NAME", name)
-            .env("HOME", self.path(&format!("home-of-{name}")))
+            .env("HOME", self.path(&home_of(name)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file"))
             .stderr(log)
@@ -300,6 +307,10 @@ impl Rig {
             (lines.len() >= count).then_some(lines)
         })
     }
+}
+
+fn home_of(worker: &str) -> String {
+    format!("home-of-{worker}")
 }
 
 /// How many events of a kind there are.

@@ -1,16 +1,31 @@
 //! A server that is away for a while.
 
+use std::time::Duration;
+
 use crate::harness::{Rig, Way, count, eventually, is_alive};
 
 #[test]
 fn a_result_waits_on_its_machine_until_the_server_is_back() {
+    a_result_waits(Duration::ZERO, &[]);
+}
+
+/// The server has counted the machine as silent by then. `cargo test -- --ignored a_minute`
+#[test]
+#[ignore = "takes minutes"]
+fn a_result_waits_on_its_machine_for_more_than_a_minute() {
+    // These are the times that runs have if nothing else is said.
+    let usual = [("RAYMOND_HEARTBEAT_MS", "30000"), ("RAYMOND_HOST_PATIENCE_MS", "60000")];
+    a_result_waits(Duration::from_secs(65), &usual);
+}
+
+fn a_result_waits(longer: Duration, variables: &[(&str, &str)]) {
     let Some(mut rig) = Rig::new() else { return };
     rig.state(
         "START.sh",
         "echo $$ >> $DIR/begun\nwhile [ ! -e $DIR/go ]; do sleep 0.05; done\necho '<result>done</result>'\n",
     );
     let _worker = rig.worker("a");
-    rig.start();
+    rig.start_with(variables);
     rig.lines("begun", 1);
     rig.kill_server();
     rig.write("go");
@@ -19,6 +34,7 @@ fn a_result_waits_on_its_machine_until_the_server_is_back() {
     eventually("the record of the result", || {
         std::fs::read_dir(&records).ok()?.flatten().find(has_ended).map(drop)
     });
+    std::thread::sleep(longer);
     rig.start_server();
     let log = rig.until("run_finished");
     assert_eq!((count(&log, "step_finished"), count(&log, "retry")), (1, 0), "{log:#?}");

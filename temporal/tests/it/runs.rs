@@ -9,9 +9,11 @@ fn a_run_elsewhere_is_followed_to_its_end() {
     rig.state("NEXT.sh", "echo \"<result>$RAYMOND_RESULT on ${HOST_NAME}</result>\"\n");
     let _worker = rig.worker("a");
     rig.start();
+    // A busy server may not answer at once, and then there is nothing yet to follow.
+    rig.until("run_started");
     let output = rig.raymond(&["log", "r", "--follow"]);
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", rig.logs());
+    assert!(output.status.success(), "{output:?}\n{}", rig.logs());
     assert!(said.contains(" on a"), "{output:?}");
 }
 
@@ -51,6 +53,32 @@ fn a_question_is_answered_and_a_stopped_run_goes_on() {
     assert!(resumed.ends(), "the one that resumed the run follows it to its end");
     let log = rig.until("run_finished");
     assert_eq!(count(&log, "ask_closed"), 1);
+}
+
+#[test]
+fn a_resume_may_choose_another_model_and_another_backend() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("workflow.yaml", "backend: scripted\nmodel: first\n");
+    rig.state("START.sh", "echo '<ask next=\"TURN\">Which?</ask>'\n");
+    rig.state("TURN.md", "Take a turn.\n");
+    rig.state("replies.yaml", "TURN: <result>scripted</result>\n");
+    let other =
+        "[backend.other]\nkind = \"command\"\ncommand = \"echo\"\nargs = [\"<result>other</result>\"]\n";
+    rig.configure_worker("a", other);
+    let _worker = rig.worker("a");
+    rig.start();
+    rig.until("ask_opened");
+    assert!(rig.raymond(&["stop", "r"]).status.success());
+    rig.until("run_stopped");
+    let mut resumed = rig.spawn(&["resume", "r", "--backend", "other", "--model", "second"]);
+    rig.until("run_resumed");
+    assert!(rig.raymond(&["answer", "r", "this"]).status.success());
+    assert!(resumed.ends(), "{:#?}", rig.until("run_resumed"));
+    let log = rig.until("run_finished");
+    let turn = log.iter().find(|event| event["event"] == "step_started" && event["state"] == "TURN.md");
+    let turn = turn.expect("the turn");
+    assert_eq!((&turn["backend"], &turn["model"]), (&"other".into(), &"second".into()), "{turn}");
+    assert_eq!(log.last().expect("an end")["result"], "other");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! not.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use raymond_core::frontmatter::ResultSchema;
 use raymond_core::input::{Plan, Prepared, PromptPlan};
@@ -19,7 +19,10 @@ use crate::workflow::states::{StateText, options_in, read_state};
 
 /// What each state asks of its execution, by the path of its workflow and its own name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct FrozenStates(BTreeMap<String, BTreeMap<StateFile, Result<FrozenState, String>>>);
+pub struct FrozenStates(BTreeMap<String, States>);
+
+/// The states of one workflow. One that cannot be used has the reason.
+type States = BTreeMap<StateFile, Result<FrozenState, String>>;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct FrozenState {
@@ -78,13 +81,23 @@ impl FrozenStates {
         let mut frozen = BTreeMap::new();
         for path in workflows {
             let mut scope = Scope::open(path, Platform::current())?;
-            let names: Vec<StateFile> = scope.states().collect();
-            let states = names.into_iter().map(|state| {
-                let prepared = prepare(&mut scope, &state, options, backends);
-                (state, prepared)
-            });
-            let states = states.collect();
+            let states = states_of(&mut scope, options, backends);
             frozen.insert(scope.path().to_string_lossy().into_owned(), states);
+        }
+        Ok(Self(frozen))
+    }
+
+    /// Reads the same workflows again, with other options, from a copy of their files below a folder.
+    pub fn read_again(&self, root: &Path, options: &Options, backends: &Backends) -> Result<Self, UserError> {
+        let root = root.to_string_lossy();
+        let mut frozen = BTreeMap::new();
+        for path in self.0.keys() {
+            let mut scope = Scope::open(Path::new(&format!("{root}{path}")), Platform::current())?;
+            let mut states = states_of(&mut scope, options, backends);
+            for error in states.values_mut().filter_map(|state| state.as_mut().err()) {
+                *error = error.replace(&*root, "");
+            }
+            frozen.insert(path.clone(), states);
         }
         Ok(Self(frozen))
     }
@@ -98,6 +111,11 @@ impl FrozenStates {
             None => Err(format!("{} was not there when the run began", agent.state)),
         }
     }
+}
+
+fn states_of(scope: &mut Scope, options: &Options, backends: &Backends) -> States {
+    let names: Vec<StateFile> = scope.states().collect();
+    names.into_iter().map(|state| (state.clone(), prepare(scope, &state, options, backends))).collect()
 }
 
 fn prepare(
