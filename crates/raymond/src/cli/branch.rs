@@ -10,7 +10,7 @@ use super::find::{journal_options, load_config, store, worktrees};
 use super::options::override_with;
 use super::print::{print_stdout, say};
 use super::restore::restore;
-use super::run::ID_TRIES;
+use super::run::{begin, ids};
 use super::still::go_on;
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
@@ -19,7 +19,6 @@ use crate::history::conversations::{forgotten, not_shared};
 use crate::history::files::worktrees_of_branch;
 use crate::history::{Branch, Point, branch};
 use crate::run::driver::now;
-use crate::store::{RunStore, StoreError};
 use crate::workflow::scope::run_id_for;
 
 pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
@@ -35,14 +34,17 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
         return Err(UserError::usage(format!("{} is running in that folder", origin.id()))
             .hint("restore the files in another one: --worktree DIR"));
     }
-    let id = free_id(&*store, args.id.as_deref(), Path::new(&point.state.scope))?;
+    // The id is taken before the files are restored, so that of two commands with the same id one restores none.
+    let ids = ids(args.id.as_deref(), || run_id_for(Path::new(&point.state.scope)));
+    let (id, mut writer) = begin(&*store, ids, journal_options(&config.raymond))?;
     let purpose = Purpose { run: id.clone(), seq: point.seq + 1 };
     let states = (&point, &origin.load()?);
-    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)?;
+    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)
+        .inspect_err(|_| writer.abandon())?;
     let mut moved = worktrees_of_branch(&point.state, &id, &worktrees(&args.place, &id)?);
     moved.folders.extend(restored.clone());
     let how = Branch { moved, ..how };
-    branch(&*store, &id, journal_options(&config.raymond), now(), (origin.id(), &point), how)?;
+    branch::begin(&*store, (&id, writer), now(), (origin.id(), &point), how)?;
     if let Some((_, folder)) = &restored {
         unlock(Path::new(folder));
     }
@@ -59,20 +61,6 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     // A budget that is given as so much more would be added a second time.
     let options = RunOptions { budget: None, ..args.options };
     go_on(&id, args.run_it, options, args.place)
-}
-
-/// The given id, or a new one. It is not taken when the files are restored, before the run is made.
-fn free_id(store: &dyn RunStore, given: Option<&str>, scope: &Path) -> Result<String, UserError> {
-    let tries = if given.is_some() { 1 } else { ID_TRIES };
-    let mut refused = UserError::usage("no id for the run");
-    for _ in 0..tries {
-        let id = given.map_or_else(|| run_id_for(scope), str::to_owned);
-        match store.run(&id)?.load() {
-            Err(StoreError::Missing { .. } | StoreError::Empty { .. }) => return Ok(id),
-            _ => refused = StoreError::Exists { run: id }.into(),
-        }
-    }
-    Err(refused)
 }
 
 /// The options of the new run. Its turns do not belong into the recording of the other one.

@@ -39,7 +39,7 @@ use crate::workflow::scopes::declared_inputs;
 use crate::workflow::states::check_all;
 
 /// How many ids are tried if they are taken.
-pub(super) const ID_TRIES: usize = 5;
+const ID_TRIES: usize = 5;
 
 pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let Some(workflow) = &args.workflow else {
@@ -80,14 +80,14 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let project = project_folder(&working_folder()?);
     if let Some(engine) = &args.engine.on {
         let engine = engine_named(engine, &config)?;
-        let id = ids(args.id.as_deref(), &located.scope).next().unwrap_or_default();
+        let id = ids(args.id.as_deref(), || located.scope.new_run_id()).next().unwrap_or_default();
         let new = NewRun { id, opening, project, cwd, scopes: reached_paths, config };
         return run_elsewhere(&args, &engine, &new);
     }
     let store = store(&args.place)?;
     let (id, writer) = begin(
         &*store,
-        ids(args.id.as_deref(), &located.scope),
+        ids(args.id.as_deref(), || located.scope.new_run_id()),
         staging.journal_options(journal_options(settings)),
     )?;
     let incarnation = writer.incarnation().to_owned();
@@ -215,13 +215,13 @@ fn as_text(path: &Path) -> Result<String, UserError> {
 
 /// Ids to try for a new run: the given one, or several made from the time and a random part, in case another run has
 /// the same.
-fn ids<'a>(given: Option<&'a str>, scope: &'a Scope) -> impl Iterator<Item = String> + 'a {
+pub(super) fn ids(given: Option<&str>, new: impl Fn() -> String) -> impl Iterator<Item = String> {
     let tries = if given.is_some() { 1 } else { ID_TRIES };
-    (0..tries).map(move |_| given.map_or_else(|| scope.new_run_id(), str::to_owned))
+    (0..tries).map(move |_| given.map_or_else(&new, str::to_owned))
 }
 
 /// Creates a run under the first of these ids that is not taken.
-fn begin(
+pub(super) fn begin(
     store: &dyn RunStore,
     ids: impl Iterator<Item = String>,
     options: JournalOptions,

@@ -24,17 +24,27 @@ pub struct Branch {
 }
 
 /// Creates a run that goes on from a point in the history of another one, which is not touched and may be live.
-///
-/// It is created by its first event. Before that is written there is no run; behind it the run is whole.
 pub fn branch(
     store: &dyn RunStore,
     id: &str,
     journal: JournalOptions,
     now: Timestamp,
+    from: (&str, &Point),
+    how: Branch,
+) -> Result<(), StoreError> {
+    begin(store, (id, store.create(id, journal)?), now, from, how)
+}
+
+/// Lets a run that was created go on from a point in the history of another one.
+///
+/// This writes its first event. Before that there is no run; behind it the run is whole.
+pub fn begin(
+    store: &dyn RunStore,
+    (id, mut writer): (&str, Box<dyn RunWriter>),
+    now: Timestamp,
     (origin, point): (&str, &Point),
     how: Branch,
 ) -> Result<(), StoreError> {
-    let mut writer = store.create(id, journal)?;
     let named = Origin {
         run: origin.to_owned(),
         seq: point.seq,

@@ -307,6 +307,10 @@ impl RunWriter for FolderWriter {
         }
     }
 
+    fn abandon(&mut self) {
+        self.journal.abandon();
+    }
+
     fn set_aside(&mut self, bytes: u64) {
         self.journal.set_aside(bytes);
     }

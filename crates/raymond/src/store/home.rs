@@ -47,7 +47,8 @@ pub trait RunStore: Debug + Send + Sync {
     /// A handle on the run of this id, whether it exists or not. Creates nothing.
     fn run(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError>;
 
-    /// Creates a run that has no events yet, and takes its lease.
+    /// Creates a run that has no events yet, and takes its lease. A run that never got an event does not count as one that
+    /// is there.
     fn create(&self, id: &str, options: JournalOptions) -> Result<Box<dyn RunWriter>, StoreError>;
 
     /// The runs whose history is partly in this one. They cannot be read without it.
@@ -212,6 +213,9 @@ pub trait RunWriter: Debug {
 
     /// Stores a snapshot of the present state if so much was written since the last one that reading takes long.
     fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError>;
+
+    /// Takes back the creation of a run that has no events.
+    fn abandon(&mut self) {}
 }
 
 impl<W: RunWriter + ?Sized> RunWriter for Box<W> {
@@ -241,6 +245,10 @@ impl<W: RunWriter + ?Sized> RunWriter for Box<W> {
 
     fn snapshot_if_long(&mut self, snapshot: SnapshotLine<'_>) -> Result<(), StoreError> {
         (**self).snapshot_if_long(snapshot)
+    }
+
+    fn abandon(&mut self) {
+        (**self).abandon();
     }
 }
 

@@ -87,6 +87,10 @@ impl Segment {
 }
 
 impl Journal {
+    fn is_empty(&self) -> bool {
+        self.segments.iter().all(|segment| segment.batches.is_empty())
+    }
+
     fn last_seq(&self) -> u64 {
         let mut batches = self.segments.iter().flat_map(|segment| &segment.batches);
         batches.next_back().and_then(|batch| batch.last()).map_or(0, |event| event.seq)
@@ -162,9 +166,9 @@ impl RunStore for MemoryStore {
         check_new_run_id(id).map_err(StoreError::BadId)?;
         let run = self.run_of(id);
         let lease = run.take_lease()?;
-        run.with(|stored| match stored.journal {
-            Some(_) => Err(StoreError::Exists { run: id.to_owned() }),
-            None => {
+        run.with(|stored| match &stored.journal {
+            Some(journal) if !journal.is_empty() => Err(StoreError::Exists { run: id.to_owned() }),
+            _ => {
                 stored.journal = Some(Journal { segments: vec![Segment::begun_with(0, None)] });
                 Ok(())
             }
@@ -470,6 +474,10 @@ impl MemoryWriter {
 }
 
 impl RunWriter for MemoryWriter {
+    fn abandon(&mut self) {
+        self.lease.run.with(|stored| stored.journal.take_if(|journal| journal.is_empty()));
+    }
+
     fn incarnation(&self) -> &str {
         &self.lease.incarnation
     }

@@ -14,7 +14,7 @@ use super::inbox::{Content, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Posted};
 
 type Case = (&'static str, fn(&dyn RunStore));
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 20] = [
     ("an id is used once", an_id_is_used_once),
     ("what is committed is read in its batches", what_is_committed_is_read_in_its_batches),
     ("a second writer is refused", a_second_writer_is_refused),
@@ -25,6 +25,7 @@ const CASES: [Case; 19] = [
     ("deleted events are told", deleted_events_are_told),
     ("every kept state can be computed", every_kept_state_can_be_computed),
     ("a run without events is empty", a_run_without_events_is_empty),
+    ("a run that never began is created again", a_run_that_never_began_is_created_again),
     ("runs are listed and found", runs_are_listed_and_found),
     ("payloads are found by their hash", payloads_are_found_by_their_hash),
     ("a branch has the history of its origin", a_branch_has_the_history_of_its_origin),
@@ -121,7 +122,8 @@ fn write_nine_in_segments(writer: &mut dyn RunWriter) -> Vec<Event> {
 }
 
 fn an_id_is_used_once(store: &dyn RunStore) {
-    let writer = store.create("r", unsynced()).unwrap();
+    let mut writer = store.create("r", unsynced()).unwrap();
+    writer.commit(&opening("r")).unwrap();
     let live = store.create("r", unsynced()).unwrap_err();
     assert!(matches!(live, StoreError::Held { .. } | StoreError::Exists { .. }), "{live}");
     drop(writer);
@@ -270,6 +272,21 @@ fn a_run_without_events_is_empty(store: &dyn RunStore) {
     assert!(matches!(run.open(unsynced()), Err(StoreError::Empty { .. })));
     assert!(read(&*run, Start::After(0)).is_empty());
     assert!(run.place().contains('r') && !store.place().is_empty());
+}
+
+fn a_run_that_never_began_is_created_again(store: &dyn RunStore) {
+    drop(store.create("r", unsynced()).unwrap());
+    let mut writer = store.create("r", unsynced()).unwrap();
+    assert!(matches!(store.create("r", unsynced()), Err(StoreError::Held { .. })));
+    writer.abandon();
+    drop(writer);
+    assert!(matches!(store.run("r").unwrap().load(), Err(StoreError::Missing { .. })));
+    let mut writer = store.create("r", unsynced()).unwrap();
+    writer.commit(&opening("r")).unwrap();
+    writer.abandon();
+    drop(writer);
+    assert!(matches!(store.create("r", unsynced()), Err(StoreError::Exists { .. })));
+    assert_eq!(numbers(&read(&*store.run("r").unwrap(), Start::After(0))), [[1, 2]]);
 }
 
 fn runs_are_listed_and_found(store: &dyn RunStore) {

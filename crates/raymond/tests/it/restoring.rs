@@ -6,7 +6,7 @@ use serde_json::Value;
 use test_kit::rig::{Rig, wait_for_file, wait_until};
 
 use crate::RAYMOND;
-use crate::repository::{commit, git, init};
+use crate::repository::{commit, front_git, git, init};
 
 /// A run `r` whose three steps each write their number to `sub/f`, in a repository in which `sub/f` is committed with 0.
 pub fn three_steps() -> Rig {
@@ -38,6 +38,50 @@ fn a_branch_works_in_a_new_worktree_with_the_files_of_the_step() {
     assert_eq!((rig.read("sub/f"), git(&rig, ".", &["status", "--porcelain"])), before);
     rig.raymond(&["resume", "b"]).assert(0, &format!("{dir}/sub 2 then 3\n"));
     assert_eq!(rig.read("sub/f"), before.0, "the branch works in its own folder");
+}
+
+/// A command that was killed before its first event has left an empty journal.
+#[test]
+fn an_id_without_a_run_can_be_used_again() {
+    let rig = three_steps();
+    rig.write(".raymond/state/b.jsonl", "");
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--files"]).assert(0, "b\n");
+    rig.raymond(&["resume", "b"]).assert(0, &format!("{} 2 then 3\n", rig.path("sub").display()));
+    rig.write(".raymond/state/new.jsonl", "");
+    let root = rig.path("sub").parent().unwrap().display().to_string();
+    rig.raymond(&["workflow", "--id", "new"]).assert(0, &format!("{root} 2 then 3\n"));
+}
+
+#[test]
+fn of_two_branches_with_one_id_only_one_restores_files() {
+    let rig = three_steps();
+    let (begun, gate) = (rig.home().join("begun"), rig.home().join("gate"));
+    let path = front_git(&rig.home().join("slow"), |real| {
+        let (begun, gate) = (begun.display(), gate.display());
+        format!("touch {begun}\nwhile [ ! -e {gate} ]; do sleep 0.05; done\nexec {real} \"$@\"")
+    });
+    let mut command = rig.command(&["branch", "r", "--at", "1", "--id", "b", "--files"]);
+    command.env("PATH", path);
+    let first = rig.launch(command);
+    wait_for_file(&begun);
+    let before = rig.read("sub/f");
+    let second = rig.raymond(&["branch", "r", "--at", "2", "--id", "b", "--files"]);
+    assert_ne!(second.exit, 0);
+    second.says("another Raymond is running b");
+    assert_eq!(rig.read("sub/f"), before);
+    fs::write(gate, "").unwrap();
+    first.wait().assert(0, "b\n");
+    assert_eq!(rig.read("sub/f"), "1\n");
+}
+
+#[test]
+fn a_branch_that_is_refused_leaves_no_run() {
+    let rig = three_steps();
+    rig.write("sub/f", "mine\n");
+    let args = ["branch", "r", "--at", "1", "--id", "b", "--files"];
+    assert_eq!(rig.raymond(&args).exit, 2);
+    assert!(!rig.path(".raymond/state/b.jsonl").exists());
+    rig.raymond(&[&args[..], &["--force"]].concat()).assert(0, "b\n");
 }
 
 #[test]

@@ -42,14 +42,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins the journal of a new run. The folder exists, and the lock is the one of this run.
+    /// Begins the journal of a new run. The folder exists, and the lock is the one of this run. A process that was killed
+    /// before its first event may have left an empty file, which is used.
     pub fn create(paths: &RunPaths, options: JournalOptions, lock: &RunLock) -> Result<Self, StoreError> {
         debug_assert_eq!(lock.path(), paths.lock(), "this is the lock of another run");
         let path = paths.segment(0);
         let file = match paths.disk().create(&path, false) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(StoreError::Exists { run: paths.id().to_owned() });
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => without_events(paths)?,
             other => other.map_err(|error| StoreError::io(path.display(), "create", error))?,
         };
         if options.durability == Durability::Power {
@@ -249,6 +248,14 @@ impl Journal {
         self.paths.segment(self.segment)
     }
 
+    /// Removes the journal again if it has no events.
+    pub fn abandon(&self) {
+        if self.last_seq.is_none() {
+            // What stays has no events and can be used for a new run.
+            let _ = self.paths.disk().remove(&self.paths.segment(0));
+        }
+    }
+
     fn refuse_if_poisoned(&self) -> Result<(), StoreError> {
         match self.poisoned {
             true => Err(StoreError::Poisoned { place: self.current_file().display().to_string() }),
@@ -306,6 +313,16 @@ fn check_first(lines: &[String; 1], last_seq: Option<u64>) -> Result<Option<u64>
         true => Ok(last_seq),
         false => Err("a segment must begin with a snapshot or the start of a run".to_owned()),
     }
+}
+
+/// The journal of a run that never began. A file with anything in it is never written over.
+fn without_events(paths: &RunPaths) -> Result<Box<dyn DiskFile>, StoreError> {
+    let path = paths.segment(0);
+    let is_only_one = paths.segments().is_ok_and(|numbers| numbers == [0]);
+    if !is_only_one || paths.disk().length(&path) != Some(0) {
+        return Err(StoreError::Exists { run: paths.id().to_owned() });
+    }
+    paths.disk().append(&path).map_err(|error| StoreError::io(path.display(), "open", error))
 }
 
 #[cfg(test)]

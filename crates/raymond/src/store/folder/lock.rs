@@ -49,9 +49,11 @@ impl RunLock {
         Ok(Self { journal, ..Self::acquire(&paths.lock())? })
     }
 
-    /// Locks the journal too, which was just created.
+    /// Locks the journal too, if it was just created.
     pub fn include_journal(&mut self, paths: &RunPaths) -> Result<(), StoreError> {
-        self.journal = lock_journal(paths)?;
+        if self.journal.is_none() {
+            self.journal = lock_journal(paths)?;
+        }
         Ok(())
     }
 
