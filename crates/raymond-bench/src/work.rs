@@ -9,6 +9,7 @@ mod output;
 mod past;
 mod prompts;
 mod serving;
+mod snapshots;
 mod tags;
 mod tests;
 mod transition;
@@ -21,7 +22,7 @@ pub struct Work {
     pub measure: fn(&Rig) -> Result<Vec<Row>, String>,
 }
 
-pub const ALL: [Work; 14] = [
+pub const ALL: [Work; 15] = [
     Work { name: "one-state", measure: one_state::measure },
     Work { name: "transition", measure: transition::measure },
     Work { name: "crowd", measure: crowd::measure },
@@ -33,6 +34,7 @@ pub const ALL: [Work; 14] = [
     Work { name: "resume", measure: past::resume },
     Work { name: "prompts", measure: prompts::measure },
     Work { name: "tests", measure: tests::measure },
+    Work { name: "snapshots", measure: snapshots::measure },
     Work { name: "serving", measure: serving::measure },
     Work { name: "agents", measure: agents::measure },
     Work { name: "instructions", measure: instructions::measure },

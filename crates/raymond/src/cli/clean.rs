@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::args::CleanArgs;
 use super::find::{state_dir, store};
 use super::print::print_stdout;
+use super::rewound::finish_rewind;
 use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::git::worktrees::{Kept, Unsaved};
@@ -109,6 +110,10 @@ impl Cleaner<'_> {
             return self.report("would remove", &remains, &kept);
         }
         let _lease = run.lease()?;
+        if let Ok(state) = run.load() {
+            // What a killed rewind has not given to this run yet belongs to it.
+            finish_rewind(self.store, &*run, &state, &self.args.place)?;
+        }
         let remains = Remains::of(self.dir, id, run.load().ok().as_ref()).map_err(cannot)?;
         let how = if self.args.discard_changes { Unsaved::Discard } else { Unsaved::Keep };
         let kept = remains.remove(how).map_err(cannot)?;

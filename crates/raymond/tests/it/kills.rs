@@ -160,3 +160,27 @@ fn a_rewind_with_worktrees_survives_a_kill_at_every_call_of_git() {
         assert_worktrees_are_dropped(rig, &why);
     });
 }
+
+/// The rewind is killed before it has given a worktree to the run that keeps what it dropped.
+#[test]
+fn the_removal_of_what_a_killed_rewind_dropped_finishes_the_rewind() {
+    let rig = worktrees_to_drop();
+    let path = front_git(&rig.home().join("killed"), |real| {
+        format!("case \"$*\" in *'branch -m'*) kill -9 $PPID; exit 1 ;; esac\nexec {real} \"$@\"")
+    });
+    let mut command = rig.command(&["rewind", "r", "--to", "1"]);
+    command.env("PATH", path);
+    rig.launch(command).wait();
+    assert!(
+        has_origin(&rig, "r") && rig.path(".raymond/worktrees/r/b").exists(),
+        "it was killed at another point"
+    );
+    let cleaned = rig.raymond(&["clean", "dropped-1-r", "--discard-changes"]);
+    assert!(cleaned.stdout.contains("3 worktrees"), "{cleaned:?}");
+    assert!(!rig.path(".raymond/worktrees").exists());
+    rig.write("ok.ignored", "");
+    let done = rig.raymond(&["resume", "r"]);
+    assert_eq!(done.exit, 0, "{done:?}");
+    assert!(done.stdout.contains("raymond-run/r/b f"), "{done:?}");
+    assert!(!rig.path(".raymond/worktrees/dropped-1-r").exists(), "nothing comes back of what was removed");
+}

@@ -43,6 +43,7 @@ mod following;
 #[cfg(test)]
 mod forms;
 #[cfg(test)]
+mod guide;
 mod help;
 mod history;
 #[cfg(test)]
