@@ -44,6 +44,7 @@ mod following;
 mod forms;
 #[cfg(test)]
 mod guide;
+#[cfg(test)]
 mod help;
 mod history;
 #[cfg(test)]

@@ -79,7 +79,7 @@ test("a run that is taken back while it is shown goes on without a gap", async (
   const page = await login(context, server, "#/runs/second");
   await page.locator(".event.run_finished").waitFor();
   assert.equal(project.raymond("rewind", "second", "--to", "1").status, 0);
-  await page.locator(".lineage", { hasText: "was taken back to step 1" }).waitFor();
+  await page.locator(".lineage", { hasText: "goes on from first at step 2, and was taken back to step 1" }).waitFor();
   await page.locator(".event", { hasText: "the run is taken back to step 1" }).waitFor();
   await page.locator(".event.run_finished").waitFor({ state: "detached" });
   assert.equal(project.raymond("resume", "second").status, 0);
@@ -92,7 +92,7 @@ test("an exported branch names what it came from without links", async () => {
   project.raymond("export", "second", "-o", file);
   const page = await (await browser.window({ offline: true })).newPage();
   await page.goto(`file://${file}`);
-  await page.locator(".lineage", { hasText: "was taken back" }).waitFor();
+  await page.locator(".lineage", { hasText: "goes on from first at step 2, and was taken back" }).waitFor();
   assert.equal(await page.locator(".lineage a").count(), 0);
   assert.equal(await page.getByRole("button", { name: /Branch/ }).count(), 0);
   await page.close();

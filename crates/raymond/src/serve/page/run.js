@@ -178,10 +178,12 @@ export class RunPage extends View {
 
   /// What the run came from, and what came from it.
   lineage() {
-    const { origin, branches = [] } = this.run;
+    const { origin, branched_off: first, branches = [] } = this.run;
     if (!origin && !branches.length) return null;
     const link = (run, step) => [this.data.isEmbedded ? run : h("a", { href: address(["runs", run]) }, run), step ? h("span", {}, " at ", this.data.isEmbedded ? `step ${step}` : h("a", { href: address(["runs", run, "steps", String(step)]) }, `step ${count(step)}`)) : null];
-    const came = !origin ? null : origin.dropped ? ["was taken back", origin.step ? ` to step ${count(origin.step)}` : null, "; what came then is in ", link(origin.dropped)] : ["goes on from ", link(origin.run, origin.step)];
+    const from = ({ run, step }) => ["goes on from ", link(run, step)];
+    const takenBack = ({ step, dropped }) => [first ? [from(first), ", and "] : null, "was taken back", step ? ` to step ${count(step)}` : null, "; what came then is in ", link(dropped)];
+    const came = !origin ? null : origin.dropped ? takenBack(origin) : from(origin);
     const shown = branches.slice(0, BRANCHES_SHOWN);
     return h("p", { class: "lineage dim" }, icon("branch"), came ? h("span", {}, came) : null,
       shown.length ? h("span", {}, plural(branches.length, "branch", "branches"), ": ", shown.map((branch, index) => [index ? ", " : null, link(branch.run), branch.step ? ` from step ${count(branch.step)}` : null]), branches.length > shown.length ? " …" : null) : null);
