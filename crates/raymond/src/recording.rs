@@ -16,7 +16,7 @@ use raymond_core::money::Usd;
 use serde::{Deserialize, Serialize};
 use similar::{ChangeTag, TextDiff};
 
-pub use of_run::of_run;
+pub use of_run::{Traces, of_run};
 
 use crate::files;
 use crate::store::hash_of;

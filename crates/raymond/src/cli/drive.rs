@@ -13,7 +13,7 @@ use raymond_core::run::{Options, Run, RunStatus};
 use raymond_core::workflow::Platform;
 
 use super::args::{Place, RunOptions};
-use super::find::debug_folder;
+use super::find::{debug_folder, scratch_folder};
 use super::print::{cannot_write, print_result, say};
 use super::staging::Staged;
 use crate::agent::registry::Backends;
@@ -23,6 +23,7 @@ use crate::git::snapshots::{INDEXES, Snapshots};
 use crate::git::worktrees::{Unsaved, Worktrees};
 use crate::process::Reaper;
 use crate::process::secrets::Secrets;
+use crate::recording::Traces;
 use crate::run::driver::{Driver, Parts, Terminal};
 use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
@@ -102,6 +103,11 @@ fn open_debug_folder(args: &RunOptions, place: &Place, settings: &Settings, run:
 pub(super) fn kept_debug_files(place: &Place, run: &str) -> DebugFolder {
     debug_folder(place, run)
         .map_or_else(DebugFolder::off, |(_, path)| DebugFolder::open(path, DEFAULT_KEPT_STEPS))
+}
+
+/// What a run has left beside its journal.
+pub(super) fn traces(place: &Place, run: &str) -> Result<Traces, UserError> {
+    Ok(Traces { debug: kept_debug_files(place, run), scratch: scratch_folder(place, run)? })
 }
 
 /// A run that is ready to be driven.

@@ -86,7 +86,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let worktrees = worktrees(&args.place, stored.id())?;
     let scopes = all_scopes(scope, settings, Path::new(&run.cwd))?.with_worktrees(worktrees);
     let project = project_folder(&working_folder()?);
-    staging.complete_recording(&*stored, &kept, &scratch, &project)?;
+    staging.complete_recording(&*stored, &args.place, &project)?;
     let staged = staging.go_on(&run, &*stored, &project)?;
     drive(Ready {
         staged,

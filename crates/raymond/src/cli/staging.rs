@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use raymond_core::run::{Options, Run};
 
-use super::args::RunOptions;
+use super::args::{Place, RunOptions};
+use super::drive::traces;
 use crate::agent::prepared::{Missing, Prepared};
 use crate::agent::registry::Backends;
 use crate::check::stage::Stage;
@@ -15,7 +16,6 @@ use crate::process::secrets::Secrets;
 use crate::recording::{self, RecordedTurn};
 use crate::run::rehearsal::{Clock, Rehearsal};
 use crate::store::{Durability, JournalOptions, RunHandle, Start};
-use crate::view::debug::DebugFolder;
 use crate::view::recorder::Recorder;
 
 /// What differs from an ordinary run.
@@ -92,8 +92,7 @@ impl Staging {
     pub(super) fn complete_recording(
         &self,
         stored: &dyn RunHandle,
-        debug: &DebugFolder,
-        scratch: &Path,
+        place: &Place,
         project: &Path,
     ) -> Result<(), UserError> {
         let Some(path) = self.record.as_deref().filter(|path| path.exists()) else { return Ok(()) };
@@ -101,7 +100,7 @@ impl Staging {
             |error: String| UserError::usage(error).hint("to go on with another recording: --record FILE");
         let mut turns = recording::read_whole_lines(path).map_err(|error| wrong(error.to_string()))?;
         let known = turns.len();
-        let all = recording::of_run(stored, debug, scratch, project)?;
+        let all = recording::of_run(stored, &|run| traces(place, run), project)?;
         let missing: Vec<RecordedTurn> =
             all.into_iter().filter(|turn| !turns.iter().any(|known| known.is_same_turn(turn))).collect();
         turns.extend(missing);

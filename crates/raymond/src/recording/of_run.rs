@@ -1,7 +1,7 @@
 //! The recording of a run that was not recorded, made from its journal and its debug files.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use raymond_core::event::{Body, Event, StepStarted};
 use raymond_core::evolve;
@@ -10,6 +10,7 @@ use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Run};
 
 use super::{Places, RecordedTurn, prompt_hash};
+use crate::error::UserError;
 use crate::files;
 use crate::process::secrets::Secrets;
 use crate::run::prepare::file_name_of;
@@ -18,18 +19,25 @@ use crate::view::debug::{DebugFolder, StepName};
 
 const MAX_PROMPT_BYTES: u64 = 64 * 1024 * 1024;
 
+/// What a run has left beside its journal.
+pub struct Traces {
+    pub debug: DebugFolder,
+    /// The folder with the task folders of its agents.
+    pub scratch: PathBuf,
+}
+
 /// All finished turns of a run, in the order in which they ended. Where the prompt was not kept, only its hash is known.
+/// The history of a branch begins in another run, so there may be traces of more than one.
 pub fn of_run(
     stored: &dyn RunHandle,
-    debug: &DebugFolder,
-    scratch: &Path,
+    traces_of: &dyn Fn(&str) -> Result<Traces, UserError>,
     project: &Path,
-) -> Result<Vec<RecordedTurn>, StoreError> {
+) -> Result<Vec<RecordedTurn>, UserError> {
     let secrets = Secrets::of(std::env::vars_os());
     let mut reading = Reading {
         payloads: stored.payloads(),
-        debug,
-        scratch,
+        traces_of,
+        traces: BTreeMap::new(),
         project,
         secrets,
         run: None,
@@ -47,8 +55,9 @@ pub fn of_run(
 
 struct Reading<'a> {
     payloads: Payloads,
-    debug: &'a DebugFolder,
-    scratch: &'a Path,
+    traces_of: &'a dyn Fn(&str) -> Result<Traces, UserError>,
+    /// Those of the runs that were met so far.
+    traces: BTreeMap<String, Traces>,
     project: &'a Path,
     secrets: Secrets,
     run: Option<Run>,
@@ -66,7 +75,7 @@ struct Ended<'e> {
 }
 
 impl Reading<'_> {
-    fn take(&mut self, event: &Event) -> Result<(), StoreError> {
+    fn take(&mut self, event: &Event) -> Result<(), UserError> {
         if let Body::StepStarted(started) = &event.body {
             self.attempts.insert(started.agent.to_string(), started.clone());
         }
@@ -74,7 +83,14 @@ impl Reading<'_> {
             let started = self.attempts.get(agent.as_str()).filter(|started| started.turn.is_some());
             let agent = self.run.as_ref().and_then(|run| run.agents.get(agent));
             if let (Some(run), Some(agent), Some(started)) = (&self.run, agent, started) {
-                let turn = self.turn(run, agent, started, ended)?;
+                if !self.traces.contains_key(&run.id) {
+                    self.traces.insert(run.id.clone(), (self.traces_of)(&run.id)?);
+                }
+                let traces = &self.traces[&run.id];
+                let task_folder = traces.scratch.join(file_name_of(&agent.id));
+                let places = Places::new(&run.id, &task_folder, &agent.cwd, self.project);
+                let prompt = prompt_of(started, &traces.debug);
+                let turn = self.turn(agent, started, (prompt, &places), ended)?;
                 self.turns.push(turn);
             }
         }
@@ -84,17 +100,15 @@ impl Reading<'_> {
 
     fn turn(
         &self,
-        run: &Run,
         agent: &Agent,
         started: &StepStarted,
+        (prompt, places): (Option<String>, &Places),
         ended: Ended<'_>,
     ) -> Result<RecordedTurn, StoreError> {
-        let places =
-            Places::new(&run.id, &self.scratch.join(file_name_of(&agent.id)), &agent.cwd, self.project);
         let secrets = self.secrets.joined(&Secrets::of(&agent.attributes));
         let hash = started.turn.as_ref().and_then(|turn| turn.prompt_sha256.clone()).unwrap_or_default();
-        let (prompt_sha256, prompt) = match self.prompt(started) {
-            Some(prompt) => with_placeholders(&prompt, hash, &places),
+        let (prompt_sha256, prompt) = match prompt {
+            Some(prompt) => with_placeholders(&prompt, hash, places),
             None => (hash, None),
         };
         let reply = self.payloads.text_of(ended.reply)?;
@@ -111,13 +125,14 @@ impl Reading<'_> {
             tools: Vec::new(),
         })
     }
+}
 
-    fn prompt(&self, started: &StepStarted) -> Option<String> {
-        let StepStarted { agent, state, step, attempt, .. } = started;
-        let file = self.debug.prompt(StepName { agent, state, step: *step, attempt: *attempt })?;
-        let bytes = files::read(&file, MAX_PROMPT_BYTES).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
-    }
+/// The prompt of a turn, if it was kept.
+fn prompt_of(started: &StepStarted, debug: &DebugFolder) -> Option<String> {
+    let StepStarted { agent, state, step, attempt, .. } = started;
+    let file = debug.prompt(StepName { agent, state, step: *step, attempt: *attempt })?;
+    let bytes = files::read(&file, MAX_PROMPT_BYTES).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A prompt with placeholders, and its hash. Of a short id it is not known where it stands for the run and where it is

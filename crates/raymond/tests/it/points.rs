@@ -115,3 +115,28 @@ fn across_segments() {
     assert!((100..158).contains(&first), "{first}");
     go_back(&rig, [first, first - 1].into_iter());
 }
+
+/// The prompts of the turns that a branch shares lie with the run that it goes on from.
+#[test]
+fn a_recording_of_a_branch_or_of_a_run_that_was_taken_back_has_all_its_turns_once() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<goto>ONE</goto>'");
+    rig.state("ONE.md", "Write to {{task_folder}} in {{run_id}}.").state("TWO.md", "More of {{input}}.");
+    rig.write("workflow/workflow.yaml", "backend: scripted\n");
+    rig.write(
+        "workflow/replies.yaml",
+        "ONE:\n  - { reply: \"<goto input='it'>TWO</goto>\", cost: 0.5 }\n\
+         TWO:\n  - { reply: <result>done</result>, cost: 0.25 }\n",
+    );
+    rig.run().assert(0, "done\n");
+    rig.raymond(&["branch", "r", "--at", "2", "--id", "branch", "--run"]).assert(0, "done\n");
+    rig.raymond(&["rewind", "r", "--to", "2", "--run"]).assert(0, "done\n");
+    for run in ["r", "branch"] {
+        let file = format!("{run}.rec.jsonl");
+        let recorded = rig.raymond(&["record", run, "-o", &file]);
+        recorded.says("2 turns, $0.75");
+        assert!(!recorded.stderr.contains("warning"), "{recorded:?}");
+        let again = format!("{run}-again");
+        rig.raymond(&["workflow", "--id", &again, "--replay", &file]).assert(0, "done\n");
+    }
+}
