@@ -3,7 +3,8 @@
 # Merges the next branch of a worker. One that breaks a test is left out, and conflicts go to an agent.
 set -euo pipefail
 
-# What an interrupted attempt has left: locks of a git that was killed, and a half merged branch.
+# What an interrupted attempt has left: locks of a git that was killed, and a half merged branch. Only this run uses this
+# repository. Where others use yours too, look first whether one of their gits is running.
 find .git -maxdepth 1 -name '*.lock' -delete
 find .git/refs/heads -maxdepth 1 -name '*.lock' -delete
 git reset --quiet --hard

@@ -3,7 +3,7 @@
 # Commits the merge if the tests pass. Its input is the whole file, if an agent has resolved a conflict.
 set -euo pipefail
 
-# Locks of a git that was killed in an interrupted attempt.
+# Locks of a git that was killed in an interrupted attempt; see MERGE.sh.
 find .git -maxdepth 1 -name '*.lock' -delete
 find .git/refs/heads -maxdepth 1 -name '*.lock' -delete
 
