@@ -33,7 +33,7 @@ if [ "$status" -ne 0 ] || [ $((limit - SECONDS)) -lt "$for_tests" ]; then
     echo "SKIPPED: no time is left for the tests of temporal/ with a server" >&2
     exit 0
 fi
-timeout "$((limit - SECONDS))" cargo test --locked -- --test-threads=2 --skip replay || status=$?
+TEST_SECONDS=$((limit - SECONDS)) ../scripts/tests.sh --locked -- --test-threads=2 --skip replay || status=$?
 if [ "$status" -eq 124 ]; then
     echo "SKIPPED: the tests of temporal/ with a server did not end in the time that was left" >&2
     exit 0

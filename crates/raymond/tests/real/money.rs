@@ -82,10 +82,16 @@ fn share(program: &Program) {
     assert_eq!(shares, [95_000_000; 2]);
     let more = &bench.asked("go on")[0];
     assert_eq!(more.history[2], "got: first", "the conversation has the earlier tool use: {more:#?}");
-    assert_eq!(more.history.last().unwrap(), "user: Please go on from where you stopped.");
+    // The program may have run the second tool, or not: it starts tools while the answer still arrives.
+    let mut results = more.history.iter().filter(|entry| entry.starts_with("got: ")).skip(1);
     assert!(
-        !bench.path("second").exists(),
-        "the last tool call is requested again, so it must not have been executed"
+        results.all(|result| result.contains("interrupted")),
+        "the second tool call has no result: {more:#?}"
+    );
+    let asked = more.history.last().unwrap();
+    assert!(
+        asked.starts_with("user: Please go on") && asked.contains("check before you repeat it"),
+        "{asked}"
     );
     assert_eq!(bench.api.requests().len(), 5);
     bench.assert_paid();

@@ -13,7 +13,11 @@ use crate::store::Payloads;
 use crate::workflow::states::TurnSettings;
 
 /// The prompt for an agent whose program stopped at its share of the budget and may continue.
-const GO_ON: &str = "Please go on from where you stopped.";
+///
+/// Claude Code starts a tool while the message that asks for it is still arriving, so the tool may have run although the
+/// program stopped. Its result is lost then, and older versions forget the call as well.
+const GO_ON: &str = "Please go on from where you stopped. \
+     If a tool call was about to be made, it may have taken effect without a result: check before you repeat it.";
 
 /// The rendered body alone, or with what the step has to add; with the places of the values in it.
 pub(super) fn message(
