@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::network::{self, Network};
+
 /// The heartbeat timeout of runs, so long that a busy machine does not miss one, and that of runs whose losses are waited for.
 const CALM: Duration = Duration::from_secs(120);
 const QUICK: Duration = Duration::from_secs(10);
@@ -74,6 +76,8 @@ pub struct Rig {
     folder: tempfile::TempDir,
     program: PathBuf,
     port: Port,
+    /// The network that all programs are in, unless it is that of this machine.
+    network: Option<Network>,
     /// Where programs find the server.
     reached_at: (&'static str, u16),
     server: Option<Process>,
@@ -87,13 +91,25 @@ pub struct Rig {
 impl Rig {
     /// A rig with a server, unless there is no server program.
     pub fn new() -> Option<Self> {
+        Self::begin(None)
+    }
+
+    /// A rig in which each of these workers is in a network of its own, unless there can be none. The loss of a machine is
+    /// noticed soon.
+    pub fn on_network(workers: &[&'static str]) -> Option<Self> {
+        let network = Network::new(workers)?;
+        Some(Self { heartbeat: QUICK, ..Self::begin(Some(network))? })
+    }
+
+    fn begin(network: Option<Network>) -> Option<Self> {
         let program = server_program()?;
         let folder = tempfile::tempdir().expect("a folder");
         let port = Port::reserve();
-        let reached_at = ("127.0.0.1", port.number);
+        let reached_at = network.as_ref().map_or(("127.0.0.1", port.number), |_| network::SERVER);
         let (server, variables) = (None, Vec::new());
         let blobs = format!("file://{}", folder.path().join("blobs").display());
-        let mut rig = Self { folder, program, port, reached_at, server, heartbeat: CALM, variables, blobs };
+        let mut rig =
+            Self { folder, program, port, network, reached_at, server, heartbeat: CALM, variables, blobs };
         fs::create_dir_all(rig.path("project/wf")).expect("a folder");
         fs::create_dir_all(rig.path("project/.raymond")).expect("a folder");
         fs::create_dir_all(rig.path("home")).expect("a folder");
@@ -122,16 +138,27 @@ impl Rig {
             if server.0.try_wait().expect("a child").is_some() {
                 server = self.spawn_server();
             }
-            TcpStream::connect(("127.0.0.1", self.port.number)).ok()
+            self.is_server_up().then_some(())
         });
         self.server = Some(server);
     }
 
+    fn is_server_up(&self) -> bool {
+        match &self.network {
+            Some(network) => network.reaches_server(None),
+            None => TcpStream::connect(("127.0.0.1", self.port.number)).is_ok(),
+        }
+    }
+
     fn spawn_server(&self) -> Process {
         let log = fs::File::create(self.path("server.log")).expect("a file");
-        let child = Command::new(&self.program)
-            .args(["server", "start-dev", "--headless", "--log-level", "error", "--ip", "127.0.0.1"])
-            .args(["--port", &self.port.number.to_string()])
+        // The parts of the server reach each other on this machine, so in a network it listens there too.
+        let on_network = |_| ("0.0.0.0", network::SERVER.1);
+        let (ip, port) = self.network.as_ref().map_or(("127.0.0.1", self.port.number), on_network);
+        let child = self
+            .command(None, &self.program)
+            .args(["server", "start-dev", "--headless", "--log-level", "error", "--ip", ip])
+            .args(["--port", &port.to_string()])
             .arg("--db-filename")
             .arg(self.path("server.db"))
             .env("HOME", self.path("home"))
@@ -181,7 +208,7 @@ impl Rig {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log")));
         let log = log.expect("a file");
         let child = self
-            .program()
+            .program_on(Some(name))
             .args(["worker", "--temporal", &format!("{host}:{port}"), "--queue", "q"])
             .args(["--slots", &SLOTS.to_string()])
             .arg("--work")
@@ -197,8 +224,26 @@ impl Rig {
         Process(child)
     }
 
+    /// The network that the programs are in, in a rig that has one.
+    pub fn network(&self) -> &Network {
+        self.network.as_ref().expect("a rig on a network")
+    }
+
+    /// A program beside the server, or on the machine of a worker.
+    fn command(&self, worker: Option<&str>, program: &Path) -> Command {
+        match (&self.network, worker) {
+            (Some(network), Some(worker)) => network.command_on(worker, program),
+            (Some(network), None) => network.command(program),
+            (None, _) => Command::new(program),
+        }
+    }
+
     fn program(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_raymond-temporal"));
+        self.program_on(None)
+    }
+
+    fn program_on(&self, worker: Option<&str>) -> Command {
+        let mut command = self.command(worker, Path::new(env!("CARGO_BIN_EXE_raymond-temporal")));
         command
             .current_dir(self.path("project"))
             .env("HOME", self.path("home"))

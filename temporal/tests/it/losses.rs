@@ -90,6 +90,37 @@ fn a_cut_off_machine_ends_its_step_before_another_begins_and_its_late_report_is_
     assert_eq!((count(&log, "retry"), count(&log, "step_finished")), (1, 1), "{log:#?}");
 }
 
+/// Both workers, the server and the command line are in networks of their own, and what is dropped are packets.
+#[test]
+fn when_packets_to_a_machine_are_dropped_its_programs_are_dead_before_others_begin() {
+    let Some(rig) = Rig::on_network(&["a", "b"]) else { return };
+    // The step has a program that has left its session. It writes down again and again that it lives.
+    rig.state(
+        "START.sh",
+        &format!(
+            "for p in $(cut -d' ' -f1 $DIR/begun $DIR/left 2>/dev/null); do kill -0 $p 2>/dev/null && echo both >> $DIR/both; done\n\
+             setsid bash -c 'echo $$ >> $DIR/left; while [ ! -e $DIR/go ]; do date +%s%N >> $DIR/alive-$HOST_NAME; sleep 0.02; done' >/dev/null 2>&1 &\n\
+             while [ ! -e $DIR/alive-$HOST_NAME ]; do sleep 0.02; done\n{SLOW}"
+        ),
+    );
+    let _cut_off = rig.worker("a");
+    rig.start();
+    let first = rig.lines("begun", 1)[0].clone();
+    let _other = rig.worker("b");
+    rig.network().drop_packets("a", true);
+    assert!(!rig.network().reaches_server(Some("a")), "packets are not dropped");
+    let second = rig.lines("begun", 2)[1].clone();
+    assert!(first.contains(" a ") && second.contains(" b "), "{first}, {second}");
+    let time_of = |text: &str| text.split_whitespace().last().and_then(|time| time.parse::<u128>().ok());
+    let (last_seen, begun) = (time_of(&rig.read("alive-a")), time_of(&second));
+    assert!(last_seen.is_some() && last_seen < begun, "{last_seen:?}, {begun:?}");
+    rig.network().drop_packets("a", false);
+    rig.write("go");
+    let log = rig.until("run_finished");
+    assert_eq!(rig.read("both"), "", "two ran at the same time");
+    assert_eq!((count(&log, "retry"), count(&log, "step_finished")), (1, 1), "{log:#?}");
+}
+
 #[test]
 fn a_step_whose_files_cannot_be_had_fails_and_says_why() {
     let Some(rig) = Rig::new() else { return };

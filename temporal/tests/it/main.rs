@@ -1,12 +1,14 @@
 //! Runs on a real server of the engine, with workers that are killed and networks that are cut.
 //!
 //! The server is the program `temporal` (`scripts/install-temporal.sh`). Without it these tests say that they were skipped.
-//! So does the one that needs an S3 server, without that (`scripts/install-s3.sh`).
+//! So do the one that needs an S3 server, without that (`scripts/install-s3.sh`), and the one that needs network namespaces,
+//! where these cannot be made.
 
 mod cases;
 mod harness;
 mod losses;
 mod many;
+mod network;
 mod outages;
 mod replay;
 mod runs;
