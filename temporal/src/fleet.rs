@@ -38,7 +38,7 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 const HEARTBEAT: (&str, u64) = ("RAYMOND_HEARTBEAT_MS", 30_000);
 const PATIENCE_FOR_HOME: (&str, u64) = ("RAYMOND_HOST_PATIENCE_MS", 60_000);
 /// After how many events of the engine's history a run continues with a new one.
-const CONTINUE_AFTER: (&str, u64) = ("RAYMOND_CONTINUE_AFTER", 8_000);
+pub(crate) const CONTINUE_AFTER: (&str, u64) = ("RAYMOND_CONTINUE_AFTER", 8_000);
 
 /// The number of this status of a call.
 const INVALID_ARGUMENT: i32 = 3;

@@ -13,7 +13,7 @@ use raymond_core::event::{Body, Event, RunStarted, SnapshotLine};
 use raymond_core::input::Input;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
-use raymond_core::run::{Agent, Run, RunStatus};
+use raymond_core::run::{Agent, Options, Run, RunStatus};
 
 use crate::messages::{From, Home, Mail, Part, Settings, Snapshot, StatesWanted, StopKind};
 use crate::packed::Packed;
@@ -23,6 +23,10 @@ use crate::packed::Packed;
 const PART_BYTES: usize = 1_300_000;
 /// A journal that is so long is kept elsewhere.
 const LONG_BYTES: usize = 500_000;
+
+/// So many scripts, and so many turns, of a run are started at once, even if its options allow more. The server does not
+/// get more of them at once, and its history must have room for the ends of all that are started.
+pub const MOST_STARTED: usize = 500;
 
 /// A run and what belongs to it.
 pub struct Machine {
@@ -51,7 +55,11 @@ impl Machine {
     pub fn new(id: &str, now: Timestamp, settings: Settings, from: From) -> anyhow::Result<Self> {
         let journal = Journal::default();
         let (engine, states, homes, stop, brought) = match from {
-            From::Start { opening, states } => {
+            From::Start { mut opening, states } => {
+                opening.iter_mut().for_each(|body| match body {
+                    Body::RunStarted(started) => limit(&mut started.options),
+                    _ => {}
+                });
                 let (engine, _) = Engine::create(id, now, opening, journal.clone())?;
                 (engine, states, BTreeMap::new(), None, Vec::new())
             }
@@ -126,10 +134,11 @@ impl Machine {
         }
     }
 
-    fn resume(&mut self, options: Box<raymond_core::run::Options>) -> Option<Input> {
+    fn resume(&mut self, mut options: Box<Options>) -> Option<Input> {
         if self.is_open() || self.run().status == RunStatus::Completed {
             return None;
         }
+        limit(&mut options);
         let run = self.run().clone();
         let interrupted = run.interrupted();
         self.has_other_options = *options != run.options;
@@ -249,6 +258,11 @@ impl Machine {
             inbox,
         })
     }
+}
+
+fn limit(options: &mut Options) {
+    options.max_parallel = options.max_parallel.min(MOST_STARTED);
+    options.max_parallel_scripts = options.max_parallel_scripts.min(MOST_STARTED);
 }
 
 /// What the run was started with, as far as steps need it.
@@ -394,5 +408,20 @@ impl RunWriter for Journal {
 
     fn snapshot_if_long(&mut self, _: SnapshotLine<'_>) -> Result<(), StoreError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_steps_are_started_than_a_history_has_room_for() {
+        for (asked, allowed) in [(1, 1), (MOST_STARTED, MOST_STARTED), (5_000, MOST_STARTED)] {
+            let mut options =
+                Options { max_parallel: asked, max_parallel_scripts: asked, ..Options::default() };
+            limit(&mut options);
+            assert_eq!((options.max_parallel, options.max_parallel_scripts), (allowed, allowed));
+        }
     }
 }

@@ -29,7 +29,7 @@ use temporalio_sdk::{
 };
 
 use crate::host::{Host, agents_queue};
-use crate::machine::Machine;
+use crate::machine::{MOST_STARTED, Machine};
 use crate::messages::{
     Delivered, Delivery, From, Home, JournalPart, Mail, RunInput, Snapshot, StatesWanted, Told,
 };
@@ -46,7 +46,7 @@ const MUCH_TOO_LONG: u32 = 4;
 const LONG_HISTORY_BYTES: u64 = 4_000_000;
 /// So many steps are with the server at once. The server refuses a run with 2,000 pending activities, and becomes slow
 /// long before that.
-const MOST_PENDING: usize = 500;
+const MOST_PENDING: usize = MOST_STARTED;
 
 #[workflow]
 pub struct RaymondRun {
@@ -423,4 +423,24 @@ fn interrupted(started: &StepStarted, plan: Plan) -> Vec<Input> {
         outcome: StepOutcome::Interrupted { cost: Usd::ZERO },
         lookups: Lookups::default(),
     }))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::CONTINUE_AFTER;
+
+    /// The server ends a run whose history is longer.
+    const MOST_EVENTS: u64 = 51_200;
+    /// An agent is taken in and its step delivered. Each of them is scheduled, starts and ends, and each end may have a task of
+    /// the workflow, which is scheduled, starts and ends.
+    const EVENTS_OF_A_STEP: u64 = 12;
+
+    #[test]
+    fn the_ends_of_all_started_steps_fit_in_a_history() {
+        let (started, pending) = (2 * MOST_STARTED as u64, MOST_PENDING as u64);
+        // All machines may be lost at once, and then what was with the server is delivered again.
+        let to_come = (started + pending) * EVENTS_OF_A_STEP;
+        assert!(CONTINUE_AFTER.1 * u64::from(MUCH_TOO_LONG) + to_come <= MOST_EVENTS);
+    }
 }

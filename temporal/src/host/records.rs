@@ -27,40 +27,43 @@ impl Records {
         Ok(Self(folder))
     }
 
-    pub fn look(&self, token: &str) -> anyhow::Result<Known> {
-        if let Some(bytes) = read(&self.ended(token))? {
-            return Ok(Known::Ended(serde_json::from_slice(&bytes)?));
-        }
-        Ok(if self.begun(token).exists() { Known::Begun } else { Known::Nothing })
+    pub fn look(&self, token: &str) -> io::Result<Known> {
+        let Some(bytes) = read(&self.file(token))? else { return Ok(Known::Nothing) };
+        // A result that is not whole was never reported.
+        Ok(serde_json::from_slice(&bytes).map_or(Known::Begun, Known::Ended))
     }
 
     /// Must come before anything of the attempt is started.
-    pub fn begin(&self, token: &str) -> io::Result<()> {
-        OpenOptions::new().write(true).create_new(true).open(self.begun(token))?.sync_all()?;
-        self.sync()
+    pub async fn begin(&self, token: &str) -> io::Result<()> {
+        let (folder, file) = (self.0.clone(), self.file(token));
+        on_disk(move || {
+            OpenOptions::new().write(true).create_new(true).open(file)?;
+            // The file is empty, so all of it is its name.
+            File::open(folder)?.sync_all()
+        })
+        .await
     }
 
     /// Must come before the result is reported.
-    pub fn end(&self, token: &str, result: &Delivered) -> anyhow::Result<()> {
-        let aside = self.ended(token).with_extension("new");
-        let mut file = File::create(&aside)?;
-        file.write_all(&serde_json::to_vec(result)?)?;
-        file.sync_all()?;
-        fs::rename(&aside, self.ended(token))?;
-        Ok(self.sync()?)
+    pub async fn end(&self, token: &str, result: &Delivered) -> anyhow::Result<()> {
+        let (file, bytes) = (self.file(token), serde_json::to_vec(result)?);
+        let written = on_disk(move || {
+            let mut file = File::create(file)?;
+            file.write_all(&bytes)?;
+            file.sync_all()
+        });
+        Ok(written.await?)
     }
 
-    fn begun(&self, token: &str) -> PathBuf {
-        self.0.join(format!("{token}.begun"))
+    /// It is there when the attempt has begun, and has the result when it has ended.
+    fn file(&self, token: &str) -> PathBuf {
+        self.0.join(token)
     }
+}
 
-    fn ended(&self, token: &str) -> PathBuf {
-        self.0.join(format!("{token}.ended"))
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        File::open(&self.0)?.sync_all()
-    }
+/// Waits for the disk elsewhere: this thread has other steps to carry out.
+async fn on_disk(write: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    tokio::task::spawn_blocking(write).await?
 }
 
 fn read(path: &std::path::Path) -> io::Result<Option<Vec<u8>>> {
@@ -75,16 +78,33 @@ fn read(path: &std::path::Path) -> io::Result<Option<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_attempt_is_begun_once_and_keeps_its_result() {
+    #[tokio::test]
+    async fn an_attempt_is_begun_once_and_keeps_its_result() {
         let folder = tempfile::tempdir().unwrap();
         let records = Records::open(folder.path().join("records")).unwrap();
         assert!(matches!(records.look("t").unwrap(), Known::Nothing));
-        records.begin("t").unwrap();
+        records.begin("t").await.unwrap();
         assert!(matches!(records.look("t").unwrap(), Known::Begun));
-        assert!(records.begin("t").is_err());
-        records.end("t", &Delivered::Lost { why: "gone".to_owned(), cost: None, leaving: false }).unwrap();
+        assert!(records.begin("t").await.is_err());
+        let result = Delivered::Lost { why: "gone".to_owned(), cost: None, leaving: false };
+        records.end("t", &result).await.unwrap();
         let Known::Ended(Delivered::Lost { why, .. }) = records.look("t").unwrap() else { panic!("ended") };
         assert_eq!(why, "gone");
+    }
+
+    #[tokio::test]
+    async fn a_result_that_is_not_whole_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::open(folder.path().to_owned()).unwrap();
+        records.begin("t").await.unwrap();
+        let result = Delivered::Lost { why: "gone".to_owned(), cost: None, leaving: false };
+        records.end("t", &result).await.unwrap();
+        let whole = fs::read(records.file("t")).unwrap();
+        for length in 0..whole.len() {
+            fs::write(records.file("t"), &whole[..length]).unwrap();
+            assert!(matches!(records.look("t").unwrap(), Known::Begun), "{length}");
+        }
+        records.end("t", &result).await.unwrap();
+        assert!(matches!(records.look("t").unwrap(), Known::Ended(_)));
     }
 }

@@ -153,7 +153,7 @@ impl Steps {
     ) -> anyhow::Result<End> {
         let folder = self.files.run_folder(&order.id);
         let records = Records::open(folder.join(".records"))?;
-        let run = self.run_of(order, limit)?;
+        let run = self.run_of(delivery, order, limit)?;
         let result = match records.look(token)? {
             Known::Ended(result) => return Ok(End::Report(result)),
             Known::Begun => {
@@ -181,11 +181,11 @@ impl Steps {
                     Pulse::Good => {}
                     pulse => return Ok(before_it_began(pulse)),
                 }
-                records.begin(token)?;
+                records.begin(token).await?;
                 self.run_step(delivery, order, &run, &roots, heart).await?
             }
         };
-        records.end(token, &result)?;
+        records.end(token, &result).await?;
         Ok(End::Report(result))
     }
 
@@ -270,13 +270,22 @@ impl Steps {
         self.load.is_leaving.load(Ordering::Relaxed)
     }
 
-    fn run_of(&self, order: &StepOrder, limit: Duration) -> std::io::Result<Rc<HostedRun>> {
+    fn run_of(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        limit: Duration,
+    ) -> std::io::Result<Rc<HostedRun>> {
         if let Some(run) = self.runs.borrow().get(&order.id) {
             return Ok(Rc::clone(run));
         }
         let scratch = self.files.run_folder(&order.id).join(".scratch");
         // Half of the time without a heartbeat is over when a step is ended, so this leaves a quarter.
-        let run = Rc::new(HostedRun::open(&order.id, &scratch, self.backends.clone(), limit / 4)?);
+        let grace = limit / 4;
+        // Files move as a snapshot of the repository, and without one as they are.
+        let takes_snapshots = delivery.files.repository.is_some() || order.run.options.snapshots;
+        let run =
+            Rc::new(HostedRun::open(&order.id, &scratch, self.backends.clone(), grace, takes_snapshots)?);
         self.runs.borrow_mut().insert(order.id.clone(), Rc::clone(&run));
         Ok(run)
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -180,6 +181,17 @@ impl Rig {
 
     pub fn state(&self, name: &str, text: &str) {
         fs::write(self.path("project/wf").join(name), text).expect("a file");
+    }
+
+    /// Programs that are started from now on find this script under this name.
+    pub fn put_before_all_programs(&mut self, name: &str, script: &str) {
+        let folder = self.path("programs");
+        fs::create_dir_all(&folder).expect("a folder");
+        let program = folder.join(name);
+        fs::write(&program, format!("#!/bin/sh\n{script}")).expect("a file");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a program");
+        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+        self.variables.push(("PATH", path));
     }
 
     /// The address of the server.

@@ -47,7 +47,7 @@ fn a_worker_is_killed_halfway(agents: usize) {
 }
 
 /// No limit of the server is met: of pending activities, of a history's length, and of a message. More
-/// scripts are started at once than may be with the server. `cargo test -- --ignored --nocapture ten_thousand`
+/// scripts may be started at once than a run starts there. `cargo test -- --ignored --nocapture ten_thousand`
 #[test]
 #[ignore = "takes half an hour"]
 fn ten_thousand_agents_are_forked_and_joined() {

@@ -17,6 +17,19 @@ fn a_run_elsewhere_is_followed_to_its_end() {
     assert!(said.contains(" on a"), "{output:?}");
 }
 
+/// Without a repository there is nothing that git could keep, and starting it takes as long as a short script.
+#[test]
+fn git_is_not_started_for_a_run_without_a_repository() {
+    let Some(mut rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<goto>NEXT</goto>'\n");
+    rig.state("NEXT.sh", "echo '<result>done</result>'\n");
+    rig.start();
+    rig.put_before_all_programs("git", "touch \"$DIR/git-was-started\"; exit 1\n");
+    let _worker = rig.worker("a");
+    rig.until("run_finished");
+    assert!(!rig.path("git-was-started").exists());
+}
+
 #[test]
 fn workers_share_the_agents_of_a_fork_and_the_join_is_complete() {
     let Some(rig) = Rig::new() else { return };

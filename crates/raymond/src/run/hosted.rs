@@ -273,13 +273,23 @@ pub struct Done {
 
 impl HostedRun {
     /// `scratch` is a folder of this run alone. Must be called on a `LocalSet`.
-    /// `grace` is how long programs that are told to end may take to do so.
-    pub fn open(id: &str, scratch: &Path, backends: Backends, grace: Duration) -> io::Result<Self> {
+    /// `grace` is how long programs that are told to end may take to do so. Without `takes_snapshots` the files that steps
+    /// leave are not told, and git is not started for them.
+    pub fn open(
+        id: &str,
+        scratch: &Path,
+        backends: Backends,
+        grace: Duration,
+        takes_snapshots: bool,
+    ) -> io::Result<Self> {
         crate::files::create_private_folders(scratch)?;
         let (sender, messages) = mailbox();
         let mut reaper = Reaper::with_grace(grace)?;
         reaper.contain(id, scratch);
-        let indexes = scratch.join(format!("{INDEXES}{}", std::process::id()));
+        let snapshots = || {
+            let indexes = scratch.join(format!("{INDEXES}{}", std::process::id()));
+            Arc::new(Snapshots::new(id, indexes, scratch.to_owned(), &BTreeMap::new()))
+        };
         let executor = LocalExecutor {
             began: SystemTime::now(),
             platform: Platform::current(),
@@ -297,7 +307,7 @@ impl HostedRun {
             cgroups: RefCell::default(),
             gate: Gate::for_files(file_limit()),
             recorder: None,
-            snapshots: Some(Arc::new(Snapshots::new(id, indexes, scratch.to_owned(), &BTreeMap::new()))),
+            snapshots: takes_snapshots.then(snapshots),
             busy_folders: RefCell::default(),
             view: None,
         };

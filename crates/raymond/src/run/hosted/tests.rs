@@ -76,7 +76,7 @@ fn report(script: &str) -> (StepReport, tempfile::TempDir) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let done = tokio::task::LocalSet::new().block_on(&runtime, async {
         let scratch = folder.path().join("scratch");
-        let run = HostedRun::open("r", &scratch, Backends::built_in(), Duration::from_secs(5)).unwrap();
+        let run = HostedRun::open("r", &scratch, Backends::built_in(), Duration::from_secs(5), true).unwrap();
         run.start(order, &roots).await.unwrap()
     });
     let text = serde_json::to_string(&done.report).unwrap();
