@@ -1,5 +1,6 @@
 use super::*;
-use crate::tag::{Applies, TagCollector, Value};
+use crate::tag::{Applies, Attribute, Collected, Need, Tag, TagCollector, Value};
+use crate::variable::Rules;
 
 const SCRIPT: Rules = Rules { from_model: false, case_insensitive: false };
 
