@@ -133,7 +133,10 @@ impl fmt::Display for StoreError {
             Self::Exists { run } => write!(out, "there is a run `{run}` already"),
             Self::Missing { place } => write!(out, "there is no {place}"),
             Self::Empty { place } => {
-                write!(out, "{place} holds no complete event; nothing ran: remove it")
+                write!(
+                    out,
+                    "{place} holds no complete event, so nothing has run; `raymond clean` with the name of the run removes it"
+                )
             }
             Self::Held { run, holder } => {
                 write!(out, "another Raymond is running {run}")?;

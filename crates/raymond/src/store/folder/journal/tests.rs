@@ -101,7 +101,7 @@ fn missing_and_empty_journals_say_so() {
     assert!(matches!(run.open(), Err(StoreError::Empty { .. })));
     fs::write(run.paths.segment(0), &encode_batch(&events(1..=1))[..20]).unwrap();
     let error = run.open().unwrap_err().to_string();
-    assert!(error.ends_with("r.jsonl holds no complete event; nothing ran: remove it"), "{error}");
+    assert!(error.ends_with("r.jsonl holds no complete event, so nothing has run; `raymond clean` with the name of the run removes it"), "{error}");
 }
 
 #[cfg(unix)]
