@@ -40,8 +40,8 @@ const PATIENCE_FOR_HOME: (&str, u64) = ("RAYMOND_HOST_PATIENCE_MS", 60_000);
 /// After how many events of the engine's history a run continues with a new one.
 pub(crate) const CONTINUE_AFTER: (&str, u64) = ("RAYMOND_CONTINUE_AFTER", 8_000);
 
-/// The number of this status of a call.
-const INVALID_ARGUMENT: i32 = 3;
+/// The numbers of two statuses of a call: an invalid argument, and a precondition that does not hold.
+const ABOUT_THE_RUN: [i32; 2] = [3, 9];
 
 /// Temporal as an engine for runs.
 #[derive(Default)]
@@ -147,7 +147,22 @@ impl Fleet for Temporal {
     }
 
     fn resume(&self, at: &Address, run: &str, options: &Options) -> Result<(), Trouble> {
-        self.signal(at, run, Mail::Resume { options: Box::new(options.clone()) })
+        self.signal(at, run, Mail::Resume { options: Box::new(options.clone()) })?;
+        let run = run.to_owned();
+        self.with_client(at, PATIENCE, async move |client: Client| {
+            let until = Instant::now() + PATIENCE_FOR_START;
+            // If no worker answers, the run goes on when one does.
+            while let Ok(told) = ask(&client, &run, u64::MAX).await
+                && Instant::now() < until
+            {
+                match told.why_stopped {
+                    Some(why) => return Err(refused(format!("the run {run} cannot go on: {why}"))),
+                    None if told.is_about_to_go_on => tokio::time::sleep(ASK_EVERY).await,
+                    None => break,
+                }
+            }
+            Ok(())
+        })
     }
 
     fn work(&self, worker: &Worker) -> Result<ExitKind, UserError> {
@@ -241,8 +256,8 @@ async fn news_of(client: &Client, blobs: Option<&str>, run: &str, after: u64) ->
     let told = match in_time(async { Ok(ask(client, run, after).await) }).await? {
         Ok(told) => told,
         Err(WorkflowQueryError::NotFound(_)) => return Err(refused(format!("there is no run {run}"))),
-        // A worker has answered, so this is about the run and not about the server.
-        Err(WorkflowQueryError::Rpc(status)) if status.code() as i32 == INVALID_ARGUMENT => {
+        // A worker could not read it or decide about it, so this is about the run and not about the server.
+        Err(WorkflowQueryError::Rpc(status)) if ABOUT_THE_RUN.contains(&(status.code() as i32)) => {
             return Err(refused(format!("the run {run} cannot be read: {}", status.message())));
         }
         Err(error) => return Err(away(error)),

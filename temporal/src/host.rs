@@ -4,6 +4,7 @@ mod files;
 mod heart;
 mod records;
 mod steps;
+mod worktrees;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use raymond::agent::registry::Backends;
 use raymond::fleet::Worker as WorkerSettings;
 use raymond::run::frozen::FrozenStates;
 use temporalio_client::Client;
+use temporalio_common::error::ApplicationFailure;
 use temporalio_common::worker::{VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
@@ -113,19 +115,34 @@ impl Host {
         _ctx: ActivityContext,
         wanted: StatesWanted,
     ) -> Result<Packed<FrozenStates>, ActivityError> {
-        let bytes =
-            self.blobs.get(&wanted.bundle).await?.context("the run's workflows are not in the blob store")?;
+        // Only a store that does not answer is asked again. Other errors would stay, and are told instead.
+        let found = self.blobs.get(&wanted.bundle).await?;
+        let states = self.states_in(found, &wanted);
+        Ok(states.map_err(ApplicationFailure::non_retryable)?)
+    }
+}
+
+impl Host {
+    fn states_in(
+        &self,
+        bundle: Option<Vec<u8>>,
+        wanted: &StatesWanted,
+    ) -> anyhow::Result<Packed<FrozenStates>> {
+        let bytes = bundle.with_context(|| {
+            format!(
+                "its workflows ({}) are not in the blob store of {}; all machines need the same `--blobs`",
+                wanted.bundle, self.home.host
+            )
+        })?;
         let copy = self.work.join(format!("reading-{}", uuid::Uuid::new_v4().simple()));
         let read = unpack(&bytes, &copy).and_then(|()| {
             let states = wanted.states.open()?.read_again(&copy, &wanted.options, &self.backends);
             Packed::new(&states.map_err(|error| anyhow::anyhow!(error.message))?)
         });
         fs::remove_dir_all(&copy).context("the copy of the workflows stays")?;
-        Ok(read?)
+        read
     }
-}
 
-impl Host {
     /// Keeps room for an agent, if there is some.
     fn has_taken_in(&self) -> bool {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);

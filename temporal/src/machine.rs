@@ -1,6 +1,7 @@
 //! Raymond's engine without a disk and without a clock, as a workflow needs it: everything follows from its inputs.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -8,7 +9,7 @@ use raymond::run::driver::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 use raymond::run::engine::{Command, Engine, Preparation, States, StepLaunch};
 use raymond::run::frozen::FrozenStates;
 use raymond::run::hosted::StepOrder;
-use raymond::store::{RunWriter, StoreError, reference_to};
+use raymond::store::{PayloadSource, Payloads, RunWriter, StoreError, reference_to};
 use raymond_core::event::{Body, Event, RunStarted, SnapshotLine};
 use raymond_core::input::Input;
 use raymond_core::name::AgentId;
@@ -16,11 +17,13 @@ use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Options, Run, RunStatus};
 
 use crate::messages::{From, Home, Mail, Part, Settings, Snapshot, StatesWanted, StopKind};
-use crate::packed::Packed;
+use crate::packed::{MOST_BYTES, Packed};
 
 /// How long the part of a journal may be that is kept at once, and that is told at once. It must fit in a message of the
-/// engine even if it cannot be compressed. A single batch that is longer came in one message, and fits.
+/// engine even if it cannot be compressed. A single event that is longer came in one message, and fits.
 const PART_BYTES: usize = 1_300_000;
+/// What is left in a message for the rest of an order, beside the text that the step is handed.
+const ROOM_FOR_ORDER: usize = 200_000;
 /// A journal that is so long is kept elsewhere.
 const LONG_BYTES: usize = 500_000;
 
@@ -39,6 +42,8 @@ pub struct Machine {
     stop: Option<StopKind>,
     /// Whether the run has got options that its states were not read with.
     has_other_options: bool,
+    /// Why the run could not go on when it was last told to.
+    why_stopped: Option<String>,
     /// Inputs that came with the run from its last history.
     brought: Vec<Input>,
 }
@@ -73,7 +78,8 @@ impl Machine {
             }
         };
         let started = Box::new(started_of(engine.run()));
-        let states = Frozen { states, own: started.scope.clone() };
+        let texts = Payloads::new(journal.clone());
+        let states = Frozen { states, texts, project: PathBuf::from(&settings.files.project) };
         let mut machine = Self {
             engine,
             journal,
@@ -83,6 +89,7 @@ impl Machine {
             homes,
             stop: None,
             has_other_options: false,
+            why_stopped: None,
             brought,
         };
         machine.engine.wait_for_answers(true);
@@ -142,6 +149,7 @@ impl Machine {
         let run = self.run().clone();
         let interrupted = run.interrupted();
         self.has_other_options = *options != run.options;
+        self.why_stopped = None;
         self.started.options = (*options).clone();
         self.engine = Engine::take_up(run, self.journal.clone());
         self.engine.wait_for_answers(true);
@@ -167,6 +175,17 @@ impl Machine {
     pub fn use_states(&mut self, states: FrozenStates) {
         self.states.states = states;
         self.has_other_options = false;
+    }
+
+    /// The run does not go on after all, because its states could not be read again.
+    pub fn stay_stopped(&mut self, why: String) {
+        self.started.options = self.run().options.clone();
+        self.has_other_options = false;
+        self.why_stopped = Some(why);
+    }
+
+    pub fn why_stopped(&self) -> Option<&str> {
+        self.why_stopped.as_deref()
     }
 
     /// The machine that an agent is on.
@@ -286,14 +305,17 @@ fn started_of(run: &Run) -> RunStarted {
 /// The states as they were when the run began.
 struct Frozen {
     states: FrozenStates,
-    own: String,
+    texts: Payloads,
+    /// The folder of the project where the run was started.
+    project: PathBuf,
 }
 
 impl States for Frozen {
     type Job = ();
 
-    fn prepare(&mut self, _: &Run, agent: &Agent) -> Result<Preparation<()>, StoreError> {
-        Ok(self.states.of(&self.own, agent).map(|prepared| (prepared, ())))
+    fn prepare(&mut self, run: &Run, agent: &Agent) -> Result<Preparation<()>, StoreError> {
+        let prepared = self.states.prepare(run, agent, &self.texts, &self.project)?;
+        Ok(prepared.map(|prepared| (prepared, ())))
     }
 }
 
@@ -372,6 +394,12 @@ impl Journal {
     }
 }
 
+impl PayloadSource for Journal {
+    fn get(&self, hash: &str) -> Result<String, StoreError> {
+        self.kept().payloads.get(hash).cloned().ok_or(StoreError::NotAHash)
+    }
+}
+
 impl RunWriter for Journal {
     fn incarnation(&self) -> &str {
         "engine"
@@ -388,17 +416,31 @@ impl RunWriter for Journal {
     fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
         match payload {
             Payload::Inline(text) => Ok(text.clone()),
-            Payload::Stored { payload, .. } => {
-                self.kept().payloads.get(payload).cloned().ok_or(StoreError::NotAHash)
-            }
+            Payload::Stored { payload, .. } => self.get(payload),
         }
+    }
+
+    fn has_room_for(&self, text: &str) -> bool {
+        let fits = |packed: Packed<String>| packed.bytes() <= MOST_BYTES - ROOM_FOR_ORDER;
+        text.len() <= PART_BYTES || Packed::new(&text.to_owned()).is_ok_and(fits)
     }
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
         let mut kept = self.kept();
-        kept.bytes += kept.length(batch);
         kept.next = batch.last().map_or(kept.next, |event| event.seq + 1);
-        kept.batches.push(batch.to_vec());
+        // The reports of several steps may be in one batch, and each of them may fill a message.
+        let (mut piece, mut bytes) = (Vec::new(), 0);
+        for event in batch {
+            let length = kept.length(std::slice::from_ref(event));
+            if bytes + length > PART_BYTES && !piece.is_empty() {
+                kept.batches.push(std::mem::take(&mut piece));
+                bytes = 0;
+            }
+            piece.push(event.clone());
+            bytes += length;
+            kept.bytes += length;
+        }
+        kept.batches.push(piece);
         Ok(())
     }
 
@@ -423,5 +465,36 @@ mod tests {
             limit(&mut options);
             assert_eq!((options.max_parallel, options.max_parallel_scripts), (allowed, allowed));
         }
+    }
+
+    /// A text that cannot be made much shorter.
+    fn noise(length: usize) -> String {
+        let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
+        let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        let numbers = std::iter::successors(Some(1_u64), next).skip(1);
+        numbers.map(|number| letters[(number >> 58) as usize] as char).take(length).collect()
+    }
+
+    #[test]
+    fn a_text_that_no_message_holds_is_refused() {
+        let journal = Journal::default();
+        assert!(journal.has_room_for(&noise(PART_BYTES)));
+        assert!(!journal.has_room_for(&noise(3 * PART_BYTES)));
+        assert!(journal.has_room_for(&"x".repeat(3 * PART_BYTES)));
+    }
+
+    #[test]
+    fn a_batch_of_several_long_reports_is_told_in_parts() {
+        let long = |seq: u64| {
+            let body =
+                Body::Warning { agent: None, step: None, state: None, message: noise(PART_BYTES - 1000) };
+            Event { seq, time: Timestamp::UNIX_EPOCH, run: "r".to_owned(), body }
+        };
+        let mut journal = Journal::default();
+        journal.commit(&[long(1), long(2), long(3)]).unwrap();
+        let kept = journal.kept();
+        let part = kept.part(kept.batches.iter().cloned());
+        assert_eq!((kept.batches.len(), part.last()), (3, Some(1)));
+        assert!(Packed::new(&part).unwrap().bytes() < MOST_BYTES);
     }
 }

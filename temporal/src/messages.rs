@@ -172,4 +172,10 @@ pub struct Told {
     pub is_open: bool,
     /// How many messages from outside it has taken.
     pub taken: u64,
+    /// Whether it goes on as soon as its states have been read again.
+    #[serde(default)]
+    pub is_about_to_go_on: bool,
+    /// Why it could not go on when it was last told to.
+    #[serde(default)]
+    pub why_stopped: Option<String>,
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, LocalBoxFuture};
 use jiff::Timestamp;
-use raymond::run::hosted::StepOrder;
+use raymond::run::hosted::{StepOrder, StepReport};
 use raymond_core::event::StepStarted;
 use raymond_core::input::{Ended, Input, Lookups, Plan, StepOutcome};
 use raymond_core::money::Usd;
@@ -81,7 +81,10 @@ impl RaymondRun {
             let now = timestamp(ctx.workflow_time());
             inputs.extend(ctx.state_mut(|run| run.take_mail()));
             if let Some(wanted) = ctx.state(|run| run.machine.states_wanted()).map_err(broken)? {
-                read_states_again(ctx, wanted).await;
+                if let Err(why) = read_states_again(ctx, wanted).await {
+                    inputs.retain(|input| !matches!(input, Input::Resume { .. }));
+                    ctx.state_mut(|run| run.machine.stay_stopped(why));
+                }
                 continue;
             }
             let is_quiet = steps.is_empty();
@@ -142,6 +145,8 @@ impl RaymondRun {
             hosts: self.machine.hosts(),
             is_open: self.machine.is_open() || self.machine.is_about_to_go_on(),
             taken: self.taken,
+            is_about_to_go_on: self.machine.is_about_to_go_on(),
+            why_stopped: self.machine.why_stopped().map(str::to_owned),
         }
     }
 }
@@ -204,15 +209,20 @@ async fn keep(ctx: &WorkflowContext<RaymondRun>, (part, last): (JournalPart, u64
     }
 }
 
-async fn read_states_again(ctx: &WorkflowContext<RaymondRun>, wanted: StatesWanted) {
+/// Has the states read again by any machine. An error says why that cannot be done.
+async fn read_states_again(ctx: &WorkflowContext<RaymondRun>, wanted: StatesWanted) -> Result<(), String> {
     let options = ActivityOptions::with_start_to_close_timeout(Duration::from_secs(60)).build();
     add_bytes(ctx, &wanted.states);
-    // It is tried again until it works, as above.
-    if let Ok(states) = ctx.execute_activity(Host::read_states, wanted, options).await
-        && let Ok(states) = states.open()
-    {
-        ctx.state_mut(|run| run.machine.use_states(states));
-    }
+    let states = match ctx.execute_activity(Host::read_states, wanted, options).await {
+        Ok(states) => states.open().map_err(|error| error.to_string())?,
+        Err(error) => {
+            return Err(error
+                .reason()
+                .map_or_else(|| error.to_string(), |why| why.failure().message.clone()));
+        }
+    };
+    ctx.state_mut(|run| run.machine.use_states(states));
+    Ok(())
 }
 
 fn timer<'a>(
@@ -302,6 +312,10 @@ async fn carry_out(
     let (started, plan) = (order.started.clone(), order.plan.clone());
     let agent = &order.agent.id;
     let order = match Packed::new(&order) {
+        Ok(packed) if packed.bytes() > MOST_BYTES => {
+            let error = format!("it is handed more than a message of the engine holds ({MOST_BYTES} bytes)");
+            return StepReport::not_started(&plan, error).into_inputs(&started, plan);
+        }
         Ok(packed) => packed,
         Err(error) => return lost(&started, error.to_string(), None),
     };

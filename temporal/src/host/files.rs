@@ -25,14 +25,14 @@ use crate::messages::{FilesOfRun, Repository};
 
 /// The name of the ref that carries an agent's files, and of the one that carries its commit.
 const FILES_REF: &str = "refs/raymond-moved/files";
-const HEAD_REF: &str = "refs/raymond-moved/head";
+pub(super) const HEAD_REF: &str = "refs/raymond-moved/head";
 /// Longer names of agents are shortened for the disk.
 const MOST_NAME_BYTES: usize = 100;
 
 /// Puts files in place.
 pub struct Files {
     work: PathBuf,
-    blobs: Blobs,
+    pub(super) blobs: Blobs,
     /// Held while something is put in place, so that it is done once.
     making: RefCell<BTreeMap<PathBuf, Rc<Mutex<()>>>>,
 }
@@ -63,6 +63,10 @@ impl Files {
         let folder = self.run_folder(&order.id).join(name_of(&order.agent.id));
         self.make(&folder, async |new| self.make_folder(new, files, order).await).await?;
         let roots = Roots { workflows, folder };
+        if let Some(repository) = &files.repository {
+            self.bring_branches(repository, order, &roots).await?;
+        }
+        self.bring_worktree(files.repository.as_ref(), order, &roots).await?;
         self.bring_conversation(order, run, &roots).await?;
         Ok(roots)
     }
@@ -126,18 +130,17 @@ impl Files {
         fs::create_dir_all(top)?;
         let git = Git::in_folder(top);
         git.text(&["clone", "--quiet", "--shared", "--no-checkout", &text(shared), "."])?;
-        let Some(bytes) = self.blobs.get(&files_key(order)).await? else {
+        let moved = self.blobs.get(&files_key(order)).await?;
+        if let Some(bytes) = &moved {
+            fetch(&git, bytes, &[HEAD_REF, FILES_REF])?;
+        }
+        // What an agent with a worktree left is in that, which is made later.
+        if moved.is_none() || order.agent.worktree.is_some() {
             git.text(&["checkout", "--quiet", "--detach", &repository.commit])?;
             return Ok(());
-        };
-        let file = top.join(".git/moved.bundle");
-        fs::write(&file, bytes)?;
-        let refs = [HEAD_REF, FILES_REF].map(|name| format!("+{name}:{name}"));
-        git.text(&["fetch", "--quiet", &text(&file), &refs[0], &refs[1]])?;
-        fs::remove_file(file)?;
+        }
         git.text(&["checkout", "--quiet", "--detach", HEAD_REF])?;
-        git.text(&["restore", &format!("--source={FILES_REF}"), "--worktree", "--", ":/"])?;
-        Ok(())
+        restore_files(&git)
     }
 
     async fn bring_conversation(
@@ -173,10 +176,14 @@ impl Files {
             self.blobs.put(&session_key(order, &session.id), bytes).await?;
         }
         if let (Some(repository), Some(snapshot)) = (&files.repository, &done.files) {
-            let top = roots.folder_of(&repository.top);
-            if let Some(bytes) = moving(&top, repository, snapshot)? {
+            let top = order.agent.worktree.as_ref().map_or(&repository.top, |worktree| &worktree.path);
+            if let Some(bytes) = moving(&roots.folder_of(top), repository, snapshot)? {
                 self.blobs.put(&files_key(order), bytes).await?;
             }
+        }
+        if let Some(repository) = &files.repository {
+            self.keep_branch(repository, order, roots).await?;
+            self.keep_bases(repository, order, roots, done).await?;
         }
         let loose = loose_files(roots, files.repository.as_ref())?;
         if !loose.is_empty() {
@@ -185,7 +192,7 @@ impl Files {
         Ok(())
     }
 
-    async fn blob(&self, key: &str) -> anyhow::Result<Vec<u8>> {
+    pub(super) async fn blob(&self, key: &str) -> anyhow::Result<Vec<u8>> {
         let found = self.blobs.get(key).await?;
         found.with_context(|| {
             format!("{key} is not in the blob store of this machine; all machines need the same `--blobs`")
@@ -203,12 +210,37 @@ fn moving(top: &Path, repository: &Repository, snapshot: &FilesSnapshot) -> anyh
     }
     git.text(&["update-ref", HEAD_REF, &head])?;
     git.text(&["update-ref", FILES_REF, &snapshot.commit])?;
+    Ok(Some(bundle_of(&git, &[HEAD_REF, FILES_REF], repository)?))
+}
+
+/// Refs with their commits, but for those that every machine has.
+pub(super) fn bundle_of(git: &Git, refs: &[&str], repository: &Repository) -> anyhow::Result<Vec<u8>> {
     let without = format!("^{}", repository.commit);
-    Ok(Some(match head == repository.commit {
-        // A bundle cannot name a commit that it leaves out, so the parent of the snapshot's files goes with it.
-        true => git.bytes(&["bundle", "create", "--quiet", "-", HEAD_REF, FILES_REF], &[])?,
-        false => git.bytes(&["bundle", "create", "--quiet", "-", HEAD_REF, FILES_REF, &without], &[])?,
-    }))
+    let is_everywhere =
+        |name: &&str| git.text(&["merge-base", "--is-ancestor", name, &repository.commit]).is_ok();
+    let mut arguments = vec!["bundle", "create", "--quiet", "-"];
+    arguments.extend(refs);
+    // A bundle cannot name a commit that it leaves out.
+    if !refs.iter().any(is_everywhere) {
+        arguments.push(&without);
+    }
+    Ok(git.bytes(&arguments, &[])?)
+}
+
+/// Takes refs from a bundle.
+pub(super) fn fetch(git: &Git, bundle: &[u8], refs: &[&str]) -> anyhow::Result<()> {
+    let file = Path::new(&git.text(&["rev-parse", "--absolute-git-dir"])?).join("moved.bundle");
+    fs::write(&file, bundle)?;
+    let mut arguments = vec!["fetch".to_owned(), "--quiet".to_owned(), text(&file)];
+    arguments.extend(refs.iter().map(|name| format!("+{name}:{name}")));
+    git.text(&arguments)?;
+    Ok(fs::remove_file(file)?)
+}
+
+/// Writes the files that an agent left on another machine.
+pub(super) fn restore_files(git: &Git) -> anyhow::Result<()> {
+    git.text(&["restore", &format!("--source={FILES_REF}"), "--worktree", "--", ":/"])?;
+    Ok(())
 }
 
 /// The agent's files outside the repository: its task folder, and everything if there is no repository.

@@ -19,7 +19,8 @@ pub enum Pulse {
     /// The server has not answered yet.
     Unknown,
     Good,
-    /// The run wants the attempt to be ended.
+    /// The run wants the attempt to be ended. Only the answer to a heartbeat says so: the SDK's own signal is the same for this
+    /// and for a delivery that is not wanted any more.
     Cancelled,
     /// The server does not wait for this delivery any more.
     Unwanted,

@@ -194,6 +194,22 @@ impl Rig {
         self.variables.push(("PATH", path));
     }
 
+    /// Makes the project a repository, with these files in its first commit.
+    pub fn commit_all(&self, files: &[(&str, &str)]) {
+        for (name, text) in files {
+            let path = self.path("project").join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        }
+        let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+        let add = [&["add", "--"], names.as_slice()].concat();
+        for arguments in [&["init", "--quiet"][..], &add, &["commit", "--quiet", "-m", "first commit"]] {
+            let mut git = Command::new("git");
+            git.current_dir(self.path("project")).args(["-c", "user.name=n", "-c", "user.email=e"]);
+            assert!(git.args(arguments).status().expect("git starts").success());
+        }
+    }
+
     /// The address of the server.
     pub fn address(&self) -> String {
         let (host, port) = self.reached_at;

@@ -35,16 +35,7 @@ fn a_step_whose_worker_was_killed_runs_once_more_on_its_machine() {
 #[test]
 fn an_agent_moves_with_its_files_when_its_machine_is_gone() {
     let Some(rig) = Rig::quick() else { return };
-    let git = |arguments: &[&str]| {
-        let mut git = std::process::Command::new("git");
-        git.current_dir(rig.path("project")).args(["-c", "user.name=n", "-c", "user.email=e"]);
-        assert!(git.args(arguments).status().unwrap().success());
-    };
-    std::fs::write(rig.path("project/kept"), "as committed\n").unwrap();
-    std::fs::write(rig.path("project/gone"), "").unwrap();
-    git(&["init", "--quiet"]);
-    git(&["add", "kept", "gone"]);
-    git(&["commit", "--quiet", "-m", "first"]);
+    rig.commit_all(&[("kept", "as committed\n"), ("gone", "")]);
     rig.state(
         "START.sh",
         "echo changed > new; rm gone; echo task > $RAYMOND_TASK_FOLDER/t\n\
@@ -137,15 +128,7 @@ fn a_step_whose_files_cannot_be_had_fails_and_says_why() {
 #[test]
 fn a_run_may_be_started_below_the_top_of_a_repository() {
     let Some(rig) = Rig::new() else { return };
-    std::fs::create_dir_all(rig.path("project/below")).unwrap();
-    std::fs::write(rig.path("project/below/kept"), "committed").unwrap();
-    for arguments in [&["init", "--quiet"][..], &["add", "below"], &["commit", "--quiet", "-m", "first"]] {
-        let mut git = std::process::Command::new("git");
-        git.current_dir(rig.path("project"))
-            .args(["-c", "user.name=n", "-c", "user.email=e"])
-            .args(arguments);
-        assert!(git.status().unwrap().success());
-    }
+    rig.commit_all(&[("below/kept", "committed")]);
     rig.state("START.sh", "cat kept > $DIR/seen; echo '<result>done</result>'\n");
     let _worker = rig.worker("a");
     let run = ["run", "../wf", "--id", "r", "--on", &rig.address(), "--detach"];

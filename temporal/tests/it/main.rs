@@ -15,3 +15,4 @@ mod runs;
 mod s3;
 mod secure;
 mod versions;
+mod worktrees;

@@ -1,6 +1,6 @@
 //! Runs that nothing disturbs.
 
-use crate::harness::{Rig, count};
+use crate::harness::{Rig, count, eventually};
 
 #[test]
 fn a_run_elsewhere_is_followed_to_its_end() {
@@ -92,6 +92,52 @@ fn a_resume_may_choose_another_model_and_another_backend() {
     let turn = turn.expect("the turn");
     assert_eq!((&turn["backend"], &turn["model"]), (&"other".into(), &"second".into()), "{turn}");
     assert_eq!(log.last().expect("an end")["result"], "other");
+}
+
+#[test]
+fn a_resume_says_that_the_runs_workflows_are_missing() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<ask next=\"THEN\">Which?</ask>'\n");
+    rig.state("THEN.sh", "echo '<result>done</result>'\n");
+    let _worker = rig.worker("a");
+    rig.start();
+    rig.until("ask_opened");
+    assert!(rig.raymond(&["stop", "r"]).status.success());
+    rig.until("run_stopped");
+    let (bundles, aside) = (rig.path("blobs/bundles"), rig.path("aside"));
+    std::fs::rename(&bundles, &aside).unwrap();
+    let refused = rig.raymond(&["resume", "r", "--model", "other"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("cannot go on: its workflows (bundles/"), "{said}");
+    std::fs::rename(&aside, &bundles).unwrap();
+    let mut resumed = rig.spawn(&["resume", "r", "--model", "other"]);
+    rig.until("run_resumed");
+    assert!(rig.raymond(&["answer", "r", "this"]).status.success());
+    assert!(resumed.ends(), "{}", rig.logs());
+    assert_eq!(count(&rig.until("run_finished"), "run_resumed"), 1);
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_named_and_the_others_are_shown() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<result>done</result>'\n");
+    let _worker = rig.worker("a");
+    let start =
+        ["workflow", "start", "--type", "raymond_run", "--task-queue", "q", "--workflow-id", "a-bad-one"];
+    // The server's own command line has to wait for the server, too.
+    eventually("the start of the bad run", || {
+        let started = rig.temporal(&[&start[..], &["--input", "{\"written\": \"by another\"}"]].concat());
+        started.status.success().then_some(())
+    });
+    rig.start_as("good", &[]);
+    eventually("the end of the good run", || {
+        let listed = rig.raymond(&["list"]);
+        let (out, said) = (String::from_utf8_lossy(&listed.stdout), String::from_utf8_lossy(&listed.stderr));
+        (out.contains("good")
+            && out.contains("completed")
+            && said.contains("the run a-bad-one cannot be read"))
+        .then_some(())
+    });
 }
 
 #[test]

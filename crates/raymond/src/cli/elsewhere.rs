@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::args::{Command, Place};
@@ -185,6 +186,9 @@ fn last_seen(store: &dyn RunStore, engine: &str) -> String {
     }
 }
 
+/// How many runs of an engine are asked at once. One that does not answer keeps the others waiting only if there are so many.
+const RUNS_AT_ONCE: usize = 8;
+
 /// Finds the runs of one engine and copies what is new in them.
 fn catch_up_with(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>, at: &Address) -> Result<(), String> {
     let engine = at.to_string();
@@ -192,16 +196,27 @@ fn catch_up_with(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>, at: &Addr
     for run in known {
         note(&**store, &engine, &run).map_err(|error| error.to_string())?;
     }
-    for (run, mark) in open_runs(&**store) {
-        if mark.engine != engine {
-            continue;
+    let open: Vec<_> = open_runs(&**store).into_iter().filter(|(_, mark)| mark.engine == engine).collect();
+    let (next, trouble) = (AtomicUsize::new(0), Mutex::new(Ok(())));
+    std::thread::scope(|scope| {
+        for _ in 0..RUNS_AT_ONCE.min(open.len()) {
+            scope.spawn(|| {
+                while let Some((run, _)) = open.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(why) = catch_up_run(fleet, store, run.id()) {
+                        let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+                        *trouble = Err(format!("{}: {why}", run.id()));
+                    }
+                }
+            });
         }
-        let mirror = Mirror::of(fleet, Arc::clone(store), run.id()).map_err(|error| error.to_string())?;
-        if let Some(mut mirror) = mirror {
-            mirror.catch_up(Duration::ZERO).map_err(|error| format!("{}: {error}", run.id()))?;
-        }
-    }
-    Ok(())
+    });
+    trouble.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn catch_up_run(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>, run: &str) -> Result<(), String> {
+    let mirror = Mirror::of(fleet, Arc::clone(store), run).map_err(|error| error.to_string())?;
+    let Some(mut mirror) = mirror else { return Ok(()) };
+    mirror.catch_up(Duration::ZERO).map(drop).map_err(|error| error.to_string())
 }
 
 /// Marks a run that is not known here yet, or goes on again. A run of the same name that is of this machine stays.

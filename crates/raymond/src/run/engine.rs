@@ -241,6 +241,12 @@ impl<S: RunWriter> Engine<S> {
             Due::End(agent) => Input::End { agent },
             Due::Join(agent) => {
                 let result = join::results(&self.run, &agent, |payload| self.store.load_payload(payload))?;
+                let result = result.and_then(|text| match self.store.has_room_for(&text) {
+                    true => Ok(text),
+                    false => {
+                        Err(format!("the workers' results are too long together ({} bytes)", text.len()))
+                    }
+                });
                 Input::Join { agent, result }
             }
             Due::AskTimeout(agent) => Input::AskTimeout { agent },

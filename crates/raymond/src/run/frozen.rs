@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use raymond_core::frontmatter::ResultSchema;
 use raymond_core::input::{Plan, Prepared, PromptPlan};
-use raymond_core::run::{Agent, Options};
+use raymond_core::run::{Agent, Options, Run};
 use raymond_core::workflow::{Platform, StateFile};
 use serde::{Deserialize, Serialize};
 
-use super::prepare::first_backend;
+use super::prepare::{first_backend, hash_of_prompt};
 use crate::agent::registry::{Backend, Backends};
 use crate::error::UserError;
+use crate::store::{Payloads, StoreError};
 use crate::workflow::result_schema;
 use crate::workflow::scope::Scope;
 use crate::workflow::states::{StateText, options_in, read_state};
@@ -31,6 +32,9 @@ struct FrozenState {
     /// What a turn needs to know of the backends that it may fall back on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     fallbacks: BTreeMap<String, BackendFacts>,
+    /// The text of a prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -102,12 +106,31 @@ impl FrozenStates {
         Ok(Self(frozen))
     }
 
+    /// The state that an agent is in, ready to start. `project` is the folder of the project where the run was started.
+    pub fn prepare(
+        &self,
+        run: &Run,
+        agent: &Agent,
+        payloads: &Payloads,
+        project: &Path,
+    ) -> Result<Result<Prepared, String>, StoreError> {
+        let state = match self.state_of(&run.scope, agent) {
+            Ok(state) => state,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut prepared = state.of(agent);
+        if let (Plan::Prompt(prompt), Some(body)) = (&mut prepared.plan, &state.body) {
+            prompt.prompt_sha256 = Some(hash_of_prompt(run, agent, body, payloads, project)?);
+        }
+        Ok(Ok(prepared))
+    }
+
     /// The state that an agent is in; `own` is the run's own workflow.
-    pub fn of(&self, own: &str, agent: &Agent) -> Result<Prepared, String> {
+    fn state_of(&self, own: &str, agent: &Agent) -> Result<&FrozenState, String> {
         let scope = agent.scope.as_deref().unwrap_or(own);
         let states = self.0.get(scope).ok_or_else(|| format!("{scope} was not there when the run began"))?;
         match states.get(&agent.state) {
-            Some(state) => state.as_ref().map(|state| state.of(agent)).map_err(String::clone),
+            Some(state) => state.as_ref().map_err(String::clone),
             None => Err(format!("{} was not there when the run began", agent.state)),
         }
     }
@@ -126,7 +149,7 @@ fn prepare(
 ) -> Result<FrozenState, String> {
     let source = scope.read(state)?;
     let options = options_in(scope, options);
-    let StateText { hash, mut plan, warnings, turn, .. } =
+    let StateText { hash, mut plan, warnings, turn, body } =
         read_state(state, &source, &options, &scope.manifest().defaults)?;
     let mut fallbacks = BTreeMap::new();
     if let Plan::Prompt(prompt) = &mut plan {
@@ -140,5 +163,6 @@ fn prepare(
         let model = turn.and_then(|turn| turn.model);
         BackendFacts::new(backends.get(&prompt.backend)?, model, false).write_to(prompt);
     }
-    Ok(FrozenState { prepared: Prepared { hash, plan, warnings }, fallbacks })
+    let body = matches!(plan, Plan::Prompt(_)).then(|| body.to_owned());
+    Ok(FrozenState { prepared: Prepared { hash, plan, warnings }, fallbacks, body })
 }

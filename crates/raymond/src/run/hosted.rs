@@ -23,6 +23,7 @@ use raymond_core::input::{
 use raymond_core::run::{Agent, Run, Session};
 use raymond_core::snapshot::FilesSnapshot;
 use raymond_core::workflow::Platform;
+use raymond_core::worktree::Worktree;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -37,6 +38,7 @@ use crate::agent::registry::Backends;
 use crate::agent::session::{SessionPlace, export, import};
 use crate::agent::{AgentProgram, DEFAULT_BACKEND};
 use crate::git::snapshots::{INDEXES, Snapshots};
+use crate::git::worktrees::Worktrees;
 use crate::paths::shown;
 use crate::process::secrets::Secrets;
 use crate::process::{Reaper, file_limit};
@@ -50,6 +52,9 @@ use crate::workflow::scopes::{Allowed, Scopes};
 const IDENTITY: &str = "hosted";
 /// The folder for task folders, among the folders of an agent. No path of a run begins with it.
 const TASKS: &str = ".tasks";
+
+/// Which workflows are on the machines of a run.
+const ONLY_NAMED: &str = "on other machines a run has only the workflows that its states name, in a tag or in `allowed_transitions`";
 
 /// One attempt at a step, as the machine is told that carries it out. All paths are those of the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -175,6 +180,10 @@ impl Roots {
         // States are counted by the paths of their workflows.
         agent.visits.insert(agent.place(), visits);
         session(&mut agent.session);
+        if let Some(worktree) = &mut agent.worktree {
+            folder(&mut worktree.path);
+            folder(&mut worktree.repository);
+        }
         for frame in &mut agent.stack {
             folder(&mut frame.cwd);
             frame.scope.as_mut().map(workflow).unwrap_or_default();
@@ -196,7 +205,7 @@ impl Roots {
 
     /// The report as the run sees it.
     fn report(&self, mut report: StepReport) -> StepReport {
-        let Lookups { states, directories, scopes, files, snapshot, .. } = &mut report.lookups;
+        let Lookups { states, directories, scopes, files, snapshot, worktrees, .. } = &mut report.lookups;
         states.values_mut().filter_map(|state| state.as_mut().err()).for_each(|error| self.leave(error));
         files.values_mut().filter_map(|file| file.as_mut().err()).for_each(|error| self.leave(error));
         for found in directories.values_mut() {
@@ -211,6 +220,15 @@ impl Roots {
         for found in scopes.values_mut() {
             match found {
                 Ok(entry) => self.leave_entry(entry),
+                Err(error) => self.leave(error),
+            }
+        }
+        for found in worktrees.values_mut() {
+            match found {
+                Ok(new) => {
+                    let Worktree { path, repository, .. } = &mut new.worktree;
+                    [path, repository, &mut new.cwd].into_iter().for_each(|path| self.leave(path));
+                }
                 Err(error) => self.leave(error),
             }
         }
@@ -442,7 +460,14 @@ fn scopes_of(order: &StepOrder, roots: &Roots) -> Result<Scopes, String> {
     let cwd = roots.folder_of(&order.run.cwd);
     let reach =
         Reach::new(&roots.folder_of(&order.project), &[&cwd], &listed(&order.cd_paths, &roots.folder));
-    Ok(Scopes::new(own, Platform::current(), allowed).within(reach))
+    let scopes = Scopes::new(own, Platform::current(), allowed).within(reach).below(&roots.workflows);
+    Ok(scopes.with_worktrees(worktrees_of(order, roots)))
+}
+
+/// The worktree of the order's agent, and those that it asks for. An agent has at most one of its own in its folders.
+pub fn worktrees_of(order: &StepOrder, roots: &Roots) -> Worktrees {
+    let folder = roots.folder_of(&order.project).join(".raymond/worktrees").join(&order.id);
+    Worktrees::new(folder, &order.id)
 }
 
 /// Passes on what the steps say, until the run's steps are dropped.
@@ -487,6 +512,7 @@ impl Waiting {
             Some(error) => StepReport::not_started(&ended.plan, error),
             None => {
                 let mut lookups = lookups::of_ended(&mut self.scopes.borrow_mut(), &self.agent, &ended);
+                self.explain_missing(&mut lookups.scopes);
                 lookups.snapshot = files.clone().filter(|_| self.order.run.options.snapshots);
                 let Ended { duration_ms, outcome, .. } = ended;
                 StepReport { duration_ms, outcome, lookups, said: Vec::new() }
@@ -495,6 +521,18 @@ impl Waiting {
         report.said = self.said;
         let report = self.roots.report(report);
         let _ = self.report.send(Done { report, files: files.map(|files| *files) });
+    }
+
+    /// Says why a workflow may be missing here although it is there where the run was started.
+    fn explain_missing(&self, found: &mut BTreeMap<String, Result<ScopeEntry, String>>) {
+        let mut scopes = self.scopes.borrow_mut();
+        for (written, found) in found {
+            if let Err(error) = found
+                && !scopes.is_there(&self.agent, written)
+            {
+                *error = format!("{error}; {ONLY_NAMED}");
+            }
+        }
     }
 }
 

@@ -27,6 +27,9 @@ use crate::workflow::scopes::Scopes;
 use crate::workflow::states::{StateText, TurnSettings, options_in, read_state};
 use variables::{StepFacts, agent_variables, script_variables};
 
+/// Stands for the folder of task folders where these are not. No folder of a run is below it.
+const TASKS_ELSEWHERE: &str = "/.tasks";
+
 /// Prepares the steps of a run.
 pub struct Preparer {
     pub scopes: Rc<RefCell<Scopes>>,
@@ -162,8 +165,7 @@ impl Preparer {
             prompt.result_schema = Some(ResultSchema::Inline(schema));
         }
         let program = self.backends.get(&prompt.backend)?;
-        let input = agent.payload.as_ref().map(|payload| self.payloads.text_of(payload)).transpose();
-        let input = input.map_err(NotReady::Store)?.unwrap_or_default();
+        let input = input_of(agent, &self.payloads).map_err(NotReady::Store)?;
         let visits = agent.visits_here().to_string();
         let json = OnceCell::new();
         let values = prompt::Values { run, agent, input: &input, task_folder, visits: &visits, json };
@@ -171,7 +173,8 @@ impl Preparer {
         if program.capabilities().add_dirs {
             settings.add_dirs.extend(task_folder.to_str().map(str::to_owned));
         }
-        let (text, places_of_values) = prompt::message(&self.payloads, agent, body, &values)?;
+        let (text, places_of_values) =
+            prompt::message(&self.payloads, agent, body, &values).map_err(NotReady::Store)?;
         let folders: Vec<PathBuf> =
             settings.add_dirs.iter().map(|folder| Path::new(&agent.cwd).join(folder)).collect();
         let filled =
@@ -227,6 +230,31 @@ impl Preparer {
         let file = self.tasks.join(format!("{}.input", file_name_of(&agent.id)));
         Ok(Some(Handed { text, file }))
     }
+}
+
+/// The hash of the prompt of an agent's next turn, as a journal has it, where neither the agent's folders nor its program
+/// are. What the program would take for more than text is not changed in it.
+pub(super) fn hash_of_prompt(
+    run: &Run,
+    agent: &Agent,
+    body: &str,
+    payloads: &Payloads,
+    project: &Path,
+) -> Result<String, StoreError> {
+    let input = input_of(agent, payloads)?;
+    let visits = agent.visits_here().to_string();
+    let task_folder = Path::new(TASKS_ELSEWHERE).join(file_name_of(&agent.id));
+    let json = OnceCell::new();
+    let values =
+        prompt::Values { run, agent, input: &input, task_folder: &task_folder, visits: &visits, json };
+    let (text, places_of_values) = prompt::message(payloads, agent, body, &values)?;
+    let places = Places::new(&run.id, &task_folder, &agent.cwd, project);
+    Ok(prompt_hash(&places.replace(&text, &places_of_values)))
+}
+
+/// What the agent's state is handed.
+fn input_of(agent: &Agent, payloads: &Payloads) -> Result<String, StoreError> {
+    Ok(agent.payload.as_ref().map(|payload| payloads.text_of(payload)).transpose()?.unwrap_or_default())
 }
 
 /// The place in a state's list of backends from which one is chosen: that of its conversation, or the one that a usage limit

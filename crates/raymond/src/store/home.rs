@@ -200,6 +200,11 @@ pub trait RunWriter: Debug {
     /// Reads a text back.
     fn load_payload(&self, payload: &Payload) -> Result<String, StoreError>;
 
+    /// Whether so long a text can be kept and handed on. Where runs are decided elsewhere, messages have a limit.
+    fn has_room_for(&self, _text: &str) -> bool {
+        true
+    }
+
     /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError>;
 
@@ -229,6 +234,10 @@ impl<W: RunWriter + ?Sized> RunWriter for Box<W> {
 
     fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
         (**self).load_payload(payload)
+    }
+
+    fn has_room_for(&self, text: &str) -> bool {
+        (**self).has_room_for(text)
     }
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {

@@ -1,5 +1,6 @@
 //! All workflows of a run: its own, and those it enters, each opened when it is first needed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ pub struct Scopes {
     reach: Option<Reach>,
     /// Where worktrees are made, if they can be.
     worktrees: Option<Worktrees>,
+    /// The folder below which all workflows are, if they were copied from elsewhere.
+    root: Option<PathBuf>,
     /// The files of archives and one-file workflows.
     packed: BTreeMap<PathBuf, Rc<PackedFiles>>,
 }
@@ -99,7 +102,13 @@ impl Allowed {
 impl Scopes {
     pub fn new(own: Scope, platform: Platform, allowed: Allowed) -> Self {
         let (others, packed) = (BTreeMap::new(), BTreeMap::new());
-        Self { own, others, platform, allowed, reach: None, worktrees: None, packed }
+        Self { own, others, platform, allowed, reach: None, worktrees: None, packed, root: None }
+    }
+
+    /// The same with all workflows below a folder, under the paths that they have elsewhere.
+    #[must_use]
+    pub fn below(self, root: &Path) -> Self {
+        Self { root: Some(root.to_owned()), ..self }
     }
 
     /// The same for agents whose models may only choose these folders.
@@ -147,6 +156,7 @@ impl Scopes {
 
     /// Finds the workflow that an agent names, relative to the one it is in.
     pub fn enter(&mut self, agent: &Agent, written: &str) -> Result<ScopeEntry, String> {
+        let written = &*self.in_root(written);
         let scope = self.of(agent)?;
         let (base, is_in_bundle) = (scope.path().to_owned(), scope.is_in_bundle());
         let (scope, entry) = match self.known(&base, written) {
@@ -156,6 +166,20 @@ impl Scopes {
         let known = self.others.get_mut(&scope).ok_or_else(|| format!("{scope} was not opened"))?;
         let entry = known.resolve(entry.as_str())?;
         Ok(entry_into(known, scope, entry))
+    }
+
+    /// The path of a workflow that agents call like this.
+    fn in_root<'a>(&self, written: &'a str) -> Cow<'a, str> {
+        match &self.root {
+            Some(root) if written.starts_with('/') => format!("{}{written}", root.display()).into(),
+            _ => written.into(),
+        }
+    }
+
+    /// Whether there is anything that agents could mean by this.
+    pub fn is_there(&mut self, agent: &Agent, written: &str) -> bool {
+        let written = self.in_root(written).into_owned();
+        self.of(agent).is_ok_and(|scope| normalise(scope.path(), Path::new(&written)).exists())
     }
 
     /// An archive or a one-file workflow that is already open, so that it need not be read again.

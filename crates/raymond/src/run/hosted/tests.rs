@@ -15,13 +15,14 @@ use crate::store::memory::MemoryStore;
 use crate::store::{JournalOptions, RunStore};
 
 /// States as a run elsewhere has them.
-struct Frozen(FrozenStates, String);
+struct Frozen(FrozenStates, Payloads);
 
 impl States for Frozen {
     type Job = ();
 
-    fn prepare(&mut self, _: &Run, agent: &Agent) -> Result<Preparation<()>, StoreError> {
-        Ok(self.0.of(&self.1, agent).map(|prepared| (prepared, ())))
+    fn prepare(&mut self, run: &Run, agent: &Agent) -> Result<Preparation<()>, StoreError> {
+        let prepared = self.0.prepare(run, agent, &self.1, Path::new("/home/me"))?;
+        Ok(prepared.map(|prepared| (prepared, ())))
     }
 }
 
@@ -33,8 +34,10 @@ fn order(script: &str, folder: &Path) -> (StepOrder, Roots) {
     fs::create_dir_all(roots.folder_of("/home/me/sub")).unwrap();
     fs::write(workflow.join("START.sh"), script).unwrap();
     let options = Options::default();
-    let states =
-        FrozenStates::read(std::slice::from_ref(&workflow), &options, &Backends::built_in()).unwrap();
+    let states = FrozenStates::read(std::slice::from_ref(&workflow), &options, &Backends::built_in());
+    // They were read where the run was started.
+    let states = serde_json::to_string(&states.unwrap()).unwrap().replace(&as_text(&roots.workflows), "");
+    let states: FrozenStates = serde_json::from_str(&states).unwrap();
     let started = RunStarted {
         version: FORMAT_VERSION,
         workflow: "wf".to_owned(),
@@ -52,7 +55,7 @@ fn order(script: &str, folder: &Path) -> (StepOrder, Roots) {
     let writer = MemoryStore::default().create("r", JournalOptions::default()).unwrap();
     let opening = decide::start(started.clone(), None);
     let (mut engine, _) = Engine::create("r", Timestamp::UNIX_EPOCH, opening, writer).unwrap();
-    let mut states = Frozen(states, as_text(&workflow));
+    let mut states = Frozen(states, Payloads::new(Handed(BTreeMap::new())));
     let round = engine.round(Timestamp::UNIX_EPOCH, [], &mut states).unwrap();
     let Some(Command::Launch(launch)) = round.commands.into_iter().next() else { panic!("a launch") };
     let order = StepOrder {
@@ -109,4 +112,29 @@ fn what_was_printed_comes_before_the_end() {
     let (report, _) = report("echo '<print>so far</print><result>x</result>'\n");
     let [Said::Print(text)] = report.said.as_slice() else { panic!("{:?}", report.said) };
     assert_eq!(text, "so far");
+}
+
+#[test]
+fn a_workflow_that_was_not_copied_is_missing_with_the_reason() {
+    let (report, _) = report("echo '<call-workflow return=\"START\">../other</call-workflow>'\n");
+    let error = report.lookups.scopes["../other"].as_ref().unwrap_err();
+    assert_eq!(*error, format!("there is no workflow `../other`; {ONLY_NAMED}"));
+}
+
+#[test]
+fn a_workflow_may_be_named_by_its_path_where_the_run_was_started() {
+    let script = "other=../../../workflows/home/me/other; mkdir -p $other; touch $other/START.sh\n\
+        echo '<call-workflow return=\"START\">/home/me/other</call-workflow>'\n";
+    let (report, _) = report(script);
+    assert_eq!(report.lookups.scopes["/home/me/other"].as_ref().unwrap().scope, "/home/me/other");
+}
+
+#[test]
+fn a_worktree_is_described_with_paths_of_the_run() {
+    let script = "git init -q . && git -c user.name=n -c user.email=e commit -q --allow-empty -m first\n\
+        echo '<fork worktree=\"one\" next=\"START\">START</fork>'\n";
+    let (report, _) = report(script);
+    let new = report.lookups.worktrees.values().next().unwrap().as_ref().unwrap();
+    assert_eq!(new.worktree.repository, "/home/me/.git");
+    assert_eq!([&*new.worktree.path, &*new.cwd], ["/home/me/.raymond/worktrees/r/one"; 2]);
 }

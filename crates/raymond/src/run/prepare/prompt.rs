@@ -8,8 +8,7 @@ use std::path::Path;
 use raymond_core::run::{Agent, Run, Say};
 use raymond_core::template;
 
-use super::NotReady;
-use crate::store::Payloads;
+use crate::store::{Payloads, StoreError};
 use crate::workflow::states::TurnSettings;
 
 /// The prompt for an agent whose program stopped at its share of the budget and may continue.
@@ -25,11 +24,11 @@ pub(super) fn message(
     agent: &Agent,
     body: &str,
     values: &Values<'_>,
-) -> Result<(String, Vec<Range<usize>>), NotReady> {
+) -> Result<(String, Vec<Range<usize>>), StoreError> {
     match agent.work().map(|work| &work.say) {
         // A reminder quotes the agent's message.
         Some(Say::Reminder { text, .. }) => {
-            let text = payloads.text_of(text).map_err(NotReady::Store)?;
+            let text = payloads.text_of(text)?;
             let quoted = std::iter::once(0..text.len()).collect();
             Ok((text, quoted))
         }
