@@ -210,6 +210,21 @@ fn coverage_is_counted_and_drawn() {
 }
 
 #[test]
+fn coverage_counts_states_that_no_text_leads_to() {
+    let folder = folder(&[
+        ("START.md", "Decide.\n"),
+        ("A.md", "Write, then: <result>done</result>\n"),
+        ("B.md", "Wait, then: <result>done</result>\n"),
+        ("a.test.yaml", "tests: [ { name: a, replies: { START: <goto>A</goto>, A: <result>x</result> } } ]\n"),
+    ]);
+    let done = raymond(folder.path(), &["test", "--coverage"]);
+    assert_eq!(code(&done), 0, "{}{}", stdout(&done), stderr(&done));
+    for expected in ["2/3    66%", "never reached: B.md"] {
+        assert!(stdout(&done).contains(expected), "{expected} is not in {}", stdout(&done));
+    }
+}
+
+#[test]
 fn an_interrupted_suite_leaves_nothing_behind() {
     let folder = folder(&[
         ("START.sh", "echo $$ > \"$PIDS/pid\"; exec sleep 1000\n"),
