@@ -1,9 +1,10 @@
 //! Which states and transitions of the tested workflows the tests have reached.
 //!
 //! What can be reached is what the diagram of a workflow shows: its states and its arrows. So the picture and the
-//! numbers agree. A state that no arrow leads to counts, too: an agent may go there without having been told of it.
+//! numbers agree. A state that no arrow leads to counts, too: an agent may go there without having been told of it. A
+//! prompt that names no state and that no state names may be notes, so the diagram leaves it out; it counts if it was reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use raymond_core::diagram::{Diagram, Shape};
@@ -87,10 +88,17 @@ fn of_workflow(workflow: &Path, by_scope: &BTreeMap<&str, Vec<&What>>) -> Option
     let taken = loaded.path.to_str().and_then(|path| by_scope.get(path)).unwrap_or(&empty);
     let diagram = Diagram::of(&loaded.graph(Platform::current()));
     let is_state = |shape: Shape| matches!(shape, Shape::State(..));
-    let nodes = diagram.nodes.iter().filter(|node| is_state(node.shape));
-    let states = nodes.map(|node| StateCount {
-        state: node.label.clone(),
-        count: times(taken, |what| matches!(what, What::State(state) if state.as_str() == node.label)),
+    let drawn = diagram.nodes.iter().filter(|node| is_state(node.shape)).map(|node| node.label.as_str());
+    let reached = taken.iter().filter_map(|what| match what {
+        What::State(state) => Some(state.as_str()),
+        What::Arrow { .. } => None,
+    });
+    let mut states: Vec<&str> = drawn.collect();
+    let undrawn: BTreeSet<&str> = reached.filter(|state| !states.contains(state)).collect();
+    states.extend(undrawn);
+    let states = states.into_iter().map(|name| StateCount {
+        state: name.to_owned(),
+        count: times(taken, |what| matches!(what, What::State(state) if state.as_str() == name)),
     });
     let arrows = diagram.edges.iter().filter_map(|edge| {
         let (from, to) = (diagram.nodes.get(edge.from)?, diagram.nodes.get(edge.to)?);

@@ -213,9 +213,13 @@ fn coverage_is_counted_and_drawn() {
 fn coverage_counts_states_that_no_text_leads_to() {
     let folder = folder(&[
         ("START.md", "Decide.\n"),
-        ("A.md", "Write, then: <result>done</result>\n"),
+        // No state names it, and it names none.
+        ("A.md", "Write.\n"),
         ("B.md", "Wait, then: <result>done</result>\n"),
-        ("a.test.yaml", "tests: [ { name: a, replies: { START: <goto>A</goto>, A: <result>x</result> } } ]\n"),
+        (
+            "a.test.yaml",
+            "tests: [ { name: a, replies: { START: <goto>A</goto>, A: <result>x</result> } } ]\n",
+        ),
     ]);
     let done = raymond(folder.path(), &["test", "--coverage"]);
     assert_eq!(code(&done), 0, "{}{}", stdout(&done), stderr(&done));
