@@ -43,11 +43,17 @@ impl Cleaner<'_> {
         self.dir.traces().map_err(cannot_read)
     }
 
+    /// Whether files or refs of a run are there whose journal is gone.
+    fn is_left(&self, id: &str) -> Result<bool, UserError> {
+        let put_aside = || Remains::of(self.dir, id, None).is_ok_and(|remains| !remains.kept_refs.is_empty());
+        Ok(self.traces()?.contains_key(id) || put_aside())
+    }
+
     fn one(&self, given: &str) -> Result<(), UserError> {
         let id = match self.store.find(given) {
             Ok(run) => run.id().to_owned(),
-            // What an interrupted removal has left has no journal any more.
-            Err(StoreError::Unknown { .. }) if self.traces()?.contains_key(given) => given.to_owned(),
+            // What an interrupted removal has left, or an earlier one has kept, has no journal any more.
+            Err(StoreError::Unknown { .. }) if self.is_left(given)? => given.to_owned(),
             Err(error) => return Err(error.into()),
         };
         if let Some(why) = self.needed(&id, &BTreeSet::new())? {
@@ -122,7 +128,7 @@ impl Cleaner<'_> {
 
     fn report(&self, verb: &str, remains: &Remains, kept: &[Kept]) -> Result<(), UserError> {
         let mut what = vec![size(remains.bytes)];
-        what.extend(counted(remains.worktrees.len() - kept.len(), "worktree"));
+        what.extend(counted(remains.worktrees_there.saturating_sub(kept.len()), "worktree"));
         let dropped = if self.args.discard_changes { remains.kept_refs.as_slice() } else { &[] };
         what.extend(counted(remains.refs.len() + dropped.len(), "git ref"));
         say(&format!("{verb} {} ({})", remains.id, what.join(", ")))?;

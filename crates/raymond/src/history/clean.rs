@@ -26,6 +26,8 @@ pub struct Remains {
     pub files: Vec<PathBuf>,
     pub bytes: u64,
     pub worktrees: Vec<Worktree>,
+    /// How many of the worktrees are still there.
+    pub worktrees_there: usize,
     /// With the repository that each is in.
     pub refs: Vec<(PathBuf, String)>,
     /// Refs that hold what was not committed.
@@ -56,6 +58,7 @@ impl Remains {
             files,
             refs: refs(snapshots::REFS),
             kept_refs: refs(KEPT_REFS),
+            worktrees_there: worktrees.iter().filter(is_there).count(),
             worktrees,
             places,
         })
@@ -63,7 +66,7 @@ impl Remains {
 
     /// The worktrees that stay because something would be lost with them.
     pub fn unsaved(&self) -> Vec<Kept> {
-        let there = self.worktrees.iter().filter(|worktree| Path::new(&worktree.path).exists());
+        let there = self.worktrees.iter().filter(is_there);
         let kept = |worktree: &Worktree| {
             let why = unsaved(worktree)?;
             Some(Kept { path: worktree.path.clone(), branch: worktree.branch.clone(), why })
@@ -88,6 +91,10 @@ impl Remains {
         }
         Ok(kept)
     }
+}
+
+fn is_there(worktree: &&Worktree) -> bool {
+    Path::new(&worktree.path).exists()
 }
 
 /// The repositories that a run may have worked in.

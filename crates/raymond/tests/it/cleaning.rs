@@ -86,6 +86,23 @@ fn nothing_is_left_of_a_run_but_work_that_is_not_saved() {
 }
 
 #[test]
+fn only_worktrees_that_are_there_are_counted_and_what_was_put_aside_can_be_removed_later() {
+    let rig = cleanable();
+    // The run itself has removed the worktree `saved`.
+    let said = rig.raymond(&["clean", "r", "--dry-run", "--discard-changes"]);
+    assert!(said.stdout.contains(", 1 worktree, 2 git refs)"), "{said:?}");
+    let kept = rig.raymond(&["clean", "r"]);
+    assert!(!kept.stdout.contains("1 worktree"), "{kept:?}");
+
+    git(&rig, ".", &["worktree", "remove", "--force", ".raymond/worktrees/r/dirty"]);
+    let removed = rig.raymond(&["clean", "r"]);
+    assert!(removed.stdout.contains("kept refs/raymond-kept/r/1"), "{removed:?}");
+    assert_eq!(traces(&rig), [""; 0], "only the ref is left");
+    rig.raymond(&["clean", "r", "--discard-changes"]);
+    assert!(!refs(&rig).contains("kept"), "{}", refs(&rig));
+}
+
+#[test]
 fn without_a_run_or_a_time_nothing_is_removed() {
     let rig = cleanable();
     rig.raymond(&["clean"]).assert(2, "").says("which run?");
