@@ -23,6 +23,9 @@ use temporalio_sdk::{ActivityOptions, Runtime, Worker, WorkerOptions, WorkflowCo
 #[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/it/harness.rs"]
 mod harness;
+#[allow(dead_code, reason = "the tests use the rest")]
+#[path = "../tests/it/network.rs"]
+mod network;
 #[allow(dead_code, reason = "the benchmark of the local program uses the rest")]
 #[path = "../../crates/raymond-bench/src/report.rs"]
 mod report;

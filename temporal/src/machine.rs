@@ -61,10 +61,11 @@ impl Machine {
         let journal = Journal::default();
         let (engine, states, homes, stop, brought) = match from {
             From::Start { mut opening, states } => {
-                opening.iter_mut().for_each(|body| match body {
-                    Body::RunStarted(started) => limit(&mut started.options),
-                    _ => {}
-                });
+                for body in &mut opening {
+                    if let Body::RunStarted(started) = body {
+                        limit(&mut started.options);
+                    }
+                }
                 let (engine, _) = Engine::create(id, now, opening, journal.clone())?;
                 (engine, states, BTreeMap::new(), None, Vec::new())
             }

@@ -47,6 +47,8 @@ const LONG_HISTORY_BYTES: u64 = 4_000_000;
 /// So many steps are with the server at once. The server refuses a run with 2,000 pending activities, and becomes slow
 /// long before that.
 const MOST_PENDING: usize = MOST_STARTED;
+/// Their orders have so many bytes at most. All of them may be given to the server at once, in a message of 4 MB at most.
+const MOST_PENDING_BYTES: usize = 3_000_000;
 
 #[workflow]
 pub struct RaymondRun {
@@ -241,10 +243,27 @@ fn timer<'a>(
 /// The steps that run now, in the order in which they were started.
 struct Steps<'a> {
     ctx: &'a WorkflowContext<RaymondRun>,
-    running: Vec<LocalBoxFuture<'a, Vec<Input>>>,
+    running: Vec<Running<'a>>,
     /// Those that are started when others have ended.
-    waiting: VecDeque<(StepOrder, WorkflowCancellationToken)>,
+    waiting: VecDeque<Waiting>,
     tokens: BTreeMap<AgentId, WorkflowCancellationToken>,
+}
+
+struct Running<'a> {
+    bytes: usize,
+    end: LocalBoxFuture<'a, Vec<Input>>,
+}
+
+struct Waiting {
+    order: StepOrder,
+    packed: anyhow::Result<Packed<StepOrder>>,
+    token: WorkflowCancellationToken,
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        self.packed.as_ref().map_or(0, Packed::bytes)
+    }
 }
 
 impl<'a> Steps<'a> {
@@ -255,14 +274,17 @@ impl<'a> Steps<'a> {
     fn start(&mut self, order: StepOrder) {
         let token = WorkflowCancellationToken::new();
         self.tokens.insert(order.agent.id.clone(), token.clone());
-        self.waiting.push_back((order, token));
+        let packed = Packed::new(&order);
+        self.waiting.push_back(Waiting { order, packed, token });
         self.fill_up();
     }
 
     fn fill_up(&mut self) {
-        let room = MOST_PENDING.saturating_sub(self.running.len()).min(self.waiting.len());
-        for (order, token) in self.waiting.drain(..room) {
-            self.running.push(Box::pin(carry_out(self.ctx, order, token)));
+        let running = self.running.iter().map(|step| step.bytes);
+        let room = how_many_fit(running, self.waiting.iter().map(Waiting::bytes));
+        for waiting in self.waiting.drain(..room) {
+            let bytes = waiting.bytes();
+            self.running.push(Running { bytes, end: Box::pin(carry_out(self.ctx, waiting)) });
         }
     }
 
@@ -286,7 +308,7 @@ impl<'a> Steps<'a> {
     fn next(&mut self) -> impl FusedFuture<Output = Vec<Input>> + '_ {
         poll_fn(|context| {
             let mut ended = Vec::new();
-            self.running.retain_mut(|step| match step.as_mut().poll(context) {
+            self.running.retain_mut(|step| match step.end.as_mut().poll(context) {
                 Poll::Ready(inputs) => {
                     ended.extend(inputs);
                     false
@@ -303,15 +325,27 @@ impl<'a> Steps<'a> {
     }
 }
 
+/// How many of the waiting orders the server may have beside those that it has. One is always allowed.
+fn how_many_fit(
+    running: impl ExactSizeIterator<Item = usize>,
+    waiting: impl Iterator<Item = usize>,
+) -> usize {
+    let (mut steps, mut bytes) = (running.len(), running.sum::<usize>());
+    let fits = |size: &usize| {
+        let fits = steps == 0 || (steps < MOST_PENDING && bytes + size <= MOST_PENDING_BYTES);
+        steps += 1;
+        bytes += size;
+        fits
+    };
+    waiting.take_while(fits).count()
+}
+
 /// Has an attempt carried out on the machine that its agent is on, or on one that takes the agent in.
-async fn carry_out(
-    ctx: &WorkflowContext<RaymondRun>,
-    order: StepOrder,
-    token: WorkflowCancellationToken,
-) -> Vec<Input> {
+async fn carry_out(ctx: &WorkflowContext<RaymondRun>, waiting: Waiting) -> Vec<Input> {
+    let Waiting { order, packed, token } = waiting;
     let (started, plan) = (order.started.clone(), order.plan.clone());
     let agent = &order.agent.id;
-    let order = match Packed::new(&order) {
+    let order = match packed {
         Ok(packed) if packed.bytes() > MOST_BYTES => {
             let error = format!("it is handed more than a message of the engine holds ({MOST_BYTES} bytes)");
             return StepReport::not_started(&plan, error).into_inputs(&started, plan);
@@ -449,6 +483,22 @@ mod tests {
     /// An agent is taken in and its step delivered. Each of them is scheduled, starts and ends, and each end may have a task of
     /// the workflow, which is scheduled, starts and ends.
     const EVENTS_OF_A_STEP: u64 = 12;
+
+    #[test]
+    fn what_the_server_gets_at_once_is_limited_by_number_and_by_bytes() {
+        let cases: [(&[usize], &[usize], usize); 6] = [
+            (&[], &[10; 3], 3),
+            (&[], &[1; MOST_PENDING + 5], MOST_PENDING),
+            (&[1; MOST_PENDING - 1], &[1; 5], 1),
+            (&[], &[MOST_PENDING_BYTES / 3; 5], 3),
+            (&[MOST_PENDING_BYTES], &[1; 5], 0),
+            (&[], &[2 * MOST_PENDING_BYTES, 1], 1),
+        ];
+        for (running, waiting, expected) in cases {
+            let fit = how_many_fit(running.iter().copied(), waiting.iter().copied());
+            assert_eq!(fit, expected, "{} running, {} waiting", running.len(), waiting.len());
+        }
+    }
 
     #[test]
     fn the_ends_of_all_started_steps_fit_in_a_history() {

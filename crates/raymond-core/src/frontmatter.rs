@@ -80,7 +80,12 @@ const SETTINGS: [(&str, Setter); 15] = [
     ("max_visits", |reader, field| max_visits(field).map(|visits| reader.settings.max_visits = Some(visits))),
     ("force_implicit", |reader, field| flag(field).map(|flag| reader.settings.force_implicit = flag)),
     ("backend", |reader, field| {
-        text_or_texts(field).map(|names| reader.settings.backend = Some(names.join(",")))
+        let names = text_or_texts(field)?;
+        if names.is_empty() {
+            return Err(Fault::new(field.node.position, "`backend` names none; leave it out".to_owned()));
+        }
+        reader.settings.backend = Some(names.join(","));
+        Ok(())
     }),
     ("may_forget", |reader, field| flag(field).map(|flag| reader.settings.may_forget = flag)),
     ("allow_tools", |reader, field| texts(field).map(|texts| reader.settings.allow_tools = Some(texts))),

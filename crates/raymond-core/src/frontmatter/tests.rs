@@ -97,6 +97,7 @@ fn mistakes_have_a_place_and_say_what_to_do() {
         ("model: [a]", 2, 8, "`model` must be text, not a list"),
         ("model: 4", 2, 8, "`model` must be text, not a whole number; put it in quotes"),
         ("effort:", 2, 7, "`effort` must be text, not empty"),
+        ("backend: []", 2, 10, "`backend` names none; leave it out"),
         ("backend: ''", 2, 10, "a value of `backend` is empty"),
         ("backend: \"a\\0\"", 2, 10, "a value of `backend` holds control characters"),
         ("\ntimeout: 30", 3, 10, "`timeout` needs a unit; write `30s` for 30 seconds"),

@@ -51,6 +51,8 @@ pub struct Test {
     /// Where each state that has replies is named.
     pub reply_places: Vec<(String, Position)>,
     pub recording: Option<PathBuf>,
+    /// Where the recording is named.
+    pub recording_place: Option<Position>,
     pub answers: Answers,
     pub kill_after: Vec<u64>,
     pub stops_at_questions: bool,
@@ -110,10 +112,13 @@ pub fn load(path: &Path) -> Result<TestFile, BadFile> {
     for test in &mut tests {
         let Some(recording) = &mut test.recording else { continue };
         *recording = folder.join(&*recording);
-        recording::read(recording).map_err(|bad| BadFile {
-            path: bad.path,
-            place: bad.place,
-            message: format!("{} (the test `{}` needs it)", bad.message, test.name),
+        recording::read(recording).map_err(|bad| match (bad.place, test.recording_place) {
+            (None, Some(named)) => BadFile::at(path, Fault::new(named, bad.to_string())),
+            (place, _) => BadFile {
+                message: format!("{} (the test `{}` needs it)", bad.message, test.name),
+                path: bad.path,
+                place,
+            },
         })?;
     }
     Ok(TestFile { path: path.to_owned(), workflow, tests })
@@ -208,7 +213,10 @@ impl Reader<'_> {
         if let Some(node) = keys.get("replies") {
             self.replies(node, &mut test)?;
         }
-        test.recording = keys.get("recording").map(|node| self.text(node).map(PathBuf::from)).transpose()?;
+        if let Some(node) = keys.get("recording") {
+            test.recording = Some(PathBuf::from(self.text(node)?));
+            test.recording_place = Some(node.position);
+        }
         test.answers = keys.get("answers").map(|node| self.answers(node)).transpose()?.unwrap_or_default();
         test.kill_after = match keys.get("kill_after") {
             Some(Node { value: Value::List(nodes), .. }) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::file::ENDING;
 use crate::error::UserError;
@@ -16,6 +16,7 @@ const MOST_FOLDERS: usize = 10_000;
 pub fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, UserError> {
     let mut found = BTreeSet::new();
     for path in paths {
+        let path = &plain(path);
         if path.is_dir() {
             below(path, &mut found)?;
         } else if !path.exists() {
@@ -29,6 +30,12 @@ pub fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, UserError> {
         }
     }
     Ok(found.into_iter().collect())
+}
+
+/// The same path without `./`, so that a file that is named in two ways is found once.
+fn plain(path: &Path) -> PathBuf {
+    let plain: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
+    if plain.as_os_str().is_empty() { PathBuf::from(".") } else { plain }
 }
 
 pub fn is_test_file(path: &Path) -> bool {

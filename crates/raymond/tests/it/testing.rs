@@ -174,7 +174,7 @@ fn a_wrong_file_is_told_with_its_place_and_nothing_runs() {
     assert_eq!(code(&done), 2);
     assert!(stdout(&done).contains("<testcase name=\"good\"") && stdout(&done).contains("<error message="));
     for (text, expected) in [
-        ("tests:\n- name: x\n  recording: r.jsonl\n", "r.jsonl: cannot read"),
+        ("tests:\n- name: x\n  recording: r.jsonl\n", "b.test.yaml:3:14: flow/r.jsonl: cannot read"),
         ("workflow: ../gone\ntests: [ { name: x } ]\n", "b.test.yaml:1:11: "),
     ] {
         fs::write(folder.path().join("flow/b.test.yaml"), text).unwrap();
@@ -183,6 +183,9 @@ fn a_wrong_file_is_told_with_its_place_and_nothing_runs() {
     }
     fs::remove_file(folder.path().join("flow/b.test.yaml")).unwrap();
     assert_eq!(code(&raymond(folder.path(), &["test", "--filter", "nothing like it"])), 2);
+    // A file that is named in two ways is tested once.
+    let done = raymond(folder.path(), &["test", ".", "./flow", "./flow/flow.test.yaml"]);
+    assert!(stdout(&done).contains("1 passed"), "{}", stdout(&done));
     let empty = tempfile::tempdir().unwrap();
     assert_eq!(code(&raymond(empty.path(), &["test"])), 2);
 }
