@@ -114,6 +114,7 @@ impl Files {
         fs::create_dir_all(below(new, &order.run.cwd))?;
         if let Some(bytes) = self.blobs.get(&loose_key(order)).await? {
             unpack(&bytes, new)?;
+            self.mark_loose(order)?;
         }
         fs::create_dir_all(below(new, &order.agent.cwd))?;
         Ok(())
@@ -186,10 +187,22 @@ impl Files {
             self.keep_bases(repository, order, roots, done).await?;
         }
         let loose = loose_files(roots, files.repository.as_ref())?;
-        if !loose.is_empty() {
+        if !loose.is_empty() || self.loose_mark(order).exists() {
             self.blobs.put(&loose_key(order), loose.finish()?).await?;
+            self.mark_loose(order)?;
         }
         Ok(())
+    }
+
+    /// Says that the store has files of the agent, which then have to be replaced even if none are left.
+    fn mark_loose(&self, order: &StepOrder) -> std::io::Result<()> {
+        let mark = self.loose_mark(order);
+        fs::create_dir_all(mark.parent().unwrap_or(&mark))?;
+        fs::write(mark, "")
+    }
+
+    fn loose_mark(&self, order: &StepOrder) -> PathBuf {
+        self.run_folder(&order.id).join(".loose").join(name_of(&order.agent.id))
     }
 
     pub(super) async fn blob(&self, key: &str) -> anyhow::Result<Vec<u8>> {
@@ -200,12 +213,13 @@ impl Files {
     }
 }
 
-/// The agent's commit and files, unless they are those that the run began with.
+/// The agent's commit and files, unless they are those that the run began with and the store has no others.
 fn moving(top: &Path, repository: &Repository, snapshot: &FilesSnapshot) -> anyhow::Result<Option<Vec<u8>>> {
     let git = Git::in_folder(top);
     let head = git.text(&["rev-parse", "HEAD"])?;
     let tree = |commit: &str| git.text(&["rev-parse", &format!("{commit}^{{tree}}")]);
-    if head == repository.commit && tree(&snapshot.commit)? == tree(&head)? {
+    let is_as_begun = head == repository.commit && tree(&snapshot.commit)? == tree(&head)?;
+    if is_as_begun && git.text(&["rev-parse", "--verify", "--quiet", HEAD_REF]).is_err() {
         return Ok(None);
     }
     git.text(&["update-ref", HEAD_REF, &head])?;

@@ -58,6 +58,24 @@ fn an_agent_moves_with_its_files_when_its_machine_is_gone() {
 }
 
 #[test]
+fn an_agent_moves_without_the_files_that_it_has_removed() {
+    let Some(rig) = Rig::quick() else { return };
+    rig.commit_all(&[("kept", "as committed\n")]);
+    rig.state("START.sh", "echo new > new; echo task > $RAYMOND_TASK_FOLDER/t; echo '<goto>UNDO</goto>'");
+    rig.state("UNDO.sh", "cat new; rm new $RAYMOND_TASK_FOLDER/t; echo '<goto>SLOW</goto>'");
+    rig.state("SLOW.sh", &format!("{SLOW}echo \"$(ls) $(ls $RAYMOND_TASK_FOLDER)\" > $DIR/seen\n"));
+    let mut first = rig.worker("a");
+    rig.start();
+    rig.lines("begun", 1);
+    first.kill();
+    let _second = rig.worker("b");
+    assert!(rig.lines("begun", 2)[1].contains(" b "));
+    rig.write("go");
+    rig.until("run_finished");
+    assert_eq!(rig.read("seen").split_whitespace().collect::<Vec<_>>(), ["kept"]);
+}
+
+#[test]
 fn a_cut_off_machine_ends_its_step_before_another_begins_and_its_late_report_is_ignored() {
     let Some(rig) = Rig::quick() else { return };
     // The second to begin looks whether the first still lives.
