@@ -37,10 +37,11 @@ use harness::{Process, Rig, SLOTS};
 use report::Row;
 use sample::Sample;
 
-const REPETITIONS: usize = 3;
+const REPETITIONS: usize = 7;
 /// So many agents take so many steps each.
 const AGENTS: usize = 16;
 const STEPS: usize = 25;
+const STEPS_IN_ALL: usize = AGENTS * STEPS;
 /// A bare worker is this program, with this variable. It has the address of the server.
 const BARE: &str = "BENCH_BARE_WORKER";
 const BARE_QUEUE: &str = "bare";
@@ -60,39 +61,73 @@ fn main() -> ExitCode {
     }
     let Some(rig) = Rig::new() else { return ExitCode::SUCCESS };
     write_workflow(&rig);
+    let (mut ours, mut bare) = (Used::default(), Used::default());
     let mut rows = Vec::new();
-    let mut memory = (0, 0);
     for workers in [1, 2, 4] {
-        let (mut ours, mut bare) = (Sample::new(), Sample::new());
-        let names = &["a", "b", "c", "d"][..workers];
+        let (mut our_time, mut bare_time) = (Sample::new(), Sample::new());
         for repetition in 0..REPETITIONS {
-            let running: Vec<Process> = names.iter().map(|name| rig.worker(name)).collect();
-            let id = format!("r-{workers}-{repetition}");
-            ours.add(runtime.block_on(measure_run(&rig, &id)).expect("the run"));
-            memory.0 = running.iter().map(peak_memory).fold(memory.0, u64::max);
-            drop(running);
-            let running: Vec<Process> = names.iter().map(|_| spawn_bare_worker(&rig)).collect();
-            let id = format!("bare-{workers}-{repetition}");
-            bare.add(runtime.block_on(measure_bare(&rig, &id)).expect("the bare loop"));
-            memory.1 = running.iter().map(peak_memory).fold(memory.1, u64::max);
+            let id = format!("{workers}-{repetition}");
+            our_time.add(ours.during(
+                &rig,
+                ["a", "b", "c", "d"][..workers].iter().map(|name| rig.worker(name)).collect(),
+                || runtime.block_on(measure_run(&rig, &format!("r-{id}"))).expect("the run"),
+            ));
+            bare_time.add(bare.during(&rig, (0..workers).map(|_| spawn_bare_worker(&rig)).collect(), || {
+                runtime.block_on(measure_bare(&rig, &format!("bare-{id}"))).expect("the bare loop")
+            }));
         }
-        let rate = |sample: &Sample| format!("{:.1} steps/s", (AGENTS * STEPS) as f64 / sample.median());
+        let rate = |sample: &Sample| format!("{:.1} steps/s", STEPS_IN_ALL as f64 / sample.median());
         let work = format!(
             "a step on Temporal, {workers} × {SLOTS} slots, beside an activity that starts the same script"
         );
-        rows.push(Row::ratio(&work, rate(&ours), rate(&bare), ours.beside(&bare)).at_most(1.5));
+        let row = Row::ratio(&work, rate(&our_time), rate(&bare_time), our_time.beside(&bare_time));
+        rows.push(row.at_most(1.5));
         eprintln!("{}", rows[rows.len() - 1]);
     }
-    let ratio = memory.0 as f64 / memory.1 as f64;
-    let shown = |bytes| sample::mebibytes(bytes);
-    rows.push(Row::ratio(
-        "a worker on Temporal: memory, beside a bare one",
-        shown(memory.0),
-        shown(memory.1),
-        ratio,
-    ));
+    rows.extend(ours.beside(&bare));
     println!("{}", report::table(&rows));
     ExitCode::from(u8::from(!rows.iter().all(Row::is_met)))
+}
+
+/// What server and workers have used.
+#[derive(Default)]
+struct Used {
+    memory: u64,
+    /// Seconds of processor time for each step.
+    server: Sample,
+    workers: Sample,
+}
+
+impl Used {
+    /// Notes what is used while something is measured with these workers.
+    fn during(&mut self, rig: &Rig, workers: Vec<Process>, measure: impl FnOnce() -> f64) -> f64 {
+        let of_server = || rig.server_process.as_ref().map_or(Duration::ZERO, processor_time);
+        let before = of_server();
+        let measured = measure();
+        let of_step = |time: Duration| time.as_secs_f64() / STEPS_IN_ALL as f64;
+        self.server.add(of_step(of_server() - before));
+        self.workers.add(of_step(workers.iter().map(processor_time).sum()));
+        self.memory = workers.iter().map(peak_memory).fold(self.memory, u64::max);
+        measured
+    }
+
+    fn beside(&self, bare: &Self) -> [Row; 3] {
+        let time = |of: &str, ours: &Sample, bare: &Sample| {
+            let shown = |sample: &Sample| format!("{:.1} ms", 1000.0 * sample.median());
+            let work = format!("a step on Temporal: processor time of {of}");
+            Row::ratio(&work, shown(ours), shown(bare), ours.beside(bare))
+        };
+        [
+            time("the server", &self.server, &bare.server),
+            time("the workers, with the script", &self.workers, &bare.workers),
+            Row::ratio(
+                "a worker on Temporal: memory, beside a bare one",
+                sample::mebibytes(self.memory),
+                sample::mebibytes(bare.memory),
+                self.memory as f64 / bare.memory as f64,
+            ),
+        ]
+    }
 }
 
 fn write_workflow(rig: &Rig) {
@@ -116,8 +151,17 @@ async fn measure_run(rig: &Rig, id: &str) -> anyhow::Result<f64> {
             .filter_map(|event| event["time"].as_str()?.parse::<jiff::Timestamp>().ok())
     };
     let (begun, ended) = (times("step_started").min(), times("step_finished").max());
-    assert_eq!(times("step_finished").count(), AGENTS * STEPS);
+    assert_eq!(times("step_finished").count(), STEPS_IN_ALL);
     Ok(ended.expect("steps").duration_since(begun.expect("steps")).as_secs_f64())
+}
+
+/// The processor time that a process and those of its children that have ended have used.
+fn processor_time(process: &Process) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.0.id())).unwrap_or_default();
+    // The name may have blanks. Behind it the times are the fields 12 to 15, in hundredths of a second.
+    let behind_name = stat.rsplit(')').next().unwrap_or_default();
+    let times = behind_name.split_whitespace().skip(11).take(4);
+    Duration::from_millis(10 * times.filter_map(|time| time.parse::<u64>().ok()).sum::<u64>())
 }
 
 fn peak_memory(process: &Process) -> u64 {

@@ -44,6 +44,11 @@ impl Records {
         .await
     }
 
+    /// The attempt was not begun after all.
+    pub fn forget(&self, token: &str) -> io::Result<()> {
+        fs::remove_file(self.file(token))
+    }
+
     /// Must come before the result is reported.
     pub async fn end(&self, token: &str, result: &Delivered) -> anyhow::Result<()> {
         let (file, bytes) = (self.file(token), serde_json::to_vec(result)?);
@@ -86,6 +91,9 @@ mod tests {
         records.begin("t").await.unwrap();
         assert!(matches!(records.look("t").unwrap(), Known::Begun));
         assert!(records.begin("t").await.is_err());
+        records.forget("t").unwrap();
+        assert!(matches!(records.look("t").unwrap(), Known::Nothing));
+        records.begin("t").await.unwrap();
         let result = Delivered::Lost { why: "gone".to_owned(), cost: None, leaving: false };
         records.end("t", &result).await.unwrap();
         let Known::Ended(Delivered::Lost { why, .. }) = records.look("t").unwrap() else { panic!("ended") };

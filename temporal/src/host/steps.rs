@@ -177,11 +177,13 @@ impl Steps {
                         return Ok(End::Report(self.not_started(order, why)?));
                     }
                 };
-                match heart.announce().await {
-                    Pulse::Good => {}
-                    pulse => return Ok(before_it_began(pulse)),
+                // The server and the disk are told at the same time: a step waits for both of them.
+                let (pulse, recorded) = tokio::join!(heart.announce(), records.begin(token));
+                recorded?;
+                if pulse != Pulse::Good {
+                    records.forget(token)?;
+                    return Ok(before_it_began(pulse));
                 }
-                records.begin(token).await?;
                 self.run_step(delivery, order, &run, &roots, heart).await?
             }
         };

@@ -81,7 +81,7 @@ pub struct Rig {
     network: Option<Network>,
     /// Where programs find the server.
     reached_at: (&'static str, u16),
-    server: Option<Process>,
+    pub server_process: Option<Process>,
     heartbeat: Duration,
     /// Variables of all programs that are started from now on.
     pub variables: Vec<(&'static str, String)>,
@@ -107,10 +107,19 @@ impl Rig {
         let folder = tempfile::tempdir().expect("a folder");
         let port = Port::reserve();
         let reached_at = network.as_ref().map_or(("127.0.0.1", port.number), |_| network::SERVER);
-        let (server, variables) = (None, Vec::new());
+        let (server_process, variables) = (None, Vec::new());
         let blobs = format!("file://{}", folder.path().join("blobs").display());
-        let mut rig =
-            Self { folder, program, port, network, reached_at, server, heartbeat: CALM, variables, blobs };
+        let mut rig = Self {
+            folder,
+            program,
+            port,
+            network,
+            reached_at,
+            server_process,
+            heartbeat: CALM,
+            variables,
+            blobs,
+        };
         fs::create_dir_all(rig.path("project/wf")).expect("a folder");
         fs::create_dir_all(rig.path("project/.raymond")).expect("a folder");
         fs::create_dir_all(rig.path("home")).expect("a folder");
@@ -141,7 +150,7 @@ impl Rig {
             }
             self.is_server_up().then_some(())
         });
-        self.server = Some(server);
+        self.server_process = Some(server);
     }
 
     fn is_server_up(&self) -> bool {
@@ -176,7 +185,7 @@ impl Rig {
     }
 
     pub fn kill_server(&mut self) {
-        self.server = None;
+        self.server_process = None;
     }
 
     pub fn state(&self, name: &str, text: &str) {
