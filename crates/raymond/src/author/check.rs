@@ -15,6 +15,7 @@ use raymond_core::workflow::source::Position;
 
 use super::load::{Fault, FaultKind, Inside, Loaded, load, load_part};
 use crate::agent::registry::Backends;
+use crate::check::find::is_test_file;
 use crate::workflow::scope::{Form, parse_leniently, read_one_file};
 use crate::workflow::scopes::Allowed;
 use crate::workflow::states::Reached;
@@ -69,7 +70,7 @@ pub struct Excerpt {
 pub enum Fixed {
     /// In this many places.
     Places(usize),
-    /// The form of the workflow cannot be changed in place; this says what to do.
+    /// It cannot be changed in place; this says what to do.
     Not(&'static str),
 }
 
@@ -91,8 +92,11 @@ impl<'p> Around<'p> {
     }
 }
 
-/// Lints the workflow at a path.
+/// Lints the workflow or the test file at a path.
 pub fn check(given: &str, around: Around<'_>) -> Vec<Found> {
+    if let Some(path) = test_file(given, around) {
+        return test_files::check_one(&path, around);
+    }
     match Checked::new(given, around) {
         Ok(checked) => {
             let mut found = checked.found();
@@ -118,6 +122,9 @@ pub fn before_run(
 
 /// Makes the repairs that are certain to be right, and returns how many.
 pub fn fix(given: &str, around: Around<'_>) -> Result<Fixed, String> {
+    if test_file(given, around).is_some() {
+        return Ok(Fixed::Not("a test file is left as it is"));
+    }
     let mut fixed = 0;
     for _ in 0..MAX_FIX_ROUNDS {
         let Ok(checked) = Checked::new(given, around) else { break };
@@ -130,6 +137,12 @@ pub fn fix(given: &str, around: Around<'_>) -> Result<Fixed, String> {
         }
     }
     Ok(Fixed::Places(fixed))
+}
+
+/// The test file at a path, if one is there.
+fn test_file(given: &str, around: Around<'_>) -> Option<PathBuf> {
+    let path = around.cwd.join(given);
+    (is_test_file(&path) && path.is_file()).then_some(path)
 }
 
 struct Checked {

@@ -197,7 +197,7 @@ pub(super) struct RunOptions {
     pub(super) effort: Option<String>,
     /// The backend for prompts that do not choose one, or several with commas: the next where one is missing or at its
     /// limit [default: claude]
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(backends))]
+    #[arg(long, value_name = "NAME", value_parser = parse_backends, add = ArgValueCompleter::new(backends))]
     pub(super) backend: Option<String>,
     /// How long a step that sets no limit may be silent; 0 is no limit [default: 30m for prompts, none for scripts]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -623,6 +623,13 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
 /// What `list` can show as the status of a run.
 pub(super) const STATUSES: [&str; 8] =
     ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
+
+fn parse_backends(text: &str) -> Result<String, String> {
+    match text.split(',').any(|name| name.trim().is_empty()) {
+        true => Err("the name of a backend is missing; `raymond doctor` lists them".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
 
 fn parse_status(text: &str) -> Result<String, String> {
     let status = text.replace([' ', '-'], "_");

@@ -138,11 +138,24 @@ fn show(report: &Report, as_json: bool) -> Result<(), UserError> {
 
 fn write_for_people(out: &mut impl Write, report: &Report) -> io::Result<()> {
     const BOLD: Style = Style::new().bold();
+    const DIM: Style = Style::new().dimmed();
     writeln!(out, "{BOLD}Agent programs{BOLD:#}")?;
     for backend in &report.backends {
-        let mark = if backend.name == report.default_backend { " (default)" } else { "" };
-        let level = if backend.works() { Level::Good } else { Level::Warning };
+        let is_default = backend.name == report.default_backend;
+        let mark = if is_default { " (default)" } else { "" };
+        let level = match backend.works() {
+            true => Level::Good,
+            false if is_default => Level::Error,
+            false => Level::Warning,
+        };
         writeln!(out, "  {} {}{mark}: {}", sign(level), clean(&backend.name), clean(&backend.summary()))?;
+        // What to do about the default backend is among the findings.
+        if let Some(advice) = backend.advice().filter(|_| !is_default) {
+            writeln!(out, "          → to use it, {}", clean(&advice))?;
+        }
+        if backend.installed {
+            writeln!(out, "          {DIM}{}{DIM:#}", clean(&backend.abilities()))?;
+        }
     }
     writeln!(out, "{BOLD}Here{BOLD:#}")?;
     for finding in &report.findings {

@@ -32,6 +32,9 @@ const SETTINGS: [&str; 5] = [
     "advice.addEmbeddedRepo=false",
 ];
 
+/// Names of files are written as they are, and only those with control characters in quotes.
+const PLAIN_NAMES: &[&str] = &["-c", "core.quotePath=false"];
+
 /// What the folder of the indexes is called, with something behind it that differs from process to process.
 pub const INDEXES: &str = ".snapshots-";
 
@@ -357,9 +360,8 @@ impl Restoring {
         let mut kept_as = None;
         if !is_tree(commit) && !is_tree("HEAD") && !saved.iter().any(|saved| is_tree(saved)) {
             if !force {
-                let names = git.text(&["diff", "--name-only", "HEAD", &now, "--"]).unwrap_or_default();
-                let first: Vec<&str> = names.lines().take(3).collect();
-                return Ok(Err(first.join(", ")));
+                let names = git.text(&[PLAIN_NAMES, &["diff", "--name-only", "HEAD", &now, "--"]].concat());
+                return Ok(Err(first_of(&names.unwrap_or_default())));
             }
             let listed = git.text(&["for-each-ref", "--format=%(refname)", kept])?;
             let number = listed.lines().filter_map(|name| name.rsplit('/').next()?.parse::<u64>().ok()).max();
@@ -379,12 +381,22 @@ impl Drop for Restoring {
     }
 }
 
+/// The first lines, in one.
+fn first_of(lines: &str) -> String {
+    const SHOWN: usize = 3;
+    let first: Vec<&str> = lines.lines().take(SHOWN).collect();
+    match lines.lines().count() - first.len() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 /// The changes between two commits, as git shows them, at most so many bytes; with a list of the files first.
 pub fn diff(repository: &Path, before: &str, after: &str, most: usize) -> Result<(String, bool), GitError> {
     let git = Git::of_repository(repository);
     let compare =
         ["diff", "--no-ext-diff", "--no-textconv", "--stat", "--patch", "--no-color", before, after, "--"];
-    let mut bytes = git.bytes(&compare, &[])?;
+    let mut bytes = git.bytes(&[PLAIN_NAMES, &compare].concat(), &[])?;
     let is_cut = bytes.len() > most;
     bytes.truncate(most);
     Ok((String::from_utf8_lossy(&bytes).into_owned(), is_cut))

@@ -226,6 +226,14 @@ fn a_list_of_backends_can_be_chosen_in_four_places() {
 }
 
 #[test]
+fn a_list_of_backends_without_a_name_is_refused() {
+    let rig = project("", &[("START.md", "Begin.")]);
+    for list in ["", "claude,", ",claude", "claude, ,codex"] {
+        rig.raymond(&["workflow", "--backend", list]).assert(2, "").says("the name of a backend is missing");
+    }
+}
+
+#[test]
 fn one_run_mixes_backends_and_each_agent_keeps_its_own() {
     let config = [
         answering("one", "<fork next=\\\"MORE\\\">WORK</fork>"),

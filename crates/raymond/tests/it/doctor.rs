@@ -46,7 +46,12 @@ fn a_default_backend_that_works_is_told_with_what_it_can_do() {
         report["findings"].as_array().unwrap().iter().find(|finding| finding["about"] == "files").unwrap();
     assert_eq!(files["level"], "good", "{files}");
     let people = rig.raymond(&["doctor"]).stdout;
-    assert!(people.contains("scripted (default): needs no program"), "{people}");
+    assert!(
+        people.contains(
+            "scripted (default): needs no program\n          can continue conversations, branch them"
+        ),
+        "{people}"
+    );
     assert!(people.ends_with("The default backend `scripted` can work.\n"), "{people}");
 }
 
@@ -60,6 +65,17 @@ fn a_missing_program_is_told_with_what_to_do() {
     let finding = &report["findings"][1];
     assert_eq!((&finding["level"], &finding["about"]), (&"error".into(), &"backend".into()));
     assert!(finding["advice"].as_str().unwrap().starts_with("install it"), "{finding}");
+    let people = rig.raymond(&["doctor"]).stdout;
+    assert!(people.contains("wrong codex (default): `/no/such/codex` was not found\n"), "{people}");
+}
+
+#[test]
+fn a_missing_program_that_is_not_the_default_is_told_with_what_to_do() {
+    let rig = rig("scripted", "[backend.codex]\ncommand = \"/no/such/codex\"\n");
+    let done = rig.raymond(&["doctor"]);
+    assert_eq!(done.exit, 0, "{}", done.stdout);
+    let told = "note  codex: `/no/such/codex` was not found\n          → to use it, install it, or name it with `command`";
+    assert!(done.stdout.contains(told), "{}", done.stdout);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use raymond::author::check::{Around, Fixed, check};
+use raymond::author::check::{Around, Fixed, check, fix};
 use raymond::author::report;
 use raymond_core::diagnostic::Severity;
 use raymond_core::lint::RULES;
@@ -93,7 +93,7 @@ fn fixing_leaves_nothing_that_can_be_fixed() {
             found.iter().filter(|found| found.can_be_fixed).count()
         };
         assert!(fixable(check(code, Around::folder(work.path(), Platform::Unix))) > 0, "{code}");
-        let fixed = raymond::author::check::fix(code, Around::folder(work.path(), Platform::Unix)).unwrap();
+        let fixed = fix(code, Around::folder(work.path(), Platform::Unix)).unwrap();
         assert!(fixed != Fixed::Places(0), "{code}");
         assert_eq!(fixable(check(code, Around::folder(work.path(), Platform::Unix))), 0, "{code}");
     }
@@ -116,6 +116,26 @@ fn broken_tags_are_found_in_scripts_of_windows() {
     let expected = [in_file("NEXT.ps1", 1), in_file("NEXT.ps1", 2), in_file("START.bat", 2)];
     assert_eq!(places(Platform::Windows), expected);
     assert_eq!(places(Platform::Unix), []);
+}
+
+#[test]
+fn a_test_file_can_be_named_itself() {
+    let work = tempfile::tempdir().unwrap();
+    let folder = work.path().join("wf");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("START.md"), "Say something.\n\n<result>done</result>\n").unwrap();
+    let found_in = |replies: &str| -> Vec<(String, u32, &str)> {
+        let text = format!("tests:\n  - name: one\n    replies: {{ {replies}: <result>ok</result> }}\n");
+        fs::write(folder.join("one.test.yaml"), text).unwrap();
+        let found = check("wf/one.test.yaml", Around::folder(work.path(), Platform::Unix)).into_iter();
+        found.map(|found| (found.file.display().to_string(), found.start.line, found.code)).collect()
+    };
+    assert_eq!(found_in("START"), []);
+    assert_eq!(found_in("STRAT"), [("wf/one.test.yaml".to_owned(), 3, "R039")]);
+    let text = fs::read(folder.join("one.test.yaml")).unwrap();
+    let fixed = fix("wf/one.test.yaml", Around::folder(work.path(), Platform::Unix)).unwrap();
+    assert!(matches!(fixed, Fixed::Not(_)), "{fixed:?}");
+    assert_eq!(fs::read(folder.join("one.test.yaml")).unwrap(), text);
 }
 
 #[test]

@@ -111,7 +111,13 @@ fn files_are_restored_in_place_and_what_was_not_saved_is_kept() {
 fn a_rewind_takes_the_files_back_too() {
     let rig = three_steps();
     rig.write("sub/f", "mine\n");
-    rig.raymond(&["rewind", "r", "--to", "1", "--files"]).assert(2, "").says("--force");
+    for name in ["a", "b", "c", "d"] {
+        rig.write(&format!("sub/{name}"), "mine\n");
+    }
+    rig.raymond(&["rewind", "r", "--to", "1", "--files"])
+        .assert(2, "")
+        .says("sub/c and 2 more")
+        .says("--force");
     rig.raymond(&["rewind", "r", "--to", "1", "--files", "--force"])
         .assert(0, "dropped-1-r\n")
         .says("kept as refs/raymond-kept/r/1");

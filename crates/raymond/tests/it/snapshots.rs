@@ -145,10 +145,11 @@ fn index_head_branches_stash_and_status_stay_as_they_are() {
 #[test]
 fn log_shows_what_a_step_has_changed() {
     let rig = repository();
-    steps(&rig, &["echo two > f", "true"]);
+    steps(&rig, &["echo two > f; echo > 'größe.txt'", "true"]);
     run(&rig);
     let said = rig.raymond(&["log", "r", "--step", "1"]).stdout;
-    assert!(said.contains("-one") && said.contains("+two") && said.contains("1 file changed"), "{said}");
+    assert!(said.contains("größe.txt"), "{said}");
+    assert!(said.contains("-one") && said.contains("+two") && said.contains("2 files changed"), "{said}");
     let said = rig.raymond(&["log", "r", "--step", "2"]).stdout;
     assert!(said.contains("changed files") && said.contains("none"), "{said}");
 }

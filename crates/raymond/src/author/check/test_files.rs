@@ -11,9 +11,9 @@ use raymond_core::lint::{rule, split_help};
 use raymond_core::workflow::source::Position;
 use raymond_core::workflow::wording::{did_you_mean, nearest};
 
-use super::{Found, marked};
+use super::{Around, Checked, Found, marked, not_loaded};
 use crate::author::load::Loaded;
-use crate::check::file::{ENDING, Test, load};
+use crate::check::file::{BadFile, ENDING, Test, TestFile, load};
 use crate::check::find::is_test_file;
 use crate::files;
 use crate::paths::normalise;
@@ -26,26 +26,40 @@ const WRONG_TEST: &str = "R039";
 pub(super) fn check(loaded: &Loaded, graph: &Graph, cwd: &Path) -> Vec<Found> {
     let mut found = Vec::new();
     for path in test_files(loaded) {
-        let shown = path.strip_prefix(cwd).unwrap_or(&path).to_owned();
         match load(&path) {
-            Err(bad) => {
-                let (line, column) = bad.place.unwrap_or((1, 1));
-                let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-                let at = Position { line: number(line), column: number(column) };
-                let file = bad.path.strip_prefix(cwd).unwrap_or(&bad.path).to_owned();
-                found.push(finding(&bad.path, file, at, &bad.message));
-            }
+            Err(bad) => found.push(not_read(&bad, cwd)),
             Ok(file) if normalise(cwd, &file.workflow) == loaded.path => {
-                for test in &file.tests {
-                    let wrong = check_replies(test, graph).into_iter().chain(check_paths(test, graph));
-                    found.extend(wrong.map(|(at, message)| finding(&path, shown.clone(), at, &message)));
-                }
+                found.extend(check_tests(&file, graph, cwd));
             }
             // It tests another workflow.
             Ok(_) => {}
         }
     }
     found
+}
+
+/// Checks one test file, with the workflow that it tests. Findings in that workflow are left out.
+pub(super) fn check_one(path: &Path, around: Around<'_>) -> Vec<Found> {
+    let file = match load(path) {
+        Ok(file) => file,
+        Err(bad) => return vec![not_read(&bad, around.cwd)],
+    };
+    match Checked::new(&file.workflow.to_string_lossy(), around) {
+        Ok(checked) => check_tests(&file, &checked.graph, around.cwd),
+        Err(fault) => vec![not_loaded(&fault)],
+    }
+}
+
+fn check_tests(file: &TestFile, graph: &Graph, cwd: &Path) -> Vec<Found> {
+    let wrong = |test| check_replies(test, graph).into_iter().chain(check_paths(test, graph));
+    let found = |(at, message): (Position, String)| finding(&file.path, cwd, at, &message);
+    file.tests.iter().flat_map(wrong).map(found).collect()
+}
+
+fn not_read(bad: &BadFile, cwd: &Path) -> Found {
+    let (line, column) = bad.place.unwrap_or((1, 1));
+    let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    finding(&bad.path, cwd, Position { line: number(line), column: number(column) }, &bad.message)
 }
 
 fn test_files(loaded: &Loaded) -> Vec<PathBuf> {
@@ -61,8 +75,7 @@ fn test_files(loaded: &Loaded) -> Vec<PathBuf> {
     beside.filter(|path| path.is_file()).into_iter().collect()
 }
 
-/// A finding at a place in a file, whose name is given twice: as it is opened, and as it is shown.
-fn finding(file: &Path, shown: PathBuf, at: Position, message: &str) -> Found {
+fn finding(file: &Path, cwd: &Path, at: Position, message: &str) -> Found {
     let (code, severity) =
         rule(WRONG_TEST).map_or((WRONG_TEST, Severity::Error), |rule| (rule.code, rule.severity));
     let text = files::read_text(file, MAX_BYTES).unwrap_or_default();
@@ -74,7 +87,7 @@ fn finding(file: &Path, shown: PathBuf, at: Position, message: &str) -> Found {
         before_run: BeforeRun::Nothing,
         message: message.to_owned(),
         help: help.map(str::to_owned),
-        file: shown,
+        file: file.strip_prefix(cwd).unwrap_or(file).to_owned(),
         start: at,
         end,
         lines: Some(lines),

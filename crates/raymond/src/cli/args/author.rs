@@ -45,7 +45,7 @@ impl PlatformName {
 #[derive(Debug, Args)]
 #[command(after_help = examples::LINT)]
 pub struct LintArgs {
-    /// The workflows to look at
+    /// The workflows, or their test files, to look at
     #[arg(default_value = ".", value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<String>,
     /// How findings are written

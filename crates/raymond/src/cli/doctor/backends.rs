@@ -85,7 +85,56 @@ impl Can {
     }
 }
 
+impl Can {
+    /// In words: what it can do, and what it cannot.
+    fn in_words(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+        let abilities = [
+            (self.resume, "continue conversations"),
+            (self.branch, "branch them"),
+            (self.other_folders, "continue them in other folders"),
+            (self.cost != "none", if self.cost == "dollars" { "tell dollars" } else { "tell tokens" }),
+            (self.budget_share, "limit the cost of a turn itself"),
+            (self.model, "choose a model"),
+            (self.effort, "choose an effort"),
+            (self.tool_rules, "limit tools"),
+            (self.add_dirs, "use more folders"),
+            (self.mcp, "use MCP servers"),
+            (self.skip_permissions, "skip permissions"),
+        ];
+        let words = |wanted: bool| {
+            abilities.iter().filter(move |(can, _)| *can == wanted).map(|(_, words)| *words).collect()
+        };
+        (words(true), words(false))
+    }
+}
+
 impl BackendReport {
+    /// What it can do, and what it cannot, in a sentence.
+    pub(super) fn abilities(&self) -> String {
+        let (can, cannot) = self.can.in_words();
+        match (can.is_empty(), cannot.is_empty()) {
+            (_, true) => format!("can {}", can.join(", ")),
+            (true, false) => format!("cannot {}", cannot.join(", ")),
+            (false, false) => format!("can {}; cannot {}", can.join(", "), cannot.join(", ")),
+        }
+    }
+
+    /// What to do if it is to be used, unless it can be used as it is.
+    pub(super) fn advice(&self) -> Option<String> {
+        let name = &self.name;
+        if !self.installed {
+            return Some(format!(
+                "install it, or name it with `command` under [backend.{name}] in .raymond/config.toml"
+            ));
+        }
+        if self.logged_in == Some(false) && self.answers != Some(true) {
+            let advice = "log in by starting the agent program once by hand; if it uses a key or a service of its own, --ping \
+                          tells whether it works";
+            return Some(advice.to_owned());
+        }
+        (self.answers == Some(false)).then(|| "look at what it says, and start it once by hand".to_owned())
+    }
+
     /// Whether turns can be run with it, as far as is known.
     pub(super) fn works(&self) -> bool {
         match self.answers {
@@ -228,17 +277,10 @@ pub(super) fn findings(
         return vec![Finding::error("backend", format!("there is no backend `{name}`"), advice)];
     };
     let mut findings = Vec::new();
-    if !report.installed {
-        let advice =
-            format!("install it, or name it with `command` under [backend.{name}] in .raymond/config.toml");
-        findings.push(Finding::error("backend", report.summary(), advice));
-    } else if report.logged_in == Some(false) && report.answers != Some(true) {
-        let advice = "log in by starting the agent program once by hand; if it uses a key or a service of its own, --ping \
-                      tells whether it works";
-        findings.push(Finding::error("backend", format!("`{name}` is not logged in"), advice));
-    } else if report.answers == Some(false) {
-        let advice = "look at what it says, and start it once by hand";
-        findings.push(Finding::error("backend", report.summary(), advice));
+    if let Some(advice) = report.advice() {
+        let is_logged_out = report.installed && report.logged_in == Some(false);
+        let message = if is_logged_out { format!("`{name}` is not logged in") } else { report.summary() };
+        findings.push(Finding::error("backend", message, advice));
     } else if matches!(report.tested, Standing::Older) {
         let advice = "update it; Raymond reads what it knows and may miss something";
         findings.push(Finding::warning("backend", format!("`{name}`: {}", report.summary()), advice));
