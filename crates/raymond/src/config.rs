@@ -50,6 +50,9 @@ pub struct Settings {
     pub budget: Option<Dollars>,
     pub model: Option<String>,
     pub effort: Option<String>,
+    /// One, or several with commas between them.
+    #[serde(deserialize_with = "backends")]
+    #[schemars(with = "Option<BackendNames>")]
     pub backend: Option<String>,
     pub timeout: Option<Timeout>,
     pub max_parallel: Option<std::num::NonZeroUsize>,
@@ -156,6 +159,24 @@ fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Strin
             let known = registry::known_kinds();
             Err(serde::de::Error::custom(format!("unknown kind `{kind}`; {known}")))
         }
+    }
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(untagged, expecting = "`backend` is the name of a backend, or a list of names")]
+enum BackendNames {
+    One(String),
+    Several(Vec<String>),
+}
+
+fn backends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let names = match BackendNames::deserialize(deserializer)? {
+        BackendNames::One(names) => names,
+        BackendNames::Several(names) => names.join(","),
+    };
+    match names.split(',').any(|name| name.trim().is_empty()) {
+        true => Err(serde::de::Error::custom("the name of a backend is missing")),
+        false => Ok(Some(names)),
     }
 }
 
@@ -488,6 +509,9 @@ mod tests {
             ("[raymond]\n[backend.x]\ncommand = \"y\"\n[other]\n", "line 4", "other"),
             ("[raymond]\n[backend.x]\ncommand = \"y\"\n", "line 2", "`x` has no `kind`"),
             ("[raymond]\ntimeout = true\n", "line 2", "a timeout is a duration"),
+            ("[raymond]\nbackend = 1\n", "line 2", "`backend` is the name of a backend"),
+            ("[raymond]\nbackend = []\n", "line 2", "the name of a backend is missing"),
+            ("[raymond]\nbackend = \"claude,\"\n", "line 2", "the name of a backend is missing"),
             ("[raymond]\nbudget = \"x\"\n", "line 2", "expected a number"),
             ("[raymond]\nmax_steps = -1\n", "line 2", "expected a whole number"),
             ("[raymond]\nverbose = 1\n", "line 2", "expected true or false"),

@@ -204,10 +204,11 @@ fn answering(name: &str, answer: &str) -> String {
 }
 
 #[test]
-fn a_list_of_backends_can_be_chosen_in_four_places() {
+fn a_list_of_backends_can_be_chosen_in_each_place() {
     let missing = "[backend.first]\nkind = \"command\"\ncommand = \"./not-there\"\ncost = \"none\"\n";
     let backends = format!("{missing}{}", answering("second", "<result>second</result>"));
     let in_config = format!("[raymond]\nbackend = \"first,second\"\n{backends}");
+    let as_list = format!("[raymond]\nbackend = [\"first\", \"second\"]\n{backends}");
     let list = "backend: [first, second]";
     let in_state = format!("---\n{list}\n---\nBegin.");
     for (config, state, manifest, args) in [
@@ -215,6 +216,7 @@ fn a_list_of_backends_can_be_chosen_in_four_places() {
         (&backends, "Begin.", list, &[]),
         (&backends, "Begin.", "", &["--backend", "first,second"]),
         (&in_config, "Begin.", "", &[]),
+        (&as_list, "Begin.", "", &[]),
     ] {
         let rig = project(config, &[("START.md", state)]);
         if !manifest.is_empty() {
