@@ -156,6 +156,10 @@ impl Checked {
         let Around { cwd, platform, project, workflow_paths } = around;
         let mut loaded = load(given, cwd, platform)?;
         let allowed = Allowed::around(loaded.home(), project, workflow_paths);
+        // A run would be refused.
+        let refused = |base: &PathBuf| allowed.check(&base.to_string_lossy(), base).err();
+        let refused: Vec<String> = loaded.bases.iter().filter_map(refused).collect();
+        loaded.faults.extend(refused.into_iter().map(|why| Fault::new(loaded.shown.clone(), why)));
         let graph = loaded.graph(platform);
         let built_in = Backends::built_in();
         let workflow = Workflow {
@@ -249,7 +253,10 @@ impl Checked {
                 lines = Some((text, Lines::new(text)));
             }
             let place = lines.as_ref().map(|(_, lines)| Place { lines, text, range });
-            found.push(placed(diagnostic, file, place));
+            let mut placed = placed(diagnostic, file, place);
+            // An extended workflow is left as it is, because others may extend it, too.
+            placed.can_be_fixed &= !self.loaded.from_base.contains_key(&state.file);
+            found.push(placed);
         }
         found
     }

@@ -47,6 +47,8 @@ pub struct Loaded {
     pub entry: Option<StateFile>,
     /// What it says about itself.
     pub manifest: Manifest,
+    /// The workflows that it extends, directly or not.
+    pub bases: Vec<PathBuf>,
     /// The states that come from there.
     pub from_base: HashMap<StateFile, BaseState>,
     /// What could not be read, and why.
@@ -93,7 +95,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    fn new(shown: PathBuf, message: String) -> Fault {
+    pub fn new(shown: PathBuf, message: String) -> Fault {
         Fault { kind: FaultKind::CannotBeLoaded, shown, message, place: None }
     }
 
@@ -112,6 +114,7 @@ impl Loaded {
             others: Vec::new(),
             entry: None,
             manifest: Manifest::default(),
+            bases: Vec::new(),
             from_base: HashMap::new(),
             faults: Vec::new(),
             inside: None,
@@ -277,6 +280,8 @@ impl Loaded {
             self.files.push(file);
         }
         self.others.extend(base.others.into_iter().filter(is_new));
+        self.bases.push(base.path);
+        self.bases.extend(base.bases);
         self.manifest = self.manifest.extending(&base.manifest);
         self.faults.extend(base.faults.into_iter().filter(|fault| fault.kind != FaultKind::UnknownKey));
     }

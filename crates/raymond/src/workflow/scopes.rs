@@ -80,10 +80,13 @@ impl Allowed {
         if self.permits(path) {
             return Ok(());
         }
+        let (written, real) = (written.escape_debug(), real(path).display().to_string());
+        let place = match written.to_string() == real {
+            true => format!("`{written}` is"),
+            false => format!("`{written}` leads to {real},"),
+        };
         Err(format!(
-            "`{}` leads to {}, outside the project; list its folder in `workflow_paths` of the config file to permit it",
-            written.escape_debug(),
-            real(path).display()
+            "{place} outside the project; list its folder in `workflow_paths` of the config file to permit it"
         ))
     }
 

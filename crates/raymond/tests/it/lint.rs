@@ -139,6 +139,25 @@ fn a_test_file_can_be_named_itself() {
 }
 
 #[test]
+fn an_extended_workflow_must_be_in_a_folder_that_runs_may_use_and_is_left_as_it_is() {
+    let work = tempfile::tempdir().unwrap();
+    let [project, outside] = ["project", "outside"].map(|name| work.path().join(name));
+    for folder in [project.join("base"), project.join("wf"), outside.clone()] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let found_with = |base: &str, listed: &[String]| -> Vec<(&str, bool)> {
+        fs::write(project.join("wf").join(base).join("START.md"), "---\nmodle: x\n---\n<result>x</result>\n")
+            .unwrap();
+        fs::write(project.join("wf/workflow.yaml"), format!("extends: {base}\n")).unwrap();
+        let around = Around { workflow_paths: listed, ..Around::folder(&project, Platform::Unix) };
+        check("wf", around).into_iter().map(|found| (found.code, found.can_be_fixed)).collect()
+    };
+    assert_eq!(found_with("../base", &[]), [("R016", false)]);
+    assert_eq!(found_with("../../outside", &[]), [("R015", false), ("R016", false)]);
+    assert_eq!(found_with("../../outside", &["../outside".to_owned()]), [("R016", false)]);
+}
+
+#[test]
 fn secrets_are_not_shown() {
     let found = check("bad", Around::folder(&folder().join("R027"), Platform::Unix));
     for report in [report::text(&found), report::json(&found), report::sarif(&found), report::github(&found)]
