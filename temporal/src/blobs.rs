@@ -1,5 +1,6 @@
 //! Where machines leave what others need: workflows, conversations, files, journals of long runs.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,7 +26,9 @@ impl Blobs {
         let url = url::Url::parse(&address).with_context(|| format!("`{address}` is no address"))?;
         if url.scheme() == "file" {
             let folder = url.to_file_path().ok().with_context(|| format!("`{address}` is no folder"))?;
-            std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            // The store of this user is for no one else; one that is shared has the permissions that it was made with.
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.with_context(|| format!("cannot make {}", folder.display()))?;
         }
         let variables = std::env::vars().filter(|(name, _)| name.starts_with("AWS_"));
         let variables = variables.map(|(name, value)| (name.to_ascii_lowercase(), value));

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Cursor, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use raymond::git::Git;
@@ -17,6 +18,8 @@ use crate::messages::Repository;
 
 /// The most that the files of a run's workflows may be together.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
+/// How long git may take to pack a repository.
+const LONGEST_BUNDLE: Duration = Duration::from_secs(10 * 60);
 /// Folders that are no part of a workflow.
 const LEFT_OUT: [&str; 3] = [".git", ".raymond", "node_modules"];
 
@@ -49,10 +52,19 @@ pub async fn keep_repository(blobs: &Blobs, folder: &Path) -> anyhow::Result<Opt
     let Ok(commit) = git.text(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]) else {
         return Ok(None);
     };
+    if git.text(&["rev-parse", "--is-shallow-repository"])? == "true" {
+        bail!(
+            "{top} is a shallow clone, and other machines need its whole history; `git fetch --unshallow` gets it"
+        );
+    }
     let blob = format!("repositories/{commit}.bundle");
     if !blobs.has(&blob).await? {
-        let bytes = git.bytes(&["bundle", "create", "--quiet", "-", "HEAD"], &[])?;
-        blobs.put(&blob, bytes).await?;
+        // In a file, because what git says is limited.
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("repository");
+        let git = git.patience(LONGEST_BUNDLE);
+        git.text(&["bundle", "create", "--quiet", &file.to_string_lossy(), "HEAD"])?;
+        blobs.put(&blob, fs::read(file)?).await?;
     }
     Ok(Some(Repository { top, commit, blob }))
 }

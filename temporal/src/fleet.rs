@@ -14,8 +14,8 @@ use raymond_core::event::{Body, RunStarted};
 use raymond_core::run::Options;
 use temporalio_client::errors::{WorkflowInteractionError, WorkflowQueryError, WorkflowStartError};
 use temporalio_client::{
-    Client, RpcOptions, WorkflowIdReusePolicy, WorkflowQueryOptions, WorkflowSignalOptions,
-    WorkflowStartOptions,
+    Client, RpcOptions, WorkflowDescribeOptions, WorkflowExecutionStatus, WorkflowIdReusePolicy,
+    WorkflowQueryOptions, WorkflowSignalOptions, WorkflowStartOptions,
 };
 use tokio::runtime::Runtime;
 
@@ -134,7 +134,11 @@ impl Fleet for Temporal {
             let until = Instant::now() + wait;
             loop {
                 let news = news_of(&client, blobs.as_deref(), &run, after).await?;
-                if !news.batches.is_empty() || !news.is_open || Instant::now() >= until {
+                if !news.batches.is_empty() || !news.is_open {
+                    return Ok(news);
+                }
+                if Instant::now() >= until {
+                    check_that_it_goes_on(&client, &run).await?;
                     return Ok(news);
                 }
                 tokio::time::sleep(ASK_EVERY).await;
@@ -269,6 +273,17 @@ async fn news_of(client: &Client, blobs: Option<&str>, run: &str, after: u64) ->
     Ok(News { batches: part.batches, payloads: part.payloads, hosts: told.hosts, is_open: told.is_open })
 }
 
+/// The server can end a run without asking it. The run itself does not know that.
+async fn check_that_it_goes_on(client: &Client, run: &str) -> Result<(), Trouble> {
+    let handle = client.get_workflow_handle::<RaymondRun>(run);
+    let options = WorkflowDescribeOptions::builder().rpc_options(in_patience()).build();
+    let status = handle.describe(options).await.map_err(away)?.status();
+    match status {
+        WorkflowExecutionStatus::Running | WorkflowExecutionStatus::Completed => Ok(()),
+        ended => Err(refused(format!("the server has ended the run {run} ({ended:?})"))),
+    }
+}
+
 /// The part of a journal in the store of blobs that has the event behind this one.
 async fn kept_after(blobs: Option<&str>, run: &str, after: u64) -> anyhow::Result<Part> {
     let blobs = Blobs::open(blobs)?;
@@ -284,7 +299,7 @@ async fn kept_after(blobs: Option<&str>, run: &str, after: u64) -> anyhow::Resul
 }
 
 fn is_running(found: &temporalio_client::WorkflowExecution) -> bool {
-    found.status() == temporalio_client::WorkflowExecutionStatus::Running
+    found.status() == WorkflowExecutionStatus::Running
 }
 
 fn in_patience() -> RpcOptions {

@@ -7,6 +7,7 @@ mod steps;
 mod worktrees;
 
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -26,6 +27,7 @@ use temporalio_sdk::activities::{ActivityContext, ActivityError};
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::blobs::Blobs;
@@ -49,6 +51,8 @@ const RESERVED: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a worker waits before it tries again to connect.
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
+/// How long a machine that leaves waits for the reports of steps that it has ended.
+const LAST_REPORTS: Duration = Duration::from_secs(30);
 /// How often a machine that leaves looks whether its steps have ended.
 const DRAIN_POLL: Duration = Duration::from_millis(50);
 /// The deployment and the build that this worker belongs to, as Temporal's controller for Kubernetes sets them.
@@ -168,7 +172,9 @@ pub fn journal_folder(run: &str) -> String {
 
 /// Carries out steps until this process is told to stop.
 pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result<()> {
-    fs::create_dir_all(&worker.work).with_context(|| format!("cannot make {}", worker.work.display()))?;
+    // Conversations and clones are for no one else on this machine.
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&worker.work);
+    made.with_context(|| format!("cannot make {}", worker.work.display()))?;
     let work = fs::canonicalize(&worker.work)?;
     let _alone = alone_in(&work)?;
     let name = name_in(&work)?;
@@ -194,12 +200,17 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
     ];
     let stops: Vec<_> = workers.iter().map(Worker::shutdown_handle).collect();
     let (at_leave, slots) = (Arc::clone(&load), worker.slots);
-    let make = move || Steps::new(client, work, blobs, backends, slots, at_leave);
+    let own_queue = host.home.queue.clone();
+    let make = move || Steps::new(client, own_queue, work, blobs, backends, slots, at_leave);
     let (end_steps, steps_ended) = run_steps(make, received)?;
     drop(host);
     eprintln!("raymond: {name} takes up to {slots} steps from {}", worker.at);
+    let failed = Notify::new();
     let leave = async {
-        asked_to_stop().await?;
+        tokio::select! {
+            asked = asked_to_stop() => asked?,
+            () = failed.notified() => {}
+        }
         load.is_leaving.store(true, Ordering::Relaxed);
         eprintln!("raymond: {name} takes no more agents; {} steps run", load.steps.load(Ordering::Relaxed));
         stops.iter().for_each(|stop| stop());
@@ -207,7 +218,9 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
         anyhow::Ok(())
     };
     let [runs, agents, steps] = &mut workers;
-    let (runs, agents, steps, left) = tokio::join!(runs.run(), agents.run(), steps.run(), leave);
+    // A worker that does not get work any more must not look as if it did.
+    let run = async |worker: &mut Worker| worker.run().await.inspect_err(|_| failed.notify_one());
+    let (runs, agents, steps, left) = tokio::join!(run(runs), run(agents), run(steps), leave);
     runs.and(agents).and(steps)?;
     left?;
     drop(workers);
@@ -325,7 +338,8 @@ fn run_steps(
     Ok((end, thread))
 }
 
-/// Waits until all steps have ended and are reported. Those that take too long are ended.
+/// Waits until all steps have ended and are reported. Those that take too long, or longer than until a second signal, are
+/// ended.
 async fn drain(load: &Load, limit: Option<Duration>, end: &UnboundedSender<()>) {
     let drained = async || {
         while load.steps.load(Ordering::Relaxed) > 0 {
@@ -333,9 +347,15 @@ async fn drain(load: &Load, limit: Option<Duration>, end: &UnboundedSender<()>) 
         }
     };
     let limit = limit.unwrap_or(Duration::MAX);
-    if tokio::time::timeout(limit, drained()).await.is_err() {
-        let _ = end.send(());
-        drained().await;
+    tokio::select! {
+        () = drained() => return,
+        () = tokio::time::sleep(limit) => {}
+        _ = asked_to_stop() => {}
+    }
+    let _ = end.send(());
+    // Results that the server does not take now are on disk. They are reported when the worker is started again.
+    if tokio::time::timeout(LAST_REPORTS, drained()).await.is_err() {
+        eprintln!("raymond: {} results wait here for the server", load.steps.load(Ordering::Relaxed));
     }
 }
 

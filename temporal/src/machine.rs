@@ -39,7 +39,14 @@ pub struct Machine {
     started: Box<RunStarted>,
     settings: Settings,
     homes: BTreeMap<AgentId, Home>,
+    left_at: BTreeMap<AgentId, String>,
     stop: Option<StopKind>,
+    /// Whether a resume has been taken that was not decided yet.
+    is_resuming: bool,
+    /// A stop that came between a resume and its decision.
+    late_stop: Option<StopKind>,
+    /// Answers that came while the run was stopped. They are decided when it goes on.
+    held_answers: Vec<Input>,
     /// Whether the run has got options that its states were not read with.
     has_other_options: bool,
     /// Why the run could not go on when it was last told to.
@@ -59,7 +66,7 @@ pub struct Orders {
 impl Machine {
     pub fn new(id: &str, now: Timestamp, settings: Settings, from: From) -> anyhow::Result<Self> {
         let journal = Journal::default();
-        let (engine, states, homes, stop, brought) = match from {
+        let (engine, states, homes, left_at, stop, brought) = match from {
             From::Start { mut opening, states } => {
                 for body in &mut opening {
                     if let Body::RunStarted(started) = body {
@@ -67,15 +74,15 @@ impl Machine {
                     }
                 }
                 let (engine, _) = Engine::create(id, now, opening, journal.clone())?;
-                (engine, states, BTreeMap::new(), None, Vec::new())
+                (engine, states, BTreeMap::new(), BTreeMap::new(), None, Vec::new())
             }
             From::Snapshot(snapshot) => {
-                let Snapshot { run, states, homes, stop, payloads, inputs, .. } = *snapshot;
+                let Snapshot { run, states, homes, left_at, stop, payloads, inputs, .. } = *snapshot;
                 let seq = run.seq;
                 journal.kept().payloads = payloads;
                 journal.kept().next = seq + 1;
                 let run = raymond_core::evolve::restore(run, seq);
-                (Engine::take_up(run, journal.clone()), states, homes, stop, inputs)
+                (Engine::take_up(run, journal.clone()), states, homes, left_at, stop, inputs)
             }
         };
         let started = Box::new(started_of(engine.run()));
@@ -88,7 +95,11 @@ impl Machine {
             started,
             settings,
             homes,
+            left_at,
             stop: None,
+            is_resuming: false,
+            late_stop: None,
+            held_answers: Vec::new(),
             has_other_options: false,
             why_stopped: None,
             brought,
@@ -110,28 +121,48 @@ impl Machine {
         self.run().status == RunStatus::Running
     }
 
+    /// Whether the run may go on with another history. What only its engine knows would be lost, and so the run is
+    /// ended first, if it is about to be.
+    pub fn can_change_history(&self) -> bool {
+        self.is_open() && !self.engine.has_interrupted_steps()
+    }
+
     pub fn is_stopped_now(&self) -> bool {
         self.stop == Some(StopKind::Now)
     }
 
     /// Takes what came from outside. Messages that mean nothing are ignored, as those in a local inbox are.
-    pub fn take(&mut self, mail: Mail) -> Option<Input> {
+    pub fn take(&mut self, mail: Mail) -> Vec<Input> {
         match mail {
             Mail::Message { name, content } if name.starts_with(ANSWER_MESSAGE) => {
-                let answer: Answer = serde_json::from_str(&content).ok()?;
-                Some(Input::Answer(answer.into()))
+                let answer =
+                    serde_json::from_str::<Answer>(&content).map(|answer| Input::Answer(answer.into()));
+                self.take_answer(answer.ok())
             }
             Mail::Message { name, content } if name.starts_with(STOP_MESSAGE) => {
-                let request: StopRequest = serde_json::from_str(&content).ok()?;
-                self.stop(if request.now { StopKind::Now } else { StopKind::Gently });
-                None
+                if let Ok(StopRequest { now, .. }) = serde_json::from_str(&content) {
+                    self.stop(if now { StopKind::Now } else { StopKind::Gently });
+                }
+                Vec::new()
             }
-            Mail::Message { .. } => None,
+            Mail::Message { .. } => Vec::new(),
             Mail::Resume { options } => self.resume(options),
         }
     }
 
+    /// A run that is stopped would ignore an answer.
+    fn take_answer(&mut self, answer: Option<Input>) -> Vec<Input> {
+        if self.is_open() || self.is_resuming || self.run().status == RunStatus::Completed {
+            return answer.into_iter().collect();
+        }
+        self.held_answers.extend(answer);
+        Vec::new()
+    }
+
     fn stop(&mut self, kind: StopKind) {
+        if self.is_resuming {
+            self.late_stop = self.late_stop.max(Some(kind));
+        }
         if !self.is_open() {
             return;
         }
@@ -142,10 +173,18 @@ impl Machine {
         }
     }
 
-    fn resume(&mut self, mut options: Box<Options>) -> Option<Input> {
-        if self.is_open() || self.run().status == RunStatus::Completed {
-            return None;
+    /// Takes the stop that came between a resume and its decision. Says whether there was one.
+    pub fn stops_late(&mut self) -> bool {
+        let stop = if self.is_resuming { None } else { self.late_stop.take() };
+        stop.into_iter().for_each(|kind| self.stop(kind));
+        stop.is_some()
+    }
+
+    fn resume(&mut self, mut options: Box<Options>) -> Vec<Input> {
+        if self.is_open() || self.is_resuming || self.run().status == RunStatus::Completed {
+            return Vec::new();
         }
+        self.is_resuming = true;
         limit(&mut options);
         let run = self.run().clone();
         let interrupted = run.interrupted();
@@ -155,7 +194,8 @@ impl Machine {
         self.engine = Engine::take_up(run, self.journal.clone());
         self.engine.wait_for_answers(true);
         self.stop = None;
-        Some(Input::Resume { options, interrupted, forgotten: Vec::new() })
+        let resume = Input::Resume { options, interrupted, forgotten: Vec::new() };
+        std::iter::once(resume).chain(std::mem::take(&mut self.held_answers)).collect()
     }
 
     /// Whether the run is resumed as soon as its states have been read again.
@@ -178,11 +218,18 @@ impl Machine {
         self.has_other_options = false;
     }
 
-    /// The run does not go on after all, because its states could not be read again.
-    pub fn stay_stopped(&mut self, why: String) {
+    /// The run does not go on after all, because its states could not be read again. Returns what is left to decide of the
+    /// inputs. Answers are kept for the next resume.
+    pub fn stay_stopped(&mut self, why: String, inputs: Vec<Input>) -> Vec<Input> {
+        self.is_resuming = false;
+        self.late_stop = None;
         self.started.options = self.run().options.clone();
         self.has_other_options = false;
         self.why_stopped = Some(why);
+        let others = inputs.into_iter().filter(|input| !matches!(input, Input::Resume { .. }));
+        let (answers, rest): (Vec<_>, Vec<_>) = others.partition(|input| matches!(input, Input::Answer(_)));
+        self.held_answers.extend(answers);
+        rest
     }
 
     pub fn why_stopped(&self) -> Option<&str> {
@@ -201,6 +248,15 @@ impl Machine {
         };
     }
 
+    /// The queue of the machine on which the agent ended its last step.
+    pub fn left_at(&self, agent: &AgentId) -> Option<&String> {
+        self.left_at.get(agent)
+    }
+
+    pub fn ended_step_at(&mut self, agent: &AgentId, home: &Home) {
+        self.left_at.insert(agent.clone(), home.queue.clone());
+    }
+
     pub fn hosts(&self) -> BTreeMap<AgentId, String> {
         let alive = self.homes.iter().filter(|(agent, _)| self.run().agents.contains_key(*agent));
         alive.map(|(agent, home)| (agent.clone(), home.host.clone())).collect()
@@ -209,6 +265,7 @@ impl Machine {
     /// Decides about the inputs and everything that is due.
     pub fn round(&mut self, now: Timestamp, inputs: Vec<Input>) -> anyhow::Result<Orders> {
         let inputs: Vec<Input> = std::mem::take(&mut self.brought).into_iter().chain(inputs).collect();
+        self.is_resuming = false;
         let round = self.engine.round(now, inputs, &mut self.states)?;
         if let Some(trouble) = round.trouble {
             return Err(trouble.into());
@@ -224,6 +281,7 @@ impl Machine {
         for event in &round.events {
             if let Body::AgentFinished { agent, .. } = &event.body {
                 self.homes.remove(agent);
+                self.left_at.remove(agent);
             }
         }
         Ok(orders)
@@ -272,6 +330,7 @@ impl Machine {
             run: self.run().clone(),
             states: self.states.states.clone(),
             homes: self.homes.clone(),
+            left_at: self.left_at.clone(),
             stop: self.stop,
             payloads: self.journal.payloads_in(self.run())?,
             inputs,

@@ -69,6 +69,9 @@ pub struct Snapshot {
     pub run: Run,
     pub states: FrozenStates,
     pub homes: BTreeMap<AgentId, Home>,
+    /// The queue of the machine on which each agent ended its last step.
+    #[serde(default)]
+    pub left_at: BTreeMap<AgentId, String>,
     pub stop: Option<StopKind>,
     pub payloads: BTreeMap<String, String>,
     /// What came while the last steps were waited for.
@@ -121,6 +124,9 @@ pub struct Delivery {
     pub order: Packed<StepOrder>,
     pub files: FilesOfRun,
     pub heartbeat_ms: u64,
+    /// The queue of the machine on which the agent ended its last step. What any other machine still has of it is old.
+    #[serde(default)]
+    pub left_at: Option<String>,
 }
 
 /// What a delivery leads to.

@@ -84,13 +84,13 @@ impl RaymondRun {
             inputs.extend(ctx.state_mut(|run| run.take_mail()));
             if let Some(wanted) = ctx.state(|run| run.machine.states_wanted()).map_err(broken)? {
                 if let Err(why) = read_states_again(ctx, wanted).await {
-                    inputs.retain(|input| !matches!(input, Input::Resume { .. }));
-                    ctx.state_mut(|run| run.machine.stay_stopped(why));
+                    let decided = std::mem::take(&mut inputs);
+                    inputs = ctx.state_mut(|run| run.machine.stay_stopped(why, decided));
                 }
                 continue;
             }
             let is_quiet = steps.is_empty();
-            if is_quiet && is_long(ctx, 1) && ctx.state(|run| run.machine.is_open()) {
+            if is_quiet && is_long(ctx, 1) && ctx.state(|run| run.machine.can_change_history()) {
                 if let Some(part) = ctx.state(|run| run.part_to_keep(true)).map_err(broken)? {
                     keep(ctx, part).await;
                     continue;
@@ -109,6 +109,9 @@ impl RaymondRun {
             }
             if ctx.state(|run| run.machine.is_stopped_now()) {
                 steps.cancel_all();
+            }
+            if ctx.state_mut(|run| run.machine.stops_late()) {
+                continue;
             }
             let is_completed = ctx.state(|run| run.machine.run().status == RunStatus::Completed);
             if let Some(part) = ctx.state(|run| run.part_to_keep(is_completed)).map_err(broken)? {
@@ -157,7 +160,7 @@ impl RaymondRun {
     fn take_mail(&mut self) -> Vec<Input> {
         let mail = std::mem::take(&mut self.inbox);
         self.taken += mail.len() as u64;
-        mail.into_iter().filter_map(|mail| self.machine.take(mail)).collect()
+        mail.into_iter().flat_map(|mail| self.machine.take(mail)).collect()
     }
 
     fn part_to_keep(&self, all: bool) -> anyhow::Result<Option<(JournalPart, u64)>> {
@@ -367,6 +370,7 @@ async fn carry_out(ctx: &WorkflowContext<RaymondRun>, waiting: Waiting) -> Vec<I
         };
         match deliver(ctx, &home, order.clone(), &started, token.clone()).await {
             Ok(Delivered::Done { report, leaving }) => {
+                ctx.state_mut(|run| run.machine.ended_step_at(agent, &home));
                 leave(ctx, agent, leaving);
                 add_bytes(ctx, &report);
                 return match report.open() {
@@ -448,7 +452,8 @@ async fn deliver(
         .retry_policy(again)
         .do_not_eagerly_execute(true)
         .build();
-    let delivery = Delivery { order, files: settings.files, heartbeat_ms: settings.heartbeat_ms };
+    let left_at = ctx.state(|run| run.machine.left_at(&started.agent).cloned());
+    let delivery = Delivery { order, files: settings.files, heartbeat_ms: settings.heartbeat_ms, left_at };
     ctx.execute_activity(Host::run_step, delivery, options).await
 }
 

@@ -8,9 +8,10 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
+use std::{fs, io};
 
 use anyhow::Context;
 use raymond::git::Git;
@@ -26,6 +27,8 @@ use crate::messages::{FilesOfRun, Repository};
 /// The name of the ref that carries an agent's files, and of the one that carries its commit.
 const FILES_REF: &str = "refs/raymond-moved/files";
 pub(super) const HEAD_REF: &str = "refs/raymond-moved/head";
+/// How long git may take for all files of a repository.
+const LONGEST_GIT: Duration = Duration::from_secs(10 * 60);
 /// Longer names of agents are shortened for the disk.
 const MOST_NAME_BYTES: usize = 100;
 
@@ -47,27 +50,33 @@ impl Files {
         self.work.join("runs").join(run)
     }
 
-    /// Makes everything ready that a step needs. What the agent left on another machine is brought here.
+    /// Makes everything ready that a step needs. What the agent left on another machine is brought here. `is_old` says that
+    /// the agent has gone on there since it was here.
     pub async fn ready(
         &self,
         files: &FilesOfRun,
         order: &StepOrder,
         run: &HostedRun,
+        is_old: bool,
     ) -> anyhow::Result<Roots> {
         let workflows = self.work.join("bundles").join(hash_of(files.bundle.as_bytes()));
         self.make(&workflows, async |new| {
-            let bytes = self.blob(&files.bundle).await?;
-            unpack(&bytes, new)
+            let (bytes, new) = (self.blob(&files.bundle).await?, new.to_owned());
+            elsewhere(move || unpack(&bytes, &new)).await
         })
         .await?;
         let folder = self.run_folder(&order.id).join(name_of(&order.agent.id));
+        if is_old {
+            let old = [folder.clone(), self.loose_mark(order)];
+            elsewhere(move || old.iter().try_for_each(|path| remove(path))).await?;
+        }
         self.make(&folder, async |new| self.make_folder(new, files, order).await).await?;
         let roots = Roots { workflows, folder };
         if let Some(repository) = &files.repository {
             self.bring_branches(repository, order, &roots).await?;
         }
         self.bring_worktree(files.repository.as_ref(), order, &roots).await?;
-        self.bring_conversation(order, run, &roots).await?;
+        self.bring_conversation(order, run, &roots, is_old).await?;
         Ok(roots)
     }
 
@@ -100,48 +109,24 @@ impl Files {
         if let Some(repository) = &files.repository {
             let shared = self.work.join("repositories").join(&repository.commit);
             self.make(&shared, async |new| {
-                let bytes = self.blob(&repository.blob).await?;
-                let file = new.join("from.bundle");
-                fs::write(&file, bytes)?;
-                Git::in_folder(new).text(&["init", "--quiet", "--bare"])?;
-                let refs = "HEAD:refs/heads/started";
-                Git::in_folder(new).text(&["fetch", "--quiet", &text(&file), refs])?;
-                Ok(fs::remove_file(file)?)
+                let (bytes, new) = (self.blob(&repository.blob).await?, new.to_owned());
+                elsewhere(move || make_repository(&new, &bytes)).await
             })
             .await?;
-            self.check_out(&below(new, &repository.top), &shared, repository, order).await?;
+            let moved = self.blobs.get(&files_key(order)).await?;
+            let (top, commit) = (below(new, &repository.top), repository.commit.clone());
+            // What an agent with a worktree left is in that, which is made later.
+            let has_worktree = order.agent.worktree.is_some();
+            elsewhere(move || check_out(&top, &shared, &commit, moved.as_deref(), has_worktree)).await?;
         }
         fs::create_dir_all(below(new, &order.run.cwd))?;
         if let Some(bytes) = self.blobs.get(&loose_key(order)).await? {
-            unpack(&bytes, new)?;
+            let new = new.to_owned();
+            elsewhere(move || unpack(&bytes, &new)).await?;
             self.mark_loose(order)?;
         }
         fs::create_dir_all(below(new, &order.agent.cwd))?;
         Ok(())
-    }
-
-    /// Makes the working folder of an agent: as it was left on the last machine, or at the commit that the run began with.
-    async fn check_out(
-        &self,
-        top: &Path,
-        shared: &Path,
-        repository: &Repository,
-        order: &StepOrder,
-    ) -> anyhow::Result<()> {
-        fs::create_dir_all(top)?;
-        let git = Git::in_folder(top);
-        git.text(&["clone", "--quiet", "--shared", "--no-checkout", &text(shared), "."])?;
-        let moved = self.blobs.get(&files_key(order)).await?;
-        if let Some(bytes) = &moved {
-            fetch(&git, bytes, &[HEAD_REF, FILES_REF])?;
-        }
-        // What an agent with a worktree left is in that, which is made later.
-        if moved.is_none() || order.agent.worktree.is_some() {
-            git.text(&["checkout", "--quiet", "--detach", &repository.commit])?;
-            return Ok(());
-        }
-        git.text(&["checkout", "--quiet", "--detach", HEAD_REF])?;
-        restore_files(&git)
     }
 
     async fn bring_conversation(
@@ -149,11 +134,12 @@ impl Files {
         order: &StepOrder,
         run: &HostedRun,
         roots: &Roots,
+        is_old: bool,
     ) -> anyhow::Result<()> {
         let Some(session) = order.agent.conversation() else { return Ok(()) };
         let cwd = &order.agent.cwd;
         // A program whose conversations cannot be copied says `None`; one that is not here cannot be read.
-        if run.conversation(session, cwd, roots).is_ok() {
+        if !is_old && run.conversation(session, cwd, roots).is_ok() {
             return Ok(());
         }
         if let Some(bytes) = self.blobs.get(&session_key(order, &session.id)).await? {
@@ -178,7 +164,8 @@ impl Files {
         }
         if let (Some(repository), Some(snapshot)) = (&files.repository, &done.files) {
             let top = order.agent.worktree.as_ref().map_or(&repository.top, |worktree| &worktree.path);
-            if let Some(bytes) = moving(&roots.folder_of(top), repository, snapshot)? {
+            let (top, repository, snapshot) = (roots.folder_of(top), repository.clone(), snapshot.clone());
+            if let Some(bytes) = elsewhere(move || moving(&top, &repository, &snapshot)).await? {
                 self.blobs.put(&files_key(order), bytes).await?;
             }
         }
@@ -186,9 +173,14 @@ impl Files {
             self.keep_branch(repository, order, roots).await?;
             self.keep_bases(repository, order, roots, done).await?;
         }
-        let loose = loose_files(roots, files.repository.as_ref())?;
-        if !loose.is_empty() || self.loose_mark(order).exists() {
-            self.blobs.put(&loose_key(order), loose.finish()?).await?;
+        let (roots, repository) = (roots.clone(), files.repository.clone());
+        let replaces = self.loose_mark(order).exists();
+        let loose = elsewhere(move || {
+            let loose = loose_files(&roots, repository.as_ref())?;
+            if loose.is_empty() && !replaces { Ok(None) } else { loose.finish().map(Some) }
+        });
+        if let Some(bytes) = loose.await? {
+            self.blobs.put(&loose_key(order), bytes).await?;
             self.mark_loose(order)?;
         }
         Ok(())
@@ -211,6 +203,56 @@ impl Files {
             format!("{key} is not in the blob store of this machine; all machines need the same `--blobs`")
         })
     }
+}
+
+/// Does what may take long on another thread. On this one it would keep the heartbeats of all steps waiting.
+pub(super) async fn elsewhere<T: Send + 'static>(
+    act: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(act).await?
+}
+
+/// Removes a file or a folder, if it is there.
+fn remove(path: &Path) -> anyhow::Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the repository that the folders of all agents share.
+fn make_repository(new: &Path, bundle: &[u8]) -> anyhow::Result<()> {
+    let file = new.join("from.bundle");
+    fs::write(&file, bundle)?;
+    let git = Git::in_folder(new).patience(LONGEST_GIT);
+    git.text(&["init", "--quiet", "--bare"])?;
+    git.text(&["fetch", "--quiet", &text(&file), "HEAD:refs/heads/started"])?;
+    Ok(fs::remove_file(file)?)
+}
+
+/// Makes the working folder of an agent: as it was left on the last machine, or at the commit that the run began with.
+fn check_out(
+    top: &Path,
+    shared: &Path,
+    commit: &str,
+    moved: Option<&[u8]>,
+    has_worktree: bool,
+) -> anyhow::Result<()> {
+    fs::create_dir_all(top)?;
+    let git = Git::in_folder(top).patience(LONGEST_GIT);
+    git.text(&["clone", "--quiet", "--shared", "--no-checkout", &text(shared), "."])?;
+    if let Some(bytes) = moved {
+        fetch(&git, bytes, &[HEAD_REF, FILES_REF])?;
+    }
+    if moved.is_none() || has_worktree {
+        git.text(&["checkout", "--quiet", "--detach", commit])?;
+        return Ok(());
+    }
+    git.text(&["checkout", "--quiet", "--detach", HEAD_REF])?;
+    restore_files(&git)
 }
 
 /// The agent's commit and files, unless they are those that the run began with and the store has no others.
@@ -243,10 +285,15 @@ pub(super) fn bundle_of(git: &Git, refs: &[&str], repository: &Repository) -> an
 
 /// Takes refs from a bundle.
 pub(super) fn fetch(git: &Git, bundle: &[u8], refs: &[&str]) -> anyhow::Result<()> {
+    fetch_as(git, bundle, &refs.iter().map(|name| (*name, *name)).collect::<Vec<_>>())
+}
+
+/// Takes refs from a bundle, under other names.
+pub(super) fn fetch_as(git: &Git, bundle: &[u8], refs: &[(&str, &str)]) -> anyhow::Result<()> {
     let file = Path::new(&git.text(&["rev-parse", "--absolute-git-dir"])?).join("moved.bundle");
     fs::write(&file, bundle)?;
     let mut arguments = vec!["fetch".to_owned(), "--quiet".to_owned(), text(&file)];
-    arguments.extend(refs.iter().map(|name| format!("+{name}:{name}")));
+    arguments.extend(refs.iter().map(|(from, to)| format!("+{from}:{to}")));
     git.text(&arguments)?;
     Ok(fs::remove_file(file)?)
 }
@@ -274,6 +321,10 @@ fn add_loose(pack: &mut Pack, folder: &Path, name: &str, top: Option<&Path>) -> 
     }
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
+        // A link could lead anywhere.
+        if entry.file_type()?.is_symlink() {
+            continue;
+        }
         let path = entry.path();
         let inner = format!("{name}/{}", entry.file_name().to_string_lossy());
         add_loose(pack, &path, &inner, top)?;

@@ -35,6 +35,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How long it waits before it tries again to put a step's files in place.
 const READY_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
+/// So many runs are kept ready. When there are more, those of which no step is here are dropped.
+const MOST_IDLE_RUNS: usize = 100;
+
 /// A delivery, and the token under which its result is expected.
 pub struct Task {
     pub delivery: Delivery,
@@ -53,6 +56,8 @@ pub struct Load {
 /// The steps of this machine.
 pub struct Steps {
     client: Client,
+    /// The queue of this machine.
+    queue: String,
     files: Files,
     backends: Backends,
     slots: Semaphore,
@@ -77,6 +82,7 @@ enum End {
 impl Steps {
     pub fn new(
         client: Client,
+        queue: String,
         work: PathBuf,
         blobs: Blobs,
         backends: Backends,
@@ -85,6 +91,7 @@ impl Steps {
     ) -> Self {
         Self {
             client,
+            queue,
             files: Files::new(work, blobs),
             backends,
             slots: Semaphore::new(slots),
@@ -139,7 +146,11 @@ impl Steps {
                 }
             }
         };
-        self.attempts.borrow_mut().remove(&token);
+        // Another delivery of the attempt may wait for its lock.
+        let is_last = Rc::strong_count(&attempt) <= 2;
+        if is_last {
+            self.attempts.borrow_mut().remove(&token);
+        }
         end
     }
 
@@ -187,20 +198,24 @@ impl Steps {
                 self.run_step(delivery, order, &run, &roots, heart).await?
             }
         };
-        records.end(token, &result).await?;
+        // If the disk is full, the server should have the result all the same.
+        if let Err(error) = records.end(token, &result).await {
+            eprintln!("raymond: {}: its result is not on disk: {error:#}", order.started.state);
+        }
         Ok(End::Report(result))
     }
 
     /// Puts the step's files in place. The store of blobs may be away for a moment.
     async fn ready(&self, delivery: &Delivery, order: &StepOrder, run: &HostedRun) -> anyhow::Result<Roots> {
+        let is_old = delivery.left_at.as_ref().is_some_and(|queue| *queue != self.queue);
         for pause in READY_PAUSES {
-            match self.files.ready(&delivery.files, order, run).await {
+            match self.files.ready(&delivery.files, order, run, is_old).await {
                 Ok(roots) => return Ok(roots),
                 Err(error) => eprintln!("raymond: {}: {error:#}", order.started.state),
             }
             tokio::time::sleep(pause).await;
         }
-        self.files.ready(&delivery.files, order, run).await
+        self.files.ready(&delivery.files, order, run, is_old).await
     }
 
     async fn run_step(
@@ -253,7 +268,8 @@ impl Steps {
         let report = Packed::new(&done.report)?;
         if report.bytes() > MOST_BYTES {
             let error = format!("it hands on more than a message of the engine holds ({MOST_BYTES} bytes)");
-            return self.not_started(order, error);
+            let report = Packed::new(&StepReport::too_long(&order.plan, error, &done.report))?;
+            return Ok(Delivered::Done { report, leaving: self.is_leaving() });
         }
         Ok(Delivered::Done { report, leaving: self.is_leaving() })
     }
@@ -288,7 +304,11 @@ impl Steps {
         let takes_snapshots = delivery.files.repository.is_some() || order.run.options.snapshots;
         let run =
             Rc::new(HostedRun::open(&order.id, &scratch, self.backends.clone(), grace, takes_snapshots)?);
-        self.runs.borrow_mut().insert(order.id.clone(), Rc::clone(&run));
+        let mut runs = self.runs.borrow_mut();
+        if runs.len() >= MOST_IDLE_RUNS {
+            runs.retain(|_, run| Rc::strong_count(run) > 1);
+        }
+        runs.insert(order.id.clone(), Rc::clone(&run));
         Ok(run)
     }
 }

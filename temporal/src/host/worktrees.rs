@@ -12,11 +12,13 @@ use raymond::run::hosted::{Done, Roots, StepOrder, worktrees_of};
 use raymond_core::payload::Payload;
 use raymond_core::worktree::{Worktree, branch, check_name};
 
-use super::files::{Files, HEAD_REF, bundle_of, fetch, restore_files};
+use super::files::{Files, HEAD_REF, bundle_of, elsewhere, fetch, fetch_as, restore_files};
 use crate::messages::Repository;
 
 /// The name of the ref that carries the commit with which a worktree begins.
 const BASE_REF: &str = "refs/raymond-moved/base";
+/// The name of the ref that carries a branch of another worker.
+const BROUGHT_REF: &str = "refs/raymond-moved/brought";
 /// The name of the ref that says which commit of its branch was kept last.
 const KEPT_REF: &str = "refs/raymond-moved/kept";
 
@@ -46,13 +48,15 @@ impl Files {
         };
         let git = Git::in_folder(roots.folder_of(&repository.top));
         if git.text(&["cat-file", "-e", &worktree.base]).is_err() {
-            fetch(&git, &self.blob(&base_key(order, &worktree.base)).await?, &[BASE_REF])?;
+            let (git, base) = (git.clone(), self.blob(&base_key(order, &worktree.base)).await?);
+            elsewhere(move || fetch(&git, &base, &[BASE_REF])).await?;
         }
         if git.text(&["rev-parse", "--verify", "--quiet", HEAD_REF]).is_err() {
             return Ok(());
         }
         let kept = self.blobs.get(&branch_key(order, &worktree.name)).await?;
-        restore(&git, worktree, &roots.folder_of(&worktree.path), kept.as_deref())?;
+        let (worktree, folder) = (worktree.clone(), roots.folder_of(&worktree.path));
+        elsewhere(move || restore(&git, &worktree, &folder, kept.as_deref())).await?;
         Ok(finish(&mark)?)
     }
 
@@ -67,7 +71,8 @@ impl Files {
         for name in names_in(input_of(order), &order.id).into_iter().filter(|name| Some(*name) != own) {
             if let Some(bundle) = self.blobs.get(&branch_key(order, name)).await? {
                 let git = Git::in_folder(roots.folder_of(&repository.top));
-                fetch(&git, &bundle, &[&full_name(&branch(&order.id, name))])?;
+                let name = full_name(&branch(&order.id, name));
+                elsewhere(move || bring_branch(&git, &name, &bundle)).await?;
             }
         }
         Ok(())
@@ -88,7 +93,8 @@ impl Files {
         if tip == kept.unwrap_or_else(|| worktree.base.clone()) {
             return Ok(());
         }
-        let bundle = bundle_of(&git, &[&name], repository)?;
+        let (of_git, repository) = (git.clone(), repository.clone());
+        let bundle = elsewhere(move || bundle_of(&of_git, &[&name], &repository)).await?;
         self.blobs.put(&branch_key(order, &worktree.name), bundle).await?;
         git.text(&["update-ref", KEPT_REF, &tip])?;
         Ok(())
@@ -110,11 +116,30 @@ impl Files {
                 continue;
             }
             git.text(&["update-ref", BASE_REF, base])?;
-            let bundle = bundle_of(&git, &[BASE_REF], repository)?;
+            let (of_git, repository) = (git.clone(), repository.clone());
+            let bundle = elsewhere(move || bundle_of(&of_git, &[BASE_REF], &repository)).await?;
             self.blobs.put(&base_key(order, base), bundle).await?;
         }
         Ok(())
     }
+}
+
+/// Takes a branch of another worker from its bundle. One that is here already, and has commits of its own or is checked out,
+/// stays as it is.
+fn bring_branch(git: &Git, name: &str, bundle: &[u8]) -> anyhow::Result<()> {
+    let is_there = git.text(&["rev-parse", "--verify", "--quiet", name]).is_ok();
+    if !is_there {
+        return fetch(git, bundle, &[name]);
+    }
+    let checked_out = git.text(&["worktree", "list", "--porcelain"])?;
+    if checked_out.lines().any(|line| line.strip_prefix("branch ") == Some(name)) {
+        return Ok(());
+    }
+    fetch_as(git, bundle, &[(name, BROUGHT_REF)])?;
+    if git.text(&["merge-base", "--is-ancestor", name, BROUGHT_REF]).is_ok() {
+        git.text(&["update-ref", name, BROUGHT_REF])?;
+    }
+    Ok(())
 }
 
 /// Makes a worktree as it was left on another machine. `kept` is its branch, which otherwise is as it began.
@@ -170,7 +195,44 @@ fn base_key(order: &StepOrder, commit: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::names_in;
+    use super::*;
+
+    /// A branch of another worker may be missing here, be older, be checked out, or have commits of its own.
+    #[test]
+    fn a_branch_of_another_worker_takes_nothing_away() {
+        let name = "refs/heads/raymond-run/r/w";
+        for (here, expected) in
+            [("missing", "theirs"), ("older", "theirs"), ("checked out", "first"), ("other", "mine")]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let git = Git::in_folder(folder.path());
+            let run = |arguments: &[&str]| git.text(arguments).unwrap();
+            let commit = |message: &str| {
+                let author =
+                    ["-c", "user.name=n", "-c", "user.email=e", "commit", "--quiet", "--allow-empty", "-m"];
+                run(&[&author[..], &[message]].concat());
+            };
+            run(&["init", "--quiet"]);
+            commit("first");
+            run(&["branch", "first"]);
+            run(&["checkout", "--quiet", "-b", "raymond-run/r/w"]);
+            commit("theirs");
+            let bundle = git.bytes(&["bundle", "create", "--quiet", "-", name], &[]).unwrap();
+            run(&["checkout", "--quiet", "--detach", "first"]);
+            run(&["update-ref", "-d", name]);
+            match here {
+                "older" => drop(run(&["update-ref", name, "first"])),
+                "checked out" => drop(run(&["checkout", "--quiet", "-b", "raymond-run/r/w"])),
+                "other" => {
+                    commit("mine");
+                    run(&["update-ref", name, "HEAD"]);
+                }
+                _ => {}
+            }
+            bring_branch(&git, name, &bundle).unwrap();
+            assert_eq!(run(&["log", "-1", "--format=%s", name]), expected, "{here}");
+        }
+    }
 
     #[test]
     fn branches_of_the_run_are_found_in_any_text() {

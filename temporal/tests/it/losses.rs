@@ -75,6 +75,32 @@ fn an_agent_moves_without_the_files_that_it_has_removed() {
     assert_eq!(rig.read("seen").split_whitespace().collect::<Vec<_>>(), ["kept"]);
 }
 
+/// What a machine still has of an agent is old when the agent has gone on elsewhere.
+#[test]
+fn an_agent_that_comes_back_to_a_machine_has_what_it_left_on_the_other() {
+    let Some(rig) = Rig::quick() else { return };
+    rig.commit_all(&[("kept", "as committed\n")]);
+    rig.state(
+        "START.sh",
+        "echo $HOST_NAME >> trail; echo $HOST_NAME >> $RAYMOND_TASK_FOLDER/t; echo $HOST_NAME >> $DIR/ran\n\
+         n=$(($(wc -l < trail))); while [ ! -e $DIR/go$n ]; do sleep 0.05; done\n\
+         if [ $n = 3 ]; then echo \"<result>$(echo $(cat trail $RAYMOND_TASK_FOLDER/t))</result>\"; else echo '<goto>START</goto>'; fi\n",
+    );
+    let mut on = rig.worker("a");
+    rig.start();
+    for (n, next) in [(1, "b"), (2, "a")] {
+        rig.lines("ran", n);
+        on.terminate();
+        let other = rig.worker(next);
+        rig.write(&format!("go{n}"));
+        assert!(on.ends(), "{}", rig.logs());
+        on = other;
+    }
+    rig.write("go3");
+    let log = rig.until("run_finished");
+    assert_eq!(log.last().expect("an end")["result"], "a b a a b a");
+}
+
 #[test]
 fn a_cut_off_machine_ends_its_step_before_another_begins_and_its_late_report_is_ignored() {
     let Some(rig) = Rig::quick() else { return };

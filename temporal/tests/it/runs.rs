@@ -69,6 +69,67 @@ fn a_question_is_answered_and_a_stopped_run_goes_on() {
 }
 
 #[test]
+fn an_answer_to_a_stopped_run_counts_when_it_goes_on() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<ask next=\"THEN\">Which?</ask>'\n");
+    rig.state("THEN.sh", "echo \"<result>$RAYMOND_RESULT</result>\"\n");
+    let _worker = rig.worker("a");
+    rig.start();
+    rig.until("ask_opened");
+    assert!(rig.raymond(&["stop", "r"]).status.success());
+    rig.until("run_stopped");
+    let answered = rig.raymond(&["answer", "r", "this one"]);
+    assert!(answered.status.success(), "{answered:?}");
+    // This hands the answer over.
+    assert!(rig.raymond(&["list"]).status.success());
+    let mut resumed = rig.spawn(&["resume", "r"]);
+    let log = rig.until("run_finished");
+    assert!(resumed.ends());
+    assert_eq!(log.last().expect("an end")["result"], "this one");
+}
+
+/// One step ends at once, and the other a moment later, when the history has become long enough for a new one.
+#[test]
+fn a_run_that_is_stopped_at_once_ends_before_it_continues_with_a_new_history() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<fork next=\"SLOW\">QUICK</fork>'\n");
+    rig.state("QUICK.sh", "echo >> $DIR/begun; sleep 300\n");
+    rig.state("SLOW.sh", "trap 'sleep 1; exit' TERM; echo >> $DIR/begun; while :; do sleep 0.05; done\n");
+    let _worker = rig.worker("a");
+    rig.start_with(&[("RAYMOND_CONTINUE_AFTER", "12")]);
+    rig.lines("begun", 2);
+    assert!(rig.raymond(&["stop", "r", "--now"]).status.success());
+    rig.until("run_stopped");
+}
+
+#[test]
+fn a_worker_without_its_namespace_ends_and_says_why() {
+    let Some(rig) = Rig::new() else { return };
+    let (server, work) = (rig.server(), rig.path("work"));
+    let options =
+        ["worker", "--temporal", &server, "--namespace", "no-such-one", "--work", &work.to_string_lossy()];
+    let ended = eventually("an answer of the server", || {
+        let ended = rig.raymond(&options);
+        (!String::from_utf8_lossy(&ended.stderr).contains("does not answer")).then_some(ended)
+    });
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("no-such-one"), "{said}");
+}
+
+#[test]
+fn a_run_that_the_server_has_ended_is_told() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<ask next=\"START\">Which?</ask>'\n");
+    let _worker = rig.worker("a");
+    rig.start();
+    rig.until("ask_opened");
+    assert!(rig.temporal(&["workflow", "terminate", "--workflow-id", "r"]).status.success());
+    let listed = rig.raymond(&["list"]);
+    let said = String::from_utf8_lossy(&listed.stderr);
+    assert!(said.contains("the server has ended the run r (Terminated)"), "{listed:?}");
+}
+
+#[test]
 fn a_resume_may_choose_another_model_and_another_backend() {
     let Some(rig) = Rig::new() else { return };
     rig.state("workflow.yaml", "backend: scripted\nmodel: first\n");

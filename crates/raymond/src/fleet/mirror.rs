@@ -98,7 +98,8 @@ impl Mirror {
             let is_all = news.batches.is_empty();
             let is_open = news.is_open;
             self.take(news)?;
-            if is_all || !wait.is_zero() {
+            // Of a run that has ended all is copied, because nothing asks for the rest later.
+            if is_all || (!wait.is_zero() && is_open) {
                 let inbox = self.run.inbox();
                 delivered.iter().try_for_each(|name| inbox.remove(name))?;
                 if !is_open {
@@ -343,6 +344,16 @@ mod tests {
         let run = scene.store.run("r").unwrap();
         assert!(!run.elsewhere().unwrap().is_open);
         assert_eq!(run.holder().unwrap(), None);
+    }
+
+    /// Nothing asks for the rest of a run that is marked as ended.
+    #[test]
+    fn all_of_a_run_that_has_ended_is_copied_at_once_however_far_behind_the_copy_is() {
+        let scene = Scene::new();
+        (3..=6).for_each(|seq| scene.fleet.happens(warnings("r", seq..=seq)));
+        scene.fleet.is_over.store(true, Ordering::Relaxed);
+        assert!(!scene.mirror().catch_up(Duration::from_millis(1)).unwrap());
+        assert_eq!(scene.last_event(), 6);
     }
 
     #[test]

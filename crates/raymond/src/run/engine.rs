@@ -216,6 +216,11 @@ impl<S: RunWriter> Engine<S> {
         }
     }
 
+    /// Whether steps have been interrupted since the run was taken up. Only the event that ends the run records them.
+    pub fn has_interrupted_steps(&self) -> bool {
+        !self.interrupted.is_empty()
+    }
+
     fn is_interrupted(&self, agent: &AgentId) -> bool {
         self.interrupted.iter().any(|known| known.agent == *agent)
     }

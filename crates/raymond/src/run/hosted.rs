@@ -138,6 +138,20 @@ impl StepReport {
         Self { duration_ms: 0, outcome, lookups: Lookups::default(), said: Vec::new() }
     }
 
+    /// An attempt whose report is too long to be sent. What it cost counts all the same.
+    pub fn too_long(plan: &Plan, error: String, report: &Self) -> Self {
+        let mut short = Self { duration_ms: report.duration_ms, ..Self::not_started(plan, error) };
+        if let (StepOutcome::Turn(TurnOutcome::Failed(turn)), StepOutcome::Turn(done)) =
+            (&mut short.outcome, &report.outcome)
+        {
+            turn.cost = match done {
+                TurnOutcome::Completed(done) => done.cost,
+                TurnOutcome::Failed(done) => done.cost,
+            };
+        }
+        short
+    }
+
     /// The conversation as the attempt left it.
     pub fn session(&self) -> Option<&Session> {
         match &self.outcome {
