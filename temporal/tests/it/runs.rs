@@ -274,3 +274,29 @@ fn answers_and_stops_reach_a_run_that_keeps_continuing_with_new_histories() {
     assert_eq!(rig.read("answers"), "1\n2\n3\n4\n5\n6\n");
     assert_eq!((count(&log, "ask_closed"), count(&log, "run_stopped")), (6, 1), "{log:#?}");
 }
+
+/// A pipe takes what is written later than a file does.
+#[test]
+fn a_follower_shows_a_run_to_its_last_event_and_notifies_of_its_end() {
+    let Some(rig) = Rig::new() else { return };
+    std::fs::write(
+        rig.path("project/.raymond/config.toml"),
+        "[raymond]\nnotify = \"echo $RAYMOND_EVENT >> $DIR/notes\"\n",
+    )
+    .unwrap();
+    rig.state("START.sh", "exit 3\n");
+    let _worker = rig.worker("a");
+    let address = rig.address();
+    for id in ["r", "s", "t"] {
+        let output = eventually("an answer of the server", || {
+            let output = rig.raymond(&["run", "wf", "--id", id, "--on", &address, "--json"]);
+            (!String::from_utf8_lossy(&output.stderr).contains("does not answer")).then_some(output)
+        });
+        let events = String::from_utf8_lossy(&output.stdout);
+        assert!(events.lines().last().is_some_and(|line| line.contains("run_stopped")), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("failed (0 steps"), "{output:?}");
+    }
+    assert_eq!(rig.read("notes").lines().filter(|line| *line == "run_stopped").count(), 3);
+    let refused = rig.raymond(&["run", "wf", "--id", "a..b", "--on", &address]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}

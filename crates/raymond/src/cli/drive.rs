@@ -69,21 +69,46 @@ impl Manner {
         self.json
     }
 
-    /// The views of a run that another machine carries out. There is no debug folder, because its files are there.
-    pub(super) fn views(self, run: &Run, payloads: Payloads) -> Vec<Box<dyn View>> {
+    /// The views of a run that another machine carries out, and what they write to. There is no debug folder, because its
+    /// files are there.
+    pub(super) fn views(self, run: &Run, payloads: Payloads) -> Shown {
         let (live, stderr) = stderr_for(run, &self);
+        let stdout = Output::stdout();
+        let outputs = vec![stdout.clone(), stderr.clone()];
         let mut views: Vec<Box<dyn View>> = Vec::new();
         if !stderr.is_nowhere() {
             views.push(Box::new(Console::new(coloured(stderr), self.detail, payloads.clone())));
         }
         views.extend(live.map(|view| Box::new(view) as Box<dyn View>));
-        views.extend(
-            self.notify.map(|command| Box::new(Notifier::new(command, payloads.clone())) as Box<dyn View>),
-        );
+        let notifier = self.notify.map(|command| Notifier::new(command, payloads.clone()));
+        views.extend(notifier.clone().map(|notifier| Box::new(notifier) as Box<dyn View>));
         if self.json {
-            views.push(Box::new(JsonLines::new(Output::stdout(), payloads)));
+            views.push(Box::new(JsonLines::new(stdout, payloads)));
         }
-        views
+        Shown { views, outputs, notifier }
+    }
+}
+
+/// The views of a run that another machine carries out.
+pub(super) struct Shown {
+    pub(super) views: Vec<Box<dyn View>>,
+    outputs: Vec<Output>,
+    notifier: Option<Notifier>,
+}
+
+impl Shown {
+    /// Waits until everything has been written, and for commands that still run.
+    pub(super) async fn finish(mut self) {
+        self.outputs.iter_mut().for_each(Output::close);
+        for output in &self.outputs {
+            output.drained().await;
+        }
+        drop(self.views);
+        if let Some(notifier) = self.notifier
+            && let Some(warning) = notifier.finish().await
+        {
+            say(&format!("warning: {warning}"));
+        }
     }
 }
 

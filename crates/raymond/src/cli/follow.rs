@@ -1,6 +1,5 @@
 //! Runs on other machines, as `raymond run --on` and `raymond resume` show them: started there, and followed here.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use raymond_core::evolve;
 use raymond_core::run::{Options, Run, RunStatus};
 
 use super::args::fleet::WorkerArgs;
-use super::drive::Manner;
+use super::drive::{self, Manner};
 use super::elsewhere::not_installed;
 use super::print::{print_result, print_stdout, say};
 use crate::advice;
@@ -18,7 +17,7 @@ use crate::error::{ExitKind, UserError};
 use crate::fleet::mirror::{Keeper, Mirror};
 use crate::fleet::{Address, Fleet, NewRun, Trouble, Worker, installed};
 use crate::run::driver::{StopRequest, exit_of, now};
-use crate::store::{Elsewhere, RunHandle, RunStore, Start};
+use crate::store::{Elsewhere, RunHandle, RunStore, Start, StoreError, check_new_run_id};
 use crate::view::View;
 use crate::view::status::status_of;
 
@@ -60,6 +59,7 @@ fn refused(at: &Address, trouble: &Trouble) -> UserError {
 /// Starts a run elsewhere, and notes here that it is there. What it has recorded so far is copied at once if a worker
 /// answers, so that it can be looked at when the engine is away.
 pub(super) fn start(store: &Arc<dyn RunStore>, at: &Address, new: &NewRun) -> Result<(), UserError> {
+    check_new_run_id(&new.id).map_err(StoreError::BadId)?;
     let fleet = fleet()?;
     fleet.start(at, new).map_err(|trouble| refused(at, &trouble))?;
     mark_open(&**store, &new.id, at)?;
@@ -135,7 +135,7 @@ enum Shown {
 async fn show(run: &dyn RunHandle, keeper: &Keeper, seen: u64, manner: Manner) -> Result<Shown, UserError> {
     let json = manner.is_json();
     let mut state: Option<Run> = None;
-    let mut views: Option<Vec<Box<dyn View>>> = None;
+    let mut shown: Option<drive::Shown> = None;
     let mut manner = Some(manner);
     let mut events = None;
     let mut left_at = None;
@@ -151,14 +151,17 @@ async fn show(run: &dyn RunHandle, keeper: &Keeper, seen: u64, manner: Manner) -
             }
             let is_new = batch.last().is_some_and(|event| event.seq > seen);
             let Some(state) = state.as_ref().filter(|_| is_new) else { continue };
-            let views = views.get_or_insert_with(|| {
-                manner.take().map_or_else(Vec::new, |manner| manner.views(state, run.payloads()))
-            });
-            publish(views, state, &batch);
+            if let Some(manner) = manner.take() {
+                shown = Some(manner.views(state, run.payloads()));
+            }
+            if let Some(shown) = &mut shown {
+                publish(&mut shown.views, state, &batch);
+            }
         }
         if is_over && let Some(state) = state.take() {
-            drop(views);
-            let _ = std::io::stderr().flush();
+            if let Some(shown) = shown {
+                shown.finish().await;
+            }
             return Ok(Shown::Over { state: Box::new(state), json });
         }
         tokio::select! {
@@ -174,6 +177,9 @@ async fn show(run: &dyn RunHandle, keeper: &Keeper, seen: u64, manner: Manner) -
             () = tokio::time::sleep(LOOK_AGAIN) => {}
         }
         if left_at.is_some_and(|left| left.elapsed() > SECOND_THOUGHTS) {
+            if let Some(shown) = shown {
+                shown.finish().await;
+            }
             return Ok(Shown::Left);
         }
     }

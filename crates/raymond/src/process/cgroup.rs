@@ -3,7 +3,7 @@
 //! step's, whatever they did to their environment, session, group and parents.
 //!
 //! A run has a folder of its own below Raymond's own cgroup, and in it a numbered cgroup for each step that runs. Making
-//! one takes longer than starting a program, so it is used again by a later step once it is empty. One in which a
+//! one takes longer than starting a program, so it is used again by a later step once it is empty, unless it was killed. One in which a
 //! successful step has left background children is not empty, and so it is left alone.
 //!
 //! Nothing depends on it: wherever something about cgroups fails, processes are found in the other ways. Bounds: as many
@@ -14,6 +14,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
@@ -75,6 +76,8 @@ pub struct Cgroup {
     name: String,
     /// Where it is given back to; none if an earlier process made it.
     home: Option<(Arc<Home>, u32)>,
+    /// Whether it may not be used again.
+    was_killed: AtomicBool,
 }
 
 impl Cgroups {
@@ -107,6 +110,7 @@ impl Cgroups {
             path: home.path.join(number.to_string()),
             name: format!("{}/{number}", home.mark),
             home: Some((Arc::clone(home), number)),
+            was_killed: AtomicBool::new(false),
         }))
     }
 }
@@ -164,8 +168,9 @@ impl Cgroup {
         let home = noted_folder(scratch)?;
         let is_named = home.file_name()?.to_str()?.strip_suffix(mark)?.ends_with('-');
         let path = home.join(number.to_string());
-        (is_named && path.is_dir() && !contains_raymond(&path))
-            .then(|| Arc::new(Cgroup { path, name: name.to_owned(), home: None }))
+        (is_named && path.is_dir() && !contains_raymond(&path)).then(|| {
+            Arc::new(Cgroup { path, name: name.to_owned(), home: None, was_killed: AtomicBool::new(false) })
+        })
     }
 
     /// What a later process of the run finds it by.
@@ -200,6 +205,7 @@ impl Cgroup {
         if is_empty(&self.path) {
             return false;
         }
+        self.was_killed.store(true, Ordering::Relaxed);
         if write(&self.path, "cgroup.kill", "1").is_err() {
             self.kill_each();
         }
@@ -226,7 +232,11 @@ impl Eq for Cgroup {}
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        if let Some((home, number)) = &self.home {
+        let Some((home, number)) = &self.home else { return };
+        // Some kernels kill every process that is started in a cgroup after that cgroup was killed once.
+        if self.was_killed.load(Ordering::Relaxed) {
+            remove(&self.path, MAX_DEPTH);
+        } else {
             home.slots().resting.push_back(*number);
         }
     }

@@ -64,6 +64,19 @@ fn assert_all_ended(rig: &Rig) {
     assert!(is_over, "the chain lives on");
 }
 
+/// Some kernels kill every process that is started in a cgroup that was killed once.
+#[test]
+fn a_step_that_had_to_be_killed_can_be_tried_again() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        "# raymond: timeout=300ms retry=1 backoff=1ms\n\
+         [ -e tried ] && { echo '<result>ok</result>'; exit; }\n\
+         touch tried; trap '' TERM; while :; do sleep 0.05; done",
+    );
+    rig.raymond(&["workflow", "--id", "r"]).assert(0, "ok\n");
+}
+
 #[test]
 fn a_stop_ends_processes_that_hide() {
     if !has_cgroups("a_stop_ends_processes_that_hide") {
