@@ -310,8 +310,13 @@ impl Rig {
 
     /// The command line, without waiting for its end.
     pub fn spawn(&self, arguments: &[&str]) -> Process {
+        self.spawn_saying(arguments, Stdio::null())
+    }
+
+    /// The same, with a place for what it says.
+    pub fn spawn_saying(&self, arguments: &[&str], says: impl Into<Stdio>) -> Process {
         let mut program = self.program();
-        program.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        program.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(says);
         Process(program.spawn().expect("the program starts"))
     }
 

@@ -300,3 +300,21 @@ fn a_follower_shows_a_run_to_its_last_event_and_notifies_of_its_end() {
     let refused = rig.raymond(&["run", "wf", "--id", "a..b", "--on", &address]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
+
+#[test]
+fn a_follower_says_that_no_worker_has_taken_the_run() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<result>done</result>'\n");
+    let said = rig.path("said");
+    let mut follower = eventually("an answer of the server", || {
+        let said = std::fs::File::create(&said).unwrap();
+        let mut follower = rig.spawn_saying(&["run", "wf", "--id", "r", "--on", &rig.address()], said);
+        let is_up = eventually("what it says, or its end", || match follower.0.try_wait().unwrap() {
+            Some(_) => Some(false),
+            None => rig.read("said").contains("r waits for a worker").then_some(true),
+        });
+        is_up.then_some(follower)
+    });
+    let _worker = rig.worker("a");
+    assert!(follower.ends(), "{}", rig.read("said"));
+}

@@ -23,6 +23,8 @@ use crate::view::status::status_of;
 
 /// How often the copy of a run that is followed is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long nothing is heard of a run before the user is told that it waits.
+const WITHOUT_NEWS: Duration = Duration::from_secs(5);
 /// How long after the first Ctrl-C a second one stops the run.
 const SECOND_THOUGHTS: Duration = Duration::from_secs(3);
 
@@ -139,6 +141,7 @@ async fn show(run: &dyn RunHandle, keeper: &Keeper, seen: u64, manner: Manner) -
     let mut manner = Some(manner);
     let mut events = None;
     let mut left_at = None;
+    let mut silent_since = Some(tokio::time::Instant::now());
     loop {
         // Whether the run is over is read first: what came before that is read below.
         let is_over = keeper.is_done();
@@ -163,6 +166,10 @@ async fn show(run: &dyn RunHandle, keeper: &Keeper, seen: u64, manner: Manner) -
                 shown.finish().await;
             }
             return Ok(Shown::Over { state: Box::new(state), json });
+        }
+        if events.is_none() && silent_since.take_if(|since| since.elapsed() > WITHOUT_NEWS).is_some() {
+            let id = run.id();
+            say(&format!("{id} waits for a worker that reads its queue, or the server does not answer"));
         }
         tokio::select! {
             _ = tokio::signal::ctrl_c() => {
