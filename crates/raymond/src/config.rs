@@ -169,12 +169,17 @@ enum BackendNames {
     Several(Vec<String>),
 }
 
+/// Whether a name is missing in a list with commas.
+pub fn lacks_a_name(list: &str) -> bool {
+    list.split(',').any(|name| name.trim().is_empty())
+}
+
 fn backends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let names = match BackendNames::deserialize(deserializer)? {
         BackendNames::One(names) => names,
         BackendNames::Several(names) => names.join(","),
     };
-    match names.split(',').any(|name| name.trim().is_empty()) {
+    match lacks_a_name(&names) {
         true => Err(serde::de::Error::custom("the name of a backend is missing")),
         false => Ok(Some(names)),
     }

@@ -59,17 +59,18 @@ impl Files {
         run: &HostedRun,
         is_old: bool,
     ) -> anyhow::Result<Roots> {
+        let folder = self.run_folder(&order.id).join(name_of(&order.agent.id));
+        // This comes first: if anything else fails, nothing old may be left that looks new the next time.
+        if is_old {
+            let old = [folder.clone(), self.loose_mark(order)];
+            elsewhere(move || old.iter().try_for_each(|path| remove(path))).await?;
+        }
         let workflows = self.work.join("bundles").join(hash_of(files.bundle.as_bytes()));
         self.make(&workflows, async |new| {
             let (bytes, new) = (self.blob(&files.bundle).await?, new.to_owned());
             elsewhere(move || unpack(&bytes, &new)).await
         })
         .await?;
-        let folder = self.run_folder(&order.id).join(name_of(&order.agent.id));
-        if is_old {
-            let old = [folder.clone(), self.loose_mark(order)];
-            elsewhere(move || old.iter().try_for_each(|path| remove(path))).await?;
-        }
         self.make(&folder, async |new| self.make_folder(new, files, order).await).await?;
         let roots = Roots { workflows, folder };
         if let Some(repository) = &files.repository {

@@ -2,6 +2,14 @@
 
 use crate::harness::{Rig, count, eventually};
 
+/// Starts a run that asks, and stops it then.
+fn stop_at_a_question(rig: &Rig) {
+    rig.start();
+    rig.until("ask_opened");
+    assert!(rig.raymond(&["stop", "r"]).status.success());
+    rig.until("run_stopped");
+}
+
 #[test]
 fn a_run_elsewhere_is_followed_to_its_end() {
     let Some(rig) = Rig::new() else { return };
@@ -55,10 +63,7 @@ fn a_question_is_answered_and_a_stopped_run_goes_on() {
     rig.state("START.sh", "echo '<ask next=\"THEN\">Which?</ask>'\n");
     rig.state("THEN.sh", "echo \"<result>$RAYMOND_RESULT</result>\"\n");
     let _worker = rig.worker("a");
-    rig.start();
-    rig.until("ask_opened");
-    assert!(rig.raymond(&["stop", "r"]).status.success());
-    rig.until("run_stopped");
+    stop_at_a_question(&rig);
     let mut resumed = rig.spawn(&["resume", "r"]);
     rig.until("run_resumed");
     let answered = rig.raymond(&["answer", "r", "this one"]);
@@ -74,10 +79,7 @@ fn an_answer_to_a_stopped_run_counts_when_it_goes_on() {
     rig.state("START.sh", "echo '<ask next=\"THEN\">Which?</ask>'\n");
     rig.state("THEN.sh", "echo \"<result>$RAYMOND_RESULT</result>\"\n");
     let _worker = rig.worker("a");
-    rig.start();
-    rig.until("ask_opened");
-    assert!(rig.raymond(&["stop", "r"]).status.success());
-    rig.until("run_stopped");
+    stop_at_a_question(&rig);
     let answered = rig.raymond(&["answer", "r", "this one"]);
     assert!(answered.status.success(), "{answered:?}");
     // This hands the answer over.
@@ -140,10 +142,7 @@ fn a_resume_may_choose_another_model_and_another_backend() {
         "[backend.other]\nkind = \"command\"\ncommand = \"echo\"\nargs = [\"<result>other</result>\"]\n";
     rig.configure_worker("a", other);
     let _worker = rig.worker("a");
-    rig.start();
-    rig.until("ask_opened");
-    assert!(rig.raymond(&["stop", "r"]).status.success());
-    rig.until("run_stopped");
+    stop_at_a_question(&rig);
     let mut resumed = rig.spawn(&["resume", "r", "--backend", "other", "--model", "second"]);
     rig.until("run_resumed");
     assert!(rig.raymond(&["answer", "r", "this"]).status.success());
@@ -161,10 +160,7 @@ fn a_resume_says_that_the_runs_workflows_are_missing() {
     rig.state("START.sh", "echo '<ask next=\"THEN\">Which?</ask>'\n");
     rig.state("THEN.sh", "echo '<result>done</result>'\n");
     let _worker = rig.worker("a");
-    rig.start();
-    rig.until("ask_opened");
-    assert!(rig.raymond(&["stop", "r"]).status.success());
-    rig.until("run_stopped");
+    stop_at_a_question(&rig);
     let (bundles, aside) = (rig.path("blobs/bundles"), rig.path("aside"));
     std::fs::rename(&bundles, &aside).unwrap();
     let refused = rig.raymond(&["resume", "r", "--model", "other"]);

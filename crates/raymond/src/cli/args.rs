@@ -13,7 +13,7 @@ use clap_complete::engine::ArgValueCompleter;
 
 use super::completions::{backends, named_inputs, run_ids, statuses};
 use crate::agent::prepared::Missing;
-use crate::config::{OnAsk, Timeout};
+use crate::config::{self, OnAsk, Timeout};
 use crate::error::UserError;
 use crate::view::Detail;
 
@@ -625,7 +625,7 @@ pub(super) const STATUSES: [&str; 8] =
     ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
 
 fn parse_backends(text: &str) -> Result<String, String> {
-    match text.split(',').any(|name| name.trim().is_empty()) {
+    match config::lacks_a_name(text) {
         true => Err("the name of a backend is missing; `raymond doctor` lists them".to_owned()),
         false => Ok(text.to_owned()),
     }
