@@ -26,6 +26,10 @@ ci:
 deny *CHECKS:
     scripts/deny.sh {{CHECKS}}
 
+# The manifests in deploy/kubernetes against the schemas of Kubernetes and KEDA; builds the checker the first time, needs Go
+manifests:
+    scripts/check-manifests.sh
+
 # One case folder of crates/raymond/tests/cases, or all of them
 case NAME="":
     {{ if NAME == "" { "" } else { "CASE=" + NAME } }} cargo test -p raymond --test it cases
