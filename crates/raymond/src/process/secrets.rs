@@ -35,6 +35,14 @@ impl Secrets {
         Self::longest_first(self.values.iter().chain(&others.values).cloned().collect())
     }
 
+    /// These, and as they are written inside a string of JSON.
+    pub fn also_in_json(&self) -> Self {
+        let quoted = |value: &String| serde_json::to_string(value).unwrap_or_default();
+        let written = self.values.iter().map(quoted);
+        let inside = written.map(|text| text.trim_start_matches('"').trim_end_matches('"').to_owned());
+        Self::longest_first(self.values.iter().cloned().chain(inside).collect())
+    }
+
     fn longest_first(mut values: Vec<String>) -> Self {
         values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         values.dedup();
@@ -87,5 +95,12 @@ mod tests {
         assert_eq!(hidden(""), "");
         let more = secrets.joined(&Secrets::of([("STEP_SECRET", "so abcdef-and-more")]));
         assert_eq!(more.hide("so abcdef-and-more, abcdef".to_owned()), "***, ***");
+    }
+
+    #[test]
+    fn a_secret_of_several_lines_is_found_in_json() {
+        let secrets = Secrets::of([("PRIVATE_KEY", "first \"line\"\nsecond")]);
+        let json = serde_json::json!({"said": "it is first \"line\"\nsecond."}).to_string();
+        assert_eq!(secrets.also_in_json().hide(json), r#"{"said":"it is ***."}"#);
     }
 }

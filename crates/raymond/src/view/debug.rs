@@ -13,6 +13,7 @@ mod kept;
 mod log;
 mod meta;
 mod name;
+mod packed;
 mod shelf;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use raymond_core::workflow::StateFile;
 pub use file::MOST_FILE_BYTES;
 pub use kept::{KeptAttempt, kept_attempts, kept_steps};
 pub use meta::{Status, Verdict};
+pub use packed::{BroughtFiles, LeftFiles, MOST_ARCHIVE_BYTES};
 
 use crate::files::{self, MAX_SETTINGS_BYTES, private_options};
 use crate::process;
@@ -49,6 +51,9 @@ pub const DEFAULT_KEPT_STEPS: usize = 1000;
 /// How many old steps are removed after a finished step. More than one, so that a folder shrinks after the number of
 /// kept steps was lowered; not all, so that no step has to wait for many deletions.
 const MOST_PRUNED_AT_ONCE: usize = 4;
+
+/// How every warning about debug files ends.
+pub const NO_MORE_FILES: &str = "no more debug files are written";
 
 const TRANSITIONS: &str = "transitions.log";
 
@@ -109,8 +114,7 @@ pub struct KeptFiles {
 /// Finds the files of an attempt in the debug folder of its run; of one that ran several times, those of the last.
 pub fn kept_files(folder: &Path, name: StepName<'_>) -> KeptFiles {
     let stem = name::stem(&name);
-    let is_there = |round: &u32| file::path(folder, &stem, *round, stream_of(name.state)).is_file();
-    let round = (1..=file::MOST_ROUNDS).take_while(is_there).last().unwrap_or(1);
+    let round = last_round(folder, &stem, stream_of(name.state));
     let kept = |suffix| Some(file::path(folder, &stem, round, suffix)).filter(|path| path.is_file());
     KeptFiles {
         prompt: kept(Suffix::Prompt),
@@ -119,6 +123,17 @@ pub fn kept_files(folder: &Path, name: StepName<'_>) -> KeptFiles {
         stderr: kept(Suffix::Stderr),
         meta: kept(Suffix::Meta),
     }
+}
+
+/// Whether all files of an attempt are here that ran on another machine. The meta file is the last that is written.
+pub fn is_whole(folder: &Path, name: StepName<'_>) -> bool {
+    file::path(folder, &name::stem(&name), 1, Suffix::Meta).is_file()
+}
+
+/// How often an attempt has left a file here, but at least 1.
+fn last_round(folder: &Path, stem: &str, suffix: Suffix) -> u32 {
+    let is_there = |round: &u32| file::path(folder, stem, *round, suffix).is_file();
+    (1..=file::MOST_ROUNDS).take_while(is_there).last().unwrap_or(1)
 }
 
 /// The same for a step that a run may have in common with another one. `ran_in` is the run whose process started it. Its
@@ -193,6 +208,12 @@ impl DebugFolder {
         }
     }
 
+    /// The folder, and for how many steps files are kept in it; nothing for `--no-debug`.
+    pub fn kept_in(&self) -> Option<(&Path, usize)> {
+        let Shared { path, keep, .. } = &*self.shared;
+        (!path.as_os_str().is_empty()).then_some((path, *keep))
+    }
+
     /// Starts the files of an attempt. The first of them is created now, which reserves the name.
     pub fn begin(&self, name: StepName<'_>) -> StepFiles {
         let open = self.work(|opened| {
@@ -253,6 +274,27 @@ impl DebugFolder {
         };
     }
 
+    /// The files of an attempt that has ended, to be shown on another machine. Those that nobody removes are kept as the
+    /// files of steps that have not failed.
+    pub fn left_by(&self, name: StepName<'_>) -> Option<LeftFiles> {
+        let (folder, _) = self.kept_in()?;
+        self.work(|opened| {
+            opened.shelf.settle(name.step);
+            self.prune(opened)
+        });
+        let stem = name::stem(&name);
+        LeftFiles::find(folder, &stem, last_round(folder, &stem, stream_of(name.state)))
+    }
+
+    /// Puts the files of an attempt here that ran on another machine.
+    pub fn bring(&self, name: StepName<'_>, files: &BroughtFiles) {
+        self.work(|opened| {
+            let stem = name::stem(&name);
+            opened.shelf.take(name.step, &stem);
+            files.write(&self.shared.path, &stem)
+        });
+    }
+
     fn log(&self, opened: &mut Opened, line: &str) -> Result<(), Trouble> {
         log::append(&mut opened.transitions, line)
             .map_err(|error| cannot_write(&self.shared.path.join(TRANSITIONS), &error))
@@ -271,9 +313,7 @@ impl DebugFolder {
 
     fn kept(&self, name: StepName<'_>, suffix: Suffix) -> Option<PathBuf> {
         // An error ends only the writing. With `--no-debug` there is no folder to read from either.
-        if self.shared.path.as_os_str().is_empty() {
-            return None;
-        }
+        self.kept_in()?;
         let stem = name::stem(&name);
         (1..=file::MOST_ROUNDS)
             .map(|round| file::path(&self.shared.path, &stem, round, suffix))
@@ -356,7 +396,7 @@ impl Access {
         if self.is_on {
             self.is_on = false;
             self.opened = None;
-            self.warning = Some(format!("{trouble}; no more debug files are written"));
+            self.warning = Some(format!("{trouble}; {NO_MORE_FILES}"));
         }
     }
 }

@@ -41,22 +41,22 @@ impl BoundedFile {
         let fitting = usize::try_from(self.room).unwrap_or(bytes.len()).min(bytes.len());
         self.is_cut = true;
         self.file.write_all(&bytes[..fitting])?;
-        self.file.write_all(self.cut_note().as_bytes())
-    }
-
-    /// In a file of JSON lines, the note must be a JSON line too.
-    fn cut_note(&self) -> &'static str {
-        match self.suffix {
-            Suffix::Stream => "\n{\"type\":\"raymond_cut\",\"message\":\"the rest was not kept\"}\n",
-            Suffix::Prompt | Suffix::Stdout | Suffix::Stderr | Suffix::Meta | Suffix::Error => {
-                "\n[raymond: the rest was not kept]\n"
-            }
-        }
+        self.file.write_all(cut_note(self.suffix).as_bytes())
     }
 
     #[cfg(test)]
     pub(super) fn set_room(&mut self, room: u64) {
         self.room = room;
+    }
+}
+
+/// The end of a file that was cut. In a file of JSON lines, the note must be a JSON line too.
+pub(super) fn cut_note(suffix: Suffix) -> &'static str {
+    match suffix {
+        Suffix::Stream => "\n{\"type\":\"raymond_cut\",\"message\":\"the rest was not kept\"}\n",
+        Suffix::Prompt | Suffix::Stdout | Suffix::Stderr | Suffix::Meta | Suffix::Error => {
+            "\n[raymond: the rest was not kept]\n"
+        }
     }
 }
 
