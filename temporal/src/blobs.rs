@@ -16,6 +16,21 @@ pub struct Blobs {
     prefix: Path,
 }
 
+/// A blob is longer than was expected.
+#[derive(Debug)]
+pub struct TooLong {
+    key: String,
+    most: u64,
+}
+
+impl std::fmt::Display for TooLong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} has more than {} bytes", self.key, self.most)
+    }
+}
+
+impl std::error::Error for TooLong {}
+
 impl Blobs {
     /// Opens the store at an address, or the one of this user on this machine.
     pub fn open(address: Option<&str>) -> anyhow::Result<Self> {
@@ -46,11 +61,19 @@ impl Blobs {
     }
 
     pub async fn get(&self, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        self.get_up_to(key, u64::MAX).await
+    }
+
+    /// The same for a blob that may not be longer than `most`.
+    pub async fn get_up_to(&self, key: &str, most: u64) -> anyhow::Result<Option<Vec<u8>>> {
         let found = match self.store.get(&self.path(key)).await {
             Ok(found) => found,
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read {key}")),
         };
+        if found.meta.size > most {
+            return Err(TooLong { key: key.to_owned(), most }.into());
+        }
         let bytes = found.bytes().await.with_context(|| format!("cannot read {key}"))?;
         Ok(Some(bytes.to_vec()))
     }
@@ -94,6 +117,8 @@ mod tests {
         blobs.put("runs/a/1", b"uno".to_vec()).await.unwrap();
         assert!(blobs.has("runs/a/2").await.unwrap());
         assert_eq!(blobs.get("runs/a/1").await.unwrap().as_deref(), Some(&b"uno"[..]));
+        assert_eq!(blobs.get_up_to("runs/a/1", 3).await.unwrap().as_deref(), Some(&b"uno"[..]));
+        assert!(blobs.get_up_to("runs/a/1", 2).await.unwrap_err().is::<TooLong>());
         assert_eq!(blobs.list("runs/a").await.unwrap(), ["1", "2"]);
     }
 

@@ -10,6 +10,7 @@ use raymond::agent::registry::Backends;
 use raymond::error::{ExitKind, UserError};
 use raymond::fleet::{Address, Fleet, KnownRun, NewRun, News, PATIENCE, Trouble, Worker};
 use raymond::run::frozen::FrozenStates;
+use raymond::view::debug::MOST_ARCHIVE_BYTES;
 use raymond_core::event::{Body, RunStarted};
 use raymond_core::run::Options;
 use temporalio_client::errors::{WorkflowInteractionError, WorkflowQueryError, WorkflowStartError};
@@ -19,10 +20,10 @@ use temporalio_client::{
 };
 use tokio::runtime::Runtime;
 
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, TooLong};
 use crate::bundle::{keep_repository, keep_workflows};
 use crate::client::connect;
-use crate::host::{self, journal_folder};
+use crate::host::{self, debug_key, journal_folder};
 use crate::messages::{FilesOfRun, From, Mail, Part, RunInput, Settings, Told};
 use crate::packed::{MOST_BYTES, Packed};
 use crate::workflow::{RUN, RaymondRun};
@@ -48,6 +49,8 @@ const ABOUT_THE_RUN: [i32; 2] = [3, 9];
 pub struct Temporal {
     runtime: OnceLock<Runtime>,
     clients: OnceLock<Clients>,
+    /// Stores of blobs that are read often, by their addresses.
+    stores: Mutex<BTreeMap<Option<String>, Blobs>>,
 }
 
 /// Connections, by server and namespace.
@@ -55,7 +58,17 @@ type Clients = Arc<Mutex<BTreeMap<String, Client>>>;
 
 impl Temporal {
     pub const fn new() -> Self {
-        Self { runtime: OnceLock::new(), clients: OnceLock::new() }
+        Self { runtime: OnceLock::new(), clients: OnceLock::new(), stores: Mutex::new(BTreeMap::new()) }
+    }
+
+    fn blobs_at(&self, at: &Address) -> Result<Blobs, Trouble> {
+        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(blobs) = stores.get(&at.blobs) {
+            return Ok(blobs.clone());
+        }
+        let blobs = Blobs::open(at.blobs.as_deref()).map_err(away)?;
+        stores.insert(at.blobs.clone(), blobs.clone());
+        Ok(blobs)
     }
 
     /// Runs something to its end, wherever it is called from.
@@ -169,6 +182,22 @@ impl Fleet for Temporal {
         })
     }
 
+    fn debug_files(
+        &self,
+        at: &Address,
+        run: &str,
+        step: u64,
+        attempt: u32,
+    ) -> Result<Option<Vec<u8>>, Trouble> {
+        let key = debug_key(run, step, attempt);
+        let blobs = self.blobs_at(at)?;
+        let trouble = |error: anyhow::Error| match error.is::<TooLong>() {
+            true => refused(error),
+            false => away(error),
+        };
+        self.call(in_time(async move { blobs.get_up_to(&key, MOST_ARCHIVE_BYTES).await.map_err(trouble) }))?
+    }
+
     fn work(&self, worker: &Worker) -> Result<ExitKind, UserError> {
         let config =
             raymond::config::load_both(raymond::config::user_file().as_deref(), None, &|_, _| Ok(()))?;
@@ -213,6 +242,7 @@ impl Temporal {
                 workflow_paths: new.config.raymond.workflow_paths.clone(),
                 cd_paths: new.config.raymond.cd_paths.clone(),
                 repository,
+                debug_folder: new.debug_folder.as_ref().map(|path| path.to_string_lossy().into_owned()),
             },
         };
         let from = Packed::new(&From::Start { opening: new.opening.clone(), states }).map_err(refused)?;

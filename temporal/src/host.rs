@@ -1,5 +1,6 @@
 //! A machine that carries out steps: `raymond worker`.
 
+mod debug;
 mod files;
 mod heart;
 mod records;
@@ -36,6 +37,7 @@ use crate::client::{NoAnswer, connect};
 use crate::messages::{Delivered, Delivery, Home, JournalPart, StatesWanted};
 use crate::packed::Packed;
 use crate::workflow::RaymondRun;
+pub use debug::debug_key;
 use steps::{Load, Steps, Task};
 
 /// A machine asks for so many agents at once. The others wait with the server, for the machine that has room first.

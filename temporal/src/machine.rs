@@ -297,6 +297,7 @@ impl Machine {
             workflow_paths: files.workflow_paths.clone(),
             cd_paths: files.cd_paths.clone(),
             payloads: self.journal.texts_of(agent.payload.as_ref()),
+            debug_folder: files.debug_folder.clone(),
             agent,
             started,
             plan,

@@ -45,6 +45,9 @@ pub struct FilesOfRun {
     pub workflow_paths: Vec<String>,
     pub cd_paths: Vec<String>,
     pub repository: Option<Repository>,
+    /// The run's folder of debug files, where the run was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debug_folder: Option<String>,
 }
 
 /// The repository that a run was started in.

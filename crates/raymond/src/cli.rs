@@ -3,6 +3,7 @@
 mod answer;
 mod args;
 mod branch;
+mod brought;
 mod changed;
 mod clean;
 mod completions;

@@ -5,6 +5,7 @@
 //! ([`mirror`]), so that every view of a run works on it. The copy is for looking only. What the engine has is the truth.
 
 mod address;
+pub mod debug;
 pub mod mirror;
 
 use std::collections::BTreeMap;
@@ -45,6 +46,17 @@ pub trait Fleet: Send + Sync {
     /// Lets a run that has stopped go on.
     fn resume(&self, at: &Address, run: &str, options: &Options) -> Result<(), Trouble>;
 
+    /// The debug files of an attempt that has ended, packed; nothing if it has left none.
+    fn debug_files(
+        &self,
+        _at: &Address,
+        _run: &str,
+        _step: u64,
+        _attempt: u32,
+    ) -> Result<Option<Vec<u8>>, Trouble> {
+        Ok(None)
+    }
+
     /// Carries out steps on this machine until it is told to stop.
     fn work(&self, worker: &Worker) -> Result<ExitKind, UserError>;
 }
@@ -60,6 +72,8 @@ pub struct NewRun {
     pub cwd: PathBuf,
     /// The workflows that it can reach, its own first: folders, archives and files.
     pub scopes: Vec<PathBuf>,
+    /// Where its debug files will be here; nothing if it leaves none.
+    pub debug_folder: Option<PathBuf>,
     pub config: Config,
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use raymond::agent::registry::Backends;
 use raymond::run::hosted::{Done, HostedRun, Roots, Said, StepOrder, StepReport};
+use raymond::view::debug::LeftFiles;
 use raymond_core::input::StepOutcome;
 use raymond_core::money::Usd;
 use temporalio_client::errors::AsyncActivityError;
@@ -21,6 +22,7 @@ use temporalio_client::{ActivityIdentifier, AsyncActivityHandle, Client, RpcOpti
 use temporalio_common::protos::TaskToken;
 use tokio::sync::{Mutex, Notify, Semaphore};
 
+use super::debug;
 use super::files::Files;
 use super::heart::{Heart, Pulse};
 use super::records::{Known, Records};
@@ -170,6 +172,7 @@ impl Steps {
             Known::Begun => {
                 let survivors = run.end_leftovers(order).await;
                 anyhow::ensure!(survivors.is_empty(), "processes could not be ended: {survivors:?}");
+                self.keep_debug(order, run.debug_left_by(order)).await;
                 self.lost("the worker on its machine was restarted".to_owned(), None)
             }
             Known::Nothing => {
@@ -236,6 +239,7 @@ impl Steps {
         let done = done.await?;
         match done.report.outcome {
             StepOutcome::Interrupted { cost } if ended_by != Pulse::Cancelled => {
+                self.keep_debug(order, done.debug).await;
                 let why = match ended_by {
                     Pulse::Silent => "its machine could not reach the server",
                     _ => "its machine was told to end it",
@@ -261,9 +265,20 @@ impl Steps {
         roots: &Roots,
         mut done: Done,
     ) -> anyhow::Result<Delivered> {
-        if let Err(error) = self.files.keep(&delivery.files, order, run, roots, &done).await {
+        let debug = done.debug.take();
+        // At the same time: a step waits for both of them.
+        let (kept, debug_kept) = tokio::join!(
+            self.files.keep(&delivery.files, order, run, roots, &done),
+            debug::keep(&self.files.blobs, order, debug)
+        );
+        if let Err(error) = kept {
             let warning = format!("what the step left could not be kept for other machines: {error:#}");
             done.report.said.push(Said::Warning(warning));
+        }
+        if let Err(error) = debug_kept {
+            let warning = format!("its debug files stay on the machine that ran it: {error:#}");
+            done.report.said.push(Said::Warning(warning));
+            done.report.forget_output_file();
         }
         let report = Packed::new(&done.report)?;
         if report.bytes() > MOST_BYTES {
@@ -272,6 +287,13 @@ impl Steps {
             return Ok(Delivered::Done { report, leaving: self.is_leaving() });
         }
         Ok(Delivered::Done { report, leaving: self.is_leaving() })
+    }
+
+    /// Keeps the debug files of an attempt that is lost. Its end is told without a place for warnings.
+    async fn keep_debug(&self, order: &StepOrder, left: Option<LeftFiles>) {
+        if let Err(error) = debug::keep(&self.files.blobs, order, left).await {
+            eprintln!("raymond: {}: its debug files stay here: {error:#}", order.started.state);
+        }
     }
 
     /// The step fails without having run.
@@ -302,8 +324,10 @@ impl Steps {
         let grace = limit / 4;
         // Files move as a snapshot of the repository, and without one as they are.
         let takes_snapshots = delivery.files.repository.is_some() || order.run.options.snapshots;
-        let run =
-            Rc::new(HostedRun::open(&order.id, &scratch, self.backends.clone(), grace, takes_snapshots)?);
+        let debug = self.files.run_folder(&order.id).join(".debug");
+        let debug = Some(debug).filter(|_| !order.run.options.no_debug);
+        let backends = self.backends.clone();
+        let run = Rc::new(HostedRun::open(&order.id, &scratch, backends, grace, takes_snapshots, debug)?);
         let mut runs = self.runs.borrow_mut();
         if runs.len() >= MOST_IDLE_RUNS {
             runs.retain(|_, run| Rc::strong_count(run) > 1);

@@ -20,8 +20,15 @@ const AT_ONCE: usize = 4;
 /// One of so many cases is played.
 const SOME: usize = 5;
 /// Cases that are always played, because they once differed.
-const ALWAYS: [&str; 5] =
-    ["cwd-where-launched", "fallback-limit", "fallback-may-forget", "frontmatter-every-key", "workflow-call"];
+const ALWAYS: [&str; 7] = [
+    "cwd-where-launched",
+    "fallback-limit",
+    "fallback-may-forget",
+    "frontmatter-every-key",
+    "show",
+    "status-failed-output",
+    "workflow-call",
+];
 const PROGRAM: &str = env!("CARGO_BIN_EXE_raymond-temporal");
 /// The commands in the steps of cases that start no run.
 const OTHER_COMMANDS: [&str; 14] = [
@@ -159,10 +166,9 @@ fn results(case: &Case, place: &Place, mut played: Played) -> Vec<(&'static str,
     let seen_from_here = |text: &str| without_folders(text, place, case);
     for (step, done) in &mut played.commands {
         step.truncate(step.find(" --on ").unwrap_or(step.len()));
-        let said = without_hosts(&seen_from_here(&done.stdout), place);
-        done.stdout = said.split_inclusive('\n').map(without_local_facts).collect();
+        done.stdout = without_hosts(&seen_from_here(&done.stdout), place);
     }
-    played.log = seen_from_here(&played.log).split_inclusive('\n').map(without_local_facts).collect();
+    played.log = seen_from_here(&played.log);
     for call in played.calls.iter_mut().flatten() {
         *call = serde_json::from_str(&seen_from_here(&call.to_string())).unwrap();
     }
@@ -171,19 +177,12 @@ fn results(case: &Case, place: &Place, mut played: Played) -> Vec<(&'static str,
     results
 }
 
-/// Leaves out where a failed step's whole output is: elsewhere it is not kept.
-fn without_local_facts(line: &str) -> String {
-    let Ok(serde_json::Value::Object(mut event)) = serde_json::from_str(line) else { return line.to_owned() };
-    event.remove("output_file");
-    format!("{}\n", serde_json::Value::Object(event))
-}
-
-/// Leaves out where a run, its agents and its debug files are, as `status` says it.
+/// Leaves out where a run and its agents are, as `status` says it.
 fn without_hosts(text: &str, place: &Place) -> String {
     let host = fs::read_to_string(place.home().join("machine/name")).unwrap_or_default();
     let text = if host.is_empty() { text.to_owned() } else { text.replace(&format!(" on {host}"), "") };
     let is_place = |line: &&str| {
-        let starts = ["  on  ", "  debug  ", "    all of it: ", "  \"engine\": ", "      \"host\": "];
+        let starts = ["  on  ", "  \"engine\": ", "      \"host\": "];
         starts.iter().any(|start| line.starts_with(start))
     };
     text.split_inclusive('\n').filter(|line| !is_place(line)).collect()

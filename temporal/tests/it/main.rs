@@ -5,6 +5,7 @@
 //! where these cannot be made.
 
 mod cases;
+mod debug;
 mod harness;
 mod losses;
 mod many;

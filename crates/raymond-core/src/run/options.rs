@@ -54,6 +54,9 @@ pub struct Options {
     /// Whether each finished step leaves a snapshot of its files.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub snapshots: bool,
+    /// Whether steps on other machines leave no debug files. A local run does not record it: it is for one process.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_debug: bool,
 }
 
 fn is_default_number_of_scripts(number: &usize) -> bool {
@@ -82,6 +85,7 @@ impl Default for Options {
             replay: None,
             replay_missing: None,
             snapshots: false,
+            no_debug: false,
         }
     }
 }

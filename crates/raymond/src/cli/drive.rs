@@ -19,6 +19,7 @@ use super::staging::Staged;
 use crate::agent::registry::Backends;
 use crate::config::{OnAsk, Settings};
 use crate::error::{ExitKind, UserError};
+use crate::fleet::debug::Rules;
 use crate::git::snapshots::{INDEXES, Snapshots};
 use crate::git::worktrees::{Unsaved, Worktrees};
 use crate::process::Reaper;
@@ -69,8 +70,14 @@ impl Manner {
         self.json
     }
 
-    /// The views of a run that another machine carries out, and what they write to. There is no debug folder, because its
-    /// files are there.
+    /// Where the debug files of the run are kept, if they are.
+    pub(super) fn debug_rules(&self) -> Option<Rules> {
+        let (folder, keep) = self.debug.kept_in()?;
+        Some(Rules { root: folder.parent()?.to_owned(), keep })
+    }
+
+    /// The views of a run that another machine carries out, and what they write to. Its debug files are copied behind its
+    /// events.
     pub(super) fn views(self, run: &Run, payloads: Payloads) -> Shown {
         let (live, stderr) = stderr_for(run, &self);
         let stdout = Output::stdout();

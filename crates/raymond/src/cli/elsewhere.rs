@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::args::{Command, Place};
+use super::brought::bring;
 use super::find::{load_config, state_dir};
 use super::print::say;
 use crate::config::Config;
@@ -121,6 +122,7 @@ pub(super) fn prepare(command: &Command) -> Option<Keeping> {
     let store: Arc<dyn RunStore> = Arc::new(FolderStore::new(state_dir(place).ok()?));
     let engines = engines_of(&*store, &load_config().unwrap_or_default());
     catch_up(fleet, &store, engines);
+    bring(fleet, &store, command);
     let keepers = match concern {
         Concern::Lasts => keep_open_runs(fleet, &store),
         _ => Vec::new(),

@@ -14,6 +14,7 @@ use super::print::{print_result, print_stdout, say};
 use crate::advice;
 use crate::config::Config;
 use crate::error::{ExitKind, UserError};
+use crate::fleet::debug::DebugKeeper;
 use crate::fleet::mirror::{Keeper, Mirror};
 use crate::fleet::{Address, Fleet, NewRun, Trouble, Worker, installed};
 use crate::run::driver::{StopRequest, exit_of, now};
@@ -97,9 +98,11 @@ pub(super) fn follow(
     seen: u64,
     manner: Manner,
 ) -> Result<ExitKind, UserError> {
-    let keeper = Keeper::start(fleet()?, store, id)?
+    let fleet = fleet()?;
+    let keeper = Keeper::start(fleet, store, id)?
         .ok_or_else(|| UserError::failed(format!("{id} is not carried out elsewhere")))?;
     let run = store.run(id)?;
+    let debug = manner.debug_rules().map(|rules| DebugKeeper::start(fleet, Arc::clone(&run), rules));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -108,6 +111,9 @@ pub(super) fn follow(
     let shown = local.block_on(&runtime, show(&*run, &keeper, seen, manner))?;
     match shown {
         Shown::Over { state, json } => {
+            if let Some(debug) = debug {
+                debug.finish();
+            }
             if state.status == RunStatus::Completed && !json {
                 print_result(&state, &run.payloads())?;
             }

@@ -45,6 +45,7 @@ pub(super) fn for_new_run(args: &RunOptions, manifest: &Manifest, settings: &Set
         replay: None,
         replay_missing: None,
         snapshots: manifest.snapshots.or(settings.snapshots).unwrap_or(default.snapshots),
+        no_debug: default.no_debug,
     };
     override_with(args, configured)
 }
@@ -77,7 +78,14 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
         replay: args.replay.as_deref().map(absolute).or(before.replay),
         snapshots: args.snapshots || before.snapshots,
         replay_missing: args.replay_missing.map(|how| how.as_str().to_owned()).or(before.replay_missing),
+        no_debug: before.no_debug,
     }
+}
+
+/// What a run on other machines uses besides: there, whether steps leave debug files is for the whole run.
+pub(super) fn elsewhere(args: &RunOptions, settings: &Settings, options: Options) -> Options {
+    let no_debug = options.no_debug || args.no_debug || settings.no_debug.unwrap_or(false);
+    Options { no_debug, ..options }
 }
 
 /// A resume may come from another folder.

@@ -18,7 +18,7 @@ use super::find::{
     old_state_file, own_folder, project_folder, scratch_folder, store, working_folder, worktrees,
 };
 use super::follow;
-use super::options::override_with;
+use super::options::{self, override_with};
 use super::print::{print_result, print_stdout, say};
 use super::rewound::finish_rewind;
 use super::staging::{Staging, config_of_test, stage};
@@ -123,7 +123,8 @@ fn resume_elsewhere(
             .hint(format!("see it: {}", advice::command(&format!("log --follow {}", stored.id())))));
     }
     let seen = run.seq;
-    follow::resume(&*store, stored.id(), &at, &override_with(&args.options, run.options))?;
+    let options = override_with(&args.options, run.options);
+    follow::resume(&*store, stored.id(), &at, &options::elsewhere(&args.options, settings, options))?;
     follow::follow(&store, stored.id(), seen, Manner::new(&args.options, &args.place, settings, stored.id()))
 }
 

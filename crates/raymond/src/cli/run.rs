@@ -16,13 +16,13 @@ use super::args::{Budget, RunArgs};
 use super::declared::check_declared;
 use super::drive::{Manner, Ready, drive};
 use super::find::{
-    all_scopes, allowed_scopes, check_commands, journal_options, load_config, own_folder, project_folder,
-    scratch_folder, store, working_folder, worktrees,
+    all_scopes, allowed_scopes, check_commands, debug_folder, journal_options, load_config, own_folder,
+    project_folder, scratch_folder, store, working_folder, worktrees,
 };
 use super::follow::{self, engine_named};
 use super::inputs::{ask_for_missing, refused};
 use super::meant::hint_at_what_was_meant;
-use super::options::for_new_run;
+use super::options::{self, for_new_run};
 use super::staging::{Staging, config_of_test, stage};
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
@@ -60,7 +60,10 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         check_commands(&located.scope, &config, &args.options)?;
     }
     let manifest = located.scope.manifest().clone();
-    let options = for_new_run(&args.options, &manifest, settings);
+    let mut options = for_new_run(&args.options, &manifest, settings);
+    if args.engine.on.is_some() {
+        options = options::elsewhere(&args.options, settings, options);
+    }
     let staging = Staging::new(stage, &options)?;
     let backends = staging.backends(Backends::new(&config)?);
     let allowed = allowed_scopes(&located.scope, settings)?;
@@ -81,7 +84,8 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     if let Some(engine) = &args.engine.on {
         let engine = engine_named(engine, &config)?;
         let id = ids(args.id.as_deref(), || located.scope.new_run_id()).next().unwrap_or_default();
-        let new = NewRun { id, opening, project, cwd, scopes: reached_paths, config };
+        let debug_folder = debug_folder(&args.place, &id).filter(|_| !options.no_debug).map(|(_, path)| path);
+        let new = NewRun { id, opening, project, cwd, scopes: reached_paths, debug_folder, config };
         return run_elsewhere(&args, &engine, &new);
     }
     let store = store(&args.place)?;

@@ -43,7 +43,7 @@ use crate::paths::shown;
 use crate::process::secrets::Secrets;
 use crate::process::{Reaper, file_limit};
 use crate::store::{PayloadSource, Payloads, StoreError};
-use crate::view::debug::DebugFolder;
+use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder, LeftFiles, NO_MORE_FILES, StepName};
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
@@ -72,12 +72,27 @@ pub struct StepOrder {
     pub plan: Plan,
     /// The long texts that the step is handed, by their hashes.
     pub payloads: BTreeMap<String, String>,
+    /// The run's folder of debug files, where it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debug_folder: Option<String>,
 }
 
 impl StepOrder {
     /// The mark of the attempt: on its processes, and in the records of the machine that carries it out.
     pub fn token(&self) -> String {
         token(&self.run.nonce, IDENTITY, self.started.step, self.started.attempt)
+    }
+
+    /// The attempt that debug files belong to.
+    fn attempt(&self) -> StepName<'_> {
+        let StepStarted { agent, state, step, attempt, .. } = &self.started;
+        StepName { agent, state, step: *step, attempt: *attempt }
+    }
+
+    /// Where a debug file of this machine is found in the end.
+    fn place_of(&self, debug_file: &str) -> Option<String> {
+        let (folder, name) = (self.debug_folder.as_ref()?, Path::new(debug_file).file_name()?);
+        Some(as_text(&Path::new(folder).join(name)))
     }
 }
 
@@ -150,6 +165,22 @@ impl StepReport {
             };
         }
         short
+    }
+
+    /// Does not say where the whole output is: it is not kept.
+    pub fn forget_output_file(&mut self) {
+        self.map_output_file(|_| None);
+    }
+
+    fn map_output_file(&mut self, map: impl FnOnce(&str) -> Option<String>) {
+        let file = match &mut self.outcome {
+            StepOutcome::Turn(TurnOutcome::Completed(turn)) => &mut turn.file,
+            StepOutcome::Script(ScriptOutcome::Exited { shown, .. }) => &mut shown.file,
+            StepOutcome::Turn(TurnOutcome::Failed(_))
+            | StepOutcome::Script(_)
+            | StepOutcome::Interrupted { .. } => return,
+        };
+        *file = file.as_deref().and_then(map);
     }
 
     /// The conversation as the attempt left it.
@@ -280,6 +311,9 @@ pub struct HostedRun {
     steps: Rc<RefCell<LocalSteps>>,
     waiting: Rc<RefCell<BTreeMap<String, Waiting>>>,
     backends: Backends,
+    debug: DebugFolder,
+    /// The variables that every program inherits.
+    secrets: Secrets,
     scratch: PathBuf,
     reaper: Reaper,
 }
@@ -291,6 +325,8 @@ struct Waiting {
     agent: Agent,
     scopes: Rc<RefCell<Scopes>>,
     roots: Roots,
+    debug: DebugFolder,
+    secrets: Secrets,
     said: Vec<Said>,
     report: oneshot::Sender<Done>,
 }
@@ -301,18 +337,21 @@ pub struct Done {
     pub report: StepReport,
     /// The files that it has left, with paths of this machine.
     pub files: Option<FilesSnapshot>,
+    /// Its debug files, if it has left some.
+    pub debug: Option<LeftFiles>,
 }
 
 impl HostedRun {
     /// `scratch` is a folder of this run alone. Must be called on a `LocalSet`.
     /// `grace` is how long programs that are told to end may take to do so. Without `takes_snapshots` the files that steps
-    /// leave are not told, and git is not started for them.
+    /// leave are not told, and git is not started for them. Without a folder for them there are no debug files.
     pub fn open(
         id: &str,
         scratch: &Path,
         backends: Backends,
         grace: Duration,
         takes_snapshots: bool,
+        debug: Option<PathBuf>,
     ) -> io::Result<Self> {
         crate::files::create_private_folders(scratch)?;
         let (sender, messages) = mailbox();
@@ -322,6 +361,8 @@ impl HostedRun {
             let indexes = scratch.join(format!("{INDEXES}{}", std::process::id()));
             Arc::new(Snapshots::new(id, indexes, scratch.to_owned(), &BTreeMap::new()))
         };
+        let debug = debug.map_or_else(DebugFolder::off, |path| DebugFolder::open(path, DEFAULT_KEPT_STEPS));
+        let secrets = Secrets::of(std::env::vars_os());
         let executor = LocalExecutor {
             began: SystemTime::now(),
             platform: Platform::current(),
@@ -329,8 +370,8 @@ impl HostedRun {
             groups: Groups::new(scratch),
             scratch: scratch.to_owned(),
             reaper,
-            debug: DebugFolder::off(),
-            secrets: Secrets::of(std::env::vars_os()),
+            debug: debug.clone(),
+            secrets: secrets.clone(),
             backends: backends.clone(),
             messages: sender,
             shows_output: false,
@@ -347,6 +388,8 @@ impl HostedRun {
             steps: Rc::new(RefCell::new(LocalSteps::new(executor))),
             waiting: Rc::default(),
             backends,
+            debug,
+            secrets,
             scratch: scratch.to_owned(),
             reaper: Reaper::with_grace(grace)?,
         };
@@ -360,6 +403,7 @@ impl HostedRun {
         let (report, done) = oneshot::channel();
         match self.prepare(&order, roots) {
             Ok((agent, scopes, needs)) => {
+                let secrets = self.secrets.joined(&needs.secrets);
                 let launch = StepLaunch {
                     started: order.started.clone(),
                     agent: agent.clone(),
@@ -368,15 +412,16 @@ impl HostedRun {
                 };
                 let job = StepJob::new(&order.run.nonce, IDENTITY, launch);
                 let key = agent.id.to_string();
+                let (roots, debug) = (roots.clone(), self.debug.clone());
                 let waiting =
-                    Waiting { order, agent, scopes, roots: roots.clone(), said: Vec::new(), report };
+                    Waiting { order, agent, scopes, roots, debug, secrets, said: Vec::new(), report };
                 self.waiting.borrow_mut().insert(key, waiting);
                 self.steps.borrow_mut().start(job);
             }
             Err(mut error) => {
                 roots.leave(&mut error);
-                let _ =
-                    report.send(Done { report: StepReport::not_started(&order.plan, error), files: None });
+                let not_started = StepReport::not_started(&order.plan, error);
+                let _ = report.send(Done { report: not_started, files: None, debug: None });
             }
         }
         done
@@ -391,6 +436,12 @@ impl HostedRun {
     pub async fn end_leftovers(&self, order: &StepOrder) -> Vec<i32> {
         let left = leftovers(&self.scratch, vec![order.token()]);
         self.reaper.end(left.into_iter().map(|left| left.target).collect()).await
+    }
+
+    /// The debug files of an attempt that an earlier process of this machine has begun.
+    pub fn debug_left_by(&self, order: &StepOrder) -> Option<LeftFiles> {
+        let secrets = self.secrets.joined(&Secrets::of(&order.agent.attributes));
+        left_files(&self.debug, order, secrets, Vec::new())
     }
 
     /// The agent program's own record of a conversation, if it can be copied.
@@ -453,6 +504,22 @@ impl HostedRun {
     }
 }
 
+/// The debug files of an attempt, if the run keeps them.
+fn left_files(
+    debug: &DebugFolder,
+    order: &StepOrder,
+    secrets: Secrets,
+    roots: Vec<PathBuf>,
+) -> Option<LeftFiles> {
+    let left = debug.left_by(order.attempt())?.without(secrets, roots);
+    // The run has got this option after its first step here.
+    if order.run.options.no_debug {
+        left.remove();
+        return None;
+    }
+    Some(left)
+}
+
 /// What preparing a step needs of its run.
 fn run_of(order: &StepOrder) -> Option<Run> {
     let body = Body::RunStarted(order.run.clone());
@@ -490,7 +557,7 @@ async fn pass_on(
     steps: Rc<RefCell<LocalSteps>>,
     waiting: Rc<RefCell<BTreeMap<String, Waiting>>>,
 ) {
-    let mut trouble = None;
+    let (mut trouble, mut warnings) = (None, Vec::new());
     while let Some(message) = messages.recv().await {
         let mut waiting = waiting.borrow_mut();
         let mut say = |agent: &str, said| {
@@ -500,7 +567,8 @@ async fn pass_on(
         };
         match message {
             Message::Input(Input::Ended(ended)) => {
-                let Some(done) = waiting.remove(ended.agent.as_str()) else { continue };
+                let Some(mut done) = waiting.remove(ended.agent.as_str()) else { continue };
+                done.said.extend(warnings.drain(..).map(Said::Warning));
                 let end = if ended.outcome.has_succeeded() { RecordedEnd::Kept } else { RecordedEnd::Failed };
                 steps.borrow_mut().recorded(&ended.agent, end);
                 done.finish(*ended, trouble.take());
@@ -511,6 +579,11 @@ async fn pass_on(
             }
             Message::Input(Input::Warning { agent: Some(agent), message }) => {
                 say(agent.as_str(), Said::Warning(message));
+            }
+            // It comes just before the end of the step that has met it. Others that are about no agent are about snapshots,
+            // which are taken here even if the run did not ask for any.
+            Message::Input(Input::Warning { agent: None, message }) if message.ends_with(NO_MORE_FILES) => {
+                warnings.push(message);
             }
             Message::Trouble(error) => trouble = Some(error),
             Message::Input(_) | Message::Output { .. } => {}
@@ -533,8 +606,11 @@ impl Waiting {
             }
         };
         report.said = self.said;
-        let report = self.roots.report(report);
-        let _ = self.report.send(Done { report, files: files.map(|files| *files) });
+        let mut report = self.roots.report(report);
+        let roots = vec![self.roots.workflows, self.roots.folder];
+        let debug = left_files(&self.debug, &self.order, self.secrets, roots);
+        report.map_output_file(|file| self.order.place_of(file).filter(|_| debug.is_some()));
+        let _ = self.report.send(Done { report, files: files.map(|files| *files), debug });
     }
 
     /// Says why a workflow may be missing here although it is there where the run was started.

@@ -4,6 +4,7 @@ use std::fs;
 
 use raymond_core::decide;
 use raymond_core::event::FORMAT_VERSION;
+use raymond_core::name::AgentId;
 use raymond_core::run::Options;
 use raymond_core::transition::Transition;
 use raymond_core::workflow::StateFile;
@@ -13,6 +14,7 @@ use crate::run::engine::{Command, Engine, Preparation};
 use crate::run::frozen::FrozenStates;
 use crate::store::memory::MemoryStore;
 use crate::store::{JournalOptions, RunStore};
+use crate::view::debug::BroughtFiles;
 
 /// States as a run elsewhere has them.
 struct Frozen(FrozenStates, Payloads);
@@ -68,22 +70,31 @@ fn order(script: &str, folder: &Path) -> (StepOrder, Roots) {
         started: launch.started,
         plan: launch.plan,
         payloads: BTreeMap::new(),
+        debug_folder: Some("/home/me/.raymond/debug/r".to_owned()),
     };
     // Orders travel as text.
     (serde_json::from_str(&serde_json::to_string(&order).unwrap()).unwrap(), roots)
 }
 
 fn report(script: &str) -> (StepReport, tempfile::TempDir) {
+    let (done, folder) = done(script, |_| ());
+    (done.report, folder)
+}
+
+fn done(script: &str, change: impl FnOnce(&mut Options)) -> (Done, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let (order, roots) = order(script, folder.path());
+    let (mut order, roots) = order(script, folder.path());
+    change(&mut order.run.options);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let done = tokio::task::LocalSet::new().block_on(&runtime, async {
         let scratch = folder.path().join("scratch");
-        let run = HostedRun::open("r", &scratch, Backends::built_in(), Duration::from_secs(5), true).unwrap();
+        let debug = Some(folder.path().join("debug"));
+        let grace = Duration::from_secs(5);
+        let run = HostedRun::open("r", &scratch, Backends::built_in(), grace, true, debug).unwrap();
         run.start(order, &roots).await.unwrap()
     });
     let text = serde_json::to_string(&done.report).unwrap();
-    (serde_json::from_str(&text).unwrap(), folder)
+    (Done { report: serde_json::from_str(&text).unwrap(), ..done }, folder)
 }
 
 #[test]
@@ -137,4 +148,60 @@ fn a_worktree_is_described_with_paths_of_the_run() {
     let new = report.lookups.worktrees.values().next().unwrap().as_ref().unwrap();
     assert_eq!(new.worktree.repository, "/home/me/.git");
     assert_eq!([&*new.worktree.path, &*new.cwd], ["/home/me/.raymond/worktrees/r/one"; 2]);
+}
+
+#[test]
+fn an_attempt_leaves_debug_files_and_names_the_place_where_they_will_be() {
+    let (done, folder) = done("echo no tag; echo why >&2\n", |_| ());
+    let StepOutcome::Script(ScriptOutcome::Exited { shown, .. }) = &done.report.outcome else {
+        panic!("{:?}", done.report.outcome)
+    };
+    assert_eq!(shown.file.as_deref(), Some("/home/me/.raymond/debug/r/main_START_1.stdout.txt"));
+    let left = done.debug.expect("debug files");
+    let archive = left.pack().unwrap();
+    left.remove();
+    assert_eq!(debug_files(folder.path()), ["transitions.log"]);
+    let here = folder.path().join("here");
+    let (agent, state) = (AgentId::main(), StateFile::new("START.sh").unwrap());
+    let name = StepName { agent: &agent, state: &state, step: 1, attempt: 1 };
+    DebugFolder::open(here.clone(), 1).bring(name, &BroughtFiles::unpack(&archive).unwrap());
+    let text = |name: &str| fs::read_to_string(here.join(name)).unwrap();
+    assert_eq!(text("main_START_1.stdout.txt"), "no tag\n");
+    assert_eq!(text("main_START_1.stderr.txt"), "why\n");
+    let meta: serde_json::Value = serde_json::from_str(&text("main_START_1.meta.json")).unwrap();
+    assert_eq!((&meta["cwd"], &meta["exit_code"]), (&"/home/me".into(), &0.into()));
+}
+
+/// The run was resumed with `--no-debug`, and its steps are opened as before.
+#[test]
+fn with_no_debug_nothing_is_left() {
+    let (done, folder) = done("echo no tag\n", |options| options.no_debug = true);
+    let StepOutcome::Script(ScriptOutcome::Exited { shown, .. }) = &done.report.outcome else {
+        panic!("{:?}", done.report.outcome)
+    };
+    assert_eq!(shown.file, None);
+    assert!(done.debug.is_none());
+    assert_eq!(debug_files(folder.path()), ["transitions.log"]);
+}
+
+#[test]
+fn trouble_with_debug_files_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let (order, roots) = order("echo '<result>x</result>'\n", folder.path());
+    fs::write(folder.path().join("debug"), "in the way").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let done = tokio::task::LocalSet::new().block_on(&runtime, async {
+        let (scratch, debug) = (folder.path().join("scratch"), folder.path().join("debug"));
+        let grace = Duration::from_secs(5);
+        let run = HostedRun::open("r", &scratch, Backends::built_in(), grace, false, Some(debug)).unwrap();
+        run.start(order, &roots).await.unwrap()
+    });
+    assert!(done.report.outcome.has_succeeded());
+    let [Said::Warning(warning)] = done.report.said.as_slice() else { panic!("{:?}", done.report.said) };
+    assert!(warning.ends_with("no more debug files are written"), "{warning}");
+}
+
+fn debug_files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder.join("debug")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
