@@ -3,10 +3,15 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use object_store::path::Path;
 use object_store::{ObjectStore, PutPayload};
+
+/// How long a call may take. For S3 the library gives up a little earlier: it tries a call again for three minutes. A folder
+/// on a disk that does not answer has no other limit.
+const LONGEST_CALL: Duration = Duration::from_secs(4 * 60);
 
 /// A store of blobs below an address: `file:///shared/folder`, `s3://bucket/prefix`, `memory:///`. Access keys of S3 come from
 /// the environment (`AWS_ACCESS_KEY_ID` and so on).
@@ -53,11 +58,9 @@ impl Blobs {
     }
 
     pub async fn put(&self, key: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
-        self.store
-            .put(&self.path(key), PutPayload::from(bytes))
-            .await
-            .with_context(|| format!("cannot write {key}"))?;
-        Ok(())
+        let path = self.path(key);
+        let put = in_time(self.store.put(&path, PutPayload::from(bytes))).await;
+        put.map(drop).with_context(|| format!("cannot write {key}"))
     }
 
     pub async fn get(&self, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
@@ -66,29 +69,38 @@ impl Blobs {
 
     /// The same for a blob that may not be longer than `most`.
     pub async fn get_up_to(&self, key: &str, most: u64) -> anyhow::Result<Option<Vec<u8>>> {
-        let found = match self.store.get(&self.path(key)).await {
-            Ok(found) => found,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("cannot read {key}")),
+        let path = self.path(key);
+        let got = async {
+            let found = self.store.get(&path).await?;
+            match found.meta.size > most {
+                true => Ok(None),
+                false => found.bytes().await.map(Some),
+            }
         };
-        if found.meta.size > most {
-            return Err(TooLong { key: key.to_owned(), most }.into());
+        let found = unless_missing(in_time(got).await).with_context(|| format!("cannot read {key}"))?;
+        match found {
+            Some(Some(bytes)) => Ok(Some(bytes.to_vec())),
+            Some(None) => Err(TooLong { key: key.to_owned(), most }.into()),
+            None => Ok(None),
         }
-        let bytes = found.bytes().await.with_context(|| format!("cannot read {key}"))?;
-        Ok(Some(bytes.to_vec()))
     }
 
     pub async fn has(&self, key: &str) -> anyhow::Result<bool> {
-        match self.store.head(&self.path(key)).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("cannot look for {key}")),
-        }
+        let found = unless_missing(in_time(self.store.head(&self.path(key))).await);
+        Ok(found.with_context(|| format!("cannot look for {key}"))?.is_some())
+    }
+
+    /// Removes a blob, if it is there.
+    pub async fn remove(&self, key: &str) -> anyhow::Result<()> {
+        let removed = unless_missing(in_time(self.store.delete(&self.path(key))).await);
+        removed.map(drop).with_context(|| format!("cannot remove {key}"))
     }
 
     /// The names of the blobs in a folder, in their order.
     pub async fn list(&self, folder: &str) -> anyhow::Result<Vec<String>> {
-        let listed = self.store.list_with_delimiter(Some(&self.path(folder))).await?;
+        let path = self.path(folder);
+        let listed = in_time(self.store.list_with_delimiter(Some(&path))).await;
+        let listed = listed.with_context(|| format!("cannot list {folder}"))?;
         let names = listed.objects.into_iter().filter_map(|meta| Some(meta.location.filename()?.to_owned()));
         let mut names: Vec<String> = names.collect();
         names.sort();
@@ -97,6 +109,23 @@ impl Blobs {
 
     fn path(&self, key: &str) -> Path {
         self.prefix.parts().chain(Path::from(key).parts()).collect()
+    }
+}
+
+/// A call that takes too long fails.
+async fn in_time<T>(call: impl Future<Output = object_store::Result<T>>) -> object_store::Result<T> {
+    let late = |_| object_store::Error::Generic {
+        store: "blobs",
+        source: format!("no answer within {} s", LONGEST_CALL.as_secs()).into(),
+    };
+    tokio::time::timeout(LONGEST_CALL, call).await.map_err(late)?
+}
+
+fn unless_missing<T>(found: object_store::Result<T>) -> object_store::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -120,6 +149,9 @@ mod tests {
         assert_eq!(blobs.get_up_to("runs/a/1", 3).await.unwrap().as_deref(), Some(&b"uno"[..]));
         assert!(blobs.get_up_to("runs/a/1", 2).await.unwrap_err().is::<TooLong>());
         assert_eq!(blobs.list("runs/a").await.unwrap(), ["1", "2"]);
+        blobs.remove("runs/a/1").await.unwrap();
+        blobs.remove("runs/a/1").await.unwrap();
+        assert_eq!(blobs.list("runs/a").await.unwrap(), ["2"]);
     }
 
     #[tokio::test]
@@ -128,6 +160,12 @@ mod tests {
         let address = format!("file://{}/not/made/yet", folder.path().display());
         keeps_what_it_is_given(Blobs::open(Some(&address)).unwrap()).await;
         keeps_what_it_is_given(Blobs::open(Some("memory:///")).unwrap()).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_never_answered_fails() {
+        let error = in_time(std::future::pending::<object_store::Result<()>>()).await.unwrap_err();
+        assert!(error.to_string().contains("no answer within 240 s"), "{error}");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 mod debug;
 mod files;
 mod heart;
+mod names;
 mod records;
 mod steps;
+mod superseded;
 mod worktrees;
 
 use std::fs::{self, File};

@@ -12,4 +12,5 @@ pub mod host;
 pub mod machine;
 pub mod messages;
 pub mod packed;
+pub mod places;
 pub mod workflow;

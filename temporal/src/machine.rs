@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use raymond::run::driver::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 use raymond::run::engine::{Command, Engine, Preparation, States, StepLaunch};
 use raymond::run::frozen::FrozenStates;
-use raymond::run::hosted::StepOrder;
+use raymond::run::hosted::{Branch, StepOrder};
 use raymond::store::{PayloadSource, Payloads, RunWriter, StoreError, reference_to};
 use raymond_core::event::{Body, Event, RunStarted, SnapshotLine};
 use raymond_core::input::Input;
@@ -16,8 +16,9 @@ use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Options, Run, RunStatus};
 
-use crate::messages::{From, Home, Mail, Part, Settings, Snapshot, StatesWanted, StopKind};
+use crate::messages::{From, Home, Left, Mail, Part, Settings, Snapshot, StatesWanted, StopKind};
 use crate::packed::{MOST_BYTES, Packed};
+use crate::places::Places;
 
 /// How long the part of a journal may be that is kept at once, and that is told at once. It must fit in a message of the
 /// engine even if it cannot be compressed. A single event that is longer came in one message, and fits.
@@ -38,8 +39,7 @@ pub struct Machine {
     states: Frozen,
     started: Box<RunStarted>,
     settings: Settings,
-    homes: BTreeMap<AgentId, Home>,
-    left_at: BTreeMap<AgentId, String>,
+    pub places: Places,
     stop: Option<StopKind>,
     /// Whether a resume has been taken that was not decided yet.
     is_resuming: bool,
@@ -66,7 +66,7 @@ pub struct Orders {
 impl Machine {
     pub fn new(id: &str, now: Timestamp, settings: Settings, from: From) -> anyhow::Result<Self> {
         let journal = Journal::default();
-        let (engine, states, homes, left_at, stop, brought) = match from {
+        let (engine, states, places, stop, brought) = match from {
             From::Start { mut opening, states } => {
                 for body in &mut opening {
                     if let Body::RunStarted(started) = body {
@@ -74,15 +74,15 @@ impl Machine {
                     }
                 }
                 let (engine, _) = Engine::create(id, now, opening, journal.clone())?;
-                (engine, states, BTreeMap::new(), BTreeMap::new(), None, Vec::new())
+                (engine, states, Places::default(), None, Vec::new())
             }
             From::Snapshot(snapshot) => {
-                let Snapshot { run, states, homes, left_at, stop, payloads, inputs, .. } = *snapshot;
+                let Snapshot { run, states, places, stop, payloads, inputs, .. } = *snapshot;
                 let seq = run.seq;
                 journal.kept().payloads = payloads;
                 journal.kept().next = seq + 1;
                 let run = raymond_core::evolve::restore(run, seq);
-                (Engine::take_up(run, journal.clone()), states, homes, left_at, stop, inputs)
+                (Engine::take_up(run, journal.clone()), states, places, stop, inputs)
             }
         };
         let started = Box::new(started_of(engine.run()));
@@ -94,8 +94,7 @@ impl Machine {
             states,
             started,
             settings,
-            homes,
-            left_at,
+            places,
             stop: None,
             is_resuming: false,
             late_stop: None,
@@ -236,29 +235,24 @@ impl Machine {
         self.why_stopped.as_deref()
     }
 
-    /// The machine that an agent is on.
-    pub fn home_of(&self, agent: &AgentId) -> Option<&Home> {
-        self.homes.get(agent)
-    }
-
-    pub fn moves_to(&mut self, agent: &AgentId, home: Option<Home>) {
-        match home {
-            Some(home) => self.homes.insert(agent.clone(), home),
-            None => self.homes.remove(agent),
-        };
-    }
-
-    /// The queue of the machine on which the agent ended its last step.
-    pub fn left_at(&self, agent: &AgentId) -> Option<&String> {
-        self.left_at.get(agent)
-    }
-
-    pub fn ended_step_at(&mut self, agent: &AgentId, home: &Home) {
-        self.left_at.insert(agent.clone(), home.queue.clone());
+    /// An agent has ended a step on this machine.
+    pub fn ended_step_at(
+        &mut self,
+        agent: &AgentId,
+        home: &Home,
+        left: Option<Left>,
+        branch: Option<Branch>,
+    ) {
+        self.places.ended_step(agent, home, left);
+        let worktree = self.run().agents.get(agent).and_then(|agent| agent.worktree.as_ref());
+        if let (Some(worktree), Some(branch)) = (worktree.map(|worktree| worktree.name.clone()), branch) {
+            self.places.set_branch(&worktree, branch);
+        }
     }
 
     pub fn hosts(&self) -> BTreeMap<AgentId, String> {
-        let alive = self.homes.iter().filter(|(agent, _)| self.run().agents.contains_key(*agent));
+        let homes = self.places.homes();
+        let alive = homes.iter().filter(|(agent, _)| self.run().agents.contains_key(*agent));
         alive.map(|(agent, home)| (agent.clone(), home.host.clone())).collect()
     }
 
@@ -280,8 +274,7 @@ impl Machine {
         }
         for event in &round.events {
             if let Body::AgentFinished { agent, .. } = &event.body {
-                self.homes.remove(agent);
-                self.left_at.remove(agent);
+                self.places.forget(agent);
             }
         }
         Ok(orders)
@@ -290,7 +283,7 @@ impl Machine {
     fn order(&self, launch: StepLaunch<()>) -> StepOrder {
         let StepLaunch { started, agent, plan, .. } = launch;
         let files = &self.settings.files;
-        StepOrder {
+        let mut order = StepOrder {
             id: self.run().id.clone(),
             run: self.started.clone(),
             project: files.project.clone(),
@@ -298,10 +291,13 @@ impl Machine {
             cd_paths: files.cd_paths.clone(),
             payloads: self.journal.texts_of(agent.payload.as_ref()),
             debug_folder: files.debug_folder.clone(),
+            branches: BTreeMap::new(),
             agent,
             started,
             plan,
-        }
+        };
+        order.branches = self.places.branches_for(&order);
+        order
     }
 
     /// The journal behind an event, as much as fits in a message, and the first event that is still here.
@@ -330,8 +326,7 @@ impl Machine {
         Ok(Snapshot {
             run: self.run().clone(),
             states: self.states.states.clone(),
-            homes: self.homes.clone(),
-            left_at: self.left_at.clone(),
+            places: self.places.clone(),
             stop: self.stop,
             payloads: self.journal.payloads_in(self.run())?,
             inputs,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use raymond::run::frozen::FrozenStates;
-use raymond::run::hosted::{StepOrder, StepReport};
+use raymond::run::hosted::{Branch, StepOrder, StepReport};
 use raymond_core::event::{Body, Event};
 use raymond_core::input::Input;
 use raymond_core::money::Usd;
@@ -13,6 +13,7 @@ use raymond_core::run::{Options, Run};
 use serde::{Deserialize, Serialize};
 
 use crate::packed::Packed;
+use crate::places::Places;
 
 /// What a run is begun or continued with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -71,10 +72,8 @@ pub enum From {
 pub struct Snapshot {
     pub run: Run,
     pub states: FrozenStates,
-    pub homes: BTreeMap<AgentId, Home>,
-    /// The queue of the machine on which each agent ended its last step.
-    #[serde(default)]
-    pub left_at: BTreeMap<AgentId, String>,
+    #[serde(flatten)]
+    pub places: Places,
     pub stop: Option<StopKind>,
     pub payloads: BTreeMap<String, String>,
     /// What came while the last steps were waited for.
@@ -89,6 +88,18 @@ pub struct Home {
     pub host: String,
     /// The queue that it alone reads.
     pub queue: String,
+}
+
+/// The blobs with what an agent has left. Each of their names is written once, so a machine that counts as lost cannot put
+/// something old there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Its commit and its files in the repository, unless they are those that the run began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
+    /// Its files outside the repository, if there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loose: Option<String>,
 }
 
 /// What reaches a run from outside.
@@ -130,6 +141,9 @@ pub struct Delivery {
     /// The queue of the machine on which the agent ended its last step. What any other machine still has of it is old.
     #[serde(default)]
     pub left_at: Option<String>,
+    /// What its last step left. Nothing is known before its first step, and of steps that an earlier version carried out.
+    #[serde(default)]
+    pub left: Option<Left>,
 }
 
 /// What a delivery leads to.
@@ -139,6 +153,12 @@ pub enum Delivered {
         report: Packed<StepReport>,
         /// The machine takes no more steps.
         leaving: bool,
+        /// What belongs to the agent from now on.
+        #[serde(default)]
+        left: Option<Left>,
+        /// The branch of the agent's worktree.
+        #[serde(default)]
+        branch: Option<Branch>,
     },
     /// The attempt did not end by itself, and nothing of it runs any more.
     Lost {

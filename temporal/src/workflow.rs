@@ -358,19 +358,19 @@ async fn carry_out(ctx: &WorkflowContext<RaymondRun>, waiting: Waiting) -> Vec<I
     };
     loop {
         add_bytes(ctx, &order);
-        let home = match ctx.state(|run| run.machine.home_of(agent).cloned()) {
+        let home = match ctx.state(|run| run.machine.places.home_of(agent).cloned()) {
             Some(home) => home,
             None => match claim(ctx, token.clone()).await {
                 Ok(home) => {
-                    ctx.state_mut(|run| run.machine.moves_to(agent, Some(home.clone())));
+                    ctx.state_mut(|run| run.machine.places.moves_to(agent, Some(home.clone())));
                     home
                 }
                 Err(_) => return interrupted(&started, plan),
             },
         };
         match deliver(ctx, &home, order.clone(), &started, token.clone()).await {
-            Ok(Delivered::Done { report, leaving }) => {
-                ctx.state_mut(|run| run.machine.ended_step_at(agent, &home));
+            Ok(Delivered::Done { report, leaving, left, branch }) => {
+                ctx.state_mut(|run| run.machine.ended_step_at(agent, &home, left, branch));
                 leave(ctx, agent, leaving);
                 add_bytes(ctx, &report);
                 return match report.open() {
@@ -384,7 +384,7 @@ async fn carry_out(ctx: &WorkflowContext<RaymondRun>, waiting: Waiting) -> Vec<I
             }
             Err(ActivityExecutionError::Cancelled(_)) => return interrupted(&started, plan),
             Err(error) => {
-                ctx.state_mut(|run| run.machine.moves_to(agent, None));
+                ctx.state_mut(|run| run.machine.places.moves_to(agent, None));
                 // A machine begins only after the server has its first heartbeat. So without one, nothing was begun, and
                 // another machine takes the same attempt.
                 if has_begun(&error) {
@@ -401,7 +401,7 @@ async fn carry_out(ctx: &WorkflowContext<RaymondRun>, waiting: Waiting) -> Vec<I
 
 fn leave(ctx: &WorkflowContext<RaymondRun>, agent: &AgentId, leaving: bool) {
     if leaving {
-        ctx.state_mut(|run| run.machine.moves_to(agent, None));
+        ctx.state_mut(|run| run.machine.places.moves_to(agent, None));
     }
 }
 
@@ -452,8 +452,12 @@ async fn deliver(
         .retry_policy(again)
         .do_not_eagerly_execute(true)
         .build();
-    let left_at = ctx.state(|run| run.machine.left_at(&started.agent).cloned());
-    let delivery = Delivery { order, files: settings.files, heartbeat_ms: settings.heartbeat_ms, left_at };
+    let (left_at, left) = ctx.state(|run| {
+        let places = &run.machine.places;
+        (places.left_at(&started.agent).cloned(), places.left_by(&started.agent).cloned())
+    });
+    let heartbeat_ms = settings.heartbeat_ms;
+    let delivery = Delivery { order, files: settings.files, heartbeat_ms, left_at, left };
     ctx.execute_activity(Host::run_step, delivery, options).await
 }
 

@@ -15,22 +15,23 @@ use std::{fs, io};
 
 use anyhow::Context;
 use raymond::git::Git;
-use raymond::run::hosted::{Done, HostedRun, Roots, StepOrder};
-use raymond_core::name::AgentId;
+use raymond::run::hosted::{Branch, Done, HostedRun, Roots, StepOrder};
 use raymond_core::snapshot::FilesSnapshot;
 use tokio::sync::Mutex;
 
+use super::names;
 use crate::blobs::Blobs;
 use crate::bundle::{Pack, hash_of, unpack};
-use crate::messages::{FilesOfRun, Repository};
+use crate::messages::{FilesOfRun, Left, Repository};
 
-/// The name of the ref that carries an agent's files, and of the one that carries its commit.
+/// The ref of the commit that carries an agent's files. Its parent is the commit that the agent was at.
 const FILES_REF: &str = "refs/raymond-moved/files";
+/// The ref of the commit that the agent was at on another machine. It is there when its files were brought from there.
 pub(super) const HEAD_REF: &str = "refs/raymond-moved/head";
+/// Both of them.
+const MOVED_REFS: &str = "refs/raymond-moved/*";
 /// How long git may take for all files of a repository.
 const LONGEST_GIT: Duration = Duration::from_secs(10 * 60);
-/// Longer names of agents are shortened for the disk.
-const MOST_NAME_BYTES: usize = 100;
 
 /// Puts files in place.
 pub struct Files {
@@ -38,6 +39,13 @@ pub struct Files {
     pub(super) blobs: Blobs,
     /// Held while something is put in place, so that it is done once.
     making: RefCell<BTreeMap<PathBuf, Rc<Mutex<()>>>>,
+}
+
+/// What was kept of a step.
+#[derive(Debug)]
+pub struct Kept {
+    pub left: Left,
+    pub branch: Option<Branch>,
 }
 
 impl Files {
@@ -57,13 +65,14 @@ impl Files {
         files: &FilesOfRun,
         order: &StepOrder,
         run: &HostedRun,
+        left: Option<&Left>,
         is_old: bool,
     ) -> anyhow::Result<Roots> {
-        let folder = self.run_folder(&order.id).join(name_of(&order.agent.id));
+        let folder = self.run_folder(&order.id).join(names::of_agent(&order.agent.id));
         // This comes first: if anything else fails, nothing old may be left that looks new the next time.
         if is_old {
-            let old = [folder.clone(), self.loose_mark(order)];
-            elsewhere(move || old.iter().try_for_each(|path| remove(path))).await?;
+            let old = folder.clone();
+            elsewhere(move || remove(&old)).await?;
         }
         let workflows = self.work.join("bundles").join(hash_of(files.bundle.as_bytes()));
         self.make(&workflows, async |new| {
@@ -71,7 +80,7 @@ impl Files {
             elsewhere(move || unpack(&bytes, &new)).await
         })
         .await?;
-        self.make(&folder, async |new| self.make_folder(new, files, order).await).await?;
+        self.make(&folder, async |new| self.make_folder(new, files, order, left).await).await?;
         let roots = Roots { workflows, folder };
         if let Some(repository) = &files.repository {
             self.bring_branches(repository, order, &roots).await?;
@@ -106,7 +115,14 @@ impl Files {
         Ok(())
     }
 
-    async fn make_folder(&self, new: &Path, files: &FilesOfRun, order: &StepOrder) -> anyhow::Result<()> {
+    async fn make_folder(
+        &self,
+        new: &Path,
+        files: &FilesOfRun,
+        order: &StepOrder,
+        left: Option<&Left>,
+    ) -> anyhow::Result<()> {
+        let left = self.left_before(order, left).await?;
         if let Some(repository) = &files.repository {
             let shared = self.work.join("repositories").join(&repository.commit);
             self.make(&shared, async |new| {
@@ -114,20 +130,31 @@ impl Files {
                 elsewhere(move || make_repository(&new, &bytes)).await
             })
             .await?;
-            let moved = self.blobs.get(&files_key(order)).await?;
+            let moved = self.blob_if_named(left.files.as_ref()).await?;
             let (top, commit) = (below(new, &repository.top), repository.commit.clone());
             // What an agent with a worktree left is in that, which is made later.
             let has_worktree = order.agent.worktree.is_some();
             elsewhere(move || check_out(&top, &shared, &commit, moved.as_deref(), has_worktree)).await?;
         }
         fs::create_dir_all(below(new, &order.run.cwd))?;
-        if let Some(bytes) = self.blobs.get(&loose_key(order)).await? {
+        if let Some(bytes) = self.blob_if_named(left.loose.as_ref()).await? {
             let new = new.to_owned();
             elsewhere(move || unpack(&bytes, &new)).await?;
-            self.mark_loose(order)?;
         }
         fs::create_dir_all(below(new, &order.agent.cwd))?;
         Ok(())
+    }
+
+    /// What the agent had left before the step. An earlier version did not tell, but used the same names for all steps.
+    async fn left_before(&self, order: &StepOrder, told: Option<&Left>) -> anyhow::Result<Left> {
+        if let Some(left) = told {
+            return Ok(left.clone());
+        }
+        let (files, loose) = (names::earlier_files(order), names::earlier_loose(order));
+        Ok(Left {
+            files: self.blobs.has(&files).await?.then_some(files),
+            loose: self.blobs.has(&loose).await?.then_some(loose),
+        })
     }
 
     async fn bring_conversation(
@@ -143,13 +170,14 @@ impl Files {
         if !is_old && run.conversation(session, cwd, roots).is_ok() {
             return Ok(());
         }
-        if let Some(bytes) = self.blobs.get(&session_key(order, &session.id)).await? {
+        if let Some(bytes) = self.blobs.get(&names::of_session(order, &session.id)).await? {
             run.bring_conversation(session, cwd, roots, &bytes)?;
         }
         Ok(())
     }
 
-    /// Keeps what the agent would need on another machine.
+    /// Keeps what the agent would need on another machine: all of it, or the agent has what it had before. `before` is what
+    /// its last step left.
     pub async fn keep(
         &self,
         files: &FilesOfRun,
@@ -157,45 +185,79 @@ impl Files {
         run: &HostedRun,
         roots: &Roots,
         done: &Done,
-    ) -> anyhow::Result<()> {
+        before: Option<&Left>,
+    ) -> anyhow::Result<Kept> {
         if let Some(session) = done.report.session()
             && let Ok(Some(bytes)) = run.conversation(session, &order.agent.cwd, roots)
         {
-            self.blobs.put(&session_key(order, &session.id), bytes).await?;
+            self.blobs.put(&names::of_session(order, &session.id), bytes).await?;
         }
-        if let (Some(repository), Some(snapshot)) = (&files.repository, &done.files) {
-            let top = order.agent.worktree.as_ref().map_or(&repository.top, |worktree| &worktree.path);
-            let (top, repository, snapshot) = (roots.folder_of(top), repository.clone(), snapshot.clone());
-            if let Some(bytes) = elsewhere(move || moving(&top, &repository, &snapshot)).await? {
-                self.blobs.put(&files_key(order), bytes).await?;
-            }
-        }
+        let mut kept = Kept { left: Left::default(), branch: None };
         if let Some(repository) = &files.repository {
-            self.keep_branch(repository, order, roots).await?;
+            kept.left.files = match &done.files {
+                Some(snapshot) => self.keep_files(repository, order, roots, snapshot, before).await?,
+                None => self.left_before(order, before).await?.files,
+            };
+            kept.branch = self.keep_branch(repository, order, roots).await?;
             self.keep_bases(repository, order, roots, done).await?;
         }
-        let (roots, repository) = (roots.clone(), files.repository.clone());
-        let replaces = self.loose_mark(order).exists();
-        let loose = elsewhere(move || {
-            let loose = loose_files(&roots, repository.as_ref())?;
-            if loose.is_empty() && !replaces { Ok(None) } else { loose.finish().map(Some) }
-        });
-        if let Some(bytes) = loose.await? {
-            self.blobs.put(&loose_key(order), bytes).await?;
-            self.mark_loose(order)?;
+        kept.left.loose = self.keep_loose(files.repository.as_ref(), order, roots, before).await?;
+        Ok(kept)
+    }
+
+    async fn keep_files(
+        &self,
+        repository: &Repository,
+        order: &StepOrder,
+        roots: &Roots,
+        snapshot: &FilesSnapshot,
+        before: Option<&Left>,
+    ) -> anyhow::Result<Option<String>> {
+        let worktree = order.agent.worktree.as_ref();
+        let top = roots.folder_of(worktree.map_or(&repository.top, |worktree| &worktree.path));
+        // A worktree is not made anew on another machine when its agent has worked in it.
+        let begun_at = worktree.is_none().then(|| repository.commit.clone());
+        let (git, snapshot) = (Git::in_folder(top), snapshot.clone());
+        let of_git = git.clone();
+        let Some(commit) = elsewhere(move || carrier(&of_git, &snapshot, begun_at.as_deref())).await? else {
+            return Ok(None);
+        };
+        let before = before.and_then(|left| left.files.as_ref());
+        let name = names::of_content(order, &commit, "bundle", before);
+        if before != Some(&name) {
+            let repository = repository.clone();
+            let bytes = elsewhere(move || {
+                git.text(&["update-ref", FILES_REF, &commit])?;
+                bundle_of(&git, FILES_REF, &repository)
+            });
+            self.blobs.put(&name, bytes.await?).await?;
         }
-        Ok(())
+        Ok(Some(name))
     }
 
-    /// Says that the store has files of the agent, which then have to be replaced even if none are left.
-    fn mark_loose(&self, order: &StepOrder) -> std::io::Result<()> {
-        let mark = self.loose_mark(order);
-        fs::create_dir_all(mark.parent().unwrap_or(&mark))?;
-        fs::write(mark, "")
-    }
-
-    fn loose_mark(&self, order: &StepOrder) -> PathBuf {
-        self.run_folder(&order.id).join(".loose").join(name_of(&order.agent.id))
+    async fn keep_loose(
+        &self,
+        repository: Option<&Repository>,
+        order: &StepOrder,
+        roots: &Roots,
+        before: Option<&Left>,
+    ) -> anyhow::Result<Option<String>> {
+        let (roots, repository) = (roots.clone(), repository.cloned());
+        let packed = elsewhere(move || {
+            let loose = loose_files(&roots, repository.as_ref())?;
+            if loose.is_empty() {
+                return Ok(None);
+            }
+            let bytes = loose.finish()?;
+            Ok(Some((hash_of(&bytes), bytes)))
+        });
+        let Some((hash, bytes)) = packed.await? else { return Ok(None) };
+        let before = before.and_then(|left| left.loose.as_ref());
+        let name = names::of_content(order, &hash, "zip", before);
+        if before != Some(&name) {
+            self.blobs.put(&name, bytes).await?;
+        }
+        Ok(Some(name))
     }
 
     pub(super) async fn blob(&self, key: &str) -> anyhow::Result<Vec<u8>> {
@@ -203,6 +265,13 @@ impl Files {
         found.with_context(|| {
             format!("{key} is not in the blob store of this machine; all machines need the same `--blobs`")
         })
+    }
+
+    async fn blob_if_named(&self, key: Option<&String>) -> anyhow::Result<Option<Vec<u8>>> {
+        match key {
+            Some(key) => self.blob(key).await.map(Some),
+            None => Ok(None),
+        }
     }
 }
 
@@ -246,7 +315,11 @@ fn check_out(
     let git = Git::in_folder(top).patience(LONGEST_GIT);
     git.text(&["clone", "--quiet", "--shared", "--no-checkout", &text(shared), "."])?;
     if let Some(bytes) = moved {
-        fetch(&git, bytes, &[HEAD_REF, FILES_REF])?;
+        fetch(&git, bytes, MOVED_REFS, MOVED_REFS)?;
+        // Earlier versions have it in the bundle.
+        if git.text(&["rev-parse", "--verify", "--quiet", HEAD_REF]).is_err() {
+            git.text(&["update-ref", HEAD_REF, &format!("{FILES_REF}^")])?;
+        }
     }
     if moved.is_none() || has_worktree {
         git.text(&["checkout", "--quiet", "--detach", commit])?;
@@ -256,46 +329,34 @@ fn check_out(
     restore_files(&git)
 }
 
-/// The agent's commit and files, unless they are those that the run began with and the store has no others.
-fn moving(top: &Path, repository: &Repository, snapshot: &FilesSnapshot) -> anyhow::Result<Option<Vec<u8>>> {
-    let git = Git::in_folder(top);
+/// The commit that carries the agent's files, unless they are those that it began with. It is the same for the same commit
+/// and files.
+fn carrier(git: &Git, snapshot: &FilesSnapshot, begun_at: Option<&str>) -> anyhow::Result<Option<String>> {
     let head = git.text(&["rev-parse", "HEAD"])?;
-    let tree = |commit: &str| git.text(&["rev-parse", &format!("{commit}^{{tree}}")]);
-    let is_as_begun = head == repository.commit && tree(&snapshot.commit)? == tree(&head)?;
-    if is_as_begun && git.text(&["rev-parse", "--verify", "--quiet", HEAD_REF]).is_err() {
+    let tree_of = |commit: &str| git.text(&["rev-parse", &format!("{commit}^{{tree}}")]);
+    let tree = tree_of(&snapshot.commit)?;
+    if begun_at == Some(head.as_str()) && tree == tree_of(&head)? {
         return Ok(None);
     }
-    git.text(&["update-ref", HEAD_REF, &head])?;
-    git.text(&["update-ref", FILES_REF, &snapshot.commit])?;
-    Ok(Some(bundle_of(&git, &[HEAD_REF, FILES_REF], repository)?))
+    let git = ["AUTHOR", "COMMITTER"].iter().fold(git.clone(), |git, who| {
+        git.variable(&format!("GIT_{who}_NAME"), "Raymond")
+            .variable(&format!("GIT_{who}_EMAIL"), "raymond@localhost")
+            .variable(&format!("GIT_{who}_DATE"), "@0 +0000")
+    });
+    Ok(Some(git.text(&["commit-tree", "-m", "files of an agent", "-p", &head, &tree])?))
 }
 
-/// Refs with their commits, but for those that every machine has.
-pub(super) fn bundle_of(git: &Git, refs: &[&str], repository: &Repository) -> anyhow::Result<Vec<u8>> {
+/// A ref with its commits, but for those that every machine has. There must be others.
+pub(super) fn bundle_of(git: &Git, name: &str, repository: &Repository) -> anyhow::Result<Vec<u8>> {
     let without = format!("^{}", repository.commit);
-    let is_everywhere =
-        |name: &&str| git.text(&["merge-base", "--is-ancestor", name, &repository.commit]).is_ok();
-    let mut arguments = vec!["bundle", "create", "--quiet", "-"];
-    arguments.extend(refs);
-    // A bundle cannot name a commit that it leaves out.
-    if !refs.iter().any(is_everywhere) {
-        arguments.push(&without);
-    }
-    Ok(git.bytes(&arguments, &[])?)
-}
-
-/// Takes refs from a bundle.
-pub(super) fn fetch(git: &Git, bundle: &[u8], refs: &[&str]) -> anyhow::Result<()> {
-    fetch_as(git, bundle, &refs.iter().map(|name| (*name, *name)).collect::<Vec<_>>())
+    Ok(git.bytes(&["bundle", "create", "--quiet", "-", name, &without], &[])?)
 }
 
 /// Takes refs from a bundle, under other names.
-pub(super) fn fetch_as(git: &Git, bundle: &[u8], refs: &[(&str, &str)]) -> anyhow::Result<()> {
+pub(super) fn fetch(git: &Git, bundle: &[u8], from: &str, to: &str) -> anyhow::Result<()> {
     let file = Path::new(&git.text(&["rev-parse", "--absolute-git-dir"])?).join("moved.bundle");
     fs::write(&file, bundle)?;
-    let mut arguments = vec!["fetch".to_owned(), "--quiet".to_owned(), text(&file)];
-    arguments.extend(refs.iter().map(|(from, to)| format!("+{from}:{to}")));
-    git.text(&arguments)?;
+    git.text(&["fetch", "--quiet", &text(&file), &format!("+{from}:{to}")])?;
     Ok(fs::remove_file(file)?)
 }
 
@@ -341,19 +402,5 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn name_of(agent: &AgentId) -> String {
-    let name = agent.as_str();
-    if name.len() <= MOST_NAME_BYTES { name.to_owned() } else { hash_of(name.as_bytes()) }
-}
-
-fn session_key(order: &StepOrder, session: &str) -> String {
-    format!("runs/{}/sessions/{session}", order.id)
-}
-
-fn files_key(order: &StepOrder) -> String {
-    format!("runs/{}/files/{}.bundle", order.id, name_of(&order.agent.id))
-}
-
-fn loose_key(order: &StepOrder) -> String {
-    format!("runs/{}/files/{}.zip", order.id, name_of(&order.agent.id))
-}
+#[cfg(test)]
+mod tests;

@@ -110,10 +110,12 @@ async fn beat(
             Ok(Err(_)) | Err(_) => Pulse::Unknown,
         };
         // An `Unknown` says nothing new, and a pulse that ends the step stays.
-        if pulse == Pulse::Good && has_begun == *begun.borrow() || pulse.ends_the_step() {
+        let is_news = pulse == Pulse::Good && has_begun == *begun.borrow() || pulse.ends_the_step();
+        if is_news && !tell.borrow().ends_the_step() {
             let _ = tell.send(pulse);
         }
-        if pulse.ends_the_step() {
+        // A step that is cancelled takes a while to end, and its machine must not count as lost meanwhile.
+        if pulse.ends_the_step() && pulse != Pulse::Cancelled {
             return;
         }
     }

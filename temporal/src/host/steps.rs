@@ -26,6 +26,7 @@ use super::debug;
 use super::files::Files;
 use super::heart::{Heart, Pulse};
 use super::records::{Known, Records};
+use super::superseded::remove_meanwhile;
 use crate::blobs::Blobs;
 use crate::messages::{Delivered, Delivery};
 use crate::packed::{MOST_BYTES, Packed};
@@ -36,6 +37,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long it waits before it tries again to put a step's files in place.
 const READY_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+
+/// How long a machine tries to keep what a step left. A store may be away for a moment, but the run waits for the report.
+const LONGEST_KEEPING: Duration = Duration::from_secs(3 * 60);
+/// How long it tries when the run is to stop at once. People wait for that.
+const LONGEST_KEEPING_AT_STOP: Duration = Duration::from_secs(8);
 
 /// So many runs are kept ready. When there are more, those of which no step is here are dropped.
 const MOST_IDLE_RUNS: usize = 100;
@@ -188,7 +194,7 @@ impl Steps {
                     Ok(roots) => roots,
                     Err(error) => {
                         let why = format!("its files could not be put in place: {error:#}");
-                        return Ok(End::Report(self.not_started(order, why)?));
+                        return Ok(End::Report(self.not_started(delivery, order, why)?));
                     }
                 };
                 // The server and the disk are told at the same time: a step waits for both of them.
@@ -210,15 +216,17 @@ impl Steps {
 
     /// Puts the step's files in place. The store of blobs may be away for a moment.
     async fn ready(&self, delivery: &Delivery, order: &StepOrder, run: &HostedRun) -> anyhow::Result<Roots> {
-        let is_old = delivery.left_at.as_ref().is_some_and(|queue| *queue != self.queue);
+        let Delivery { files, left_at, left, .. } = delivery;
+        let is_old = left_at.as_ref().is_some_and(|queue| *queue != self.queue);
+        let ready = || self.files.ready(files, order, run, left.as_ref(), is_old);
         for pause in READY_PAUSES {
-            match self.files.ready(&delivery.files, order, run, is_old).await {
+            match ready().await {
                 Ok(roots) => return Ok(roots),
                 Err(error) => eprintln!("raymond: {}: {error:#}", order.started.state),
             }
             tokio::time::sleep(pause).await;
         }
-        self.files.ready(&delivery.files, order, run, is_old).await
+        ready().await
     }
 
     async fn run_step(
@@ -229,9 +237,12 @@ impl Steps {
         roots: &Roots,
         heart: &mut Heart,
     ) -> anyhow::Result<Delivered> {
+        if let Some(left) = &delivery.left {
+            remove_meanwhile(&self.files.blobs, order, left);
+        }
         let mut done = run.start(order.clone(), roots);
         let ended_by = tokio::select! {
-            done = &mut done => return self.delivered(delivery, order, run, roots, done?).await,
+            done = &mut done => return self.delivered(delivery, order, run, roots, heart, done?).await,
             pulse = heart.fails() => pulse,
             () = self.told_to_end() => Pulse::Unwanted,
         };
@@ -246,7 +257,7 @@ impl Steps {
                 };
                 Ok(self.lost(why.to_owned(), Some(cost)))
             }
-            _ => self.delivered(delivery, order, run, roots, done).await,
+            _ => self.delivered(delivery, order, run, roots, heart, done).await,
         }
     }
 
@@ -263,30 +274,33 @@ impl Steps {
         order: &StepOrder,
         run: &HostedRun,
         roots: &Roots,
+        heart: &mut Heart,
         mut done: Done,
     ) -> anyhow::Result<Delivered> {
         let debug = done.debug.take();
+        let keeping = self.files.keep(&delivery.files, order, run, roots, &done, delivery.left.as_ref());
         // At the same time: a step waits for both of them.
-        let (kept, debug_kept) = tokio::join!(
-            self.files.keep(&delivery.files, order, run, roots, &done),
-            debug::keep(&self.files.blobs, order, debug)
-        );
-        if let Err(error) = kept {
-            let warning = format!("what the step left could not be kept for other machines: {error:#}");
-            done.report.said.push(Said::Warning(warning));
-        }
+        let (kept, debug_kept) =
+            tokio::join!(in_time(keeping, heart.fails()), debug::keep(&self.files.blobs, order, debug));
+        let (left, branch) = match kept {
+            Ok(kept) => (Some(kept.left), kept.branch),
+            Err(error) => {
+                let warning = format!("what the step left could not be kept for other machines: {error:#}");
+                done.report.said.push(Said::Warning(warning));
+                (delivery.left.clone(), None)
+            }
+        };
         if let Err(error) = debug_kept {
             let warning = format!("its debug files stay on the machine that ran it: {error:#}");
             done.report.said.push(Said::Warning(warning));
             done.report.forget_output_file();
         }
-        let report = Packed::new(&done.report)?;
+        let mut report = Packed::new(&done.report)?;
         if report.bytes() > MOST_BYTES {
             let error = format!("it hands on more than a message of the engine holds ({MOST_BYTES} bytes)");
-            let report = Packed::new(&StepReport::too_long(&order.plan, error, &done.report))?;
-            return Ok(Delivered::Done { report, leaving: self.is_leaving() });
+            report = Packed::new(&StepReport::too_long(&order.plan, error, &done.report))?;
         }
-        Ok(Delivered::Done { report, leaving: self.is_leaving() })
+        Ok(Delivered::Done { report, leaving: self.is_leaving(), left, branch })
     }
 
     /// Keeps the debug files of an attempt that is lost. Its end is told without a place for warnings.
@@ -297,9 +311,15 @@ impl Steps {
     }
 
     /// The step fails without having run.
-    fn not_started(&self, order: &StepOrder, error: String) -> anyhow::Result<Delivered> {
+    fn not_started(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        error: String,
+    ) -> anyhow::Result<Delivered> {
         let report = Packed::new(&StepReport::not_started(&order.plan, error))?;
-        Ok(Delivered::Done { report, leaving: self.is_leaving() })
+        let left = delivery.left.clone();
+        Ok(Delivered::Done { report, leaving: self.is_leaving(), left, branch: None })
     }
 
     fn lost(&self, why: String, cost: Option<Usd>) -> Delivered {
@@ -337,6 +357,25 @@ impl Steps {
     }
 }
 
+/// Waits for what a step left to be kept, for a while. `pulse` may say meanwhile that the run is to stop.
+async fn in_time<T>(
+    keeping: impl Future<Output = anyhow::Result<T>>,
+    pulse: impl Future<Output = Pulse>,
+) -> anyhow::Result<T> {
+    let stop = async {
+        if pulse.await != Pulse::Cancelled {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(LONGEST_KEEPING_AT_STOP).await;
+    };
+    let limit = tokio::select! {
+        kept = keeping => return kept,
+        () = tokio::time::sleep(LONGEST_KEEPING) => LONGEST_KEEPING,
+        () = stop => LONGEST_KEEPING_AT_STOP,
+    };
+    anyhow::bail!("the store of blobs has not taken it within {} s", limit.as_secs())
+}
+
 fn before_it_began(pulse: Pulse) -> End {
     if pulse == Pulse::Cancelled { End::Cancelled } else { End::Nothing }
 }
@@ -368,5 +407,29 @@ async fn report(handle: &AsyncActivityHandle<Client>, end: End) {
         is_first = false;
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store that does not answer must keep no step for ever, and a run that stops only for a moment.
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_hangs_is_waited_for_only_for_a_while() {
+        let cases = [
+            (Pulse::Cancelled, LONGEST_KEEPING_AT_STOP),
+            (Pulse::Silent, LONGEST_KEEPING),
+            (Pulse::Unwanted, LONGEST_KEEPING),
+        ];
+        for (pulse, limit) in cases {
+            let start = tokio::time::Instant::now();
+            let kept = in_time(std::future::pending::<anyhow::Result<()>>(), async { pulse }).await;
+            let said = kept.unwrap_err().to_string();
+            assert!(said.ends_with(&format!("within {} s", limit.as_secs())), "{said}");
+            assert_eq!(start.elapsed().as_secs(), limit.as_secs(), "{pulse:?}");
+        }
+        let pulse = std::future::pending();
+        assert_eq!(in_time(async { Ok(1) }, pulse).await.unwrap(), 1);
     }
 }

@@ -8,19 +8,18 @@ use std::path::Path;
 
 use raymond::git::Git;
 use raymond::git::making::finish;
-use raymond::run::hosted::{Done, Roots, StepOrder, worktrees_of};
-use raymond_core::payload::Payload;
-use raymond_core::worktree::{Worktree, branch, check_name};
+use raymond::run::hosted::{Branch, Done, Roots, StepOrder, worktrees_of};
+use raymond_core::worktree::{Worktree, branch};
 
-use super::files::{Files, HEAD_REF, bundle_of, elsewhere, fetch, fetch_as, restore_files};
+use super::files::{Files, HEAD_REF, bundle_of, elsewhere, fetch, restore_files};
+use super::names;
 use crate::messages::Repository;
+use crate::places::{input_of, names_in};
 
 /// The name of the ref that carries the commit with which a worktree begins.
 const BASE_REF: &str = "refs/raymond-moved/base";
-/// The name of the ref that carries a branch of another worker.
+/// The name of the ref that carries a branch.
 const BROUGHT_REF: &str = "refs/raymond-moved/brought";
-/// The name of the ref that says which commit of its branch was kept last.
-const KEPT_REF: &str = "refs/raymond-moved/kept";
 
 impl Files {
     /// Brings what the agent's worktree needs: the commit with which it begins, or everything that the agent left in it on
@@ -47,16 +46,15 @@ impl Files {
             );
         };
         let git = Git::in_folder(roots.folder_of(&repository.top));
-        if git.text(&["cat-file", "-e", &worktree.base]).is_err() {
-            let (git, base) = (git.clone(), self.blob(&base_key(order, &worktree.base)).await?);
-            elsewhere(move || fetch(&git, &base, &[BASE_REF])).await?;
-        }
+        self.bring_commit(order, &git, &worktree.base).await?;
         if git.text(&["rev-parse", "--verify", "--quiet", HEAD_REF]).is_err() {
             return Ok(());
         }
-        let kept = self.blobs.get(&branch_key(order, &worktree.name)).await?;
+        if !self.has_brought(order, &git, &worktree.name).await? {
+            git.text(&["update-ref", BROUGHT_REF, &worktree.base])?;
+        }
         let (worktree, folder) = (worktree.clone(), roots.folder_of(&worktree.path));
-        elsewhere(move || restore(&git, &worktree, &folder, kept.as_deref())).await?;
+        elsewhere(move || restore(&git, &worktree, &folder)).await?;
         Ok(finish(&mark)?)
     }
 
@@ -69,35 +67,76 @@ impl Files {
     ) -> anyhow::Result<()> {
         let own = order.agent.worktree.as_ref().map(|worktree| worktree.name.as_str());
         for name in names_in(input_of(order), &order.id).into_iter().filter(|name| Some(*name) != own) {
-            if let Some(bundle) = self.blobs.get(&branch_key(order, name)).await? {
-                let git = Git::in_folder(roots.folder_of(&repository.top));
+            let git = Git::in_folder(roots.folder_of(&repository.top));
+            if self.has_brought(order, &git, name).await? {
                 let name = full_name(&branch(&order.id, name));
-                elsewhere(move || bring_branch(&git, &name, &bundle)).await?;
+                elsewhere(move || take_branch(&git, &name)).await?;
             }
         }
         Ok(())
     }
 
-    /// Keeps the agent's branch for others, if it has new commits.
+    /// Brings the branch of a worktree to [`BROUGHT_REF`], if there is one.
+    async fn has_brought(&self, order: &StepOrder, git: &Git, worktree: &str) -> anyhow::Result<bool> {
+        let bundle = match order.branches.get(worktree) {
+            Some(Branch { blob: Some(blob), .. }) => Some(self.branch_bundle(blob).await?),
+            Some(Branch { commit, blob: None }) => {
+                self.bring_commit(order, git, commit).await?;
+                git.text(&["update-ref", BROUGHT_REF, commit])?;
+                return Ok(true);
+            }
+            None => self.blobs.get(&names::earlier_branch(order, worktree)).await?,
+        };
+        let Some(bundle) = bundle else { return Ok(false) };
+        let (git, name) = (git.clone(), full_name(&branch(&order.id, worktree)));
+        elsewhere(move || fetch(&git, &bundle, &name, BROUGHT_REF)).await?;
+        Ok(true)
+    }
+
+    /// The bundle of a branch. Its worker may have gone on since the order was made, and then only a newer one may be left.
+    async fn branch_bundle(&self, blob: &str) -> anyhow::Result<Vec<u8>> {
+        if let Some(bundle) = self.blobs.get(blob).await? {
+            return Ok(bundle);
+        }
+        let folder = blob.rsplit_once('/').map_or("", |(folder, _)| folder);
+        match self.blobs.list(folder).await?.pop() {
+            Some(newest) => self.blob(&format!("{folder}/{newest}")).await,
+            None => self.blob(blob).await,
+        }
+    }
+
+    /// Brings a commit with which a worktree begins, if it is not here.
+    async fn bring_commit(&self, order: &StepOrder, git: &Git, commit: &str) -> anyhow::Result<()> {
+        if git.text(&["cat-file", "-e", commit]).is_ok() {
+            return Ok(());
+        }
+        let (git, bundle) = (git.clone(), self.blob(&names::of_commit(order, commit)).await?);
+        elsewhere(move || fetch(&git, &bundle, BASE_REF, BASE_REF)).await
+    }
+
+    /// Keeps the agent's branch for others.
     pub(super) async fn keep_branch(
         &self,
         repository: &Repository,
         order: &StepOrder,
         roots: &Roots,
-    ) -> anyhow::Result<()> {
-        let Some(worktree) = &order.agent.worktree else { return Ok(()) };
+    ) -> anyhow::Result<Option<Branch>> {
+        let Some(worktree) = &order.agent.worktree else { return Ok(None) };
         let git = Git::in_folder(roots.folder_of(&repository.top));
-        let commit = |name: &str| git.text(&["rev-parse", "--verify", "--quiet", name]).ok();
-        let (name, kept) = (full_name(&worktree.branch), commit(KEPT_REF));
-        let Some(tip) = commit(&name) else { return Ok(()) };
-        if tip == kept.unwrap_or_else(|| worktree.base.clone()) {
-            return Ok(());
+        let name = full_name(&worktree.branch);
+        let Ok(commit) = git.text(&["rev-parse", "--verify", "--quiet", &name]) else { return Ok(None) };
+        if let Some(before) = order.branches.get(&worktree.name)
+            && before.commit == commit
+        {
+            return Ok(Some(before.clone()));
         }
-        let (of_git, repository) = (git.clone(), repository.clone());
-        let bundle = elsewhere(move || bundle_of(&of_git, &[&name], &repository)).await?;
-        self.blobs.put(&branch_key(order, &worktree.name), bundle).await?;
-        git.text(&["update-ref", KEPT_REF, &tip])?;
-        Ok(())
+        if commit == worktree.base || is_everywhere(&git, &commit, repository) {
+            return Ok(Some(Branch { commit, blob: None }));
+        }
+        let (blob, repository) = (names::of_branch(order, &worktree.name), repository.clone());
+        let bundle = elsewhere(move || bundle_of(&git, &name, &repository)).await?;
+        self.blobs.put(&blob, bundle).await?;
+        Ok(Some(Branch { commit, blob: Some(blob) }))
     }
 
     /// Keeps the commits with which worktrees begin that the agent has asked for.
@@ -112,47 +151,43 @@ impl Files {
         let bases: BTreeSet<&String> = new.map(|new| &new.worktree.base).collect();
         let git = Git::in_folder(roots.folder_of(&repository.top));
         for base in bases {
-            if git.text(&["merge-base", "--is-ancestor", base, &repository.commit]).is_ok() {
+            if is_everywhere(&git, base, repository) {
                 continue;
             }
             git.text(&["update-ref", BASE_REF, base])?;
             let (of_git, repository) = (git.clone(), repository.clone());
-            let bundle = elsewhere(move || bundle_of(&of_git, &[BASE_REF], &repository)).await?;
-            self.blobs.put(&base_key(order, base), bundle).await?;
+            let bundle = elsewhere(move || bundle_of(&of_git, BASE_REF, &repository)).await?;
+            self.blobs.put(&names::of_commit(order, base), bundle).await?;
         }
         Ok(())
     }
 }
 
-/// Takes a branch of another worker from its bundle. One that is here already, and has commits of its own or is checked out,
-/// stays as it is.
-fn bring_branch(git: &Git, name: &str, bundle: &[u8]) -> anyhow::Result<()> {
+/// Whether a commit is one of those that the run began with, which every machine has.
+fn is_everywhere(git: &Git, commit: &str, repository: &Repository) -> bool {
+    git.text(&["merge-base", "--is-ancestor", commit, &repository.commit]).is_ok()
+}
+
+/// Takes the branch of another worker that was brought. One that is here already, and has commits of its own or is checked
+/// out, stays as it is.
+fn take_branch(git: &Git, name: &str) -> anyhow::Result<()> {
     let is_there = git.text(&["rev-parse", "--verify", "--quiet", name]).is_ok();
-    if !is_there {
-        return fetch(git, bundle, &[name]);
-    }
     let checked_out = git.text(&["worktree", "list", "--porcelain"])?;
-    if checked_out.lines().any(|line| line.strip_prefix("branch ") == Some(name)) {
-        return Ok(());
-    }
-    fetch_as(git, bundle, &[(name, BROUGHT_REF)])?;
-    if git.text(&["merge-base", "--is-ancestor", name, BROUGHT_REF]).is_ok() {
+    let is_checked_out = checked_out.lines().any(|line| line.strip_prefix("branch ") == Some(name));
+    let goes_on = || git.text(&["merge-base", "--is-ancestor", name, BROUGHT_REF]).is_ok();
+    if !is_there || (!is_checked_out && goes_on()) {
         git.text(&["update-ref", name, BROUGHT_REF])?;
     }
     Ok(())
 }
 
-/// Makes a worktree as it was left on another machine. `kept` is its branch, which otherwise is as it began.
-fn restore(git: &Git, worktree: &Worktree, folder: &Path, kept: Option<&[u8]>) -> anyhow::Result<()> {
+/// Makes a worktree as it was left on another machine. Its branch was brought.
+fn restore(git: &Git, worktree: &Worktree, folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
     git.text(&["worktree", "prune"])?;
-    let name = full_name(&worktree.branch);
-    match kept {
-        Some(bundle) => fetch(git, bundle, &[&name])?,
-        None => drop(git.text(&["update-ref", &name, &worktree.base])?),
-    }
+    git.text(&["update-ref", &full_name(&worktree.branch), BROUGHT_REF])?;
     git.text(&["worktree", "add", "--quiet", "--", &folder.to_string_lossy(), &worktree.branch])?;
     let here = Git::in_folder(folder);
     if here.text(&["rev-parse", "HEAD"])? != here.text(&["rev-parse", HEAD_REF])? {
@@ -161,36 +196,8 @@ fn restore(git: &Git, worktree: &Worktree, folder: &Path, kept: Option<&[u8]>) -
     restore_files(&here)
 }
 
-/// The names of worktrees whose branches a text names. The text is a model's, so anything else may be in it.
-fn names_in<'a>(text: &'a str, run: &str) -> BTreeSet<&'a str> {
-    let start = branch(run, "");
-    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
-    let names = text.match_indices(&start).map(|(at, _)| {
-        let rest = &text[at + start.len()..];
-        &rest[..rest.find(|letter| !is_of_name(letter)).unwrap_or(rest.len())]
-    });
-    names.filter(|name| check_name(name).is_ok()).collect()
-}
-
-/// What the step is handed.
-fn input_of(order: &StepOrder) -> &str {
-    match &order.agent.payload {
-        Some(Payload::Inline(text)) => text,
-        Some(Payload::Stored { payload, .. }) => order.payloads.get(payload).map_or("", String::as_str),
-        None => "",
-    }
-}
-
 fn full_name(branch: &str) -> String {
     format!("refs/heads/{branch}")
-}
-
-fn branch_key(order: &StepOrder, name: &str) -> String {
-    format!("runs/{}/branches/{name}.bundle", order.id)
-}
-
-fn base_key(order: &StepOrder, commit: &str) -> String {
-    format!("runs/{}/commits/{commit}.bundle", order.id)
 }
 
 #[cfg(test)]
@@ -229,15 +236,23 @@ mod tests {
                 }
                 _ => {}
             }
-            bring_branch(&git, name, &bundle).unwrap();
+            fetch(&git, &bundle, name, BROUGHT_REF).unwrap();
+            take_branch(&git, name).unwrap();
             assert_eq!(run(&["log", "-1", "--format=%s", name]), expected, "{here}");
         }
     }
 
-    #[test]
-    fn branches_of_the_run_are_found_in_any_text() {
-        let text = r#"[{"branch":"raymond-run/r/one"},{"branch":"raymond-run/r/two.2"}] raymond-run/s/other raymond-run/r/../up"#;
-        assert_eq!(names_in(text, "r").into_iter().collect::<Vec<_>>(), ["one", "two.2"]);
-        assert!(names_in("raymond-run/r/", "r").is_empty());
+    #[tokio::test]
+    async fn a_branch_whose_worker_has_gone_on_is_found_as_it_is_now() {
+        let blobs = crate::blobs::Blobs::open(Some("memory:///")).unwrap();
+        let files = Files::new(std::path::PathBuf::new(), blobs.clone());
+        assert!(files.branch_bundle("runs/r/branches/w/1.bundle").await.is_err());
+        for (name, content) in [("1.bundle", "old"), ("2.bundle", "newer"), ("3.bundle", "newest")] {
+            blobs.put(&format!("runs/r/branches/w/{name}"), content.into()).await.unwrap();
+        }
+        let found = async || files.branch_bundle("runs/r/branches/w/1.bundle").await.unwrap();
+        assert_eq!(found().await, b"old");
+        blobs.remove("runs/r/branches/w/1.bundle").await.unwrap();
+        assert_eq!(found().await, b"newest");
     }
 }

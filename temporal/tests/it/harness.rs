@@ -355,6 +355,14 @@ impl Rig {
         self.until_in("r", kind)
     }
 
+    /// Waits for an event of one of these kinds in run `r`, and returns the journal.
+    pub fn until_one_of(&self, kinds: &[&str]) -> Vec<serde_json::Value> {
+        eventually(&format!("one of {kinds:?}; {}", self.logs()), || {
+            let log = self.log("r");
+            kinds.iter().any(|kind| count(&log, kind) > 0).then_some(log)
+        })
+    }
+
     pub fn until_in(&self, id: &str, kind: &str) -> Vec<serde_json::Value> {
         self.until_there(id, kind, 1)
     }
@@ -435,7 +443,7 @@ impl Port {
     }
 }
 
-/// A way to the server that can be cut, in both directions or in one. What is sent then is held back, as if packets were
+/// A way to a server that can be cut, in both directions or in one. What is sent then is held back, as if packets were
 /// dropped.
 pub struct Way {
     pub port: u16,
@@ -445,8 +453,12 @@ pub struct Way {
 
 impl Way {
     pub fn to(rig: &Rig) -> Self {
+        Self::to_port(rig.port.number)
+    }
+
+    pub fn to_port(server: u16) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let (port, server) = (socket.local_addr().expect("a port").port(), rig.port.number);
+        let port = socket.local_addr().expect("a port").port();
         let way = Self { port, is_cut_to_server: Arc::default(), is_cut_from_server: Arc::default() };
         let (there, back) = (Arc::clone(&way.is_cut_to_server), Arc::clone(&way.is_cut_from_server));
         std::thread::spawn(move || {

@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::harness::{Port, Process, Rig, eventually};
+use crate::harness::{Port, Process, Rig, Way, count, eventually, is_alive};
 
 /// A server that speaks S3, or nothing; then the test is skipped.
 fn s3_program() -> Option<PathBuf> {
@@ -30,16 +31,32 @@ fn http(port: u16, request: &str) -> Option<String> {
     Some(answer)
 }
 
-#[test]
-fn blobs_are_kept_in_an_s3_store() {
-    let (Some(program), Some(mut rig)) = (s3_program(), Rig::new()) else { return };
-    let reserved = Port::reserve();
-    let port = reserved.number;
-    let mut server = Command::new(program);
-    server.args(["-H", "127.0.0.1", "-p", &port.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
-    let _server = Process(server.spawn().expect("the server starts"));
-    eventually("the S3 server", || http(port, "PUT /bucket").filter(|answer| answer.contains(" 200 ")));
-    rig.blobs = "s3://bucket/raymond".to_owned();
+/// A store that speaks S3, and where it is.
+struct Store {
+    port: Port,
+    _server: Process,
+}
+
+impl Store {
+    /// A store for everything that the rig starts from now on, unless there is no program for it.
+    fn start(rig: &mut Rig) -> Option<Self> {
+        let program = s3_program()?;
+        let port = Port::reserve();
+        let mut server = Command::new(program);
+        server.args(["-H", "127.0.0.1", "-p", &port.number.to_string()]);
+        server.stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Process(server.spawn().expect("the server starts"));
+        eventually("the S3 server", || {
+            http(port.number, "PUT /bucket").filter(|answer| answer.contains(" 200 "))
+        });
+        rig.blobs = "s3://bucket/raymond".to_owned();
+        reach_store_at(rig, port.number);
+        Some(Self { port, _server: server })
+    }
+}
+
+/// Programs that are started from now on reach the store through this port.
+fn reach_store_at(rig: &mut Rig, port: u16) {
     rig.variables = vec![
         ("AWS_ENDPOINT", format!("http://127.0.0.1:{port}")),
         ("AWS_ALLOW_HTTP", "true".to_owned()),
@@ -47,10 +64,86 @@ fn blobs_are_kept_in_an_s3_store() {
         ("AWS_ACCESS_KEY_ID", "key".to_owned()),
         ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
     ];
+}
+
+#[test]
+fn blobs_are_kept_in_an_s3_store() {
+    let Some(mut rig) = Rig::new() else { return };
+    let Some(store) = Store::start(&mut rig) else { return };
     rig.state("START.sh", "echo '<result>done</result>'\n");
     let _worker = rig.worker("a");
     rig.start();
     rig.until("run_finished");
-    let listed = http(port, "GET /bucket?list-type=2").expect("an answer");
+    let listed = http(store.port.number, "GET /bucket?list-type=2").expect("an answer");
     assert!(listed.contains("<Key>raymond/"), "{listed}");
+}
+
+/// The machine `a` counts as lost while it uploads what its step left. The step runs again on `b`, and only then the upload of
+/// `a` arrives.
+#[test]
+fn an_upload_that_arrives_late_does_not_replace_what_the_agent_left_since() {
+    let Some(mut rig) = Rig::quick() else { return };
+    let Some(store) = Store::start(&mut rig) else { return };
+    rig.commit_all(&[("kept", "as committed\n")]);
+    rig.state(
+        "START.sh",
+        "echo $HOST_NAME > who; echo $HOST_NAME > $RAYMOND_TASK_FOLDER/t; echo $$ >> $DIR/begun\n\
+         while [ ! -e $DIR/go-$HOST_NAME ]; do sleep 0.05; done\n\
+         echo '<goto>NEXT</goto>'\n",
+    );
+    rig.state(
+        "NEXT.sh",
+        "echo \"$HOST_NAME: $(cat who $RAYMOND_TASK_FOLDER/t | tr '\\n' ' ')\" >> $DIR/seen\n\
+         while [ ! -e $DIR/go ]; do sleep 0.05; done\n\
+         echo '<result>done</result>'\n",
+    );
+    let (to_server, to_store) = (Way::to(&rig), Way::to_port(store.port.number));
+    reach_store_at(&mut rig, to_store.port);
+    let _lost = rig.worker_through("a", to_server.port);
+    reach_store_at(&mut rig, store.port.number);
+    rig.start();
+    let pid = rig.lines("begun", 1)[0].clone();
+    to_store.cut(true);
+    rig.write("go-a");
+    eventually("the end of the step's program", || (!is_alive(&pid)).then_some(()));
+    to_server.cut(true);
+    let mut second = rig.worker("b");
+    rig.lines("begun", 2);
+    rig.write("go-b");
+    assert_eq!(rig.lines("seen", 1), ["b: b b "]);
+    to_store.cut(false);
+    // A machine records the end of a step when it has uploaded what the step left.
+    let records = rig.path("a/runs/r/.records");
+    eventually("the late upload", || {
+        let mut records = std::fs::read_dir(&records).ok()?.flatten();
+        records.find(|record| record.metadata().is_ok_and(|data| data.len() > 0))
+    });
+    second.kill();
+    let _third = rig.worker("c");
+    assert_eq!(rig.lines("seen", 2), ["b: b b ", "c: b b "]);
+    rig.write("go");
+    rig.until("run_finished");
+}
+
+#[test]
+fn a_run_that_is_stopped_at_once_does_not_wait_for_a_store_that_hangs() {
+    let Some(mut rig) = Rig::quick() else { return };
+    let Some(store) = Store::start(&mut rig) else { return };
+    rig.state("START.sh", "touch left; echo begun >> $DIR/begun; while true; do sleep 0.05; done\n");
+    let to_store = Way::to_port(store.port.number);
+    reach_store_at(&mut rig, to_store.port);
+    let _worker = rig.worker("a");
+    reach_store_at(&mut rig, store.port.number);
+    rig.start();
+    rig.lines("begun", 1);
+    to_store.cut(true);
+    let told = Instant::now();
+    assert!(rig.raymond(&["stop", "r", "--now"]).status.success());
+    let log = rig.until("run_stopped");
+    // The library for S3 itself gives up after three minutes.
+    assert!(told.elapsed() < Duration::from_secs(100), "{:?}", told.elapsed());
+    assert_eq!(count(&log, "retry"), 0, "the step counts as lost: {log:#?}");
+    let warning = log.iter().find(|event| event["event"] == "warning").expect("a warning");
+    let message = warning["message"].as_str().expect("a text");
+    assert!(message.contains("could not be kept for other machines"), "{message}");
 }

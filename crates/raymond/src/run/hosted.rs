@@ -75,6 +75,19 @@ pub struct StepOrder {
     /// The run's folder of debug files, where it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debug_folder: Option<String>,
+    /// The branches that the step needs, by the names of their worktrees: that of its own worktree, and those that its input
+    /// names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub branches: BTreeMap<String, Branch>,
+}
+
+/// The branch of a worktree, as the last step of its worker left it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Branch {
+    pub commit: String,
+    /// Where its commits are kept. Without it, the commit is one of those that worktrees or the run began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<String>,
 }
 
 impl StepOrder {

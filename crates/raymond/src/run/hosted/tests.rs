@@ -71,6 +71,7 @@ fn order(script: &str, folder: &Path) -> (StepOrder, Roots) {
         plan: launch.plan,
         payloads: BTreeMap::new(),
         debug_folder: Some("/home/me/.raymond/debug/r".to_owned()),
+        branches: BTreeMap::new(),
     };
     // Orders travel as text.
     (serde_json::from_str(&serde_json::to_string(&order).unwrap()).unwrap(), roots)
