@@ -7,6 +7,7 @@ mod names;
 mod records;
 mod steps;
 mod superseded;
+mod tidy;
 mod worktrees;
 
 use std::fs::{self, File};
@@ -41,6 +42,7 @@ use crate::packed::Packed;
 use crate::workflow::RaymondRun;
 pub use debug::debug_key;
 use steps::{Load, Steps, Task};
+use tidy::{READING, Tidying};
 
 /// A machine asks for so many agents at once. The others wait with the server, for the machine that has room first.
 const CLAIMS_AT_ONCE: usize = 2;
@@ -142,7 +144,7 @@ impl Host {
                 wanted.bundle, self.home.host
             )
         })?;
-        let copy = self.work.join(format!("reading-{}", uuid::Uuid::new_v4().simple()));
+        let copy = self.work.join(format!("{READING}{}", uuid::Uuid::new_v4().simple()));
         let read = unpack(&bytes, &copy).and_then(|()| {
             let states = wanted.states.open()?.read_again(&copy, &wanted.options, &self.backends);
             Packed::new(&states.map_err(|error| anyhow::anyhow!(error.message))?)
@@ -205,7 +207,14 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
     let stops: Vec<_> = workers.iter().map(Worker::shutdown_handle).collect();
     let (at_leave, slots) = (Arc::clone(&load), worker.slots);
     let own_queue = host.home.queue.clone();
-    let make = move || Steps::new(client, own_queue, work, blobs, backends, slots, at_leave);
+    let keep = worker.keep;
+    let make = move || {
+        let steps = Steps::new(client.clone(), own_queue, work.clone(), blobs, backends, slots, at_leave);
+        let steps = Rc::new(steps);
+        let tidying = Tidying { steps: Rc::clone(&steps), client, work, keep };
+        tokio::task::spawn_local(tidying.go_on());
+        steps
+    };
     let (end_steps, steps_ended) = run_steps(make, received)?;
     drop(host);
     eprintln!("raymond: {name} takes up to {slots} steps from {}", worker.at);
@@ -320,14 +329,14 @@ fn steps_worker(runtime: &Runtime, client: &Client, host: &Arc<Host>) -> anyhow:
 
 /// Carries out deliveries on a thread of their own, until the channel is closed. What is returned ends all steps.
 fn run_steps(
-    make: impl FnOnce() -> Steps + Send + 'static,
+    make: impl FnOnce() -> Rc<Steps> + Send + 'static,
     mut tasks: UnboundedReceiver<Task>,
 ) -> anyhow::Result<(UnboundedSender<()>, JoinHandle<()>)> {
     let (end, mut ended) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let thread = std::thread::Builder::new().name("steps".to_owned()).spawn(move || {
         tokio::task::LocalSet::new().block_on(&runtime, async move {
-            let steps = Rc::new(make());
+            let steps = make();
             loop {
                 tokio::select! {
                     task = tasks.recv() => match task {

@@ -124,6 +124,8 @@ pub struct Worker {
     pub work: PathBuf,
     /// How long running steps may take to finish once it was told to stop.
     pub drain_timeout: Option<Duration>,
+    /// How long its files of a run stay that has not ended and that no step uses. Without it they stay.
+    pub keep: Option<Duration>,
 }
 
 static INSTALLED: OnceLock<&'static dyn Fleet> = OnceLock::new();

@@ -4,6 +4,8 @@
 //! WORK/bundles/HASH/…        workflows, below the paths they have where the run was started
 //! WORK/repositories/COMMIT   a repository, shared by the folders of all agents
 //! WORK/runs/RUN/AGENT/…      the folders of an agent, below the same paths, and its task folder
+//! WORK/runs/RUN/.uses/…      what the run uses of the first two
+//! WORK/runs/RUN/.unkept/…    agents that have left something which the store of blobs does not have
 //! ```
 
 use std::cell::RefCell;
@@ -33,6 +35,13 @@ const MOVED_REFS: &str = "refs/raymond-moved/*";
 /// How long git may take for all files of a repository.
 const LONGEST_GIT: Duration = Duration::from_secs(10 * 60);
 
+/// The folders below `--work`, and those of a run.
+pub(super) const BUNDLES: &str = "bundles";
+pub(super) const REPOSITORIES: &str = "repositories";
+pub(super) const RUNS: &str = "runs";
+pub(super) const USES: &str = ".uses";
+pub(super) const UNKEPT: &str = ".unkept";
+
 /// Puts files in place.
 pub struct Files {
     work: PathBuf,
@@ -55,7 +64,20 @@ impl Files {
 
     /// The folder for everything of a run.
     pub fn run_folder(&self, run: &str) -> PathBuf {
-        self.work.join("runs").join(run)
+        self.work.join(RUNS).join(run)
+    }
+
+    /// The place of something that runs share. What a run uses is noted, so that it stays as long as the run does.
+    fn shared(&self, run: &str, kind: &str, name: &str) -> io::Result<PathBuf> {
+        fs::create_dir_all(self.run_folder(run).join(USES).join(kind).join(name))?;
+        Ok(self.work.join(kind).join(name))
+    }
+
+    /// Notes whether the store of blobs lacks something that the agent has left here. What cannot be noted does no harm before
+    /// the run is not used for long.
+    pub fn note_unkept(&self, order: &StepOrder, is_unkept: bool) {
+        let note = self.run_folder(&order.id).join(UNKEPT).join(names::of_agent(&order.agent.id));
+        let _ = if is_unkept { fs::create_dir_all(note) } else { fs::remove_dir(note) };
     }
 
     /// Makes everything ready that a step needs. What the agent left on another machine is brought here. `is_old` says that
@@ -74,7 +96,7 @@ impl Files {
             let old = folder.clone();
             elsewhere(move || remove(&old)).await?;
         }
-        let workflows = self.work.join("bundles").join(hash_of(files.bundle.as_bytes()));
+        let workflows = self.shared(&order.id, BUNDLES, &hash_of(files.bundle.as_bytes()))?;
         self.make(&workflows, async |new| {
             let (bytes, new) = (self.blob(&files.bundle).await?, new.to_owned());
             elsewhere(move || unpack(&bytes, &new)).await
@@ -124,7 +146,7 @@ impl Files {
     ) -> anyhow::Result<()> {
         let left = self.left_before(order, left).await?;
         if let Some(repository) = &files.repository {
-            let shared = self.work.join("repositories").join(&repository.commit);
+            let shared = self.shared(&order.id, REPOSITORIES, &repository.commit)?;
             self.make(&shared, async |new| {
                 let (bytes, new) = (self.blob(&repository.blob).await?, new.to_owned());
                 elsewhere(move || make_repository(&new, &bytes)).await

@@ -9,6 +9,9 @@ use std::path::PathBuf;
 
 use crate::messages::Delivered;
 
+/// The folder of the records, among those of a run.
+pub(super) const RECORDS: &str = ".records";
+
 /// The records of a run's attempts.
 #[derive(Clone, Debug)]
 pub struct Records(PathBuf);

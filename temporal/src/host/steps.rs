@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, Notify, Semaphore};
 use super::debug;
 use super::files::Files;
 use super::heart::{Heart, Pulse};
-use super::records::{Known, Records};
+use super::records::{Known, RECORDS, Records};
 use super::superseded::remove_meanwhile;
 use crate::blobs::Blobs;
 use crate::messages::{Delivered, Delivery};
@@ -71,6 +71,8 @@ pub struct Steps {
     slots: Semaphore,
     load: Arc<Load>,
     runs: RefCell<BTreeMap<String, Rc<HostedRun>>>,
+    /// The runs of which a delivery is dealt with or a report waits for the server.
+    held: RefCell<BTreeMap<String, Weak<()>>>,
     /// Held for as long as a delivery of an attempt is dealt with: a second delivery of it waits.
     attempts: RefCell<BTreeMap<String, Rc<Mutex<()>>>>,
     /// Told when the steps that still run must be ended.
@@ -105,6 +107,7 @@ impl Steps {
             slots: Semaphore::new(slots),
             load,
             runs: RefCell::default(),
+            held: RefCell::default(),
             attempts: RefCell::default(),
             ends_now: Notify::new(),
             has_ended: Cell::new(false),
@@ -116,12 +119,33 @@ impl Steps {
         let Task { delivery, token } = task;
         let identifier = ActivityIdentifier::from_task_token(TaskToken::from(token));
         let handle = || self.client.get_async_activity_handle(identifier.clone());
-        let end = match delivery.order.open() {
+        let order = delivery.order.open();
+        let _held = order.as_ref().ok().map(|order| self.hold(&order.id));
+        let end = match order {
             Ok(order) => self.end_of(&delivery, &order, handle()).await,
             Err(error) => End::Report(self.lost(format!("the order cannot be read: {error}"), None)),
         };
         report(&handle(), end).await;
         self.load.steps.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Holds a run for as long as what is returned is there.
+    fn hold(&self, run: &str) -> Rc<()> {
+        let mut held = self.held.borrow_mut();
+        let hold = held.get(run).and_then(Weak::upgrade).unwrap_or_default();
+        held.insert(run.to_owned(), Rc::downgrade(&hold));
+        hold
+    }
+
+    /// Forgets a run, so that its files may be removed, unless it is held.
+    pub fn lets_go(&self, run: &str) -> bool {
+        let mut held = self.held.borrow_mut();
+        if held.get(run).is_some_and(|hold| hold.strong_count() > 0) {
+            return false;
+        }
+        held.remove(run);
+        self.runs.borrow_mut().remove(run);
+        true
     }
 
     /// Ends all steps. They count as lost.
@@ -171,7 +195,7 @@ impl Steps {
         limit: Duration,
     ) -> anyhow::Result<End> {
         let folder = self.files.run_folder(&order.id);
-        let records = Records::open(folder.join(".records"))?;
+        let records = Records::open(folder.join(RECORDS))?;
         let run = self.run_of(delivery, order, limit)?;
         let result = match records.look(token)? {
             Known::Ended(result) => return Ok(End::Report(result)),
@@ -282,6 +306,8 @@ impl Steps {
         // At the same time: a step waits for both of them.
         let (kept, debug_kept) =
             tokio::join!(in_time(keeping, heart.fails()), debug::keep(&self.files.blobs, order, debug));
+        let is_without_files = delivery.files.repository.is_some() && done.files.is_none();
+        self.files.note_unkept(order, kept.is_err() || is_without_files);
         let (left, branch) = match kept {
             Ok(kept) => (Some(kept.left), kept.branch),
             Err(error) => {

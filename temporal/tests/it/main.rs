@@ -15,5 +15,6 @@ mod replay;
 mod runs;
 mod s3;
 mod secure;
+mod tidying;
 mod versions;
 mod worktrees;

@@ -12,7 +12,7 @@ use super::drive::{self, Manner};
 use super::elsewhere::not_installed;
 use super::print::{print_result, print_stdout, say};
 use crate::advice;
-use crate::config::Config;
+use crate::config::{Config, Timeout};
 use crate::error::{ExitKind, UserError};
 use crate::fleet::debug::DebugKeeper;
 use crate::fleet::mirror::{Keeper, Mirror};
@@ -230,7 +230,8 @@ pub(super) fn worker(args: WorkerArgs) -> Result<ExitKind, UserError> {
         Some(folder) => cwd.join(folder),
         None => super::find::own_folder(&super::args::Place::default())?.join("worker"),
     };
-    let timeout = args.drain_timeout.map(|timeout| Duration::from_millis(timeout.milliseconds));
-    let drain_timeout = timeout.filter(|timeout| !timeout.is_zero());
-    fleet()?.work(&Worker { at, slots: args.slots.get(), work, drain_timeout })
+    let unless_zero =
+        |time: Timeout| Some(Duration::from_millis(time.milliseconds)).filter(|time| !time.is_zero());
+    let (drain_timeout, keep) = (args.drain_timeout.and_then(unless_zero), unless_zero(args.keep));
+    fleet()?.work(&Worker { at, slots: args.slots.get(), work, drain_timeout, keep })
 }

@@ -44,4 +44,7 @@ pub(in crate::cli) struct WorkerArgs {
     /// How long running steps may take to finish after SIGTERM; 0 is no limit [default: no limit]
     #[arg(long, value_name = "TIME")]
     pub(in crate::cli) drain_timeout: Option<Timeout>,
+    /// How long files of a run stay here that no step uses; 0 is until it has ended. Those of ended runs stay for an hour
+    #[arg(long, value_name = "TIME", default_value = "7d")]
+    pub(in crate::cli) keep: Timeout,
 }
