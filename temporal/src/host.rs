@@ -3,6 +3,7 @@
 mod debug;
 mod files;
 mod heart;
+mod leases;
 mod names;
 mod records;
 mod steps;
@@ -28,6 +29,7 @@ use temporalio_common::error::ApplicationFailure;
 use temporalio_common::worker::{VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
+use temporalio_sdk::runtime::PollerBehavior;
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -46,6 +48,9 @@ use tidy::{READING, Tidying};
 
 /// A machine asks for so many agents at once. The others wait with the server, for the machine that has room first.
 const CLAIMS_AT_ONCE: usize = 2;
+/// A machine asks for so many deliveries at once. When it freezes, each open question swallows one that the server repeats,
+/// until the heartbeat timeout, and only then is the agent given to another machine.
+const DELIVERIES_AT_ONCE: usize = 1;
 /// How long a machine without room keeps an agent waiting before it gives it back. Less than the limit of the activity.
 const LONGEST_CLAIM: Duration = Duration::from_secs(20);
 /// How often a machine without room looks whether there is some.
@@ -322,12 +327,14 @@ fn agents_worker(
 /// The worker for steps of agents that are on this machine.
 fn steps_worker(runtime: &Runtime, client: &Client, host: &Arc<Host>) -> anyhow::Result<Worker> {
     let options = WorkerOptions::new(host.home.queue.clone())
+        .activity_task_poller_behavior(PollerBehavior::SimpleMaximum(DELIVERIES_AT_ONCE))
         .register_activity::<host::RunStep>(Arc::clone(host))
         .build();
     Worker::new(runtime, client.clone(), options).map_err(|error| anyhow::anyhow!("{error}"))
 }
 
-/// Carries out deliveries on a thread of their own, until the channel is closed. What is returned ends all steps.
+/// Carries out deliveries on a thread of their own, with a guard beside it, until the channel is closed. What is returned
+/// ends all steps.
 fn run_steps(
     make: impl FnOnce() -> Rc<Steps> + Send + 'static,
     mut tasks: UnboundedReceiver<Task>,
@@ -337,15 +344,18 @@ fn run_steps(
     let thread = std::thread::Builder::new().name("steps".to_owned()).spawn(move || {
         tokio::task::LocalSet::new().block_on(&runtime, async move {
             let steps = make();
+            let guarded = tokio::task::spawn_local(Rc::clone(&steps.leases).keep_guarded());
             loop {
                 tokio::select! {
                     task = tasks.recv() => match task {
                         Some(task) => drop(tokio::task::spawn_local(Rc::clone(&steps).carry_out(task))),
-                        None => return,
+                        None => break,
                     },
                     Some(()) = ended.recv() => steps.end_now(),
                 }
             }
+            steps.leases.leave();
+            let _ = guarded.await;
         });
     })?;
     Ok((end, thread))

@@ -2,12 +2,13 @@
 //!
 //! A run is a workflow ([`workflow`]): the same engine that decides locally, with its journal in memory ([`machine`]).
 //! An attempt at a step is an activity on the machine that the agent is on ([`host`]). What machines hand to each other
-//! lies in a store of blobs ([`blobs`]). [`fleet`] is what Raymond's own command line calls.
+//! lies in a store of blobs ([`blobs`]). A machine that fails is watched by its [`guard`]. [`fleet`] is what Raymond's own command line calls.
 
 pub mod blobs;
 pub mod bundle;
 pub mod client;
 pub mod fleet;
+pub mod guard;
 pub mod host;
 pub mod machine;
 pub mod messages;

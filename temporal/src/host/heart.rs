@@ -2,9 +2,10 @@
 //!
 //! The server gives an attempt to another machine when it has heard nothing for the heartbeat timeout. So this machine
 //! ends an attempt before that, when none of its heartbeats *succeeded* for half of the timeout. The time counts from the
-//! moment in which the last successful one was sent. The SDK's own heartbeats would not do: they count as sent when they
-//! fail.
+//! moment in which the last successful one was sent, also while this process is frozen or the machine sleeps. The SDK's own
+//! heartbeats would not do: they count as sent when they fail. If this process cannot end the attempt, its guard does.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use temporalio_client::errors::AsyncActivityError;
@@ -12,6 +13,9 @@ use temporalio_client::{AsyncActivityHandle, Client, RpcOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+
+use super::leases::Lease;
+use crate::guard::since_boot;
 
 /// What the heartbeats have shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +47,11 @@ pub struct Heart {
 }
 
 impl Heart {
-    /// `limit` is the server's heartbeat timeout.
-    pub fn start(handle: AsyncActivityHandle<Client>, limit: Duration) -> Self {
+    /// `limit` is the server's heartbeat timeout. Each heartbeat that succeeds renews the lease.
+    pub fn start(handle: AsyncActivityHandle<Client>, limit: Duration, lease: Rc<Lease>) -> Self {
         let (tell, pulse) = watch::channel(Pulse::Unknown);
         let (begun, has_begun) = watch::channel(false);
-        let task = tokio::task::spawn_local(beat(handle, limit, tell, has_begun));
+        let task = tokio::task::spawn_local(beat(handle, limit, lease, tell, has_begun));
         Self { pulse, begun, task }
     }
 
@@ -84,31 +88,20 @@ impl Drop for Heart {
 async fn beat(
     handle: AsyncActivityHandle<Client>,
     limit: Duration,
+    lease: Rc<Lease>,
     tell: watch::Sender<Pulse>,
     mut begun: watch::Receiver<bool>,
 ) {
     let every = limit / 6;
-    let mut last_success = Instant::now();
-    let mut next = last_success + every;
+    let mut next = Instant::now() + every;
     loop {
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
             _ = begun.changed() => {}
         }
-        let sent = Instant::now();
-        next = sent + every;
+        next = Instant::now() + every;
         let has_begun = *begun.borrow_and_update();
-        let options = RpcOptions::builder().timeout(every).build();
-        let heard = tokio::time::timeout(every, handle.heartbeat(Some(has_begun), options)).await;
-        let pulse = match heard {
-            Ok(Ok(answer)) => {
-                last_success = sent;
-                if answer.cancel_requested { Pulse::Cancelled } else { Pulse::Good }
-            }
-            Ok(Err(AsyncActivityError::NotFound(_))) => Pulse::Unwanted,
-            Ok(Err(_)) | Err(_) if last_success.elapsed() >= limit / 2 => Pulse::Silent,
-            Ok(Err(_)) | Err(_) => Pulse::Unknown,
-        };
+        let pulse = heartbeat(&handle, has_begun, every, &lease).await;
         // An `Unknown` says nothing new, and a pulse that ends the step stays.
         let is_news = pulse == Pulse::Good && has_begun == *begun.borrow() || pulse.ends_the_step();
         if is_news && !tell.borrow().ends_the_step() {
@@ -119,4 +112,29 @@ async fn beat(
             return;
         }
     }
+}
+
+/// Sends one heartbeat. A lease that is over is not renewed: the guard may have ended the attempt.
+async fn heartbeat(
+    handle: &AsyncActivityHandle<Client>,
+    has_begun: bool,
+    every: Duration,
+    lease: &Lease,
+) -> Pulse {
+    let sent = since_boot();
+    if lease.is_over() {
+        return Pulse::Silent;
+    }
+    let options = RpcOptions::builder().timeout(every).build();
+    let answer = handle.heartbeat(Some(has_begun), options);
+    let pulse = match tokio::time::timeout(every.min(lease.left()), answer).await {
+        Ok(Ok(answer)) => {
+            lease.renew(sent);
+            if answer.cancel_requested { Pulse::Cancelled } else { Pulse::Good }
+        }
+        Ok(Err(AsyncActivityError::NotFound(_))) => Pulse::Unwanted,
+        Ok(Err(_)) | Err(_) => Pulse::Unknown,
+    };
+    // This process may have been frozen since it sent the heartbeat.
+    if lease.is_over() && !pulse.ends_the_step() { Pulse::Silent } else { pulse }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use raymond::agent::registry::Backends;
 use raymond::run::hosted::{Done, HostedRun, Roots, Said, StepOrder, StepReport};
 use raymond::view::debug::LeftFiles;
-use raymond_core::input::StepOutcome;
+use raymond_core::input::{StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
 use temporalio_client::errors::AsyncActivityError;
 use temporalio_client::{ActivityIdentifier, AsyncActivityHandle, Client, RpcOptions};
@@ -25,6 +25,7 @@ use tokio::sync::{Mutex, Notify, Semaphore};
 use super::debug;
 use super::files::Files;
 use super::heart::{Heart, Pulse};
+use super::leases::{Lease, Leases};
 use super::records::{Known, RECORDS, Records};
 use super::superseded::remove_meanwhile;
 use crate::blobs::Blobs;
@@ -45,6 +46,11 @@ const LONGEST_KEEPING_AT_STOP: Duration = Duration::from_secs(8);
 
 /// So many runs are kept ready. When there are more, those of which no step is here are dropped.
 const MOST_IDLE_RUNS: usize = 100;
+
+/// Why an attempt was ended that counts as lost.
+const SILENT: &str = "its machine could not reach the server";
+const TOLD_TO_END: &str = "its machine was told to end it";
+const UNGUARDED: &str = "no guard could be started on its machine";
 
 /// A delivery, and the token under which its result is expected.
 pub struct Task {
@@ -70,6 +76,8 @@ pub struct Steps {
     backends: Backends,
     slots: Semaphore,
     load: Arc<Load>,
+    /// What the guard knows of them.
+    pub leases: Rc<Leases>,
     runs: RefCell<BTreeMap<String, Rc<HostedRun>>>,
     /// The runs of which a delivery is dealt with or a report waits for the server.
     held: RefCell<BTreeMap<String, Weak<()>>>,
@@ -89,6 +97,15 @@ enum End {
     Nothing,
 }
 
+/// How a step that has begun comes to its end.
+enum Ended {
+    ByItself,
+    /// The run has stopped it.
+    AsWanted,
+    /// This machine has ended it, for this reason.
+    AsLost(&'static str),
+}
+
 impl Steps {
     pub fn new(
         client: Client,
@@ -106,6 +123,7 @@ impl Steps {
             backends,
             slots: Semaphore::new(slots),
             load,
+            leases: Leases::new(),
             runs: RefCell::default(),
             held: RefCell::default(),
             attempts: RefCell::default(),
@@ -162,14 +180,15 @@ impl Steps {
     ) -> End {
         let token = order.token();
         let limit = Duration::from_millis(delivery.heartbeat_ms);
-        let mut heart = Heart::start(handle, limit);
+        let lease = self.leases.lease(token.clone(), self.scratch_of(order), limit);
+        let mut heart = Heart::start(handle, limit, Rc::clone(&lease));
         let attempt = Rc::clone(self.attempts.borrow_mut().entry(token.clone()).or_default());
         let end = {
             let _only = tokio::select! {
                 only = attempt.lock() => only,
                 pulse = heart.fails() => return before_it_began(pulse),
             };
-            match self.known_or_new(delivery, order, &token, &mut heart, limit).await {
+            match self.known_or_new(delivery, order, &token, &mut heart, &lease, limit).await {
                 Ok(end) => end,
                 // A machine that cannot keep records must not run steps. The server delivers the attempt again.
                 Err(error) => {
@@ -192,6 +211,7 @@ impl Steps {
         order: &StepOrder,
         token: &str,
         heart: &mut Heart,
+        lease: &Lease,
         limit: Duration,
     ) -> anyhow::Result<End> {
         let folder = self.files.run_folder(&order.id);
@@ -221,20 +241,26 @@ impl Steps {
                         return Ok(End::Report(self.not_started(delivery, order, why)?));
                     }
                 };
+                tokio::select! {
+                    () = lease.begin() => {}
+                    pulse = heart.fails() => return Ok(before_it_began(pulse)),
+                }
                 // The server and the disk are told at the same time: a step waits for both of them.
                 let (pulse, recorded) = tokio::join!(heart.announce(), records.begin(token));
                 recorded?;
-                if pulse != Pulse::Good {
+                if pulse != Pulse::Good || lease.is_over() {
                     records.forget(token)?;
+                    lease.end();
                     return Ok(before_it_began(pulse));
                 }
-                self.run_step(delivery, order, &run, &roots, heart).await?
+                self.run_step(delivery, order, &run, &roots, heart, lease).await?
             }
         };
         // If the disk is full, the server should have the result all the same.
         if let Err(error) = records.end(token, &result).await {
             eprintln!("raymond: {}: its result is not on disk: {error:#}", order.started.state);
         }
+        lease.end();
         Ok(End::Report(result))
     }
 
@@ -260,29 +286,49 @@ impl Steps {
         run: &HostedRun,
         roots: &Roots,
         heart: &mut Heart,
+        lease: &Lease,
     ) -> anyhow::Result<Delivered> {
         if let Some(left) = &delivery.left {
             remove_meanwhile(&self.files.blobs, order, left);
         }
         let mut done = run.start(order.clone(), roots);
-        let ended_by = tokio::select! {
-            done = &mut done => return self.delivered(delivery, order, run, roots, heart, done?).await,
-            pulse = heart.fails() => pulse,
-            () = self.told_to_end() => Pulse::Unwanted,
-        };
-        run.cancel(order);
-        let done = done.await?;
-        match done.report.outcome {
-            StepOutcome::Interrupted { cost } if ended_by != Pulse::Cancelled => {
-                self.keep_debug(order, done.debug).await;
-                let why = match ended_by {
-                    Pulse::Silent => "its machine could not reach the server",
-                    _ => "its machine was told to end it",
-                };
-                Ok(self.lost(why.to_owned(), Some(cost)))
+        let (done, end) = tokio::select! {
+            done = &mut done => (done?, Ended::ByItself),
+            end = self.must_end(heart) => {
+                run.cancel(order);
+                (done.await?, end)
             }
-            _ => self.delivered(delivery, order, run, roots, heart, done).await,
+        };
+        let outcome = &done.report.outcome;
+        let was_interrupted = matches!(outcome, StepOutcome::Interrupted { .. });
+        let lost = match end {
+            Ended::AsLost(why) if was_interrupted => Some(why),
+            // The guard may have ended it.
+            Ended::AsLost(_) | Ended::ByItself if lease.is_over() && !outcome.has_succeeded() => Some(SILENT),
+            _ => None,
+        };
+        match lost {
+            Some(why) => {
+                let cost = cost_of(outcome);
+                self.keep_debug(order, done.debug).await;
+                Ok(self.lost(why.to_owned(), cost))
+            }
+            None => self.delivered(delivery, order, run, roots, heart, done).await,
         }
+    }
+
+    /// Waits until a step must be ended.
+    async fn must_end(&self, heart: &mut Heart) -> Ended {
+        let why = tokio::select! {
+            pulse = heart.fails() => match pulse {
+                Pulse::Cancelled => return Ended::AsWanted,
+                Pulse::Silent => SILENT,
+                Pulse::Unknown | Pulse::Good | Pulse::Unwanted => TOLD_TO_END,
+            },
+            () = self.told_to_end() => TOLD_TO_END,
+            () = self.leases.unguarded() => UNGUARDED,
+        };
+        Ended::AsLost(why)
     }
 
     async fn told_to_end(&self) {
@@ -356,6 +402,11 @@ impl Steps {
         self.load.is_leaving.load(Ordering::Relaxed)
     }
 
+    /// The folder for notes about the run's steps.
+    fn scratch_of(&self, order: &StepOrder) -> PathBuf {
+        self.files.run_folder(&order.id).join(".scratch")
+    }
+
     fn run_of(
         &self,
         delivery: &Delivery,
@@ -365,7 +416,7 @@ impl Steps {
         if let Some(run) = self.runs.borrow().get(&order.id) {
             return Ok(Rc::clone(run));
         }
-        let scratch = self.files.run_folder(&order.id).join(".scratch");
+        let scratch = self.scratch_of(order);
         // Half of the time without a heartbeat is over when a step is ended, so this leaves a quarter.
         let grace = limit / 4;
         // Files move as a snapshot of the repository, and without one as they are.
@@ -404,6 +455,16 @@ async fn in_time<T>(
 
 fn before_it_began(pulse: Pulse) -> End {
     if pulse == Pulse::Cancelled { End::Cancelled } else { End::Nothing }
+}
+
+/// What an attempt that counts as lost has cost.
+fn cost_of(outcome: &StepOutcome) -> Option<Usd> {
+    match outcome {
+        StepOutcome::Interrupted { cost } => Some(*cost),
+        StepOutcome::Turn(TurnOutcome::Failed(turn)) => Some(turn.cost.usd),
+        StepOutcome::Turn(TurnOutcome::Completed(turn)) => Some(turn.cost.usd),
+        StepOutcome::Script(_) => None,
+    }
 }
 
 /// Reports until the server has it, or does not want it any more.

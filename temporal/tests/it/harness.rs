@@ -58,7 +58,26 @@ impl Process {
     }
 
     pub fn terminate(&self) {
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        self.signal("TERM");
+    }
+
+    pub fn signal(&self, name: &str) {
+        signal(&self.0.id().to_string(), name);
+    }
+
+    /// The guard of a worker.
+    pub fn guard(&self) -> String {
+        let parent = self.0.id().to_string();
+        eventually("a guard", || {
+            let mut processes = fs::read_dir("/proc").expect("processes").flatten();
+            processes.find_map(|process| {
+                let stat = fs::read_to_string(process.path().join("stat")).ok()?;
+                let line = fs::read_to_string(process.path().join("cmdline")).ok()?;
+                let is_child = stat.rsplit(')').next()?.split_whitespace().nth(1)? == parent;
+                let is_guard = is_child && line.contains("guard-of-a-worker");
+                is_guard.then(|| process.file_name().to_string_lossy().into_owned())
+            })
+        })
     }
 
     pub fn ends(&mut self) -> bool {
@@ -411,6 +430,11 @@ fn home_of(worker: &str) -> String {
 /// How many events of a kind there are.
 pub fn count(log: &[serde_json::Value], kind: &str) -> usize {
     log.iter().filter(|event| event["event"] == kind).count()
+}
+
+/// Sends a signal, by its name.
+pub fn signal(pid: &str, name: &str) {
+    assert!(Command::new("kill").args(["-s", name, pid]).status().expect("kill starts").success());
 }
 
 pub fn is_alive(pid: &str) -> bool {

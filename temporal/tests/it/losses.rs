@@ -4,12 +4,23 @@ use std::path::{Path, PathBuf};
 
 use mock_api::{Api, say};
 
-use crate::harness::{Rig, Way, count, eventually, is_alive};
+use crate::harness::{Rig, Way, count, eventually, is_alive, signal};
 
 /// Notes its start, and waits for the file `go` on its machine or for all.
 const SLOW: &str = "echo \"$$ $HOST_NAME $(date +%s%N)\" >> $DIR/begun\n\
     while [ ! -e $DIR/go ]; do sleep 0.05; done\n\
     echo '<result>done</result>'\n";
+
+/// Looks whether an earlier execution lives; a zombie does not. Then it starts a program that leaves its session, which
+/// writes down again and again that it lives.
+const WITH_A_STRAY: &str = "for p in $(cut -d' ' -f1 $DIR/begun $DIR/left 2>/dev/null); do grep -q ') [^Z] ' /proc/$p/stat 2>/dev/null && echo both >> $DIR/both; done\n\
+    setsid bash -c 'echo $$ >> $DIR/left; while [ -e $DIR/left -a ! -e $DIR/go ]; do date +%s%N >> $DIR/alive-$HOST_NAME; sleep 0.02; done' >/dev/null 2>&1 &\n\
+    while [ ! -e $DIR/alive-$HOST_NAME ]; do sleep 0.02; done\n";
+
+/// The last time in a text.
+fn time_of(text: &str) -> Option<u128> {
+    text.split_whitespace().last().and_then(|time| time.parse().ok())
+}
 
 #[test]
 fn a_step_whose_worker_was_killed_runs_once_more_on_its_machine() {
@@ -129,15 +140,7 @@ fn a_cut_off_machine_ends_its_step_before_another_begins_and_its_late_report_is_
 #[test]
 fn when_packets_to_a_machine_are_dropped_its_programs_are_dead_before_others_begin() {
     let Some(rig) = Rig::on_network(&["a", "b"]) else { return };
-    // The step has a program that has left its session. It writes down again and again that it lives.
-    rig.state(
-        "START.sh",
-        &format!(
-            "for p in $(cut -d' ' -f1 $DIR/begun $DIR/left 2>/dev/null); do kill -0 $p 2>/dev/null && echo both >> $DIR/both; done\n\
-             setsid bash -c 'echo $$ >> $DIR/left; while [ ! -e $DIR/go ]; do date +%s%N >> $DIR/alive-$HOST_NAME; sleep 0.02; done' >/dev/null 2>&1 &\n\
-             while [ ! -e $DIR/alive-$HOST_NAME ]; do sleep 0.02; done\n{SLOW}"
-        ),
-    );
+    rig.state("START.sh", &format!("{WITH_A_STRAY}{SLOW}"));
     let _cut_off = rig.worker("a");
     rig.start();
     let first = rig.lines("begun", 1)[0].clone();
@@ -146,14 +149,74 @@ fn when_packets_to_a_machine_are_dropped_its_programs_are_dead_before_others_beg
     assert!(!rig.network().reaches_server(Some("a")), "packets are not dropped");
     let second = rig.lines("begun", 2)[1].clone();
     assert!(first.contains(" a ") && second.contains(" b "), "{first}, {second}");
-    let time_of = |text: &str| text.split_whitespace().last().and_then(|time| time.parse::<u128>().ok());
-    let (last_seen, begun) = (time_of(&rig.read("alive-a")), time_of(&second));
-    assert!(last_seen.is_some() && last_seen < begun, "{last_seen:?}, {begun:?}");
     rig.network().drop_packets("a", false);
     rig.write("go");
     let log = rig.until("run_finished");
+    let (last_seen, begun) = (time_of(&rig.read("alive-a")), time_of(&second));
+    assert!(last_seen.is_some() && last_seen < begun, "{last_seen:?}, {begun:?}");
     assert_eq!(rig.read("both"), "", "two ran at the same time");
     assert_eq!((count(&log, "retry"), count(&log, "step_finished")), (1, 1), "{log:#?}");
+}
+
+#[test]
+fn a_killed_worker_leaves_no_programs_behind() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", &format!("{WITH_A_STRAY}{SLOW}"));
+    let mut worker = rig.worker("a");
+    rig.start();
+    let step = rig.lines("begun", 1)[0].split(' ').next().unwrap().to_owned();
+    let stray = rig.lines("left", 1)[0].clone();
+    let guard = worker.guard();
+    worker.kill();
+    for (what, pid) in [("program", step), ("program in a session of its own", stray), ("guard", guard)] {
+        eventually(&format!("the end of the {what}"), || (!is_alive(&pid)).then_some(()));
+    }
+}
+
+#[test]
+fn the_programs_of_a_frozen_worker_are_dead_before_others_begin_and_it_goes_on_when_it_is_thawed() {
+    let Some(rig) = Rig::quick() else { return };
+    rig.state("START.sh", &format!("{WITH_A_STRAY}{SLOW}"));
+    let mut frozen = rig.worker("a");
+    rig.start();
+    let first = rig.lines("begun", 1)[0].clone();
+    let mut other = rig.worker("b");
+    frozen.signal("STOP");
+    let second = rig.lines("begun", 2)[1].clone();
+    assert!(first.contains(" a ") && second.contains(" b "), "{first}, {second}");
+    frozen.signal("CONT");
+    rig.write("go");
+    let log = rig.until("run_finished");
+    let (last_seen, begun) = (time_of(&rig.read("alive-a")), time_of(&second));
+    assert!(last_seen.is_some() && last_seen < begun, "{last_seen:?}, {begun:?}");
+    assert_eq!(rig.read("both"), "", "two ran at the same time");
+    assert_eq!((count(&log, "retry"), count(&log, "step_finished")), (1, 1), "{log:#?}");
+    other.kill();
+    rig.start_as("s", &[]);
+    rig.until_in("s", "run_finished");
+    frozen.terminate();
+    assert!(frozen.ends(), "{}", rig.logs());
+}
+
+#[test]
+fn a_guard_that_is_killed_or_frozen_is_replaced() {
+    for how in ["KILL", "STOP"] {
+        let Some(rig) = Rig::quick() else { return };
+        rig.state("START.sh", &format!("{WITH_A_STRAY}{SLOW}"));
+        let mut worker = rig.worker("a");
+        rig.start();
+        rig.lines("begun", 1);
+        let stray = rig.lines("left", 1)[0].clone();
+        let first = worker.guard();
+        signal(&first, how);
+        eventually("another guard", || rig.logs().contains("another guard is there").then_some(()));
+        assert!(!is_alive(&first) && is_alive(&stray));
+        let second = worker.guard();
+        worker.kill();
+        for (what, pid) in [("program", stray), ("second guard", second)] {
+            eventually(&format!("the end of the {what}"), || (!is_alive(&pid)).then_some(()));
+        }
+    }
 }
 
 #[test]

@@ -138,10 +138,14 @@ impl Home {
     fn rested(&self, slots: &mut Slots) -> Option<u32> {
         for _ in 0..LOOKS.min(slots.resting.len()) {
             let number = slots.resting.pop_front()?;
-            if is_empty(&self.path.join(number.to_string())) {
+            let path = self.path.join(number.to_string());
+            if is_empty(&path) {
                 return Some(number);
             }
-            slots.resting.push_back(number);
+            // One that another process has killed is gone.
+            if path.is_dir() {
+                slots.resting.push_back(number);
+            }
         }
         None
     }
@@ -232,11 +236,11 @@ impl Eq for Cgroup {}
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let Some((home, number)) = &self.home else { return };
-        // Some kernels kill every process that is started in a cgroup after that cgroup was killed once.
+        // Some kernels kill every process that is started in a cgroup after that cgroup was killed once. So it must not be
+        // there for the process that has made it, either.
         if self.was_killed.load(Ordering::Relaxed) {
             remove(&self.path, MAX_DEPTH);
-        } else {
+        } else if let Some((home, number)) = &self.home {
             home.slots().resting.push_back(*number);
         }
     }
@@ -401,6 +405,27 @@ mod tests {
         assert_eq!(found(&line("/", "/with\\040blank", "cgroup2")), None);
         assert_eq!(found(&line("/..", "/sys/fs/cgroup", "cgroup2")), None, "outside this namespace");
         assert_eq!(found("damaged\n"), None);
+    }
+
+    #[test]
+    fn one_that_another_process_has_killed_is_not_used_again() {
+        if !is_possible() {
+            eprintln!("SKIPPED: needs a writable cgroup file system (version 2)");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let cgroups = Cgroups::open("killed", folder.path()).unwrap();
+        let taken = cgroups.take().unwrap();
+        let name = taken.name().to_owned();
+        let mut child = std::process::Command::new("sleep").arg("317").spawn().unwrap();
+        write(&taken.path, "cgroup.procs", &child.id().to_string()).unwrap();
+        let elsewhere = Cgroup::left_behind(folder.path(), &name).unwrap();
+        assert!(elsewhere.kill());
+        child.wait().unwrap();
+        drop((elsewhere, taken));
+        let next = cgroups.take().unwrap();
+        assert_ne!(next.name(), name);
+        assert!(cgroups.home.slots().resting.is_empty(), "what is gone is not looked at again");
     }
 
     #[test]

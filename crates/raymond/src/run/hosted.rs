@@ -41,7 +41,7 @@ use crate::git::snapshots::{INDEXES, Snapshots};
 use crate::git::worktrees::Worktrees;
 use crate::paths::shown;
 use crate::process::secrets::Secrets;
-use crate::process::{Reaper, file_limit};
+use crate::process::{Reaper, Target, file_limit};
 use crate::store::{PayloadSource, Payloads, StoreError};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder, LeftFiles, NO_MORE_FILES, StepName};
 use crate::workflow::reach::Reach;
@@ -447,8 +447,7 @@ impl HostedRun {
 
     /// Ends what an earlier process of this machine has left of an attempt. Returns the processes that could not be ended.
     pub async fn end_leftovers(&self, order: &StepOrder) -> Vec<i32> {
-        let left = leftovers(&self.scratch, vec![order.token()]);
-        self.reaper.end(left.into_iter().map(|left| left.target).collect()).await
+        self.reaper.end(left_behind(&self.scratch, vec![order.token()])).await
     }
 
     /// The debug files of an attempt that an earlier process of this machine has begun.
@@ -531,6 +530,12 @@ fn left_files(
         return None;
     }
     Some(left)
+}
+
+/// What is left of attempts, as it is found without the process that has started them. `scratch` is the folder that
+/// their run was opened with, and the tokens are those of their orders.
+pub fn left_behind(scratch: &Path, tokens: Vec<String>) -> Vec<Target> {
+    leftovers(scratch, tokens).into_iter().map(|left| left.target).collect()
 }
 
 /// What preparing a step needs of its run.
