@@ -1,5 +1,6 @@
 //! Files on their way to other machines: the workflows of a run, the repository it was started in, and folders.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Cursor, Read, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use raymond::git::Git;
-use raymond::workflow::scope::Scope;
+use raymond::workflow::scope::{Scope, host_of};
 use raymond_core::workflow::Platform;
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;
@@ -31,15 +32,17 @@ pub async fn keep_workflows(blobs: &Blobs, workflows: &[PathBuf]) -> anyhow::Res
         paths.extend(scope.bases().map(|base| base.path().to_owned()));
         paths.push(scope.path().to_owned());
     }
-    paths.sort();
-    paths.dedup();
     let mut pack = Pack::default();
     for path in &paths {
+        // One that is inside an archive or a file comes with that.
+        let path = host_of(path).unwrap_or(path);
         pack.add(path, &path.to_string_lossy())?;
     }
     let bytes = pack.finish()?;
     let key = format!("bundles/{}.zip", hash_of(&bytes));
-    blobs.put(&key, bytes).await?;
+    if !blobs.has(&key).await? {
+        blobs.put(&key, bytes).await?;
+    }
     Ok(key)
 }
 
@@ -77,7 +80,8 @@ pub fn hash_of(bytes: &[u8]) -> String {
 /// Files that are packed together.
 #[derive(Default)]
 pub struct Pack {
-    files: Vec<(String, PathBuf)>,
+    /// By their names. A workflow may lie in the folder of another one, so that the same file is added twice.
+    files: BTreeMap<String, PathBuf>,
     bytes: u64,
 }
 
@@ -86,11 +90,12 @@ impl Pack {
     pub fn add(&mut self, path: &Path, name: &str) -> anyhow::Result<()> {
         let about = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
         if about.is_file() {
-            self.bytes += about.len();
+            if self.files.insert(name.trim_start_matches('/').to_owned(), path.to_owned()).is_none() {
+                self.bytes += about.len();
+            }
             if self.bytes > MOST_BYTES {
                 bail!("the files up to {} are more than {} MiB", path.display(), MOST_BYTES >> 20);
             }
-            self.files.push((name.trim_start_matches('/').to_owned(), path.to_owned()));
         } else if about.is_dir() {
             for entry in fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))? {
                 let entry = entry?;
@@ -108,8 +113,7 @@ impl Pack {
         self.files.is_empty()
     }
 
-    pub fn finish(mut self) -> anyhow::Result<Vec<u8>> {
-        self.files.sort();
+    pub fn finish(self) -> anyhow::Result<Vec<u8>> {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, path) in &self.files {
             let options = SimpleFileOptions::default().unix_permissions(mode_of(path)?);
@@ -181,6 +185,49 @@ mod tests {
         let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["START.sh"]);
         assert_eq!(mode_of(&folder.join("START.sh")).unwrap(), 0o750);
+    }
+
+    /// The key is made of the content, so that what has not changed is not stored again.
+    #[tokio::test]
+    async fn workflows_are_stored_once_and_with_those_inside_them() {
+        let from = tempfile::tempdir().unwrap();
+        let (outer, inner) = (from.path().join("wf"), from.path().join("wf/inner"));
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(outer.join("START.sh"), "echo").unwrap();
+        fs::write(inner.join("START.sh"), "echo inner").unwrap();
+        let store = tempfile::tempdir().unwrap();
+        let blobs = Blobs::open(Some(&format!("file://{}", store.path().display()))).unwrap();
+        let both = [outer.clone(), inner];
+        let key = keep_workflows(&blobs, &both).await.unwrap();
+        let stored = || fs::metadata(store.path().join(&key)).unwrap().modified().unwrap();
+        let first = stored();
+        assert_eq!(keep_workflows(&blobs, &both).await.unwrap(), key);
+        assert_eq!(stored(), first);
+        fs::write(outer.join("START.sh"), "echo again").unwrap();
+        assert_ne!(keep_workflows(&blobs, &both).await.unwrap(), key);
+    }
+
+    #[tokio::test]
+    async fn a_workflow_inside_a_file_is_stored_with_that_file() {
+        let from = tempfile::tempdir().unwrap();
+        let file = from.path().join("packed.zip");
+        let mut zip = ZipWriter::new(fs::File::create(&file).unwrap());
+        for (name, text) in [
+            ("workflow.yaml", "extends: ../base\n"),
+            ("START.sh", "echo"),
+            ("_bundle/home", "wf"),
+            ("_bundle/base/START.sh", "echo base"),
+        ] {
+            zip.start_file(name, SimpleFileOptions::default()).unwrap();
+            zip.write_all(text.as_bytes()).unwrap();
+        }
+        zip.finish().unwrap();
+        let blobs = Blobs::open(Some("memory:///")).unwrap();
+        let key = keep_workflows(&blobs, std::slice::from_ref(&file)).await.unwrap();
+        let to = tempfile::tempdir().unwrap();
+        unpack(&blobs.get(&key).await.unwrap().unwrap(), to.path()).unwrap();
+        let copy = to.path().join(file.strip_prefix("/").unwrap());
+        assert_eq!(fs::read(copy).unwrap(), fs::read(file).unwrap());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What Raymond's command line asks of the engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use raymond::agent::registry::Backends;
 use raymond::error::{ExitKind, UserError};
-use raymond::fleet::{Address, Fleet, KnownRun, NewRun, News, PATIENCE, Trouble, Worker};
+use raymond::fleet::{Address, Fleet, KnownRun, NewRun, News, PATIENCE, Trouble, Worker, Workflows};
 use raymond::run::frozen::FrozenStates;
 use raymond::view::debug::MOST_ARCHIVE_BYTES;
 use raymond_core::event::{Body, RunStarted};
@@ -24,7 +24,7 @@ use crate::blobs::{Blobs, TooLong};
 use crate::bundle::{keep_repository, keep_workflows};
 use crate::client::connect;
 use crate::host::{self, debug_key, journal_folder};
-use crate::messages::{FilesOfRun, From, Mail, Part, RunInput, Settings, Told};
+use crate::messages::{FilesOfRun, From, Mail, Part, RunInput, Settings, Told, WorkflowsNow};
 use crate::packed::{MOST_BYTES, Packed};
 use crate::workflow::{RUN, RaymondRun};
 
@@ -163,8 +163,15 @@ impl Fleet for Temporal {
         self.signal(at, run, Mail::Message { name: name.to_owned(), content: content.to_owned() })
     }
 
-    fn resume(&self, at: &Address, run: &str, options: &Options) -> Result<(), Trouble> {
-        self.signal(at, run, Mail::Resume { options: Box::new(options.clone()) })?;
+    fn resume(
+        &self,
+        at: &Address,
+        run: &str,
+        options: &Options,
+        workflows: Option<&Workflows>,
+    ) -> Result<(), Trouble> {
+        let workflows = workflows.map(|workflows| self.keep(at, workflows)).transpose()?.map(Box::new);
+        self.signal(at, run, Mail::Resume { options: Box::new(options.clone()), workflows })?;
         let run = run.to_owned();
         self.with_client(at, PATIENCE, async move |client: Client| {
             let until = Instant::now() + PATIENCE_FOR_START;
@@ -252,6 +259,19 @@ impl Temporal {
                 Err(refused("the workflow's states and input are too large for a message of the engine"))
             }
         }
+    }
+
+    /// Puts the workflows of a run into the store of blobs.
+    fn keep(&self, at: &Address, workflows: &Workflows) -> Result<WorkflowsNow, Trouble> {
+        let (blobs, paths) = (at.blobs.clone(), workflows.scopes.clone());
+        let kept = self.call(async move { keep_workflows(&Blobs::open(blobs.as_deref())?, &paths).await })?;
+        let scopes = workflows.scopes.iter().map(|path| path.to_string_lossy().into_owned());
+        Ok(WorkflowsNow {
+            bundle: kept.map_err(|error| refused(format!("{error:#}")))?,
+            scopes: scopes.collect::<BTreeSet<_>>().into_iter().collect(),
+            workflow_paths: workflows.workflow_paths.clone(),
+            cd_paths: workflows.cd_paths.clone(),
+        })
     }
 
     /// Gives a message to a run, and waits until it is taken.

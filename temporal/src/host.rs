@@ -40,7 +40,7 @@ use crate::blobs::Blobs;
 use crate::bundle::unpack;
 use crate::client::{NoAnswer, connect};
 use crate::messages::{Delivered, Delivery, Home, JournalPart, StatesWanted};
-use crate::packed::Packed;
+use crate::packed::{MOST_BYTES, Packed};
 use crate::workflow::RaymondRun;
 pub use debug::debug_key;
 use steps::{Load, Steps, Task};
@@ -94,7 +94,7 @@ impl Host {
             }
             tokio::time::sleep(ROOM_POLL).await;
         }
-        Ok(self.home.clone())
+        Ok(Home { backends: Some(self.backends.installed()), ..self.home.clone() })
     }
 
     /// Takes a delivery. Its result is reported by the thread that carries it out.
@@ -123,7 +123,7 @@ impl Host {
         Ok(())
     }
 
-    /// Reads the states of a run again, for other options.
+    /// Reads the states of a run again, for a resume.
     #[activity]
     pub async fn read_states(
         self: Arc<Self>,
@@ -151,8 +151,18 @@ impl Host {
         })?;
         let copy = self.work.join(format!("{READING}{}", uuid::Uuid::new_v4().simple()));
         let read = unpack(&bytes, &copy).and_then(|()| {
-            let states = wanted.states.open()?.read_again(&copy, &wanted.options, &self.backends);
-            Packed::new(&states.map_err(|error| anyhow::anyhow!(error.message))?)
+            let before = wanted.states.open()?;
+            let scopes = match &wanted.scopes {
+                Some(scopes) => scopes.iter().map(String::as_str).collect(),
+                None => before.workflows().collect::<Vec<_>>(),
+            };
+            let states = FrozenStates::read_below(&copy, scopes, &wanted.options, &self.backends);
+            let states = Packed::new(&states.map_err(|error| anyhow::anyhow!(error.message))?)?;
+            anyhow::ensure!(
+                states.bytes() < MOST_BYTES,
+                "its states are too large for a message of the engine"
+            );
+            Ok(states)
         });
         fs::remove_dir_all(&copy).context("the copy of the workflows stays")?;
         read
@@ -194,7 +204,7 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
     let (tasks, received) = unbounded_channel();
     let load = Arc::new(Load::default());
     let host = Arc::new(Host {
-        home: Home { host: name.clone(), queue: format!("{}.{name}", worker.at.queue) },
+        home: Home { host: name.clone(), queue: format!("{}.{name}", worker.at.queue), backends: None },
         work: work.clone(),
         backends: backends.clone(),
         blobs: blobs.clone(),
@@ -211,10 +221,10 @@ pub async fn work(worker: &WorkerSettings, backends: Backends) -> anyhow::Result
     ];
     let stops: Vec<_> = workers.iter().map(Worker::shutdown_handle).collect();
     let (at_leave, slots) = (Arc::clone(&load), worker.slots);
-    let own_queue = host.home.queue.clone();
+    let home = host.home.clone();
     let keep = worker.keep;
     let make = move || {
-        let steps = Steps::new(client.clone(), own_queue, work.clone(), blobs, backends, slots, at_leave);
+        let steps = Steps::new(client.clone(), home, work.clone(), blobs, backends, slots, at_leave);
         let steps = Rc::new(steps);
         let tidying = Tidying { steps: Rc::clone(&steps), client, work, keep };
         tokio::task::spawn_local(tidying.go_on());

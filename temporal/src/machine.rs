@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use raymond::run::driver::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 use raymond::run::engine::{Command, Engine, Preparation, States, StepLaunch};
-use raymond::run::frozen::FrozenStates;
+use raymond::run::frozen::{FrozenStates, MachineFacts};
 use raymond::run::hosted::{Branch, StepOrder};
 use raymond::store::{PayloadSource, Payloads, RunWriter, StoreError, reference_to};
 use raymond_core::event::{Body, Event, RunStarted, SnapshotLine};
@@ -16,7 +16,9 @@ use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Options, Run, RunStatus};
 
-use crate::messages::{From, Home, Left, Mail, Part, Settings, Snapshot, StatesWanted, StopKind};
+use crate::messages::{
+    FilesOfRun, From, Home, Left, Mail, Part, Settings, Snapshot, StatesWanted, StopKind, WorkflowsNow,
+};
 use crate::packed::{MOST_BYTES, Packed};
 use crate::places::Places;
 
@@ -47,12 +49,18 @@ pub struct Machine {
     late_stop: Option<StopKind>,
     /// Answers that came while the run was stopped. They are decided when it goes on.
     held_answers: Vec<Input>,
-    /// Whether the run has got options that its states were not read with.
-    has_other_options: bool,
+    /// What the states must be read again from before the run goes on, if they must.
+    to_read: Option<ToRead>,
     /// Why the run could not go on when it was last told to.
     why_stopped: Option<String>,
     /// Inputs that came with the run from its last history.
     brought: Vec<Input>,
+}
+
+/// The files of a run that is resumed, and the workflows in them, if they are others than before.
+struct ToRead {
+    files: FilesOfRun,
+    scopes: Option<Vec<String>>,
 }
 
 /// What a round leads to.
@@ -99,7 +107,7 @@ impl Machine {
             is_resuming: false,
             late_stop: None,
             held_answers: Vec::new(),
-            has_other_options: false,
+            to_read: None,
             why_stopped: None,
             brought,
         };
@@ -145,7 +153,7 @@ impl Machine {
                 Vec::new()
             }
             Mail::Message { .. } => Vec::new(),
-            Mail::Resume { options } => self.resume(options),
+            Mail::Resume { options, workflows } => self.resume(options, workflows.map(|now| *now)),
         }
     }
 
@@ -179,7 +187,7 @@ impl Machine {
         stop.is_some()
     }
 
-    fn resume(&mut self, mut options: Box<Options>) -> Vec<Input> {
+    fn resume(&mut self, mut options: Box<Options>, workflows: Option<WorkflowsNow>) -> Vec<Input> {
         if self.is_open() || self.is_resuming || self.run().status == RunStatus::Completed {
             return Vec::new();
         }
@@ -187,7 +195,7 @@ impl Machine {
         limit(&mut options);
         let run = self.run().clone();
         let interrupted = run.interrupted();
-        self.has_other_options = *options != run.options;
+        self.to_read = self.to_read_for(*options != run.options, workflows);
         self.why_stopped = None;
         self.started.options = (*options).clone();
         self.engine = Engine::take_up(run, self.journal.clone());
@@ -197,24 +205,36 @@ impl Machine {
         std::iter::once(resume).chain(std::mem::take(&mut self.held_answers)).collect()
     }
 
+    /// What a resume reads the states again from. Nothing if they would be the same.
+    fn to_read_for(&self, has_other_options: bool, workflows: Option<WorkflowsNow>) -> Option<ToRead> {
+        let (mut files, mut scopes) = (self.settings.files.clone(), None);
+        if let Some(WorkflowsNow { bundle, scopes: paths, workflow_paths, cd_paths }) = workflows {
+            files = FilesOfRun { bundle, workflow_paths, cd_paths, ..files };
+            scopes = Some(paths).filter(|paths| !self.states.states.workflows().eq(paths));
+        }
+        let is_other = has_other_options || scopes.is_some() || files != self.settings.files;
+        is_other.then_some(ToRead { files, scopes })
+    }
+
     /// Whether the run is resumed as soon as its states have been read again.
     pub fn is_about_to_go_on(&self) -> bool {
-        self.has_other_options
+        self.to_read.is_some()
     }
 
     /// What the states must be read again with, if they must.
     pub fn states_wanted(&self) -> anyhow::Result<Option<StatesWanted>> {
-        if !self.has_other_options {
-            return Ok(None);
-        }
+        let Some(ToRead { files, scopes }) = &self.to_read else { return Ok(None) };
         let states = Packed::new(&self.states.states)?;
         let options = Box::new(self.started.options.clone());
-        Ok(Some(StatesWanted { bundle: self.settings.files.bundle.clone(), states, options }))
+        Ok(Some(StatesWanted { bundle: files.bundle.clone(), states, scopes: scopes.clone(), options }))
     }
 
+    /// From now on the run has these states, and later steps the files that they were read from.
     pub fn use_states(&mut self, states: FrozenStates) {
         self.states.states = states;
-        self.has_other_options = false;
+        if let Some(ToRead { files, .. }) = self.to_read.take() {
+            self.settings.files = files;
+        }
     }
 
     /// The run does not go on after all, because its states could not be read again. Returns what is left to decide of the
@@ -223,7 +243,7 @@ impl Machine {
         self.is_resuming = false;
         self.late_stop = None;
         self.started.options = self.run().options.clone();
-        self.has_other_options = false;
+        self.to_read = None;
         self.why_stopped = Some(why);
         let others = inputs.into_iter().filter(|input| !matches!(input, Input::Resume { .. }));
         let (answers, rest): (Vec<_>, Vec<_>) = others.partition(|input| matches!(input, Input::Answer(_)));
@@ -250,6 +270,13 @@ impl Machine {
         }
     }
 
+    /// Notes which backends have their programs on the machine that an agent is on, if a report says it.
+    pub fn note_backends(&mut self, agent: &AgentId, backends: Option<&Vec<String>>) {
+        if let Some(backends) = backends {
+            self.places.note_backends(agent, backends);
+        }
+    }
+
     pub fn hosts(&self) -> BTreeMap<AgentId, String> {
         let homes = self.places.homes();
         let alive = homes.iter().filter(|(agent, _)| self.run().agents.contains_key(*agent));
@@ -260,7 +287,8 @@ impl Machine {
     pub fn round(&mut self, now: Timestamp, inputs: Vec<Input>) -> anyhow::Result<Orders> {
         let inputs: Vec<Input> = std::mem::take(&mut self.brought).into_iter().chain(inputs).collect();
         self.is_resuming = false;
-        let round = self.engine.round(now, inputs, &mut self.states)?;
+        let mut states = AtHome { states: &self.states, homes: self.places.homes() };
+        let round = self.engine.round(now, inputs, &mut states)?;
         if let Some(trouble) = round.trouble {
             return Err(trouble.into());
         }
@@ -358,7 +386,7 @@ fn started_of(run: &Run) -> RunStarted {
     }
 }
 
-/// The states as they were when the run began.
+/// The states as they were when the run was last started or resumed.
 struct Frozen {
     states: FrozenStates,
     texts: Payloads,
@@ -366,11 +394,22 @@ struct Frozen {
     project: PathBuf,
 }
 
-impl States for Frozen {
+/// The states for agents of which some are on machines.
+struct AtHome<'a> {
+    states: &'a Frozen,
+    homes: &'a BTreeMap<AgentId, Home>,
+}
+
+impl States for AtHome<'_> {
     type Job = ();
 
     fn prepare(&mut self, run: &Run, agent: &Agent) -> Result<Preparation<()>, StoreError> {
-        let prepared = self.states.prepare(run, agent, &self.texts, &self.project)?;
+        let Frozen { states, texts, project } = self.states;
+        let machine = self
+            .homes
+            .get(&agent.id)
+            .and_then(|home| Some(MachineFacts { name: &home.host, backends: home.backends.as_ref()? }));
+        let prepared = states.prepare(run, agent, texts, project, machine)?;
         Ok(prepared.map(|prepared| (prepared, ())))
     }
 }
@@ -521,6 +560,102 @@ mod tests {
             limit(&mut options);
             assert_eq!((options.max_parallel, options.max_parallel_scripts), (allowed, allowed));
         }
+    }
+
+    /// A run that has stopped, because its only state is missing.
+    fn stopped() -> Machine {
+        let files = FilesOfRun {
+            bundle: "old".to_owned(),
+            project: "/home/me".to_owned(),
+            workflow_paths: Vec::new(),
+            cd_paths: Vec::new(),
+            repository: None,
+            debug_folder: None,
+        };
+        let settings = Settings {
+            queue: "q".to_owned(),
+            heartbeat_ms: 1000,
+            patience_ms: 1000,
+            continue_after: 8000,
+            files,
+        };
+        let started = RunStarted {
+            version: raymond_core::event::FORMAT_VERSION,
+            workflow: "wf".to_owned(),
+            scope: "/home/me/wf".to_owned(),
+            scope_hash: None,
+            entry: raymond_core::workflow::StateFile::new("START.sh").unwrap(),
+            cwd: "/home/me".to_owned(),
+            nonce: "nonce".to_owned(),
+            labels: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            options: Options::default(),
+            moved: Default::default(),
+            origin: None,
+        };
+        let opening = raymond_core::decide::start(started, None);
+        let from = From::Start { opening, states: FrozenStates::default() };
+        let mut machine = Machine::new("r", Timestamp::UNIX_EPOCH, settings, from).unwrap();
+        machine.round(Timestamp::UNIX_EPOCH, Vec::new()).unwrap();
+        assert!(!machine.is_open());
+        machine
+    }
+
+    #[test]
+    fn a_resume_reads_states_again_only_if_they_may_be_others() {
+        let now = |bundle: &str, scopes: &[&str]| WorkflowsNow {
+            bundle: bundle.to_owned(),
+            scopes: scopes.iter().map(|path| (*path).to_owned()).collect(),
+            workflow_paths: Vec::new(),
+            cd_paths: Vec::new(),
+        };
+        let model = |name: &str| Options { model: Some(name.to_owned()), ..Options::default() };
+        let cases = [
+            (Options::default(), None, None),
+            (Options::default(), Some(now("old", &[])), None),
+            (model("other"), None, Some("old")),
+            (Options::default(), Some(now("new", &[])), Some("new")),
+            (Options::default(), Some(now("old", &["/home/me/other"])), Some("old")),
+        ];
+        for (options, workflows, expected) in cases {
+            let mut machine = stopped();
+            let case = format!("{workflows:?}");
+            let mail = Mail::Resume { options: Box::new(options), workflows: workflows.map(Box::new) };
+            machine.take(mail);
+            let wanted = machine.states_wanted().unwrap().map(|wanted| wanted.bundle);
+            assert_eq!(wanted.as_deref(), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_run_has_the_new_files_only_when_its_states_were_read_from_them() {
+        let resume = || {
+            let (scopes, paths) = (vec!["/home/me/wf".to_owned()], vec!["/shared".to_owned()]);
+            let workflows =
+                WorkflowsNow { bundle: "new".to_owned(), scopes, workflow_paths: paths, cd_paths: vec![] };
+            Mail::Resume { options: Box::default(), workflows: Some(Box::new(workflows)) }
+        };
+        let mut machine = stopped();
+        let inputs = machine.take(resume());
+        machine.stay_stopped("the store is away".to_owned(), inputs);
+        assert_eq!(machine.settings().files.bundle, "old");
+        assert!(!machine.is_about_to_go_on());
+        machine.take(resume());
+        machine.use_states(FrozenStates::default());
+        let files = &machine.settings().files;
+        assert_eq!((files.bundle.as_str(), files.workflow_paths.len()), ("new", 1));
+        assert!(machine.states_wanted().unwrap().is_none());
+    }
+
+    /// Messages of earlier versions have only the options.
+    #[test]
+    fn a_resume_of_an_earlier_version_is_understood() {
+        let options = serde_json::to_value(Options::default()).unwrap();
+        let mail: Mail =
+            serde_json::from_value(serde_json::json!({ "Resume": { "options": options } })).unwrap();
+        assert!(matches!(mail, Mail::Resume { workflows: None, .. }));
+        let home: Home = serde_json::from_str(r#"{"host":"a","queue":"q.a"}"#).unwrap();
+        assert_eq!(home.backends, None);
     }
 
     /// A text that cannot be made much shorter.

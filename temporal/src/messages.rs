@@ -22,7 +22,7 @@ pub struct RunInput {
     pub from: Packed<From>,
 }
 
-/// What does not change during a run.
+/// What a run needs to know of its surroundings. Only a resume changes it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// The queue of runs. Those of agents and machines have names that begin like it.
@@ -37,7 +37,7 @@ pub struct Settings {
 }
 
 /// The files that a machine needs for any step of a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesOfRun {
     /// The blob with its workflows.
     pub bundle: String,
@@ -88,6 +88,9 @@ pub struct Home {
     pub host: String,
     /// The queue that it alone reads.
     pub queue: String,
+    /// The backends whose programs it has, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backends: Option<Vec<String>>,
 }
 
 /// The blobs with what an agent has left. Each of their names is written once, so a machine that counts as lost cannot put
@@ -106,21 +109,36 @@ pub struct Left {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Mail {
     /// A message with a name and content that a local inbox could hold.
-    Message {
-        name: String,
-        content: String,
-    },
+    Message { name: String, content: String },
     Resume {
         options: Box<Options>,
+        /// The run's workflows as they are now, if the machine that resumes it has them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workflows: Option<Box<WorkflowsNow>>,
     },
 }
 
-/// The states of a run, to be read again with the options of a resume.
+/// The workflows of a run as they are when it is resumed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkflowsNow {
+    /// The blob with them.
+    pub bundle: String,
+    /// The paths of those that the run can reach.
+    pub scopes: Vec<String>,
+    pub workflow_paths: Vec<String>,
+    pub cd_paths: Vec<String>,
+}
+
+/// The states of a run, to be read again for a resume.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StatesWanted {
     /// The blob with the run's workflows.
     pub bundle: String,
+    /// The states as they are.
     pub states: Packed<FrozenStates>,
+    /// The workflows to read, if they are others than those of `states`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
     pub options: Box<Options>,
 }
 

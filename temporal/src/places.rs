@@ -43,6 +43,13 @@ impl Places {
         };
     }
 
+    /// Which backends have their programs on the machine that an agent is on.
+    pub fn note_backends(&mut self, agent: &AgentId, backends: &[String]) {
+        if let Some(home) = self.homes.get_mut(agent) {
+            home.backends = Some(backends.to_vec());
+        }
+    }
+
     /// The queue of the machine on which the agent ended its last step.
     pub fn left_at(&self, agent: &AgentId) -> Option<&String> {
         self.left_at.get(agent)

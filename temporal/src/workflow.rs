@@ -374,7 +374,10 @@ async fn carry_out(ctx: &WorkflowContext<RaymondRun>, waiting: Waiting) -> Vec<I
                 leave(ctx, agent, leaving);
                 add_bytes(ctx, &report);
                 return match report.open() {
-                    Ok(report) => report.into_inputs(&started, plan),
+                    Ok(report) => {
+                        ctx.state_mut(|run| run.machine.note_backends(agent, report.backends.as_ref()));
+                        report.into_inputs(&started, plan)
+                    }
                     Err(error) => lost(&started, error.to_string(), None),
                 };
             }

@@ -303,6 +303,9 @@ pub enum FaultClass {
     Limit { until: Option<Timestamp> },
     /// The program stopped at its share of the budget.
     ShareUsed,
+    /// The program is not on the machine that was to run it, so nothing was begun. The plan's other backends are those that
+    /// are there.
+    NotInstalled,
     /// A person has to act before it can work.
     Final,
 }

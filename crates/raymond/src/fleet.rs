@@ -43,8 +43,14 @@ pub trait Fleet: Send + Sync {
     /// effect is committed. A message that is given twice has its effect once.
     fn deliver(&self, at: &Address, run: &str, name: &str, content: &str) -> Result<(), Trouble>;
 
-    /// Lets a run that has stopped go on.
-    fn resume(&self, at: &Address, run: &str, options: &Options) -> Result<(), Trouble>;
+    /// Lets a run that has stopped go on, with these workflows, or without them with those that it has.
+    fn resume(
+        &self,
+        at: &Address,
+        run: &str,
+        options: &Options,
+        workflows: Option<&Workflows>,
+    ) -> Result<(), Trouble>;
 
     /// The debug files of an attempt that has ended, packed; nothing if it has left none.
     fn debug_files(
@@ -75,6 +81,17 @@ pub struct NewRun {
     /// Where its debug files will be here; nothing if it leaves none.
     pub debug_folder: Option<PathBuf>,
     pub config: Config,
+}
+
+/// The workflows of a run as they are when it is resumed.
+#[derive(Debug)]
+pub struct Workflows {
+    /// Those that it can reach, its own first: folders, archives and files.
+    pub scopes: Vec<PathBuf>,
+    /// Folders, beside the project, whose workflows may be entered.
+    pub workflow_paths: Vec<String>,
+    /// Folders, beside the project, that models may choose.
+    pub cd_paths: Vec<String>,
 }
 
 /// A run that an engine knows.

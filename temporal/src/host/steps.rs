@@ -15,7 +15,7 @@ use std::time::Duration;
 use raymond::agent::registry::Backends;
 use raymond::run::hosted::{Done, HostedRun, Roots, Said, StepOrder, StepReport};
 use raymond::view::debug::LeftFiles;
-use raymond_core::input::{StepOutcome, TurnOutcome};
+use raymond_core::input::{Plan, StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
 use temporalio_client::errors::AsyncActivityError;
 use temporalio_client::{ActivityIdentifier, AsyncActivityHandle, Client, RpcOptions};
@@ -29,7 +29,7 @@ use super::leases::{Lease, Leases};
 use super::records::{Known, RECORDS, Records};
 use super::superseded::remove_meanwhile;
 use crate::blobs::Blobs;
-use crate::messages::{Delivered, Delivery};
+use crate::messages::{Delivered, Delivery, Home};
 use crate::packed::{MOST_BYTES, Packed};
 
 /// How long a report waits before it is tried again, at first and at most.
@@ -70,8 +70,8 @@ pub struct Load {
 /// The steps of this machine.
 pub struct Steps {
     client: Client,
-    /// The queue of this machine.
-    queue: String,
+    /// The name of this machine, and its queue.
+    home: Home,
     files: Files,
     backends: Backends,
     slots: Semaphore,
@@ -109,7 +109,7 @@ enum Ended {
 impl Steps {
     pub fn new(
         client: Client,
-        queue: String,
+        home: Home,
         work: PathBuf,
         blobs: Blobs,
         backends: Backends,
@@ -118,7 +118,7 @@ impl Steps {
     ) -> Self {
         Self {
             client,
-            queue,
+            home,
             files: Files::new(work, blobs),
             backends,
             slots: Semaphore::new(slots),
@@ -241,6 +241,10 @@ impl Steps {
                         return Ok(End::Report(self.not_started(delivery, order, why)?));
                     }
                 };
+                // The agent's files are here by now, so that it can go on with another backend.
+                if let Some(delivered) = self.lacks_program(delivery, order)? {
+                    return Ok(End::Report(delivered));
+                }
                 tokio::select! {
                     () = lease.begin() => {}
                     pulse = heart.fails() => return Ok(before_it_began(pulse)),
@@ -267,7 +271,7 @@ impl Steps {
     /// Puts the step's files in place. The store of blobs may be away for a moment.
     async fn ready(&self, delivery: &Delivery, order: &StepOrder, run: &HostedRun) -> anyhow::Result<Roots> {
         let Delivery { files, left_at, left, .. } = delivery;
-        let is_old = left_at.as_ref().is_some_and(|queue| *queue != self.queue);
+        let is_old = left_at.as_ref().is_some_and(|queue| *queue != self.home.queue);
         let ready = || self.files.ready(files, order, run, left.as_ref(), is_old);
         for pause in READY_PAUSES {
             match ready().await {
@@ -367,6 +371,9 @@ impl Steps {
             done.report.said.push(Said::Warning(warning));
             done.report.forget_output_file();
         }
+        if matches!(order.plan, Plan::Prompt(_)) {
+            done.report.backends = Some(self.backends.installed());
+        }
         let mut report = Packed::new(&done.report)?;
         if report.bytes() > MOST_BYTES {
             let error = format!("it hands on more than a message of the engine holds ({MOST_BYTES} bytes)");
@@ -389,9 +396,19 @@ impl Steps {
         order: &StepOrder,
         error: String,
     ) -> anyhow::Result<Delivered> {
-        let report = Packed::new(&StepReport::not_started(&order.plan, error))?;
-        let left = delivery.left.clone();
+        self.without_a_start(delivery, &StepReport::not_started(&order.plan, error))
+    }
+
+    /// The report of an attempt that was not begun. The agent has what its last step left.
+    fn without_a_start(&self, delivery: &Delivery, report: &StepReport) -> anyhow::Result<Delivered> {
+        let (report, left) = (Packed::new(report)?, delivery.left.clone());
         Ok(Delivered::Done { report, leaving: self.is_leaving(), left, branch: None })
+    }
+
+    /// What is reported instead of a start if this machine lacks the program of the chosen backend.
+    fn lacks_program(&self, delivery: &Delivery, order: &StepOrder) -> anyhow::Result<Option<Delivered>> {
+        let report = StepReport::not_installed(&order.plan, &self.backends.installed(), &self.home.host);
+        report.map(|report| self.without_a_start(delivery, &report)).transpose()
     }
 
     fn lost(&self, why: String, cost: Option<Usd>) -> Delivered {

@@ -20,11 +20,14 @@ const AT_ONCE: usize = 4;
 /// One of so many cases is played.
 const SOME: usize = 5;
 /// Cases that are always played, because they once differed.
-const ALWAYS: [&str; 7] = [
+const ALWAYS: [&str; 10] = [
     "cwd-where-launched",
+    "declared-on-resume",
     "fallback-limit",
     "fallback-may-forget",
     "frontmatter-every-key",
+    "resume-diff",
+    "resume-mended",
     "show",
     "status-failed-output",
     "workflow-call",

@@ -154,8 +154,9 @@ fn a_resume_may_choose_another_model_and_another_backend() {
     assert_eq!(log.last().expect("an end")["result"], "other");
 }
 
+/// On a machine without the workflow's files, the run has only what is in the store.
 #[test]
-fn a_resume_says_that_the_runs_workflows_are_missing() {
+fn a_resume_without_the_files_keeps_the_states_and_says_if_they_are_missing() {
     let Some(rig) = Rig::new() else { return };
     rig.state("START.sh", "echo '<ask next=\"THEN\">Which?</ask>'\n");
     rig.state("THEN.sh", "echo '<result>done</result>'\n");
@@ -163,15 +164,142 @@ fn a_resume_says_that_the_runs_workflows_are_missing() {
     stop_at_a_question(&rig);
     let (bundles, aside) = (rig.path("blobs/bundles"), rig.path("aside"));
     std::fs::rename(&bundles, &aside).unwrap();
+    std::fs::rename(rig.path("project/wf"), rig.path("project/moved")).unwrap();
+    let diff = rig.raymond(&["resume", "r", "--diff"]);
+    assert!(String::from_utf8_lossy(&diff.stdout).contains("wf is not on this machine"), "{diff:?}");
     let refused = rig.raymond(&["resume", "r", "--model", "other"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("cannot go on: its workflows (bundles/"), "{said}");
+    assert!(said.contains("wf is not on this machine; r goes on with the states that it has"), "{said}");
     std::fs::rename(&aside, &bundles).unwrap();
     let mut resumed = rig.spawn(&["resume", "r", "--model", "other"]);
     rig.until("run_resumed");
     assert!(rig.raymond(&["answer", "r", "this"]).status.success());
     assert!(resumed.ends(), "{}", rig.logs());
     assert_eq!(count(&rig.until("run_finished"), "run_resumed"), 1);
+}
+
+/// The edited state names a new one and a workflow in the folder of the first. Until then the run has continued with several histories, and it
+/// does so again.
+#[test]
+fn a_resume_uses_the_states_as_they_are_then() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<goto>BUILD</goto>'\n");
+    rig.state("BUILD.sh", "exit 1\n");
+    let _worker = rig.worker("a");
+    rig.start_with(&[("RAYMOND_CONTINUE_AFTER", "12")]);
+    rig.until("run_stopped");
+    rig.state("BUILD.sh", "# raymond: retry=often\necho '<goto>AGAIN</goto>'\n");
+    let refused = rig.raymond(&["resume", "r"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(said.contains("BUILD.sh") && said.contains("retry"), "{said}");
+    rig.state("BUILD.sh", "echo '<goto>AGAIN</goto>'\n");
+    rig.state(
+        "AGAIN.sh",
+        "[ $RAYMOND_VISITS -gt 8 ] && echo '<call-workflow return=\"END\">inner</call-workflow>' || \
+         echo '<goto>AGAIN</goto>'\n",
+    );
+    rig.state("END.sh", "echo \"<result>$RAYMOND_RESULT</result>\"\n");
+    let inner = rig.path("project/wf/inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::write(inner.join("START.sh"), "echo '<result>from the inner one</result>'\n").unwrap();
+    let diff = rig.raymond(&["resume", "r", "--diff"]);
+    assert_eq!(String::from_utf8_lossy(&diff.stdout), "changed  wf/BUILD.sh\n", "{diff:?}");
+    let resumed = rig.raymond(&["resume", "r"]);
+    assert!(resumed.status.success(), "{resumed:?}\n{}", rig.logs());
+    let log = rig.until("run_finished");
+    assert_eq!(log.last().expect("an end")["result"], "from the inner one");
+    assert_eq!((count(&log, "run_resumed"), count(&log, "warning")), (1, 1), "{log:#?}");
+    let warning = log.iter().find(|event| event["event"] == "warning").expect("a warning");
+    assert_eq!(warning["message"], "BUILD.sh has changed since it last ran; the new text is used");
+}
+
+/// The list of backends that the states of these tests have. Where the run is started, both have a program.
+fn take_turns_with_two_backends(rig: &Rig) {
+    let backend =
+        |name: &str| format!("[backend.{name}]\nkind = \"command\"\ncommand = \"sh\"\ncost = \"none\"\n");
+    let config = backend("first") + &backend("second");
+    std::fs::write(rig.path("project/.raymond/config.toml"), config).unwrap();
+    rig.state("workflow.yaml", "backend: [first, second]\n");
+    rig.state("START.md", "Take a turn.\n");
+    rig.state("NEXT.md", "Take another one.\n");
+}
+
+/// A worker's settings for a backend that leads from the first state to the second, and from there to the end.
+fn backend_of_worker(name: &str, program: &str) -> String {
+    let settings = format!("kind = \"command\"\ncommand = \"{program}\"\ncost = \"none\"");
+    let script = "grep -q another && echo '<result>done</result>' || echo '<reset>NEXT</reset>'";
+    format!("[backend.{name}]\n{settings}\nargs = [\"-c\", \"{script}\"]\n")
+}
+
+#[test]
+fn a_backend_that_the_worker_lacks_is_passed_over() {
+    let Some(rig) = Rig::new() else { return };
+    take_turns_with_two_backends(&rig);
+    let backends = backend_of_worker("first", "/no/such/program") + &backend_of_worker("second", "sh");
+    rig.configure_worker("a", &backends);
+    let _worker = rig.worker("a");
+    rig.start();
+    let log = rig.until("run_finished");
+    let name = rig.read("a/name");
+    let started = |state: &str| {
+        let of_state =
+            |event: &&serde_json::Value| event["event"] == "step_started" && event["state"] == state;
+        log.iter().filter(of_state).map(|event| event["backend"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(started("START.md"), ["first", "second"], "{log:#?}");
+    assert_eq!(started("NEXT.md"), ["second"], "{log:#?}");
+    let retry = log.iter().find(|event| event["event"] == "retry").expect("a retry");
+    let missing = format!("the program of the backend `first` is not on the machine {name}");
+    assert_eq!(retry["error"], format!("{missing}; the next one is `second`"));
+    let warned = |event: &&serde_json::Value| event["event"] == "warning" && event["state"] == "NEXT.md";
+    let warning = log.iter().find(warned).expect("a warning");
+    assert_eq!(warning["message"], format!("{missing}; `second` is used"));
+    assert_eq!(count(&log, "retry"), 1, "{log:#?}");
+}
+
+#[test]
+fn a_worker_that_lacks_all_backends_is_named() {
+    let Some(rig) = Rig::new() else { return };
+    take_turns_with_two_backends(&rig);
+    let missing = |name| backend_of_worker(name, "/no/such/program");
+    rig.configure_worker("a", &(missing("first") + &missing("second")));
+    let _worker = rig.worker("a");
+    rig.start();
+    let log = rig.until("run_stopped");
+    let failed = log.iter().find(|event| event["event"] == "step_failed").expect("a failure");
+    let expected = "the programs of the backends `first`, `second` are not on the machine ";
+    assert_eq!(failed["error"], format!("{expected}{}", rig.read("a/name")), "{log:#?}");
+    assert_eq!(count(&log, "retry"), 0);
+}
+
+#[test]
+fn a_run_elsewhere_can_be_branched_and_not_taken_back() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<goto>NEXT</goto>'\n");
+    rig.state("NEXT.sh", "[ -e $DIR/fixed ] && echo '<result>here</result>'\n");
+    let _worker = rig.worker("a");
+    rig.start();
+    let before = rig.until("run_stopped").len();
+    for refused in [
+        &["rewind", "r", "--to", "1"][..],
+        &["retry", "r"],
+        &["jump", "r", "main", "START"],
+        &["resume", "r", "--replay", "x.rec.jsonl"],
+        &["resume", "r", "--record", "x.rec.jsonl"],
+        &["run", "wf", "--on", "temporal://x", "--replay", "x.rec.jsonl"],
+    ] {
+        let output = rig.raymond(refused);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{refused:?}: {output:?}");
+        assert!(said.contains("r is carried out by temporal://") || said.contains("--replay"), "{said}");
+    }
+    assert!(!rig.path("project/x.rec.jsonl").exists());
+    assert_eq!(rig.until("run_stopped").len(), before);
+    rig.write("fixed");
+    let branch = rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--run"]);
+    assert_eq!(String::from_utf8_lossy(&branch.stdout), "here\n", "{branch:?}");
 }
 
 #[test]

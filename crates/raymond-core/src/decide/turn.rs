@@ -282,8 +282,8 @@ fn reminder(step: &EndedStep<'_>, plan: &PromptPlan, problem: &str, cause: Cause
     Some(text)
 }
 
-/// The backend that takes a turn at its usage limit. The other one does not know what was said, so that only a new
-/// conversation may go to it, unless the state says that this does not matter.
+/// The backend that takes a turn instead of one that is at its usage limit, or whose program is missing. The other one does
+/// not know what was said, so that only a new conversation may go to it, unless the state says that this does not matter.
 fn fallback(step: &EndedStep<'_>, plan: &PromptPlan) -> Option<String> {
     let conversation = step.work.conversation(step.agent);
     let is_new = conversation.is_none_or(|session| !session.is_of(&plan.backend));
@@ -313,6 +313,13 @@ fn turn_failed(step: &EndedStep<'_>, plan: &PromptPlan, mut turn: FailedTurn) ->
             cost_estimated: turn.cost.estimated,
             tokens: turn.cost.tokens,
         }),
+        (FaultClass::NotInstalled, _) => match fallback(step, plan) {
+            Some(next) if (step.work.retries as usize) < RETRY_AFTER.len() => {
+                let error = format!("{}; the next one is `{next}`", turn.error);
+                retry(step, FailedTurn { error, ..turn }, Duration::ZERO, NextTry::FromTheStart)
+            }
+            _ => final_failure(step, turn),
+        },
         (FaultClass::ShareUsed, None) | (FaultClass::Final, _) => final_failure(step, turn),
     }
 }

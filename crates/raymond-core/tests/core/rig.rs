@@ -269,6 +269,13 @@ impl Rig {
         self
     }
 
+    /// Other backends may take the turns of this prompt.
+    pub fn falling_back_on(mut self, name: &str, backends: &[&str]) -> Self {
+        let plan = self.files.prompts.get_mut(&StateFile::new(&format!("{name}.md")).unwrap()).unwrap();
+        plan.fallbacks = backends.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
     /// The program of this prompt's backend chooses its sessions.
     pub fn choosing(mut self, name: &str) -> Self {
         let plan = self.files.prompts.get_mut(&StateFile::new(&format!("{name}.md")).unwrap()).unwrap();

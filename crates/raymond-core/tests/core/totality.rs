@@ -166,6 +166,7 @@ fn turn() -> BoxedStrategy<TurnOutcome> {
     let class = prop_oneof![
         Just(FaultClass::Retry),
         Just(FaultClass::ShareUsed),
+        Just(FaultClass::NotInstalled),
         Just(FaultClass::Final),
         Just(FaultClass::Limit { until: None }),
         (-100..100_i64).prop_map(|seconds| FaultClass::Limit {

@@ -486,6 +486,32 @@ fn a_limit_that_should_have_ended_is_not_retried_at_once() {
     assert_eq!(kinds(&batch), ["limit_waiting"]);
 }
 
+/// The shell chooses the next backend, because it knows what the machine has.
+#[test]
+fn a_turn_whose_program_is_missing_is_tried_again_at_once_if_there_is_another_backend() {
+    let mut rig = Rig::new("P.md").prompt("P", "model: x").falling_back_on("P", &["second"]);
+    rig.round([]);
+    for attempt in 2..=4 {
+        let batch = rig.breaks_for("main", 0.0, FaultClass::NotInstalled);
+        assert_eq!(kinds(&batch), ["retry", "step_started"], "{attempt}");
+        assert_eq!(rig.work("main").attempt, attempt);
+    }
+    // It may be missing wherever it is looked for, so this ends.
+    assert_eq!(kinds(&rig.breaks_for("main", 0.0, FaultClass::NotInstalled)), ["step_failed", "run_stopped"]);
+}
+
+#[test]
+fn a_turn_whose_program_is_missing_fails_without_another_backend() {
+    let mut rig = prompt("model: x");
+    assert_eq!(kinds(&rig.breaks_for("main", 0.0, FaultClass::NotInstalled)), ["step_failed", "run_stopped"]);
+    // A conversation is not handed on.
+    let mut rig =
+        Rig::new("P.md").prompt("P", "model: x").prompt("Q", "model: x").falling_back_on("Q", &["second"]);
+    rig.round([]);
+    rig.says("main", "<goto>Q</goto>");
+    assert_eq!(kinds(&rig.breaks_for("main", 0.0, FaultClass::NotInstalled)), ["step_failed", "run_stopped"]);
+}
+
 #[test]
 fn a_turn_that_used_its_share_continues_in_the_same_conversation() {
     let mut rig = prompt(POLICY);

@@ -148,6 +148,15 @@ impl Backends {
         self.named.keys().map(String::as_str)
     }
 
+    /// The names of those whose programs are there.
+    pub fn installed(&self) -> Vec<String> {
+        self.named
+            .iter()
+            .filter(|(_, backend)| backend.is_installed())
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
     pub fn get(&self, name: &str) -> Result<&Backend, String> {
         self.named.get(name).or(self.others.as_ref()).ok_or_else(|| {
             let known: Vec<&str> = self.names().collect();

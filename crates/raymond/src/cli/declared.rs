@@ -2,19 +2,49 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::PathBuf;
 
 use raymond_core::diagnostic::BeforeRun;
+use raymond_core::run::Options;
+use raymond_core::workflow::StateFile;
 
+use super::find::allowed_scopes;
 use crate::agent::registry::Backends;
 use crate::author::check::{Found, before_run};
 use crate::author::report;
+use crate::config::Settings;
 use crate::error::UserError;
 use crate::paths::shown;
+use crate::workflow::scope::Scope;
 use crate::workflow::scopes::Allowed;
-use crate::workflow::states::Reached;
+use crate::workflow::states::{Reached, Start, check_all};
+
+/// A workflow that was checked.
+pub(super) struct Checked {
+    /// The workflows that the run can reach, its own first.
+    pub(super) reached: Vec<PathBuf>,
+    /// What is worth a warning.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Checks what a run can reach from the states `entries` of its own workflow, and from those of `others`.
+pub(super) fn check_reachable(
+    scope: &mut Scope,
+    entries: &BTreeSet<StateFile>,
+    others: Vec<Start>,
+    options: &Options,
+    settings: &Settings,
+    backends: &Backends,
+) -> Result<Checked, UserError> {
+    let allowed = allowed_scopes(scope, settings)?;
+    allowed.check_bases(scope).map_err(UserError::usage)?;
+    let found = check_all(scope, entries, others, options, backends, &allowed)?;
+    let reached = found.iter().map(|part| part.path.clone()).collect();
+    Ok(Checked { reached, warnings: check_declared(found, backends, &allowed)? })
+}
 
 /// Refuses a run whose states declare something that cannot work, and prints what. Returns what is worth a warning.
-pub(super) fn check_declared(
+fn check_declared(
     reached: Vec<Reached>,
     backends: &Backends,
     allowed: &Allowed,

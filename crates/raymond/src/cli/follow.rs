@@ -16,7 +16,7 @@ use crate::config::{Config, Timeout};
 use crate::error::{ExitKind, UserError};
 use crate::fleet::debug::DebugKeeper;
 use crate::fleet::mirror::{Keeper, Mirror};
-use crate::fleet::{Address, Fleet, NewRun, Trouble, Worker, installed};
+use crate::fleet::{Address, Fleet, NewRun, Trouble, Worker, Workflows, installed};
 use crate::run::driver::{StopRequest, exit_of, now};
 use crate::store::{Elsewhere, RunHandle, RunStore, Start, StoreError, check_new_run_id};
 use crate::view::View;
@@ -80,8 +80,9 @@ pub(super) fn resume(
     run: &str,
     at: &Address,
     options: &Options,
+    workflows: Option<&Workflows>,
 ) -> Result<(), UserError> {
-    fleet()?.resume(at, run, options).map_err(|trouble| refused(at, &trouble))?;
+    fleet()?.resume(at, run, options, workflows).map_err(|trouble| refused(at, &trouble))?;
     Ok(mark_open(store, run, at)?)
 }
 

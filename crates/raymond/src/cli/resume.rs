@@ -1,8 +1,9 @@
 //! `raymond resume`
 
+mod elsewhere;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use raymond_core::event::Body;
 use raymond_core::input::Input;
@@ -11,30 +12,26 @@ use raymond_core::workflow::{Platform, StateFile};
 
 use super::args::ResumeArgs;
 use super::changed::show_changes;
-use super::declared::check_declared;
+use super::declared::check_reachable;
 use super::drive::{Manner, Ready, drive, kept_debug_files, tidy_worktrees};
 use super::find::{
-    all_scopes, allowed_scopes, check_commands, journal_options, latest_resumable, load_config,
-    old_state_file, own_folder, project_folder, scratch_folder, store, working_folder, worktrees,
+    all_scopes, check_commands, journal_options, latest_resumable, load_config, old_state_file, own_folder,
+    project_folder, scratch_folder, store, working_folder, worktrees,
 };
-use super::follow;
-use super::options::{self, override_with};
+use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
 use super::rewound::finish_rewind;
 use super::staging::{Staging, config_of_test, stage};
-use crate::advice;
 use crate::agent::registry::Backends;
 use crate::config::Settings;
 use crate::error::{ExitKind, UserError};
-use crate::fleet::Address;
 use crate::history::conversations::{deleted, forgotten};
 use crate::process::Reaper;
 use crate::run::engine::Engine;
 use crate::run::recovery::take_over;
-use crate::store::{Elsewhere, Opened, RunHandle, RunStore, Start};
+use crate::store::{Opened, RunHandle, Start};
 use crate::view::json::event_line;
 use crate::workflow::scope::Scope;
-use crate::workflow::states::check_all;
 
 pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let stage = stage(&args.options)?;
@@ -47,11 +44,11 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         }
         None => latest_resumable(&*store)?,
     };
+    if let Some(mark) = stored.elsewhere() {
+        return elsewhere::resume(&args, store.into(), &*stored, &mark, &config);
+    }
     if args.diff {
         return show_changes(&stored.load()?);
-    }
-    if let Some(mark) = stored.elsewhere() {
-        return resume_elsewhere(&args, store.into(), &*stored, &mark, settings);
     }
     let scratch = scratch_folder(&args.place, stored.id())?;
     let Opened { writer, run, cut_bytes } = stored.open(journal_options(settings))?;
@@ -105,29 +102,6 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     })
 }
 
-/// Lets a run that is carried out elsewhere go on there, and follows it.
-fn resume_elsewhere(
-    args: &ResumeArgs,
-    store: Arc<dyn RunStore>,
-    stored: &dyn RunHandle,
-    mark: &Elsewhere,
-    settings: &Settings,
-) -> Result<ExitKind, UserError> {
-    let at = Address::parse(&mark.engine).map_err(UserError::usage)?;
-    let run = stored.load()?;
-    if run.status == RunStatus::Completed {
-        return show_completed(args, &run, stored);
-    }
-    if mark.is_open {
-        return Err(UserError::usage(format!("{} is running on {at}", stored.id()))
-            .hint(format!("see it: {}", advice::command(&format!("log --follow {}", stored.id())))));
-    }
-    let seen = run.seq;
-    let options = override_with(&args.options, run.options);
-    follow::resume(&*store, stored.id(), &at, &options::elsewhere(&args.options, settings, options))?;
-    follow::follow(&store, stored.id(), seen, Manner::new(&args.options, &args.place, settings, stored.id()))
-}
-
 /// How many failed workers of a fan-out the resume runs again; nothing if there are none.
 fn workers_again(run: &Run) -> Option<String> {
     let is_failed = |agent: &&Agent| agent.parent.is_some() && matches!(agent.status, Status::Failed { .. });
@@ -165,14 +139,14 @@ fn open_scope(run: &Run) -> Result<Scope, UserError> {
 }
 
 /// Checks the states from which agents go on, as before a new run: their files may have changed. What is only worth a
-/// warning was one when the run began.
+/// warning was one when the run began. Returns the workflows that can be reached.
 fn check_what_is_ahead(
     run: &Run,
     scope: &mut Scope,
     options: &Options,
     settings: &Settings,
     backends: &Backends,
-) -> Result<(), UserError> {
+) -> Result<Vec<PathBuf>, UserError> {
     let mut ahead: BTreeMap<Option<&str>, BTreeSet<StateFile>> = BTreeMap::new();
     for agent in run.agents.values() {
         ahead.entry(agent.scope.as_deref()).or_default().insert(agent.state.clone());
@@ -185,11 +159,8 @@ fn check_what_is_ahead(
         // A missing workflow is reported by the step that needs it.
         Some((Scope::open(Path::new(path?), Platform::current()).ok()?, states))
     });
-
-    let allowed = allowed_scopes(scope, settings)?;
-    allowed.check_bases(scope).map_err(UserError::usage)?;
-    let reached = check_all(scope, &own, others.collect(), options, backends, &allowed)?;
-    check_declared(reached, backends, &allowed).map(|_| ())
+    let checked = check_reachable(scope, &own, others.collect(), options, settings, backends)?;
+    Ok(checked.reached)
 }
 
 fn changed(archive: &str, run: &Run, since: &str) -> UserError {

@@ -13,11 +13,11 @@ use raymond_core::run::Options;
 use raymond_core::workflow::Platform;
 
 use super::args::{Budget, RunArgs};
-use super::declared::check_declared;
+use super::declared::{Checked, check_reachable};
 use super::drive::{Manner, Ready, drive};
 use super::find::{
-    all_scopes, allowed_scopes, check_commands, debug_folder, journal_options, load_config, own_folder,
-    project_folder, scratch_folder, store, working_folder, worktrees,
+    all_scopes, check_commands, debug_folder, journal_options, load_config, own_folder, project_folder,
+    scratch_folder, store, working_folder, worktrees,
 };
 use super::follow::{self, engine_named};
 use super::inputs::{ask_for_missing, refused};
@@ -36,7 +36,6 @@ use crate::workflow::given_inputs::readable_file;
 use crate::workflow::manifest::{InputMode, InputRule};
 use crate::workflow::scope::{Located, Scope, locate};
 use crate::workflow::scopes::declared_inputs;
-use crate::workflow::states::check_all;
 
 /// How many ids are tried if they are taken.
 const ID_TRIES: usize = 5;
@@ -66,13 +65,10 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     }
     let staging = Staging::new(stage, &options)?;
     let backends = staging.backends(Backends::new(&config)?);
-    let allowed = allowed_scopes(&located.scope, settings)?;
-    allowed.check_bases(&located.scope).map_err(UserError::usage)?;
     located.scope.read(&located.entry).map_err(UserError::usage)?;
     let entries = BTreeSet::from([located.entry.clone()]);
-    let reached = check_all(&mut located.scope, &entries, Vec::new(), &options, &backends, &allowed)?;
-    let reached_paths: Vec<PathBuf> = reached.iter().map(|part| part.path.clone()).collect();
-    let warnings = check_declared(reached, &backends, &allowed)?;
+    let Checked { reached, warnings } =
+        check_reachable(&mut located.scope, &entries, Vec::new(), &options, settings, &backends)?;
     check_input(&manifest.input, args.input.is_some(), workflow)?;
     let inputs = named_inputs(&args, workflow, &located.scope, &cwd)?;
     let cwd = first_folder(&located.scope, cwd)?;
@@ -85,7 +81,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         let engine = engine_named(engine, &config)?;
         let id = ids(args.id.as_deref(), || located.scope.new_run_id()).next().unwrap_or_default();
         let debug_folder = debug_folder(&args.place, &id).filter(|_| !options.no_debug).map(|(_, path)| path);
-        let new = NewRun { id, opening, project, cwd, scopes: reached_paths, debug_folder, config };
+        let new = NewRun { id, opening, project, cwd, scopes: reached, debug_folder, config };
         return run_elsewhere(&args, &engine, &new);
     }
     let store = store(&args.place)?;

@@ -244,7 +244,7 @@ mod tests {
 
     use super::*;
     use crate::error::{ExitKind, UserError};
-    use crate::fleet::{KnownRun, NewRun, Worker};
+    use crate::fleet::{KnownRun, NewRun, Worker, Workflows};
     use crate::store::suite::{opening, warnings};
     use crate::store::{FolderStore, StateDir};
     use raymond_core::run::Options;
@@ -294,7 +294,7 @@ mod tests {
             Ok(())
         }
 
-        fn resume(&self, _: &Address, _: &str, _: &Options) -> Result<(), Trouble> {
+        fn resume(&self, _: &Address, _: &str, _: &Options, _: Option<&Workflows>) -> Result<(), Trouble> {
             self.check()
         }
 

@@ -1,5 +1,5 @@
-//! The states of a run's workflows as they were when the run was started, for a run that is decided where its files are
-//! not.
+//! The states of a run's workflows as they were when the run was last started or resumed, for a run that is decided where its
+//! files are not.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use raymond_core::run::{Agent, Options, Run};
 use raymond_core::workflow::{Platform, StateFile};
 use serde::{Deserialize, Serialize};
 
-use super::prepare::{first_backend, hash_of_prompt};
+use super::prepare::{choose, hash_of_prompt};
 use crate::agent::registry::{Backend, Backends};
 use crate::error::UserError;
 use crate::store::{Payloads, StoreError};
@@ -61,21 +61,51 @@ impl BackendFacts {
     }
 }
 
+/// What is known of the machine that an agent is on.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineFacts<'a> {
+    pub name: &'a str,
+    /// The backends whose programs it has.
+    pub backends: &'a [String],
+}
+
+impl MachineFacts<'_> {
+    fn has(&self, backend: &str) -> bool {
+        self.backends.iter().any(|name| name == backend)
+    }
+}
+
 impl FrozenState {
-    /// The state for an agent, with the backend that its conversation or a usage limit has led to.
-    fn of(&self, agent: &Agent) -> Prepared {
+    /// The state for an agent, with the first backend of its list that the agent's machine is not known to lack.
+    fn of(&self, agent: &Agent, machine: Option<MachineFacts<'_>>) -> Prepared {
         let mut prepared = self.prepared.clone();
         if let Plan::Prompt(prompt) = &mut prepared.plan {
-            let all: Vec<String> =
-                std::iter::once(&prompt.backend).chain(&prompt.fallbacks).cloned().collect();
-            let at = first_backend(agent, &all);
-            if let Some(facts) = self.fallbacks.get(&all[at]).filter(|_| at > 0) {
-                prompt.backend.clone_from(&all[at]);
-                prompt.fallbacks = all[at + 1..].to_vec();
+            let first = prompt.backend.clone();
+            // A machine that has none of them is asked once more, and says so.
+            let machine = machine.filter(|machine| {
+                std::iter::once(&first).chain(&prompt.fallbacks).any(|name| machine.has(name))
+            });
+            let missing = choose(agent, prompt, |name| machine.is_none_or(|machine| machine.has(name)));
+            if let Some(facts) = self.fallbacks.get(&prompt.backend).filter(|_| prompt.backend != first) {
                 facts.clone().write_to(prompt);
+            }
+            if let (Some(missing), Some(machine)) = (missing, machine) {
+                let missing = not_on(machine.name, &[missing]);
+                prepared.warnings.push(format!("{missing}; `{}` is used", prompt.backend));
             }
         }
         prepared
+    }
+}
+
+/// Says that a machine lacks the programs of these backends.
+pub(super) fn not_on(machine: &str, backends: &[String]) -> String {
+    let names: Vec<String> = backends.iter().map(|name| format!("`{name}`")).collect();
+    match names.as_slice() {
+        [name] => format!("the program of the backend {name} is not on the machine {machine}"),
+        names => {
+            format!("the programs of the backends {} are not on the machine {machine}", names.join(", "))
+        }
     }
 }
 
@@ -91,34 +121,46 @@ impl FrozenStates {
         Ok(Self(frozen))
     }
 
-    /// Reads the same workflows again, with other options, from a copy of their files below a folder.
-    pub fn read_again(&self, root: &Path, options: &Options, backends: &Backends) -> Result<Self, UserError> {
+    /// The paths of the workflows.
+    pub fn workflows(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Reads workflows from copies of their files below a folder.
+    pub fn read_below<'a>(
+        root: &Path,
+        workflows: impl IntoIterator<Item = &'a str>,
+        options: &Options,
+        backends: &Backends,
+    ) -> Result<Self, UserError> {
         let root = root.to_string_lossy();
         let mut frozen = BTreeMap::new();
-        for path in self.0.keys() {
+        for path in workflows {
             let mut scope = Scope::open(Path::new(&format!("{root}{path}")), Platform::current())?;
             let mut states = states_of(&mut scope, options, backends);
             for error in states.values_mut().filter_map(|state| state.as_mut().err()) {
                 *error = error.replace(&*root, "");
             }
-            frozen.insert(path.clone(), states);
+            frozen.insert(path.to_owned(), states);
         }
         Ok(Self(frozen))
     }
 
-    /// The state that an agent is in, ready to start. `project` is the folder of the project where the run was started.
+    /// The state that an agent is in, ready to start. `project` is the folder of the project where the run was started, and
+    /// `machine` the one that the agent is on, if it is known what that has.
     pub fn prepare(
         &self,
         run: &Run,
         agent: &Agent,
         payloads: &Payloads,
         project: &Path,
+        machine: Option<MachineFacts<'_>>,
     ) -> Result<Result<Prepared, String>, StoreError> {
         let state = match self.state_of(&run.scope, agent) {
             Ok(state) => state,
             Err(error) => return Ok(Err(error)),
         };
-        let mut prepared = state.of(agent);
+        let mut prepared = state.of(agent, machine);
         if let (Plan::Prompt(prompt), Some(body)) = (&mut prepared.plan, &state.body) {
             prompt.prompt_sha256 = Some(hash_of_prompt(run, agent, body, payloads, project)?);
         }
@@ -128,10 +170,14 @@ impl FrozenStates {
     /// The state that an agent is in; `own` is the run's own workflow.
     fn state_of(&self, own: &str, agent: &Agent) -> Result<&FrozenState, String> {
         let scope = agent.scope.as_deref().unwrap_or(own);
-        let states = self.0.get(scope).ok_or_else(|| format!("{scope} was not there when the run began"))?;
+        let missing = |what: &dyn std::fmt::Display| {
+            let when = "when the run was last started or resumed";
+            format!("{what} was not there {when}; put it back and resume ({} needs it)", agent.id)
+        };
+        let states = self.0.get(scope).ok_or_else(|| missing(&scope))?;
         match states.get(&agent.state) {
             Some(state) => state.as_ref().map_err(String::clone),
-            None => Err(format!("{} was not there when the run began", agent.state)),
+            None => Err(missing(&agent.state)),
         }
     }
 }

@@ -20,7 +20,7 @@ use raymond_core::input::{
     Ended, FailedTurn, FaultClass, Input, Lookups, Plan, ScopeEntry, ScriptOutcome, StepOutcome, TurnCost,
     TurnOutcome,
 };
-use raymond_core::run::{Agent, Run, Session};
+use raymond_core::run::{Agent, Run, Session, Status};
 use raymond_core::snapshot::FilesSnapshot;
 use raymond_core::workflow::Platform;
 use raymond_core::worktree::Worktree;
@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 
 use super::engine::{States, StepLaunch};
 use super::executor::{Executor, RecordedEnd};
+use super::frozen::not_on;
 use super::job::{StepJob, StepNeeds, token};
 use super::lookups;
 use super::mailbox::{Message, Receiver, mailbox};
@@ -116,6 +117,9 @@ pub struct StepReport {
     pub outcome: StepOutcome,
     pub lookups: Lookups,
     pub said: Vec<Said>,
+    /// The backends whose programs are on the machine, if the attempt was a turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backends: Option<Vec<String>>,
 }
 
 /// What was reported while the attempt ran.
@@ -129,8 +133,12 @@ pub enum Said {
 
 impl StepReport {
     /// The report as inputs for the run, in their order.
-    pub fn into_inputs(self, started: &StepStarted, plan: Plan) -> Vec<Input> {
+    pub fn into_inputs(self, started: &StepStarted, mut plan: Plan) -> Vec<Input> {
         let StepStarted { agent, step, attempt, .. } = started;
+        // A turn is not handed on to a backend that is not there.
+        if let (Plan::Prompt(prompt), Some(backends)) = (&mut plan, &self.backends) {
+            prompt.fallbacks.retain(|name| backends.contains(name));
+        }
         let (step, attempt) = (*step, *attempt);
         let input = |said| match said {
             Said::Print(text) => Input::Print { agent: agent.clone(), step, attempt, text },
@@ -163,7 +171,25 @@ impl StepReport {
                 message: None,
             })),
         };
-        Self { duration_ms: 0, outcome, lookups: Lookups::default(), said: Vec::new() }
+        Self { duration_ms: 0, outcome, lookups: Lookups::default(), said: Vec::new(), backends: None }
+    }
+
+    /// An attempt that this machine cannot begin, because it lacks the program of the chosen backend and the state's list has
+    /// others. Nothing if it can be begun. A backend that is the only one is started in any case, and says what it lacks.
+    pub fn not_installed(plan: &Plan, backends: &[String], machine: &str) -> Option<Self> {
+        let Plan::Prompt(prompt) = plan else { return None };
+        if prompt.fallbacks.is_empty() || backends.contains(&prompt.backend) {
+            return None;
+        }
+        let is_any_there = prompt.fallbacks.iter().any(|name| backends.contains(name));
+        let others = prompt.fallbacks.iter().filter(|_| !is_any_there);
+        let missing: Vec<String> = std::iter::once(&prompt.backend).chain(others).cloned().collect();
+        let mut report = Self::not_started(plan, not_on(machine, &missing));
+        if let StepOutcome::Turn(TurnOutcome::Failed(turn)) = &mut report.outcome {
+            turn.class = FaultClass::NotInstalled;
+        }
+        report.backends = Some(backends.to_vec());
+        Some(report)
     }
 
     /// An attempt whose report is too long to be sent. What it cost counts all the same.
@@ -494,6 +520,7 @@ impl HostedRun {
     ) -> Result<(Agent, Rc<RefCell<Scopes>>, StepNeeds), String> {
         let mut agent = order.agent.clone();
         roots.enter(&mut agent);
+        stay_with_backend(&mut agent, &order.plan);
         let scopes = Rc::new(RefCell::new(scopes_of(order, roots)?));
         let mut preparer = Preparer {
             scopes: Rc::clone(&scopes),
@@ -536,6 +563,13 @@ fn left_files(
 /// their run was opened with, and the tokens are those of their orders.
 pub fn left_behind(scratch: &Path, tokens: Vec<String>) -> Vec<Target> {
     leftovers(scratch, tokens).into_iter().map(|left| left.target).collect()
+}
+
+/// The backend was chosen, and is recorded. A program that was installed since does not change it.
+fn stay_with_backend(agent: &mut Agent, plan: &Plan) {
+    if let (Plan::Prompt(prompt), Status::Running { work, .. }) = (plan, &mut agent.status) {
+        work.fallback = Some(prompt.backend.clone());
+    }
 }
 
 /// What preparing a step needs of its run.
@@ -620,7 +654,7 @@ impl Waiting {
                 self.explain_missing(&mut lookups.scopes);
                 lookups.snapshot = files.clone().filter(|_| self.order.run.options.snapshots);
                 let Ended { duration_ms, outcome, .. } = ended;
-                StepReport { duration_ms, outcome, lookups, said: Vec::new() }
+                StepReport { duration_ms, outcome, lookups, said: Vec::new(), backends: None }
             }
         };
         report.said = self.said;

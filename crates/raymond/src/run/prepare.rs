@@ -119,8 +119,7 @@ impl Preparer {
         Ok((Prepared { hash, plan, warnings }, needs))
     }
 
-    /// Chooses the first backend of the state's list that can take the turn. A conversation stays with its backend. The
-    /// warning says that a program is missing.
+    /// Chooses the first backend of the state's list that can take the turn. The warning says that a program is missing.
     fn choose_backend(
         &self,
         agent: &Agent,
@@ -128,26 +127,14 @@ impl Preparer {
         settings: &mut TurnSettings,
     ) -> Result<Option<String>, NotReady> {
         let first = prompt.backend.clone();
-        let all: Vec<String> = std::iter::once(first.clone()).chain(prompt.fallbacks.drain(..)).collect();
-        let start = first_backend(agent, &all);
-        let stays = !prompt.may_forget && backend_of_conversation(agent) == Some(&all[start]);
-        let is_installed = |name: &&String| {
-            (stays && **name == all[start]) || self.backends.get(name).is_ok_and(Backend::is_installed)
-        };
-        let mut warning = None;
-        if all.len() > 1 {
-            let mut installed = all[start..].iter().filter(is_installed).cloned();
-            prompt.backend = installed.next().unwrap_or_else(|| all[start].clone());
-            prompt.fallbacks = installed.collect();
-            warning = (prompt.backend != all[start]).then(|| {
-                let missing = &all[start];
-                format!("the program of the backend `{missing}` was not found; `{}` is used", prompt.backend)
-            });
-        }
+        let is_installed = |name: &str| self.backends.get(name).is_ok_and(Backend::is_installed);
+        let missing = choose(agent, prompt, is_installed);
         let backend = self.backends.get(&prompt.backend)?;
         settings.model = backend.model_of(settings.model.take(), prompt.backend != first);
         prompt.model.clone_from(&settings.model);
-        Ok(warning)
+        Ok(missing.map(|missing| {
+            format!("the program of the backend `{missing}` was not found; `{}` is used", prompt.backend)
+        }))
     }
 
     /// What a prompt's turn needs: above all the text that is sent.
@@ -257,9 +244,30 @@ fn input_of(agent: &Agent, payloads: &Payloads) -> Result<String, StoreError> {
     Ok(agent.payload.as_ref().map(|payload| payloads.text_of(payload)).transpose()?.unwrap_or_default())
 }
 
+/// Chooses the first backend of a state's list that can take an agent's turn. A conversation stays with its backend. Returns the
+/// one that would have taken the turn if its program were there.
+pub(super) fn choose(
+    agent: &Agent,
+    prompt: &mut PromptPlan,
+    is_installed: impl Fn(&str) -> bool,
+) -> Option<String> {
+    if prompt.fallbacks.is_empty() {
+        return None;
+    }
+    let all: Vec<String> =
+        std::iter::once(prompt.backend.clone()).chain(prompt.fallbacks.drain(..)).collect();
+    let start = first_backend(agent, &all);
+    let stays = !prompt.may_forget && backend_of_conversation(agent) == Some(&all[start]);
+    let is_there = |name: &&String| (stays && **name == all[start]) || is_installed(name);
+    let mut installed = all[start..].iter().filter(is_there).cloned();
+    prompt.backend = installed.next().unwrap_or_else(|| all[start].clone());
+    prompt.fallbacks = installed.collect();
+    (prompt.backend != all[start]).then(|| all[start].clone())
+}
+
 /// The place in a state's list of backends from which one is chosen: that of its conversation, or the one that a usage limit
 /// has led to.
-pub(super) fn first_backend(agent: &Agent, all: &[String]) -> usize {
+fn first_backend(agent: &Agent, all: &[String]) -> usize {
     let of_limit = agent.work().and_then(|work| work.fallback.as_ref());
     let place = |name: Option<&String>| all.iter().position(|other| Some(other) == name);
     place(of_limit).or(place(backend_of_conversation(agent))).unwrap_or(0)

@@ -13,7 +13,7 @@ use raymond_core::workflow::StateFile;
 use raymond_core::workflow::source::{SourceError, SourceWarning};
 use serde::{Deserialize, Serialize};
 
-pub use preflight::{Reached, check_all};
+pub use preflight::{Reached, Start, check_all};
 
 use crate::agent::DEFAULT_BACKEND;
 use crate::workflow::manifest::Defaults;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::error::{ExitKind, UserError};
-use crate::fleet::{KnownRun, NewRun, News, Worker};
+use crate::fleet::{KnownRun, NewRun, News, Worker, Workflows};
 use crate::run::driver::now;
 use crate::store::suite::opening;
 use crate::store::{Elsewhere, FolderStore, JournalOptions, RunWriter, StateDir};
@@ -51,7 +51,7 @@ impl Fleet for FakeFleet {
         Ok(())
     }
 
-    fn resume(&self, _: &Address, _: &str, _: &Options) -> Result<(), Trouble> {
+    fn resume(&self, _: &Address, _: &str, _: &Options, _: Option<&Workflows>) -> Result<(), Trouble> {
         Ok(())
     }
 

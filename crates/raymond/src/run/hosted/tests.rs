@@ -4,6 +4,7 @@ use std::fs;
 
 use raymond_core::decide;
 use raymond_core::event::FORMAT_VERSION;
+use raymond_core::input::PromptPlan;
 use raymond_core::name::AgentId;
 use raymond_core::run::Options;
 use raymond_core::transition::Transition;
@@ -11,32 +12,43 @@ use raymond_core::workflow::StateFile;
 
 use super::*;
 use crate::run::engine::{Command, Engine, Preparation};
-use crate::run::frozen::FrozenStates;
+use crate::run::frozen::{FrozenStates, MachineFacts};
 use crate::store::memory::MemoryStore;
 use crate::store::{JournalOptions, RunStore};
 use crate::view::debug::BroughtFiles;
 
-/// States as a run elsewhere has them.
-struct Frozen(FrozenStates, Payloads);
+/// States as a run elsewhere has them, and the backends of the agent's machine, as far as these are known.
+struct Frozen(FrozenStates, Payloads, Option<Vec<String>>);
 
 impl States for Frozen {
     type Job = ();
 
     fn prepare(&mut self, run: &Run, agent: &Agent) -> Result<Preparation<()>, StoreError> {
-        let prepared = self.0.prepare(run, agent, &self.1, Path::new("/home/me"))?;
+        let machine = self.2.as_ref().map(|backends| MachineFacts { name: "m", backends });
+        let prepared = self.0.prepare(run, agent, &self.1, Path::new("/home/me"), machine)?;
         Ok(prepared.map(|prepared| (prepared, ())))
     }
 }
 
 /// The first order of a run of this script, which was started in `/home/me`.
 fn order(script: &str, folder: &Path) -> (StepOrder, Roots) {
+    order_of(("START.sh", script), folder, &Backends::built_in(), None)
+}
+
+/// The first order of a run of this state.
+fn order_of(
+    (name, text): (&str, &str),
+    folder: &Path,
+    backends: &Backends,
+    installed: Option<Vec<String>>,
+) -> (StepOrder, Roots) {
     let roots = Roots { workflows: folder.join("workflows"), folder: folder.join("agent") };
     let workflow = roots.workflow_of("/home/me/wf");
     fs::create_dir_all(&workflow).unwrap();
     fs::create_dir_all(roots.folder_of("/home/me/sub")).unwrap();
-    fs::write(workflow.join("START.sh"), script).unwrap();
+    fs::write(workflow.join(name), text).unwrap();
     let options = Options::default();
-    let states = FrozenStates::read(std::slice::from_ref(&workflow), &options, &Backends::built_in());
+    let states = FrozenStates::read(std::slice::from_ref(&workflow), &options, backends);
     // They were read where the run was started.
     let states = serde_json::to_string(&states.unwrap()).unwrap().replace(&as_text(&roots.workflows), "");
     let states: FrozenStates = serde_json::from_str(&states).unwrap();
@@ -45,7 +57,7 @@ fn order(script: &str, folder: &Path) -> (StepOrder, Roots) {
         workflow: "wf".to_owned(),
         scope: "/home/me/wf".to_owned(),
         scope_hash: None,
-        entry: StateFile::new("START.sh").unwrap(),
+        entry: StateFile::new(name).unwrap(),
         cwd: "/home/me".to_owned(),
         nonce: "nonce".to_owned(),
         labels: BTreeMap::new(),
@@ -57,7 +69,7 @@ fn order(script: &str, folder: &Path) -> (StepOrder, Roots) {
     let writer = MemoryStore::default().create("r", JournalOptions::default()).unwrap();
     let opening = decide::start(started.clone(), None);
     let (mut engine, _) = Engine::create("r", Timestamp::UNIX_EPOCH, opening, writer).unwrap();
-    let mut states = Frozen(states, Payloads::new(Handed(BTreeMap::new())));
+    let mut states = Frozen(states, Payloads::new(Handed(BTreeMap::new())), installed);
     let round = engine.round(Timestamp::UNIX_EPOCH, [], &mut states).unwrap();
     let Some(Command::Launch(launch)) = round.commands.into_iter().next() else { panic!("a launch") };
     let order = StepOrder {
@@ -205,4 +217,90 @@ fn trouble_with_debug_files_is_a_warning() {
 fn debug_files(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder.join("debug")).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// The backends `a`, `b` and `c`, of which only `there` have programs.
+fn backends(there: &[&str]) -> Backends {
+    let settings = |name: &str| {
+        let program = if there.contains(&name) { "sh" } else { "/no/such/program" };
+        let toml = format!("kind = 'command'\ncommand = '{program}'\nmodel = 'model of {name}'\n");
+        (name.to_owned(), toml::from_str(&toml).unwrap())
+    };
+    let backend = ["a", "b", "c"].map(settings).into();
+    Backends::new(&crate::config::Config { backend, ..Default::default() }).unwrap()
+}
+
+fn names(given: &str) -> Vec<String> {
+    given.chars().map(|name| name.to_string()).collect()
+}
+
+#[test]
+fn a_turn_goes_to_the_first_backend_that_its_machine_is_known_to_have() {
+    let cases = [
+        (None, "a", "bc"),
+        (Some("abc"), "a", "bc"),
+        (Some("bc"), "b", "c"),
+        (Some("c"), "c", ""),
+        // A machine that has none is asked once more.
+        (Some(""), "a", "bc"),
+    ];
+    for (installed, backend, fallbacks) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "---\nbackend: [a, b, c]\n---\nBegin.\n";
+        let all = backends(&["a", "b", "c"]);
+        let (order, roots) = order_of(("START.md", text), folder.path(), &all, installed.map(names));
+        let Plan::Prompt(plan) = &order.plan else { panic!("{:?}", order.plan) };
+        assert_eq!((&*plan.backend, &plan.fallbacks), (backend, &names(fallbacks)), "{installed:?}");
+        let turn = order.started.turn.as_ref().unwrap();
+        assert_eq!(turn.backend.as_deref(), Some(backend));
+        assert_eq!(turn.model, Some(format!("model of {backend}")));
+        // The machine stays with the choice, although it has all of them by now.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let needs = tokio::task::LocalSet::new().block_on(&runtime, async {
+            let scratch = folder.path().join("scratch");
+            let run = HostedRun::open("r", &scratch, all, Duration::from_secs(5), true, None).unwrap();
+            run.prepare(&order, &roots).unwrap().2
+        });
+        assert_eq!(needs.turn.unwrap().backend, backend, "{installed:?}");
+    }
+}
+
+#[test]
+fn a_machine_says_which_programs_it_lacks() {
+    let list = |backend: &str, fallbacks: &str| {
+        let (backend, fallbacks) = (backend.to_owned(), names(fallbacks));
+        Plan::Prompt(Box::new(PromptPlan { backend, fallbacks, ..Default::default() }))
+    };
+    let cases = [
+        (list("a", "bc"), "a", None),
+        (list("a", "bc"), "c", Some("the program of the backend `a` is not on the machine m")),
+        (list("a", "b"), "", Some("the programs of the backends `a`, `b` are not on the machine m")),
+        // It is started, because it may be there all the same: its path may begin in the agent's folder.
+        (list("a", ""), "", None),
+    ];
+    for (plan, installed, expected) in cases {
+        let report = StepReport::not_installed(&plan, &names(installed), "m");
+        let error = report.map(|report| match report.outcome {
+            StepOutcome::Turn(TurnOutcome::Failed(turn)) if turn.class == FaultClass::NotInstalled => {
+                turn.error
+            }
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(error.as_deref(), expected, "{plan:?} {installed}");
+    }
+}
+
+/// Otherwise a usage limit would lead to a backend that is not there, and not to a wait.
+#[test]
+fn a_turn_is_not_handed_on_to_a_backend_that_its_machine_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "---\nbackend: [a, b, c]\n---\nBegin.\n";
+    let (order, _) = order_of(("START.md", text), folder.path(), &backends(&["a", "c"]), None);
+    let mut report = StepReport::not_started(&order.plan, "broke".to_owned());
+    report.backends = Some(names("ac"));
+    let Some(Input::Ended(ended)) = report.into_inputs(&order.started, order.plan).pop() else {
+        panic!("an end")
+    };
+    let Plan::Prompt(plan) = &ended.plan else { panic!("a prompt") };
+    assert_eq!((&*plan.backend, &plan.fallbacks), ("a", &names("c")));
 }
