@@ -2,34 +2,50 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
+use anyhow::Context;
+use futures_util::{FutureExt, StreamExt};
 use raymond::agent::registry::Backends;
 use raymond::error::{ExitKind, UserError};
-use raymond::fleet::{Address, Fleet, KnownRun, NewRun, News, PATIENCE, Trouble, Worker, Workflows};
+use raymond::fleet::{
+    Address, Fleet, KnownRun, NewRun, News, PATIENCE, Resume, Standing, Trouble, Worker, Workflows,
+};
+use raymond::run::driver::{STOP_MESSAGE, StopRequest};
 use raymond::run::frozen::FrozenStates;
 use raymond::view::debug::MOST_ARCHIVE_BYTES;
 use raymond_core::event::{Body, RunStarted};
-use raymond_core::run::Options;
 use temporalio_client::errors::{WorkflowInteractionError, WorkflowQueryError, WorkflowStartError};
+use temporalio_client::tonic::Code;
 use temporalio_client::{
-    Client, RpcOptions, WorkflowDescribeOptions, WorkflowExecutionStatus, WorkflowIdReusePolicy,
-    WorkflowQueryOptions, WorkflowSignalOptions, WorkflowStartOptions,
+    Client, RpcOptions, WorkflowExecutionStatus, WorkflowIdReusePolicy, WorkflowQueryOptions,
+    WorkflowSignalOptions, WorkflowStartOptions, WorkflowTerminateOptions,
 };
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use crate::blobs::{Blobs, TooLong};
 use crate::bundle::{keep_repository, keep_workflows};
-use crate::client::connect;
+use crate::client::{NoAnswer, connect};
 use crate::host::{self, debug_key, journal_folder};
 use crate::messages::{FilesOfRun, From, Mail, Part, RunInput, Settings, Told, WorkflowsNow};
 use crate::packed::{MOST_BYTES, Packed};
+use crate::server::{ended_how, is_queue_read, is_untaken, opening, status_of};
 use crate::workflow::{RUN, RaymondRun};
 
-/// How long the server may take to answer before a run is not started. No view waits for it.
+/// How long a server that is connected may take to start a run or let it go on. No view waits for it.
 const PATIENCE_FOR_START: Duration = Duration::from_secs(15);
+/// How long a worker may take to answer before the run is shown as it was last seen. A command that waits for the server no
+/// longer than [`PATIENCE`] has to know by then that it was not the server.
+const PATIENCE_WITH_WORKERS: Duration = Duration::from_millis(1500);
+/// After so long without an answer it is looked whether a worker reads the queue at all.
+const LOOK_FOR_WORKERS: Duration = Duration::from_millis(100);
+/// How much longer an answer is waited for if none seems to. One may have come just now.
+const LAST_CHANCE: Duration = Duration::from_millis(300);
+/// How long workers that did not answer are not waited for again.
+const SILENT_FOR: Duration = Duration::from_secs(2);
 /// How long a worker may take to decide. It may first have to decide all again that its history holds, and what comes until
 /// then is not lost but slows it down.
 const LONGEST_DECISION: Duration = Duration::from_secs(30);
@@ -41,28 +57,74 @@ const PATIENCE_FOR_HOME: (&str, u64) = ("RAYMOND_HOST_PATIENCE_MS", 60_000);
 /// After how many events of the engine's history a run continues with a new one.
 pub(crate) const CONTINUE_AFTER: (&str, u64) = ("RAYMOND_CONTINUE_AFTER", 8_000);
 
-/// The numbers of two statuses of a call: an invalid argument, and a precondition that does not hold.
-const ABOUT_THE_RUN: [i32; 2] = [3, 9];
+/// What the server says to a question if no worker has read the queue lately.
+const NO_WORKER: &str = "no poller seen";
 
 /// Temporal as an engine for runs.
 #[derive(Default)]
 pub struct Temporal {
     runtime: OnceLock<Runtime>,
-    clients: OnceLock<Clients>,
+    known: OnceLock<Arc<Known>>,
     /// Stores of blobs that are read often, by their addresses.
     stores: Mutex<BTreeMap<Option<String>, Blobs>>,
 }
 
-/// Connections, by server and namespace.
-type Clients = Arc<Mutex<BTreeMap<String, Client>>>;
+/// What is remembered between calls.
+#[derive(Default)]
+struct Known {
+    /// Connections, by server and namespace.
+    clients: Mutex<BTreeMap<String, Client>>,
+    /// When workers did not answer, by queue or by run.
+    silent: Mutex<BTreeMap<String, Instant>>,
+}
+
+impl Known {
+    async fn client(&self, at: &Address) -> Result<Client, Trouble> {
+        let key = format!("{}/{}", at.server(), at.namespace);
+        let known = lock(&self.clients).get(&key).cloned();
+        if let Some(client) = known {
+            return Ok(client);
+        }
+        let client = connect(at, "raymond", PATIENCE).await.map_err(away)?;
+        lock(&self.clients).insert(key, client.clone());
+        Ok(client)
+    }
+
+    fn is_silent(&self, key: &str) -> bool {
+        lock(&self.silent).get(key).is_some_and(|since| since.elapsed() < SILENT_FOR)
+    }
+
+    fn note_silence(&self, key: String) {
+        lock(&self.silent).insert(key, Instant::now());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A server that answers, and what is known of its workers.
+struct Server {
+    at: Address,
+    client: Client,
+    known: Arc<Known>,
+}
+
+/// What a run says.
+enum Answer {
+    Told(Box<Told>),
+    /// No worker answers; why.
+    Unheard(String),
+    NotThere,
+}
 
 impl Temporal {
     pub const fn new() -> Self {
-        Self { runtime: OnceLock::new(), clients: OnceLock::new(), stores: Mutex::new(BTreeMap::new()) }
+        Self { runtime: OnceLock::new(), known: OnceLock::new(), stores: Mutex::new(BTreeMap::new()) }
     }
 
     fn blobs_at(&self, at: &Address) -> Result<Blobs, Trouble> {
-        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stores = lock(&self.stores);
         if let Some(blobs) = stores.get(&at.blobs) {
             return Ok(blobs.clone());
         }
@@ -82,27 +144,22 @@ impl Temporal {
         told.recv().map_err(|_| Trouble::Away("the connection was lost".to_owned()))
     }
 
-    fn with_client<T, F>(
+    /// Asks a server something that it may take so long for, once it is connected.
+    fn ask<T, F>(
         &self,
         at: &Address,
         patience: Duration,
-        act: impl FnOnce(Client) -> F + Send + 'static,
+        act: impl FnOnce(Server) -> F + Send + 'static,
     ) -> Result<T, Trouble>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Trouble>> + Send,
     {
-        let (at, clients) = (at.clone(), Arc::clone(self.clients.get_or_init(Clients::default)));
+        let (at, known) = (at.clone(), Arc::clone(self.known.get_or_init(Arc::default)));
         self.call(async move {
-            let lock = || clients.lock().unwrap_or_else(PoisonError::into_inner);
-            let key = format!("{}/{}", at.server(), at.namespace);
-            let known = lock().get(&key).cloned();
-            let client = match known {
-                Some(client) => client,
-                None => connect(&at, "raymond", patience).await.map_err(away)?,
-            };
-            lock().insert(key, client.clone());
-            act(client).await
+            let client = known.client(&at).await?;
+            let late = |_| Trouble::Away(format!("no answer within {} s", patience.as_secs()));
+            timeout(patience, act(Server { at, client, known })).await.map_err(late)?
         })?
     }
 }
@@ -111,12 +168,12 @@ impl Fleet for Temporal {
     fn start(&self, at: &Address, new: &NewRun) -> Result<(), Trouble> {
         let (id, queue) = (new.id.clone(), at.queue.clone());
         let input = self.input_of(at, new)?;
-        self.with_client(at, PATIENCE_FOR_START, async move |client: Client| {
+        self.ask(at, PATIENCE_FOR_START, async move |server: Server| {
             let options = WorkflowStartOptions::new(queue, id)
                 .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
                 .task_timeout(LONGEST_DECISION)
                 .build();
-            match client.start_workflow(RaymondRun::run, input, options).await {
+            match server.client.start_workflow(RaymondRun::run, input, options).await {
                 Ok(_) => Ok(()),
                 Err(WorkflowStartError::Rpc(status)) => Err(Trouble::Away(status.message().to_owned())),
                 Err(error) => Err(Trouble::Refused(error.to_string())),
@@ -124,35 +181,44 @@ impl Fleet for Temporal {
         })
     }
 
+    fn answers(&self, at: &Address) -> Result<(), Trouble> {
+        self.ask(at, PATIENCE, async move |server: Server| {
+            is_queue_read(&server.client, &server.at).await.map(drop).map_err(away)
+        })
+    }
+
     fn runs(&self, at: &Address) -> Result<Vec<KnownRun>, Trouble> {
         let wanted = format!("WorkflowType = '{RUN}' AND TaskQueue = '{}'", at.queue);
-        self.with_client(at, PATIENCE, async move |client: Client| {
-            let listed = async {
-                let mut stream = client.list_workflows(wanted, Default::default());
-                let mut runs = BTreeMap::new();
-                while let Some(found) = stream.next().await {
-                    let found = found.map_err(away)?;
-                    let is_open = *runs.entry(found.id().to_owned()).or_default() || is_running(&found);
-                    runs.insert(found.id().to_owned(), is_open);
-                }
-                Ok(runs.into_iter().map(|(id, is_open)| KnownRun { id, is_open }).collect())
-            };
-            in_time(listed).await
+        self.ask(at, PATIENCE, async move |server: Server| {
+            let mut stream = server.client.list_workflows(wanted, Default::default());
+            let mut runs = BTreeMap::new();
+            while let Some(found) = stream.next().await {
+                let found = found.map_err(away)?;
+                let is_open = *runs.entry(found.id().to_owned()).or_default() || is_running(&found);
+                runs.insert(found.id().to_owned(), is_open);
+            }
+            Ok(runs.into_iter().map(|(id, is_open)| KnownRun { id, is_open }).collect())
         })
     }
 
     fn news(&self, at: &Address, run: &str, after: u64, wait: Duration) -> Result<News, Trouble> {
-        let (run, blobs) = (run.to_owned(), at.blobs.clone());
-        self.with_client(at, PATIENCE, async move |client: Client| {
+        let run = run.to_owned();
+        self.ask(at, PATIENCE + wait, async move |server: Server| {
             let until = Instant::now() + wait;
             loop {
-                let news = news_of(&client, blobs.as_deref(), &run, after).await?;
-                if !news.batches.is_empty() || !news.is_open {
+                let news = match server.question(&run, after).await? {
+                    Answer::Told(told) => server.news_of(*told, &run, after).await?,
+                    Answer::Unheard(why) => return server.news_without_workers(&run, after, why).await,
+                    Answer::NotThere => return server.news_without_workers(&run, after, String::new()).await,
+                };
+                if !news.batches.is_empty() {
                     return Ok(news);
                 }
-                if Instant::now() >= until {
-                    check_that_it_goes_on(&client, &run).await?;
-                    return Ok(news);
+                if news.standing == Standing::Over || Instant::now() >= until {
+                    // The server can end a run without asking it. The run itself does not know that.
+                    let ended = ended_how(status_of(&server.client, &run).await.map_err(away)?);
+                    let ended = ended.map(|how| Standing::Ended(how.to_owned()));
+                    return Ok(News { standing: ended.unwrap_or(news.standing), ..news });
                 }
                 tokio::time::sleep(ASK_EVERY).await;
             }
@@ -160,29 +226,35 @@ impl Fleet for Temporal {
     }
 
     fn deliver(&self, at: &Address, run: &str, name: &str, content: &str) -> Result<(), Trouble> {
-        self.signal(at, run, Mail::Message { name: name.to_owned(), content: content.to_owned() })
+        let ends_now = name.starts_with(STOP_MESSAGE)
+            && serde_json::from_str::<StopRequest>(content).is_ok_and(|request| request.now);
+        let mail = Mail::Message { name: name.to_owned(), content: content.to_owned() };
+        let run = run.to_owned();
+        self.ask(at, 2 * PATIENCE, async move |server: Server| {
+            let is_heard = server.signal(&run, mail).await?;
+            match is_heard || !ends_now {
+                true => Ok(()),
+                false => server.end_if_untaken(&run).await,
+            }
+        })
     }
 
-    fn resume(
-        &self,
-        at: &Address,
-        run: &str,
-        options: &Options,
-        workflows: Option<&Workflows>,
-    ) -> Result<(), Trouble> {
-        let workflows = workflows.map(|workflows| self.keep(at, workflows)).transpose()?.map(Box::new);
-        self.signal(at, run, Mail::Resume { options: Box::new(options.clone()), workflows })?;
+    fn resume(&self, at: &Address, run: &str, resume: &Resume) -> Result<(), Trouble> {
+        let Resume { options, waits_for_answers, workflows } = resume.clone();
+        let workflows = workflows.map(|workflows| self.keep(at, &workflows)).transpose()?.map(Box::new);
+        let mail = Mail::Resume { options: Box::new(options), waits_for_answers, workflows };
         let run = run.to_owned();
-        self.with_client(at, PATIENCE, async move |client: Client| {
-            let until = Instant::now() + PATIENCE_FOR_START;
+        self.ask(at, PATIENCE_FOR_START, async move |server: Server| {
             // If no worker answers, the run goes on when one does.
-            while let Ok(told) = ask(&client, &run, u64::MAX).await
-                && Instant::now() < until
-            {
-                match told.why_stopped {
-                    Some(why) => return Err(refused(format!("the run {run} cannot go on: {why}"))),
-                    None if told.is_about_to_go_on => tokio::time::sleep(ASK_EVERY).await,
-                    None => break,
+            let mut is_heard = server.signal(&run, mail).await?;
+            while is_heard {
+                match server.question(&run, u64::MAX).await {
+                    Ok(Answer::Told(told)) => match told.why_stopped {
+                        Some(why) => return Err(refused(format!("the run {run} cannot go on: {why}"))),
+                        None if told.is_about_to_go_on => tokio::time::sleep(ASK_EVERY).await,
+                        None => is_heard = false,
+                    },
+                    _ => is_heard = false,
                 }
             }
             Ok(())
@@ -202,7 +274,10 @@ impl Fleet for Temporal {
             true => refused(error),
             false => away(error),
         };
-        self.call(in_time(async move { blobs.get_up_to(&key, MOST_ARCHIVE_BYTES).await.map_err(trouble) }))?
+        let got = async move { blobs.get_up_to(&key, MOST_ARCHIVE_BYTES).await.map_err(trouble) };
+        self.call(async move {
+            timeout(PATIENCE, got).await.map_err(|_| away("the store of blobs cannot be reached"))?
+        })?
     }
 
     fn work(&self, worker: &Worker) -> Result<ExitKind, UserError> {
@@ -243,6 +318,7 @@ impl Temporal {
             heartbeat_ms: variable(HEARTBEAT),
             patience_ms: variable(PATIENCE_FOR_HOME),
             continue_after: u32::try_from(variable(CONTINUE_AFTER)).unwrap_or(u32::MAX),
+            waits_for_answers: new.waits_for_answers,
             files: FilesOfRun {
                 bundle,
                 project: new.project.to_string_lossy().into_owned(),
@@ -273,75 +349,161 @@ impl Temporal {
             cd_paths: workflows.cd_paths.clone(),
         })
     }
-
-    /// Gives a message to a run, and waits until it is taken.
-    fn signal(&self, at: &Address, run: &str, mail: Mail) -> Result<(), Trouble> {
-        let run = run.to_owned();
-        self.with_client(at, PATIENCE, async move |client: Client| {
-            let handle = client.get_workflow_handle::<RaymondRun>(run.clone());
-            let taken = async || ask(&client, &run, u64::MAX).await.map(|told| told.taken);
-            let before = taken().await.ok();
-            let options = WorkflowSignalOptions::builder().rpc_options(in_patience()).build();
-            match handle.signal(RaymondRun::deliver, mail, options).await {
-                Ok(()) => {}
-                Err(WorkflowInteractionError::NotFound(_)) => {
-                    return Err(refused(format!("the run {run} has ended, or is not there")));
-                }
-                Err(error) => return Err(away(error)),
-            }
-            // The server has it now. If no worker answers, it is taken later.
-            let until = Instant::now() + PATIENCE;
-            while before.is_some() && taken().await.ok() == before && Instant::now() < until {
-                tokio::time::sleep(ASK_EVERY).await;
-            }
-            Ok(())
-        })
-    }
 }
 
-async fn ask(client: &Client, run: &str, after: u64) -> Result<Told, WorkflowQueryError> {
-    let handle = client.get_workflow_handle::<RaymondRun>(run);
-    let options = WorkflowQueryOptions::builder().rpc_options(in_patience()).build();
-    handle.query(RaymondRun::news, after, options).await
-}
-
-/// What a run tells, with what it has left in the store of blobs.
-async fn news_of(client: &Client, blobs: Option<&str>, run: &str, after: u64) -> Result<News, Trouble> {
-    let told = match in_time(async { Ok(ask(client, run, after).await) }).await? {
-        Ok(told) => told,
-        Err(WorkflowQueryError::NotFound(_)) => return Err(refused(format!("there is no run {run}"))),
-        // A worker could not read it or decide about it, so this is about the run and not about the server.
-        Err(WorkflowQueryError::Rpc(status)) if ABOUT_THE_RUN.contains(&(status.code() as i32)) => {
-            return Err(refused(format!("the run {run} cannot be read: {}", status.message())));
+impl Server {
+    /// Asks a run for its journal behind an event. Workers that were silent just now are not waited for again.
+    async fn question(&self, run: &str, after: u64) -> Result<Answer, Trouble> {
+        let queue = format!("the queue {} of {}", self.at.queue, self.at.server());
+        let was_silent = self.known.is_silent(&queue) || self.known.is_silent(run);
+        let mut query = pin!(self.query(run, after).fuse());
+        let at_first = if was_silent { Duration::ZERO } else { LOOK_FOR_WORKERS };
+        let is_hopeless = match timeout(at_first, &mut query).await {
+            Ok(answer) => match answer? {
+                Some(answer) => return Ok(answer),
+                None => true,
+            },
+            Err(_) => false,
+        };
+        let looked = timeout(PATIENCE_WITH_WORKERS, is_queue_read(&self.client, &self.at)).await;
+        let is_read = looked.map_err(|_| away(NoAnswer))?.map_err(away)?;
+        let longer = match (is_read, was_silent) {
+            _ if is_hopeless => Duration::ZERO,
+            (true, false) => PATIENCE_WITH_WORKERS,
+            (true, true) | (false, false) => LAST_CHANCE,
+            (false, true) => Duration::ZERO,
+        };
+        if let Ok(answer) = timeout(longer, &mut query).await
+            && let Some(answer) = answer?
+        {
+            return Ok(answer);
         }
-        Err(error) => return Err(away(error)),
-    };
-    let part = match after + 1 < told.first {
-        true => kept_after(blobs, run, after).await.map_err(|error| away(format!("{error:#}")))?,
-        false => told.part.open().map_err(refused)?,
-    };
-    Ok(News { batches: part.batches, payloads: part.payloads, hosts: told.hosts, is_open: told.is_open })
+        // A worker that comes back must be waited for long enough some time, so this is not noted again and again.
+        if !was_silent {
+            self.known.note_silence(if is_read { run.to_owned() } else { queue.clone() });
+        }
+        Ok(Answer::Unheard(match is_read {
+            true => format!("no worker of {queue} answers"),
+            false => format!("no worker reads {queue}"),
+        }))
+    }
+
+    /// Nothing if no worker has answered.
+    async fn query(&self, run: &str, after: u64) -> Result<Option<Answer>, Trouble> {
+        let handle = self.client.get_workflow_handle::<RaymondRun>(run);
+        let in_time = RpcOptions::builder().timeout(PATIENCE_WITH_WORKERS).build();
+        let options = WorkflowQueryOptions::builder().rpc_options(in_time).build();
+        let status = match handle.query(RaymondRun::news, after, options).await {
+            Ok(told) => return Ok(Some(Answer::Told(Box::new(told)))),
+            Err(WorkflowQueryError::NotFound(_)) => return Ok(Some(Answer::NotThere)),
+            Err(WorkflowQueryError::Rpc(status)) => status,
+            Err(error) => return Err(away(error)),
+        };
+        match status.code() {
+            Code::DeadlineExceeded | Code::Cancelled => Ok(None),
+            _ if status.message().contains(NO_WORKER) => Ok(None),
+            // A worker could not read it or decide about it, so this is about the run and not about the server.
+            Code::InvalidArgument | Code::FailedPrecondition => {
+                Err(refused(format!("the run {run} cannot be read: {}", status.message())))
+            }
+            _ => Err(away(status.message())),
+        }
+    }
+
+    /// What a run tells, with what it has left in the store of blobs.
+    async fn news_of(&self, told: Told, run: &str, after: u64) -> Result<News, Trouble> {
+        let part = match after + 1 < told.first {
+            true => self.kept_after(run, after).await?,
+            false => told.part.open().map_err(refused)?,
+        };
+        let standing = if told.is_open { Standing::Open } else { Standing::Over };
+        Ok(News { batches: part.batches, payloads: part.payloads, hosts: told.hosts, standing })
+    }
+
+    /// What is known of a run while no worker answers: how it begins and, once it has ended, its journal.
+    async fn news_without_workers(&self, run: &str, after: u64, why: String) -> Result<News, Trouble> {
+        let status = status_of(&self.client, run).await.map_err(away)?;
+        let is_terminated = status == Some(WorkflowExecutionStatus::Terminated);
+        let standing = match (ended_how(status), status) {
+            _ if is_terminated && is_untaken(&self.client, run).await.map_err(away)? => {
+                Standing::Ended("was ended before any worker had taken it".to_owned())
+            }
+            (Some(how), _) => Standing::Ended(how.to_owned()),
+            (None, Some(WorkflowExecutionStatus::Completed)) => Standing::Over,
+            (None, _) => Standing::Unheard(why),
+        };
+        if status.is_none() {
+            return Ok(nothing_new(standing));
+        }
+        let part = match standing {
+            Standing::Over => self.kept_after(run, after).await?,
+            _ if after == 0 => {
+                let cannot = |error| refused(format!("the run {run} cannot be read: {error:#}"));
+                opening(&self.client, run).await.map_err(cannot)?
+            }
+            _ => Part::default(),
+        };
+        Ok(News { batches: part.batches, payloads: part.payloads, ..nothing_new(standing) })
+    }
+
+    /// The part of a journal in the store of blobs that has the event behind this one.
+    async fn kept_after(&self, run: &str, after: u64) -> Result<Part, Trouble> {
+        let blobs = self.at.blobs.as_deref();
+        let cannot = |error| refused(format!("its journal cannot be read: {error:#}"));
+        kept_after(blobs, run, after).await.map_err(cannot)
+    }
+
+    /// Gives a message to a run, and waits until it is taken. False if the server has it and no worker answers.
+    async fn signal(&self, run: &str, mail: Mail) -> Result<bool, Trouble> {
+        let handle = self.client.get_workflow_handle::<RaymondRun>(run);
+        let options = WorkflowSignalOptions::builder().rpc_options(in_patience()).build();
+        match timeout(PATIENCE, handle.signal(RaymondRun::deliver, mail, options)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(WorkflowInteractionError::NotFound(_))) => {
+                return Err(refused(format!("the run {run} has ended, or is not there")));
+            }
+            Ok(Err(error)) => return Err(away(error)),
+            Err(_) => return Err(away(NoAnswer)),
+        }
+        // An answer of the run comes after everything that the server had before the question.
+        let until = Instant::now() + PATIENCE_WITH_WORKERS;
+        loop {
+            match self.question(run, u64::MAX).await {
+                Ok(Answer::Told(told)) if told.untaken > 0 && Instant::now() < until => {}
+                Ok(Answer::Told(_) | Answer::NotThere) => return Ok(true),
+                Ok(Answer::Unheard(_)) | Err(_) => return Ok(false),
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    }
+
+    /// Ends a run of which nothing has been done.
+    async fn end_if_untaken(&self, run: &str) -> Result<(), Trouble> {
+        if !is_untaken(&self.client, run).await.map_err(away)? {
+            return Ok(());
+        }
+        let handle = self.client.get_workflow_handle::<RaymondRun>(run);
+        let reason = "it was stopped before any worker had taken it".to_owned();
+        let options = WorkflowTerminateOptions::builder().reason(reason).rpc_options(in_patience()).build();
+        handle.terminate(options).await.map_err(away)
+    }
 }
 
-/// The server can end a run without asking it. The run itself does not know that.
-async fn check_that_it_goes_on(client: &Client, run: &str) -> Result<(), Trouble> {
-    let handle = client.get_workflow_handle::<RaymondRun>(run);
-    let options = WorkflowDescribeOptions::builder().rpc_options(in_patience()).build();
-    let status = handle.describe(options).await.map_err(away)?.status();
-    match status {
-        WorkflowExecutionStatus::Running | WorkflowExecutionStatus::Completed => Ok(()),
-        ended => Err(refused(format!("the server has ended the run {run} ({ended:?})"))),
-    }
+fn nothing_new(standing: Standing) -> News {
+    News { batches: Vec::new(), payloads: Vec::new(), hosts: BTreeMap::new(), standing }
 }
 
 /// The part of a journal in the store of blobs that has the event behind this one.
-async fn kept_after(blobs: Option<&str>, run: &str, after: u64) -> anyhow::Result<Part> {
-    let blobs = Blobs::open(blobs)?;
+async fn kept_after(address: Option<&str>, run: &str, after: u64) -> anyhow::Result<Part> {
+    let blobs = Blobs::open(address)?;
     let folder = journal_folder(run);
     let first_of = |name: &str| name.strip_suffix(".json").and_then(|name| name.parse::<u64>().ok());
     let names = blobs.list(&folder).await?;
     let name = names.iter().rev().find(|name| first_of(name).is_some_and(|first| first <= after + 1));
-    let name = name.ok_or_else(|| anyhow::anyhow!("a part of the journal is not in the blob store"))?;
+    let name = name.with_context(|| {
+        let store = address.unwrap_or("of this machine, because none is named");
+        format!("a part of it is not in the blob store {store}; name the one that the workers have")
+    })?;
     let bytes = blobs.get(&format!("{folder}/{name}")).await?.unwrap_or_default();
     let mut part = serde_json::from_slice::<Packed<Part>>(&bytes)?.open()?;
     part.batches.retain(|batch| batch.last().is_some_and(|event| event.seq > after));
@@ -352,13 +514,8 @@ fn is_running(found: &temporalio_client::WorkflowExecution) -> bool {
     found.status() == WorkflowExecutionStatus::Running
 }
 
-fn in_patience() -> RpcOptions {
+pub(crate) fn in_patience() -> RpcOptions {
     RpcOptions::builder().timeout(PATIENCE).build()
-}
-
-async fn in_time<T>(act: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    let late = |_| Trouble::Away(format!("no answer within {} s", PATIENCE.as_secs()));
-    tokio::time::timeout(PATIENCE, act).await.map_err(late)?
 }
 
 fn away(error: impl std::fmt::Display) -> Trouble {

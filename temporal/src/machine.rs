@@ -111,7 +111,7 @@ impl Machine {
             why_stopped: None,
             brought,
         };
-        machine.engine.wait_for_answers(true);
+        machine.engine.wait_for_answers(machine.settings.waits_for_answers);
         stop.into_iter().for_each(|kind| machine.stop(kind));
         Ok(machine)
     }
@@ -153,7 +153,9 @@ impl Machine {
                 Vec::new()
             }
             Mail::Message { .. } => Vec::new(),
-            Mail::Resume { options, workflows } => self.resume(options, workflows.map(|now| *now)),
+            Mail::Resume { options, waits_for_answers, workflows } => {
+                self.resume(options, waits_for_answers, workflows.map(|now| *now))
+            }
         }
     }
 
@@ -187,7 +189,12 @@ impl Machine {
         stop.is_some()
     }
 
-    fn resume(&mut self, mut options: Box<Options>, workflows: Option<WorkflowsNow>) -> Vec<Input> {
+    fn resume(
+        &mut self,
+        mut options: Box<Options>,
+        waits_for_answers: Option<bool>,
+        workflows: Option<WorkflowsNow>,
+    ) -> Vec<Input> {
         if self.is_open() || self.is_resuming || self.run().status == RunStatus::Completed {
             return Vec::new();
         }
@@ -199,7 +206,8 @@ impl Machine {
         self.why_stopped = None;
         self.started.options = (*options).clone();
         self.engine = Engine::take_up(run, self.journal.clone());
-        self.engine.wait_for_answers(true);
+        self.settings.waits_for_answers = waits_for_answers.unwrap_or(self.settings.waits_for_answers);
+        self.engine.wait_for_answers(self.settings.waits_for_answers);
         self.stop = None;
         let resume = Input::Resume { options, interrupted, forgotten: Vec::new() };
         std::iter::once(resume).chain(std::mem::take(&mut self.held_answers)).collect()
@@ -577,6 +585,7 @@ mod tests {
             heartbeat_ms: 1000,
             patience_ms: 1000,
             continue_after: 8000,
+            waits_for_answers: true,
             files,
         };
         let started = RunStarted {
@@ -620,7 +629,11 @@ mod tests {
         for (options, workflows, expected) in cases {
             let mut machine = stopped();
             let case = format!("{workflows:?}");
-            let mail = Mail::Resume { options: Box::new(options), workflows: workflows.map(Box::new) };
+            let mail = Mail::Resume {
+                options: Box::new(options),
+                waits_for_answers: None,
+                workflows: workflows.map(Box::new),
+            };
             machine.take(mail);
             let wanted = machine.states_wanted().unwrap().map(|wanted| wanted.bundle);
             assert_eq!(wanted.as_deref(), expected, "{case}");
@@ -633,7 +646,11 @@ mod tests {
             let (scopes, paths) = (vec!["/home/me/wf".to_owned()], vec!["/shared".to_owned()]);
             let workflows =
                 WorkflowsNow { bundle: "new".to_owned(), scopes, workflow_paths: paths, cd_paths: vec![] };
-            Mail::Resume { options: Box::default(), workflows: Some(Box::new(workflows)) }
+            Mail::Resume {
+                options: Box::default(),
+                waits_for_answers: None,
+                workflows: Some(Box::new(workflows)),
+            }
         };
         let mut machine = stopped();
         let inputs = machine.take(resume());

@@ -33,7 +33,15 @@ pub struct Settings {
     pub patience_ms: u64,
     /// After so many events of the engine's history the run continues with a new one.
     pub continue_after: u32,
+    /// Whether the run goes on for as long as only questions are left. A resume may choose anew.
+    #[serde(default = "waits_for_answers")]
+    pub waits_for_answers: bool,
     pub files: FilesOfRun,
+}
+
+/// Runs that were started before there was a choice wait.
+fn waits_for_answers() -> bool {
+    true
 }
 
 /// The files that a machine needs for any step of a run.
@@ -112,6 +120,9 @@ pub enum Mail {
     Message { name: String, content: String },
     Resume {
         options: Box<Options>,
+        /// Whether the run goes on for as long as only questions are left; nothing leaves it as it was.
+        #[serde(default)]
+        waits_for_answers: Option<bool>,
         /// The run's workflows as they are now, if the machine that resumes it has them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         workflows: Option<Box<WorkflowsNow>>,
@@ -219,6 +230,9 @@ pub struct Told {
     pub is_open: bool,
     /// How many messages from outside it has taken.
     pub taken: u64,
+    /// How many messages it has got and not taken yet.
+    #[serde(default)]
+    pub untaken: u64,
     /// Whether it goes on as soon as its states have been read again.
     #[serde(default)]
     pub is_about_to_go_on: bool,

@@ -150,6 +150,7 @@ impl RaymondRun {
             hosts: self.machine.hosts(),
             is_open: self.machine.is_open() || self.machine.is_about_to_go_on(),
             taken: self.taken,
+            untaken: self.inbox.len() as u64,
             is_about_to_go_on: self.machine.is_about_to_go_on(),
             why_stopped: self.machine.why_stopped().map(str::to_owned),
         }
@@ -185,7 +186,8 @@ fn broken(error: anyhow::Error) -> ApplicationFailure {
     ApplicationFailure::from(error)
 }
 
-fn timestamp(time: Option<SystemTime>) -> Timestamp {
+/// A time of the server as events tell it.
+pub fn timestamp(time: Option<SystemTime>) -> Timestamp {
     let time = time.and_then(|time| Timestamp::try_from(time).ok());
     time.and_then(|time| Timestamp::from_millisecond(time.as_millisecond()).ok())
         .unwrap_or(Timestamp::UNIX_EPOCH)

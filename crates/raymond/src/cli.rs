@@ -18,6 +18,7 @@ mod emit;
 mod export;
 mod find;
 mod follow;
+mod follower;
 mod init;
 mod init_config;
 mod inputs;
@@ -107,12 +108,8 @@ fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
     if let Some(exit) = elsewhere::hand_over(&command)? {
         return Ok(exit);
     }
-    let keeping = elsewhere::prepare(&command);
-    let done = carry_out(command);
-    if let Some(keeping) = keeping {
-        keeping.finish();
-    }
-    done
+    let _keepers = elsewhere::prepare(&command);
+    carry_out(command)
 }
 
 fn carry_out(command: Command) -> Result<ExitKind, UserError> {

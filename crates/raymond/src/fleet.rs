@@ -6,7 +6,11 @@
 
 mod address;
 pub mod debug;
+pub mod delivery;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod mirror;
+mod patience;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,11 +22,12 @@ use raymond_core::name::AgentId;
 use raymond_core::run::Options;
 
 pub use address::Address;
+pub use patience::Patient;
 
 use crate::config::Config;
 use crate::error::{ExitKind, UserError};
 
-/// How long a call to an engine may take before the engine counts as away.
+/// How long a call to an engine may take before the engine counts as away. A command waits for it once, and no longer.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The program that has an engine for addresses of this scheme.
@@ -33,24 +38,23 @@ pub trait Fleet: Send + Sync {
     /// Starts a run. Returns when the engine has it for good.
     fn start(&self, at: &Address, new: &NewRun) -> Result<(), Trouble>;
 
+    /// Whether it answers.
+    fn answers(&self, at: &Address) -> Result<(), Trouble>;
+
     /// All runs that it knows.
     fn runs(&self, at: &Address) -> Result<Vec<KnownRun>, Trouble>;
 
-    /// The committed batches behind the event `after`, as many as fit in a message. Waits up to `wait` for the first.
+    /// The committed batches behind the event `after`, as many as fit in a message. Waits up to `wait` for the first. What
+    /// a run begins with is told even if no worker has taken it.
     fn news(&self, at: &Address, run: &str, after: u64, wait: Duration) -> Result<News, Trouble>;
 
     /// Gives a message to a run, with the names and contents that messages in a local inbox have. Returns when its
-    /// effect is committed. A message that is given twice has its effect once.
+    /// effect is committed, or when the engine has it for good and no worker answers. A message that is given twice has its
+    /// effect once. A stop with `now` ends a run that no worker has ever taken.
     fn deliver(&self, at: &Address, run: &str, name: &str, content: &str) -> Result<(), Trouble>;
 
-    /// Lets a run that has stopped go on, with these workflows, or without them with those that it has.
-    fn resume(
-        &self,
-        at: &Address,
-        run: &str,
-        options: &Options,
-        workflows: Option<&Workflows>,
-    ) -> Result<(), Trouble>;
+    /// Lets a run that has stopped go on.
+    fn resume(&self, at: &Address, run: &str, resume: &Resume) -> Result<(), Trouble>;
 
     /// The debug files of an attempt that has ended, packed; nothing if it has left none.
     fn debug_files(
@@ -81,10 +85,22 @@ pub struct NewRun {
     /// Where its debug files will be here; nothing if it leaves none.
     pub debug_folder: Option<PathBuf>,
     pub config: Config,
+    /// Whether it goes on for as long as only questions are left, and does not stop.
+    pub waits_for_answers: bool,
+}
+
+/// What a run goes on with.
+#[derive(Clone, Debug)]
+pub struct Resume {
+    pub options: Options,
+    /// Whether it goes on for as long as only questions are left; nothing leaves it as it was.
+    pub waits_for_answers: Option<bool>,
+    /// Its workflows as they are now. Without them it goes on with those that it has.
+    pub workflows: Option<Workflows>,
 }
 
 /// The workflows of a run as they are when it is resumed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Workflows {
     /// Those that it can reach, its own first: folders, archives and files.
     pub scopes: Vec<PathBuf>,
@@ -98,20 +114,32 @@ pub struct Workflows {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRun {
     pub id: String,
-    /// Whether it goes on: neither finished nor stopped.
+    /// Whether the engine still has something to do with it. It may have stopped and wait for a resume.
     pub is_open: bool,
 }
 
 /// What has happened in a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct News {
     pub batches: Vec<Vec<Event>>,
     /// The long texts that these events name.
     pub payloads: Vec<String>,
     /// The machine that each agent is on.
     pub hosts: BTreeMap<AgentId, String>,
-    /// Whether the run goes on.
-    pub is_open: bool,
+    pub standing: Standing,
+}
+
+/// How a run stands with its engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It goes on.
+    Open,
+    /// It has finished or stopped.
+    Over,
+    /// The engine has ended it without asking it, so that it never goes on. The text is a phrase such as `was terminated`.
+    Ended(String),
+    /// No worker answers, so it stands as when it was last heard of.
+    Unheard(String),
 }
 
 /// Why an engine did not do what it was asked.
@@ -120,6 +148,14 @@ pub enum Trouble {
     /// It does not answer.
     Away(String),
     Refused(String),
+}
+
+impl Trouble {
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Away(why) | Self::Refused(why) => why,
+        }
+    }
 }
 
 impl std::fmt::Display for Trouble {
@@ -145,14 +181,14 @@ pub struct Worker {
     pub keep: Option<Duration>,
 }
 
-static INSTALLED: OnceLock<&'static dyn Fleet> = OnceLock::new();
+static INSTALLED: OnceLock<Patient> = OnceLock::new();
 
 /// Gives this program its engine, once.
 pub(crate) fn install(fleet: &'static dyn Fleet) {
-    let _ = INSTALLED.set(fleet);
+    let _ = INSTALLED.set(Patient::new(fleet));
 }
 
 /// The engine of this program, if it has one.
-pub fn installed() -> Option<&'static dyn Fleet> {
-    INSTALLED.get().copied()
+pub fn installed() -> Option<&'static Patient> {
+    INSTALLED.get()
 }

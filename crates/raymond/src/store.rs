@@ -20,7 +20,7 @@ mod payload;
 pub(crate) mod suite;
 mod text;
 
-pub use elsewhere::Elsewhere;
+pub use elsewhere::{Elsewhere, Silence};
 pub use error::StoreError;
 pub use folder::{FolderStore, StateDir};
 pub use home::{

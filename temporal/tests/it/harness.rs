@@ -80,6 +80,11 @@ impl Process {
         })
     }
 
+    /// Ctrl-C.
+    pub fn interrupt(&self) {
+        let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
+    }
+
     pub fn ends(&mut self) -> bool {
         eventually("the end of a process", || self.0.try_wait().expect("a child")).success()
     }
@@ -334,8 +339,22 @@ impl Rig {
 
     /// The same, with a place for what it says.
     pub fn spawn_saying(&self, arguments: &[&str], says: impl Into<Stdio>) -> Process {
+        self.spawn_with(arguments, [Stdio::null(), Stdio::null(), says.into()])
+    }
+
+    /// The same, with a place for what it prints.
+    pub fn spawn_printing(&self, arguments: &[&str], prints: impl Into<Stdio>) -> Process {
+        self.spawn_with(arguments, [Stdio::null(), prints.into(), Stdio::null()])
+    }
+
+    /// The same, with something that can be typed.
+    pub fn spawn_typing(&self, arguments: &[&str], says: impl Into<Stdio>) -> Process {
+        self.spawn_with(arguments, [Stdio::piped(), Stdio::null(), says.into()])
+    }
+
+    fn spawn_with(&self, arguments: &[&str], [input, prints, says]: [Stdio; 3]) -> Process {
         let mut program = self.program();
-        program.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(says);
+        program.args(arguments).stdin(input).stdout(prints).stderr(says);
         Process(program.spawn().expect("the program starts"))
     }
 

@@ -16,5 +16,6 @@ mod runs;
 mod s3;
 mod secure;
 mod tidying;
+mod unheard;
 mod versions;
 mod worktrees;

@@ -119,19 +119,6 @@ fn a_worker_without_its_namespace_ends_and_says_why() {
 }
 
 #[test]
-fn a_run_that_the_server_has_ended_is_told() {
-    let Some(rig) = Rig::new() else { return };
-    rig.state("START.sh", "echo '<ask next=\"START\">Which?</ask>'\n");
-    let _worker = rig.worker("a");
-    rig.start();
-    rig.until("ask_opened");
-    assert!(rig.temporal(&["workflow", "terminate", "--workflow-id", "r"]).status.success());
-    let listed = rig.raymond(&["list"]);
-    let said = String::from_utf8_lossy(&listed.stderr);
-    assert!(said.contains("the server has ended the run r (Terminated)"), "{listed:?}");
-}
-
-#[test]
 fn a_resume_may_choose_another_model_and_another_backend() {
     let Some(rig) = Rig::new() else { return };
     rig.state("workflow.yaml", "backend: scripted\nmodel: first\n");
@@ -423,22 +410,4 @@ fn a_follower_shows_a_run_to_its_last_event_and_notifies_of_its_end() {
     assert_eq!(rig.read("notes").lines().filter(|line| *line == "run_stopped").count(), 3);
     let refused = rig.raymond(&["run", "wf", "--id", "a..b", "--on", &address]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-}
-
-#[test]
-fn a_follower_says_that_no_worker_has_taken_the_run() {
-    let Some(rig) = Rig::new() else { return };
-    rig.state("START.sh", "echo '<result>done</result>'\n");
-    let said = rig.path("said");
-    let mut follower = eventually("an answer of the server", || {
-        let said = std::fs::File::create(&said).unwrap();
-        let mut follower = rig.spawn_saying(&["run", "wf", "--id", "r", "--on", &rig.address()], said);
-        let is_up = eventually("what it says, or its end", || match follower.0.try_wait().unwrap() {
-            Some(_) => Some(false),
-            None => rig.read("said").contains("r waits for a worker").then_some(true),
-        });
-        is_up.then_some(follower)
-    });
-    let _worker = rig.worker("a");
-    assert!(follower.ends(), "{}", rig.read("said"));
 }

@@ -57,6 +57,13 @@ pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
             say(&format!("{ask} is answered; the run has not taken it up yet"));
             return Ok(ExitKind::Completed);
         }
+        Given { ask, to: Taker::Away(why) } => {
+            let engine = stored.elsewhere().map(|mark| mark.engine).unwrap_or_default();
+            say(&format!(
+                "{ask} is answered, but {engine} does not answer: {why}; the next command that reaches it hands the answer over"
+            ));
+            return Ok(ExitKind::Completed);
+        }
         Given { ask, to: Taker::Stopped } if !args.resume => {
             say(&is_answered(&ask, &run));
             return Ok(ExitKind::Completed);

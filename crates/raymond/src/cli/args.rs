@@ -173,6 +173,25 @@ impl Command {
             | Self::InitConfig => None,
         }
     }
+
+    /// The run that it names, or the start of its id.
+    pub(super) fn run(&self) -> Option<&str> {
+        match self {
+            Self::Resume(args) => args.run.as_deref(),
+            Self::Status(args) => args.run.as_deref(),
+            Self::Log(args) => args.run.as_deref(),
+            Self::Show(args) => args.run.as_deref(),
+            Self::Clean(args) => args.run.as_deref(),
+            Self::Export(args) => args.run.as_deref(),
+            Self::Branch(args) => Some(&args.run),
+            Self::Rewind(args) => Some(&args.run),
+            Self::Retry(args) => Some(&args.run),
+            Self::Jump(args) => Some(&args.run),
+            Self::Stop(args) => Some(&args.run),
+            Self::Record(args) => Some(&args.run),
+            _ => None,
+        }
+    }
 }
 
 /// Where runs are kept.

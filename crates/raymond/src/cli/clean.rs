@@ -122,6 +122,7 @@ impl Cleaner<'_> {
         }
         let remains = Remains::of(self.dir, id, run.load().ok().as_ref()).map_err(cannot)?;
         let how = if self.args.discard_changes { Unsaved::Discard } else { Unsaved::Keep };
+        self.store.note_removal(id)?;
         let kept = remains.remove(how).map_err(cannot)?;
         self.report("removed", &remains, &kept)
     }

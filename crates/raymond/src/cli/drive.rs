@@ -30,10 +30,11 @@ use crate::run::engine::Engine;
 use crate::run::mailbox::mailbox;
 use crate::run::prepare::Preparer;
 use crate::run::step::{Gate, Groups, LocalExecutor, LocalSteps, OwnProgram, Unpacked};
-use crate::store::{Payloads, RunHandle, RunWriter};
+use crate::store::{RunHandle, RunWriter};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder};
 use crate::view::notify::Notifier;
 use crate::view::output::Output;
+use crate::view::text::clean;
 use crate::view::{Console, Detail, JsonLines, LiveView, View};
 use crate::view::{draw_again_after_a_pause, is_live_view_wanted};
 use crate::workflow::scopes::Scopes;
@@ -49,8 +50,18 @@ pub(super) struct Manner {
 
 impl Manner {
     pub(super) fn new(args: &RunOptions, place: &Place, settings: &Settings, run: &str) -> Self {
-        let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        let by_default = if is_terminal { OnAsk::Prompt } else { OnAsk::Pause };
+        let by_default = if is_terminal() { OnAsk::Prompt } else { OnAsk::Pause };
+        Self::with(by_default, args, place, settings, run)
+    }
+
+    /// The same for a run that other machines carry out. Without a terminal it stays open until somebody answers: nobody has
+    /// to be here for that.
+    pub(super) fn elsewhere(args: &RunOptions, place: &Place, settings: &Settings, run: &str) -> Self {
+        let by_default = if is_terminal() { OnAsk::Prompt } else { OnAsk::Wait };
+        Self::with(by_default, args, place, settings, run)
+    }
+
+    fn with(by_default: OnAsk, args: &RunOptions, place: &Place, settings: &Settings, run: &str) -> Self {
         Self {
             detail: args.detail(settings.verbose.unwrap_or(false)),
             json: args.json,
@@ -63,9 +74,17 @@ impl Manner {
             notify: settings.notify.clone(),
         }
     }
-}
 
-impl Manner {
+    /// Whether questions are asked on this terminal.
+    pub(super) fn asks_here(&self) -> bool {
+        self.on_ask == OnAsk::Prompt
+    }
+
+    /// Whether the run goes on for as long as only questions are left.
+    pub(super) fn waits_for_answers(&self) -> bool {
+        self.on_ask != OnAsk::Pause
+    }
+
     pub(super) fn is_json(&self) -> bool {
         self.json
     }
@@ -78,13 +97,16 @@ impl Manner {
 
     /// The views of a run that another machine carries out, and what they write to. Its debug files are copied behind its
     /// events.
-    pub(super) fn views(self, run: &Run, payloads: Payloads) -> Shown {
+    pub(super) fn views(self, run: &Run, handle: &dyn RunHandle) -> Shown {
         let (live, stderr) = stderr_for(run, &self);
-        let stdout = Output::stdout();
+        let (stdout, payloads) = (Output::stdout(), handle.payloads());
         let outputs = vec![stdout.clone(), stderr.clone()];
+        let asks_here = self.asks_here();
+        let terminal = asks_here.then(|| Terminal::new(handle.inbox(), stderr.clone(), payloads.clone()));
         let mut views: Vec<Box<dyn View>> = Vec::new();
         if !stderr.is_nowhere() {
-            views.push(Box::new(Console::new(coloured(stderr), self.detail, payloads.clone())));
+            let console = Console::new(coloured(stderr.clone()), self.detail, payloads.clone());
+            views.push(Box::new(console.leave_questions(asks_here)));
         }
         views.extend(live.map(|view| Box::new(view) as Box<dyn View>));
         let notifier = self.notify.map(|command| Notifier::new(command, payloads.clone()));
@@ -92,20 +114,67 @@ impl Manner {
         if self.json {
             views.push(Box::new(JsonLines::new(stdout, payloads)));
         }
-        Shown { views, outputs, notifier }
+        Shown { views, outputs, stderr, notifier, terminal }
     }
+}
+
+fn is_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// The views of a run that another machine carries out.
 pub(super) struct Shown {
-    pub(super) views: Vec<Box<dyn View>>,
+    views: Vec<Box<dyn View>>,
     outputs: Vec<Output>,
+    stderr: Output,
     notifier: Option<Notifier>,
+    /// Where its questions are asked, if that is here.
+    terminal: Option<Terminal>,
 }
 
 impl Shown {
+    /// Shows the first batch, and asks the questions that are open then.
+    pub(super) fn begin(&mut self, run: &Run, batch: &[Event]) {
+        self.show(run, batch);
+        if let Some(terminal) = &mut self.terminal {
+            terminal.ask_again(run);
+        }
+    }
+
+    pub(super) fn go_on(&mut self, run: &Run, batch: &[Event]) {
+        self.show(run, batch);
+        if let Some(terminal) = &mut self.terminal {
+            batch.iter().for_each(|event| terminal.event(event));
+        }
+    }
+
+    fn show(&mut self, run: &Run, batch: &[Event]) {
+        for event in batch {
+            self.views.iter_mut().for_each(|view| view.event(run, event));
+        }
+    }
+
+    /// Says something between the lines of the views.
+    pub(super) fn say(&mut self, text: &str) {
+        let _ = writeln!(self.stderr, "{}", clean(text));
+    }
+
+    /// No more questions are asked here. Says whether some were.
+    pub(super) fn stop_asking(&mut self) -> bool {
+        self.terminal.take().is_some()
+    }
+
+    /// Waits until no more answers can be typed.
+    pub(super) async fn stdin_ended(&self) {
+        match &self.terminal {
+            Some(terminal) => terminal.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Waits until everything has been written, and for commands that still run.
     pub(super) async fn finish(mut self) {
+        self.stop_asking();
         self.outputs.iter_mut().for_each(Output::close);
         for output in &self.outputs {
             output.drained().await;
@@ -221,7 +290,7 @@ fn prepare(
 ) -> Result<Driver<Box<dyn RunWriter>, LocalSteps>, UserError> {
     let (sender, messages) = mailbox();
     let (inbox, payloads) = (ready.run.inbox(), ready.run.payloads());
-    ready.engine.wait_for_answers(ready.manner.on_ask != OnAsk::Pause);
+    ready.engine.wait_for_answers(ready.manner.waits_for_answers());
     let run = ready.engine.run();
     let (view, stderr) = stderr_for(run, &ready.manner);
     ready.reaper.contain(&run.id, &ready.scratch);
@@ -259,7 +328,7 @@ fn prepare(
         project: ready.staged.project,
         keeps_portable: ready.staged.keeps_portable,
     };
-    let asks_here = ready.manner.on_ask == OnAsk::Prompt;
+    let asks_here = ready.manner.asks_here();
     let console = Console::new(coloured(stderr.clone()), ready.manner.detail, payloads.clone())
         .leave_questions(asks_here);
     let mut observers: Vec<Box<dyn View>> = vec![Box::new(ready.manner.debug.clone())];
@@ -270,7 +339,7 @@ fn prepare(
     observers.extend(view.map(|view| Box::new(view) as Box<dyn View>));
     observers.extend(notifier.map(|notifier| Box::new(notifier) as Box<dyn View>));
     if ready.manner.json {
-        observers.push(Box::new(JsonLines::new(stdout.clone(), payloads)));
+        observers.push(Box::new(JsonLines::new(stdout.clone(), payloads.clone())));
     }
     Driver::new(Parts {
         engine: ready.engine,
@@ -278,7 +347,7 @@ fn prepare(
         executor: LocalSteps::new(executor),
         messages,
         observers,
-        terminal: asks_here.then(|| Terminal::new(Arc::clone(&inbox), stderr.clone())),
+        terminal: asks_here.then(|| Terminal::new(Arc::clone(&inbox), stderr.clone(), payloads.clone())),
         inbox,
         identity: ready.run.identity(),
         outputs: vec![stdout, stderr],

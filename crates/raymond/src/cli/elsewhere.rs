@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use super::find::{load_config, state_dir};
 use super::print::say;
 use crate::config::Config;
 use crate::error::{ExitKind, UserError};
-use crate::fleet::mirror::{Keeper, Mirror};
-use crate::fleet::{Address, ENGINE_PROGRAM, Fleet, KnownRun, PATIENCE, installed};
+use crate::fleet::mirror::{Keeper, Mirror, note_silence};
+use crate::fleet::{Address, ENGINE_PROGRAM, Fleet, KnownRun, PATIENCE, Patient, Standing, installed};
 use crate::run::driver::now;
-use crate::store::{Elsewhere, FolderStore, RunHandle, RunStore, check_new_run_id};
+use crate::store::{Elsewhere, FolderStore, RunHandle, RunStore, Silence, StoreError, check_new_run_id};
 use crate::view::text::local_time;
 
 /// What a command has to do with runs that are elsewhere.
@@ -25,10 +25,14 @@ use crate::view::text::local_time;
 enum Concern {
     /// It cannot do without an engine.
     Needs,
-    /// It looks at runs, or leaves messages for them.
+    /// It looks at runs.
     Looks,
-    /// It works with runs for as long as it lasts.
-    Lasts,
+    /// It leaves messages for runs.
+    Sends,
+    /// It follows a run.
+    Follows,
+    /// It shows all runs for as long as it lasts.
+    Serves,
     None,
 }
 
@@ -39,7 +43,9 @@ impl Concern {
             Command::Worker(_) => Self::Needs,
             Command::List(_) | Command::Status(_) | Command::Show(_) | Command::Export(_) => Self::Looks,
             Command::Log(args) if !args.follow => Self::Looks,
-            Command::Log(_) | Command::Answer(_) | Command::Stop(_) | Command::Serve(_) => Self::Lasts,
+            Command::Log(_) => Self::Follows,
+            Command::Answer(_) | Command::Stop(_) => Self::Sends,
+            Command::Serve(_) => Self::Serves,
             Command::Resume(_) | Command::Branch(_) | Command::Rewind(_) | Command::Retry(_) => Self::Looks,
             Command::Jump(_) | Command::Clean(_) | Command::Record(_) => Self::Looks,
             _ => Self::None,
@@ -111,26 +117,39 @@ fn own_arguments() -> Vec<OsString> {
     std::env::args_os().skip(1).collect()
 }
 
-/// Brings the copies up to date before a command looks at them. What cannot be reached in time is said. The returned
-/// value keeps copies up to date while the command lasts, where it does.
-pub(super) fn prepare(command: &Command) -> Option<Keeping> {
-    let (fleet, place) = (installed()?, command.place()?);
+/// What to say of a run that its engine has ended without asking it; nothing if it did not.
+pub(super) fn ended_there(run: &dyn RunHandle) -> Option<String> {
+    let Elsewhere { engine, ended, .. } = run.elsewhere()?;
+    Some(format!("{} {} on {engine}, so it does not go on", run.id(), ended?))
+}
+
+/// Brings the copies up to date before a command looks at them. What cannot be reached in time is said. What is returned
+/// keeps copies up to date while the command works, where it needs that.
+pub(super) fn prepare(command: &Command) -> Vec<Keeper> {
+    let (Some(fleet), Some(place)) = (installed(), command.place()) else { return Vec::new() };
     let concern = Concern::of(command);
-    if matches!(concern, Concern::None | Concern::Needs) {
-        return None;
-    }
-    let store: Arc<dyn RunStore> = Arc::new(FolderStore::new(state_dir(place).ok()?));
-    let engines = engines_of(&*store, &load_config().unwrap_or_default());
-    catch_up(fleet, &store, engines);
-    bring(fleet, &store, command);
-    let keepers = match concern {
-        Concern::Lasts => keep_open_runs(fleet, &store),
-        _ => Vec::new(),
+    let (false, Ok(dir)) = (matches!(concern, Concern::None | Concern::Needs), state_dir(place)) else {
+        return Vec::new();
     };
-    if matches!(command, Command::Serve(_)) {
-        look_for_runs_from_now_on(fleet, store);
+    let store: Arc<dyn RunStore> = Arc::new(FolderStore::new(dir));
+    let engines = engines_of(&*store, &load_config().unwrap_or_default());
+    catch_up(fleet, &store, engines, &|run| is_worth_a_note(command, run));
+    bring(fleet, &store, command);
+    match concern {
+        Concern::Sends => deliver_from_now_on(fleet, store),
+        Concern::Follows => return keep_open_runs(fleet, &store),
+        Concern::Serves => look_for_runs_from_now_on(fleet, store),
+        Concern::Looks | Concern::Needs | Concern::None => {}
     }
-    Some(Keeping { keepers })
+    Vec::new()
+}
+
+/// Whether it is said that no worker answers for a run: by commands that show it and do not say so themselves.
+fn is_worth_a_note(command: &Command, run: &str) -> bool {
+    match command {
+        Command::Status(_) | Command::Stop(_) | Command::Answer(_) => false,
+        other => other.run().is_none_or(|named| run.starts_with(named)),
+    }
 }
 
 /// All engines that may have runs: those of the config file, and those that runs were started on.
@@ -151,99 +170,220 @@ fn open_runs(store: &dyn RunStore) -> Vec<(Arc<dyn RunHandle>, Elsewhere)> {
     marked.filter(|(_, mark)| mark.is_open).collect()
 }
 
+/// The same, of one engine.
+fn open_runs_of(store: &dyn RunStore, engine: &str) -> Vec<(Arc<dyn RunHandle>, Elsewhere)> {
+    open_runs(store).into_iter().filter(|(_, mark)| mark.engine == engine).collect()
+}
+
+/// What an engine has said.
+enum Heard {
+    /// It answers.
+    Answers,
+    /// All of its runs were asked.
+    All(Caught),
+    Nothing(String),
+}
+
+/// What is worth saying after the runs of an engine were asked.
+#[derive(Default)]
+struct Caught {
+    /// The runs that no worker answers for, by the reason.
+    unheard: BTreeMap<String, BTreeSet<String>>,
+    /// What is wrong with single runs.
+    troubles: Vec<String>,
+}
+
 /// Asks all engines at once, and goes on without those that do not answer in time.
-fn catch_up(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>, engines: BTreeMap<String, Address>) {
-    let (sender, answers) = channel();
-    let mut waiting: BTreeSet<String> = engines.keys().cloned().collect();
-    for (name, address) in engines {
+fn catch_up(
+    fleet: &'static Patient,
+    store: &Arc<dyn RunStore>,
+    engines: BTreeMap<String, Address>,
+    is_worth_a_note: &dyn Fn(&str) -> bool,
+) {
+    let (sender, heard) = channel();
+    for (name, address) in engines.clone() {
         let (store, sender) = (Arc::clone(store), sender.clone());
         std::thread::spawn(move || {
-            let done = catch_up_with(fleet, &store, &address);
-            let _ = sender.send((name, done));
+            let last = catch_up_with(fleet, &store, &address, &sender);
+            let _ = sender.send((name, last));
         });
     }
     drop(sender);
+    let mut silent = engines;
+    let mut unfinished = BTreeSet::new();
     let deadline = Instant::now() + PATIENCE;
-    while !waiting.is_empty()
-        && let Ok((name, done)) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
-    {
-        waiting.remove(&name);
-        if let Err(why) = done {
-            say(&format!("warning: {name}: {why}; its runs are shown as {}", last_seen(&**store, &name)));
+    while let Ok((name, heard)) = heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        silent.remove(&name);
+        unfinished.remove(&name);
+        match heard {
+            Heard::Answers => drop(unfinished.insert(name)),
+            Heard::All(caught) => caught.tell(&name, is_worth_a_note),
+            Heard::Nothing(why) => warn(&**store, &name, &why),
         }
     }
-    for name in waiting {
-        say(&format!(
-            "warning: {name} does not answer in time; its runs are shown as {}",
-            last_seen(&**store, &name)
-        ));
+    for (name, address) in silent {
+        let why = format!("no answer within {} s", PATIENCE.as_secs());
+        fleet.leave_alone(&address, &why);
+        note_silence_of(&**store, &name, &why);
+        warn(&**store, &name, &format!("does not answer: {why}"));
+    }
+    for name in unfinished {
+        warn(&**store, &name, "not all of its runs were told of in time");
     }
 }
 
-fn last_seen(store: &dyn RunStore, engine: &str) -> String {
-    let of_engine = open_runs(store).into_iter().filter(|(_, mark)| mark.engine == engine);
-    match of_engine.map(|(_, mark)| mark.seen_at).min() {
+impl Caught {
+    fn tell(&self, engine: &str, is_worth_a_note: &dyn Fn(&str) -> bool) {
+        for (why, runs) in &self.unheard {
+            let names: Vec<&str> =
+                runs.iter().map(String::as_str).filter(|run| is_worth_a_note(run)).collect();
+            match names.as_slice() {
+                [] => {}
+                [one] => say(&format!("note: {why}; {one} is shown as last seen")),
+                [first, .., last] if names.len() > MOST_NAMED => say(&format!(
+                    "note: {why}; {} runs, {first} to {last}, are shown as last seen",
+                    names.len()
+                )),
+                several => say(&format!("note: {why}; {} are shown as last seen", several.join(", "))),
+            }
+        }
+        for trouble in &self.troubles {
+            say(&format!("warning: {engine}: {trouble}"));
+        }
+    }
+}
+
+fn warn(store: &dyn RunStore, engine: &str, why: &str) {
+    let seen = match open_runs_of(store, engine).into_iter().map(|(_, mark)| mark.seen_at).min() {
         Some(time) => format!("they were at {}", local_time(time)),
         None => "they were last seen".to_owned(),
+    };
+    say(&format!("warning: {engine}: {why}; its runs are shown as {seen}"));
+}
+
+fn note_silence_of(store: &dyn RunStore, engine: &str, why: &str) {
+    for (run, _) in open_runs_of(store, engine) {
+        // What cannot be written now is said all the same.
+        let _ = note_silence(store, &*run, Silence::Engine(why.to_owned()));
     }
 }
 
+/// So many runs are named in a note.
+const MOST_NAMED: usize = 10;
 /// How many runs of an engine are asked at once. One that does not answer keeps the others waiting only if there are so many.
 const RUNS_AT_ONCE: usize = 8;
 
 /// Finds the runs of one engine and copies what is new in them.
-fn catch_up_with(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>, at: &Address) -> Result<(), String> {
+fn catch_up_with(
+    fleet: &'static dyn Fleet,
+    store: &Arc<dyn RunStore>,
+    at: &Address,
+    sender: &Sender<(String, Heard)>,
+) -> Heard {
     let engine = at.to_string();
-    let known = fleet.runs(at).map_err(|trouble| trouble.to_string())?;
-    for run in known {
-        note(&**store, &engine, &run).map_err(|error| error.to_string())?;
-    }
-    let open: Vec<_> = open_runs(&**store).into_iter().filter(|(_, mark)| mark.engine == engine).collect();
-    let (next, trouble) = (AtomicUsize::new(0), Mutex::new(Ok(())));
+    let ids = match find_runs(fleet, &**store, at) {
+        Ok(ids) => ids,
+        Err(why) => return Heard::Nothing(why),
+    };
+    let _ = sender.send((engine, Heard::Answers));
+    let ids: Vec<String> = ids.into_iter().collect();
+    let (next, caught) = (AtomicUsize::new(0), Mutex::new(Caught::default()));
     std::thread::scope(|scope| {
-        for _ in 0..RUNS_AT_ONCE.min(open.len()) {
+        for _ in 0..RUNS_AT_ONCE.min(ids.len()) {
             scope.spawn(|| {
-                while let Some((run, _)) = open.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(why) = catch_up_run(fleet, store, run.id()) {
-                        let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
-                        *trouble = Err(format!("{}: {why}", run.id()));
+                while let Some(run) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let asked = catch_up_run(fleet, store, run);
+                    let mut caught = caught.lock().unwrap_or_else(PoisonError::into_inner);
+                    match asked {
+                        Ok(Some(why)) => drop(caught.unheard.entry(why).or_default().insert(run.clone())),
+                        Ok(None) => {}
+                        Err(why) => caught.troubles.push(format!("{run}: {why}")),
                     }
                 }
             });
         }
     });
-    trouble.into_inner().unwrap_or_else(PoisonError::into_inner)
+    Heard::All(caught.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn catch_up_run(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>, run: &str) -> Result<(), String> {
-    let mirror = Mirror::of(fleet, Arc::clone(store), run).map_err(|error| error.to_string())?;
-    let Some(mut mirror) = mirror else { return Ok(()) };
-    mirror.catch_up(Duration::ZERO).map(drop).map_err(|error| error.to_string())
-}
-
-/// Marks a run that is not known here yet, or goes on again. A run of the same name that is of this machine stays.
-fn note(store: &dyn RunStore, engine: &str, known: &KnownRun) -> Result<(), crate::store::StoreError> {
-    if check_new_run_id(&known.id).is_err() {
-        return Ok(());
-    }
-    let run = store.run(&known.id)?;
-    let mark = match run.elsewhere() {
-        Some(mark) if mark.engine != engine || mark.is_open == known.is_open => return Ok(()),
-        Some(mark) if !known.is_open => mark,
-        Some(mark) => Elsewhere { is_open: true, ..mark },
-        None if store.list()?.iter().any(|entry| entry.run.id() == known.id) => return Ok(()),
-        // What has ended is copied too, once.
-        None => {
-            Elsewhere { engine: engine.to_owned(), is_open: true, hosts: BTreeMap::new(), seen_at: now() }
+/// The runs of an engine that have to be asked what is new, with those that were not known here.
+fn find_runs(fleet: &dyn Fleet, store: &dyn RunStore, at: &Address) -> Result<BTreeSet<String>, String> {
+    let engine = at.to_string();
+    let known = fleet.runs(at).map_err(|trouble| {
+        note_silence_of(store, &engine, trouble.why());
+        trouble.to_string()
+    })?;
+    let cannot = |error: StoreError| error.to_string();
+    store.forget_removals(&engine, &known.iter().map(|run| run.id.as_str()).collect()).map_err(cannot)?;
+    let mut asked: BTreeSet<String> =
+        open_runs_of(store, &engine).iter().map(|(run, _)| run.id().to_owned()).collect();
+    for run in known {
+        if is_to_be_asked(store, &engine, &run).map_err(cannot)? {
+            asked.insert(run.id);
         }
-    };
-    store.mark_elsewhere(&known.id, &mark)
+    }
+    Ok(asked)
+}
+
+/// Copies what is new in a run. Why no worker answers, if none does and the run goes on.
+fn catch_up_run(
+    fleet: &'static dyn Fleet,
+    store: &Arc<dyn RunStore>,
+    run: &str,
+) -> Result<Option<String>, String> {
+    let mirror = Mirror::of(fleet, Arc::clone(store), run).map_err(|error| error.to_string())?;
+    let Some(mut mirror) = mirror else { return Ok(None) };
+    match mirror.catch_up(Duration::ZERO).map_err(|error| error.to_string())? {
+        Standing::Unheard(why) if is_open(&**store, run) => Ok(Some(why)),
+        _ => Ok(None),
+    }
+}
+
+fn is_open(store: &dyn RunStore, run: &str) -> bool {
+    store.run(run).ok().and_then(|run| run.elsewhere()).is_some_and(|mark| mark.is_open)
+}
+
+/// Whether a run that an engine lists may have news. One that is not known here is marked. One that was removed here, and
+/// a run of the same name that is of this machine, stay as they are.
+fn is_to_be_asked(store: &dyn RunStore, engine: &str, known: &KnownRun) -> Result<bool, StoreError> {
+    if check_new_run_id(&known.id).is_err() {
+        return Ok(false);
+    }
+    if let Some(mark) = store.run(&known.id)?.elsewhere() {
+        return Ok(mark.engine == engine && (mark.is_open || known.is_open));
+    }
+    if store.was_removed(&known.id) || store.list()?.iter().any(|entry| entry.run.id() == known.id) {
+        return Ok(false);
+    }
+    // What has ended is copied too, once.
+    store.mark_elsewhere(&known.id, &Elsewhere::open(engine.to_owned(), now()))?;
+    Ok(true)
 }
 
 fn keep_open_runs(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>) -> Vec<Keeper> {
     let started =
         |(run, _): (Arc<dyn RunHandle>, Elsewhere)| Keeper::start(fleet, store, run.id()).ok().flatten();
     open_runs(&**store).into_iter().filter_map(started).collect()
+}
+
+/// How often inboxes are looked at while a command leaves messages.
+const LOOK_INTO_INBOXES: Duration = Duration::from_millis(20);
+
+/// Delivers what the command leaves in the inboxes of open runs, until the program ends. The command itself waits for that.
+fn deliver_from_now_on(fleet: &'static dyn Fleet, store: Arc<dyn RunStore>) {
+    let runs = open_runs(&*store);
+    std::thread::spawn(move || {
+        loop {
+            for (run, _) in &runs {
+                if run.inbox().messages().is_ok_and(|messages| !messages.is_empty())
+                    && let Err(error) = catch_up_run(fleet, &store, run.id())
+                {
+                    tracing::debug!(run = run.id(), error, "a message could not be delivered");
+                }
+            }
+            std::thread::sleep(LOOK_INTO_INBOXES);
+        }
+    });
 }
 
 /// How often a program that goes on for long looks for runs that were started since.
@@ -253,36 +393,21 @@ fn look_for_runs_from_now_on(fleet: &'static dyn Fleet, store: Arc<dyn RunStore>
     std::thread::spawn(move || {
         let mut kept: BTreeMap<String, Keeper> = BTreeMap::new();
         loop {
+            let mut open: BTreeSet<String> =
+                open_runs(&*store).iter().map(|(run, _)| run.id().to_owned()).collect();
             for (_, at) in engines_of(&*store, &load_config().unwrap_or_default()) {
                 // An engine that is away is asked again the next time.
-                let known = fleet.runs(&at).unwrap_or_default();
-                for run in known {
-                    let _ = note(&*store, &at.to_string(), &run);
-                }
+                open.extend(find_runs(fleet, &*store, &at).unwrap_or_default());
             }
             kept.retain(|_, keeper| !keeper.is_done());
-            for (run, _) in open_runs(&*store) {
-                if !kept.contains_key(run.id())
-                    && let Ok(Some(keeper)) = Keeper::start(fleet, &store, run.id())
+            for run in open {
+                if !kept.contains_key(&run)
+                    && let Ok(Some(keeper)) = Keeper::start(fleet, &store, &run)
                 {
-                    kept.insert(run.id().to_owned(), keeper);
+                    kept.insert(run, keeper);
                 }
             }
             std::thread::sleep(LOOK_FOR_RUNS);
         }
     });
-}
-
-/// Copies that are kept up to date while a command works.
-pub(super) struct Keeping {
-    keepers: Vec<Keeper>,
-}
-
-impl Keeping {
-    /// Waits until the messages that the command left are delivered.
-    pub(super) fn finish(self) {
-        if !self.keepers.iter().all(Keeper::deliver_all) {
-            say("warning: the engine does not answer; it gets the message when a command reaches it again");
-        }
-    }
 }

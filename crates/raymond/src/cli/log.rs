@@ -7,6 +7,7 @@ use raymond_core::event::{Body, Event};
 use raymond_core::name::AgentId;
 
 use super::args::LogArgs;
+use super::elsewhere::ended_there;
 use super::find::{find_run, store};
 use super::pager::Pager;
 use super::show::{Shown, show_steps};
@@ -116,6 +117,9 @@ impl<W: Write> Log<W> {
                 break;
             }
             std::thread::sleep(LOOK_AGAIN);
+        }
+        if let Some(ended) = ended_there(run) {
+            return Err(UserError::failed(ended));
         }
         let ended = run.load()?;
         let interrupted = if ended.was_terminated { ExitKind::Terminated } else { ExitKind::Interrupted };

@@ -81,8 +81,11 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         let engine = engine_named(engine, &config)?;
         let id = ids(args.id.as_deref(), || located.scope.new_run_id()).next().unwrap_or_default();
         let debug_folder = debug_folder(&args.place, &id).filter(|_| !options.no_debug).map(|(_, path)| path);
-        let new = NewRun { id, opening, project, cwd, scopes: reached, debug_folder, config };
-        return run_elsewhere(&args, &engine, &new);
+        let manner = Manner::elsewhere(&args.options, &args.place, &config.raymond, &id);
+        let waits_for_answers = manner.waits_for_answers();
+        let scopes = reached;
+        let new = NewRun { id, opening, project, cwd, scopes, debug_folder, config, waits_for_answers };
+        return run_elsewhere(&args, &engine, &new, manner);
     }
     let store = store(&args.place)?;
     let (id, writer) = begin(
@@ -113,7 +116,12 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
 }
 
 /// Starts the run on other machines, and follows it.
-fn run_elsewhere(args: &RunArgs, engine: &Address, new: &NewRun) -> Result<ExitKind, UserError> {
+fn run_elsewhere(
+    args: &RunArgs,
+    engine: &Address,
+    new: &NewRun,
+    manner: Manner,
+) -> Result<ExitKind, UserError> {
     let store: Arc<dyn RunStore> = store(&args.place)?.into();
     if store.list()?.iter().any(|entry| entry.run.id() == new.id) {
         return Err(StoreError::Exists { run: new.id.clone() }.into());
@@ -121,12 +129,7 @@ fn run_elsewhere(args: &RunArgs, engine: &Address, new: &NewRun) -> Result<ExitK
     follow::start(&store, engine, new)?;
     match args.engine.detach {
         true => follow::leave(&new.id),
-        false => follow::follow(
-            &store,
-            &new.id,
-            0,
-            Manner::new(&args.options, &args.place, &new.config.raymond, &new.id),
-        ),
+        false => follow::follow(&store, &new.id, 0, manner),
     }
 }
 

@@ -87,6 +87,12 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     if let Some(engine) = &run.engine {
         writeln!(out, "  on        {}", clean(engine))?;
     }
+    if let (Some(seen), Some(why)) = (run.seen_at, &run.stale) {
+        writeln!(out, "  seen      {}; since then {}", local_time(seen), clean(why))?;
+    }
+    if let Some(how) = &run.ended_there {
+        writeln!(out, "  there     it {}, so it does not go on", clean(how))?;
+    }
     run.branches.iter().enumerate().try_for_each(|(row, branch)| {
         let label = if row == 0 { "branches" } else { "" };
         let step = branch.step.map_or("its end".to_owned(), |step| format!("step {step}"));
@@ -136,7 +142,11 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     }
     run.asks.iter().try_for_each(|ask| {
         writeln!(out, "{BOLD}{}{BOLD:#} {}", ask.id, clean(ask.question.trim_end()))?;
-        if inbox.contains(&format!("{ANSWER_MESSAGE}{}", ask.id)) {
+        let is_answered = inbox.contains(&format!("{ANSWER_MESSAGE}{}", ask.id));
+        if is_answered && run.stale.is_some() {
+            return writeln!(out, "    is answered; the answer waits here for the engine");
+        }
+        if is_answered {
             return writeln!(
                 out,
                 "    is answered; continue with: {}",
@@ -158,6 +168,9 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
 
 /// The command that continues a run which has stopped. A question shows its own.
 fn how_to_go_on(run: &RunView) -> Option<String> {
+    if run.ended_there.is_some() {
+        return None;
+    }
     let more = match run.status {
         RunStatus::Running | RunStatus::Completed => return None,
         RunStatus::Waiting if !run.asks.is_empty() => return None,

@@ -1,10 +1,13 @@
 //! `raymond stop`
 
 use super::args::StopArgs;
+use super::elsewhere::ended_there;
 use super::find::{find_run, store};
 use super::print::say;
 use crate::error::{ExitKind, UserError};
+use crate::fleet::delivery::{Delivery, delivery_of};
 use crate::run::driver::StopRequest;
+use crate::store::Elsewhere;
 
 pub(super) fn stop(args: StopArgs) -> Result<ExitKind, UserError> {
     let run = find_run(&*store(&args.place)?, Some(&args.run))?;
@@ -21,9 +24,19 @@ pub(super) fn stop(args: StopArgs) -> Result<ExitKind, UserError> {
     run.inbox()
         .post(&name, &content)
         .map_err(|error| UserError::failed(format!("cannot reach the run: {error}")))?;
-    match args.now {
-        true => say(&format!("{}: running steps are being ended", run.id())),
-        false => say(&format!("{}: stops when its running steps are done", run.id())),
-    }
+    let id = run.id();
+    let how =
+        if args.now { "running steps are being ended" } else { "stops when its running steps are done" };
+    let Some(Elsewhere { engine, .. }) = run.elsewhere() else {
+        say(&format!("{id}: {how}"));
+        return Ok(ExitKind::Completed);
+    };
+    say(&match delivery_of(&*run, &name) {
+        Delivery::Taken => ended_there(&*run).unwrap_or_else(|| format!("{id}: {how}")),
+        Delivery::Left(why) => format!("{id} stops as soon as a worker takes it up: {why}"),
+        Delivery::Waits(why) => format!(
+            "{id} goes on: {engine} does not answer: {why}; the next command that reaches it asks {id} to stop"
+        ),
+    });
     Ok(ExitKind::Completed)
 }

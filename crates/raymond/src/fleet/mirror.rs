@@ -7,22 +7,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::evolve;
 use raymond_core::run::Run;
 
-use super::{Address, Fleet, News, PATIENCE, Trouble};
+use super::{Address, Fleet, News, Standing, Trouble};
 use crate::run::driver::now;
-use crate::store::{Content, Elsewhere, JournalOptions, Opened, RunHandle, RunStore, RunWriter, StoreError};
+use crate::store::{
+    Content, Elsewhere, JournalOptions, Opened, RunHandle, RunStore, RunWriter, Silence, StoreError,
+};
 
-/// How long a call waits for news of a run that is followed.
-const WAIT_FOR_NEWS: Duration = Duration::from_secs(1);
-/// How long an engine that is away is left alone.
+/// How long a call waits for news of a run that is followed. Messages from the inbox go out in between.
+const WAIT_FOR_NEWS: Duration = Duration::from_millis(500);
+/// How long it takes until an engine that is away, or a run that no worker answers for, is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often it is looked whether a message has been delivered.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Why a copy is not up to date.
 #[derive(Debug)]
@@ -83,31 +83,55 @@ impl Mirror {
         Ok(address.map(|at| Self { fleet, store, run, at, copy: None }))
     }
 
-    /// Hands over what is in the inbox, then copies what is new, waiting for it up to `wait`. Says whether the run goes
-    /// on.
-    pub fn catch_up(&mut self, wait: Duration) -> Result<bool, MirrorError> {
+    /// Hands over what is in the inbox, then copies what is new, waiting for it up to `wait`. Says how the run stands.
+    pub fn catch_up(&mut self, wait: Duration) -> Result<Standing, MirrorError> {
         if self.is_kept_by_another()? {
             std::thread::sleep(wait);
-            return Ok(self.run.elsewhere().is_none_or(|mark| mark.is_open));
+            return Ok(self.standing_as_marked());
         }
+        let caught_up = self.catch_up_alone(wait);
+        let silence = match &caught_up {
+            Ok(_) => return caught_up,
+            Err(MirrorError::Engine(Trouble::Away(why))) => Silence::Engine(why.clone()),
+            Err(error) => Silence::Workers(error.to_string()),
+        };
+        note_silence(&*self.store, &*self.run, silence)?;
+        caught_up
+    }
+
+    fn catch_up_alone(&mut self, wait: Duration) -> Result<Standing, MirrorError> {
         let delivered = self.deliver()?;
         let mut wait = if delivered.is_empty() { wait } else { Duration::ZERO };
         loop {
             let after = self.copy.as_ref().map_or(0, |(_, run)| run.seq);
             let news = self.fleet.news(&self.at, self.run.id(), after, wait)?;
             let is_all = news.batches.is_empty();
-            let is_open = news.is_open;
+            let standing = news.standing.clone();
             self.take(news)?;
-            // Of a run that has ended all is copied, because nothing asks for the rest later.
-            if is_all || (!wait.is_zero() && is_open) {
+            // Of a run that is over all is copied, because nothing asks for the rest later.
+            let is_enough = match standing {
+                Standing::Open => is_all || !wait.is_zero(),
+                Standing::Over | Standing::Ended(_) => is_all,
+                Standing::Unheard(_) => true,
+            };
+            if is_enough {
                 let inbox = self.run.inbox();
                 delivered.iter().try_for_each(|name| inbox.remove(name))?;
-                if !is_open {
+                if matches!(standing, Standing::Over | Standing::Ended(_)) {
                     self.copy = None;
                 }
-                return Ok(is_open);
+                return Ok(standing);
             }
             wait = Duration::ZERO;
+        }
+    }
+
+    fn standing_as_marked(&self) -> Standing {
+        match self.run.elsewhere() {
+            Some(Elsewhere { ended: Some(how), .. }) => Standing::Ended(how),
+            Some(Elsewhere { is_open: false, .. }) => Standing::Over,
+            Some(Elsewhere { silence: Some(Silence::Workers(why)), .. }) => Standing::Unheard(why),
+            _ => Standing::Open,
         }
     }
 
@@ -115,6 +139,10 @@ impl Mirror {
     fn is_kept_by_another(&mut self) -> Result<bool, MirrorError> {
         if self.copy.is_some() {
             return Ok(false);
+        }
+        // Asking for a lease that another process has takes a while.
+        if self.run.lease_holder()?.is_some() {
+            return Ok(true);
         }
         match self.run.open(JournalOptions::default()) {
             Ok(Opened { writer, run, .. }) => self.copy = Some((writer, run)),
@@ -145,11 +173,16 @@ impl Mirror {
         for batch in &news.batches {
             self.commit(batch, &news.payloads)?;
         }
-        let mark = Elsewhere {
-            engine: self.at.to_string(),
-            is_open: news.is_open,
-            hosts: news.hosts,
-            seen_at: now(),
+        let (engine, hosts) = (self.at.to_string(), news.hosts);
+        let mark = match news.standing {
+            Standing::Unheard(why) => {
+                return Ok(note_silence(&*self.store, &*self.run, Silence::Workers(why))?);
+            }
+            Standing::Open => Elsewhere { hosts, ..Elsewhere::open(engine, now()) },
+            Standing::Over => Elsewhere { hosts, is_open: false, ..Elsewhere::open(engine, now()) },
+            Standing::Ended(how) => {
+                Elsewhere { is_open: false, ended: Some(how), ..Elsewhere::open(engine, now()) }
+            }
         };
         Ok(self.store.mark_elsewhere(self.run.id(), &mark)?)
     }
@@ -177,9 +210,18 @@ impl Mirror {
     }
 }
 
+/// Notes why nothing is heard of a run that goes on.
+pub fn note_silence(store: &dyn RunStore, run: &dyn RunHandle, silence: Silence) -> Result<(), StoreError> {
+    match run.elsewhere() {
+        Some(mark) if mark.is_open && mark.silence.as_ref() != Some(&silence) => {
+            store.mark_elsewhere(run.id(), &Elsewhere { silence: Some(silence), ..mark })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A thread that keeps the copy of a run up to date until the run is over.
 pub struct Keeper {
-    run: Arc<dyn RunHandle>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -192,8 +234,7 @@ impl Keeper {
         id: &str,
     ) -> Result<Option<Self>, StoreError> {
         // The lease is taken and given back by the thread, so the copy is made there.
-        let run = store.run(id)?;
-        if run.elsewhere().is_none() {
+        if store.run(id)?.elsewhere().is_none() {
             return Ok(None);
         }
         let is_over = Arc::new(AtomicBool::new(false));
@@ -202,33 +243,21 @@ impl Keeper {
             let Ok(Some(mut mirror)) = Mirror::of(fleet, store, &id) else { return };
             while !flag.load(Ordering::Relaxed) {
                 match mirror.catch_up(WAIT_FOR_NEWS) {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    Err(error) => {
-                        tracing::debug!(run = id, %error, "the copy is not up to date");
-                        std::thread::sleep(PAUSE);
-                    }
+                    Ok(Standing::Open) => continue,
+                    Ok(Standing::Over | Standing::Ended(_)) => return,
+                    Ok(Standing::Unheard(why)) => tracing::debug!(run = id, why, "no worker answers"),
+                    Err(error) => tracing::debug!(run = id, %error, "the copy is not up to date"),
                 }
+                std::thread::sleep(PAUSE);
             }
         };
         let thread = std::thread::Builder::new().name("mirror".to_owned()).spawn(work).ok();
-        Ok(Some(Self { run, is_over, thread }))
+        Ok(Some(Self { is_over, thread }))
     }
 
     /// Whether the run is over, or cannot be kept any more.
     pub fn is_done(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    /// Waits until the engine has all messages of the inbox. False if it does not answer.
-    pub fn deliver_all(&self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
-        let inbox = self.run.inbox();
-        let waits = || !inbox.messages().is_ok_and(|messages| messages.is_empty());
-        while waits() && !self.is_done() && Instant::now() < deadline {
-            std::thread::sleep(LOOK_AGAIN);
-        }
-        !waits()
     }
 }
 
@@ -240,68 +269,11 @@ impl Drop for Keeper {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
-    use crate::error::{ExitKind, UserError};
-    use crate::fleet::{KnownRun, NewRun, Worker, Workflows};
+    use crate::fleet::delivery::{Delivery, delivery_of};
+    use crate::fleet::fake::FakeFleet;
     use crate::store::suite::{opening, warnings};
     use crate::store::{FolderStore, StateDir};
-    use raymond_core::run::Options;
-
-    /// An engine with one run, whose events the test gives.
-    #[derive(Default)]
-    struct FakeFleet {
-        batches: Mutex<Vec<Vec<Event>>>,
-        delivered: Mutex<Vec<String>>,
-        is_over: AtomicBool,
-        is_away: AtomicBool,
-    }
-
-    impl FakeFleet {
-        fn check(&self) -> Result<(), Trouble> {
-            match self.is_away.load(Ordering::Relaxed) {
-                true => Err(Trouble::Away("no route".to_owned())),
-                false => Ok(()),
-            }
-        }
-
-        fn happens(&self, batch: Vec<Event>) {
-            self.batches.lock().unwrap().push(batch);
-        }
-    }
-
-    impl Fleet for FakeFleet {
-        fn start(&self, _: &Address, _: &NewRun) -> Result<(), Trouble> {
-            self.check()
-        }
-
-        fn runs(&self, _: &Address) -> Result<Vec<KnownRun>, Trouble> {
-            self.check().map(|()| Vec::new())
-        }
-
-        fn news(&self, _: &Address, _: &str, after: u64, _: Duration) -> Result<News, Trouble> {
-            self.check()?;
-            let is_new = |batch: &&Vec<Event>| batch[0].seq > after;
-            // One batch at a time, as if messages were short.
-            let batches = self.batches.lock().unwrap().iter().filter(is_new).take(1).cloned().collect();
-            Ok(News { batches, is_open: !self.is_over.load(Ordering::Relaxed), ..News::default() })
-        }
-
-        fn deliver(&self, _: &Address, _: &str, name: &str, _: &str) -> Result<(), Trouble> {
-            self.check()?;
-            self.delivered.lock().unwrap().push(name.to_owned());
-            Ok(())
-        }
-
-        fn resume(&self, _: &Address, _: &str, _: &Options, _: Option<&Workflows>) -> Result<(), Trouble> {
-            self.check()
-        }
-
-        fn work(&self, _: &Worker) -> Result<ExitKind, UserError> {
-            Ok(ExitKind::Completed)
-        }
-    }
 
     struct Scene {
         fleet: &'static FakeFleet,
@@ -314,8 +286,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let store: Arc<dyn RunStore> = Arc::new(FolderStore::new(StateDir::at(folder.path())));
             let engine = "temporal://localhost:7233/default?queue=q".to_owned();
-            let mark = Elsewhere { engine, is_open: true, hosts: Default::default(), seen_at: now() };
-            store.mark_elsewhere("r", &mark).unwrap();
+            store.mark_elsewhere("r", &Elsewhere::open(engine, now())).unwrap();
             let fleet: &'static FakeFleet = Box::leak(Box::default());
             fleet.happens(opening("r"));
             Self { fleet, store, _folder: folder }
@@ -325,8 +296,16 @@ mod tests {
             Mirror::of(self.fleet, Arc::clone(&self.store), "r").unwrap().unwrap()
         }
 
+        fn run(&self) -> Arc<dyn RunHandle> {
+            self.store.run("r").unwrap()
+        }
+
+        fn mark(&self) -> Elsewhere {
+            self.run().elsewhere().unwrap()
+        }
+
         fn last_event(&self) -> u64 {
-            self.store.run("r").unwrap().load().unwrap().seq
+            self.run().load().unwrap().seq
         }
     }
 
@@ -334,16 +313,15 @@ mod tests {
     fn all_that_is_new_is_copied_and_the_copy_can_be_taken_up_again() {
         let scene = Scene::new();
         scene.fleet.happens(warnings("r", 3..=4));
-        assert!(scene.mirror().catch_up(Duration::ZERO).unwrap());
+        assert_eq!(scene.mirror().catch_up(Duration::ZERO).unwrap(), Standing::Open);
         assert_eq!(scene.last_event(), 4);
         scene.fleet.happens(warnings("r", 5..=5));
-        scene.fleet.is_over.store(true, Ordering::Relaxed);
+        scene.fleet.stands(Standing::Over);
         let mut mirror = scene.mirror();
-        assert!(!mirror.catch_up(Duration::ZERO).unwrap());
+        assert_eq!(mirror.catch_up(Duration::ZERO).unwrap(), Standing::Over);
         assert_eq!(scene.last_event(), 5);
-        let run = scene.store.run("r").unwrap();
-        assert!(!run.elsewhere().unwrap().is_open);
-        assert_eq!(run.holder().unwrap(), None);
+        assert!(!scene.mark().is_open);
+        assert_eq!(scene.run().holder().unwrap(), None);
     }
 
     /// Nothing asks for the rest of a run that is marked as ended.
@@ -351,23 +329,56 @@ mod tests {
     fn all_of_a_run_that_has_ended_is_copied_at_once_however_far_behind_the_copy_is() {
         let scene = Scene::new();
         (3..=6).for_each(|seq| scene.fleet.happens(warnings("r", seq..=seq)));
-        scene.fleet.is_over.store(true, Ordering::Relaxed);
-        assert!(!scene.mirror().catch_up(Duration::from_millis(1)).unwrap());
+        scene.fleet.stands(Standing::Over);
+        assert_eq!(scene.mirror().catch_up(Duration::from_millis(1)).unwrap(), Standing::Over);
         assert_eq!(scene.last_event(), 6);
+    }
+
+    #[test]
+    fn why_nothing_is_heard_of_a_run_is_noted_until_something_is() {
+        let scene = Scene::new();
+        let (seen_at, why) = (scene.mark().seen_at, "no worker reads its queue".to_owned());
+        scene.fleet.stands(Standing::Unheard(why.clone()));
+        assert_eq!(scene.mirror().catch_up(Duration::ZERO).unwrap(), Standing::Unheard(why.clone()));
+        assert_eq!(scene.last_event(), 2, "what the run begins with is told");
+        let mark = scene.mark();
+        assert_eq!((mark.is_open, mark.silence, mark.seen_at), (true, Some(Silence::Workers(why)), seen_at));
+        scene.fleet.is_away(true);
+        assert!(scene.mirror().catch_up(Duration::ZERO).is_err());
+        assert_eq!(scene.mark().silence, Some(Silence::Engine("no route".to_owned())));
+        scene.fleet.is_away(false);
+        scene.fleet.stands(Standing::Open);
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!(scene.mark().silence, None);
+    }
+
+    #[test]
+    fn a_run_that_the_engine_has_ended_is_marked_as_such() {
+        let scene = Scene::new();
+        let ended = Standing::Ended("was terminated".to_owned());
+        scene.fleet.stands(ended.clone());
+        assert_eq!(scene.mirror().catch_up(Duration::ZERO).unwrap(), ended);
+        assert_eq!((scene.last_event(), scene.mark().is_open), (2, false));
+        assert_eq!(scene.mark().ended.as_deref(), Some("was terminated"));
     }
 
     #[test]
     fn messages_leave_the_inbox_once_the_engine_has_them() {
         let scene = Scene::new();
-        let inbox = scene.store.run("r").unwrap().inbox();
+        let (run, inbox) = (scene.run(), scene.run().inbox());
+        let delivery = || delivery_of(&*run, "stop-any");
         inbox.post("stop-any", "{}").unwrap();
-        scene.fleet.is_away.store(true, Ordering::Relaxed);
+        scene.fleet.is_away(true);
         assert!(scene.mirror().catch_up(Duration::ZERO).is_err());
-        assert!(inbox.contains("stop-any"));
-        scene.fleet.is_away.store(false, Ordering::Relaxed);
+        assert_eq!(delivery(), Delivery::Waits("no route".to_owned()));
+        scene.fleet.is_away(false);
         scene.mirror().catch_up(Duration::ZERO).unwrap();
-        assert!(!inbox.contains("stop-any"));
-        assert_eq!(*scene.fleet.delivered.lock().unwrap(), ["stop-any"]);
+        assert_eq!(delivery(), Delivery::Taken);
+        assert_eq!(scene.fleet.delivered(), ["stop-any"]);
+        scene.fleet.stands(Standing::Unheard("no worker".to_owned()));
+        inbox.post("stop-any", "{}").unwrap();
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!(delivery(), Delivery::Left("no worker".to_owned()));
     }
 
     #[test]
@@ -376,7 +387,7 @@ mod tests {
         let mut first = scene.mirror();
         first.catch_up(Duration::ZERO).unwrap();
         scene.fleet.happens(warnings("r", 3..=3));
-        assert!(scene.mirror().catch_up(Duration::ZERO).unwrap());
+        assert_eq!(scene.mirror().catch_up(Duration::ZERO).unwrap(), Standing::Open);
         assert_eq!(scene.last_event(), 2, "the second has written the copy of the first");
         first.catch_up(Duration::ZERO).unwrap();
         assert_eq!(scene.last_event(), 3);
@@ -397,9 +408,9 @@ mod tests {
         let scene = Scene::new();
         let keeper = Keeper::start(scene.fleet, &scene.store, "r").unwrap().unwrap();
         scene.fleet.happens(warnings("r", 3..=3));
-        scene.store.run("r").unwrap().inbox().post("answer-ask1", "{}").unwrap();
-        assert!(keeper.deliver_all());
-        scene.fleet.is_over.store(true, Ordering::Relaxed);
+        scene.run().inbox().post("answer-ask1", "{}").unwrap();
+        assert_eq!(delivery_of(&*scene.run(), "answer-ask1"), Delivery::Taken);
+        scene.fleet.stands(Standing::Over);
         while !keeper.is_done() {
             std::thread::yield_now();
         }

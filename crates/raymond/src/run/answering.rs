@@ -7,6 +7,7 @@ use raymond_core::run::{Ask, Refusal, Run};
 
 use crate::advice;
 use crate::error::UserError;
+use crate::fleet::delivery::{Delivery, delivery_of};
 use crate::run::driver::{ANSWER_MESSAGE, Answer, Way};
 use crate::store::{Content, Posted, RunHandle, Start, StoreError};
 
@@ -35,6 +36,8 @@ pub enum Taker {
     Busy,
     /// No process drives the run; it is taken when the run continues.
     Stopped,
+    /// The engine that carries out the run does not answer; it gets the answer when it does.
+    Away(String),
 }
 
 /// Gives the answer to the run, unless another one was first.
@@ -64,6 +67,7 @@ pub fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String, way: Way) -
     }
     let to = match lease {
         Some(_) => Taker::Stopped,
+        None if stored.elsewhere().is_some() => wait_until_delivered(stored, &answer)?,
         None => wait_until_taken(stored, &answer)?,
     };
     Ok(Given { ask, to })
@@ -181,6 +185,19 @@ fn wait_until_taken(stored: &dyn RunHandle, answer: &Answer) -> Result<Taker, Us
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    taken_or_late(stored, answer)
+}
+
+/// The same for a run that other machines carry out.
+fn wait_until_delivered(stored: &dyn RunHandle, answer: &Answer) -> Result<Taker, UserError> {
+    match delivery_of(stored, &message_name(&answer.ask)) {
+        Delivery::Taken => taken_or_late(stored, answer),
+        Delivery::Left(_) => Ok(Taker::Busy),
+        Delivery::Waits(why) => Ok(Taker::Away(why)),
+    }
+}
+
+fn taken_or_late(stored: &dyn RunHandle, answer: &Answer) -> Result<Taker, UserError> {
     match taken(stored, answer)? {
         Some(true) => Ok(Taker::Live),
         Some(false) => Err(closed_already(stored, &answer.ask)),

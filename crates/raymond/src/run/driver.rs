@@ -14,7 +14,7 @@ use raymond_core::input::{Ended, Input};
 use raymond_core::run::{Run, RunStatus};
 
 pub use inbox::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest, Way};
-pub use terminal::{Question, Terminal};
+pub use terminal::Terminal;
 
 use crate::advice;
 use crate::error::{ExitKind, UserError};
@@ -334,35 +334,16 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
     }
 
     fn ask_on_terminal(&mut self, event: &Event) {
-        let Some(terminal) = &mut self.parts.terminal else { return };
-        match &event.body {
-            Body::AskOpened(opened) => terminal.opened(Question {
-                run: event.run.clone(),
-                agent: opened.agent.to_string(),
-                ask: opened.ask.clone(),
-                asked_at: event.time,
-                text: self.parts.preparer.payloads.text_of(&opened.question).unwrap_or_default(),
-                empty_ok: opened.empty_ok,
-            }),
-            Body::AskClosed(closed) => terminal.closed(&closed.ask),
-            _ => {}
+        if let Some(terminal) = &mut self.parts.terminal {
+            terminal.event(event);
         }
     }
 
     /// Questions that an earlier process opened are asked again, after the first round: what answers them may have
     /// come meanwhile, and that the run goes on is said before.
     fn ask_again(&mut self) {
-        let Some(terminal) = &mut self.parts.terminal else { return };
-        let run = self.parts.engine.run();
-        for (agent, ask) in run.asks() {
-            terminal.opened(Question {
-                run: run.id.clone(),
-                agent: agent.id.to_string(),
-                ask: ask.id.clone(),
-                asked_at: ask.opened_at,
-                text: self.parts.preparer.payloads.text_of(&ask.question).unwrap_or_default(),
-                empty_ok: ask.empty_ok,
-            });
+        if let Some(terminal) = &mut self.parts.terminal {
+            terminal.ask_again(self.parts.engine.run());
         }
     }
 

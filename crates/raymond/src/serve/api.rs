@@ -183,7 +183,7 @@ pub static ROUTES: &[Route] = &[
         about: "Answer a question; a run that was stopped goes on",
         body: Some(schema::<changes::NewAnswer>),
         gives: Gives { status: 200, forms: &[Form::Json(schema::<changes::Taken>)] },
-        errors: &[404, 409, 422],
+        errors: &[404, 409, 422, 503],
         handler: changes::answer,
         ..CHANGES
     },
@@ -192,7 +192,7 @@ pub static ROUTES: &[Route] = &[
         about: "Ask a run to stop; it can be resumed",
         body: Some(schema::<changes::Stopping>),
         gives: Gives { status: 202, forms: &[Form::Json(schema::<changes::StartedRun>)] },
-        errors: &[404, 409],
+        errors: &[404, 409, 503],
         handler: changes::stop,
         ..CHANGES
     },
@@ -201,7 +201,7 @@ pub static ROUTES: &[Route] = &[
         about: "Continue a run where it was",
         body: Some(schema::<changes::Resuming>),
         gives: Gives { status: 202, forms: &[Form::Json(schema::<changes::StartedRun>)] },
-        errors: &[404, 409, 422],
+        errors: &[404, 409, 422, 503],
         handler: changes::resume,
         ..CHANGES
     },

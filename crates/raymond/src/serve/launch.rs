@@ -252,7 +252,10 @@ pub fn resume(server: &Server, run: &Arc<dyn RunHandle>, options: Vec<OsString>)
     // As one word, because an id may begin with a dash.
     args.push(format!("--resume={}", run.id()).into());
     let launched = launcher.launch(run.id(), steps, args, None, &launcher.project)?;
-    let has_begun = || server.index.with_run(run, |state| state.seq > seq).unwrap_or(false);
+    // A run on other machines goes on when its engine has been told, though its first event may be long in coming.
+    let goes_on_there = || run.elsewhere().is_some_and(|mark| mark.is_open);
+    let has_begun =
+        || goes_on_there() || server.index.with_run(run, |state| state.seq > seq).unwrap_or(false);
     launcher.wait(launched, has_begun)
 }
 
@@ -267,7 +270,8 @@ pub fn resume_dead(server: &Server) {
         };
         let state = server.index.with_run(&run, |state| (state.status, state.steps_completed));
         let Ok((status, steps)) = state else { continue };
-        if status != RunStatus::Running {
+        let is_ended = run.elsewhere().is_some_and(|mark| mark.ended.is_some());
+        if status != RunStatus::Running || is_ended {
             forget(server, &id);
             continue;
         }

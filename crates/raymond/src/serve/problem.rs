@@ -35,6 +35,11 @@ impl Problem {
         Self::new(409, detail)
     }
 
+    /// The engine that carries out the run is not there now. The same request may be made again later.
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(503, detail)
+    }
+
     /// Something went wrong here, not with the request.
     pub fn internal(detail: impl ToString) -> Self {
         Self::new(500, detail.to_string())
@@ -47,7 +52,7 @@ impl Problem {
 }
 
 /// The statuses that the API answers with, besides those of success.
-const TITLES: [(u16, &str); 14] = [
+const TITLES: [(u16, &str); 15] = [
     (400, "Malformed request"),
     (401, "A token is needed"),
     (403, "Forbidden"),
@@ -62,6 +67,7 @@ const TITLES: [(u16, &str); 14] = [
     (422, "Cannot be loaded"),
     (429, "Too many requests"),
     (431, "The headers are too large"),
+    (503, "The engine does not answer"),
 ];
 
 fn title_of(status: u16) -> &'static str {

@@ -16,6 +16,39 @@ pub struct Elsewhere {
     /// The machine that each agent is on.
     #[serde(default)]
     pub hosts: BTreeMap<AgentId, String>,
-    /// When the engine was last heard of.
+    /// When the copy was last known to have all that had happened.
     pub seen_at: Timestamp,
+    /// Why nothing has been heard of it since then, if it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silence: Option<Silence>,
+    /// How the engine has ended it, if that was without asking the run. Then it never goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+impl Elsewhere {
+    /// A run that goes on and has not been heard of yet.
+    pub fn open(engine: String, now: Timestamp) -> Self {
+        let hosts = BTreeMap::new();
+        Self { engine, is_open: true, hosts, seen_at: now, silence: None, ended: None }
+    }
+}
+
+/// Why nothing is heard of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Silence {
+    /// The engine itself does not answer.
+    Engine(String),
+    /// The engine answers, and no worker of the run does.
+    Workers(String),
+}
+
+impl std::fmt::Display for Silence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Engine(why) => write!(f, "its engine does not answer: {why}"),
+            Self::Workers(why) => f.write_str(why),
+        }
+    }
 }

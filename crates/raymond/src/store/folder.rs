@@ -20,6 +20,7 @@ mod room;
 mod segment;
 mod skip;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use raymond_core::event::{Body, Event, Origin, SnapshotLine};
@@ -113,6 +114,20 @@ impl RunStore for FolderStore {
         elsewhere::write(self.dir.path(), paths.id(), mark).map_err(io)
     }
 
+    fn note_removal(&self, id: &str) -> Result<(), StoreError> {
+        let io = |error| StoreError::io(self.place(), "write", error);
+        elsewhere::note_removal(self.dir.path(), self.paths(id)?.id()).map_err(io)
+    }
+
+    fn was_removed(&self, id: &str) -> bool {
+        self.paths(id).is_ok_and(|paths| elsewhere::was_removed(self.dir.path(), paths.id()))
+    }
+
+    fn forget_removals(&self, engine: &str, listed: &BTreeSet<&str>) -> Result<(), StoreError> {
+        let io = |error| StoreError::io(self.place(), "write", error);
+        elsewhere::forget_removals(self.dir.path(), engine, listed).map_err(io)
+    }
+
     fn run(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
         Ok(Arc::new(FolderRun { paths: self.paths(id)?, newest: Mutex::default() }))
     }
@@ -176,6 +191,10 @@ impl RunHandle for FolderRun {
         if let Some(mark) = self.elsewhere() {
             return Ok(mark.is_open.then(Holder::default));
         }
+        self.lease_holder()
+    }
+
+    fn lease_holder(&self) -> Result<Option<Holder>, StoreError> {
         holder_of(&self.paths).map_err(|error| StoreError::io(self.paths.lock().display(), "look at", error))
     }
 

@@ -7,6 +7,7 @@
 //!
 //! To add a form, implement these traits and run it through the cases in `suite.rs`.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -42,6 +43,21 @@ pub trait RunStore: Debug + Send + Sync {
     /// Notes that a run is carried out elsewhere, or what has become of it there.
     fn mark_elsewhere(&self, id: &str, _mark: &Elsewhere) -> Result<(), StoreError> {
         Err(StoreError::Unknown { given: id.to_owned(), existing: Vec::new() })
+    }
+
+    /// Notes that a run which is carried out elsewhere is removed here, so that it is not copied again.
+    fn note_removal(&self, _id: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Whether a run which is carried out elsewhere was removed here.
+    fn was_removed(&self, _id: &str) -> bool {
+        false
+    }
+
+    /// Forgets the removed runs of an engine that it does not list any more.
+    fn forget_removals(&self, _engine: &str, _listed: &BTreeSet<&str>) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// A handle on the run of this id, whether it exists or not. Creates nothing.
@@ -118,6 +134,11 @@ pub trait RunHandle: Debug + Send + Sync {
 
     /// The process that writes the run now, if there is one. A run that goes on elsewhere has one that is not named.
     fn holder(&self) -> Result<Option<Holder>, StoreError>;
+
+    /// The process that has the lease now, if there is one: also one that only copies a run that goes on elsewhere.
+    fn lease_holder(&self) -> Result<Option<Holder>, StoreError> {
+        self.holder()
+    }
 
     /// Takes the lease only to keep others from writing the run; it must exist.
     fn lease(&self) -> Result<Box<dyn Lease>, StoreError>;

@@ -40,6 +40,15 @@ pub struct RunView {
     /// The engine that carries it out, if that is on other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
+    /// When all that had happened there was last known here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen_at: Option<Timestamp>,
+    /// Why nothing has been heard of it since then, if it goes on there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale: Option<String>,
+    /// How its engine has ended it without asking it, such as `was terminated`. It cannot go on then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_there: Option<String>,
     pub labels: BTreeMap<String, String>,
     /// The run and the step that it goes on from, if its history does not begin with it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +164,9 @@ impl RunView {
     /// Adds where the run is carried out.
     pub fn tell_where(&mut self, elsewhere: &Elsewhere) {
         self.engine = Some(elsewhere.engine.clone());
+        self.seen_at = Some(elsewhere.seen_at);
+        self.stale = elsewhere.silence.as_ref().map(ToString::to_string);
+        self.ended_there = elsewhere.ended.clone();
         for agent in &mut self.agents {
             agent.host = elsewhere.hosts.get(agent.id.as_str()).cloned();
         }
@@ -266,6 +278,9 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
         containment: None,
         engine: None,
+        seen_at: None,
+        stale: None,
+        ended_there: None,
         elapsed: elapsed(run, is_live),
         steps_used_up: run.options.max_steps.filter(|_| run.is_out_of_steps()),
     }

@@ -99,6 +99,7 @@ fn first_order(workflow: &Path, files: &FilesOfRun) -> StepOrder {
         heartbeat_ms: 1000,
         patience_ms: 1000,
         continue_after: 1000,
+        waits_for_answers: true,
         files: files.clone(),
     };
     let from = From::Start { opening, states };

@@ -13,13 +13,14 @@ use crate::agent::registry::Backends;
 use crate::cli::args::{ResumeArgs, RunOptions};
 use crate::cli::changed::show_changes;
 use crate::cli::drive::Manner;
+use crate::cli::elsewhere::ended_there;
 use crate::cli::find::{allowed_scopes, check_commands};
 use crate::cli::follow;
 use crate::cli::options::{self, override_with};
 use crate::cli::print::{print_stdout, say};
 use crate::config::{Config, Settings};
 use crate::error::{ExitKind, UserError};
-use crate::fleet::{Address, Workflows};
+use crate::fleet::{Address, Resume, Workflows};
 use crate::paths::shown;
 use crate::store::{Elsewhere, RunHandle, RunStore};
 use crate::workflow::scope::{Form, Scope, host_of};
@@ -42,6 +43,9 @@ pub(super) fn resume(
     if run.status == RunStatus::Completed {
         return show_completed(args, &run, stored);
     }
+    if let Some(ended) = ended_there(stored) {
+        return Err(UserError::usage(ended).hint("start the workflow again with `raymond run`"));
+    }
     if mark.is_open {
         return Err(UserError::usage(format!("{} is running on {at}", run.id))
             .hint(format!("see it: {}", advice::command(&format!("log --follow {}", run.id)))));
@@ -52,13 +56,12 @@ pub(super) fn resume(
     if workflows.is_none() && !args.options.quiet {
         say(&format!("{}; {} goes on with the states that it has", not_here(&run), run.id));
     }
-    follow::resume(&*store, &run.id, &at, &options, workflows.as_ref())?;
-    follow::follow(
-        &store,
-        &run.id,
-        run.seq,
-        Manner::new(&args.options, &args.place, &config.raymond, &run.id),
-    )
+    let manner = Manner::elsewhere(&args.options, &args.place, &config.raymond, &run.id);
+    // Without a choice the run waits for answers as it did before, unless they are typed here.
+    let is_chosen = args.options.on_ask.or(config.raymond.on_ask).is_some() || manner.asks_here();
+    let waits_for_answers = is_chosen.then(|| manner.waits_for_answers());
+    follow::resume(&*store, &run.id, &at, &Resume { options, waits_for_answers, workflows })?;
+    follow::follow(&store, &run.id, run.seq, manner)
 }
 
 /// Turns are recorded and replayed by the process that drives the run.

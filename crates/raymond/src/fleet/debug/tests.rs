@@ -1,79 +1,16 @@
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 use jiff::Timestamp;
 use raymond_core::event::{LedTo, NextTry, Retry, RunStarted, StepFailed, StepFinished};
 use raymond_core::money::Usd;
-use raymond_core::run::Options;
 use tempfile::TempDir;
 
 use super::*;
-use crate::error::{ExitKind, UserError};
-use crate::fleet::{KnownRun, NewRun, News, Worker, Workflows};
+use crate::fleet::fake::FakeFleet;
 use crate::run::driver::now;
 use crate::store::suite::opening;
 use crate::store::{Elsewhere, FolderStore, JournalOptions, RunWriter, StateDir};
 use crate::view::debug::{Status, Verdict};
-
-/// An engine with the debug files that the test gives.
-#[derive(Default)]
-struct FakeFleet {
-    archives: Mutex<BTreeMap<(u64, u32), Vec<u8>>>,
-    asked: Mutex<Vec<(u64, u32)>>,
-    is_away: AtomicBool,
-}
-
-impl FakeFleet {
-    fn leaves(&self, step: u64, attempt: u32, archive: Vec<u8>) {
-        self.archives.lock().unwrap().insert((step, attempt), archive);
-    }
-
-    /// The attempts that were asked for since the last call.
-    fn asked(&self) -> BTreeSet<(u64, u32)> {
-        self.asked.lock().unwrap().drain(..).collect()
-    }
-}
-
-impl Fleet for FakeFleet {
-    fn start(&self, _: &Address, _: &NewRun) -> Result<(), Trouble> {
-        Ok(())
-    }
-
-    fn runs(&self, _: &Address) -> Result<Vec<KnownRun>, Trouble> {
-        Ok(Vec::new())
-    }
-
-    fn news(&self, _: &Address, _: &str, _: u64, _: Duration) -> Result<News, Trouble> {
-        Ok(News::default())
-    }
-
-    fn deliver(&self, _: &Address, _: &str, _: &str, _: &str) -> Result<(), Trouble> {
-        Ok(())
-    }
-
-    fn resume(&self, _: &Address, _: &str, _: &Options, _: Option<&Workflows>) -> Result<(), Trouble> {
-        Ok(())
-    }
-
-    fn debug_files(
-        &self,
-        _: &Address,
-        run: &str,
-        step: u64,
-        attempt: u32,
-    ) -> Result<Option<Vec<u8>>, Trouble> {
-        assert_eq!(run, "r");
-        if self.is_away.load(Ordering::Relaxed) {
-            return Err(Trouble::Away("no route".to_owned()));
-        }
-        self.asked.lock().unwrap().push((step, attempt));
-        Ok(self.archives.lock().unwrap().get(&(step, attempt)).cloned())
-    }
-
-    fn work(&self, _: &Worker) -> Result<ExitKind, UserError> {
-        Ok(ExitKind::Completed)
-    }
-}
 
 /// The copy of a run of which a test tells what has happened.
 struct Scene {
@@ -94,7 +31,7 @@ impl Scene {
         let place = tempfile::tempdir().unwrap();
         let store: Arc<dyn RunStore> = Arc::new(FolderStore::new(StateDir::at(place.path())));
         let engine = "temporal://localhost:7233/default?queue=q".to_owned();
-        let mark = Elsewhere { engine, is_open: true, hosts: Default::default(), seen_at: now() };
+        let mark = Elsewhere::open(engine, now());
         store.mark_elsewhere("r", &mark).unwrap();
         let mut writer = store.create("r", JournalOptions::default()).unwrap();
         let mut events = opening("r");
@@ -291,9 +228,9 @@ fn of_a_run_that_is_far_ahead_only_what_is_kept_is_fetched() {
 fn what_was_not_copied_because_the_store_was_away_comes_later() {
     let mut scene = Scene::new(100);
     (1..=20).for_each(|step| scene.step(step));
-    scene.fleet.is_away.store(true, Ordering::Relaxed);
+    scene.fleet.is_away(true);
     assert_eq!(scene.catch_up(), Err("does not answer: no route".to_owned()));
-    scene.fleet.is_away.store(false, Ordering::Relaxed);
+    scene.fleet.is_away(false);
     let run = scene.store.run("r").unwrap();
     let mut first = DebugCopy::of(scene.fleet, run, &scene.rules).unwrap();
     assert!(!first.copy_some().unwrap());
@@ -311,7 +248,7 @@ fn what_is_refused_or_missing_does_not_keep_the_rest_away() {
     let mut scene = Scene::new(10);
     (1..=3).for_each(|step| scene.step(step));
     scene.fleet.leaves(1, 1, b"no archive".to_vec());
-    scene.fleet.archives.lock().unwrap().remove(&(2, 1));
+    scene.fleet.loses(2, 1);
     assert_eq!(scene.catch_up(), Ok(true));
     assert_eq!(scene.outputs(), ["main_A_3.stdout.txt"]);
 }
@@ -335,7 +272,7 @@ fn one_step_can_be_brought_alone() {
     };
     bring(4);
     bring(4);
-    assert_eq!(scene.fleet.asked.lock().unwrap().drain(..).collect::<Vec<_>>(), [(4, 1)]);
+    assert_eq!(scene.fleet.asked(), BTreeSet::from([(4, 1)]));
     assert_eq!(scene.text("main_A_4.stdout.txt"), "said by 4");
     // It counts as the others do when more are kept than should be.
     assert_eq!(scene.catch_up(), Ok(true));

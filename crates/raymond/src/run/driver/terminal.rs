@@ -10,11 +10,14 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use raymond_core::event::{Body, Event};
+use raymond_core::payload::Payload;
+use raymond_core::run::Run;
 use tokio::sync::Notify;
 
 use super::inbox::{ANSWER_MESSAGE, Answer, Way};
 use super::keyboard::{CallOff, CalledOff, Keyboard, Line, call_off};
-use crate::store::{Inbox, Posted};
+use crate::store::{Inbox, Payloads, Posted};
 use crate::view::output::Output;
 use crate::view::text::clean;
 
@@ -23,19 +26,19 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A question as the person sees it.
 #[derive(Clone, Debug)]
-pub struct Question {
-    pub run: String,
-    pub agent: String,
-    pub ask: String,
-    pub asked_at: Timestamp,
-    pub text: String,
+struct Question {
+    agent: String,
+    ask: String,
+    asked_at: Timestamp,
+    text: String,
     /// Whether an empty answer counts.
-    pub empty_ok: bool,
+    empty_ok: bool,
 }
 
 pub struct Terminal {
     inbox: Arc<dyn Inbox>,
     stderr: Output,
+    payloads: Payloads,
     /// Notified when stdin has ended, so that no more questions can be asked here.
     ended: Arc<Notify>,
     waiting: VecDeque<Question>,
@@ -54,21 +57,56 @@ struct Asked {
 }
 
 impl Terminal {
-    pub fn new(inbox: Arc<dyn Inbox>, stderr: Output) -> Self {
-        Self { inbox, stderr, ended: Arc::default(), waiting: VecDeque::new(), is_over: false, asked: None }
+    pub fn new(inbox: Arc<dyn Inbox>, stderr: Output, payloads: Payloads) -> Self {
+        Self {
+            inbox,
+            stderr,
+            payloads,
+            ended: Arc::default(),
+            waiting: VecDeque::new(),
+            is_over: false,
+            asked: None,
+        }
     }
 
     /// Waits until stdin has ended.
-    pub(super) async fn ended(&self) {
+    pub async fn ended(&self) {
         self.ended.notified().await;
     }
 
-    pub(super) fn opened(&mut self, question: Question) {
+    /// Asks a question that was just opened, and withdraws one that was closed.
+    pub fn event(&mut self, event: &Event) {
+        match &event.body {
+            Body::AskOpened(opened) => {
+                let text = self.text_of(&opened.question);
+                let (agent, ask) = (opened.agent.to_string(), opened.ask.clone());
+                let empty_ok = opened.empty_ok;
+                self.opened(Question { agent, ask, asked_at: event.time, text, empty_ok });
+            }
+            Body::AskClosed(closed) => self.closed(&closed.ask),
+            _ => {}
+        }
+    }
+
+    /// Asks the questions of a run that are open already.
+    pub fn ask_again(&mut self, run: &Run) {
+        for (agent, ask) in run.asks() {
+            let text = self.text_of(&ask.question);
+            let (agent, asked_at) = (agent.id.to_string(), ask.opened_at);
+            self.opened(Question { agent, ask: ask.id.clone(), asked_at, text, empty_ok: ask.empty_ok });
+        }
+    }
+
+    fn text_of(&self, question: &Payload) -> String {
+        self.payloads.text_of(question).unwrap_or_default()
+    }
+
+    fn opened(&mut self, question: Question) {
         self.waiting.push_back(question);
         self.ask_next();
     }
 
-    pub(super) fn closed(&mut self, ask: &str) {
+    fn closed(&mut self, ask: &str) {
         self.waiting.retain(|question| question.ask != ask);
         if self.asked.as_ref().is_some_and(|asked| asked.ask == ask) {
             self.call_off();
@@ -77,7 +115,7 @@ impl Terminal {
     }
 
     /// From now on no questions are asked here.
-    pub(super) fn stop_asking(&mut self) {
+    pub fn stop_asking(&mut self) {
         self.is_over = true;
         self.call_off();
     }

@@ -15,6 +15,8 @@ use super::address_of_run;
 use super::workflows::findings;
 use crate::author::report;
 use crate::error::ExitKind;
+use crate::fleet::delivery::{Delivery, delivery_of};
+use crate::fleet::{Address, ENGINE_PROGRAM, Fleet, installed};
 use crate::run::answering::{Taker, give, was_asked, way_of_waiting};
 use crate::run::driver::{StopRequest, Way};
 use crate::serve::Server;
@@ -256,6 +258,7 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     if text.len() > MAX_ANSWER_BYTES {
         return Err(Problem::new(413, "an answer may be 1 MiB long"));
     }
+    check_engine(&*run)?;
     let state = run.load()?;
     let is_known = state.asker(&ask).is_some() || was_asked(&state, &ask);
     if !is_known {
@@ -269,6 +272,9 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         }
         _ => Problem::malformed(error.message),
     })?;
+    if let Taker::Away(why) = &given.to {
+        return Err(left_here("answer", why));
+    }
     let resumed = given.to == Taker::Stopped && !holds(&*run);
     if resumed {
         resume_run(server, &run, Vec::new())?;
@@ -291,10 +297,38 @@ pub fn stop(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let Some(holder) = run.holder()? else {
         return Err(Problem::conflict("no process drives the run, so there is nothing to stop"));
     };
+    check_engine(&*run)?;
     let name = StopRequest::name(holder.incarnation.as_deref(), now);
     let request = StopRequest { incarnation: holder.incarnation, now };
     run.inbox().post(&name, &serde_json::to_string(&request).map_err(Problem::internal)?)?;
+    if run.elsewhere().is_some()
+        && let Delivery::Waits(why) = delivery_of(&*run, &name)
+    {
+        return Err(left_here("request", &why));
+    }
     Answer::json_with(202, &StartedRun { run: run.id().to_owned() }, None)
+}
+
+/// Refuses what is for a run on other machines if its engine has ended it or cannot be reached.
+fn check_engine(run: &dyn RunHandle) -> Result<(), Problem> {
+    let Some(mark) = run.elsewhere() else { return Ok(()) };
+    let engine = &mark.engine;
+    if let Some(how) = &mark.ended {
+        return Err(Problem::conflict(format!("the run {how} on {engine}, so it does not go on")));
+    }
+    let (Some(fleet), Ok(at)) = (installed(), Address::parse(engine)) else {
+        return Err(Problem::unavailable(format!(
+            "the run is on {engine}, and {ENGINE_PROGRAM} was not found"
+        )));
+    };
+    fleet
+        .answers(&at)
+        .map_err(|trouble| Problem::unavailable(format!("{engine} {trouble}; nothing was done")))
+}
+
+/// The engine went away after it had been looked for.
+fn left_here(what: &str, why: &str) -> Problem {
+    Problem::unavailable(format!("the engine does not answer: {why}; the {what} is kept here until it does"))
 }
 
 /// Where a new run leaves another one.
@@ -361,6 +395,7 @@ pub fn resume(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     if server.index.with_run(&run, |state| state.status)? == RunStatus::Completed {
         return Err(Problem::conflict("the run is completed"));
     }
+    check_engine(&*run)?;
     let options = words(&[
         ("budget", wanted.budget.as_ref().map(Amount::to_string)),
         ("model", wanted.model),

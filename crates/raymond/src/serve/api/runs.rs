@@ -52,6 +52,9 @@ struct RunItem {
     status: RunStatus,
     /// Whether a process drives it.
     live: bool,
+    /// Why what is shown of a run on other machines may be old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale: Option<String>,
     /// How many steps are completed.
     steps: u64,
     cost_usd: Usd,
@@ -137,6 +140,7 @@ fn item(server: &Server, handle: &Arc<dyn RunHandle>, summary: &Summary, live: b
         workflow_id: server.workflow_id(&summary.scope),
         status: summary.status(live),
         live,
+        stale: live.then(|| handle.elsewhere()?.silence).flatten().map(|silence| silence.to_string()),
         steps: summary.steps,
         cost_usd: summary.cost_usd,
         budget_usd: summary.budget_usd,

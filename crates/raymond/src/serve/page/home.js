@@ -149,7 +149,7 @@ function runRow(run) {
   return h("tr", { key: run.run },
     h("td", { class: "status" }, badge(status)),
     h("td", { class: "run" }, h("a", { href: address(["runs", run.run]), "data-row": true, class: "run-name" }, run.run),
-      h("span", { class: "under dim" }, run.workflow_id ? h("a", { href: address(["workflows", run.workflow_id]) }, run.workflow) : run.workflow, labels(run.labels), said ? h("span", { class: "said", title: firstLine(said, 1000) }, firstLine(said, 200)) : null)),
+      h("span", { class: "under dim" }, run.workflow_id ? h("a", { href: address(["workflows", run.workflow_id]) }, run.workflow) : run.workflow, labels(run.labels), run.stale ? h("span", { class: "said" }, `old: ${run.stale}`) : null, said ? h("span", { class: "said", title: firstLine(said, 1000) }, firstLine(said, 200)) : null)),
     h("td", { class: "num steps" }, h("span", { class: "cap" }, "steps "), count(run.steps)),
     h("td", { class: "num agents" }, agents ? [h("span", { class: "cap" }, "agents "), count(agents)] : h("span", { class: "dim" }, "–")),
     h("td", { class: "cost" }, meter(run.cost_usd, run.budget_usd)),

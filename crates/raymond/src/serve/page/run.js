@@ -17,6 +17,8 @@ const AGENTS_SHOWN = 30;
 const STATES_SHOWN = 40;
 const BRANCHES_SHOWN = 20;
 const SLIDE_PAUSE = 60;
+/// How often a run on other machines is looked at: that nothing is heard of it is no event.
+const LOOK_ELSEWHERE = 3000;
 
 export class RunPage extends View {
   constructor(app, route) {
@@ -36,6 +38,8 @@ export class RunPage extends View {
     if (!this.graph || this.lacksState()) this.graph = await this.data.get(["runs", this.id, "graph"]).catch(() => ({ scopes: [], counts: [] }));
     if (hasChanged) await this.fillEvents();
     if (this.at && !this.past) await this.loadPast();
+    clearTimeout(this.elsewhereTimer);
+    if (run.engine && run.live && !this.isOver && !this.data.isEmbedded) this.elsewhereTimer = setTimeout(() => this.refresh(), LOOK_ELSEWHERE);
   }
 
   /// The head of a run is there at once; reading the course of a long one for the first time takes a moment.
@@ -132,6 +136,7 @@ export class RunPage extends View {
     super.stop();
     this.abort?.abort();
     clearTimeout(this.slide);
+    clearTimeout(this.elsewhereTimer);
   }
 
   keys() {
@@ -146,7 +151,7 @@ export class RunPage extends View {
   }
 
   canResume() {
-    return this.run && !this.run.live && this.run.status !== "completed";
+    return this.run && !this.run.live && this.run.status !== "completed" && !this.run.ended_there;
   }
 
   render() {
@@ -168,7 +173,7 @@ export class RunPage extends View {
     return h("header", { class: "run-head" },
       h("div", { class: "run-line" }, badge(status), h("h1", {}, run.run), this.actions(run)),
       h("p", { class: "run-about dim" }, run.workflow_id && !this.data.isEmbedded ? h("a", { href: address(["workflows", run.workflow_id]) }, icon("workflow"), run.workflow) : run.workflow, this.data.isEmbedded ? null : labels(run.labels)),
-      this.lineage(),
+      this.lineage(), this.elsewhere(),
       h("dl", { class: "facts" }, fact("Cost", meter(run.cost_usd, run.budget_usd)), fact("Steps", h("span", { class: "big" }, count(run.steps))),
         fact("Agents", h("span", { class: "big" }, count(run.agents.length))), fact("Started", when(run.started_at)),
         fact(run.live || this.at ? "For" : "Took", duration(end - Date.parse(run.started_at)))),
@@ -189,11 +194,19 @@ export class RunPage extends View {
       shown.length ? h("span", {}, plural(branches.length, "branch", "branches"), ": ", shown.map((branch, index) => [index ? ", " : null, link(branch.run), branch.step ? ` from step ${count(branch.step)}` : null]), branches.length > shown.length ? " …" : null) : null);
   }
 
+  /// Where a run on other machines is, and whether what is shown of it is old.
+  elsewhere() {
+    const { engine, stale, seen_at: seen } = this.run;
+    if (!engine) return null;
+    return [h("p", { class: "run-about dim" }, "on ", engine),
+      stale && this.run.live ? h("div", { class: "outcome is-limited", role: "status" }, h("h2", {}, icon("limited"), "Old"), h("p", {}, "This is how it was ", when(seen), ". Since then ", stale, ".")) : null];
+  }
+
   /// Why a run stands still, and what can be done.
   reason(run, status) {
     const failed = run.agents.filter((agent) => agent.error);
     const words = { over_budget: `${money(run.cost_usd)} of a budget of ${money(run.budget_usd)} are spent. Resume it with more.`, limited: "The agent program's usage limit is reached. Resume it when the limit has ended.",
-      interrupted: "It was stopped, or its process ended. A resume goes on where it was.", failed: failed.length ? null : run.error ?? "See its last events." };
+      interrupted: run.ended_there ? `It ${run.ended_there} on ${run.engine}, so it does not go on.` : "It was stopped, or its process ended. A resume goes on where it was.", failed: failed.length ? null : run.error ?? "See its last events." };
     if (!words[status] && !(status === "failed" && failed.length)) return null;
     return h("div", { class: `outcome is-${statusColour(status)}` }, h("h2", {}, icon(statusColour(status)), "Why it stopped"),
       words[status] ? h("p", {}, words[status]) : failed.slice(0, 5).map((agent) => [h("p", {}, h("code", {}, agent.state), ` ${agent.error}`), agent.stderr ? h("pre", { class: "dim" }, agent.stderr) : null]));

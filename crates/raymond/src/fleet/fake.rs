@@ -1,0 +1,120 @@
+//! An engine for tests, with one run whose events and debug files the test gives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use raymond_core::event::Event;
+
+use super::{Address, Fleet, KnownRun, NewRun, News, Resume, Standing, Trouble, Worker};
+use crate::error::{ExitKind, UserError};
+
+pub(crate) struct FakeFleet {
+    batches: Mutex<Vec<Vec<Event>>>,
+    delivered: Mutex<Vec<String>>,
+    standing: Mutex<Standing>,
+    /// Packed debug files, by step and attempt.
+    archives: Mutex<BTreeMap<(u64, u32), Vec<u8>>>,
+    asked: Mutex<BTreeSet<(u64, u32)>>,
+    is_away: AtomicBool,
+}
+
+impl Default for FakeFleet {
+    fn default() -> Self {
+        Self {
+            batches: Mutex::default(),
+            delivered: Mutex::default(),
+            standing: Mutex::new(Standing::Open),
+            archives: Mutex::default(),
+            asked: Mutex::default(),
+            is_away: AtomicBool::new(false),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FakeFleet {
+    pub(crate) fn happens(&self, batch: Vec<Event>) {
+        lock(&self.batches).push(batch);
+    }
+
+    pub(crate) fn stands(&self, standing: Standing) {
+        *lock(&self.standing) = standing;
+    }
+
+    pub(crate) fn is_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leaves(&self, step: u64, attempt: u32, archive: Vec<u8>) {
+        lock(&self.archives).insert((step, attempt), archive);
+    }
+
+    pub(crate) fn loses(&self, step: u64, attempt: u32) {
+        lock(&self.archives).remove(&(step, attempt));
+    }
+
+    /// The attempts whose debug files were asked for since the last call.
+    pub(crate) fn asked(&self) -> BTreeSet<(u64, u32)> {
+        std::mem::take(&mut *lock(&self.asked))
+    }
+
+    /// The names of the messages that it got.
+    pub(crate) fn delivered(&self) -> Vec<String> {
+        lock(&self.delivered).clone()
+    }
+
+    fn check(&self) -> Result<(), Trouble> {
+        match self.is_away.load(Ordering::Relaxed) {
+            true => Err(Trouble::Away("no route".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Fleet for FakeFleet {
+    fn start(&self, _: &Address, _: &NewRun) -> Result<(), Trouble> {
+        self.check()
+    }
+
+    fn answers(&self, _: &Address) -> Result<(), Trouble> {
+        self.check()
+    }
+
+    fn runs(&self, _: &Address) -> Result<Vec<KnownRun>, Trouble> {
+        self.check().map(|()| Vec::new())
+    }
+
+    fn news(&self, _: &Address, _: &str, after: u64, _: Duration) -> Result<News, Trouble> {
+        self.check()?;
+        let is_new = |batch: &&Vec<Event>| batch[0].seq > after;
+        // One batch at a time, as if messages were short.
+        let batches = lock(&self.batches).iter().filter(is_new).take(1).cloned().collect();
+        let standing = lock(&self.standing).clone();
+        Ok(News { batches, payloads: Vec::new(), hosts: Default::default(), standing })
+    }
+
+    fn deliver(&self, _: &Address, _: &str, name: &str, _: &str) -> Result<(), Trouble> {
+        self.check()?;
+        lock(&self.delivered).push(name.to_owned());
+        Ok(())
+    }
+
+    fn resume(&self, _: &Address, _: &str, _: &Resume) -> Result<(), Trouble> {
+        self.check()
+    }
+
+    fn debug_files(&self, _: &Address, _: &str, step: u64, attempt: u32) -> Result<Option<Vec<u8>>, Trouble> {
+        self.check()?;
+        lock(&self.asked).insert((step, attempt));
+        Ok(lock(&self.archives).get(&(step, attempt)).cloned())
+    }
+
+    fn work(&self, _: &Worker) -> Result<ExitKind, UserError> {
+        Ok(ExitKind::Completed)
+    }
+}
