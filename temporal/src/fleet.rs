@@ -13,10 +13,11 @@ use raymond::error::{ExitKind, UserError};
 use raymond::fleet::{
     Address, Fleet, KnownRun, NewRun, News, PATIENCE, Resume, Standing, Trouble, Worker, Workflows,
 };
-use raymond::run::driver::{STOP_MESSAGE, StopRequest};
+use raymond::run::driver::{ANSWER_MESSAGE, Answer as GivenAnswer, STOP_MESSAGE, StopRequest};
 use raymond::run::frozen::FrozenStates;
 use raymond::view::debug::MOST_ARCHIVE_BYTES;
 use raymond_core::event::{Body, RunStarted};
+use raymond_core::limits::MAX_INLINE_PAYLOAD_BYTES;
 use temporalio_client::errors::{WorkflowInteractionError, WorkflowQueryError, WorkflowStartError};
 use temporalio_client::tonic::Code;
 use temporalio_client::{
@@ -33,6 +34,7 @@ use crate::host::{self, debug_key, journal_folder};
 use crate::messages::{FilesOfRun, From, Mail, Part, RunInput, Settings, Told, WorkflowsNow};
 use crate::packed::{MOST_BYTES, Packed};
 use crate::server::{ended_how, is_queue_read, is_untaken, opening, status_of};
+use crate::texts::{NoText, Texts};
 use crate::workflow::{RUN, RaymondRun};
 
 /// How long a server that is connected may take to start a run or let it go on. No view waits for it.
@@ -49,6 +51,8 @@ const SILENT_FOR: Duration = Duration::from_secs(2);
 /// How long a worker may take to decide. It may first have to decide all again that its history holds, and what comes until
 /// then is not lost but slows it down.
 const LONGEST_DECISION: Duration = Duration::from_secs(30);
+/// How long the store of blobs may take for a text.
+const PATIENCE_FOR_TEXT: Duration = Duration::from_secs(30);
 /// How often a run is asked for news while nothing happens.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// Variables that set how long a machine may be silent, and how long a step waits for its agent's machine, in milliseconds.
@@ -225,10 +229,27 @@ impl Fleet for Temporal {
         })
     }
 
+    fn text(&self, at: &Address, run: &str, hash: &str) -> Result<String, Trouble> {
+        let (blobs, run, hash) = (at.blobs.clone(), run.to_owned(), hash.to_owned());
+        self.call(async move {
+            let texts = Texts::of(&Blobs::open(blobs.as_deref()).map_err(away)?, &run);
+            let found = tokio::time::timeout(PATIENCE_FOR_TEXT, texts.get(&hash)).await;
+            match found.map_err(|_| away("the blob store takes too long"))? {
+                Ok(text) => Ok(text),
+                Err(NoText::Away(error)) => Err(away(format!("the blob store: {error:#}"))),
+                Err(NoText::Missing(why)) => Err(refused(why)),
+            }
+        })?
+    }
+
     fn deliver(&self, at: &Address, run: &str, name: &str, content: &str) -> Result<(), Trouble> {
         let ends_now = name.starts_with(STOP_MESSAGE)
             && serde_json::from_str::<StopRequest>(content).is_ok_and(|request| request.now);
-        let mail = Mail::Message { name: name.to_owned(), content: content.to_owned() };
+        let content = match name.starts_with(ANSWER_MESSAGE) && content.len() > MAX_INLINE_PAYLOAD_BYTES {
+            true => self.with_its_text_kept(at, run, content)?,
+            false => content.to_owned(),
+        };
+        let mail = Mail::Message { name: name.to_owned(), content };
         let run = run.to_owned();
         self.ask(at, 2 * PATIENCE, async move |server: Server| {
             let is_heard = server.signal(&run, mail).await?;
@@ -308,17 +329,22 @@ impl Temporal {
         let states = FrozenStates::read(&new.scopes, &started.options, &backends)
             .map_err(|error| refused(error.message))?;
         let (blobs, scopes, cwd) = (at.blobs.clone(), new.scopes.clone(), new.cwd.clone());
+        let (id, mut opening) = (new.id.clone(), new.opening.clone());
         let kept = self.call(async move {
             let blobs = Blobs::open(blobs.as_deref())?;
-            anyhow::Ok((keep_workflows(&blobs, &scopes).await?, keep_repository(&blobs, &cwd).await?))
+            Texts::of(&blobs, &id).keep_those_of(&mut opening).await?;
+            let (bundle, repository) =
+                (keep_workflows(&blobs, &scopes).await?, keep_repository(&blobs, &cwd).await?);
+            anyhow::Ok((bundle, repository, opening))
         })?;
-        let (bundle, repository) = kept.map_err(|error| refused(format!("{error:#}")))?;
+        let (bundle, repository, opening) = kept.map_err(|error| refused(format!("{error:#}")))?;
         let settings = Settings {
             queue: at.queue.clone(),
             heartbeat_ms: variable(HEARTBEAT),
             patience_ms: variable(PATIENCE_FOR_HOME),
             continue_after: u32::try_from(variable(CONTINUE_AFTER)).unwrap_or(u32::MAX),
             waits_for_answers: new.waits_for_answers,
+            keeps_texts: true,
             files: FilesOfRun {
                 bundle,
                 project: new.project.to_string_lossy().into_owned(),
@@ -328,12 +354,10 @@ impl Temporal {
                 debug_folder: new.debug_folder.as_ref().map(|path| path.to_string_lossy().into_owned()),
             },
         };
-        let from = Packed::new(&From::Start { opening: new.opening.clone(), states }).map_err(refused)?;
+        let from = Packed::new(&From::Start { opening, states }).map_err(refused)?;
         match from.bytes() < MOST_BYTES {
             true => Ok(RunInput { settings, from }),
-            false => {
-                Err(refused("the workflow's states and input are too large for a message of the engine"))
-            }
+            false => Err(refused("the workflow's states are too large for a message of the engine")),
         }
     }
 
@@ -348,6 +372,24 @@ impl Temporal {
             workflow_paths: workflows.workflow_paths.clone(),
             cd_paths: workflows.cd_paths.clone(),
         })
+    }
+
+    /// An answer whose text is in the store of blobs. What cannot be read as an answer, or has no text, stays as it is: the run
+    /// decides about it.
+    fn with_its_text_kept(&self, at: &Address, run: &str, content: &str) -> Result<String, Trouble> {
+        let Ok(mut answer) = serde_json::from_str::<GivenAnswer>(content) else {
+            return Ok(content.to_owned());
+        };
+        let Some(text) = answer.text.text().filter(|text| !text.trim().is_empty()) else {
+            return Ok(content.to_owned());
+        };
+        let (blobs, run, text) = (at.blobs.clone(), run.to_owned(), text.to_owned());
+        let kept = self.call(async move {
+            let texts = Texts::of(&Blobs::open(blobs.as_deref())?, &run);
+            tokio::time::timeout(PATIENCE_FOR_TEXT, texts.keep_if_long(text)).await?
+        })?;
+        answer.text = kept.map_err(|error| away(format!("the blob store: {error:#}")))?;
+        serde_json::to_string(&answer).map_err(refused)
     }
 }
 

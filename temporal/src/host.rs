@@ -6,6 +6,7 @@ mod heart;
 mod leases;
 mod names;
 mod records;
+mod reports;
 mod steps;
 mod superseded;
 mod tidy;
@@ -24,6 +25,7 @@ use anyhow::Context;
 use raymond::agent::registry::Backends;
 use raymond::fleet::Worker as WorkerSettings;
 use raymond::run::frozen::FrozenStates;
+use raymond_core::payload::Payload;
 use temporalio_client::Client;
 use temporalio_common::error::ApplicationFailure;
 use temporalio_common::worker::{VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion};
@@ -39,8 +41,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::blobs::Blobs;
 use crate::bundle::unpack;
 use crate::client::{NoAnswer, connect};
-use crate::messages::{Delivered, Delivery, Home, JournalPart, StatesWanted};
+use crate::messages::{Delivered, Delivery, Home, JoinPart, JournalPart, StatesWanted, TextsPart};
 use crate::packed::{MOST_BYTES, Packed};
+use crate::texts::{NoText, Texts};
 use crate::workflow::RaymondRun;
 pub use debug::debug_key;
 use steps::{Load, Steps, Task};
@@ -66,6 +69,8 @@ const CONNECT_AGAIN: Duration = Duration::from_secs(1);
 const LAST_REPORTS: Duration = Duration::from_secs(30);
 /// How often a machine that leaves looks whether its steps have ended.
 const DRAIN_POLL: Duration = Duration::from_millis(50);
+/// So often a text that a join needs is looked for, before the join fails.
+const LOOKS_FOR_A_TEXT: u32 = 5;
 /// The deployment and the build that this worker belongs to, as Temporal's controller for Kubernetes sets them.
 const VERSION_VARIABLES: [&str; 2] = ["TEMPORAL_DEPLOYMENT_NAME", "TEMPORAL_WORKER_BUILD_ID"];
 
@@ -121,6 +126,37 @@ impl Host {
         let key = format!("{}/{:012}.json", journal_folder(&part.run), part.first);
         self.blobs.put(&key, serde_json::to_vec(&part.part)?).await?;
         Ok(())
+    }
+
+    /// Keeps texts of a run.
+    #[activity]
+    pub async fn keep_texts(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        part: TextsPart,
+    ) -> Result<(), ActivityError> {
+        let texts = Texts::of(&self.blobs, &part.run);
+        for text in part.texts.open()? {
+            texts.keep(&text).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts the results of workers together.
+    #[activity]
+    pub async fn join(
+        self: Arc<Self>,
+        ctx: ActivityContext,
+        part: JoinPart,
+    ) -> Result<Result<Payload, String>, ActivityError> {
+        let joined = Texts::of(&self.blobs, &part.run).join(part).await;
+        match joined.as_ref().err().and_then(|error| error.downcast_ref()) {
+            // A shared disk may show a new file late, and another machine may have the right store.
+            Some(NoText::Missing(why)) if ctx.info().attempt >= LOOKS_FOR_A_TEXT => {
+                Ok(Err(format!("{why} ({})", self.home.host)))
+            }
+            _ => Ok(joined?),
+        }
     }
 
     /// Reads the states of a run again, for a resume.
@@ -287,6 +323,8 @@ fn runs_worker(runtime: &Runtime, client: &Client, queue: &str, host: &Arc<Host>
         .register_workflow::<RaymondRun>()?
         .register_activity::<host::KeepJournal>(Arc::clone(host))
         .register_activity::<host::ReadStates>(Arc::clone(host))
+        .register_activity::<host::KeepTexts>(Arc::clone(host))
+        .register_activity::<host::Join>(Arc::clone(host))
         .build();
     if let Some(version) = version(&|name| std::env::var(name).ok())? {
         options.deployment_options = WorkerDeploymentOptions::new(version)

@@ -9,9 +9,11 @@ use raymond::run::driver::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 use raymond::run::engine::{Command, Engine, Preparation, States, StepLaunch};
 use raymond::run::frozen::{FrozenStates, MachineFacts};
 use raymond::run::hosted::{Branch, StepOrder};
-use raymond::store::{PayloadSource, Payloads, RunWriter, StoreError, reference_to};
+use raymond::store::{PayloadSource, Payloads, Room, RunWriter, StoreError, reference_to};
 use raymond_core::event::{Body, Event, RunStarted, SnapshotLine};
 use raymond_core::input::Input;
+use raymond_core::join::{self, Joined};
+use raymond_core::limits::MAX_INLINE_PAYLOAD_BYTES;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Options, Run, RunStatus};
@@ -25,6 +27,8 @@ use crate::places::Places;
 /// How long the part of a journal may be that is kept at once, and that is told at once. It must fit in a message of the
 /// engine even if it cannot be compressed. A single event that is longer came in one message, and fits.
 const PART_BYTES: usize = 1_300_000;
+/// A text of the state that is so short is as long as a reference to it, or not much longer.
+const SHORT_TEXT_BYTES: usize = 512;
 /// What is left in a message for the rest of an order, beside the text that the step is handed.
 const ROOM_FOR_ORDER: usize = 200_000;
 /// A journal that is so long is kept elsewhere.
@@ -55,6 +59,8 @@ pub struct Machine {
     why_stopped: Option<String>,
     /// Inputs that came with the run from its last history.
     brought: Vec<Input>,
+    /// Agents whose workers' results are being put together by a machine, with the number of the last event when that began.
+    joins: BTreeMap<AgentId, u64>,
 }
 
 /// The files of a run that is resumed, and the workflows in them, if they are others than before.
@@ -69,11 +75,24 @@ pub struct Orders {
     pub start: Vec<StepOrder>,
     /// Steps of these agents are ended.
     pub cancel: Vec<AgentId>,
+    pub join: Vec<JoinOrder>,
+}
+
+/// An agent whose workers' results a machine puts together, because they are too long for the run.
+#[derive(Debug)]
+pub struct JoinOrder {
+    pub agent: AgentId,
+    /// Distinguishes it from other joins of the agent.
+    pub number: u64,
+    /// How many workers are joined.
+    pub count: usize,
+    /// The workers, as many at once as fit in a message.
+    pub parts: Vec<Packed<Vec<Joined>>>,
 }
 
 impl Machine {
     pub fn new(id: &str, now: Timestamp, settings: Settings, from: From) -> anyhow::Result<Self> {
-        let journal = Journal::default();
+        let journal = Journal::new(settings.keeps_texts);
         let (engine, states, places, stop, brought) = match from {
             From::Start { mut opening, states } => {
                 for body in &mut opening {
@@ -110,6 +129,7 @@ impl Machine {
             to_read: None,
             why_stopped: None,
             brought,
+            joins: BTreeMap::new(),
         };
         machine.engine.wait_for_answers(machine.settings.waits_for_answers);
         stop.into_iter().for_each(|kind| machine.stop(kind));
@@ -132,6 +152,11 @@ impl Machine {
     /// ended first, if it is about to be.
     pub fn can_change_history(&self) -> bool {
         self.is_open() && !self.engine.has_interrupted_steps()
+    }
+
+    /// Whether results of workers are of no use now. A resume has them put together anew: what failed may have run again.
+    pub fn wants_no_joins(&self) -> bool {
+        self.stop.is_some() || !self.is_open()
     }
 
     pub fn is_stopped_now(&self) -> bool {
@@ -209,6 +234,7 @@ impl Machine {
         self.settings.waits_for_answers = waits_for_answers.unwrap_or(self.settings.waits_for_answers);
         self.engine.wait_for_answers(self.settings.waits_for_answers);
         self.stop = None;
+        self.joins.clear();
         let resume = Input::Resume { options, interrupted, forgotten: Vec::new() };
         std::iter::once(resume).chain(std::mem::take(&mut self.held_answers)).collect()
     }
@@ -308,12 +334,33 @@ impl Machine {
                 Command::Finish => {}
             }
         }
+        for agent in round.joins_elsewhere {
+            orders.join.push(self.join_order(agent)?);
+        }
         for event in &round.events {
             if let Body::AgentFinished { agent, .. } = &event.body {
                 self.places.forget(agent);
             }
         }
         Ok(orders)
+    }
+
+    fn join_order(&mut self, agent: AgentId) -> anyhow::Result<JoinOrder> {
+        let number = self.run().seq;
+        self.joins.insert(agent.clone(), number);
+        let workers = join::workers(self.run(), &agent);
+        let count = workers.len();
+        let parts = in_parts(workers).iter().map(Packed::new).collect::<anyhow::Result<_>>()?;
+        Ok(JoinOrder { agent, number, count, parts })
+    }
+
+    /// Notes that a join has ended. Says whether its result is wanted.
+    pub fn has_joined(&mut self, agent: &AgentId, number: u64) -> bool {
+        let is_current = self.joins.get(agent) == Some(&number);
+        if is_current {
+            self.joins.remove(agent);
+        }
+        is_current
     }
 
     fn order(&self, launch: StepLaunch<()>) -> StepOrder {
@@ -325,7 +372,7 @@ impl Machine {
             project: files.project.clone(),
             workflow_paths: files.workflow_paths.clone(),
             cd_paths: files.cd_paths.clone(),
-            payloads: self.journal.texts_of(agent.payload.as_ref()),
+            payloads: self.journal.texts_of(agent.needed_payloads()),
             debug_folder: files.debug_folder.clone(),
             branches: BTreeMap::new(),
             agent,
@@ -357,6 +404,35 @@ impl Machine {
         kept.bytes = kept.batches.iter().map(|batch| kept.length(batch)).sum();
     }
 
+    /// Texts of the run's state that the store of blobs can keep instead, as many as fit in a message.
+    pub fn texts_to_keep(&mut self) -> Vec<String> {
+        let keeps_texts = self.settings.keeps_texts;
+        let texts = self.engine.payloads_mut().into_iter().filter_map(|payload| payload.text());
+        let texts = texts.filter(|text| keeps_texts && text.len() > SHORT_TEXT_BYTES);
+        let mut bytes = 0;
+        texts
+            .take_while(|text| {
+                // Each of them fits, however it is written as JSON.
+                bytes += text.len();
+                bytes <= PART_BYTES
+            })
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// These texts are in the store of blobs now.
+    pub fn keeps_elsewhere(&mut self, texts: &[String]) -> anyhow::Result<()> {
+        let references: Result<BTreeMap<_, _>, _> =
+            texts.iter().map(|text| reference_to(text).map(|reference| (text.as_str(), reference))).collect();
+        let references = references?;
+        for payload in self.engine.payloads_mut() {
+            if let Some(reference) = payload.text().and_then(|text| references.get(text)) {
+                *payload = reference.clone();
+            }
+        }
+        Ok(())
+    }
+
     /// The run, to go on with in another history.
     pub fn snapshot(&self, inputs: Vec<Input>, inbox: Vec<Mail>) -> anyhow::Result<Snapshot> {
         Ok(Snapshot {
@@ -369,6 +445,26 @@ impl Machine {
             inbox,
         })
     }
+}
+
+/// Divides workers so that each part fits in a message.
+fn in_parts(workers: Vec<Joined>) -> Vec<Vec<Joined>> {
+    let mut parts: Vec<Vec<Joined>> = Vec::new();
+    let mut bytes = 0;
+    for worker in workers {
+        let length = serde_json::to_string(&worker).map_or(0, |text| text.len());
+        match parts.last_mut() {
+            Some(part) if bytes + length <= PART_BYTES => {
+                part.push(worker);
+                bytes += length;
+            }
+            _ => {
+                parts.push(vec![worker]);
+                bytes = length;
+            }
+        }
+    }
+    parts
 }
 
 fn limit(options: &mut Options) {
@@ -424,7 +520,11 @@ impl States for AtHome<'_> {
 
 /// The journal of a run in memory. It can be made again from the engine's history, so nothing of it need be durable.
 #[derive(Clone, Debug, Default)]
-struct Journal(Arc<Mutex<Kept>>);
+struct Journal {
+    kept: Arc<Mutex<Kept>>,
+    /// Whether long texts lie in the store of blobs.
+    keeps_texts: bool,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -432,6 +532,7 @@ struct Kept {
     bytes: usize,
     /// The number of the next event.
     next: u64,
+    /// The long texts that are in no store of blobs: all of them in a run of an earlier version.
     payloads: BTreeMap<String, String>,
 }
 
@@ -474,8 +575,12 @@ impl Kept {
 }
 
 impl Journal {
+    fn new(keeps_texts: bool) -> Self {
+        Self { keeps_texts, ..Self::default() }
+    }
+
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The long texts that the run may still hand on. Those that only its earlier events name stay with these.
@@ -486,20 +591,24 @@ impl Journal {
         Ok(payloads)
     }
 
-    fn texts_of(&self, payload: Option<&Payload>) -> BTreeMap<String, String> {
-        match payload {
-            Some(Payload::Stored { payload, .. }) => {
-                let text = self.kept().payloads.get(payload).cloned();
-                text.map(|text| (payload.clone(), text)).into_iter().collect()
-            }
-            _ => BTreeMap::new(),
-        }
+    /// Those of the texts that are here.
+    fn texts_of<'p>(&self, payloads: impl Iterator<Item = &'p Payload>) -> BTreeMap<String, String> {
+        let kept = self.kept();
+        payloads
+            .filter_map(|payload| match payload {
+                Payload::Stored { payload: hash, .. } => {
+                    kept.payloads.get(hash).map(|text| (hash.clone(), text.clone()))
+                }
+                Payload::Inline(_) => None,
+            })
+            .collect()
     }
 }
 
 impl PayloadSource for Journal {
     fn get(&self, hash: &str) -> Result<String, StoreError> {
-        self.kept().payloads.get(hash).cloned().ok_or(StoreError::NotAHash)
+        let text = self.kept().payloads.get(hash).cloned();
+        text.ok_or_else(|| StoreError::PayloadElsewhere { hash: hash.to_owned() })
     }
 }
 
@@ -523,9 +632,17 @@ impl RunWriter for Journal {
         }
     }
 
-    fn has_room_for(&self, text: &str) -> bool {
+    fn room_for(&self, text: &str) -> Room {
         let fits = |packed: Packed<String>| packed.bytes() <= MOST_BYTES - ROOM_FOR_ORDER;
-        text.len() <= PART_BYTES || Packed::new(&text.to_owned()).is_ok_and(fits)
+        if text.len() <= MAX_INLINE_PAYLOAD_BYTES {
+            Room::Here
+        } else if self.keeps_texts {
+            Room::Elsewhere
+        } else if text.len() <= PART_BYTES || Packed::new(&text.to_owned()).is_ok_and(fits) {
+            Room::Here
+        } else {
+            Room::Nowhere
+        }
     }
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
@@ -558,7 +675,12 @@ impl RunWriter for Journal {
 
 #[cfg(test)]
 mod tests {
+    use raymond_core::decide;
+    use raymond_core::workflow::StateFile;
+    use serde_json::json;
+
     use super::*;
+    use crate::messages::FilesOfRun;
 
     #[test]
     fn no_more_steps_are_started_than_a_history_has_room_for() {
@@ -572,39 +694,7 @@ mod tests {
 
     /// A run that has stopped, because its only state is missing.
     fn stopped() -> Machine {
-        let files = FilesOfRun {
-            bundle: "old".to_owned(),
-            project: "/home/me".to_owned(),
-            workflow_paths: Vec::new(),
-            cd_paths: Vec::new(),
-            repository: None,
-            debug_folder: None,
-        };
-        let settings = Settings {
-            queue: "q".to_owned(),
-            heartbeat_ms: 1000,
-            patience_ms: 1000,
-            continue_after: 8000,
-            waits_for_answers: true,
-            files,
-        };
-        let started = RunStarted {
-            version: raymond_core::event::FORMAT_VERSION,
-            workflow: "wf".to_owned(),
-            scope: "/home/me/wf".to_owned(),
-            scope_hash: None,
-            entry: raymond_core::workflow::StateFile::new("START.sh").unwrap(),
-            cwd: "/home/me".to_owned(),
-            nonce: "nonce".to_owned(),
-            labels: BTreeMap::new(),
-            inputs: BTreeMap::new(),
-            options: Options::default(),
-            moved: Default::default(),
-            origin: None,
-        };
-        let opening = raymond_core::decide::start(started, None);
-        let from = From::Start { opening, states: FrozenStates::default() };
-        let mut machine = Machine::new("r", Timestamp::UNIX_EPOCH, settings, from).unwrap();
+        let mut machine = run_with(String::new());
         machine.round(Timestamp::UNIX_EPOCH, Vec::new()).unwrap();
         assert!(!machine.is_open());
         machine
@@ -684,11 +774,102 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_no_message_holds_is_refused() {
-        let journal = Journal::default();
-        assert!(journal.has_room_for(&noise(PART_BYTES)));
-        assert!(!journal.has_room_for(&noise(3 * PART_BYTES)));
-        assert!(journal.has_room_for(&"x".repeat(3 * PART_BYTES)));
+    fn results_that_are_long_together_are_put_together_by_a_machine_and_not_in_a_message() {
+        let (of_before, of_now) = (Journal::new(false), Journal::new(true));
+        let short = noise(MAX_INLINE_PAYLOAD_BYTES);
+        let cases = [
+            (short, Room::Here, Room::Here),
+            (noise(PART_BYTES), Room::Here, Room::Elsewhere),
+            (noise(3 * PART_BYTES), Room::Nowhere, Room::Elsewhere),
+            ("x".repeat(3 * PART_BYTES), Room::Here, Room::Elsewhere),
+        ];
+        for (text, before, now) in cases {
+            assert_eq!((of_before.room_for(&text), of_now.room_for(&text)), (before, now), "{}", text.len());
+        }
+    }
+
+    /// A run of one agent, which is handed a text.
+    fn run_with(input: String) -> Machine {
+        let started = RunStarted {
+            version: raymond_core::event::FORMAT_VERSION,
+            workflow: "wf".to_owned(),
+            scope: "/wf".to_owned(),
+            scope_hash: None,
+            entry: StateFile::new("START.sh").unwrap(),
+            cwd: "/".to_owned(),
+            nonce: "nonce".to_owned(),
+            labels: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            options: Options::default(),
+            moved: Default::default(),
+            origin: None,
+        };
+        let files = FilesOfRun {
+            bundle: "old".to_owned(),
+            project: "/".to_owned(),
+            workflow_paths: Vec::new(),
+            cd_paths: Vec::new(),
+            repository: None,
+            debug_folder: None,
+        };
+        let settings = Settings {
+            queue: "q".to_owned(),
+            heartbeat_ms: 1,
+            patience_ms: 1,
+            continue_after: 1,
+            waits_for_answers: true,
+            keeps_texts: true,
+            files,
+        };
+        let opening = decide::start(started, Some(input));
+        let from = From::Start { opening, states: FrozenStates::default() };
+        Machine::new("r", Timestamp::UNIX_EPOCH, settings, from).unwrap()
+    }
+
+    #[test]
+    fn texts_of_a_state_that_is_too_large_are_replaced_by_references() {
+        let text = noise(MAX_INLINE_PAYLOAD_BYTES);
+        let mut machine = run_with(text.clone());
+        let texts = machine.texts_to_keep();
+        assert_eq!(texts, std::slice::from_ref(&text));
+        machine.keeps_elsewhere(&texts).unwrap();
+        assert!(machine.texts_to_keep().is_empty());
+        let main = &machine.run().agents[&AgentId::main()];
+        assert_eq!(main.payload, Some(reference_to(&text).unwrap()));
+        assert!(run_with(noise(SHORT_TEXT_BYTES)).texts_to_keep().is_empty());
+    }
+
+    /// What failed may have run again since.
+    #[test]
+    fn what_was_put_together_before_a_resume_is_not_wanted() {
+        let mut machine = run_with(String::new());
+        let main = AgentId::main();
+        let first = machine.join_order(main.clone()).unwrap();
+        machine.stop(StopKind::Now);
+        machine.round(Timestamp::UNIX_EPOCH, Vec::new()).unwrap();
+        assert!(machine.wants_no_joins());
+        machine.resume(Box::default(), None, None);
+        assert!(!machine.has_joined(&main, first.number));
+        let second = machine.join_order(main.clone()).unwrap();
+        assert!(!machine.has_joined(&main, first.number));
+        assert!(machine.has_joined(&main, second.number));
+    }
+
+    #[test]
+    fn each_part_of_the_joined_workers_fits_in_a_message() {
+        let worker = |n: usize| {
+            let result = noise(MAX_INLINE_PAYLOAD_BYTES);
+            let worker = json!({
+                "agent": format!("main_w{n}"), "state": "W.sh", "attributes": {}, "status": "done",
+                "result": result, "error": null,
+            });
+            serde_json::from_value::<Joined>(worker).unwrap()
+        };
+        let workers: Vec<Joined> = (0..60).map(worker).collect();
+        let parts = in_parts(workers.clone());
+        assert!(parts.len() > 2);
+        assert!(parts.iter().all(|part| Packed::new(part).unwrap().bytes() < MOST_BYTES));
+        assert_eq!(parts.concat(), workers);
     }
 
     #[test]

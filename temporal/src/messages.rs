@@ -7,8 +7,10 @@ use raymond::run::frozen::FrozenStates;
 use raymond::run::hosted::{Branch, StepOrder, StepReport};
 use raymond_core::event::{Body, Event};
 use raymond_core::input::Input;
+use raymond_core::join::Joined;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
 use raymond_core::run::{Options, Run};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,9 @@ pub struct Settings {
     /// Whether the run goes on for as long as only questions are left. A resume may choose anew.
     #[serde(default = "waits_for_answers")]
     pub waits_for_answers: bool,
+    /// Whether the run's long texts lie in the store of blobs. Runs of earlier versions have them in their messages.
+    #[serde(default)]
+    pub keeps_texts: bool,
     pub files: FilesOfRun,
 }
 
@@ -173,6 +178,9 @@ pub struct Delivery {
     /// What its last step left. Nothing is known before its first step, and of steps that an earlier version carried out.
     #[serde(default)]
     pub left: Option<Left>,
+    /// Whether the long texts of the report are kept in the store of blobs.
+    #[serde(default)]
+    pub keeps_texts: bool,
 }
 
 /// What a delivery leads to.
@@ -198,6 +206,24 @@ pub enum Delivered {
     },
 }
 
+/// Some of the workers whose results a machine puts together.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct JoinPart {
+    pub run: String,
+    /// How many workers are joined in all.
+    pub count: usize,
+    /// What was put together of the workers before these.
+    pub before: Option<Payload>,
+    pub workers: Packed<Vec<Joined>>,
+}
+
+/// Texts that a run has, to be kept in the store of blobs.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TextsPart {
+    pub run: String,
+    pub texts: Packed<Vec<String>>,
+}
+
 /// A part of a journal, to be kept in the store of blobs.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct JournalPart {
@@ -206,7 +232,7 @@ pub struct JournalPart {
     pub part: Packed<Part>,
 }
 
-/// Committed batches, and the long texts that they name.
+/// Committed batches, and those long texts of them that are not in the store of blobs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Part {
     pub batches: Vec<Vec<Event>>,

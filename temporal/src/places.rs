@@ -84,8 +84,10 @@ impl Places {
         if self.branches.is_empty() {
             return BTreeMap::new();
         }
+        // A text that is not here may name any of them. The machine has the text, and brings those that it names.
+        let Some(input) = input_of(order) else { return self.branches.clone() };
         let own = order.agent.worktree.as_ref().map(|worktree| worktree.name.as_str());
-        let names = names_in(input_of(order), &order.id).into_iter().chain(own);
+        let names = names_in(input, &order.id).into_iter().chain(own);
         names.filter_map(|name| Some((name.to_owned(), self.branches.get(name)?.clone()))).collect()
     }
 }
@@ -101,12 +103,12 @@ pub fn names_in<'a>(text: &'a str, run: &str) -> BTreeSet<&'a str> {
     names.filter(|name| check_name(name).is_ok()).collect()
 }
 
-/// What a step is handed.
-pub fn input_of(order: &StepOrder) -> &str {
+/// What a step is handed. Nothing if the order only has a reference to it.
+pub fn input_of(order: &StepOrder) -> Option<&str> {
     match &order.agent.payload {
-        Some(Payload::Inline(text)) => text,
-        Some(Payload::Stored { payload, .. }) => order.payloads.get(payload).map_or("", String::as_str),
-        None => "",
+        Some(Payload::Inline(text)) => Some(text),
+        Some(Payload::Stored { payload, .. }) => order.payloads.get(payload).map(String::as_str),
+        None => Some(""),
     }
 }
 

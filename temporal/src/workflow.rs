@@ -14,8 +14,10 @@ use jiff::Timestamp;
 use raymond::run::hosted::{StepOrder, StepReport};
 use raymond_core::event::StepStarted;
 use raymond_core::input::{Ended, Input, Lookups, Plan, StepOutcome};
+use raymond_core::join::EMPTY;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
 use raymond_core::run::RunStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,9 +31,10 @@ use temporalio_sdk::{
 };
 
 use crate::host::{Host, agents_queue};
-use crate::machine::{MOST_STARTED, Machine};
+use crate::machine::{JoinOrder, MOST_STARTED, Machine};
 use crate::messages::{
-    Delivered, Delivery, From, Home, JournalPart, Mail, RunInput, Snapshot, StatesWanted, Told,
+    Delivered, Delivery, From, Home, JoinPart, JournalPart, Mail, RunInput, Settings, Snapshot, StatesWanted,
+    TextsPart, Told,
 };
 use crate::packed::{MOST_BYTES, Packed};
 
@@ -44,6 +47,10 @@ const LONGEST_STEP: Duration = Duration::from_secs(30 * 24 * 3600);
 const MUCH_TOO_LONG: u32 = 4;
 /// A history with so many bytes of orders and reports is long, however few its events are. The server ends a run at 50 MB.
 const LONG_HISTORY_BYTES: u64 = 4_000_000;
+/// With so many, nothing is added to it that could be left out.
+const MOST_HISTORY_BYTES: u64 = 30_000_000;
+/// How long a machine may take to put a part of the workers' results together.
+const LONGEST_JOIN: Duration = Duration::from_secs(5 * 60);
 /// So many steps are with the server at once. The server refuses a run with 2,000 pending activities, and becomes slow
 /// long before that.
 const MOST_PENDING: usize = MOST_STARTED;
@@ -57,6 +64,8 @@ pub struct RaymondRun {
     taken: u64,
     /// How much this history holds of what is long: orders, reports, and parts of the journal.
     bytes: u64,
+    /// How long the history was when the run did not fit in the message that begins another one.
+    was_too_large_at: Option<u32>,
 }
 
 #[workflow_methods]
@@ -71,7 +80,7 @@ impl RaymondRun {
         };
         let now = timestamp(ctx.start_time());
         let machine = Machine::new(ctx.workflow_id(), now, settings, from).expect("the run can be begun");
-        Self { machine, inbox, taken: 0, bytes: 0 }
+        Self { machine, inbox, taken: 0, bytes: 0, was_too_large_at: None }
     }
 
     #[run(name = "raymond_run")]
@@ -90,14 +99,20 @@ impl RaymondRun {
                 continue;
             }
             let is_quiet = steps.is_empty();
-            if is_quiet && is_long(ctx, 1) && ctx.state(|run| run.machine.can_change_history()) {
+            if is_quiet && is_long(ctx, 1) && can_change_history(ctx) {
                 if let Some(part) = ctx.state(|run| run.part_to_keep(true)).map_err(broken)? {
                     keep(ctx, part).await;
                     continue;
                 }
                 // Pending activities do not survive this, so it comes when none is left. What has not been decided goes along.
-                let next = ctx.state_mut(|run| run.next_history(std::mem::take(&mut inputs)));
-                ctx.continue_as_new(next.map_err(broken)?, ContinueAsNewOptions::default())?;
+                if let Some(next) = ctx.state_mut(|run| run.next_history(&mut inputs)).map_err(broken)? {
+                    ctx.continue_as_new(next, ContinueAsNewOptions::default())?;
+                }
+                if keep_texts(ctx).await.map_err(broken)? {
+                    continue;
+                }
+                let length = ctx.history_length();
+                ctx.state_mut(|run| run.was_too_large_at = Some(length));
             }
             if is_quiet || !is_long(ctx, MUCH_TOO_LONG) {
                 let decided = std::mem::take(&mut inputs);
@@ -106,6 +121,12 @@ impl RaymondRun {
                 for order in orders.start {
                     steps.start(order);
                 }
+                for order in orders.join {
+                    steps.join(order);
+                }
+            }
+            if ctx.state(|run| run.machine.wants_no_joins()) {
+                steps.cancel_joins();
             }
             if ctx.state(|run| run.machine.is_stopped_now()) {
                 steps.cancel_all();
@@ -171,13 +192,20 @@ impl RaymondRun {
         Ok(Some((JournalPart { run, first, part: Packed::new(&part)? }, last)))
     }
 
-    /// What the next history of the run begins with.
-    fn next_history(&mut self, inputs: Vec<Input>) -> anyhow::Result<RunInput> {
+    /// What the next history of the run begins with, unless that is too large for a message. Then the inputs stay.
+    fn next_history(&mut self, inputs: &mut Vec<Input>) -> anyhow::Result<Option<RunInput>> {
         let inbox = std::mem::take(&mut self.inbox);
-        let snapshot: Snapshot = self.machine.snapshot(inputs, inbox)?;
-        let from = Packed::new(&From::Snapshot(Box::new(snapshot)))?;
-        anyhow::ensure!(from.bytes() < MOST_BYTES, "the run is too large for a message of the engine");
-        Ok(RunInput { settings: self.machine.settings().clone(), from })
+        let snapshot: Snapshot = self.machine.snapshot(std::mem::take(inputs), inbox)?;
+        let from = From::Snapshot(Box::new(snapshot));
+        let packed = Packed::new(&from)?;
+        if packed.bytes() < MOST_BYTES {
+            return Ok(Some(RunInput { settings: self.machine.settings().clone(), from: packed }));
+        }
+        if let From::Snapshot(snapshot) = from {
+            *inputs = snapshot.inputs;
+            self.inbox = snapshot.inbox;
+        }
+        Ok(None)
     }
 }
 
@@ -202,6 +230,16 @@ fn is_long(ctx: &WorkflowContext<RaymondRun>, times: u32) -> bool {
         || bytes >= LONG_HISTORY_BYTES * u64::from(times)
 }
 
+/// Whether the run may go on with another history. One that was too large for that tries again when its history has grown.
+fn can_change_history(ctx: &WorkflowContext<RaymondRun>) -> bool {
+    let length = ctx.history_length();
+    ctx.state(|run| {
+        let pause = run.machine.settings().continue_after;
+        let is_due = run.was_too_large_at.is_none_or(|tried| length >= tried.saturating_add(pause));
+        is_due && run.machine.can_change_history()
+    })
+}
+
 /// Notes how much longer the history gets by a message.
 fn add_bytes<T: Serialize + DeserializeOwned>(ctx: &WorkflowContext<RaymondRun>, message: &Packed<T>) {
     ctx.state_mut(|run| run.bytes += message.bytes() as u64);
@@ -213,6 +251,27 @@ async fn keep(ctx: &WorkflowContext<RaymondRun>, (part, last): (JournalPart, u64
     // It is tried again until it works, so there is no other end.
     if ctx.execute_activity(Host::keep_journal, part, options).await.is_ok() {
         ctx.state_mut(|run| run.machine.forget_up_to(last));
+    }
+}
+
+/// Has the texts of the run's state kept in the store of blobs, so that the state gets shorter. False if there are none, or
+/// if this history has no room for them.
+async fn keep_texts(ctx: &WorkflowContext<RaymondRun>) -> anyhow::Result<bool> {
+    let mut has_kept = false;
+    loop {
+        let texts = ctx.state_mut(|run| run.machine.texts_to_keep());
+        if texts.is_empty() || ctx.state(|run| run.bytes) > MOST_HISTORY_BYTES {
+            return Ok(has_kept);
+        }
+        let run = ctx.state(|run| run.machine.run().id.clone());
+        let part = TextsPart { run, texts: Packed::new(&texts)? };
+        let options = ActivityOptions::with_start_to_close_timeout(Duration::from_secs(60)).build();
+        add_bytes(ctx, &part.texts);
+        // It is tried again until it works, so there is no other end.
+        if ctx.execute_activity(Host::keep_texts, part, options).await.is_ok() {
+            ctx.state_mut(|run| run.machine.keeps_elsewhere(&texts))?;
+            has_kept = true;
+        }
     }
 }
 
@@ -245,13 +304,14 @@ fn timer<'a>(
     .fuse()
 }
 
-/// The steps that run now, in the order in which they were started.
+/// The steps and joins that run now, in the order in which they were started.
 struct Steps<'a> {
     ctx: &'a WorkflowContext<RaymondRun>,
     running: Vec<Running<'a>>,
     /// Those that are started when others have ended.
     waiting: VecDeque<Waiting>,
     tokens: BTreeMap<AgentId, WorkflowCancellationToken>,
+    joins: Vec<WorkflowCancellationToken>,
 }
 
 struct Running<'a> {
@@ -259,28 +319,50 @@ struct Running<'a> {
     end: LocalBoxFuture<'a, Vec<Input>>,
 }
 
-struct Waiting {
+enum Waiting {
+    Step(Box<WaitingStep>),
+    Join(WaitingJoin),
+}
+
+struct WaitingStep {
     order: StepOrder,
     packed: anyhow::Result<Packed<StepOrder>>,
     token: WorkflowCancellationToken,
 }
 
+struct WaitingJoin {
+    order: JoinOrder,
+    token: WorkflowCancellationToken,
+}
+
 impl Waiting {
     fn bytes(&self) -> usize {
-        self.packed.as_ref().map_or(0, Packed::bytes)
+        match self {
+            Self::Step(step) => step.packed.as_ref().map_or(0, Packed::bytes),
+            // One part after the other is with the server.
+            Self::Join(join) => join.order.parts.iter().map(Packed::bytes).max().unwrap_or(0),
+        }
     }
 }
 
 impl<'a> Steps<'a> {
     fn new(ctx: &'a WorkflowContext<RaymondRun>) -> Self {
-        Self { ctx, running: Vec::new(), waiting: VecDeque::new(), tokens: BTreeMap::new() }
+        let (running, waiting) = (Vec::new(), VecDeque::new());
+        Self { ctx, running, waiting, tokens: BTreeMap::new(), joins: Vec::new() }
     }
 
     fn start(&mut self, order: StepOrder) {
         let token = WorkflowCancellationToken::new();
         self.tokens.insert(order.agent.id.clone(), token.clone());
         let packed = Packed::new(&order);
-        self.waiting.push_back(Waiting { order, packed, token });
+        self.waiting.push_back(Waiting::Step(Box::new(WaitingStep { order, packed, token })));
+        self.fill_up();
+    }
+
+    fn join(&mut self, order: JoinOrder) {
+        let token = WorkflowCancellationToken::new();
+        self.joins.push(token.clone());
+        self.waiting.push_back(Waiting::Join(WaitingJoin { order, token }));
         self.fill_up();
     }
 
@@ -289,7 +371,11 @@ impl<'a> Steps<'a> {
         let room = how_many_fit(running, self.waiting.iter().map(Waiting::bytes));
         for waiting in self.waiting.drain(..room) {
             let bytes = waiting.bytes();
-            self.running.push(Running { bytes, end: Box::pin(carry_out(self.ctx, waiting)) });
+            let end: LocalBoxFuture<'a, Vec<Input>> = match waiting {
+                Waiting::Step(step) => Box::pin(carry_out(self.ctx, *step)),
+                Waiting::Join(join) => Box::pin(put_together(self.ctx, join)),
+            };
+            self.running.push(Running { bytes, end });
         }
     }
 
@@ -303,6 +389,10 @@ impl<'a> Steps<'a> {
         }
     }
 
+    fn cancel_joins(&mut self) {
+        self.joins.drain(..).for_each(|token| token.cancel_with_reason("the run stops"));
+    }
+
     fn cancel_all(&mut self) {
         let agents: Vec<AgentId> = self.tokens.keys().cloned().collect();
         agents.iter().for_each(|agent| self.cancel(agent));
@@ -313,6 +403,7 @@ impl<'a> Steps<'a> {
     fn next(&mut self) -> impl FusedFuture<Output = Vec<Input>> + '_ {
         poll_fn(|context| {
             let mut ended = Vec::new();
+            let before = self.running.len();
             self.running.retain_mut(|step| match step.end.as_mut().poll(context) {
                 Poll::Ready(inputs) => {
                     ended.extend(inputs);
@@ -320,7 +411,8 @@ impl<'a> Steps<'a> {
                 }
                 Poll::Pending => true,
             });
-            if ended.is_empty() {
+            // A join that is not wanted any more ends without an input.
+            if self.running.len() == before {
                 return Poll::Pending;
             }
             self.fill_up();
@@ -346,8 +438,8 @@ fn how_many_fit(
 }
 
 /// Has an attempt carried out on the machine that its agent is on, or on one that takes the agent in.
-async fn carry_out(ctx: &WorkflowContext<RaymondRun>, waiting: Waiting) -> Vec<Input> {
-    let Waiting { order, packed, token } = waiting;
+async fn carry_out(ctx: &WorkflowContext<RaymondRun>, waiting: WaitingStep) -> Vec<Input> {
+    let WaitingStep { order, packed, token } = waiting;
     let (started, plan) = (order.started.clone(), order.plan.clone());
     let agent = &order.agent.id;
     let order = match packed {
@@ -402,6 +494,44 @@ async fn carry_out(ctx: &WorkflowContext<RaymondRun>, waiting: Waiting) -> Vec<I
             }
         }
     }
+}
+
+/// Has the results of an agent's workers put together by machines that can read their texts. The run goes on meanwhile, and
+/// if it is stopped there is no result.
+async fn put_together(ctx: &WorkflowContext<RaymondRun>, waiting: WaitingJoin) -> Vec<Input> {
+    let WaitingJoin { order, token } = waiting;
+    let (agent, number) = (order.agent.clone(), order.number);
+    let joined = joined(ctx, order, &token).await;
+    let is_wanted = ctx.state_mut(|run| run.machine.has_joined(&agent, number));
+    let result = match joined {
+        Ok(result) => result,
+        Err(ActivityExecutionError::Cancelled(_)) => return Vec::new(),
+        Err(error) => Err(error.to_string()),
+    };
+    is_wanted.then_some(Input::Join { agent, result }).into_iter().collect()
+}
+
+async fn joined(
+    ctx: &WorkflowContext<RaymondRun>,
+    order: JoinOrder,
+    token: &WorkflowCancellationToken,
+) -> Result<Result<Payload, String>, ActivityExecutionError> {
+    let run = ctx.state(|run| run.machine.run().id.clone());
+    let mut before = None;
+    for workers in order.parts {
+        // It is tried again as long as the store of blobs is away.
+        let options = ActivityOptions::with_start_to_close_timeout(LONGEST_JOIN)
+            .cancellation_token(token.clone())
+            .cancellation_type(ActivityCancellationType::TryCancel)
+            .build();
+        add_bytes(ctx, &workers);
+        let part = JoinPart { run: run.clone(), count: order.count, before, workers };
+        match ctx.execute_activity(Host::join, part, options).await? {
+            Ok(result) => before = Some(result),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    Ok(Ok(before.unwrap_or_else(|| EMPTY.into())))
 }
 
 fn leave(ctx: &WorkflowContext<RaymondRun>, agent: &AgentId, leaving: bool) {
@@ -461,8 +591,8 @@ async fn deliver(
         let places = &run.machine.places;
         (places.left_at(&started.agent).cloned(), places.left_by(&started.agent).cloned())
     });
-    let heartbeat_ms = settings.heartbeat_ms;
-    let delivery = Delivery { order, files: settings.files, heartbeat_ms, left_at, left };
+    let Settings { files, heartbeat_ms, keeps_texts, .. } = settings;
+    let delivery = Delivery { order, files, heartbeat_ms, left_at, left, keeps_texts };
     ctx.execute_activity(Host::run_step, delivery, options).await
 }
 

@@ -86,7 +86,7 @@ pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
         Input::Print { agent, step, attempt, text } => {
             with_attempt(run, &agent, (step, attempt), |agent, _| {
                 let (agent, state) = (agent.id.clone(), agent.state.clone());
-                vec![Body::Print { agent, step, state, text: text.into() }]
+                vec![Body::Print { agent, step, state, text }]
             })
         }
         Input::Warning { agent, message } => vec![Body::Warning { agent, step: None, state: None, message }],

@@ -18,12 +18,13 @@ use crate::header::Header;
 use crate::money::Usd;
 use crate::name::AgentId;
 use crate::named_inputs::DeclaredInput;
+use crate::payload::Payload;
 use crate::policy::Policy;
 use crate::run::{Options, Session};
 use crate::snapshot::FilesSnapshot;
 use crate::tag::{Meant, NearMiss};
 use crate::tokens::Tokens;
-use crate::transition::Reading;
+use crate::transition::{Reading, Transition};
 use crate::workflow::StateFile;
 use crate::workflow::wording::clipped_to;
 use crate::worktree::{Wanted, Worktree};
@@ -52,13 +53,13 @@ pub enum Input {
     /// counts.
     Lost { agent: AgentId, step: u64, attempt: u32, error: String, cost: Usd },
     /// A step printed text to show to people.
-    Print { agent: AgentId, step: u64, attempt: u32, text: String },
+    Print { agent: AgentId, step: u64, attempt: u32, text: Payload },
     /// Something the user should know.
     Warning { agent: Option<AgentId>, message: String },
     /// This agent's result is final.
     End { agent: AgentId },
     /// All workers of this agent have ended; `result` holds their results.
-    Join { agent: AgentId, result: Result<String, String> },
+    Join { agent: AgentId, result: Result<Payload, String> },
     /// A question was answered.
     Answer(Answer),
     /// This agent's question was not answered in time.
@@ -77,7 +78,7 @@ pub enum Input {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Answer {
     pub ask: String,
-    pub text: String,
+    pub text: Payload,
     /// Tells the process that answered whether its answer was taken.
     pub answer_id: Option<String>,
     /// When it was given, which may be long before it is taken. Messages of earlier versions do not say it; they count
@@ -164,6 +165,7 @@ pub struct Ended {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each step, in a box")]
 pub enum StepOutcome {
     Script(ScriptOutcome),
     Turn(TurnOutcome),
@@ -185,6 +187,22 @@ impl StepOutcome {
         }
     }
 
+    /// All texts that may be stored elsewhere before the outcome is decided about.
+    pub fn payloads_mut(&mut self) -> Vec<&mut Payload> {
+        match self {
+            StepOutcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. }) => {
+                reading.transition.payloads_mut()
+            }
+            StepOutcome::Turn(TurnOutcome::Completed(turn)) => {
+                let transition = turn.reading.as_mut().map(|reading| &mut reading.transition);
+                let passed_on = transition.map(Transition::payloads_mut).unwrap_or_default();
+                passed_on.into_iter().chain([&mut turn.message]).collect()
+            }
+            StepOutcome::Turn(TurnOutcome::Failed(turn)) => turn.message.iter_mut().collect(),
+            StepOutcome::Script(_) | StepOutcome::Interrupted { .. } => Vec::new(),
+        }
+    }
+
     /// The outcome in one word.
     pub fn name(&self) -> &'static str {
         match self {
@@ -200,6 +218,7 @@ impl StepOutcome {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each step, in a box")]
 pub enum ScriptOutcome {
     /// `reading` is the transition in its output, or the reason why there is none.
     Exited {
@@ -236,7 +255,7 @@ pub struct ShownOutput {
 }
 
 impl ShownOutput {
-    /// The end of a message.
+    /// The end of a message, with the file that has all that was said.
     #[must_use]
     pub fn of_message(message: &str, file: Option<String>) -> Self {
         let lines: Vec<&str> = message.trim_end().lines().collect();
@@ -264,7 +283,10 @@ pub struct CompletedTurn {
     /// Tags in another case, which are mistakes if they name states.
     pub other_case: Vec<NearMiss>,
     /// The final message, with secrets removed, so it may be recorded.
-    pub message: String,
+    pub message: Payload,
+    /// The last lines of a message that is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_lines: Option<String>,
     /// The file that has all that the program said, if it is kept.
     pub file: Option<String>,
     /// The conversation as it is now; nothing if the program has told none, so that it cannot go on.
@@ -291,7 +313,7 @@ pub struct FailedTurn {
     pub session: Option<Session>,
     pub exit_code: Option<i32>,
     /// The final message, if there was one, with secrets removed, so it may be recorded.
-    pub message: Option<String>,
+    pub message: Option<Payload>,
 }
 
 /// What to do about a turn that failed.

@@ -1,7 +1,8 @@
 //! The result of a join: a JSON array with the result of each worker, in the order they were forked.
 
-use serde::Serialize;
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_TAG_BYTES;
 use crate::name::AgentId;
@@ -10,22 +11,34 @@ use crate::run::{Run, Status};
 use crate::tag::TagName;
 use crate::title::title;
 
-#[derive(Serialize)]
-struct Joined<'a> {
-    agent: &'a AgentId,
-    #[serde(skip_serializing_if = "Option::is_none")]
+/// What a join hands over of one worker. The array holds it as it is written here, with its text in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {
+    agent: AgentId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     title: Option<String>,
-    state: &'a str,
-    attributes: &'a BTreeMap<String, String>,
+    state: String,
+    attributes: BTreeMap<String, String>,
     /// The folder and the branch of its worktree.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worktree: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    branch: Option<&'a str>,
-    status: &'static str,
-    result: Option<String>,
-    error: Option<&'a str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worktree: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    branch: Option<String>,
+    status: Ended,
+    result: Option<Payload>,
+    error: Option<String>,
 }
+
+/// How a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Ended {
+    Done,
+    Failed,
+}
+
+/// An array of no workers.
+pub const EMPTY: &str = "[]";
 
 /// Builds the array, or says why the results cannot be delivered. `load` reads payloads that are stored in files; its
 /// error is not an error of the workflow.
@@ -34,39 +47,72 @@ pub fn results<E>(
     agent: &AgentId,
     load: impl Fn(&Payload) -> Result<String, E>,
 ) -> Result<Result<String, String>, E> {
-    let mut joined = Vec::new();
-    for worker in run.workers.get(agent).into_iter().flat_map(BTreeMap::values) {
-        let error = match run.agents.get(&worker.agent).map(|agent| &agent.status) {
-            Some(Status::Failed { error, .. }) => Some(error.as_str()),
-            _ => None,
-        };
-        joined.push(Joined {
-            agent: &worker.agent,
-            title: title(&worker.attributes),
-            state: worker.state.as_str(),
-            attributes: &worker.attributes,
-            worktree: worker.worktree.as_ref().map(|worktree| worktree.path.as_str()),
-            branch: worker.worktree.as_ref().map(|worktree| worktree.branch.as_str()),
-            status: if error.is_some() { "failed" } else { "done" },
-            result: worker.result.as_ref().map(&load).transpose()?,
-            error,
-        });
-    }
-    Ok(as_text(&joined))
+    let workers = workers(run, agent);
+    let count = workers.len();
+    extend(EMPTY.to_owned(), workers, count, load)
 }
 
-fn as_text(joined: &[Joined<'_>]) -> Result<String, String> {
-    let text = serde_json::to_string(joined)
-        .map_err(|error| format!("the results of the workers cannot be put together: {error}"))?;
-    let text = without_tags(&text);
-    if text.len() > MAX_TAG_BYTES {
-        let most = MAX_TAG_BYTES / (1024 * 1024);
-        return Err(format!(
-            "the results of {} workers are longer than {most} MiB together; let them write files and return their names",
-            joined.len()
-        ));
+/// What a join of this agent hands over of each worker.
+pub fn workers(run: &Run, agent: &AgentId) -> Vec<Joined> {
+    let workers = run.workers.get(agent).into_iter().flat_map(BTreeMap::values);
+    workers
+        .map(|worker| {
+            let error = match run.agents.get(&worker.agent).map(|agent| &agent.status) {
+                Some(Status::Failed { error, .. }) => Some(error.clone()),
+                _ => None,
+            };
+            Joined {
+                agent: worker.agent.clone(),
+                title: title(&worker.attributes),
+                state: worker.state.to_string(),
+                attributes: worker.attributes.clone(),
+                worktree: worker.worktree.as_ref().map(|worktree| worktree.path.clone()),
+                branch: worker.worktree.as_ref().map(|worktree| worktree.branch.clone()),
+                status: if error.is_some() { Ended::Failed } else { Ended::Done },
+                result: worker.result.clone(),
+                error,
+            }
+        })
+        .collect()
+}
+
+/// Adds workers to an array, of which there are `count` when it is complete. Not more is read than the array may hold.
+pub fn extend<E>(
+    mut array: String,
+    workers: Vec<Joined>,
+    count: usize,
+    load: impl Fn(&Payload) -> Result<String, E>,
+) -> Result<Result<String, String>, E> {
+    array.pop();
+    for mut worker in workers {
+        let bytes = worker.result.as_ref().map_or(0, Payload::bytes);
+        if array.len() as u64 + bytes >= MAX_TAG_BYTES as u64 {
+            return Ok(Err(too_long(count)));
+        }
+        worker.result = worker.result.as_ref().map(&load).transpose()?.map(Payload::from);
+        let text = match serde_json::to_string(&worker) {
+            Ok(text) => without_tags(&text),
+            Err(error) => {
+                return Ok(Err(format!("the results of the workers cannot be put together: {error}")));
+            }
+        };
+        if array.len() > 1 {
+            array.push(',');
+        }
+        array.push_str(&text);
+        if array.len() >= MAX_TAG_BYTES {
+            return Ok(Err(too_long(count)));
+        }
     }
-    Ok(text)
+    array.push(']');
+    Ok(Ok(array))
+}
+
+fn too_long(workers: usize) -> String {
+    let most = MAX_TAG_BYTES / (1024 * 1024);
+    format!(
+        "the results of {workers} workers are longer than {most} MiB together; let them write files and return their names"
+    )
 }
 
 /// Writes the `<` of each Raymond tag as `\u003c`, which is the same in JSON. The array is usually passed on inside a

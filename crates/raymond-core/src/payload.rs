@@ -19,10 +19,30 @@ pub enum Payload {
 impl Payload {
     /// The text, if it is too long for an event and must be moved into a file first.
     pub fn oversized(&self) -> Option<&str> {
+        self.text().filter(|text| text.len() > MAX_INLINE_PAYLOAD_BYTES)
+    }
+
+    /// Its text, if that is here.
+    pub fn text(&self) -> Option<&str> {
         match self {
-            Payload::Inline(text) if text.len() > MAX_INLINE_PAYLOAD_BYTES => Some(text),
-            _ => None,
+            Payload::Inline(text) => Some(text),
+            Payload::Stored { .. } => None,
         }
+    }
+
+    /// How long its text is.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Payload::Inline(text) => text.len() as u64,
+            Payload::Stored { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// An empty text.
+impl Default for Payload {
+    fn default() -> Self {
+        Payload::Inline(String::new())
     }
 }
 

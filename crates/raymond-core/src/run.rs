@@ -265,6 +265,14 @@ impl Run {
         }
     }
 
+    /// All texts of the state. A text may be replaced by a reference to the same text, and the other way round: nothing that is
+    /// decided depends on that.
+    pub fn payloads_mut(&mut self) -> Vec<&mut Payload> {
+        let agents = self.agents.values_mut().flat_map(Agent::payloads_mut);
+        let workers = self.workers.values_mut().flat_map(BTreeMap::values_mut);
+        agents.chain(workers.filter_map(|worker| worker.result.as_mut())).chain(&mut self.result).collect()
+    }
+
     /// Agents in the order they were started.
     pub fn agents_by_birth(&self) -> Vec<&Agent> {
         let mut agents: Vec<_> = self.agents.values().collect();

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::payload::Payload;
 use crate::tag::TagName;
 use crate::worktree::Wanted;
 pub use error::ProtocolError;
@@ -35,12 +36,12 @@ pub enum Transition {
         joins: bool,
     },
     Result {
-        payload: String,
+        payload: Payload,
     },
     Ask(Ask),
     Join {
         target: String,
-        input: Option<String>,
+        input: Option<Payload>,
     },
     CallWorkflow(InvokeWorkflow),
     FunctionWorkflow {
@@ -49,7 +50,7 @@ pub enum Transition {
     },
     ResetWorkflow {
         scope: String,
-        input: Option<String>,
+        input: Option<Payload>,
         inputs: Vec<(String, String)>,
         cd: Option<String>,
     },
@@ -59,7 +60,7 @@ pub enum Transition {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jump {
     pub target: String,
-    pub input: Option<String>,
+    pub input: Option<Payload>,
     pub delay: Option<Duration>,
 }
 
@@ -68,7 +69,7 @@ pub struct Jump {
 pub struct Invoke {
     pub target: String,
     pub return_to: String,
-    pub input: Option<String>,
+    pub input: Option<Payload>,
 }
 
 /// A called workflow, whose result goes to a state of this one.
@@ -76,7 +77,7 @@ pub struct Invoke {
 pub struct InvokeWorkflow {
     pub scope: String,
     pub return_to: String,
-    pub input: Option<String>,
+    pub input: Option<Payload>,
     /// The values that it is given for its own inputs, in the order written.
     pub inputs: Vec<(String, String)>,
 }
@@ -85,7 +86,7 @@ pub struct InvokeWorkflow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fork {
     pub target: ForkTarget,
-    pub input: Option<String>,
+    pub input: Option<Payload>,
     pub cd: Option<String>,
     pub worktree: Option<Wanted>,
     /// In the order written; the names are valid, different and not reserved.
@@ -102,7 +103,7 @@ pub enum ForkTarget {
 /// A question to a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    pub question: String,
+    pub question: Payload,
     pub next: String,
     pub timeout: Option<Duration>,
     pub timeout_next: Option<String>,
@@ -231,6 +232,23 @@ impl Transition {
             | Self::CallWorkflow(_)
             | Self::FunctionWorkflow { .. }
             | Self::ResetWorkflow { .. } => Vec::new(),
+        }
+    }
+
+    /// All texts that it passes on.
+    pub fn payloads_mut(&mut self) -> Vec<&mut Payload> {
+        match self {
+            Self::Goto(jump) | Self::Reset { jump, .. } => jump.input.iter_mut().collect(),
+            Self::Call(invoke) | Self::Function(invoke) => invoke.input.iter_mut().collect(),
+            Self::CallWorkflow(invoke) | Self::FunctionWorkflow { invoke, .. } => {
+                invoke.input.iter_mut().collect()
+            }
+            Self::Fork { forks, next, joins: _ } => {
+                forks.iter_mut().filter_map(|fork| fork.input.as_mut()).chain(&mut next.input).collect()
+            }
+            Self::Result { payload } => vec![payload],
+            Self::Ask(ask) => vec![&mut ask.question],
+            Self::Join { input, .. } | Self::ResetWorkflow { input, .. } => input.iter_mut().collect(),
         }
     }
 

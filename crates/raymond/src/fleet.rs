@@ -48,6 +48,9 @@ pub trait Fleet: Send + Sync {
     /// a run begins with is told even if no worker has taken it.
     fn news(&self, at: &Address, run: &str, after: u64, wait: Duration) -> Result<News, Trouble>;
 
+    /// A long text that an event of a run names by its hash, checked to be that text.
+    fn text(&self, at: &Address, run: &str, hash: &str) -> Result<String, Trouble>;
+
     /// Gives a message to a run, with the names and contents that messages in a local inbox have. Returns when its
     /// effect is committed, or when the engine has it for good and no worker answers. A message that is given twice has its
     /// effect once. A stop with `now` ends a run that no worker has ever taken.
@@ -122,7 +125,7 @@ pub struct KnownRun {
 #[derive(Debug)]
 pub struct News {
     pub batches: Vec<Vec<Event>>,
-    /// The long texts that these events name.
+    /// Long texts that these events name. Others are asked for.
     pub payloads: Vec<String>,
     /// The machine that each agent is on.
     pub hosts: BTreeMap<AgentId, String>,

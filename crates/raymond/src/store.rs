@@ -24,8 +24,8 @@ pub use elsewhere::{Elsewhere, Silence};
 pub use error::StoreError;
 pub use folder::{FolderStore, StateDir};
 pub use home::{
-    Durability, Events, Holder, JournalOptions, Lease, Opened, RunEntry, RunHandle, RunStore, RunWriter,
-    SEGMENT_BYTES, Start,
+    Durability, Events, Holder, JournalOptions, Lease, Opened, Room, RunEntry, RunHandle, RunStore,
+    RunWriter, SEGMENT_BYTES, Start,
 };
 pub use id::{BadRunId, check_new_run_id, check_run_id};
 pub use inbox::{Content, Inbox, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Message, Posted, Watch};

@@ -73,7 +73,7 @@ impl People {
         let answer = |message: &Message| {
             Input::Answer(Answer {
                 ask: message.ask.clone(),
-                text: message.text.clone(),
+                text: message.text.clone().into(),
                 answer_id: Some(message.answer_id.clone()),
                 given_at: None,
                 asked_at: None,

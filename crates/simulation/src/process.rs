@@ -11,6 +11,7 @@ use raymond_core::input::{
     ScriptOutcome, StepOutcome, TimeLimit, TurnCost, TurnOutcome,
 };
 use raymond_core::money::Usd;
+use raymond_core::payload::Payload;
 use raymond_core::run::{Session, later};
 use raymond_core::tag::{Collected, TagCollector};
 use raymond_core::transition::{self, ProtocolError, Reading};
@@ -99,7 +100,9 @@ impl Process {
         let mut prints = Vec::new();
         let collected = self.collect(&mut prints);
         let (outcome, lookups) = self.outcome(library, collected, now);
-        let print = |text| self.about(|agent, step, attempt| Input::Print { agent, step, attempt, text });
+        let print = |text: String| {
+            self.about(|agent, step, attempt| Input::Print { agent, step, attempt, text: text.into() })
+        };
         let mut inputs: Vec<Input> = prints.into_iter().map(print).collect();
         inputs.push(self.about(|agent, step, attempt| {
             Input::Ended(Box::new(Ended {
@@ -200,13 +203,14 @@ impl Process {
         if self.was_refused {
             return failed(FaultClass::Retry, "the system refuses", None);
         }
-        let (message, warnings) = (self.text.clone(), Vec::new());
+        let (message, warnings) = (Payload::from(self.text.clone()), Vec::new());
         match &self.act.does {
             Does::Says(_) => TurnOutcome::Completed(CompletedTurn {
                 reading,
                 other_case: Vec::new(),
                 file: None,
                 message,
+                last_lines: None,
                 session,
                 cost,
                 warnings,
@@ -218,6 +222,7 @@ impl Process {
                     other_case: Vec::new(),
                     file: None,
                     message,
+                    last_lines: None,
                     session,
                     cost,
                     warnings,

@@ -70,6 +70,11 @@ impl Heart {
         }
     }
 
+    /// Whether the run wants the attempt to be ended.
+    pub fn is_cancelled(&self) -> bool {
+        *self.pulse.borrow() == Pulse::Cancelled
+    }
+
     /// Waits until the attempt must be ended.
     pub async fn fails(&mut self) -> Pulse {
         match self.pulse.wait_for(|pulse| pulse.ends_the_step()).await {

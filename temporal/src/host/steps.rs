@@ -30,11 +30,11 @@ use super::records::{Known, RECORDS, Records};
 use super::superseded::remove_meanwhile;
 use crate::blobs::Blobs;
 use crate::messages::{Delivered, Delivery, Home};
-use crate::packed::{MOST_BYTES, Packed};
+use crate::packed::Packed;
 
-/// How long a report waits before it is tried again, at first and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long a report waits before it is tried again, at first and at most. What the store of blobs must keep waits as long.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(200);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long it waits before it tries again to put a step's files in place.
 const READY_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
@@ -72,7 +72,7 @@ pub struct Steps {
     client: Client,
     /// The name of this machine, and its queue.
     home: Home,
-    files: Files,
+    pub(super) files: Files,
     backends: Backends,
     slots: Semaphore,
     load: Arc<Load>,
@@ -230,19 +230,19 @@ impl Steps {
                     slot = self.slots.acquire() => slot?,
                     pulse = heart.fails() => return Ok(before_it_began(pulse)),
                 };
-                let roots = tokio::select! {
-                    roots = self.ready(delivery, order, &run) => roots,
+                let ready = tokio::select! {
+                    ready = self.ready(delivery, order, &run) => ready,
                     pulse = heart.fails() => return Ok(before_it_began(pulse)),
                 };
-                let roots = match roots {
-                    Ok(roots) => roots,
+                let (roots, order) = match ready {
+                    Ok(ready) => ready,
                     Err(error) => {
                         let why = format!("its files could not be put in place: {error:#}");
                         return Ok(End::Report(self.not_started(delivery, order, why)?));
                     }
                 };
                 // The agent's files are here by now, so that it can go on with another backend.
-                if let Some(delivered) = self.lacks_program(delivery, order)? {
+                if let Some(delivered) = self.lacks_program(delivery, &order)? {
                     return Ok(End::Report(delivered));
                 }
                 tokio::select! {
@@ -257,7 +257,7 @@ impl Steps {
                     lease.end();
                     return Ok(before_it_began(pulse));
                 }
-                self.run_step(delivery, order, &run, &roots, heart, lease).await?
+                self.run_step(delivery, &order, &run, &roots, heart, lease).await?
             }
         };
         // If the disk is full, the server should have the result all the same.
@@ -268,14 +268,25 @@ impl Steps {
         Ok(End::Report(result))
     }
 
-    /// Puts the step's files in place. The store of blobs may be away for a moment.
-    async fn ready(&self, delivery: &Delivery, order: &StepOrder, run: &HostedRun) -> anyhow::Result<Roots> {
+    /// Brings the step's texts, which may name branches, and puts its files in place. The store of blobs may be away for a moment.
+    async fn ready(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        run: &HostedRun,
+    ) -> anyhow::Result<(Roots, StepOrder)> {
         let Delivery { files, left_at, left, .. } = delivery;
         let is_old = left_at.as_ref().is_some_and(|queue| *queue != self.home.queue);
-        let ready = || self.files.ready(files, order, run, left.as_ref(), is_old);
+        let ready = async || {
+            let complete = self.with_texts(order).await;
+            // If a text is missing, files that are old are removed all the same.
+            let order = complete.as_ref().unwrap_or(order);
+            let roots = self.files.ready(files, order, run, left.as_ref(), is_old).await?;
+            anyhow::Ok((roots, complete?))
+        };
         for pause in READY_PAUSES {
             match ready().await {
-                Ok(roots) => return Ok(roots),
+                Ok(ready) => return Ok(ready),
                 Err(error) => eprintln!("raymond: {}: {error:#}", order.started.state),
             }
             tokio::time::sleep(pause).await;
@@ -335,6 +346,10 @@ impl Steps {
         Ended::AsLost(why)
     }
 
+    pub(super) fn is_told_to_end(&self) -> bool {
+        self.has_ended.get()
+    }
+
     async fn told_to_end(&self) {
         let told = self.ends_now.notified();
         if !self.has_ended.get() {
@@ -374,11 +389,7 @@ impl Steps {
         if matches!(order.plan, Plan::Prompt(_)) {
             done.report.backends = Some(self.backends.installed());
         }
-        let mut report = Packed::new(&done.report)?;
-        if report.bytes() > MOST_BYTES {
-            let error = format!("it hands on more than a message of the engine holds ({MOST_BYTES} bytes)");
-            report = Packed::new(&StepReport::too_long(&order.plan, error, &done.report))?;
-        }
+        let report = self.packed(delivery, order, done.report, heart).await?;
         Ok(Delivered::Done { report, leaving: self.is_leaving(), left, branch })
     }
 

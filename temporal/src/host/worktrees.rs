@@ -66,7 +66,8 @@ impl Files {
         roots: &Roots,
     ) -> anyhow::Result<()> {
         let own = order.agent.worktree.as_ref().map(|worktree| worktree.name.as_str());
-        for name in names_in(input_of(order), &order.id).into_iter().filter(|name| Some(*name) != own) {
+        let input = input_of(order).unwrap_or_default();
+        for name in names_in(input, &order.id).into_iter().filter(|name| Some(*name) != own) {
             let git = Git::in_folder(roots.folder_of(&repository.top));
             if self.has_brought(order, &git, name).await? {
                 let name = full_name(&branch(&order.id, name));

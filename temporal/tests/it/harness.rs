@@ -320,6 +320,20 @@ impl Rig {
         self.program().args(arguments).output().expect("the program starts")
     }
 
+    /// The command line, with variables.
+    pub fn raymond_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+        let mut program = self.program();
+        program.envs(variables.iter().copied()).args(arguments).output().expect("the program starts")
+    }
+
+    /// The command line, with what it reads from stdin.
+    pub fn raymond_reading(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let file = self.path("stdin");
+        fs::write(&file, input).expect("a file");
+        let input = fs::File::open(&file).expect("a file");
+        self.program().args(arguments).stdin(input).output().expect("the program starts")
+    }
+
     /// The server's own command line.
     pub fn temporal(&self, arguments: &[&str]) -> Output {
         let mut program = Command::new(&self.program);

@@ -15,6 +15,7 @@ mod replay;
 mod runs;
 mod s3;
 mod secure;
+mod texts;
 mod tidying;
 mod unheard;
 mod versions;

@@ -22,7 +22,7 @@ pub(super) fn ask(step: &EndedStep<'_>, ask: transition::Ask) -> Result<(LedTo, 
         ask: format!("ask{}", step.run.asks_opened + 1),
         step: Some(step.work.step),
         state: step.agent.state.clone(),
-        question: ask.question.into(),
+        question: ask.question,
         next,
         timeout_ms: ask.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
         deadline: ask.timeout.map(|timeout| later_if_possible(step.now, timeout, "timeout")).transpose()?,
@@ -70,7 +70,7 @@ pub(super) fn answered(run: &Run, given: Answer) -> Vec<Body> {
         agent: agent.id.clone(),
         ask: ask.id.clone(),
         state: agent.state.clone(),
-        how: Closed::Answered { target: ask.next.clone(), answer: text.into(), answer_id },
+        how: Closed::Answered { target: ask.next.clone(), answer: text, answer_id },
     })]
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Fault {
     pub(super) fatal: bool,
     pub(super) cost: TurnCost,
     /// The agent's final message.
-    pub(super) message: Option<String>,
+    pub(super) message: Option<Payload>,
     /// The end of an output that made no transition.
     pub(super) shown: ShownOutput,
 }
@@ -42,7 +42,7 @@ pub(super) fn failed(step: &EndedStep<'_>, fault: Fault) -> Body {
         error: fault.error,
         exit_code: fault.exit_code,
         stderr: fault.stderr,
-        message: fault.message.map(Payload::from),
+        message: fault.message,
         output: fault.shown.last_lines,
         output_file: fault.shown.file,
         fatal: fault.fatal,

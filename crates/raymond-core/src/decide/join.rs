@@ -2,10 +2,11 @@
 
 use super::launch::cannot_start;
 use crate::event::Body;
+use crate::payload::Payload;
 use crate::run::{Agent, Run};
 
 /// The workers have ended. `result` was built by the shell, which can read long payloads.
-pub(super) fn joined(run: &Run, agent: &Agent, result: Result<String, String>) -> Vec<Body> {
+pub(super) fn joined(run: &Run, agent: &Agent, result: Result<Payload, String>) -> Vec<Body> {
     if !run.is_joinable(&agent.id) {
         return Vec::new();
     }
@@ -18,7 +19,7 @@ pub(super) fn joined(run: &Run, agent: &Agent, result: Result<String, String>) -
             agent: agent.id.clone(),
             state: agent.state.clone(),
             workers: workers.unwrap_or_default(),
-            result: result.into(),
+            result,
         }],
         Err(error) => vec![cannot_start(agent, error)],
     }

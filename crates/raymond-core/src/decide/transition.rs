@@ -19,7 +19,7 @@ use crate::worktree::Wanted;
 /// The message, cost and conversation of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
-    pub(super) message: Option<String>,
+    pub(super) message: Option<Payload>,
     pub(super) session: Option<Session>,
     pub(super) cost: TurnCost,
     pub(super) implicit: bool,
@@ -103,7 +103,7 @@ fn finished(step: &EndedStep<'_>, led_to: LedTo, turn: Turn) -> StepFinished {
         step: step.work.step,
         state: step.agent.state.clone(),
         led_to,
-        message: turn.message.map(Payload::from),
+        message: turn.message,
         session: turn.session,
         implicit: turn.implicit,
         cost_usd: step.work.cost_usd + turn.cost.usd,
@@ -122,7 +122,7 @@ fn go(
 ) -> Result<(StateFile, Option<Payload>), String> {
     let target = step.lookups.state(&jump.target)?;
     others.extend(delayed(step, &target, jump.delay)?);
-    Ok((target, jump.input.map(Payload::from)))
+    Ok((target, jump.input))
 }
 
 /// A wait before the next state starts.
@@ -162,7 +162,7 @@ fn call(step: &EndedStep<'_>, invoke: Invoke) -> Result<Called, String> {
     Ok(Called {
         target: step.lookups.state(&invoke.target)?,
         return_to: step.lookups.state(&invoke.return_to)?,
-        input: invoke.input.map(Payload::from),
+        input: invoke.input,
     })
 }
 
@@ -201,7 +201,7 @@ struct Entered {
 
 /// What a workflow is given that an agent enters.
 struct Handed {
-    input: Option<String>,
+    input: Option<Payload>,
     inputs: Vec<(String, String)>,
 }
 
@@ -236,7 +236,7 @@ fn enter_workflow(
     };
     let cwd = folder.find(step, &entry)?;
     let workflow = OtherWorkflow { scope: entry.scope, scope_hash: entry.hash, inputs };
-    Ok(Entered { workflow, target: entry.entry, input: input.map(Payload::from), cwd })
+    Ok(Entered { workflow, target: entry.entry, input, cwd })
 }
 
 /// Warnings about attributes for a workflow without inputs.
@@ -264,10 +264,10 @@ fn input_values(
 }
 
 /// A result goes to the caller's return state; without a caller the agent ends with it.
-fn result(step: &EndedStep<'_>, payload: String) -> LedTo {
+fn result(step: &EndedStep<'_>, payload: Payload) -> LedTo {
     match step.agent.stack.last() {
-        Some(frame) => LedTo::Return { target: frame.return_to.clone(), input: payload.into() },
-        None => LedTo::End { result: payload.into() },
+        Some(frame) => LedTo::Return { target: frame.return_to.clone(), input: payload },
+        None => LedTo::End { result: payload },
     }
 }
 
@@ -315,7 +315,7 @@ fn fork(
                 from_model: step.agent.state.kind().is_prompt(),
             }),
             worktree: worktree.map(|new| Box::new(new.worktree)),
-            input: fork.input.map(Payload::from),
+            input: fork.input,
         })));
     }
     let target = target.ok_or_else(|| "a fork needs a worker".to_owned())?;

@@ -41,7 +41,7 @@ pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcom
 }
 
 fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Vec<Body> {
-    let CompletedTurn { reading, other_case, message, file, session, cost, warnings } = turn;
+    let CompletedTurn { reading, other_case, message, last_lines, file, session, cost, warnings } = turn;
     let mut events = transition::warnings(step, warnings);
     let reading = match step.lookups.mistake(&other_case) {
         Some(near) => Err(BadMessage { problem: near.mistake(), has_no_tag: false }),
@@ -67,7 +67,7 @@ fn completed(step: &EndedStep<'_>, plan: &PromptPlan, turn: CompletedTurn) -> Ve
             events.push(failed(step, Fault { cost, message: Some(message), ..Fault::new(text, false) }));
         }
         Err(problem) => {
-            let said = Said { message, file, session, cost };
+            let said = Said { message, last_lines, file, session, cost };
             events.push(remind_or_fail(step, plan, problem, said));
         }
     }
@@ -200,7 +200,8 @@ fn shown(emitted: &Emitted<'_>, cd: Option<&str>) -> Tag {
 
 /// A turn whose message makes no transition.
 struct Said {
-    message: String,
+    message: Payload,
+    last_lines: Option<String>,
     file: Option<String>,
     session: Option<Session>,
     cost: TurnCost,
@@ -208,7 +209,10 @@ struct Said {
 
 impl Said {
     fn failed(self, step: &EndedStep<'_>, error: String) -> Body {
-        let shown = ShownOutput::of_message(&self.message, self.file);
+        let shown = match (self.last_lines, self.message.text()) {
+            (None, Some(message)) => ShownOutput::of_message(message, self.file),
+            (last_lines, _) => ShownOutput { last_lines: last_lines.unwrap_or_default(), file: self.file },
+        };
         failed(
             step,
             Fault { cost: self.cost, message: Some(self.message), shown, ..Fault::new(error, false) },
@@ -238,7 +242,7 @@ fn remind_or_fail(step: &EndedStep<'_>, plan: &PromptPlan, problem: Problem, sai
         attempt: step.work.attempt + 1,
         number,
         problem,
-        message: Some(message.into()),
+        message: Some(message),
         text: text.into(),
         session,
         attempt_cost_usd: cost.usd,
@@ -308,7 +312,7 @@ fn turn_failed(step: &EndedStep<'_>, plan: &PromptPlan, mut turn: FailedTurn) ->
             until: limit_end(step.now, until),
             fallback: fallback(step, plan),
             error: turn.error,
-            message: turn.message.map(Payload::from),
+            message: turn.message,
             attempt_cost_usd: turn.cost.usd,
             cost_estimated: turn.cost.estimated,
             tokens: turn.cost.tokens,
@@ -345,7 +349,7 @@ fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration, next_try: NextT
         until: later(step.now, wait),
         error: turn.error,
         stderr: String::new(),
-        message: turn.message.map(Payload::from),
+        message: turn.message,
         attempt_cost_usd: turn.cost.usd,
         cost_estimated: turn.cost.estimated,
         tokens: turn.cost.tokens,

@@ -143,6 +143,19 @@ impl Agent {
         }
     }
 
+    /// The texts that its next step needs: what its state is handed, and a reminder.
+    pub fn needed_payloads(&self) -> impl Iterator<Item = &Payload> {
+        let reminder = match self.work().map(|work| &work.say) {
+            Some(Say::Reminder { text, .. }) => Some(text),
+            Some(Say::Prompt | Say::GoOn { .. }) | None => None,
+        };
+        self.payload.iter().chain(reminder)
+    }
+
+    pub(super) fn payloads_mut(&mut self) -> Vec<&mut Payload> {
+        self.payload.iter_mut().chain(self.status.payload_mut()).collect()
+    }
+
     /// The `exclusive` name that its step has. A step keeps it between two attempts, because it has not ended.
     pub fn held_name(&self) -> Option<&str> {
         self.work()?.exclusive.as_deref()
@@ -237,6 +250,23 @@ pub enum Status {
     },
 }
 
+impl Status {
+    fn payload_mut(&mut self) -> Option<&mut Payload> {
+        let say = match self {
+            Status::Ready { work, .. } | Status::Waiting { work, .. } => &mut work.as_mut()?.say,
+            Status::Running { work, .. } => &mut work.say,
+            Status::Asking { ask } => return Some(&mut ask.question),
+            Status::Ending { result } => return Some(result),
+            Status::Failed { waited, .. } => return waited.as_mut()?.payload_mut(),
+            Status::Joining { .. } => return None,
+        };
+        match say {
+            Say::Reminder { text, .. } => Some(text),
+            Say::Prompt | Say::GoOn { .. } => None,
+        }
+    }
+}
+
 /// The end of an output that made no transition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastOutput {
@@ -266,8 +296,10 @@ pub struct Ask {
 
 impl Ask {
     /// Why an answer that is given at this time cannot be taken.
-    pub fn refuses(&self, text: &str, given_at: Option<Timestamp>) -> Option<Refusal> {
-        if !self.empty_ok && text.trim().is_empty() {
+    pub fn refuses(&self, text: &Payload, given_at: Option<Timestamp>) -> Option<Refusal> {
+        // Who stores an answer has looked at it.
+        let is_empty = text.text().is_some_and(|text| text.trim().is_empty());
+        if !self.empty_ok && is_empty {
             return Some(Refusal::Empty);
         }
         let deadline = self.deadline?;

@@ -51,6 +51,11 @@ impl Run {
 
     /// The next thing that must be done now.
     pub fn next_due(&self, now: Timestamp, mode: Mode) -> Option<Due> {
+        self.next_due_beside(&BTreeSet::new(), now, mode)
+    }
+
+    /// The next thing that must be done now, while the results of the workers of some agents are being put together.
+    pub fn next_due_beside(&self, joining: &BTreeSet<AgentId>, now: Timestamp, mode: Mode) -> Option<Due> {
         if self.status != RunStatus::Running {
             return None;
         }
@@ -63,7 +68,7 @@ impl Run {
             return Some(Due::End(agent.clone()));
         }
         if !stopped {
-            if let Some(agent) = self.queues.joinable.first() {
+            if let Some(agent) = self.queues.joinable.iter().find(|agent| !joining.contains(*agent)) {
                 return Some(Due::Join(agent.clone()));
             }
             if let Some((_, agent)) = self.queues.deadlines.first().filter(|(deadline, _)| *deadline <= now) {
@@ -74,7 +79,9 @@ impl Run {
             }
         }
         let idle = self.running() == mode.interrupted;
-        (idle && (stopped || !self.has_more_to_come(mode))).then_some(Due::Close)
+        // If the run goes on, all that can be joined now is being put together.
+        let has_more = !self.queues.joinable.is_empty() || self.has_more_to_come(mode);
+        (idle && (stopped || !has_more)).then_some(Due::Close)
     }
 
     /// Whether every agent has done its last step or has failed.

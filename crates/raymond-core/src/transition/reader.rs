@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Ask, Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, ProtocolError, Reading, Transition};
 use crate::duration;
+use crate::payload::Payload;
 use crate::tag::{Attribute, Collected, NearMisses, Need, Tag, TagName, clip};
 use crate::variable::{self, Rules, VariableError};
 use crate::workflow::StateFile;
@@ -62,7 +63,7 @@ impl Reader {
             TagName::Reset => Transition::Reset { jump: fields.jump()?, cd: fields.directory()? },
             TagName::Call => Transition::Call(fields.invoke()?),
             TagName::Function => Transition::Function(fields.invoke()?),
-            TagName::Result => Transition::Result { payload: tag.content.clone() },
+            TagName::Result => Transition::Result { payload: tag.content.as_str().into() },
             TagName::Ask => Transition::Ask(self.read_ask(&fields)?),
             TagName::Join => Transition::Join { target: fields.target()?, input: fields.input() },
             TagName::CallWorkflow => Transition::CallWorkflow(fields.invoke_workflow()?),
@@ -84,7 +85,7 @@ impl Reader {
 
     fn read_ask(&mut self, fields: &Fields<'_>) -> Result<Ask, ProtocolError> {
         let ask = Ask {
-            question: fields.tag.content.clone(),
+            question: fields.tag.content.as_str().into(),
             next: fields.required_state(Attribute::Next)?,
             timeout: fields.duration(Attribute::Timeout)?,
             timeout_next: fields.state(Attribute::TimeoutNext)?,
@@ -223,8 +224,8 @@ impl Fields<'_> {
         }
     }
 
-    fn input(&self) -> Option<String> {
-        self.get(Attribute::Input).map(str::to_owned)
+    fn input(&self) -> Option<Payload> {
+        self.get(Attribute::Input).map(Payload::from)
     }
 
     /// The directory as written, because a directory's name may begin or end with a space.

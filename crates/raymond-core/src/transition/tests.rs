@@ -34,7 +34,7 @@ fn every_tag_makes_its_transition() {
     let invoke = |input: Option<&str>| Invoke {
         target: "S".into(),
         return_to: "R".into(),
-        input: input.map(str::to_owned),
+        input: input.map(Into::into),
     };
     let workflow = InvokeWorkflow {
         scope: "../w/".into(),
@@ -52,7 +52,7 @@ fn every_tag_makes_its_transition() {
     check("<call return=' R '>S</call>", Transition::Call(invoke(None)));
     check("<function return='R' input=''>S</function>", Transition::Function(invoke(Some(""))));
     check("<result> a\n</result>", Transition::Result { payload: " a\n".into() });
-    check("<result></result>", Transition::Result { payload: String::new() });
+    check("<result></result>", Transition::Result { payload: "".into() });
     check("<join input='i'>N</join>", Transition::Join { target: "N".into(), input: Some("i".into()) });
     check(
         "<call-workflow return='R' input='i'>../w/</call-workflow>",

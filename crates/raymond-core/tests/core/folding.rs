@@ -1,6 +1,7 @@
 //! The journal is the whole state: any part of it can be folded, and the run can continue from there.
 
 use proptest::prelude::*;
+use raymond_core::payload::Payload;
 use raymond_core::run::RunStatus;
 
 use crate::play::{Play, ask_everything, check_journal, moves, through_snapshot, told};
@@ -83,4 +84,30 @@ proptest! {
         prop_assert_eq!(&other.rig.journal, &play.rig.journal);
         prop_assert_eq!(&other.rig.run, &play.rig.run);
     }
+}
+
+/// What is decided does not depend on where texts are.
+#[test]
+fn every_text_of_a_state_can_be_replaced_by_a_reference() {
+    let mut rig = Rig::new("START")
+        .waiting()
+        .prompt("P", "allowed_transitions: [{tag: goto, target: A}, {tag: goto, target: B}]");
+    rig.emits(
+        "main",
+        "<fork input=\"said\" next=\"N\">ASK</fork><fork input=\"said\">LATE</fork><fork>DONE</fork><fork>P</fork>",
+    );
+    rig.emits("main_ask1", "<ask next=\"A\">said</ask>");
+    rig.emits("main_late2", "<ask next=\"A\" timeout=\"1s\">said</ask>");
+    rig.emits("main_done3", "<result>said</result>");
+    rig.says("main_p4", "no tag");
+    rig.passes(2);
+    let mut run = rig.run.clone();
+    let reference = Payload::Stored { payload: "abc".into(), bytes: 4 };
+    let texts = run.payloads_mut();
+    assert!(texts.iter().all(|text| text.text().is_some()), "{texts:?}");
+    assert_eq!(texts.len(), 6);
+    texts.into_iter().for_each(|text| *text = reference.clone());
+    let written = serde_json::to_string(&run).unwrap();
+    assert!(!written.contains("said") && !written.contains("no tag"), "{written}");
+    assert_eq!(through_snapshot(&run), run);
 }

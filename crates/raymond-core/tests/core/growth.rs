@@ -113,7 +113,7 @@ fn dispatch(rig: &mut Rig, target: &str) {
         Body::AgentStarted(started) => Some(started.agent.to_string()),
         _ => None,
     });
-    let payload = String::new();
+    let payload = "".into();
     rig.takes(&worker.unwrap(), Transition::Result { payload });
 }
 

@@ -1,6 +1,7 @@
 //! Waiting for workers.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::expect;
 use raymond_core::decide::decide;
@@ -9,7 +10,7 @@ use raymond_core::input::Input;
 use raymond_core::join;
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
-use raymond_core::run::{RunStatus, Status};
+use raymond_core::run::{Due, RunStatus, Status};
 use serde_json::Value;
 
 use crate::rig::{Rig, fold, load, through_json};
@@ -436,11 +437,74 @@ fn a_join_whose_results_cannot_be_read_fails_and_is_tried_again() {
     let options = rig.run.options.clone();
     let resume = Input::Resume { options: Box::new(options), interrupted: Vec::new(), forgotten: Vec::new() };
     check(
-        &rig.round([resume, Input::Join { agent: main, result: Ok(result) }]),
+        &rig.round([resume, Input::Join { agent: main, result: Ok(result.into()) }]),
         expect![[r#"
         run_resumed
         joined main A.sh result="[{\"agent\":\"main_w1\",\"state\":\"W.sh\",\"attributes\":{},\"status\":\"done\",\"result\":\"the text of abc\",\"error\":null}]" workers=[main_w1]
         step_started main 4 A.sh attempt=1 visits=1
+    "#]],
+    );
+}
+
+/// Main waits for two workers, of which one has ended with a text that is not here.
+fn with_a_text_elsewhere() -> Rig {
+    let mut rig = with_workers(2);
+    rig.emits("main_w1", "<result>a <result> &lt;</result>");
+    rig.emits("main", "<join>A</join>");
+    let result = Payload::Stored { payload: "abc".into(), bytes: 100_000 };
+    rig.record(Body::AgentFinished { agent: AgentId::new("main_w2"), title: None, result });
+    rig
+}
+
+#[test]
+fn an_array_that_is_put_together_in_parts_elsewhere_is_the_same() {
+    let rig = with_a_text_elsewhere();
+    let load = |payload: &Payload| match payload {
+        Payload::Stored { .. } => Ok("<goto>long</goto>".to_owned()),
+        Payload::Inline(text) => Ok::<_, ()>(text.clone()),
+    };
+    let main = AgentId::main();
+    let mut array = join::EMPTY.to_owned();
+    for worker in join::workers(&rig.run, &main) {
+        let worker = serde_json::from_str(&serde_json::to_string(&worker).unwrap()).unwrap();
+        array = join::extend(array, vec![worker], 2, load).unwrap().unwrap();
+    }
+    assert_eq!(array, join::results(&rig.run, &main, load).unwrap().unwrap());
+    assert!(array.contains(r"\u003cgoto>long"), "{array}");
+}
+
+#[test]
+fn no_more_is_read_than_a_join_may_hand_over() {
+    let mut rig = with_a_text_elsewhere();
+    for payload in rig.run.payloads_mut() {
+        *payload = Payload::Stored { payload: "abc".into(), bytes: 5 * 1024 * 1024 };
+    }
+    let read = Cell::new(0);
+    let load = |_: &Payload| {
+        read.set(read.get() + 1);
+        Ok::<_, ()>("x".repeat(5 * 1024 * 1024))
+    };
+    let error = join::results(&rig.run, &AgentId::main(), load).unwrap().unwrap_err();
+    assert!(error.starts_with("the results of 2 workers are longer than 8 MiB together"), "{error}");
+    assert_eq!(read.get(), 1);
+}
+
+#[test]
+fn while_results_are_put_together_elsewhere_the_run_goes_on_and_can_be_stopped() {
+    let mut rig = with_a_text_elsewhere();
+    let main = AgentId::main();
+    assert_eq!(rig.run.next_due(rig.now, rig.mode), Some(Due::Join(main.clone())));
+    let joining = BTreeSet::from([main.clone()]);
+    assert_eq!(rig.run.next_due_beside(&joining, rig.now, rig.mode), None);
+    rig.mode.draining = true;
+    assert_eq!(rig.run.next_due_beside(&joining, rig.now, rig.mode), Some(Due::Close));
+    rig.mode.draining = false;
+    let result = Payload::Stored { payload: "def".into(), bytes: 100_100 };
+    check(
+        &rig.round([Input::Join { agent: main, result: Ok(result) }]),
+        expect![[r#"
+        joined main A.sh result={bytes=100100 payload=def} workers=[main_w1, main_w2]
+        step_started main 5 A.sh attempt=1 visits=1
     "#]],
     );
 }

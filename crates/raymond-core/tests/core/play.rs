@@ -256,7 +256,7 @@ impl<'p> Play<'p> {
             return None;
         }
         let (ask, answer) = answers.swap_remove(pick % answers.len());
-        Some(Input::Answer(Answer { ask, text: answer.to_string(), ..Answer::default() }))
+        Some(Input::Answer(Answer { ask, text: answer.to_string().into(), ..Answer::default() }))
     }
 
     fn make(&mut self, next: Move, running: &[String], pick: usize) {

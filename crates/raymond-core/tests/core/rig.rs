@@ -362,7 +362,7 @@ impl Rig {
             Due::End(agent) => Input::End { agent },
             Due::Join(agent) => {
                 let result = join::results(&self.run, &agent, load).and_then(|result| result);
-                Input::Join { agent, result }
+                Input::Join { agent, result: result.map(Payload::from) }
             }
             Due::AskTimeout(agent) => Input::AskTimeout { agent },
             Due::Close => Input::Close {
@@ -433,7 +433,8 @@ impl Rig {
         let turn = CompletedTurn {
             reading: message(text),
             other_case: Vec::new(),
-            message: text.to_owned(),
+            message: text.into(),
+            last_lines: None,
             file: None,
             session: Some(self.chosen_session(name)),
             cost: TurnCost { usd: usd(cost), estimated: false, ..TurnCost::default() },
@@ -450,7 +451,7 @@ impl Rig {
             cost: TurnCost { usd: usd(cost), estimated: true, ..TurnCost::default() },
             session: Some(self.chosen_session(name)).filter(|_| class == FaultClass::ShareUsed),
             exit_code: Some(1),
-            message: Some("I broke".to_owned()),
+            message: Some("I broke".into()),
         };
         Input::Ended(Box::new(self.ended(name, StepOutcome::Turn(TurnOutcome::Failed(turn)))))
     }

@@ -15,6 +15,7 @@ use raymond_core::input::{
 };
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
 use raymond_core::policy::{Entry, Policy};
 use raymond_core::run::{Options, Run, Session, Status};
 use raymond_core::tag::TagName;
@@ -39,8 +40,16 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-fn short() -> impl Strategy<Value = Option<String>> {
-    proptest::option::of(".{0,3}")
+fn short() -> impl Strategy<Value = Option<Payload>> {
+    proptest::option::of(payload())
+}
+
+/// A text, or one that is stored elsewhere.
+fn payload() -> impl Strategy<Value = Payload> {
+    prop_oneof![
+        4 => ".{0,3}".prop_map(Payload::from),
+        1 => Just(Payload::Stored { payload: "abc".into(), bytes: 3 }),
+    ]
 }
 
 fn jump() -> impl Strategy<Value = Jump> {
@@ -74,7 +83,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         2 => (0..100_u64).prop_map(|seconds| Some(Duration::from_secs(seconds))),
         1 => Just(Some(Duration::MAX)),
     ];
-    (name(), name(), timeout, proptest::option::of(name())).prop_map(
+    (name(), payload(), timeout, proptest::option::of(name())).prop_map(
         |(next, question, timeout, timeout_next)| Ask {
             question,
             next,
@@ -99,7 +108,7 @@ fn transition() -> BoxedStrategy<Transition> {
         2 => invoke().prop_map(Transition::Function),
         5 => (vec(fork(), 0..3), jump(), any::<bool>())
             .prop_map(|(forks, next, joins)| Transition::Fork { forks, next, joins }),
-        2 => ".{0,3}".prop_map(|payload| Transition::Result { payload }),
+        2 => payload().prop_map(|payload| Transition::Result { payload }),
         2 => ask().prop_map(Transition::Ask),
         3 => name().prop_map(|target| Transition::Join { target, input: None }),
         1 => name().prop_map(move |name| Transition::CallWorkflow(workflow(name))),
@@ -174,12 +183,12 @@ fn turn() -> BoxedStrategy<TurnOutcome> {
         }),
     ];
     prop_oneof![
-        3 => (reading, proptest::option::weighted(0.8, session()), cost()).prop_map(|(reading, session, cost)| {
-            let (message, warnings) = ("said".into(), vec!["denied".into()]);
-            TurnOutcome::Completed(CompletedTurn { reading, other_case: Vec::new(), message, file: None, session, cost, warnings })
+        3 => (reading, payload(), proptest::option::weighted(0.8, session()), cost()).prop_map(|(reading, message, session, cost)| {
+            let (warnings, last_lines) = (vec!["denied".into()], message.text().is_none().then(|| "end".into()));
+            TurnOutcome::Completed(CompletedTurn { reading, other_case: Vec::new(), message, last_lines, file: None, session, cost, warnings })
         }),
-        1 => (class, cost(), proptest::option::of(session())).prop_map(|(class, cost, session)| {
-            let (error, message) = ("broke".into(), Some("said".into()));
+        1 => (class, cost(), short(), proptest::option::of(session())).prop_map(|(class, cost, message, session)| {
+            let error = "broke".into();
             TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None, message })
         }),
     ]
@@ -281,18 +290,15 @@ fn coming() -> BoxedStrategy<Coming> {
         9 => (plan, "[12]").prop_map(|(plan, hash)| Ok(Prepared { hash, plan, warnings: vec!["odd".into()] })),
         1 => Just(Err("gone".to_owned())),
     ];
-    let result = prop_oneof![4 => Just(Ok("[]".to_owned())), 1 => Just(Err("unreadable".to_owned()))];
+    let result = prop_oneof![4 => payload().prop_map(Ok), 1 => Just(Err("unreadable".to_owned()))];
     prop_oneof![
         8 => ended().prop_map(|ended| Coming::Fitting(Box::new(ended))),
         3 => ended().prop_map(|ended| Coming::As(Input::Ended(Box::new(ended)))),
         8 => (agent(), prepared)
             .prop_map(|(agent, prepared)| Coming::As(Input::Launch { agent, prepared })),
-        2 => (agent(), 0..4_u64, 0..3_u32).prop_map(|(agent, step, attempt)| Coming::As(Input::Print {
-            agent,
-            step,
-            attempt,
-            text: "hello".into(),
-        })),
+        2 => (agent(), 0..4_u64, 0..3_u32, payload()).prop_map(|(agent, step, attempt, text)| {
+            Coming::As(Input::Print { agent, step, attempt, text })
+        }),
         2 => (agent(), 0..4_u64, 0..3_u32, "[ab]").prop_map(|(agent, step, attempt, session)| {
             Coming::As(Input::SessionKnown { agent, step, attempt, session })
         }),
@@ -308,7 +314,7 @@ fn coming() -> BoxedStrategy<Coming> {
             Coming::As(Input::Jump { agent, target, input: Some("in".into()) })
         }),
         3 => (agent(), result).prop_map(|(agent, result)| Coming::As(Input::Join { agent, result })),
-        3 => (1..4_u8, "[a-z]?").prop_map(|(ask, text)| Coming::As(Input::Answer(Answer {
+        3 => (1..4_u8, payload()).prop_map(|(ask, text)| Coming::As(Input::Answer(Answer {
             ask: format!("ask{ask}"),
             text,
             answer_id: None,

@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use raymond_core::event::{Body, Event, LedTo};
 use raymond_core::input::{CompletedTurn, FailedTurn, FaultClass, Input, StepOutcome, TurnCost, TurnOutcome};
 use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
 use raymond_core::run::{Options, RunStatus, Session, Work};
 
 use crate::rig::{Rig, beginning, message, state, usd};
@@ -790,7 +791,8 @@ fn warnings_of_a_turn_are_recorded() {
     let turn = CompletedTurn {
         reading: message("<goto colour=\"red\">REVIEW</goto>"),
         other_case: Vec::new(),
-        message: "red".to_owned(),
+        message: "red".into(),
+        last_lines: None,
         file: None,
         session: Some(rig.chosen_session("main")),
         cost: TurnCost { usd: usd(0.1), estimated: true, ..TurnCost::default() },
@@ -853,6 +855,30 @@ fn at_most_max_parallel_turns_run_at_once() {
     }
 }
 
+/// The message itself is with the machine that the turn ran on.
+#[test]
+fn a_failure_shows_the_end_of_a_message_that_is_stored() {
+    let mut rig = Rig::new("P.md");
+    let turn = CompletedTurn {
+        reading: message("no tag"),
+        other_case: Vec::new(),
+        message: Payload::Stored { payload: "abc".into(), bytes: 100_000 },
+        last_lines: Some("the\nend".into()),
+        file: None,
+        session: None,
+        cost: TurnCost::default(),
+        warnings: Vec::new(),
+    };
+    let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Completed(turn)));
+    check(
+        &rig.round([Input::Ended(Box::new(ended))]),
+        expect![[r#"
+        step_failed main 1 P.md error="the output holds no transition tag; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" fatal=false message={bytes=100000 payload=abc} output="the\nend"
+        run_stopped agents=1 error="main failed in P.md: the output holds no transition tag; list what it may emit in `allowed_transitions` of its frontmatter, and Raymond reminds the agent" status=failed steps=0
+    "#]],
+    );
+}
+
 /// What main's running turn tells about its session.
 fn tells(rig: &mut Rig, session: &str) -> Vec<Event> {
     let Work { step, attempt, .. } = *rig.work("main");
@@ -865,7 +891,8 @@ fn says_in(rig: &mut Rig, session: Option<&str>, text: &str) -> Vec<Event> {
     let turn = CompletedTurn {
         reading: message(text),
         other_case: Vec::new(),
-        message: text.to_owned(),
+        message: text.into(),
+        last_lines: None,
         file: None,
         session,
         cost: TurnCost::default(),

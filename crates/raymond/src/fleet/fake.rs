@@ -17,6 +17,8 @@ pub(crate) struct FakeFleet {
     /// Packed debug files, by step and attempt.
     archives: Mutex<BTreeMap<(u64, u32), Vec<u8>>>,
     asked: Mutex<BTreeSet<(u64, u32)>>,
+    /// Long texts by their hashes. Each is told once.
+    texts: Mutex<BTreeMap<String, String>>,
     is_away: AtomicBool,
 }
 
@@ -28,6 +30,7 @@ impl Default for FakeFleet {
             standing: Mutex::new(Standing::Open),
             archives: Mutex::default(),
             asked: Mutex::default(),
+            texts: Mutex::default(),
             is_away: AtomicBool::new(false),
         }
     }
@@ -52,6 +55,10 @@ impl FakeFleet {
 
     pub(crate) fn leaves(&self, step: u64, attempt: u32, archive: Vec<u8>) {
         lock(&self.archives).insert((step, attempt), archive);
+    }
+
+    pub(crate) fn keeps_text(&self, hash: &str, text: &str) {
+        lock(&self.texts).insert(hash.to_owned(), text.to_owned());
     }
 
     pub(crate) fn loses(&self, step: u64, attempt: u32) {
@@ -96,6 +103,11 @@ impl Fleet for FakeFleet {
         let batches = lock(&self.batches).iter().filter(is_new).take(1).cloned().collect();
         let standing = lock(&self.standing).clone();
         Ok(News { batches, payloads: Vec::new(), hosts: Default::default(), standing })
+    }
+
+    fn text(&self, _: &Address, _: &str, hash: &str) -> Result<String, Trouble> {
+        self.check()?;
+        lock(&self.texts).remove(hash).ok_or_else(|| Trouble::Refused(format!("{hash} is not there")))
     }
 
     fn deliver(&self, _: &Address, _: &str, name: &str, _: &str) -> Result<(), Trouble> {

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::evolve;
+use raymond_core::limits::MAX_INLINE_PAYLOAD_BYTES;
+use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
 use super::{Address, Fleet, News, Standing, Trouble};
@@ -170,7 +172,7 @@ impl Mirror {
     }
 
     fn take(&mut self, news: News) -> Result<(), MirrorError> {
-        for batch in &news.batches {
+        for batch in news.batches {
             self.commit(batch, &news.payloads)?;
         }
         let (engine, hosts) = (self.at.to_string(), news.hosts);
@@ -187,7 +189,7 @@ impl Mirror {
         Ok(self.store.mark_elsewhere(self.run.id(), &mark)?)
     }
 
-    fn commit(&mut self, batch: &[Event], payloads: &[String]) -> Result<(), MirrorError> {
+    fn commit(&mut self, mut batch: Vec<Event>, payloads: &[String]) -> Result<(), MirrorError> {
         let expected = self.copy.as_ref().map_or(1, |(_, run)| run.seq + 1);
         let Some(first) = batch.first() else { return Ok(()) };
         if first.seq != expected {
@@ -198,8 +200,15 @@ impl Mirror {
             None => (self.store.create(self.run.id(), JournalOptions::default())?, None),
         };
         payloads.iter().try_for_each(|text| writer.keep_payload(text).map(drop))?;
-        writer.commit(batch)?;
-        for event in batch {
+        let mut named = batch.iter_mut().flat_map(|event| event.body.payloads_mut());
+        if let Err(error) = named.try_for_each(|payload| self.bring(&mut *writer, payload)) {
+            if run.is_none() {
+                writer.abandon();
+            }
+            return Err(error);
+        }
+        writer.commit(&batch)?;
+        for event in &batch {
             run = evolve::evolve(run, event);
         }
         let run = run.ok_or_else(|| StoreError::NoStart { place: self.run.place() })?;
@@ -217,6 +226,23 @@ pub fn note_silence(store: &dyn RunStore, run: &dyn RunHandle, silence: Silence)
             store.mark_elsewhere(run.id(), &Elsewhere { silence: Some(silence), ..mark })
         }
         _ => Ok(()),
+    }
+}
+
+impl Mirror {
+    /// Brings a text of which a reference has come. A short one is put into its event, as in a local run.
+    fn bring(&self, writer: &mut dyn RunWriter, payload: &mut Payload) -> Result<(), MirrorError> {
+        let Payload::Stored { payload: hash, bytes } = &*payload else { return Ok(()) };
+        let is_short = *bytes <= MAX_INLINE_PAYLOAD_BYTES as u64;
+        match writer.load_payload(payload) {
+            Ok(_) if !is_short => {}
+            Ok(text) => *payload = text.into(),
+            Err(_) => {
+                let text = self.fleet.text(&self.at, self.run.id(), hash)?;
+                *payload = if is_short { text.into() } else { writer.keep_payload(&text)? };
+            }
+        }
+        Ok(())
     }
 }
 
@@ -273,7 +299,10 @@ mod tests {
     use crate::fleet::delivery::{Delivery, delivery_of};
     use crate::fleet::fake::FakeFleet;
     use crate::store::suite::{opening, warnings};
-    use crate::store::{FolderStore, StateDir};
+    use crate::store::{FolderStore, Start, StateDir, reference_to};
+    use raymond_core::event::Body;
+    use raymond_core::name::AgentId;
+    use raymond_core::workflow::StateFile;
 
     struct Scene {
         fleet: &'static FakeFleet,
@@ -401,6 +430,40 @@ mod tests {
         let error = scene.mirror().catch_up(Duration::ZERO).unwrap_err();
         assert!(matches!(error, MirrorError::Gap { expected: 3, got: 7 }), "{error}");
         assert_eq!(scene.last_event(), 2);
+    }
+
+    /// An event of main that names this text.
+    fn printed(seq: u64, text: &str) -> Vec<Event> {
+        let (agent, state) = (AgentId::main(), StateFile::new("START.sh").unwrap());
+        let body = Body::Print { agent, step: 1, state, text: reference_to(text).unwrap() };
+        vec![Event { seq, time: now(), run: "r".to_owned(), body }]
+    }
+
+    #[test]
+    fn texts_that_events_name_are_brought_and_short_ones_are_put_into_them() {
+        let scene = Scene::new();
+        let (long, short) = ("x".repeat(MAX_INLINE_PAYLOAD_BYTES + 1), "short");
+        scene.fleet.happens(printed(3, &long));
+        let error = scene.mirror().catch_up(Duration::ZERO).unwrap_err();
+        assert!(error.to_string().ends_with(" is not there"), "{error}");
+        assert_eq!(scene.last_event(), 2, "an event without its text");
+        for text in [&long, short] {
+            let Payload::Stored { payload: hash, .. } = reference_to(text).unwrap() else { panic!("stored") };
+            scene.fleet.keeps_text(&hash, text);
+        }
+        // The copy has the text already when it is named again.
+        scene.fleet.happens(printed(4, &long));
+        scene.fleet.happens(printed(5, short));
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        let run = scene.store.run("r").unwrap();
+        let mut events = run.events(Start::After(2)).unwrap();
+        let batches = std::iter::from_fn(|| events.next_batch().unwrap());
+        let told = batches.flatten().map(|event| match event.body {
+            Body::Print { text, .. } => (text.text().map(str::len), run.payloads().text_of(&text).unwrap()),
+            other => panic!("{other:?}"),
+        });
+        let expected = [(None, long.clone()), (None, long), (Some(5), short.to_owned())];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
     }
 
     #[test]

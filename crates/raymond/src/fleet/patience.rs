@@ -76,6 +76,11 @@ impl Fleet for Patient {
     }
 
     /// This is a matter of the blob store, which says nothing about the server.
+    fn text(&self, at: &Address, run: &str, hash: &str) -> Result<String, Trouble> {
+        self.fleet.text(at, run, hash)
+    }
+
+    /// So is this.
     fn debug_files(
         &self,
         at: &Address,

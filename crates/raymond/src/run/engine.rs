@@ -5,7 +5,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new event has to be handled here")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use raymond_core::decide::decide;
@@ -15,9 +15,10 @@ use raymond_core::input::{Ended, Input, Plan, Prepared, StepOutcome};
 use raymond_core::join;
 use raymond_core::limits::STEP_ROOM_BYTES;
 use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Due, Mode, Run, Status};
 
-use crate::store::{RunWriter, StoreError};
+use crate::store::{Room, RunWriter, StoreError};
 
 /// Where states are read when a step starts.
 pub trait States {
@@ -55,6 +56,9 @@ pub struct StepLaunch<J> {
 pub struct Round<J> {
     pub events: Vec<Event>,
     pub commands: Vec<Command<J>>,
+    /// Agents whose workers' results cannot be put together here. The engine waits for an [`Input::Join`] of each; until it
+    /// comes, or the engine ends, nothing else happens to them.
+    pub joins_elsewhere: Vec<AgentId>,
     /// Why the run cannot go on although everything that happened is recorded: a payload could not be read. This is not
     /// a failure that the workflow could handle, so the program must end.
     pub trouble: Option<StoreError>,
@@ -69,9 +73,22 @@ pub struct Engine<S> {
     is_terminated: bool,
     /// Running attempts that were ended because the run stops.
     interrupted: Vec<Interrupted>,
+    /// Agents whose workers' results are being put together elsewhere.
+    joining: BTreeSet<AgentId>,
+}
+
+/// What a due thing leads to.
+enum Next {
+    Input(Input),
+    JoinElsewhere(AgentId),
 }
 
 impl<S: RunWriter> Engine<S> {
+    /// All texts of the run's state, to be replaced by references to the same texts.
+    pub fn payloads_mut(&mut self) -> Vec<&mut Payload> {
+        self.run.payloads_mut()
+    }
+
     /// Opens a new run with the events that start it.
     pub fn create(
         id: &str,
@@ -89,15 +106,19 @@ impl<S: RunWriter> Engine<S> {
         }
         store.commit(&events)?;
         let run = run.ok_or_else(|| StoreError::NoStart { place: id.to_owned() })?;
-        Ok((
-            Self { run, store, mode: Mode::default(), is_terminated: false, interrupted: Vec::new() },
-            events,
-        ))
+        Ok((Self::take_up(run, store), events))
     }
 
     /// Continues a run from its journal.
     pub fn take_up(run: Run, store: S) -> Self {
-        Self { run, store, mode: Mode::default(), is_terminated: false, interrupted: Vec::new() }
+        Self {
+            run,
+            store,
+            mode: Mode::default(),
+            is_terminated: false,
+            interrupted: Vec::new(),
+            joining: BTreeSet::new(),
+        }
     }
 
     pub fn run(&self) -> &Run {
@@ -137,11 +158,16 @@ impl<S: RunWriter> Engine<S> {
             self.accept(now, input, &mut batch)?;
         }
         let mut trouble = None;
+        let mut joins_elsewhere = Vec::new();
         while trouble.is_none()
-            && let Some(due) = self.run.next_due(now, self.mode)
+            && let Some(due) = self.run.next_due_beside(&self.joining, now, self.mode)
         {
-            match self.due_input(due, states, &mut ready) {
-                Ok(input) => self.accept(now, input, &mut batch)?,
+            match self.next(due, states, &mut ready) {
+                Ok(Next::Input(input)) => self.accept(now, input, &mut batch)?,
+                Ok(Next::JoinElsewhere(agent)) => {
+                    self.joining.insert(agent.clone());
+                    joins_elsewhere.push(agent);
+                }
                 Err(error) => trouble = Some(error),
             }
         }
@@ -163,7 +189,7 @@ impl<S: RunWriter> Engine<S> {
             Some(_) => Vec::new(),
             None => batch.iter().filter_map(|event| self.command(event, &mut ready)).collect(),
         };
-        Ok(Round { events: batch, commands, trouble })
+        Ok(Round { events: batch, commands, joins_elsewhere, trouble })
     }
 
     /// The disk is full. What was paid for is recorded in the room that was set aside for it.
@@ -185,6 +211,9 @@ impl<S: RunWriter> Engine<S> {
     fn accept(&mut self, now: Timestamp, input: Input, batch: &mut Vec<Event>) -> Result<(), StoreError> {
         if let Input::Ended(ended) = &input {
             self.note_interruption(ended);
+        }
+        if let Input::Join { agent, .. } = &input {
+            self.joining.remove(agent);
         }
         // What has reported that it was interrupted is recorded by the event that ends the run.
         if matches!(&input, Input::Lost { agent, .. } if self.is_interrupted(agent)) {
@@ -225,13 +254,13 @@ impl<S: RunWriter> Engine<S> {
         self.interrupted.iter().any(|known| known.agent == *agent)
     }
 
-    fn due_input<J>(
+    fn next<J>(
         &self,
         due: Due,
         states: &mut dyn States<Job = J>,
         ready: &mut BTreeMap<AgentId, (Plan, J)>,
-    ) -> Result<Input, StoreError> {
-        Ok(match due {
+    ) -> Result<Next, StoreError> {
+        Ok(Next::Input(match due {
             Due::Launch(agent) => {
                 let prepared = match self.run.agents.get(&agent) {
                     Some(agent) => states.prepare(&self.run, agent)?,
@@ -244,21 +273,34 @@ impl<S: RunWriter> Engine<S> {
                 Input::Launch { agent, prepared }
             }
             Due::End(agent) => Input::End { agent },
-            Due::Join(agent) => {
-                let result = join::results(&self.run, &agent, |payload| self.store.load_payload(payload))?;
-                let result = result.and_then(|text| match self.store.has_room_for(&text) {
-                    true => Ok(text),
-                    false => {
-                        Err(format!("the workers' results are too long together ({} bytes)", text.len()))
-                    }
-                });
-                Input::Join { agent, result }
-            }
+            Due::Join(agent) => match self.joined(&agent)? {
+                Some(result) => Input::Join { agent, result },
+                None => return Ok(Next::JoinElsewhere(agent)),
+            },
             Due::AskTimeout(agent) => Input::AskTimeout { agent },
             Due::Close => Input::Close {
                 stop_requested: self.mode.draining,
                 terminated: self.is_terminated,
                 interrupted: self.interrupted.clone(),
+            },
+        }))
+    }
+
+    /// The results of an agent's workers, or why they cannot be delivered. Nothing if they must be put together elsewhere.
+    fn joined(&self, agent: &AgentId) -> Result<Option<Result<Payload, String>>, StoreError> {
+        let load = |payload: &Payload| self.store.load_payload(payload);
+        let text = match join::results(&self.run, agent, load) {
+            Err(StoreError::PayloadElsewhere { .. }) => return Ok(None),
+            other => other?,
+        };
+        Ok(match text {
+            Err(error) => Some(Err(error)),
+            Ok(text) => match self.store.room_for(&text) {
+                Room::Here => Some(Ok(text.into())),
+                Room::Elsewhere => None,
+                Room::Nowhere => {
+                    Some(Err(format!("the workers' results are too long together ({} bytes)", text.len())))
+                }
             },
         })
     }

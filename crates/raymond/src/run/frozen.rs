@@ -162,7 +162,11 @@ impl FrozenStates {
         };
         let mut prepared = state.of(agent, machine);
         if let (Plan::Prompt(prompt), Some(body)) = (&mut prepared.plan, &state.body) {
-            prompt.prompt_sha256 = Some(hash_of_prompt(run, agent, body, payloads, project)?);
+            prompt.prompt_sha256 = match hash_of_prompt(run, agent, body, payloads, project) {
+                // A text that the prompt may hold is only where the step is carried out.
+                Err(StoreError::PayloadElsewhere { .. }) => None,
+                hash => Some(hash?),
+            };
         }
         Ok(Ok(prepared))
     }

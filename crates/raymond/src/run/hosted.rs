@@ -17,9 +17,10 @@ use jiff::Timestamp;
 use raymond_core::event::{Body, Event, RunStarted, StepStarted};
 use raymond_core::evolve;
 use raymond_core::input::{
-    Ended, FailedTurn, FaultClass, Input, Lookups, Plan, ScopeEntry, ScriptOutcome, StepOutcome, TurnCost,
-    TurnOutcome,
+    Ended, FailedTurn, FaultClass, Input, Lookups, Plan, ScopeEntry, ScriptOutcome, ShownOutput, StepOutcome,
+    TurnCost, TurnOutcome,
 };
+use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Run, Session, Status};
 use raymond_core::snapshot::FilesSnapshot;
 use raymond_core::workflow::Platform;
@@ -43,7 +44,7 @@ use crate::git::worktrees::Worktrees;
 use crate::paths::shown;
 use crate::process::secrets::Secrets;
 use crate::process::{Reaper, Target, file_limit};
-use crate::store::{PayloadSource, Payloads, StoreError};
+use crate::store::{PayloadSource, Payloads, StoreError, reference_to};
 use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder, LeftFiles, NO_MORE_FILES, StepName};
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::Scope;
@@ -71,7 +72,8 @@ pub struct StepOrder {
     pub agent: Agent,
     pub started: StepStarted,
     pub plan: Plan,
-    /// The long texts that the step is handed, by their hashes.
+    /// The long texts that the step is handed, by their hashes: those that its run has itself, and for the machine that
+    /// carries it out all of them.
     pub payloads: BTreeMap<String, String>,
     /// The run's folder of debug files, where it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,7 +127,7 @@ pub struct StepReport {
 /// What was reported while the attempt ran.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Said {
-    Print(String),
+    Print(Payload),
     Warning(String),
     /// The session that the program has chosen.
     Session(String),
@@ -192,8 +194,8 @@ impl StepReport {
         Some(report)
     }
 
-    /// An attempt whose report is too long to be sent. What it cost counts all the same.
-    pub fn too_long(plan: &Plan, error: String, report: &Self) -> Self {
+    /// An attempt that has ended and whose report cannot be sent. What it cost counts all the same.
+    pub fn not_sent(plan: &Plan, error: String, report: &Self) -> Self {
         let mut short = Self { duration_ms: report.duration_ms, ..Self::not_started(plan, error) };
         if let (StepOutcome::Turn(TurnOutcome::Failed(turn)), StepOutcome::Turn(done)) =
             (&mut short.outcome, &report.outcome)
@@ -220,6 +222,30 @@ impl StepReport {
             | StepOutcome::Interrupted { .. } => return,
         };
         *file = file.as_deref().and_then(map);
+    }
+
+    /// Takes out the texts that are longer than this, by their hashes, and leaves references to them.
+    pub fn take_texts(&mut self, longest: usize) -> Result<BTreeMap<String, String>, StoreError> {
+        if let StepOutcome::Turn(TurnOutcome::Completed(turn)) = &mut self.outcome
+            && let Some(message) = turn.message.text().filter(|text| text.len() > longest)
+        {
+            turn.last_lines = Some(ShownOutput::of_message(message, None).last_lines);
+        }
+        let prints = self.said.iter_mut().filter_map(|said| match said {
+            Said::Print(text) => Some(text),
+            Said::Warning(_) | Said::Session(_) => None,
+        });
+        let mut taken = BTreeMap::new();
+        for payload in self.outcome.payloads_mut().into_iter().chain(prints) {
+            if let Some(text) = payload.text().filter(|text| text.len() > longest) {
+                let (reference, text) = (reference_to(text)?, text.to_owned());
+                if let Payload::Stored { payload: hash, .. } = &reference {
+                    taken.insert(hash.clone(), text);
+                }
+                *payload = reference;
+            }
+        }
+        Ok(taken)
     }
 
     /// The conversation as the attempt left it.

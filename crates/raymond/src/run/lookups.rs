@@ -34,10 +34,12 @@ pub fn of_ended(scopes: &mut Scopes, agent: &Agent, ended: &Ended) -> Lookups {
         (StepOutcome::Turn(TurnOutcome::Completed(turn)), Plan::Prompt(plan)) => {
             let transition = turn.reading.as_ref().ok().map(|reading| &reading.transition);
             let mut lookups = of_turn(scopes, agent, plan, transition);
+            // Nothing has been stored yet, so the text is here.
             if let (Some(Transition::Result { payload }), Some(ResultSchema::Inline(schema))) =
                 (transition, &plan.result_schema)
+                && let Some(text) = payload.text()
             {
-                lookups.result_problem = result_schema::mismatch(schema, payload);
+                lookups.result_problem = result_schema::mismatch(schema, text);
             }
             with_other_case(scopes, agent, lookups, &turn.other_case)
         }

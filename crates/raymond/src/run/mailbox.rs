@@ -36,7 +36,7 @@ impl Message {
     pub fn weight(&self) -> usize {
         MESSAGE_BYTES
             + match self {
-                Message::Input(Input::Print { text, .. }) => text.len(),
+                Message::Input(Input::Print { text, .. }) => text.text().map_or(0, str::len),
                 Message::Output { bytes, .. } => bytes.len(),
                 Message::Input(_) | Message::Trouble(_) => 0,
             }

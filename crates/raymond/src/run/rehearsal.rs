@@ -132,7 +132,7 @@ impl Rehearsal {
         for (_, ask) in run.asks() {
             let Some(Some(text)) = self.answer_of.get(&ask.id) else { continue };
             if self.given.insert(ask.id.clone()) {
-                let text = text.clone();
+                let text = text.clone().into();
                 answers.push(input::Answer {
                     ask: ask.id.clone(),
                     text,

@@ -66,6 +66,8 @@ pub enum StoreError {
     PayloadTooLong { bytes: u64 },
     /// An event names a payload that is not there.
     PayloadMissing { place: String },
+    /// The payload is not here but where other machines read it.
+    PayloadElsewhere { hash: String },
     /// The payload is not the text that was stored.
     PayloadDamaged { place: String },
     /// The system refused a call.
@@ -196,6 +198,7 @@ impl fmt::Display for StoreError {
             Self::PayloadMissing { place } => {
                 write!(out, "{place} is missing, though the journal names it; restore it from a copy")
             }
+            Self::PayloadElsewhere { hash } => write!(out, "the payload {hash} is not here"),
             Self::PayloadDamaged { place } => {
                 write!(out, "{place} is not what was written; restore it from a copy")
             }

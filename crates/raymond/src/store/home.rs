@@ -207,6 +207,16 @@ pub trait Events: Debug + Send {
     fn next_batch(&mut self) -> Result<Option<Vec<Event>>, StoreError>;
 }
 
+/// Where a text can be put together, kept and handed on. Where runs are decided elsewhere, messages have a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Here,
+    /// On a machine that hands on a reference to it.
+    Elsewhere,
+    /// It is too long.
+    Nowhere,
+}
+
 /// The lease of a run, and the only way to add to it.
 ///
 /// After an error from `commit` or `snapshot_if_long` it is not known what was stored. So the writer refuses all
@@ -221,9 +231,9 @@ pub trait RunWriter: Debug {
     /// Reads a text back.
     fn load_payload(&self, payload: &Payload) -> Result<String, StoreError>;
 
-    /// Whether so long a text can be kept and handed on. Where runs are decided elsewhere, messages have a limit.
-    fn has_room_for(&self, _text: &str) -> bool {
-        true
+    /// Where the results of workers can be put together, if they are this text.
+    fn room_for(&self, _text: &str) -> Room {
+        Room::Here
     }
 
     /// Writes a batch, all or nothing. When it returns, the batch is as durable as was asked for.
@@ -257,8 +267,8 @@ impl<W: RunWriter + ?Sized> RunWriter for Box<W> {
         (**self).load_payload(payload)
     }
 
-    fn has_room_for(&self, text: &str) -> bool {
-        (**self).has_room_for(text)
+    fn room_for(&self, text: &str) -> Room {
+        (**self).room_for(text)
     }
 
     fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {

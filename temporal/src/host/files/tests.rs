@@ -100,6 +100,7 @@ fn first_order(workflow: &Path, files: &FilesOfRun) -> StepOrder {
         patience_ms: 1000,
         continue_after: 1000,
         waits_for_answers: true,
+        keeps_texts: true,
         files: files.clone(),
     };
     let from = From::Start { opening, states };

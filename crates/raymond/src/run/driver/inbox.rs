@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use raymond_core::input;
+use raymond_core::payload::Payload;
 use serde::{Deserialize, Serialize};
 
 use super::Stop;
@@ -77,7 +78,7 @@ impl Way {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
     pub ask: String,
-    pub text: String,
+    pub text: Payload,
     /// Tells the process that answered whether its answer was taken. It begins with the way in which the answer came.
     pub answer_id: String,
     /// When it was given, which may be long before a run takes it.
@@ -93,7 +94,7 @@ impl Answer {
     pub fn new((ask, asked_at): (&str, Timestamp), text: String, way: Way) -> Self {
         let answer_id = format!("{}-{}", way.as_str(), uuid::Uuid::new_v4());
         let (given_at, asked_at) = (Some(super::now()), Some(asked_at));
-        Self { ask: ask.to_owned(), text, answer_id, given_at, asked_at }
+        Self { ask: ask.to_owned(), text: text.into(), answer_id, given_at, asked_at }
     }
 }
 
@@ -187,8 +188,11 @@ mod tests {
             messages.post(name, content).unwrap();
         }
         let found = inbox.look();
-        let answers: Vec<(&str, &str)> =
-            found.answers.iter().map(|answer| (answer.ask.as_str(), answer.text.as_str())).collect();
+        let answers: Vec<(&str, &str)> = found
+            .answers
+            .iter()
+            .map(|answer| (answer.ask.as_str(), answer.text.text().unwrap_or_default()))
+            .collect();
         assert_eq!((answers, found.stop), (vec![("ask1", "yes")], None));
         assert_eq!(found.names.len(), 4, "all are removed once the round is recorded");
         inbox.remove(&found.names);

@@ -4,7 +4,8 @@ use std::fs;
 
 use raymond_core::decide;
 use raymond_core::event::FORMAT_VERSION;
-use raymond_core::input::PromptPlan;
+use raymond_core::input::{BadMessage, CompletedTurn, PromptPlan};
+use raymond_core::limits::MAX_INLINE_PAYLOAD_BYTES;
 use raymond_core::name::AgentId;
 use raymond_core::run::Options;
 use raymond_core::transition::Transition;
@@ -135,7 +136,7 @@ fn an_error_names_paths_of_the_run() {
 fn what_was_printed_comes_before_the_end() {
     let (report, _) = report("echo '<print>so far</print><result>x</result>'\n");
     let [Said::Print(text)] = report.said.as_slice() else { panic!("{:?}", report.said) };
-    assert_eq!(text, "so far");
+    assert_eq!(*text, "so far".into());
 }
 
 #[test]
@@ -303,4 +304,44 @@ fn a_turn_is_not_handed_on_to_a_backend_that_its_machine_lacks() {
     };
     let Plan::Prompt(plan) = &ended.plan else { panic!("a prompt") };
     assert_eq!((&*plan.backend, &plan.fallbacks), ("a", &names("c")));
+}
+
+#[test]
+fn long_texts_are_taken_out_of_a_report_and_short_ones_stay() {
+    let (mut report, _) = report(
+        "long=$(head -c 70000 /dev/zero | tr '\\0' x)\n\
+         echo \"<print>short</print><print>$long</print><goto input=\\\"$long\\\">START</goto>\"\n",
+    );
+    let taken = report.take_texts(MAX_INLINE_PAYLOAD_BYTES).unwrap();
+    let reference = reference_to(&"x".repeat(70_000)).unwrap();
+    let Payload::Stored { payload: hash, .. } = &reference else { panic!("stored") };
+    assert_eq!(taken.iter().map(|(hash, text)| (hash, text.len())).collect::<Vec<_>>(), [(hash, 70_000)]);
+    assert!(matches!(&report.said[..], [Said::Print(short), Said::Print(long)]
+        if short.text() == Some("short") && *long == reference));
+    let StepOutcome::Script(ScriptOutcome::Exited { reading: Ok(reading), .. }) = &report.outcome else {
+        panic!("{:?}", report.outcome)
+    };
+    assert!(matches!(&reading.transition, Transition::Goto(jump) if jump.input.as_ref() == Some(&reference)));
+}
+
+#[test]
+fn a_message_that_is_taken_out_leaves_its_last_lines() {
+    let text = format!("{}\nthe end", "x".repeat(70_000));
+    let turn = CompletedTurn {
+        reading: Err(BadMessage { problem: "no tag".to_owned(), has_no_tag: true }),
+        other_case: Vec::new(),
+        message: text.clone().into(),
+        last_lines: None,
+        file: None,
+        session: None,
+        cost: TurnCost::default(),
+        warnings: Vec::new(),
+    };
+    let outcome = StepOutcome::Turn(TurnOutcome::Completed(turn));
+    let mut report =
+        StepReport { duration_ms: 0, outcome, lookups: Lookups::default(), said: Vec::new(), backends: None };
+    let taken = report.take_texts(MAX_INLINE_PAYLOAD_BYTES).unwrap();
+    assert_eq!(taken.into_values().collect::<Vec<_>>(), [text]);
+    let StepOutcome::Turn(TurnOutcome::Completed(turn)) = report.outcome else { panic!("a turn") };
+    assert!(turn.last_lines.is_some_and(|lines| lines.ends_with("\nthe end")));
 }

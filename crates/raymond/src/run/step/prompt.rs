@@ -6,6 +6,7 @@ mod turn;
 use raymond_core::input::FaultClass;
 use raymond_core::input::{BadMessage, CompletedTurn, FailedTurn, StepOutcome, TurnCost, TurnOutcome};
 use raymond_core::money::Usd;
+use raymond_core::payload::Payload;
 use raymond_core::run::Session;
 use raymond_core::tag::{Collected, NearMiss, Tag, TagCollector, TagError, TagReader};
 use raymond_core::transition::{self, ProtocolError, Reading};
@@ -51,7 +52,10 @@ pub(super) async fn run(
     StepOutcome::Turn(match turned {
         Turned::Interrupted { cost } => return StepOutcome::Interrupted { cost },
         Turned::Failed(failed) => {
-            let message = failed.message.map(|message| executor.without_secrets(job, message));
+            let message = failed.message.map(|message| match message {
+                Payload::Inline(text) => executor.without_secrets(job, text).into(),
+                stored @ Payload::Stored { .. } => stored,
+            });
             TurnOutcome::Failed(FailedTurn { message, ..failed })
         }
         Turned::Completed { text, session, cost, warnings, tools } => {
@@ -71,7 +75,8 @@ pub(super) async fn run(
             TurnOutcome::Completed(CompletedTurn {
                 reading,
                 other_case,
-                message,
+                message: message.into(),
+                last_lines: None,
                 file,
                 session,
                 cost,

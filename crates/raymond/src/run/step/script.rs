@@ -166,7 +166,7 @@ impl<'a> ScriptSink<'a> {
 /// Shows what a step prints.
 pub(super) fn print(executor: &LocalExecutor, job: &StepJob, text: String) {
     let Attempt { agent, step, number, .. } = &job.attempt;
-    let print = Input::Print { agent: agent.clone(), step: *step, attempt: *number, text };
+    let print = Input::Print { agent: agent.clone(), step: *step, attempt: *number, text: text.into() };
     executor.send(Message::Input(print));
 }
 

@@ -193,7 +193,7 @@ fn a_job_needs_neither_the_project_nor_the_state_folder() {
     };
     assert_eq!(
         reading.transition,
-        raymond_core::transition::Transition::Result { payload: "packed handed handed".to_owned() }
+        raymond_core::transition::Transition::Result { payload: "packed handed handed".into() }
     );
 }
 

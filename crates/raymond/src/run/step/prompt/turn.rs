@@ -289,7 +289,12 @@ impl TurnSink<'_> {
                 };
                 let failed = failed(&failure.fault, failure.cost, session(&failure.cost));
                 let cost = turn_cost(&failure.cost, self.share);
-                Turned::Failed(FailedTurn { exit_code, cost, message: failure.last_text, ..failed })
+                Turned::Failed(FailedTurn {
+                    exit_code,
+                    cost,
+                    message: failure.last_text.map(Into::into),
+                    ..failed
+                })
             }
         }
     }
