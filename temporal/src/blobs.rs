@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, PutPayload};
 
@@ -96,6 +97,13 @@ impl Blobs {
         removed.map(drop).with_context(|| format!("cannot remove {key}"))
     }
 
+    /// Removes everything below a folder.
+    pub async fn remove_all(&self, folder: &str) -> anyhow::Result<()> {
+        let listed = self.store.list(Some(&self.path(folder))).map_ok(|meta| meta.location).boxed();
+        let removed = in_time(self.store.delete_stream(listed).try_for_each(async |_| Ok(()))).await;
+        removed.with_context(|| format!("cannot remove all of {folder}"))
+    }
+
     /// The names of the blobs in a folder, in their order.
     pub async fn list(&self, folder: &str) -> anyhow::Result<Vec<String>> {
         let path = self.path(folder);
@@ -152,6 +160,13 @@ mod tests {
         blobs.remove("runs/a/1").await.unwrap();
         blobs.remove("runs/a/1").await.unwrap();
         assert_eq!(blobs.list("runs/a").await.unwrap(), ["2"]);
+        for key in ["runs/a/b/3", "runs/a/b/c/4", "runs/ab/5"] {
+            blobs.put(key, b"more".to_vec()).await.unwrap();
+        }
+        blobs.remove_all("runs/a").await.unwrap();
+        blobs.remove_all("runs/a").await.unwrap();
+        assert!(!blobs.has("runs/a/2").await.unwrap() && !blobs.has("runs/a/b/c/4").await.unwrap());
+        assert!(blobs.has("runs/ab/5").await.unwrap());
     }
 
     #[tokio::test]

@@ -30,6 +30,7 @@ use tokio::time::timeout;
 use crate::blobs::{Blobs, TooLong};
 use crate::bundle::{keep_repository, keep_workflows};
 use crate::client::{NoAnswer, connect};
+use crate::forget::LONGEST_FORGETTING;
 use crate::host::{self, debug_key, journal_folder};
 use crate::messages::{FilesOfRun, From, Mail, Part, RunInput, Settings, Told, WorkflowsNow};
 use crate::packed::{MOST_BYTES, Packed};
@@ -108,14 +109,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A server that answers, and what is known of its workers.
-struct Server {
-    at: Address,
-    client: Client,
+pub(crate) struct Server {
+    pub(crate) at: Address,
+    pub(crate) client: Client,
     known: Arc<Known>,
 }
 
 /// What a run says.
-enum Answer {
+pub(crate) enum Answer {
     Told(Box<Told>),
     /// No worker answers; why.
     Unheard(String),
@@ -301,12 +302,18 @@ impl Fleet for Temporal {
         })?
     }
 
+    fn forget(&self, at: &Address, run: &str) -> Result<(), Trouble> {
+        let run = run.to_owned();
+        self.ask(at, LONGEST_FORGETTING, async move |server: Server| server.forget(&run).await)
+    }
+
     fn work(&self, worker: &Worker) -> Result<ExitKind, UserError> {
         let config =
             raymond::config::load_both(raymond::config::user_file().as_deref(), None, &|_, _| Ok(()))?;
         let backends = Backends::new(&config)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(2).enable_all().build();
+        builder.worker_threads(2);
+        let runtime = host::runtime(builder);
         let runtime = runtime.map_err(|error| UserError::failed(format!("cannot start: {error}")))?;
         // The SDK's workers are not `Send`.
         let local = tokio::task::LocalSet::new();
@@ -395,7 +402,7 @@ impl Temporal {
 
 impl Server {
     /// Asks a run for its journal behind an event. Workers that were silent just now are not waited for again.
-    async fn question(&self, run: &str, after: u64) -> Result<Answer, Trouble> {
+    pub(crate) async fn question(&self, run: &str, after: u64) -> Result<Answer, Trouble> {
         let queue = format!("the queue {} of {}", self.at.queue, self.at.server());
         let was_silent = self.known.is_silent(&queue) || self.known.is_silent(run);
         let mut query = pin!(self.query(run, after).fuse());
@@ -560,11 +567,11 @@ pub(crate) fn in_patience() -> RpcOptions {
     RpcOptions::builder().timeout(PATIENCE).build()
 }
 
-fn away(error: impl std::fmt::Display) -> Trouble {
+pub(crate) fn away(error: impl std::fmt::Display) -> Trouble {
     Trouble::Away(format!("{error:#}"))
 }
 
-fn refused(error: impl std::fmt::Display) -> Trouble {
+pub(crate) fn refused(error: impl std::fmt::Display) -> Trouble {
     Trouble::Refused(error.to_string())
 }
 

@@ -13,6 +13,7 @@ mod tidy;
 mod worktrees;
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -34,6 +35,7 @@ use temporalio_sdk::activities::{ActivityContext, ActivityError};
 use temporalio_sdk::runtime::PollerBehavior;
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -54,6 +56,10 @@ const CLAIMS_AT_ONCE: usize = 2;
 /// A machine asks for so many deliveries at once. When it freezes, each open question swallows one that the server repeats,
 /// until the heartbeat timeout, and only then is the agent given to another machine.
 const DELIVERIES_AT_ONCE: usize = 1;
+/// How many threads of a runtime may wait for the disk at once.
+const DISK_THREADS: usize = 32;
+/// How long they stay when they have nothing to do: for good.
+const THREADS_STAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// How long a machine without room keeps an agent waiting before it gives it back. Less than the limit of the activity.
 const LONGEST_CLAIM: Duration = Duration::from_secs(20);
 /// How often a machine without room looks whether there is some.
@@ -94,7 +100,7 @@ impl Host {
     pub async fn claim(self: Arc<Self>, _ctx: ActivityContext, _: ()) -> Result<Home, ActivityError> {
         let asked = Instant::now();
         while !self.has_taken_in() {
-            if self.load.is_leaving.load(Ordering::Relaxed) || asked.elapsed() > LONGEST_CLAIM {
+            if !self.load.takes_agents() || asked.elapsed() > LONGEST_CLAIM {
                 return Err(anyhow::anyhow!("{} has no room", self.home.host).into());
             }
             tokio::time::sleep(ROOM_POLL).await;
@@ -209,7 +215,7 @@ impl Host {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         claims.retain(|claim| claim.elapsed() < RESERVED);
         let taken = self.load.steps.load(Ordering::Relaxed) + claims.len();
-        let has_room = taken < self.slots && !self.load.is_leaving.load(Ordering::Relaxed);
+        let has_room = taken < self.slots && self.load.takes_agents();
         if has_room {
             claims.push(Instant::now());
         }
@@ -224,7 +230,21 @@ pub fn agents_queue(queue: &str) -> String {
 
 /// Where the parts of a run's journal are.
 pub fn journal_folder(run: &str) -> String {
-    format!("runs/{run}/journal")
+    format!("{}/journal", run_folder(run))
+}
+
+/// Where everything is that the store of blobs has of one run alone.
+pub fn run_folder(run: &str) -> String {
+    format!("runs/{run}")
+}
+
+/// A runtime for a worker. Where no more threads can be started, tokio uses those that wait for the disk again, and ends the
+/// program if there is none. So there is always one.
+pub fn runtime(mut kind: Builder) -> io::Result<tokio::runtime::Runtime> {
+    kind.enable_all().max_blocking_threads(DISK_THREADS).thread_keep_alive(THREADS_STAY);
+    let runtime = kind.build()?;
+    drop(runtime.spawn_blocking(|| ()));
+    Ok(runtime)
 }
 
 /// Carries out steps until this process is told to stop.
@@ -388,7 +408,7 @@ fn run_steps(
     mut tasks: UnboundedReceiver<Task>,
 ) -> anyhow::Result<(UnboundedSender<()>, JoinHandle<()>)> {
     let (end, mut ended) = unbounded_channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime(Builder::new_current_thread())?;
     let thread = std::thread::Builder::new().name("steps".to_owned()).spawn(move || {
         tokio::task::LocalSet::new().block_on(&runtime, async move {
             let steps = make();
@@ -430,7 +450,7 @@ async fn drain(load: &Load, limit: Option<Duration>, end: &UnboundedSender<()>) 
     }
 }
 
-async fn asked_to_stop() -> std::io::Result<()> {
+async fn asked_to_stop() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         _ = terminate.recv() => Ok(()),

@@ -9,6 +9,7 @@ pub mod blobs;
 pub mod bundle;
 pub mod client;
 pub mod fleet;
+pub mod forget;
 pub mod guard;
 pub mod host;
 pub mod machine;

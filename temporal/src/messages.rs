@@ -202,6 +202,7 @@ pub enum Delivered {
         why: String,
         /// What it is thought to have cost, if that is known.
         cost: Option<Usd>,
+        /// The machine takes no more steps, or none at the moment.
         leaving: bool,
     },
 }

@@ -70,6 +70,9 @@ pub trait Fleet: Send + Sync {
         Ok(None)
     }
 
+    /// Removes a run that does not go on, with everything that its agents have left for other machines.
+    fn forget(&self, at: &Address, run: &str) -> Result<(), Trouble>;
+
     /// Carries out steps on this machine until it is told to stop.
     fn work(&self, worker: &Worker) -> Result<ExitKind, UserError>;
 }

@@ -15,6 +15,7 @@
 use raymond::run::hosted::StepOrder;
 use raymond_core::name::AgentId;
 
+use super::run_folder;
 use crate::bundle::hash_of;
 
 /// Longer names of agents are shortened for the disk.
@@ -28,11 +29,11 @@ pub fn of_agent(agent: &AgentId) -> String {
 }
 
 pub fn files_folder(order: &StepOrder) -> String {
-    format!("runs/{}/files/{}", order.id, of_agent(&order.agent.id))
+    format!("{}/files/{}", run_folder(&order.id), of_agent(&order.agent.id))
 }
 
 pub fn branch_folder(order: &StepOrder, worktree: &str) -> String {
-    format!("runs/{}/branches/{worktree}", order.id)
+    format!("{}/branches/{worktree}", run_folder(&order.id))
 }
 
 /// The name for content that the attempt has left. `before` is the name that the agent had for it; it stays if the content
@@ -50,11 +51,11 @@ pub fn of_branch(order: &StepOrder, worktree: &str) -> String {
 }
 
 pub fn of_commit(order: &StepOrder, commit: &str) -> String {
-    format!("runs/{}/commits/{commit}.bundle", order.id)
+    format!("{}/commits/{commit}.bundle", run_folder(&order.id))
 }
 
 pub fn of_session(order: &StepOrder, session: &str) -> String {
-    format!("runs/{}/sessions/{session}", order.id)
+    format!("{}/sessions/{session}", run_folder(&order.id))
 }
 
 /// The names that earlier versions used for all attempts: for files, for files outside the repository, and for a branch.

@@ -8,9 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use raymond::agent::registry::Backends;
 use raymond::run::hosted::{Done, HostedRun, Roots, Said, StepOrder, StepReport};
@@ -52,6 +52,9 @@ const SILENT: &str = "its machine could not reach the server";
 const TOLD_TO_END: &str = "its machine was told to end it";
 const UNGUARDED: &str = "no guard could be started on its machine";
 
+/// How long a machine that could not carry out a step takes no agents.
+const UNFIT: Duration = Duration::from_secs(60);
+
 /// A delivery, and the token under which its result is expected.
 pub struct Task {
     pub delivery: Delivery,
@@ -65,6 +68,20 @@ pub struct Load {
     pub steps: AtomicUsize,
     /// Set when this machine takes no more agents.
     pub is_leaving: AtomicBool,
+    /// When it last could not carry out a step.
+    unfit_at: std::sync::Mutex<Option<Instant>>,
+}
+
+impl Load {
+    /// Whether agents that come here now could have their steps carried out, as far as is known.
+    pub fn takes_agents(&self) -> bool {
+        let unfit_at = *self.unfit_at.lock().unwrap_or_else(PoisonError::into_inner);
+        !self.is_leaving.load(Ordering::Relaxed) && unfit_at.is_none_or(|at| at.elapsed() > UNFIT)
+    }
+
+    fn note_unfit(&self) {
+        *self.unfit_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
 }
 
 /// The steps of this machine.
@@ -104,6 +121,15 @@ enum Ended {
     AsWanted,
     /// This machine has ended it, for this reason.
     AsLost(&'static str),
+    /// This machine must run nothing, because it has no guard.
+    Unguarded,
+}
+
+/// Why an attempt counts as lost.
+enum Lost {
+    Ended(&'static str),
+    /// This machine cannot carry out steps now.
+    Unfit(String),
 }
 
 impl Steps {
@@ -245,17 +271,9 @@ impl Steps {
                 if let Some(delivered) = self.lacks_program(delivery, &order)? {
                     return Ok(End::Report(delivered));
                 }
-                tokio::select! {
-                    () = lease.begin() => {}
-                    pulse = heart.fails() => return Ok(before_it_began(pulse)),
-                }
-                // The server and the disk are told at the same time: a step waits for both of them.
-                let (pulse, recorded) = tokio::join!(heart.announce(), records.begin(token));
-                recorded?;
-                if pulse != Pulse::Good || lease.is_over() {
-                    records.forget(token)?;
+                if let Some(end) = self.not_begun(&records, token, heart, lease).await? {
                     lease.end();
-                    return Ok(before_it_began(pulse));
+                    return Ok(end);
                 }
                 self.run_step(delivery, &order, &run, &roots, heart, lease).await?
             }
@@ -266,6 +284,31 @@ impl Steps {
         }
         lease.end();
         Ok(End::Report(result))
+    }
+
+    /// Lets the guard, the server and the disk know that an attempt begins. If it must not begin, says what becomes of it.
+    async fn not_begun(
+        &self,
+        records: &Records,
+        token: &str,
+        heart: &mut Heart,
+        lease: &Lease,
+    ) -> anyhow::Result<Option<End>> {
+        tokio::select! {
+            () = lease.begin() => {}
+            pulse = heart.fails() => return Ok(Some(before_it_began(pulse))),
+            () = self.leases.unguarded() => {
+                return Ok(Some(End::Report(self.unfit(UNGUARDED.to_owned(), Some(Usd::ZERO)))));
+            }
+        }
+        // The server and the disk are told at the same time: a step waits for both of them.
+        let (pulse, recorded) = tokio::join!(heart.announce(), records.begin(token));
+        recorded?;
+        if pulse == Pulse::Good && !lease.is_over() {
+            return Ok(None);
+        }
+        records.forget(token)?;
+        Ok(Some(before_it_began(pulse)))
     }
 
     /// Brings the step's texts, which may name branches, and puts its files in place. The store of blobs may be away for a moment.
@@ -317,16 +360,23 @@ impl Steps {
         let outcome = &done.report.outcome;
         let was_interrupted = matches!(outcome, StepOutcome::Interrupted { .. });
         let lost = match end {
-            Ended::AsLost(why) if was_interrupted => Some(why),
+            _ if was_interrupted && done.shortage.is_some() => done.shortage.clone().map(Lost::Unfit),
+            Ended::Unguarded if was_interrupted => Some(Lost::Unfit(UNGUARDED.to_owned())),
+            Ended::AsLost(why) if was_interrupted => Some(Lost::Ended(why)),
             // The guard may have ended it.
-            Ended::AsLost(_) | Ended::ByItself if lease.is_over() && !outcome.has_succeeded() => Some(SILENT),
+            Ended::AsLost(_) | Ended::ByItself if lease.is_over() && !outcome.has_succeeded() => {
+                Some(Lost::Ended(SILENT))
+            }
             _ => None,
         };
         match lost {
-            Some(why) => {
+            Some(lost) => {
                 let cost = cost_of(outcome);
                 self.keep_debug(order, done.debug).await;
-                Ok(self.lost(why.to_owned(), cost))
+                Ok(match lost {
+                    Lost::Ended(why) => self.lost(why.to_owned(), cost),
+                    Lost::Unfit(why) => self.unfit(why, cost),
+                })
             }
             None => self.delivered(delivery, order, run, roots, heart, done).await,
         }
@@ -341,7 +391,7 @@ impl Steps {
                 Pulse::Unknown | Pulse::Good | Pulse::Unwanted => TOLD_TO_END,
             },
             () = self.told_to_end() => TOLD_TO_END,
-            () = self.leases.unguarded() => UNGUARDED,
+            () = self.leases.unguarded() => return Ended::Unguarded,
         };
         Ended::AsLost(why)
     }
@@ -424,6 +474,13 @@ impl Steps {
 
     fn lost(&self, why: String, cost: Option<Usd>) -> Delivered {
         Delivered::Lost { why, cost, leaving: self.is_leaving() }
+    }
+
+    /// The attempt counts as lost, and its agent goes to another machine: this one can run no steps at the moment.
+    fn unfit(&self, why: String, cost: Option<Usd>) -> Delivered {
+        eprintln!("raymond: {why}; no agents are taken for {} s", UNFIT.as_secs());
+        self.load.note_unfit();
+        Delivered::Lost { why, cost, leaving: true }
     }
 
     fn is_leaving(&self) -> bool {

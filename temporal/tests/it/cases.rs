@@ -135,7 +135,12 @@ fn worker(case: &Case, place: &Place, server: &str, blobs: &str) -> Process {
 fn play(case: &Case, place: &Place, engine: Option<&str>) -> Played {
     let steps: Vec<String> = case.steps();
     let ids = ids_of(&steps);
-    let steps: Vec<String> = steps.iter().map(|step| on(&with_ids(step, &ids, &case.name), engine)).collect();
+    // Without a terminal a local run pauses for answers, and one elsewhere waits.
+    let is_chosen = case.setting("config.toml").is_some_and(|config| config.contains("on_ask"));
+    let pauses = if is_chosen { "" } else { " --on-ask pause" };
+    let there = engine.map(|engine| format!(" --on {engine}{pauses}"));
+    let on = |step: &String| on(&with_ids(step, &ids, &case.name), there.as_deref());
+    let steps: Vec<String> = steps.iter().map(on).collect();
     case.play(place, &steps, &case.name)
 }
 
@@ -154,12 +159,16 @@ fn with_ids(step: &str, ids: &[String], case: &str) -> String {
     step.split(' ').map(new_id).collect::<Vec<_>>().join(" ")
 }
 
-/// Has a step start its run on an engine, if it starts one.
-fn on(step: &str, engine: Option<&str>) -> String {
+/// Gives a step the options that start its run on an engine, if it starts one.
+fn on(step: &str, options: Option<&str>) -> String {
     let first = step.split_once("raymond ").and_then(|(_, rest)| rest.split(' ').next());
     let starts = first.is_some_and(|first| !first.starts_with("--") && !OTHER_COMMANDS.contains(&first));
-    match engine {
-        Some(engine) if starts => format!("{step} --on {engine}"),
+    match options {
+        // What a step chooses itself counts.
+        Some(options) if starts && step.contains("--on-ask") => {
+            format!("{step}{}", options.replace(" --on-ask pause", ""))
+        }
+        Some(options) if starts => format!("{step}{options}"),
         _ => step.to_owned(),
     }
 }
@@ -185,7 +194,7 @@ fn without_hosts(text: &str, place: &Place) -> String {
     let host = fs::read_to_string(place.home().join("machine/name")).unwrap_or_default();
     let text = if host.is_empty() { text.to_owned() } else { text.replace(&format!(" on {host}"), "") };
     let is_place = |line: &&str| {
-        let starts = ["  on  ", "  \"engine\": ", "      \"host\": "];
+        let starts = ["  on  ", "  debug  ", "  \"engine\": ", "  \"seen_at\": ", "      \"host\": "];
         starts.iter().any(|start| line.starts_with(start))
     };
     text.split_inclusive('\n').filter(|line| !is_place(line)).collect()

@@ -1,10 +1,11 @@
 //! Workers that die, and machines that are gone.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use mock_api::{Api, say};
 
-use crate::harness::{Rig, Way, count, eventually, is_alive, signal};
+use crate::harness::{Process, Rig, Way, count, eventually, is_alive, signal};
 
 /// Notes its start, and waits for the file `go` on its machine or for all.
 const SLOW: &str = "echo \"$$ $HOST_NAME $(date +%s%N)\" >> $DIR/begun\n\
@@ -217,6 +218,54 @@ fn a_guard_that_is_killed_or_frozen_is_replaced() {
             eventually(&format!("the end of the {what}"), || (!is_alive(&pid)).then_some(()));
         }
     }
+}
+
+/// A control group in which no process can be started, if this host lets us make one.
+struct NoMoreProcesses(PathBuf);
+
+impl NoMoreProcesses {
+    fn new() -> Option<Self> {
+        let name = format!("raymond-test-{}", std::process::id());
+        let made = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].iter().find_map(|parent| {
+            let folder = Path::new(parent).join(&name);
+            fs::create_dir(&folder).ok()?;
+            let group = Self(folder);
+            fs::write(group.0.join("pids.max"), "0").is_ok().then_some(group)
+        });
+        if made.is_none() {
+            eprintln!("SKIPPED: the number of processes cannot be limited here; that needs root and cgroups");
+        }
+        made
+    }
+
+    fn hold(&self, process: &Process) {
+        fs::write(self.0.join("cgroup.procs"), process.0.id().to_string()).expect("a cgroup");
+    }
+}
+
+impl Drop for NoMoreProcesses {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_worker_that_can_start_no_programs_hands_its_steps_on() {
+    let Some(rig) = Rig::new() else { return };
+    let Some(group) = NoMoreProcesses::new() else { return };
+    rig.state("START.sh", &SLOW.replace("<result>done</result>", "<goto>NEXT</goto>"));
+    rig.state("NEXT.sh", "echo \"<result>$HOST_NAME</result>\"\n");
+    let mut short = rig.worker("a");
+    rig.start();
+    rig.lines("begun", 1);
+    group.hold(&short);
+    let _other = rig.worker("b");
+    rig.write("go");
+    let log = rig.until("run_finished");
+    assert_eq!(log.last().expect("an end")["result"], "b", "{log:#?}");
+    let retry = log.iter().find(|event| event["event"] == "retry").expect("a retry");
+    assert!(retry["error"].as_str().is_some_and(|error| error.contains("cannot start /bin/bash")), "{retry}");
+    short.kill();
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Runs that nothing disturbs.
 
-use crate::harness::{Rig, count, eventually};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::harness::{Port, Rig, count, eventually};
 
 /// Starts a run that asks, and stops it then.
 fn stop_at_a_question(rig: &Rig) {
@@ -200,6 +203,30 @@ fn a_resume_uses_the_states_as_they_are_then() {
     assert_eq!((count(&log, "run_resumed"), count(&log, "warning")), (1, 1), "{log:#?}");
     let warning = log.iter().find(|event| event["event"] == "warning").expect("a warning");
     assert_eq!(warning["message"], "BUILD.sh has changed since it last ran; the new text is used");
+}
+
+/// A resume that is asked for on the page is one by the command line, in the folder of the project.
+#[test]
+fn a_resume_on_the_page_uses_the_states_as_they_are_then() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "exit 1\n");
+    let _worker = rig.worker("a");
+    rig.start();
+    rig.until("run_stopped");
+    rig.state("START.sh", "echo '<result>mended</result>'\n");
+    let port = Port::reserve();
+    let address = format!("127.0.0.1:{}", port.number);
+    let _server = rig.spawn(&["serve", "--listen", &address]);
+    let mut page = eventually("the page", || TcpStream::connect(&address).ok());
+    let token = rig.read("project/.raymond/serve.token");
+    let headers = format!("Host: {address}\r\nAuthorization: Bearer {}\r\nConnection: close", token.trim());
+    let body = "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    write!(page, "POST /api/v1/runs/r/resume HTTP/1.1\r\n{headers}\r\n{body}").unwrap();
+    let mut answer = String::new();
+    page.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
+    let log = rig.until("run_finished");
+    assert_eq!(log.last().expect("an end")["result"], "mended");
 }
 
 /// The list of backends that the states of these tests have. Where the run is started, both have a program.

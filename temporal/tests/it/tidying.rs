@@ -62,3 +62,47 @@ fn a_worker_removes_what_is_not_needed_any_more_and_brings_back_what_is_needed_a
     let log = rig.until_in("open", "run_finished");
     assert_eq!(log.last().expect("an end")["result"], "as committed mine t");
 }
+
+fn files_below(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = |entry: fs::DirEntry| match entry.path().is_dir() {
+        true => files_below(&entry.path()),
+        false => vec![entry.path().display().to_string()],
+    };
+    entries.flat_map(files).collect()
+}
+
+/// What agents left may be nowhere else, so it goes only when that is asked for.
+#[test]
+fn a_run_that_does_not_go_on_can_be_removed_for_good() {
+    let Some(rig) = Rig::new() else { return };
+    rig.commit_all(&[("kept", "as committed\n")]);
+    rig.state(
+        "START.sh",
+        "echo x >> new; [ $(wc -l < new) = 6 ] && echo '<ask next=\"START\">Go on?</ask>' || echo '<goto>START</goto>'\n",
+    );
+    let _worker = rig.worker("a");
+    rig.start_with(&[("RAYMOND_CONTINUE_AFTER", "20")]);
+    rig.until("ask_opened");
+    let clean = |arguments: &[&str]| {
+        let output = rig.raymond(&[&["clean", "r"], arguments].concat());
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (is_done, said) = clean(&["--discard-changes"]);
+    assert!(!is_done && said.contains("r is running"), "{said}");
+    assert!(rig.raymond(&["stop", "r"]).status.success());
+    rig.until("run_stopped");
+    let (is_done, said) = clean(&[]);
+    assert!(is_done && said.contains("this is its copy"), "{said}");
+    let engine = format!("[engine.fleet]\nurl = \"{}\"\n", rig.address());
+    fs::write(rig.path("project/.raymond/config.toml"), engine).expect("a file");
+    let listed = || String::from_utf8_lossy(&rig.raymond(&["list"]).stdout).into_owned();
+    assert!(listed().contains("interrupted"), "the engine still has it: {}", listed());
+    assert!(!files_below(&rig.path("blobs/runs/r")).is_empty());
+    let (is_done, said) = clean(&["--discard-changes"]);
+    assert!(is_done, "{said}");
+    assert_eq!(files_below(&rig.path("blobs/runs/r")), [""; 0]);
+    assert!(!listed().contains("interrupted"), "{}", listed());
+    assert!(!rig.temporal(&["workflow", "describe", "--workflow-id", "r"]).status.success());
+}

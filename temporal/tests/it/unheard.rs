@@ -176,8 +176,12 @@ fn commands_come_back_soon_from_a_server_that_hangs_and_lose_nothing() {
     soon(&["status", "asks"], "its runs are shown as");
     soon(&["answer", "asks", "this"], "ask1 is answered, but");
     soon(&["stop", "goes"], "the next command that reaches it asks goes to stop");
-    let refused = soon(&["resume", "stopped"], "stopped is not resumed");
-    assert_eq!(refused.status.code(), Some(1));
+    for refused in [
+        soon(&["resume", "stopped"], "stopped is not resumed"),
+        soon(&["run", "wf", "--id", "new", "--on", &rig.address()], "temporal://"),
+    ] {
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    }
     way.cut(false);
     // Any command hands over what was left.
     let log = rig.until_in("asks", "run_finished");

@@ -464,7 +464,7 @@ pub(super) struct CleanArgs {
     /// Only say what would be removed
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Also remove worktrees with work that is not committed, and the work that a rewind put aside
+    /// Also remove worktrees with work that is not committed, the work that a rewind put aside, and what other machines have
     #[arg(long)]
     pub(super) discard_changes: bool,
     #[command(flatten)]

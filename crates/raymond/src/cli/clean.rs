@@ -7,13 +7,14 @@ use jiff::Timestamp;
 
 use super::args::CleanArgs;
 use super::find::{state_dir, store};
-use super::print::print_stdout;
+use super::print::{print_stdout, say as tell};
 use super::rewound::finish_rewind;
 use crate::advice;
 use crate::error::{ExitKind, UserError};
+use crate::fleet::{Address, Fleet, Trouble, installed};
 use crate::git::worktrees::{Kept, Unsaved};
 use crate::history::clean::Remains;
-use crate::store::{RunStore, StateDir, StoreError};
+use crate::store::{Elsewhere, RunStore, StateDir, StoreError};
 use crate::view::text::clean as without_controls;
 
 pub(super) fn clean(args: CleanArgs) -> Result<ExitKind, UserError> {
@@ -63,7 +64,32 @@ impl Cleaner<'_> {
             return Err(UserError::usage(format!("{id} is running"))
                 .hint(format!("stop it first: {}", advice::command(&format!("stop {id}")))));
         }
-        self.remove(&id)
+        let mark = self.store.run(&id)?.elsewhere();
+        let is_forgotten = match &mark {
+            Some(mark) if self.args.discard_changes && !self.args.dry_run => self.forgets(mark, &id)?,
+            _ => false,
+        };
+        self.remove(&id)?;
+        match mark {
+            Some(mark) if !is_forgotten => {
+                say(&format!("  this is its copy; --discard-changes removes it from {}, too", mark.engine))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Has its engine remove a run for good that other machines carry out, if this program has one. What the run's agents left
+    /// may be nowhere else.
+    fn forgets(&self, mark: &Elsewhere, id: &str) -> Result<bool, UserError> {
+        let Some(fleet) = installed() else { return Ok(false) };
+        let at = Address::parse(&mark.engine).map_err(UserError::failed)?;
+        tell(&format!("removing {id} from {at}; that may take a minute"));
+        match fleet.forget(&at, id) {
+            Ok(()) => Ok(true),
+            Err(Trouble::Refused(why)) => Err(UserError::usage(format!("{id} is not removed: {why}"))),
+            Err(trouble) => Err(UserError::failed(format!("{id} is not removed: {at} {trouble}"))
+                .hint("without --discard-changes, only its copy here is removed")),
+        }
     }
 
     /// Branches go before the runs that they need, however old each of them is.

@@ -132,7 +132,7 @@ pub(super) fn prepare(command: &Command) -> Vec<Keeper> {
         return Vec::new();
     };
     let store: Arc<dyn RunStore> = Arc::new(FolderStore::new(dir));
-    let engines = engines_of(&*store, &load_config().unwrap_or_default());
+    let engines = engines_for(command, &*store);
     catch_up(fleet, &store, engines, &|run| is_worth_a_note(command, run));
     bring(fleet, &store, command);
     match concern {
@@ -150,6 +150,20 @@ fn is_worth_a_note(command: &Command, run: &str) -> bool {
         Command::Status(_) | Command::Stop(_) | Command::Answer(_) => false,
         other => other.run().is_none_or(|named| run.starts_with(named)),
     }
+}
+
+/// The engines that a command has to ask. One that names a run of this machine asks none, so that it waits for none.
+fn engines_for(command: &Command, store: &dyn RunStore) -> BTreeMap<String, Address> {
+    let mut engines = engines_of(store, &load_config().unwrap_or_default());
+    let Some(named) = command.run() else { return engines };
+    let mark = store.run(named).ok().and_then(|run| run.elsewhere());
+    let is_here = || store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == named));
+    match mark {
+        Some(mark) => engines.retain(|engine, _| *engine == mark.engine),
+        None if is_here() => engines.clear(),
+        None => {}
+    }
+    engines
 }
 
 /// All engines that may have runs: those of the config file, and those that runs were started on.

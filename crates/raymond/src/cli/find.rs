@@ -124,7 +124,7 @@ fn without_copy(store: &dyn RunStore, id: &str) -> Option<UserError> {
     let engine = store.run(id).ok()?.elsewhere()?.engine;
     Some(
         UserError::failed(format!("{id} was started on {engine}, and nothing has been heard of it yet"))
-            .hint("look again when the engine and one of its workers answer"),
+            .hint("look again when the engine answers"),
     )
 }
 

@@ -14,7 +14,7 @@ use crate::advice;
 use crate::config::{Config, Timeout};
 use crate::error::{ExitKind, UserError};
 use crate::fleet::debug::DebugKeeper;
-use crate::fleet::mirror::{Keeper, Mirror};
+use crate::fleet::mirror::{Keeper, Mirror, MirrorError};
 use crate::fleet::{Address, Fleet, NewRun, Patient, Resume, Trouble, Worker, installed};
 use crate::run::driver::{exit_of, now};
 use crate::store::{Elsewhere, RunStore, StoreError, check_new_run_id};
@@ -65,6 +65,21 @@ pub(super) fn start(store: &Arc<dyn RunStore>, at: &Address, new: &NewRun) -> Re
     Ok(())
 }
 
+/// Hands over the answers that were given to a run while it was stopped, so that it goes on with them, and copies what is
+/// new in it.
+pub(super) fn look_before_resume(
+    store: &Arc<dyn RunStore>,
+    run: &str,
+    at: &Address,
+) -> Result<(), UserError> {
+    let Some(mut mirror) = Mirror::of(fleet()?, Arc::clone(store), run)? else { return Ok(()) };
+    match mirror.catch_up(Duration::ZERO) {
+        Ok(_) => Ok(()),
+        Err(MirrorError::Engine(trouble)) => Err(not_resumed(run, at, &trouble)),
+        Err(error) => Err(UserError::failed(format!("{run} is not resumed: {error}"))),
+    }
+}
+
 /// Lets a run that stopped elsewhere go on there.
 pub(super) fn resume(
     store: &dyn RunStore,
@@ -72,12 +87,16 @@ pub(super) fn resume(
     at: &Address,
     resume: &Resume,
 ) -> Result<(), UserError> {
-    fleet()?.resume(at, run, resume).map_err(|trouble| match &trouble {
+    fleet()?.resume(at, run, resume).map_err(|trouble| not_resumed(run, at, &trouble))?;
+    Ok(mark_open(store, run, at)?)
+}
+
+fn not_resumed(run: &str, at: &Address, trouble: &Trouble) -> UserError {
+    match trouble {
         Trouble::Away(_) => UserError::failed(format!("{run} is not resumed: {at} {trouble}"))
             .hint(format!("try again when it answers: {}", advice::command(&format!("resume {run}")))),
-        Trouble::Refused(_) => refused(at, &trouble),
-    })?;
-    Ok(mark_open(store, run, at)?)
+        Trouble::Refused(_) => refused(at, trouble),
+    }
 }
 
 fn mark_open(store: &dyn RunStore, run: &str, at: &Address) -> Result<(), StoreError> {
@@ -107,15 +126,16 @@ pub(super) fn follow(
         Followed::Over(state) => state,
         Followed::Left(exit) => return Ok(exit),
     };
-    if let Some(debug) = debug {
-        debug.finish();
-    }
     if let Some(ended) = ended_there(&*run) {
         say(&ended);
         return Ok(ExitKind::Failed);
     }
     if state.status == RunStatus::Completed && !json {
         print_result(&state, &run.payloads())?;
+    }
+    // The result comes first: it does not have to wait for files.
+    if let Some(debug) = debug {
+        debug.finish();
     }
     let interrupted = if state.was_terminated { ExitKind::Terminated } else { ExitKind::Interrupted };
     Ok(exit_of(status_of(state.status, false), interrupted))

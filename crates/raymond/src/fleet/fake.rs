@@ -120,6 +120,10 @@ impl Fleet for FakeFleet {
         self.check()
     }
 
+    fn forget(&self, _: &Address, _: &str) -> Result<(), Trouble> {
+        self.check()
+    }
+
     fn debug_files(&self, _: &Address, _: &str, step: u64, attempt: u32) -> Result<Option<Vec<u8>>, Trouble> {
         self.check()?;
         lock(&self.asked).insert((step, attempt));

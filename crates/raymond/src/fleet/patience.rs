@@ -75,6 +75,10 @@ impl Fleet for Patient {
         self.ask(at, |fleet| fleet.resume(at, run, resume))
     }
 
+    fn forget(&self, at: &Address, run: &str) -> Result<(), Trouble> {
+        self.ask(at, |fleet| fleet.forget(at, run))
+    }
+
     /// This is a matter of the blob store, which says nothing about the server.
     fn text(&self, at: &Address, run: &str, hash: &str) -> Result<String, Trouble> {
         self.fleet.text(at, run, hash)

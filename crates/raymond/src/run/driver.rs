@@ -291,7 +291,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 inputs.push(Input::Ended(ended));
             }
             Message::Input(input) => inputs.push(input),
-            Message::Trouble(error) => {
+            Message::Trouble(error) | Message::Shortage { error, .. } => {
                 // What other steps report in this round is still recorded; nothing new starts.
                 self.parts.engine.drain();
                 self.trouble.get_or_insert(error);

@@ -393,6 +393,7 @@ struct Waiting {
     debug: DebugFolder,
     secrets: Secrets,
     said: Vec<Said>,
+    shortage: Option<String>,
     report: oneshot::Sender<Done>,
 }
 
@@ -404,6 +405,8 @@ pub struct Done {
     pub files: Option<FilesSnapshot>,
     /// Its debug files, if it has left some.
     pub debug: Option<LeftFiles>,
+    /// Why it was interrupted: this machine could not start its program, now or when it wanted to go on.
+    pub shortage: Option<String>,
 }
 
 impl HostedRun {
@@ -443,7 +446,7 @@ impl HostedRun {
             own_program: OwnProgram::find(),
             running_groups: RefCell::default(),
             cgroups: RefCell::default(),
-            gate: Gate::for_files(file_limit()),
+            gate: Gate::for_files(file_limit()).with_other_hosts(),
             recorder: None,
             snapshots: takes_snapshots.then(snapshots),
             busy_folders: RefCell::default(),
@@ -478,15 +481,15 @@ impl HostedRun {
                 let job = StepJob::new(&order.run.nonce, IDENTITY, launch);
                 let key = agent.id.to_string();
                 let (roots, debug) = (roots.clone(), self.debug.clone());
-                let waiting =
-                    Waiting { order, agent, scopes, roots, debug, secrets, said: Vec::new(), report };
+                let (said, shortage) = (Vec::new(), None);
+                let waiting = Waiting { order, agent, scopes, roots, debug, secrets, said, shortage, report };
                 self.waiting.borrow_mut().insert(key, waiting);
                 self.steps.borrow_mut().start(job);
             }
             Err(mut error) => {
                 roots.leave(&mut error);
-                let not_started = StepReport::not_started(&order.plan, error);
-                let _ = report.send(Done { report: not_started, files: None, debug: None });
+                let failed = StepReport::not_started(&order.plan, error);
+                let _ = report.send(Done { report: failed, files: None, debug: None, shortage: None });
             }
         }
         done
@@ -664,6 +667,12 @@ async fn pass_on(
                 warnings.push(message);
             }
             Message::Trouble(error) => trouble = Some(error),
+            Message::Shortage { agent, error } => {
+                if let Some(waiting) = waiting.get_mut(agent.as_str()) {
+                    waiting.shortage = Some(error);
+                }
+                steps.borrow().cancel(&agent);
+            }
             Message::Input(_) | Message::Output { .. } => {}
         }
     }
@@ -688,7 +697,8 @@ impl Waiting {
         let roots = vec![self.roots.workflows, self.roots.folder];
         let debug = left_files(&self.debug, &self.order, self.secrets, roots);
         report.map_output_file(|file| self.order.place_of(file).filter(|_| debug.is_some()));
-        let _ = self.report.send(Done { report, files: files.map(|files| *files), debug });
+        let (files, shortage) = (files.map(|files| *files), self.shortage);
+        let _ = self.report.send(Done { report, files, debug, shortage });
     }
 
     /// Says why a workflow may be missing here although it is there where the run was started.

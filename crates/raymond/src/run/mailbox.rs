@@ -23,6 +23,12 @@ pub enum Message {
     Input(Input),
     /// The step's input could not be read, or could not be written to where the step reads it: the program must end.
     Trouble(String),
+    /// The host is short of what the program of this agent's step needs, and it does not get better. The step waits to be
+    /// cancelled.
+    Shortage {
+        agent: AgentId,
+        error: String,
+    },
     /// Output to show; it changes nothing in the run.
     Output {
         agent: AgentId,
@@ -38,7 +44,7 @@ impl Message {
             + match self {
                 Message::Input(Input::Print { text, .. }) => text.text().map_or(0, str::len),
                 Message::Output { bytes, .. } => bytes.len(),
-                Message::Input(_) | Message::Trouble(_) => 0,
+                Message::Input(_) | Message::Trouble(_) | Message::Shortage { .. } => 0,
             }
     }
 }

@@ -218,8 +218,10 @@ impl LocalExecutor {
                 Some(after)
             }
             Advice::GiveUp => {
-                self.send(Message::Trouble(format!("{error}, and it does not get better")));
-                // The run ends now, and this step with it.
+                let (agent, error) =
+                    (job.attempt.agent.clone(), format!("{error}, and it does not get better"));
+                self.send(Message::Shortage { agent, error });
+                // It is cancelled now.
                 Some(Duration::MAX)
             }
         }

@@ -125,6 +125,16 @@ pub fn kept_files(folder: &Path, name: StepName<'_>) -> KeptFiles {
     }
 }
 
+/// The same for a step that a run may have in common with another one. `ran_in` is the run whose process started it. Its
+/// files are there, unless a rewind of that run has moved them here.
+pub fn shared_files(debug: &Path, run: &str, ran_in: &str, name: StepName<'_>) -> KeptFiles {
+    let own = kept_files(&debug.join(run), name);
+    match own.is_empty() && run != ran_in {
+        true => kept_files(&debug.join(ran_in), name),
+        false => own,
+    }
+}
+
 /// Whether all files of an attempt are here that ran on another machine. The meta file is the last that is written.
 pub fn is_whole(folder: &Path, name: StepName<'_>) -> bool {
     file::path(folder, &name::stem(&name), 1, Suffix::Meta).is_file()
@@ -134,16 +144,6 @@ pub fn is_whole(folder: &Path, name: StepName<'_>) -> bool {
 fn last_round(folder: &Path, stem: &str, suffix: Suffix) -> u32 {
     let is_there = |round: &u32| file::path(folder, stem, *round, suffix).is_file();
     (1..=file::MOST_ROUNDS).take_while(is_there).last().unwrap_or(1)
-}
-
-/// The same for a step that a run may have in common with another one. `ran_in` is the run whose process started it. Its
-/// files are there, unless a rewind of that run has moved them here.
-pub fn shared_files(debug: &Path, run: &str, ran_in: &str, name: StepName<'_>) -> KeptFiles {
-    let own = kept_files(&debug.join(run), name);
-    match own.is_empty() && run != ran_in {
-        true => kept_files(&debug.join(ran_in), name),
-        false => own,
-    }
 }
 
 /// Moves the files of steps that belong to another run now, because this one was taken back to an earlier step. What

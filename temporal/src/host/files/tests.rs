@@ -133,7 +133,7 @@ impl Host<'_> {
         let snapshots = Snapshots::new("r", indexes, own, &BTreeMap::new());
         let snapshot = snapshots.after_step(&top, "step", false).unwrap();
         let report = StepReport::not_started(&order.plan, "nothing ran".to_owned());
-        let done = Done { report, files: Some(snapshot), debug: None };
+        let done = Done { report, files: Some(snapshot), debug: None, shortage: None };
         let kept = self.files.keep(&self.project.files, order, &self.run, roots, &done, before);
         kept.await.unwrap().left
     }

@@ -35,6 +35,9 @@ pub(super) fn resume(
     config: &Config,
 ) -> Result<ExitKind, UserError> {
     let at = Address::parse(&mark.engine).map_err(UserError::usage)?;
+    if !args.diff && stored.load()?.status != RunStatus::Completed {
+        follow::look_before_resume(&store, stored.id(), &at)?;
+    }
     let run = stored.load()?;
     if args.diff {
         return diff(&run);
@@ -46,7 +49,7 @@ pub(super) fn resume(
     if let Some(ended) = ended_there(stored) {
         return Err(UserError::usage(ended).hint("start the workflow again with `raymond run`"));
     }
-    if mark.is_open {
+    if stored.elsewhere().is_some_and(|mark| mark.is_open) {
         return Err(UserError::usage(format!("{} is running on {at}", run.id))
             .hint(format!("see it: {}", advice::command(&format!("log --follow {}", run.id)))));
     }

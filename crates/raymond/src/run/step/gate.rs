@@ -2,7 +2,7 @@
 //!
 //! A host can be short of processes, file descriptors or memory when a program is to be started. That says nothing about
 //! the step, so it does not fail: it waits and tries again, while fewer steps run at once. File descriptors are known in
-//! advance, so that they are not used up at all.
+//! advance, so that they are not used up at all. Where there are other hosts, a step does not wait for those that run here.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -18,7 +18,8 @@ const FILES_OF_A_STEP: u64 = 8;
 const FILES_OF_RAYMOND: u64 = 24;
 /// How long to wait before a program is started again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long a shortage may last while no other step runs. Nothing can be hoped for from their ends then.
+/// How long a shortage may last while no other step runs, or while there are other hosts. Nothing has to be hoped for from
+/// the ends of steps then.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Lets as many steps in as can run at once; the others wait in order.
@@ -31,8 +32,9 @@ pub struct Gate {
     inside: Cell<usize>,
     /// How many of those inside have a program.
     with_program: Cell<usize>,
-    /// When a program last started or ended.
-    last_progress: Cell<Instant>,
+    /// When a program could not be started for the first time since one last started or ended.
+    short_since: Cell<Option<Instant>>,
+    has_other_hosts: bool,
     has_warned: Cell<bool>,
     left: Notify,
 }
@@ -58,10 +60,16 @@ impl Gate {
             limit: Cell::new(by_files),
             inside: Cell::new(0),
             with_program: Cell::new(0),
-            last_progress: Cell::new(Instant::now()),
+            short_since: Cell::new(None),
+            has_other_hosts: false,
             has_warned: Cell::new(false),
             left: Notify::new(),
         }
+    }
+
+    /// Steps that cannot have a program here go to another host.
+    pub fn with_other_hosts(self) -> Self {
+        Self { has_other_hosts: true, ..self }
     }
 
     /// Waits until the step may have a program; nothing if it is stopped meanwhile.
@@ -74,10 +82,6 @@ impl Gate {
         }
         self.inside.set(self.inside.get() + 1);
         Some(Place { gate: self, has_program: Cell::new(false) })
-    }
-
-    fn progress(&self) {
-        self.last_progress.set(Instant::now());
     }
 }
 
@@ -92,7 +96,7 @@ impl Place<'_> {
     pub fn started(&self) {
         if !self.has_program.replace(true) {
             self.gate.with_program.set(self.gate.with_program.get() + 1);
-            self.gate.progress();
+            self.gate.short_since.set(None);
         }
     }
 
@@ -100,10 +104,14 @@ impl Place<'_> {
     pub fn shortage(&self) -> Advice {
         let gate = self.gate;
         let others = gate.with_program.get();
-        if others == 0 && gate.last_progress.get().elapsed() > PATIENCE {
+        let since = gate.short_since.get().unwrap_or_else(Instant::now);
+        gate.short_since.set(Some(since));
+        if (others == 0 || gate.has_other_hosts) && since.elapsed() > PATIENCE {
             return Advice::GiveUp;
         }
-        gate.limit.set(others.clamp(1, gate.limit.get()));
+        if !gate.has_other_hosts {
+            gate.limit.set(others.clamp(1, gate.limit.get()));
+        }
         Advice::TryAgain { after: PAUSE, is_first: !gate.has_warned.replace(true) }
     }
 }
@@ -116,7 +124,9 @@ impl Drop for Place<'_> {
             gate.with_program.set(gate.with_program.get() - 1);
             gate.limit.set(gate.limit.get().saturating_add(1).min(gate.most));
         }
-        gate.progress();
+        if self.has_program.get() || gate.inside.get() == 0 {
+            gate.short_since.set(None);
+        }
         // One for the place that is free, and one for the place that was added.
         gate.left.notify_one();
         gate.left.notify_one();
@@ -183,6 +193,28 @@ mod tests {
         let other = gate.enter(&stop);
         tokio::pin!(other);
         assert!(futures_are_pending(other.as_mut()).await, "only one is tried at a time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn with_other_hosts_the_steps_that_run_are_not_waited_for() {
+        let stop = StopSignal::new();
+        for (gate, expected) in [
+            (Gate::for_files(None), Advice::TryAgain { after: PAUSE, is_first: false }),
+            (Gate::for_files(None).with_other_hosts(), Advice::GiveUp),
+        ] {
+            let running = gate.enter(&stop).await.unwrap();
+            running.started();
+            // Time that passes without a shortage does not count.
+            tokio::time::advance(2 * PATIENCE).await;
+            let [first, second] = [gate.enter(&stop).await.unwrap(), gate.enter(&stop).await.unwrap()];
+            assert!(matches!(first.shortage(), Advice::TryAgain { .. }));
+            tokio::time::advance(PATIENCE + PAUSE).await;
+            assert_eq!(first.shortage(), expected);
+            drop(first);
+            assert_eq!(second.shortage(), expected, "what one has waited for, others need not");
+            drop(running);
+            assert!(matches!(second.shortage(), Advice::TryAgain { .. }), "a program has ended");
+        }
     }
 
     async fn futures_are_pending(future: std::pin::Pin<&mut impl Future>) -> bool {

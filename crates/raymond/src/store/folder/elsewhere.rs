@@ -92,3 +92,24 @@ fn named(dir: &Path, ending: &str) -> io::Result<Vec<String>> {
     runs.sort();
     Ok(runs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_is_remembered_until_its_engine_forgets_the_run_or_the_run_is_there_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = |engine: &str| Elsewhere::open(engine.to_owned(), jiff::Timestamp::UNIX_EPOCH);
+        for (run, engine) in [("a", "one"), ("b", "one"), ("c", "other"), ("d", "one")] {
+            write(dir.path(), run, &mark(engine)).unwrap();
+            note_removal(dir.path(), run).unwrap();
+        }
+        write(dir.path(), "d", &mark("one")).unwrap();
+        forget_removals(dir.path(), "one", &BTreeSet::from(["a"])).unwrap();
+        let removed = ["a", "b", "c", "d"].map(|run| was_removed(dir.path(), run));
+        assert_eq!(removed, [true, false, true, false]);
+        note_removal(dir.path(), "of-this-machine").unwrap();
+        assert!(!was_removed(dir.path(), "of-this-machine"));
+    }
+}
