@@ -211,10 +211,17 @@ impl Fleet for Temporal {
         self.ask(at, PATIENCE + wait, async move |server: Server| {
             let until = Instant::now() + wait;
             loop {
-                let news = match server.question(&run, after).await? {
-                    Answer::Told(told) => server.news_of(*told, &run, after).await?,
-                    Answer::Unheard(why) => return server.news_without_workers(&run, after, why).await,
-                    Answer::NotThere => return server.news_without_workers(&run, after, String::new()).await,
+                let news = match server.question(&run, after).await {
+                    Ok(Answer::Told(told)) => server.news_of(*told, &run, after).await?,
+                    Ok(Answer::Unheard(why)) => return server.news_without_workers(&run, after, why).await,
+                    Ok(Answer::NotThere) => {
+                        return server.news_without_workers(&run, after, String::new()).await;
+                    }
+                    // The server does not let a run be asked that it has ended and that no worker had taken.
+                    Err(Trouble::Refused(why)) if server.has_ended(&run).await? => {
+                        return server.news_without_workers(&run, after, why).await;
+                    }
+                    Err(trouble) => return Err(trouble),
                 };
                 if !news.batches.is_empty() {
                     return Ok(news);
@@ -524,6 +531,11 @@ impl Server {
             }
             tokio::time::sleep(ASK_EVERY).await;
         }
+    }
+
+    /// Whether the server has ended a run without asking it.
+    async fn has_ended(&self, run: &str) -> Result<bool, Trouble> {
+        Ok(ended_how(status_of(&self.client, run).await.map_err(away)?).is_some())
     }
 
     /// Ends a run of which nothing has been done.

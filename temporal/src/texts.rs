@@ -141,12 +141,49 @@ impl Texts {
 
 #[cfg(test)]
 mod tests {
+    use raymond_core::join::Joined;
+    use serde_json::json;
+
     use super::*;
+    use crate::packed::Packed;
 
     fn store() -> (Blobs, Texts) {
         let blobs = Blobs::open(Some("memory:///")).unwrap();
         let texts = Texts::of(&blobs, "r");
         (blobs, texts)
+    }
+
+    fn worker(name: &str, result: &Payload) -> Joined {
+        let worker = json!({
+            "agent": name, "state": "W.sh", "attributes": {}, "status": "done", "result": result, "error": null,
+        });
+        serde_json::from_value(worker).unwrap()
+    }
+
+    #[tokio::test]
+    async fn results_are_put_together_part_by_part() {
+        let (_, texts) = store();
+        let long = texts.keep(&"x".repeat(100_000)).await.unwrap();
+        let part = |before: Option<Payload>, worker: Joined| JoinPart {
+            run: "r".to_owned(),
+            count: 3,
+            before,
+            workers: Packed::new(&vec![worker]).unwrap(),
+        };
+        let first = texts.join(part(None, worker("a", &"short".into()))).await.unwrap().unwrap();
+        assert!(first.text().is_some(), "it is short enough for an event");
+        let both = texts.join(part(Some(first), worker("b", &long))).await.unwrap().unwrap();
+        let array: serde_json::Value = serde_json::from_str(&texts.text_of(&both).await.unwrap()).unwrap();
+        assert_eq!(
+            (&array[0]["result"], array[1]["result"].as_str().map(str::len)),
+            (&"short".into(), Some(100_000))
+        );
+        let missing = Payload::Stored { payload: "gone".to_owned(), bytes: 4 };
+        let error = texts.join(part(Some(both.clone()), worker("c", &missing))).await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(NoText::Missing(_))), "{error:#}");
+        let huge = Payload::Stored { payload: "gone".to_owned(), bytes: 9_000_000 };
+        let error = texts.join(part(Some(both), worker("c", &huge))).await.unwrap().unwrap_err();
+        assert!(error.starts_with("the results of 3 workers are longer than 8 MiB"), "{error}");
     }
 
     #[tokio::test]

@@ -41,13 +41,15 @@ fn record() {
     let forks: String = (1..=3).map(|n| format!("<fork N=\"{n}\" next=\"ALL\">ONE</fork>")).collect();
     rig.state("START.sh", &format!("echo '{forks}'\n"));
     let retry = "# raymond: retry=1 backoff=10ms\n[ $N != 2 ] || [ -e tried ] || { touch tried; exit 1; }\n";
-    rig.state("ONE.sh", &format!("{retry}echo \"<result>$N</result>\"\n"));
+    // Long results are put together by a machine.
+    let long = "[ $RAYMOND_RUN_ID != texts ] || N=$N$(head -c 70000 /dev/zero | tr '\\0' x)\n";
+    rig.state("ONE.sh", &format!("{retry}{long}echo \"<result>$N</result>\"\n"));
     rig.state("ALL.sh", "echo '<join>ASK</join>'\n");
     rig.state("ASK.sh", "echo '<ask next=\"DELAY\">Which?</ask>'\n");
     rig.state("DELAY.sh", "echo '<goto delay=\"50ms\">DONE</goto>'\n");
     rig.state("DONE.sh", "echo '<result>all</result>'\n");
     let _worker = rig.worker("a");
-    for (name, continue_after) in [("whole", "8000"), ("continued", "40")] {
+    for (name, continue_after) in [("whole", "8000"), ("continued", "40"), ("texts", "8000")] {
         rig.start_as(name, &[("RAYMOND_CONTINUE_AFTER", continue_after)]);
         rig.until_in(name, "ask_opened");
         assert!(rig.raymond(&["answer", name, "this"]).status.success());

@@ -35,7 +35,7 @@ pub(super) fn resume(
     config: &Config,
 ) -> Result<ExitKind, UserError> {
     let at = Address::parse(&mark.engine).map_err(UserError::usage)?;
-    if !args.diff && stored.load()?.status != RunStatus::Completed {
+    if !args.diff && stored.load()?.status != RunStatus::Completed && ended_there(stored).is_none() {
         follow::look_before_resume(&store, stored.id(), &at)?;
     }
     let run = stored.load()?;
