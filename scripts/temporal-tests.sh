@@ -10,8 +10,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../temporal"
 export CARGO_TARGET_DIR=${RAYMOND_TEMPORAL_TARGET:-$HOME/.cache/raymond-ci/temporal-target}
 limit=${1:-2400}
-# The tests with the server take some three minutes, and as much again on a busy machine.
-for_tests=360
+# The tests with the server take some six minutes, and as much again on a busy machine.
+for_tests=600
 
 cargo fmt --check
 ../scripts/deny.sh --here licenses bans sources

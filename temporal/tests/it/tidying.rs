@@ -93,16 +93,22 @@ fn a_run_that_does_not_go_on_can_be_removed_for_good() {
     assert!(!is_done && said.contains("r is running"), "{said}");
     assert!(rig.raymond(&["stop", "r"]).status.success());
     rig.until("run_stopped");
-    let (is_done, said) = clean(&[]);
-    assert!(is_done && said.contains("this is its copy"), "{said}");
+    // Another copy of it is removed, and the engine still has the run.
     let engine = format!("[engine.fleet]\nurl = \"{}\"\n", rig.address());
     fs::write(rig.path("project/.raymond/config.toml"), engine).expect("a file");
-    let listed = || String::from_utf8_lossy(&rig.raymond(&["list"]).stdout).into_owned();
-    assert!(listed().contains("interrupted"), "the engine still has it: {}", listed());
+    let listed = |arguments: &[&str]| {
+        String::from_utf8_lossy(&rig.raymond(&[&["list"], arguments].concat()).stdout).into_owned()
+    };
+    let other = rig.path("other").display().to_string();
+    assert!(listed(&["--state-dir", &other]).contains("interrupted"));
+    let (is_done, said) = clean(&["--state-dir", &other]);
+    assert!(is_done && said.contains("still has the run"), "{said}");
+    assert!(!listed(&["--state-dir", &other]).contains("interrupted"));
+    assert!(listed(&[]).contains("interrupted"));
     assert!(!files_below(&rig.path("blobs/runs/r")).is_empty());
     let (is_done, said) = clean(&["--discard-changes"]);
     assert!(is_done, "{said}");
     assert_eq!(files_below(&rig.path("blobs/runs/r")), [""; 0]);
-    assert!(!listed().contains("interrupted"), "{}", listed());
+    assert!(!listed(&[]).contains("interrupted"), "{}", listed(&[]));
     assert!(!rig.temporal(&["workflow", "describe", "--workflow-id", "r"]).status.success());
 }

@@ -71,9 +71,10 @@ impl Cleaner<'_> {
         };
         self.remove(&id)?;
         match mark {
-            Some(mark) if !is_forgotten => {
-                say(&format!("  this is its copy; --discard-changes removes it from {}, too", mark.engine))
-            }
+            Some(mark) if !is_forgotten => say(&format!(
+                "  only its copy: {} still has the run; --discard-changes removes it there, too",
+                mark.engine
+            )),
             _ => Ok(()),
         }
     }
