@@ -32,7 +32,6 @@ use temporalio_common::error::ApplicationFailure;
 use temporalio_common::worker::{VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
-use temporalio_sdk::runtime::PollerBehavior;
 use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio::runtime::Builder;
@@ -53,9 +52,6 @@ use tidy::{READING, Tidying};
 
 /// A machine asks for so many agents at once. The others wait with the server, for the machine that has room first.
 const CLAIMS_AT_ONCE: usize = 2;
-/// A machine asks for so many deliveries at once. When it freezes, each open question swallows one that the server repeats,
-/// until the heartbeat timeout, and only then is the agent given to another machine.
-const DELIVERIES_AT_ONCE: usize = 1;
 /// How many threads of a runtime may wait for the disk at once.
 const DISK_THREADS: usize = 32;
 /// How long they stay when they have nothing to do: for good.
@@ -395,7 +391,6 @@ fn agents_worker(
 /// The worker for steps of agents that are on this machine.
 fn steps_worker(runtime: &Runtime, client: &Client, host: &Arc<Host>) -> anyhow::Result<Worker> {
     let options = WorkerOptions::new(host.home.queue.clone())
-        .activity_task_poller_behavior(PollerBehavior::SimpleMaximum(DELIVERIES_AT_ONCE))
         .register_activity::<host::RunStep>(Arc::clone(host))
         .build();
     Worker::new(runtime, client.clone(), options).map_err(|error| anyhow::anyhow!("{error}"))
