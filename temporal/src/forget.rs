@@ -32,7 +32,7 @@ impl Server {
             delete(&self.client, &self.at, run, history).await?;
         }
         let until = Instant::now() + LONGEST_REMOVAL;
-        // Whoever sees it on the server could look for its blobs.
+        // The blobs go last: a command that still finds the run on the server may read them.
         while !self.histories_of(run).await?.is_empty() {
             if Instant::now() >= until {
                 return Err(away(format!("it has not removed {run} within {} s", LONGEST_REMOVAL.as_secs())));

@@ -135,7 +135,7 @@ async fn guard() -> io::Result<()> {
     Ok(())
 }
 
-/// What a line says; nothing if there is none, or none that can be read: then nobody can tell any more what may run.
+/// What a line says; nothing if there is none, or none that can be read: then it is not known any more what may run.
 fn heard(line: io::Result<Option<String>>) -> Option<Vec<Message>> {
     serde_json::from_str(&line.ok()??).ok()
 }

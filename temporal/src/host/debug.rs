@@ -1,5 +1,5 @@
 //! What steps leave for people to look at: their debug files go to the store of blobs, from where they are copied to
-//! whoever looks at the run.
+//! the machines that show the run.
 
 use std::time::Duration;
 

@@ -54,8 +54,8 @@ impl Manner {
         Self::with(by_default, args, place, settings, run)
     }
 
-    /// The same for a run that other machines carry out. Without a terminal it stays open until somebody answers: nobody has
-    /// to be here for that.
+    /// The same for a run that other machines carry out. Without a terminal the run stays open until
+    /// it is answered: the answer may come from any machine, and this process need not live until then.
     pub(super) fn elsewhere(args: &RunOptions, place: &Place, settings: &Settings, run: &str) -> Self {
         let by_default = if is_terminal() { OnAsk::Prompt } else { OnAsk::Wait };
         Self::with(by_default, args, place, settings, run)

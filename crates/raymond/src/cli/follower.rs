@@ -192,7 +192,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Nobody can type an answer any more, so others have to answer.
+    /// stdin has ended, so answers have to come another way.
     fn leave_questions(&mut self) {
         if self.shown.as_mut().is_some_and(Shown::stop_asking) {
             let answer = advice::command(&format!("answer {} 'your answer'", self.run.id()));

@@ -19,7 +19,7 @@ pub enum Delivery {
     Waits(String),
 }
 
-/// Waits until whoever keeps the copy of the run has delivered a message, or cannot.
+/// Waits until the process that keeps the copy of the run has delivered a message, or cannot.
 pub fn delivery_of(run: &dyn RunHandle, message: &str) -> Delivery {
     let (deadline, inbox) = (Instant::now() + PATIENCE, run.inbox());
     loop {

@@ -274,7 +274,7 @@ impl DebugFolder {
         };
     }
 
-    /// The files of an attempt that has ended, to be shown on another machine. Those that nobody removes are kept as the
+    /// The files of an attempt that has ended, to be shown on another machine. Those that are not removed are kept as the
     /// files of steps that have not failed.
     pub fn left_by(&self, name: StepName<'_>) -> Option<LeftFiles> {
         let (folder, _) = self.kept_in()?;
