@@ -1,14 +1,21 @@
 //! Where machines leave what others need: workflows, conversations, files, journals of long runs.
+//!
+//! A store in a folder waits for the disk in threads that cannot be ended, and a shared disk that hangs keeps them for ever. So all
+//! calls are made in a runtime of their own, and what the worker writes on its own disk does not wait behind them.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, PutPayload};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+use crate::host::runtime;
 
 /// How long a call may take. For S3 the library gives up a little earlier: it tries a call again for three minutes. A folder
 /// on a disk that does not answer has no other limit.
@@ -59,8 +66,8 @@ impl Blobs {
     }
 
     pub async fn put(&self, key: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
-        let path = self.path(key);
-        let put = in_time(self.store.put(&path, PutPayload::from(bytes))).await;
+        let (store, path) = (Arc::clone(&self.store), self.path(key));
+        let put = in_time(async move { store.put(&path, PutPayload::from(bytes)).await }).await;
         put.map(drop).with_context(|| format!("cannot write {key}"))
     }
 
@@ -70,9 +77,9 @@ impl Blobs {
 
     /// The same for a blob that may not be longer than `most`.
     pub async fn get_up_to(&self, key: &str, most: u64) -> anyhow::Result<Option<Vec<u8>>> {
-        let path = self.path(key);
-        let got = async {
-            let found = self.store.get(&path).await?;
+        let (store, path) = (Arc::clone(&self.store), self.path(key));
+        let got = async move {
+            let found = store.get(&path).await?;
             match found.meta.size > most {
                 true => Ok(None),
                 false => found.bytes().await.map(Some),
@@ -87,27 +94,32 @@ impl Blobs {
     }
 
     pub async fn has(&self, key: &str) -> anyhow::Result<bool> {
-        let found = unless_missing(in_time(self.store.head(&self.path(key))).await);
+        let (store, path) = (Arc::clone(&self.store), self.path(key));
+        let found = unless_missing(in_time(async move { store.head(&path).await }).await);
         Ok(found.with_context(|| format!("cannot look for {key}"))?.is_some())
     }
 
     /// Removes a blob, if it is there.
     pub async fn remove(&self, key: &str) -> anyhow::Result<()> {
-        let removed = unless_missing(in_time(self.store.delete(&self.path(key))).await);
+        let (store, path) = (Arc::clone(&self.store), self.path(key));
+        let removed = unless_missing(in_time(async move { store.delete(&path).await }).await);
         removed.map(drop).with_context(|| format!("cannot remove {key}"))
     }
 
     /// Removes everything below a folder.
     pub async fn remove_all(&self, folder: &str) -> anyhow::Result<()> {
-        let listed = self.store.list(Some(&self.path(folder))).map_ok(|meta| meta.location).boxed();
-        let removed = in_time(self.store.delete_stream(listed).try_for_each(async |_| Ok(()))).await;
-        removed.with_context(|| format!("cannot remove all of {folder}"))
+        let (store, path) = (Arc::clone(&self.store), self.path(folder));
+        let removed = in_time(async move {
+            let listed = store.list(Some(&path)).map_ok(|meta| meta.location).boxed();
+            store.delete_stream(listed).try_for_each(async |_| Ok(())).await
+        });
+        removed.await.with_context(|| format!("cannot remove all of {folder}"))
     }
 
     /// The names of the blobs in a folder, in their order.
     pub async fn list(&self, folder: &str) -> anyhow::Result<Vec<String>> {
-        let path = self.path(folder);
-        let listed = in_time(self.store.list_with_delimiter(Some(&path))).await;
+        let (store, path) = (Arc::clone(&self.store), self.path(folder));
+        let listed = in_time(async move { store.list_with_delimiter(Some(&path)).await }).await;
         let listed = listed.with_context(|| format!("cannot list {folder}"))?;
         let names = listed.objects.into_iter().filter_map(|meta| Some(meta.location.filename()?.to_owned()));
         let mut names: Vec<String> = names.collect();
@@ -120,13 +132,37 @@ impl Blobs {
     }
 }
 
-/// A call that takes too long fails.
-async fn in_time<T>(call: impl Future<Output = object_store::Result<T>>) -> object_store::Result<T> {
-    let late = |_| object_store::Error::Generic {
-        store: "blobs",
-        source: format!("no answer within {} s", LONGEST_CALL.as_secs()).into(),
-    };
-    tokio::time::timeout(LONGEST_CALL, call).await.map_err(late)?
+/// Makes a call in the runtime for calls. One that takes too long fails.
+async fn in_time<T: Send + 'static>(
+    call: impl Future<Output = object_store::Result<T>> + Send + 'static,
+) -> object_store::Result<T> {
+    let mut call = Call(calls()?.spawn(call));
+    let late = |_| failed(format!("no answer within {} s", LONGEST_CALL.as_secs()));
+    tokio::time::timeout(LONGEST_CALL, &mut call.0).await.map_err(late)?.map_err(failed)?
+}
+
+/// The runtime for calls.
+fn calls() -> object_store::Result<&'static Runtime> {
+    static CALLS: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
+    let calls = CALLS.get_or_init(|| {
+        let mut kind = Builder::new_multi_thread();
+        kind.worker_threads(1);
+        runtime(kind)
+    });
+    calls.as_ref().map_err(|error| failed(error.to_string()))
+}
+
+/// A call that is given up when it is not waited for any more.
+struct Call<T>(JoinHandle<T>);
+
+impl<T> Drop for Call<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn failed(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> object_store::Error {
+    object_store::Error::Generic { store: "blobs", source: why.into() }
 }
 
 fn unless_missing<T>(found: object_store::Result<T>) -> object_store::Result<Option<T>> {
@@ -181,6 +217,29 @@ mod tests {
     async fn a_call_that_is_never_answered_fails() {
         let error = in_time(std::future::pending::<object_store::Result<()>>()).await.unwrap_err();
         assert!(error.to_string().contains("no answer within 240 s"), "{error}");
+    }
+
+    /// What waits for the disk in a runtime has few threads, and a store that hangs must not use them up.
+    #[test]
+    fn a_store_that_hangs_keeps_no_threads_of_others() {
+        let mut kind = Builder::new_current_thread();
+        let here = kind.enable_all().max_blocking_threads(1).build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let blobs = Blobs::open(Some(&format!("file://{}", folder.path().display()))).unwrap();
+        here.block_on(async {
+            // Nothing is ever written into the pipe, so it cannot even be opened.
+            let hangs = async { blobs.get("pipe").await };
+            let done = async { tokio::task::spawn_blocking(|| "done").await.unwrap() };
+            tokio::select! {
+                biased;
+                _ = hangs => panic!("it does not hang"),
+                said = done => assert_eq!(said, "done"),
+            }
+        });
+        // The thread that waits is let go.
+        drop(std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Cursor, Read, Write};
+use std::io::{self, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,6 +37,9 @@ pub async fn keep_workflows(blobs: &Blobs, workflows: &[PathBuf]) -> anyhow::Res
         // One that is inside an archive or a file comes with that.
         let path = host_of(path).unwrap_or(path);
         pack.add(path, &path.to_string_lossy())?;
+    }
+    if pack.bytes() > MOST_BYTES {
+        bail!("the files of the workflows are more than {} MiB", MOST_BYTES >> 20);
     }
     let bytes = pack.finish()?;
     let key = format!("bundles/{}.zip", hash_of(&bytes));
@@ -77,25 +80,23 @@ pub fn hash_of(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Files that are packed together.
+/// Files that are packed together, by their names in the archive.
 #[derive(Default)]
-pub struct Pack {
-    /// By their names. A workflow may lie in the folder of another one, so that the same file is added twice.
-    files: BTreeMap<String, PathBuf>,
-    bytes: u64,
+pub struct Pack(BTreeMap<String, Entry>);
+
+enum Entry {
+    File { path: PathBuf, bytes: u64 },
+    Link { target: String },
+    Folder,
 }
 
 impl Pack {
-    /// Adds a file, or all files below a folder, under this name.
+    /// Adds a file of a workflow, or all files below a folder, under this name. A workflow may lie in the folder of another
+    /// one, so the same file may be added twice.
     pub fn add(&mut self, path: &Path, name: &str) -> anyhow::Result<()> {
         let about = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
         if about.is_file() {
-            if self.files.insert(name.trim_start_matches('/').to_owned(), path.to_owned()).is_none() {
-                self.bytes += about.len();
-            }
-            if self.bytes > MOST_BYTES {
-                bail!("the files up to {} are more than {} MiB", path.display(), MOST_BYTES >> 20);
-            }
+            self.add_file(path, name, about.len());
         } else if about.is_dir() {
             for entry in fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))? {
                 let entry = entry?;
@@ -109,37 +110,118 @@ impl Pack {
         Ok(())
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+    pub fn add_file(&mut self, path: &Path, name: &str, bytes: u64) {
+        self.insert(name, Entry::File { path: path.to_owned(), bytes });
     }
 
+    pub fn add_link(&mut self, name: &str, target: &str) {
+        self.insert(name, Entry::Link { target: target.to_owned() });
+    }
+
+    /// Adds a folder that is empty.
+    pub fn add_folder(&mut self, name: &str) {
+        self.insert(name, Entry::Folder);
+    }
+
+    fn insert(&mut self, name: &str, entry: Entry) {
+        self.0.insert(name.trim_start_matches('/').to_owned(), entry);
+    }
+
+    /// Leaves out what has other names than these.
+    pub fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        self.0.retain(|name, _| is_kept(name));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How long the files are together.
+    pub fn bytes(&self) -> u64 {
+        let lengths = self.0.values().map(|entry| match entry {
+            Entry::File { bytes, .. } => *bytes,
+            Entry::Link { .. } | Entry::Folder => 0,
+        });
+        lengths.sum()
+    }
+
+    /// Files that were removed meanwhile are not in it.
     pub fn finish(self) -> anyhow::Result<Vec<u8>> {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-        for (name, path) in &self.files {
-            let options = SimpleFileOptions::default().unix_permissions(mode_of(path)?);
-            zip.start_file(name.as_str(), options)?;
-            zip.write_all(&fs::read(path)?)?;
+        for (name, entry) in &self.0 {
+            match entry {
+                Entry::File { path, .. } => {
+                    add_to(&mut zip, name, path).with_context(|| format!("cannot read {}", path.display()))?
+                }
+                Entry::Link { target } => zip.add_symlink(name, target, SimpleFileOptions::default())?,
+                Entry::Folder => zip.add_directory(name.as_str(), SimpleFileOptions::default())?,
+            }
         }
         Ok(zip.finish()?.into_inner())
     }
 }
 
-/// Unpacks files below a folder. Names that lead out of it are refused.
+fn add_to(zip: &mut ZipWriter<Cursor<Vec<u8>>>, name: &str, path: &Path) -> anyhow::Result<()> {
+    let content = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        content => content?,
+    };
+    let options = SimpleFileOptions::default().unix_permissions(mode_of(path)?);
+    zip.start_file(name, options)?;
+    Ok(zip.write_all(&content)?)
+}
+
+/// Unpacks files below a folder. Names that lead out of it are refused, also those that would do so through a link.
 pub fn unpack(bytes: &[u8], folder: &Path) -> anyhow::Result<()> {
     let mut zip = ZipArchive::new(Cursor::new(bytes))?;
+    let mut links = Vec::new();
     for at in 0..zip.len() {
         let mut file = zip.by_index(at)?;
         let name = file.enclosed_name().context("a name in the archive leads out of its folder")?;
+        refuse_link(folder, &name)?;
         let path = folder.join(name);
+        if file.is_dir() {
+            fs::create_dir_all(&path)?;
+            continue;
+        }
         fs::create_dir_all(path.parent().unwrap_or(folder))?;
         let mut content = Vec::new();
         file.read_to_end(&mut content)?;
+        if file.is_symlink() {
+            links.push((path, String::from_utf8(content)?));
+            continue;
+        }
         fs::write(&path, content)?;
         if let Some(mode) = file.unix_mode() {
             set_mode(&path, mode)?;
         }
     }
+    // They come last, so that nothing is written through them. If there is something below a link, its folder is there.
+    for (path, target) in links {
+        make_link(&target, &path).with_context(|| format!("cannot make the link {}", path.display()))?;
+    }
     Ok(())
+}
+
+/// Refuses a name if it, or a folder that it is in, is a link.
+fn refuse_link(folder: &Path, name: &Path) -> anyhow::Result<()> {
+    let is_link = |name: &&Path| folder.join(name).symlink_metadata().is_ok_and(|found| found.is_symlink());
+    match name.ancestors().filter(|name| !name.as_os_str().is_empty()).find(is_link) {
+        Some(link) => {
+            bail!("{} in the archive would lead through the link {}", name.display(), link.display())
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(unix)]
+fn make_link(target: &str, path: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+#[cfg(not(unix))]
+fn make_link(_: &str, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(unix)]
@@ -228,6 +310,49 @@ mod tests {
         unpack(&blobs.get(&key).await.unwrap().unwrap(), to.path()).unwrap();
         let copy = to.path().join(file.strip_prefix("/").unwrap());
         assert_eq!(fs::read(copy).unwrap(), fs::read(file).unwrap());
+    }
+
+    #[test]
+    fn links_and_empty_folders_come_back() {
+        let from = tempfile::tempdir().unwrap();
+        fs::write(from.path().join("f"), "content").unwrap();
+        let mut pack = Pack::default();
+        pack.add_file(&from.path().join("f"), "/a/f", 7);
+        pack.add_link("/a/b", "f");
+        pack.add_link("/a/c", "/no/such/file");
+        pack.add_folder("/a/empty");
+        pack.add_file(&from.path().join("removed meanwhile"), "/a/g", 1);
+        let bytes = pack.finish().unwrap();
+        let to = tempfile::tempdir().unwrap();
+        unpack(&bytes, to.path()).unwrap();
+        assert_eq!(fs::read_to_string(to.path().join("a/b")).unwrap(), "content");
+        assert_eq!(fs::read_link(to.path().join("a/c")).unwrap(), Path::new("/no/such/file"));
+        assert!(to.path().join("a/empty").is_dir());
+        assert!(!to.path().join("a/g").exists());
+        // Everything is there already.
+        assert!(unpack(&bytes, to.path()).is_err());
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let (from, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(from.path().join("f"), "content").unwrap();
+        let target = outside.path().to_str().unwrap();
+        let mut pack = Pack::default();
+        pack.add_link("a", target);
+        pack.add_file(&from.path().join("f"), "a/f", 7);
+        let to = tempfile::tempdir().unwrap();
+        assert!(unpack(&pack.finish().unwrap(), to.path()).is_err());
+
+        for name in ["b/f", "b"] {
+            let mut pack = Pack::default();
+            pack.add_file(&from.path().join("f"), name, 7);
+            let to = tempfile::tempdir().unwrap();
+            make_link(target, &to.path().join("b")).unwrap();
+            let error = unpack(&pack.finish().unwrap(), to.path()).unwrap_err();
+            assert_eq!(error.to_string(), format!("{name} in the archive would lead through the link b"));
+        }
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -1,54 +1,43 @@
 //! What Raymond's command line asks of the engine.
 
+mod asking;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use raymond::agent::registry::Backends;
 use raymond::error::{ExitKind, UserError};
 use raymond::fleet::{
-    Address, Fleet, KnownRun, NewRun, News, PATIENCE, Resume, Standing, Trouble, Worker, Workflows,
+    Address, Fleet, KnownRun, NewRun, News, PATIENCE, Resume, Resumed, Standing, Started, Trouble, Worker,
+    Workflows,
 };
 use raymond::run::driver::{ANSWER_MESSAGE, Answer as GivenAnswer, STOP_MESSAGE, StopRequest};
 use raymond::run::frozen::FrozenStates;
 use raymond::view::debug::MOST_ARCHIVE_BYTES;
 use raymond_core::event::{Body, RunStarted};
 use raymond_core::limits::MAX_INLINE_PAYLOAD_BYTES;
-use temporalio_client::errors::{WorkflowInteractionError, WorkflowQueryError, WorkflowStartError};
-use temporalio_client::tonic::Code;
-use temporalio_client::{
-    Client, RpcOptions, WorkflowExecutionStatus, WorkflowIdReusePolicy, WorkflowQueryOptions,
-    WorkflowSignalOptions, WorkflowStartOptions, WorkflowTerminateOptions,
-};
+use temporalio_client::errors::WorkflowStartError;
+use temporalio_client::{RpcOptions, WorkflowIdReusePolicy, WorkflowStartOptions};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use crate::blobs::{Blobs, TooLong};
 use crate::bundle::{keep_repository, keep_workflows};
-use crate::client::{NoAnswer, connect};
 use crate::forget::LONGEST_FORGETTING;
-use crate::host::{self, debug_key, journal_folder};
-use crate::messages::{FilesOfRun, From, Mail, Part, RunInput, Settings, Told, WorkflowsNow};
+use crate::host::{self, debug_key};
+use crate::messages::{FilesOfRun, From, Mail, RunInput, Settings, Told, WorkflowsNow};
 use crate::packed::{MOST_BYTES, Packed};
-use crate::server::{ended_how, is_queue_read, is_untaken, opening, status_of};
+use crate::server::{ended_how, is_queue_read, status_of};
 use crate::texts::{NoText, Texts};
 use crate::workflow::{RUN, RaymondRun};
+pub(crate) use asking::{Answer, Server};
+use asking::{Known, is_running, lock};
 
 /// How long a server that is connected may take to start a run or let it go on. No view waits for it.
 const PATIENCE_FOR_START: Duration = Duration::from_secs(15);
-/// How long a worker may take to answer before the run is shown as it was last seen. A command that waits for the server no
-/// longer than [`PATIENCE`] has to know by then that it was not the server.
-const PATIENCE_WITH_WORKERS: Duration = Duration::from_millis(1500);
-/// After so long without an answer it is looked whether a worker reads the queue at all.
-const LOOK_FOR_WORKERS: Duration = Duration::from_millis(100);
-/// How much longer an answer is waited for if none seems to. One may have come just now.
-const LAST_CHANCE: Duration = Duration::from_millis(300);
-/// How long workers that did not answer are not waited for again.
-const SILENT_FOR: Duration = Duration::from_secs(2);
 /// How long a worker may take to decide. It may first have to decide all again that its history holds, and what comes until
 /// then is not lost but slows it down.
 const LONGEST_DECISION: Duration = Duration::from_secs(30);
@@ -62,9 +51,6 @@ const PATIENCE_FOR_HOME: (&str, u64) = ("RAYMOND_HOST_PATIENCE_MS", 60_000);
 /// After how many events of the engine's history a run continues with a new one.
 pub(crate) const CONTINUE_AFTER: (&str, u64) = ("RAYMOND_CONTINUE_AFTER", 8_000);
 
-/// What the server says to a question if no worker has read the queue lately.
-const NO_WORKER: &str = "no poller seen";
-
 /// Temporal as an engine for runs.
 #[derive(Default)]
 pub struct Temporal {
@@ -72,55 +58,6 @@ pub struct Temporal {
     known: OnceLock<Arc<Known>>,
     /// Stores of blobs that are read often, by their addresses.
     stores: Mutex<BTreeMap<Option<String>, Blobs>>,
-}
-
-/// What is remembered between calls.
-#[derive(Default)]
-struct Known {
-    /// Connections, by server and namespace.
-    clients: Mutex<BTreeMap<String, Client>>,
-    /// When workers did not answer, by queue or by run.
-    silent: Mutex<BTreeMap<String, Instant>>,
-}
-
-impl Known {
-    async fn client(&self, at: &Address) -> Result<Client, Trouble> {
-        let key = format!("{}/{}", at.server(), at.namespace);
-        let known = lock(&self.clients).get(&key).cloned();
-        if let Some(client) = known {
-            return Ok(client);
-        }
-        let client = connect(at, "raymond", PATIENCE).await.map_err(away)?;
-        lock(&self.clients).insert(key, client.clone());
-        Ok(client)
-    }
-
-    fn is_silent(&self, key: &str) -> bool {
-        lock(&self.silent).get(key).is_some_and(|since| since.elapsed() < SILENT_FOR)
-    }
-
-    fn note_silence(&self, key: String) {
-        lock(&self.silent).insert(key, Instant::now());
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A server that answers, and what is known of its workers.
-pub(crate) struct Server {
-    pub(crate) at: Address,
-    pub(crate) client: Client,
-    known: Arc<Known>,
-}
-
-/// What a run says.
-pub(crate) enum Answer {
-    Told(Box<Told>),
-    /// No worker answers; why.
-    Unheard(String),
-    NotThere,
 }
 
 impl Temporal {
@@ -170,7 +107,7 @@ impl Temporal {
 }
 
 impl Fleet for Temporal {
-    fn start(&self, at: &Address, new: &NewRun) -> Result<(), Trouble> {
+    fn start(&self, at: &Address, new: &NewRun) -> Result<Started, Trouble> {
         let (id, queue) = (new.id.clone(), at.queue.clone());
         let input = self.input_of(at, new)?;
         self.ask(at, PATIENCE_FOR_START, async move |server: Server| {
@@ -179,9 +116,8 @@ impl Fleet for Temporal {
                 .task_timeout(LONGEST_DECISION)
                 .build();
             match server.client.start_workflow(RaymondRun::run, input, options).await {
-                Ok(_) => Ok(()),
-                Err(WorkflowStartError::Rpc(status)) => Err(Trouble::Away(status.message().to_owned())),
-                Err(error) => Err(Trouble::Refused(error.to_string())),
+                Ok(_) => Ok(Started::Begun),
+                Err(error) => not_begun(error),
             }
         })
     }
@@ -268,25 +204,25 @@ impl Fleet for Temporal {
         })
     }
 
-    fn resume(&self, at: &Address, run: &str, resume: &Resume) -> Result<(), Trouble> {
+    fn resume(&self, at: &Address, run: &str, resume: &Resume) -> Result<Resumed, Trouble> {
         let Resume { options, waits_for_answers, workflows } = resume.clone();
         let workflows = workflows.map(|workflows| self.keep(at, &workflows)).transpose()?.map(Box::new);
         let mail = Mail::Resume { options: Box::new(options), waits_for_answers, workflows };
         let run = run.to_owned();
-        self.ask(at, PATIENCE_FOR_START, async move |server: Server| {
-            // If no worker answers, the run goes on when one does.
-            let mut is_heard = server.signal(&run, mail).await?;
-            while is_heard {
-                match server.question(&run, u64::MAX).await {
-                    Ok(Answer::Told(told)) => match told.why_stopped {
-                        Some(why) => return Err(refused(format!("the run {run} cannot go on: {why}"))),
-                        None if told.is_about_to_go_on => tokio::time::sleep(ASK_EVERY).await,
-                        None => is_heard = false,
-                    },
-                    _ => is_heard = false,
-                }
+        // A signal and each question have shorter limits of their own.
+        self.ask(at, 2 * PATIENCE_FOR_START, async move |server: Server| {
+            if !server.signal(&run, mail).await? {
+                // No worker answers. The run goes on when one does.
+                return Ok(Resumed::GoesOn);
             }
-            Ok(())
+            let begun = Instant::now();
+            while let Ok(Answer::Told(told)) = server.question(&run, u64::MAX).await {
+                if let Some(resumed) = resumed(&run, &told, begun.elapsed()) {
+                    return resumed;
+                }
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+            Ok(Resumed::GoesOn)
         })
     }
 
@@ -407,172 +343,24 @@ impl Temporal {
     }
 }
 
-impl Server {
-    /// Asks a run for its journal behind an event. Workers that were silent just now are not waited for again.
-    pub(crate) async fn question(&self, run: &str, after: u64) -> Result<Answer, Trouble> {
-        let queue = format!("the queue {} of {}", self.at.queue, self.at.server());
-        let was_silent = self.known.is_silent(&queue) || self.known.is_silent(run);
-        let mut query = pin!(self.query(run, after).fuse());
-        let at_first = if was_silent { Duration::ZERO } else { LOOK_FOR_WORKERS };
-        let is_hopeless = match timeout(at_first, &mut query).await {
-            Ok(answer) => match answer? {
-                Some(answer) => return Ok(answer),
-                None => true,
-            },
-            Err(_) => false,
-        };
-        let looked = timeout(PATIENCE_WITH_WORKERS, is_queue_read(&self.client, &self.at)).await;
-        let is_read = looked.map_err(|_| away(NoAnswer))?.map_err(away)?;
-        let longer = match (is_read, was_silent) {
-            _ if is_hopeless => Duration::ZERO,
-            (true, false) => PATIENCE_WITH_WORKERS,
-            (true, true) | (false, false) => LAST_CHANCE,
-            (false, true) => Duration::ZERO,
-        };
-        if let Ok(answer) = timeout(longer, &mut query).await
-            && let Some(answer) = answer?
-        {
-            return Ok(answer);
-        }
-        // A worker that comes back must be waited for long enough some time, so this is not noted again and again.
-        if !was_silent {
-            self.known.note_silence(if is_read { run.to_owned() } else { queue.clone() });
-        }
-        Ok(Answer::Unheard(match is_read {
-            true => format!("no worker of {queue} answers"),
-            false => format!("no worker reads {queue}"),
-        }))
-    }
-
-    /// Nothing if no worker has answered.
-    async fn query(&self, run: &str, after: u64) -> Result<Option<Answer>, Trouble> {
-        let handle = self.client.get_workflow_handle::<RaymondRun>(run);
-        let in_time = RpcOptions::builder().timeout(PATIENCE_WITH_WORKERS).build();
-        let options = WorkflowQueryOptions::builder().rpc_options(in_time).build();
-        let status = match handle.query(RaymondRun::news, after, options).await {
-            Ok(told) => return Ok(Some(Answer::Told(Box::new(told)))),
-            Err(WorkflowQueryError::NotFound(_)) => return Ok(Some(Answer::NotThere)),
-            Err(WorkflowQueryError::Rpc(status)) => status,
-            Err(error) => return Err(away(error)),
-        };
-        match status.code() {
-            Code::DeadlineExceeded | Code::Cancelled => Ok(None),
-            _ if status.message().contains(NO_WORKER) => Ok(None),
-            // A worker could not read it or decide about it, so this is about the run and not about the server.
-            Code::InvalidArgument | Code::FailedPrecondition => {
-                Err(refused(format!("the run {run} cannot be read: {}", status.message())))
-            }
-            _ => Err(away(status.message())),
-        }
-    }
-
-    /// What a run tells, with what it has left in the store of blobs.
-    async fn news_of(&self, told: Told, run: &str, after: u64) -> Result<News, Trouble> {
-        let part = match after + 1 < told.first {
-            true => self.kept_after(run, after).await?,
-            false => told.part.open().map_err(refused)?,
-        };
-        let standing = if told.is_open { Standing::Open } else { Standing::Over };
-        Ok(News { batches: part.batches, payloads: part.payloads, hosts: told.hosts, standing })
-    }
-
-    /// What is known of a run while no worker answers: how it begins and, once it has ended, its journal.
-    async fn news_without_workers(&self, run: &str, after: u64, why: String) -> Result<News, Trouble> {
-        let status = status_of(&self.client, run).await.map_err(away)?;
-        let is_terminated = status == Some(WorkflowExecutionStatus::Terminated);
-        let standing = match (ended_how(status), status) {
-            _ if is_terminated && is_untaken(&self.client, run).await.map_err(away)? => {
-                Standing::Ended("was ended before any worker had taken it".to_owned())
-            }
-            (Some(how), _) => Standing::Ended(how.to_owned()),
-            (None, Some(WorkflowExecutionStatus::Completed)) => Standing::Over,
-            (None, _) => Standing::Unheard(why),
-        };
-        if status.is_none() {
-            return Ok(nothing_new(standing));
-        }
-        let part = match standing {
-            Standing::Over => self.kept_after(run, after).await?,
-            _ if after == 0 => {
-                let cannot = |error| refused(format!("the run {run} cannot be read: {error:#}"));
-                opening(&self.client, run).await.map_err(cannot)?
-            }
-            _ => Part::default(),
-        };
-        Ok(News { batches: part.batches, payloads: part.payloads, ..nothing_new(standing) })
-    }
-
-    /// The part of a journal in the store of blobs that has the event behind this one.
-    async fn kept_after(&self, run: &str, after: u64) -> Result<Part, Trouble> {
-        let blobs = self.at.blobs.as_deref();
-        let cannot = |error| refused(format!("its journal cannot be read: {error:#}"));
-        kept_after(blobs, run, after).await.map_err(cannot)
-    }
-
-    /// Gives a message to a run, and waits until it is taken. False if the server has it and no worker answers.
-    async fn signal(&self, run: &str, mail: Mail) -> Result<bool, Trouble> {
-        let handle = self.client.get_workflow_handle::<RaymondRun>(run);
-        let options = WorkflowSignalOptions::builder().rpc_options(in_patience()).build();
-        match timeout(PATIENCE, handle.signal(RaymondRun::deliver, mail, options)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(WorkflowInteractionError::NotFound(_))) => {
-                return Err(refused(format!("the run {run} has ended, or is not there")));
-            }
-            Ok(Err(error)) => return Err(away(error)),
-            Err(_) => return Err(away(NoAnswer)),
-        }
-        // An answer of the run comes after everything that the server had before the question.
-        let until = Instant::now() + PATIENCE_WITH_WORKERS;
-        loop {
-            match self.question(run, u64::MAX).await {
-                Ok(Answer::Told(told)) if told.untaken > 0 && Instant::now() < until => {}
-                Ok(Answer::Told(_) | Answer::NotThere) => return Ok(true),
-                Ok(Answer::Unheard(_)) | Err(_) => return Ok(false),
-            }
-            tokio::time::sleep(ASK_EVERY).await;
-        }
-    }
-
-    /// Whether the server has ended a run without asking it.
-    async fn has_ended(&self, run: &str) -> Result<bool, Trouble> {
-        Ok(ended_how(status_of(&self.client, run).await.map_err(away)?).is_some())
-    }
-
-    /// Ends a run of which nothing has been done.
-    async fn end_if_untaken(&self, run: &str) -> Result<(), Trouble> {
-        if !is_untaken(&self.client, run).await.map_err(away)? {
-            return Ok(());
-        }
-        let handle = self.client.get_workflow_handle::<RaymondRun>(run);
-        let reason = "it was stopped before any worker had taken it".to_owned();
-        let options = WorkflowTerminateOptions::builder().reason(reason).rpc_options(in_patience()).build();
-        handle.terminate(options).await.map_err(away)
+/// Why a run was not started.
+fn not_begun(error: WorkflowStartError) -> Result<Started, Trouble> {
+    match error {
+        WorkflowStartError::AlreadyStarted { .. } => Ok(Started::IdInUse),
+        WorkflowStartError::Rpc(status) => Err(Trouble::Away(status.message().to_owned())),
+        error => Err(refused(error)),
     }
 }
 
-fn nothing_new(standing: Standing) -> News {
-    News { batches: Vec::new(), payloads: Vec::new(), hosts: BTreeMap::new(), standing }
-}
-
-/// The part of a journal in the store of blobs that has the event behind this one.
-async fn kept_after(address: Option<&str>, run: &str, after: u64) -> anyhow::Result<Part> {
-    let blobs = Blobs::open(address)?;
-    let folder = journal_folder(run);
-    let first_of = |name: &str| name.strip_suffix(".json").and_then(|name| name.parse::<u64>().ok());
-    let names = blobs.list(&folder).await?;
-    let name = names.iter().rev().find(|name| first_of(name).is_some_and(|first| first <= after + 1));
-    let name = name.with_context(|| {
-        let store = address.unwrap_or("of this machine, because none is named");
-        format!("a part of it is not in the blob store {store}; name the one that the workers have")
-    })?;
-    let bytes = blobs.get(&format!("{folder}/{name}")).await?.unwrap_or_default();
-    let mut part = serde_json::from_slice::<Packed<Part>>(&bytes)?.open()?;
-    part.batches.retain(|batch| batch.last().is_some_and(|event| event.seq > after));
-    Ok(part)
-}
-
-fn is_running(found: &temporalio_client::WorkflowExecution) -> bool {
-    found.status() == WorkflowExecutionStatus::Running
+/// What has become of a run that took a resume so long ago; nothing if it has to be asked again. The run has the resume for
+/// good, so it goes on later if its states take long to be read.
+fn resumed(run: &str, told: &Told, waited: Duration) -> Option<Result<Resumed, Trouble>> {
+    match &told.why_stopped {
+        Some(why) => Some(Err(refused(format!("the run {run} cannot go on: {why}")))),
+        None if !told.is_about_to_go_on => Some(Ok(Resumed::GoesOn)),
+        None if waited >= PATIENCE_FOR_START => Some(Ok(Resumed::Later)),
+        None => None,
+    }
 }
 
 pub(crate) fn in_patience() -> RpcOptions {
@@ -589,4 +377,41 @@ pub(crate) fn refused(error: impl std::fmt::Display) -> Trouble {
 
 fn variable((name, default): (&str, u64)) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+#[cfg(test)]
+mod tests {
+    use temporalio_client::tonic::Status;
+
+    use super::*;
+    use crate::messages::Part;
+
+    #[test]
+    fn an_id_that_the_server_knows_is_in_use() {
+        let source = Status::already_exists("Workflow execution is already running.");
+        let known = WorkflowStartError::AlreadyStarted { run_id: None, source };
+        assert_eq!(not_begun(known), Ok(Started::IdInUse));
+        let away = WorkflowStartError::Rpc(Status::unavailable("no route"));
+        assert_eq!(not_begun(away), Err(Trouble::Away("no route".to_owned())));
+    }
+
+    #[test]
+    fn a_run_whose_states_cannot_be_read_yet_is_resumed_all_the_same() {
+        let told = |is_about_to_go_on: bool, why_stopped: Option<&str>| Told {
+            part: Packed::new(&Part::default()).unwrap(),
+            first: 1,
+            hosts: BTreeMap::new(),
+            is_open: true,
+            taken: 1,
+            untaken: 0,
+            is_about_to_go_on,
+            why_stopped: why_stopped.map(str::to_owned),
+        };
+        let (at_first, at_last) = (Duration::ZERO, PATIENCE_FOR_START);
+        assert_eq!(resumed("r", &told(true, None), at_first), None);
+        assert_eq!(resumed("r", &told(true, None), at_last), Some(Ok(Resumed::Later)));
+        assert_eq!(resumed("r", &told(false, None), at_last), Some(Ok(Resumed::GoesOn)));
+        let refusal = refused("the run r cannot go on: no such model");
+        assert_eq!(resumed("r", &told(false, Some("no such model")), at_first), Some(Err(refusal)));
+    }
 }

@@ -5,19 +5,24 @@
 //! has answered. An attempt whose time is over, and all attempts of a worker that is gone, are ended with SIGKILL. Their
 //! processes are found by what the worker has left on disk and by the marks on them, as a restarted worker finds them.
 //!
+//! A worker that stays silent is ended too. The server would go on giving work to it: that of its open questions if it is
+//! frozen, and all work of its queue if only the thread hangs that carries out steps.
+//!
 //! Each line that the guard reads is a list of [`Message`]s, and it answers each with an empty line, so that the worker
 //! knows that it is there. Bounds: one entry for each attempt that runs.
 
+mod silence;
 mod table;
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use raymond::process::{Reaper, TOKEN_VARIABLE, Target};
 use raymond::run::hosted::left_behind;
+use rustix::process::{Pid, Signal as Kill, getppid, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -25,6 +30,7 @@ use tokio::net::unix::pipe;
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use silence::Silence;
 use table::{Attempt, Table};
 
 /// The argument that makes this program a guard. It is no command of Raymond.
@@ -32,6 +38,11 @@ const ARGUMENT: &str = "guard-of-a-worker";
 
 /// While attempts run, the guard looks at the clock at least so often: its own timer stands still while the machine sleeps.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// How often a worker tells its guard something, even if there is nothing to tell.
+pub const TELL_EVERY: Duration = Duration::from_secs(5);
+/// A worker that was silent for so long is ended.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
 /// What a worker tells its guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,16 +120,18 @@ async fn guard() -> io::Result<()> {
     let from_worker = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let mut lines = BufReader::new(from_worker).lines();
     let mut table = Table::default();
+    let (worker, mut silence) = (getppid(), Silence::new(Instant::now()));
     loop {
-        let pause = table.pause(since_boot()).map(|pause| pause.min(LONGEST_PAUSE));
+        let pause = table.pause(since_boot()).map_or(TELL_EVERY, |pause| pause.min(LONGEST_PAUSE));
         let line = tokio::select! {
             // What the worker has already said counts.
             biased;
             line = lines.next_line() => Some(line),
-            () = sleep(pause) => None,
+            () = tokio::time::sleep(pause) => None,
         };
         match line.map(heard) {
             Some(Some(messages)) => {
+                silence.ends(Instant::now());
                 messages.into_iter().for_each(|message| table.hear(message));
                 answer();
             }
@@ -129,6 +142,9 @@ async fn guard() -> io::Result<()> {
         if !due.is_empty() {
             // Not waited for: other attempts have to be ended in time, too.
             drop(reaper.end(due.iter().flat_map(beside_the_worker).collect()));
+        }
+        if silence.goes_on(Instant::now()) > LONGEST_SILENCE && !table.may_any_run() {
+            end_worker(worker);
         }
     }
     end_all(&reaper, table.into_attempts()).await;
@@ -168,16 +184,17 @@ fn beside_the_worker(attempt: &Attempt) -> Vec<Target> {
     targets.into_iter().map(|target| Target { pipes: Vec::new(), ..target }).collect()
 }
 
+/// Ends the worker, if that is still the process that has started this guard. The end of its pipe ends the guard, too.
+fn end_worker(worker: Option<Pid>) {
+    if let Some(worker) = worker.filter(|worker| getppid() == Some(*worker)) {
+        say(&format!("the worker was silent for {} s and is ended", LONGEST_SILENCE.as_secs()));
+        let _ = kill_process(worker, Kill::KILL);
+    }
+}
+
 /// Where a service is stopped, all of its processes may get these. The guard ends with the worker, and not before it.
 fn survive_signals() -> io::Result<[Signal; 3]> {
     Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?])
-}
-
-async fn sleep(pause: Option<Duration>) {
-    match pause {
-        Some(pause) => tokio::time::sleep(pause).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// The worker's log may be gone with the worker.

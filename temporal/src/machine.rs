@@ -1,36 +1,34 @@
 //! Raymond's engine without a disk and without a clock, as a workflow needs it: everything follows from its inputs.
 
+mod journal;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use raymond::run::driver::{ANSWER_MESSAGE, Answer, STOP_MESSAGE, StopRequest};
 use raymond::run::engine::{Command, Engine, Preparation, States, StepLaunch};
 use raymond::run::frozen::{FrozenStates, MachineFacts};
 use raymond::run::hosted::{Branch, StepOrder};
-use raymond::store::{PayloadSource, Payloads, Room, RunWriter, StoreError, reference_to};
-use raymond_core::event::{Body, Event, RunStarted, SnapshotLine};
+use raymond::store::{Payloads, StoreError, reference_to};
+use raymond_core::event::{Body, RunStarted};
 use raymond_core::input::Input;
 use raymond_core::join::{self, Joined};
-use raymond_core::limits::MAX_INLINE_PAYLOAD_BYTES;
 use raymond_core::name::AgentId;
-use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Options, Run, RunStatus};
 
 use crate::messages::{
     FilesOfRun, From, Home, Left, Mail, Part, Settings, Snapshot, StatesWanted, StopKind, WorkflowsNow,
 };
-use crate::packed::{MOST_BYTES, Packed};
+use crate::packed::Packed;
 use crate::places::Places;
+use journal::Journal;
 
 /// How long the part of a journal may be that is kept at once, and that is told at once. It must fit in a message of the
 /// engine even if it cannot be compressed. A single event that is longer came in one message, and fits.
 const PART_BYTES: usize = 1_300_000;
 /// A text of the state that is so short is as long as a reference to it, or not much longer.
 const SHORT_TEXT_BYTES: usize = 512;
-/// What is left in a message for the rest of an order, beside the text that the step is handed.
-const ROOM_FOR_ORDER: usize = 200_000;
 /// A journal that is so long is kept elsewhere.
 const LONG_BYTES: usize = 500_000;
 
@@ -49,6 +47,8 @@ pub struct Machine {
     stop: Option<StopKind>,
     /// Whether a resume has been taken that was not decided yet.
     is_resuming: bool,
+    /// The last event before the last resume. Who asks for a stop without having seen it means the run as it was before.
+    resumed_after: u64,
     /// A stop that came between a resume and its decision.
     late_stop: Option<StopKind>,
     /// Answers that came while the run was stopped. They are decided when it goes on.
@@ -93,7 +93,7 @@ pub struct JoinOrder {
 impl Machine {
     pub fn new(id: &str, now: Timestamp, settings: Settings, from: From) -> anyhow::Result<Self> {
         let journal = Journal::new(settings.keeps_texts);
-        let (engine, states, places, stop, brought) = match from {
+        let (engine, states, places, stop, brought, resumed_after) = match from {
             From::Start { mut opening, states } => {
                 for body in &mut opening {
                     if let Body::RunStarted(started) = body {
@@ -101,15 +101,15 @@ impl Machine {
                     }
                 }
                 let (engine, _) = Engine::create(id, now, opening, journal.clone())?;
-                (engine, states, Places::default(), None, Vec::new())
+                (engine, states, Places::default(), None, Vec::new(), 0)
             }
             From::Snapshot(snapshot) => {
-                let Snapshot { run, states, places, stop, payloads, inputs, .. } = *snapshot;
+                let Snapshot { run, states, places, stop, payloads, inputs, resumed_after, .. } = *snapshot;
                 let seq = run.seq;
                 journal.kept().payloads = payloads;
                 journal.kept().next = seq + 1;
                 let run = raymond_core::evolve::restore(run, seq);
-                (Engine::take_up(run, journal.clone()), states, places, stop, inputs)
+                (Engine::take_up(run, journal.clone()), states, places, stop, inputs, resumed_after)
             }
         };
         let started = Box::new(started_of(engine.run()));
@@ -124,6 +124,7 @@ impl Machine {
             places,
             stop: None,
             is_resuming: false,
+            resumed_after,
             late_stop: None,
             held_answers: Vec::new(),
             to_read: None,
@@ -159,6 +160,10 @@ impl Machine {
         self.stop.is_some() || !self.is_open()
     }
 
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_some()
+    }
+
     pub fn is_stopped_now(&self) -> bool {
         self.stop == Some(StopKind::Now)
     }
@@ -172,8 +177,10 @@ impl Machine {
                 self.take_answer(answer.ok())
             }
             Mail::Message { name, content } if name.starts_with(STOP_MESSAGE) => {
-                if let Ok(StopRequest { now, .. }) = serde_json::from_str(&content) {
-                    self.stop(if now { StopKind::Now } else { StopKind::Gently });
+                if let Ok(request) = serde_json::from_str::<StopRequest>(&content)
+                    && request.seen.is_none_or(|seen| seen >= self.resumed_after)
+                {
+                    self.stop(if request.now { StopKind::Now } else { StopKind::Gently });
                 }
                 Vec::new()
             }
@@ -226,6 +233,7 @@ impl Machine {
         self.is_resuming = true;
         limit(&mut options);
         let run = self.run().clone();
+        self.resumed_after = run.seq;
         let interrupted = run.interrupted();
         self.to_read = self.to_read_for(*options != run.options, workflows);
         self.why_stopped = None;
@@ -253,6 +261,11 @@ impl Machine {
     /// Whether the run is resumed as soon as its states have been read again.
     pub fn is_about_to_go_on(&self) -> bool {
         self.to_read.is_some()
+    }
+
+    /// Whether a stop has come before the states were read again. The run need not go on first.
+    pub fn is_resume_called_off(&self) -> bool {
+        self.to_read.is_some() && self.late_stop.is_some()
     }
 
     /// What the states must be read again with, if they must.
@@ -443,6 +456,7 @@ impl Machine {
             payloads: self.journal.payloads_in(self.run())?,
             inputs,
             inbox,
+            resumed_after: self.resumed_after,
         })
     }
 }
@@ -518,372 +532,5 @@ impl States for AtHome<'_> {
     }
 }
 
-/// The journal of a run in memory. It can be made again from the engine's history, so nothing of it need be durable.
-#[derive(Clone, Debug, Default)]
-struct Journal {
-    kept: Arc<Mutex<Kept>>,
-    /// Whether long texts lie in the store of blobs.
-    keeps_texts: bool,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    batches: Vec<Vec<Event>>,
-    bytes: usize,
-    /// The number of the next event.
-    next: u64,
-    /// The long texts that are in no store of blobs: all of them in a run of an earlier version.
-    payloads: BTreeMap<String, String>,
-}
-
-impl Kept {
-    fn first(&self) -> u64 {
-        self.batches.first().and_then(|batch| batch.first()).map_or(self.next, |event| event.seq)
-    }
-
-    /// The first of these batches, with the texts that they name.
-    fn part(&self, batches: impl Iterator<Item = Vec<Event>>) -> Part {
-        let mut part = Part::default();
-        let mut bytes = 0;
-        for batch in batches {
-            bytes += self.length(&batch);
-            if bytes > PART_BYTES && !part.batches.is_empty() {
-                break;
-            }
-            part.payloads.extend(self.texts_of(&batch).into_iter().cloned());
-            part.batches.push(batch);
-        }
-        part
-    }
-
-    /// About how long a batch is as text, with the texts that it names.
-    fn length(&self, batch: &[Event]) -> usize {
-        let events = batch.iter().map(|event| serde_json::to_string(event).map_or(0, |text| text.len()));
-        events.sum::<usize>() + self.texts_of(batch).into_iter().map(String::len).sum::<usize>()
-    }
-
-    fn texts_of(&self, batch: &[Event]) -> Vec<&String> {
-        let mut batch = batch.to_vec();
-        let payloads = batch.iter_mut().flat_map(|event| event.body.payloads_mut());
-        payloads
-            .filter_map(|payload| match payload {
-                Payload::Stored { payload, .. } => self.payloads.get(payload),
-                Payload::Inline(_) => None,
-            })
-            .collect()
-    }
-}
-
-impl Journal {
-    fn new(keeps_texts: bool) -> Self {
-        Self { keeps_texts, ..Self::default() }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The long texts that the run may still hand on. Those that only its earlier events name stay with these.
-    fn payloads_in(&self, run: &Run) -> anyhow::Result<BTreeMap<String, String>> {
-        let run = serde_json::to_string(run)?;
-        let mut payloads = self.kept().payloads.clone();
-        payloads.retain(|hash, _| run.contains(hash));
-        Ok(payloads)
-    }
-
-    /// Those of the texts that are here.
-    fn texts_of<'p>(&self, payloads: impl Iterator<Item = &'p Payload>) -> BTreeMap<String, String> {
-        let kept = self.kept();
-        payloads
-            .filter_map(|payload| match payload {
-                Payload::Stored { payload: hash, .. } => {
-                    kept.payloads.get(hash).map(|text| (hash.clone(), text.clone()))
-                }
-                Payload::Inline(_) => None,
-            })
-            .collect()
-    }
-}
-
-impl PayloadSource for Journal {
-    fn get(&self, hash: &str) -> Result<String, StoreError> {
-        let text = self.kept().payloads.get(hash).cloned();
-        text.ok_or_else(|| StoreError::PayloadElsewhere { hash: hash.to_owned() })
-    }
-}
-
-impl RunWriter for Journal {
-    fn incarnation(&self) -> &str {
-        "engine"
-    }
-
-    fn keep_payload(&mut self, text: &str) -> Result<Payload, StoreError> {
-        let reference = reference_to(text)?;
-        if let Payload::Stored { payload, .. } = &reference {
-            self.kept().payloads.insert(payload.clone(), text.to_owned());
-        }
-        Ok(reference)
-    }
-
-    fn load_payload(&self, payload: &Payload) -> Result<String, StoreError> {
-        match payload {
-            Payload::Inline(text) => Ok(text.clone()),
-            Payload::Stored { payload, .. } => self.get(payload),
-        }
-    }
-
-    fn room_for(&self, text: &str) -> Room {
-        let fits = |packed: Packed<String>| packed.bytes() <= MOST_BYTES - ROOM_FOR_ORDER;
-        if text.len() <= MAX_INLINE_PAYLOAD_BYTES {
-            Room::Here
-        } else if self.keeps_texts {
-            Room::Elsewhere
-        } else if text.len() <= PART_BYTES || Packed::new(&text.to_owned()).is_ok_and(fits) {
-            Room::Here
-        } else {
-            Room::Nowhere
-        }
-    }
-
-    fn commit(&mut self, batch: &[Event]) -> Result<(), StoreError> {
-        let mut kept = self.kept();
-        kept.next = batch.last().map_or(kept.next, |event| event.seq + 1);
-        // The reports of several steps may be in one batch, and each of them may fill a message.
-        let (mut piece, mut bytes) = (Vec::new(), 0);
-        for event in batch {
-            let length = kept.length(std::slice::from_ref(event));
-            if bytes + length > PART_BYTES && !piece.is_empty() {
-                kept.batches.push(std::mem::take(&mut piece));
-                bytes = 0;
-            }
-            piece.push(event.clone());
-            bytes += length;
-            kept.bytes += length;
-        }
-        kept.batches.push(piece);
-        Ok(())
-    }
-
-    fn rewind(&mut self, start: &Event) -> Result<(), StoreError> {
-        self.commit(std::slice::from_ref(start))
-    }
-
-    fn snapshot_if_long(&mut self, _: SnapshotLine<'_>) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use raymond_core::decide;
-    use raymond_core::workflow::StateFile;
-    use serde_json::json;
-
-    use super::*;
-    use crate::messages::FilesOfRun;
-
-    #[test]
-    fn no_more_steps_are_started_than_a_history_has_room_for() {
-        for (asked, allowed) in [(1, 1), (MOST_STARTED, MOST_STARTED), (5_000, MOST_STARTED)] {
-            let mut options =
-                Options { max_parallel: asked, max_parallel_scripts: asked, ..Options::default() };
-            limit(&mut options);
-            assert_eq!((options.max_parallel, options.max_parallel_scripts), (allowed, allowed));
-        }
-    }
-
-    /// A run that has stopped, because its only state is missing.
-    fn stopped() -> Machine {
-        let mut machine = run_with(String::new());
-        machine.round(Timestamp::UNIX_EPOCH, Vec::new()).unwrap();
-        assert!(!machine.is_open());
-        machine
-    }
-
-    #[test]
-    fn a_resume_reads_states_again_only_if_they_may_be_others() {
-        let now = |bundle: &str, scopes: &[&str]| WorkflowsNow {
-            bundle: bundle.to_owned(),
-            scopes: scopes.iter().map(|path| (*path).to_owned()).collect(),
-            workflow_paths: Vec::new(),
-            cd_paths: Vec::new(),
-        };
-        let model = |name: &str| Options { model: Some(name.to_owned()), ..Options::default() };
-        let cases = [
-            (Options::default(), None, None),
-            (Options::default(), Some(now("old", &[])), None),
-            (model("other"), None, Some("old")),
-            (Options::default(), Some(now("new", &[])), Some("new")),
-            (Options::default(), Some(now("old", &["/home/me/other"])), Some("old")),
-        ];
-        for (options, workflows, expected) in cases {
-            let mut machine = stopped();
-            let case = format!("{workflows:?}");
-            let mail = Mail::Resume {
-                options: Box::new(options),
-                waits_for_answers: None,
-                workflows: workflows.map(Box::new),
-            };
-            machine.take(mail);
-            let wanted = machine.states_wanted().unwrap().map(|wanted| wanted.bundle);
-            assert_eq!(wanted.as_deref(), expected, "{case}");
-        }
-    }
-
-    #[test]
-    fn a_run_has_the_new_files_only_when_its_states_were_read_from_them() {
-        let resume = || {
-            let (scopes, paths) = (vec!["/home/me/wf".to_owned()], vec!["/shared".to_owned()]);
-            let workflows =
-                WorkflowsNow { bundle: "new".to_owned(), scopes, workflow_paths: paths, cd_paths: vec![] };
-            Mail::Resume {
-                options: Box::default(),
-                waits_for_answers: None,
-                workflows: Some(Box::new(workflows)),
-            }
-        };
-        let mut machine = stopped();
-        let inputs = machine.take(resume());
-        machine.stay_stopped("the store is away".to_owned(), inputs);
-        assert_eq!(machine.settings().files.bundle, "old");
-        assert!(!machine.is_about_to_go_on());
-        machine.take(resume());
-        machine.use_states(FrozenStates::default());
-        let files = &machine.settings().files;
-        assert_eq!((files.bundle.as_str(), files.workflow_paths.len()), ("new", 1));
-        assert!(machine.states_wanted().unwrap().is_none());
-    }
-
-    /// Messages of earlier versions have only the options.
-    #[test]
-    fn a_resume_of_an_earlier_version_is_understood() {
-        let options = serde_json::to_value(Options::default()).unwrap();
-        let mail: Mail =
-            serde_json::from_value(serde_json::json!({ "Resume": { "options": options } })).unwrap();
-        assert!(matches!(mail, Mail::Resume { workflows: None, .. }));
-        let home: Home = serde_json::from_str(r#"{"host":"a","queue":"q.a"}"#).unwrap();
-        assert_eq!(home.backends, None);
-    }
-
-    /// A text that cannot be made much shorter.
-    fn noise(length: usize) -> String {
-        let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
-        let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        let numbers = std::iter::successors(Some(1_u64), next).skip(1);
-        numbers.map(|number| letters[(number >> 58) as usize] as char).take(length).collect()
-    }
-
-    #[test]
-    fn results_that_are_long_together_are_put_together_by_a_machine_and_not_in_a_message() {
-        let (of_before, of_now) = (Journal::new(false), Journal::new(true));
-        let short = noise(MAX_INLINE_PAYLOAD_BYTES);
-        let cases = [
-            (short, Room::Here, Room::Here),
-            (noise(PART_BYTES), Room::Here, Room::Elsewhere),
-            (noise(3 * PART_BYTES), Room::Nowhere, Room::Elsewhere),
-            ("x".repeat(3 * PART_BYTES), Room::Here, Room::Elsewhere),
-        ];
-        for (text, before, now) in cases {
-            assert_eq!((of_before.room_for(&text), of_now.room_for(&text)), (before, now), "{}", text.len());
-        }
-    }
-
-    /// A run of one agent, which is handed a text.
-    fn run_with(input: String) -> Machine {
-        let started = RunStarted {
-            version: raymond_core::event::FORMAT_VERSION,
-            workflow: "wf".to_owned(),
-            scope: "/wf".to_owned(),
-            scope_hash: None,
-            entry: StateFile::new("START.sh").unwrap(),
-            cwd: "/".to_owned(),
-            nonce: "nonce".to_owned(),
-            labels: BTreeMap::new(),
-            inputs: BTreeMap::new(),
-            options: Options::default(),
-            moved: Default::default(),
-            origin: None,
-        };
-        let files = FilesOfRun {
-            bundle: "old".to_owned(),
-            project: "/".to_owned(),
-            workflow_paths: Vec::new(),
-            cd_paths: Vec::new(),
-            repository: None,
-            debug_folder: None,
-        };
-        let settings = Settings {
-            queue: "q".to_owned(),
-            heartbeat_ms: 1,
-            patience_ms: 1,
-            continue_after: 1,
-            waits_for_answers: true,
-            keeps_texts: true,
-            files,
-        };
-        let opening = decide::start(started, Some(input));
-        let from = From::Start { opening, states: FrozenStates::default() };
-        Machine::new("r", Timestamp::UNIX_EPOCH, settings, from).unwrap()
-    }
-
-    #[test]
-    fn texts_of_a_state_that_is_too_large_are_replaced_by_references() {
-        let text = noise(MAX_INLINE_PAYLOAD_BYTES);
-        let mut machine = run_with(text.clone());
-        let texts = machine.texts_to_keep();
-        assert_eq!(texts, std::slice::from_ref(&text));
-        machine.keeps_elsewhere(&texts).unwrap();
-        assert!(machine.texts_to_keep().is_empty());
-        let main = &machine.run().agents[&AgentId::main()];
-        assert_eq!(main.payload, Some(reference_to(&text).unwrap()));
-        assert!(run_with(noise(SHORT_TEXT_BYTES)).texts_to_keep().is_empty());
-    }
-
-    /// What failed may have run again since.
-    #[test]
-    fn what_was_put_together_before_a_resume_is_not_wanted() {
-        let mut machine = run_with(String::new());
-        let main = AgentId::main();
-        let first = machine.join_order(main.clone()).unwrap();
-        machine.stop(StopKind::Now);
-        machine.round(Timestamp::UNIX_EPOCH, Vec::new()).unwrap();
-        assert!(machine.wants_no_joins());
-        machine.resume(Box::default(), None, None);
-        assert!(!machine.has_joined(&main, first.number));
-        let second = machine.join_order(main.clone()).unwrap();
-        assert!(!machine.has_joined(&main, first.number));
-        assert!(machine.has_joined(&main, second.number));
-    }
-
-    #[test]
-    fn each_part_of_the_joined_workers_fits_in_a_message() {
-        let worker = |n: usize| {
-            let result = noise(MAX_INLINE_PAYLOAD_BYTES);
-            let worker = json!({
-                "agent": format!("main_w{n}"), "state": "W.sh", "attributes": {}, "status": "done",
-                "result": result, "error": null,
-            });
-            serde_json::from_value::<Joined>(worker).unwrap()
-        };
-        let workers: Vec<Joined> = (0..60).map(worker).collect();
-        let parts = in_parts(workers.clone());
-        assert!(parts.len() > 2);
-        assert!(parts.iter().all(|part| Packed::new(part).unwrap().bytes() < MOST_BYTES));
-        assert_eq!(parts.concat(), workers);
-    }
-
-    #[test]
-    fn a_batch_of_several_long_reports_is_told_in_parts() {
-        let long = |seq: u64| {
-            let body =
-                Body::Warning { agent: None, step: None, state: None, message: noise(PART_BYTES - 1000) };
-            Event { seq, time: Timestamp::UNIX_EPOCH, run: "r".to_owned(), body }
-        };
-        let mut journal = Journal::default();
-        journal.commit(&[long(1), long(2), long(3)]).unwrap();
-        let kept = journal.kept();
-        let part = kept.part(kept.batches.iter().cloned());
-        assert_eq!((kept.batches.len(), part.last()), (3, Some(1)));
-        assert!(Packed::new(&part).unwrap().bytes() < MOST_BYTES);
-    }
-}
+mod tests;

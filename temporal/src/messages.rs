@@ -92,6 +92,9 @@ pub struct Snapshot {
     /// What came while the last steps were waited for.
     pub inputs: Vec<Input>,
     pub inbox: Vec<Mail>,
+    /// The last event before the run was last resumed.
+    #[serde(default)]
+    pub resumed_after: u64,
 }
 
 /// The machine that an agent is on.

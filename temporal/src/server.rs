@@ -66,8 +66,18 @@ pub fn ended_how(status: Option<WorkflowExecutionStatus>) -> Option<&'static str
 /// Whether no worker has ever decided about a run, so that nothing of it has been done.
 pub async fn is_untaken(client: &Client, run: &str) -> Result<bool, Status> {
     let (events, has_more) = first_events(client, run, "", FIRST_EVENTS).await?;
-    let is_decision = |event: &HistoryEvent| event.event_type == EventType::WorkflowTaskCompleted as i32;
-    Ok(!has_more && !events.iter().any(is_decision))
+    Ok(!has_more && !events.iter().any(shows_a_decision))
+}
+
+/// Whether an event of a run's latest history shows that a worker has decided about the run. A history that continues an
+/// earlier one begins because of a decision, and has none of its own until a worker takes it up.
+fn shows_a_decision(event: &HistoryEvent) -> bool {
+    match &event.attributes {
+        Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) => {
+            !started.continued_execution_run_id.is_empty()
+        }
+        _ => event.event_type == EventType::WorkflowTaskCompleted as i32,
+    }
 }
 
 /// The first part of a run's journal, exactly as a worker tells it: it follows from what the run was started with.
@@ -129,4 +139,40 @@ fn in_time<T>(request: T) -> Request<T> {
     let mut request = request.into_request();
     request.set_timeout(raymond::fleet::PATIENCE);
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first event of a history that continues another one, or none.
+    fn start(continued: &str) -> HistoryEvent {
+        let started = WorkflowExecutionStartedEventAttributes {
+            continued_execution_run_id: continued.to_owned(),
+            ..WorkflowExecutionStartedEventAttributes::default()
+        };
+        HistoryEvent {
+            event_type: EventType::WorkflowExecutionStarted as i32,
+            attributes: Some(Attributes::WorkflowExecutionStartedEventAttributes(started)),
+            ..HistoryEvent::default()
+        }
+    }
+
+    fn event(kind: EventType) -> HistoryEvent {
+        HistoryEvent { event_type: kind as i32, ..HistoryEvent::default() }
+    }
+
+    /// `stop --now` ends such a run for good.
+    #[test]
+    fn a_run_that_continues_with_a_new_history_was_taken_by_a_worker() {
+        let signal = || event(EventType::WorkflowExecutionSignaled);
+        let decided = event(EventType::WorkflowTaskCompleted);
+        for (history, is_taken) in [
+            (vec![start(""), signal()], false),
+            (vec![start(""), signal(), decided], true),
+            (vec![start("an earlier history"), signal()], true),
+        ] {
+            assert_eq!(history.iter().any(shows_a_decision), is_taken, "{history:?}");
+        }
+    }
 }

@@ -2,9 +2,9 @@
 //!
 //! Each kind of program is an [`AgentProgram`]: a file or a folder below, and a line in [`KINDS`]. All other modules
 //! use only the trait and the types of [`turn`] and [`fault`]; no other part of Raymond depends on a particular
-//! program. There is little I/O here: [`session`] copies the files of a conversation, a program that answers in this
-//! process may read its answers from the workflow, and Claude Code's part looks which files a prompt names and which
-//! model its settings choose. Programs are started by `run::step::prompt`.
+//! program. There is little I/O here: [`session`] copies the files of a conversation, which its program looks for, a
+//! program that answers in this process may read its answers from the workflow, and Claude Code's part looks which files
+//! a prompt names and which model its settings choose. Programs are started by `run::step::prompt`.
 
 mod acp;
 mod claude;

@@ -36,7 +36,7 @@ pub const ENGINE_PROGRAM: &str = "raymond-temporal";
 /// An engine for runs on many machines.
 pub trait Fleet: Send + Sync {
     /// Starts a run. Returns when the engine has it for good.
-    fn start(&self, at: &Address, new: &NewRun) -> Result<(), Trouble>;
+    fn start(&self, at: &Address, new: &NewRun) -> Result<Started, Trouble>;
 
     /// Whether it answers.
     fn answers(&self, at: &Address) -> Result<(), Trouble>;
@@ -57,7 +57,7 @@ pub trait Fleet: Send + Sync {
     fn deliver(&self, at: &Address, run: &str, name: &str, content: &str) -> Result<(), Trouble>;
 
     /// Lets a run that has stopped go on.
-    fn resume(&self, at: &Address, run: &str, resume: &Resume) -> Result<(), Trouble>;
+    fn resume(&self, at: &Address, run: &str, resume: &Resume) -> Result<Resumed, Trouble>;
 
     /// The debug files of an attempt that has ended, packed; nothing if it has left none.
     fn debug_files(
@@ -95,6 +95,14 @@ pub struct NewRun {
     pub waits_for_answers: bool,
 }
 
+/// What has become of a run that was to be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    Begun,
+    /// The engine has a run of this id already, and that stays as it is.
+    IdInUse,
+}
+
 /// What a run goes on with.
 #[derive(Clone, Debug)]
 pub struct Resume {
@@ -103,6 +111,15 @@ pub struct Resume {
     pub waits_for_answers: Option<bool>,
     /// Its workflows as they are now. Without them it goes on with those that it has.
     pub workflows: Option<Workflows>,
+}
+
+/// What has become of a run that was to be resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumed {
+    /// It goes on, or does so when a worker takes it up.
+    GoesOn,
+    /// It goes on as soon as its states have been read, and that takes long.
+    Later,
 }
 
 /// The workflows of a run as they are when it is resumed.

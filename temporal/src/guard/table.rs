@@ -66,6 +66,11 @@ impl Table {
         self.0.values().map(|entry| entry.due.saturating_sub(now)).min()
     }
 
+    /// Whether the time of an attempt is not over.
+    pub fn may_any_run(&self) -> bool {
+        self.0.values().any(|entry| entry.state == State::MayRun)
+    }
+
     /// The attempts whose processes are to be ended now.
     pub fn take_due(&mut self, now: Duration) -> Vec<Attempt> {
         let mut due = Vec::new();

@@ -9,21 +9,24 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::Context;
+use raymond::agent::DEFAULT_BACKEND;
 use raymond::git::Git;
-use raymond::run::hosted::{Branch, Done, HostedRun, Roots, StepOrder};
-use raymond_core::snapshot::FilesSnapshot;
+use raymond::run::hosted::{Branch, Done, HostedRun, Roots, StepOrder, worktrees_of};
+use raymond_core::run::Session;
 use tokio::sync::Mutex;
 
+use super::loose::{self, Loose};
 use super::names;
+use super::trash::{Trash, remove_all};
 use crate::blobs::Blobs;
-use crate::bundle::{Pack, hash_of, unpack};
+use crate::bundle::{hash_of, unpack};
 use crate::messages::{FilesOfRun, Left, Repository};
 
 /// The ref of the commit that carries an agent's files. Its parent is the commit that the agent was at.
@@ -32,6 +35,8 @@ const FILES_REF: &str = "refs/raymond-moved/files";
 pub(super) const HEAD_REF: &str = "refs/raymond-moved/head";
 /// Both of them.
 const MOVED_REFS: &str = "refs/raymond-moved/*";
+/// The most that an agent may leave for other machines, in the repository and outside it.
+pub(super) const MOST_LEFT_BYTES: u64 = 256 * 1024 * 1024;
 /// How long git may take for all files of a repository.
 const LONGEST_GIT: Duration = Duration::from_secs(10 * 60);
 
@@ -45,6 +50,7 @@ pub(super) const UNKEPT: &str = ".unkept";
 /// Puts files in place.
 pub struct Files {
     work: PathBuf,
+    trash: Trash,
     pub(super) blobs: Blobs,
     /// Held while something is put in place, so that it is done once.
     making: RefCell<BTreeMap<PathBuf, Rc<Mutex<()>>>>,
@@ -55,11 +61,21 @@ pub struct Files {
 pub struct Kept {
     pub left: Left,
     pub branch: Option<Branch>,
+    /// What could not be kept, for people.
+    pub left_out: Option<String>,
+}
+
+/// Where a step finds its files.
+#[derive(Debug)]
+pub struct Ready {
+    pub roots: Roots,
+    /// What the agent must do without, for people.
+    pub warning: Option<String>,
 }
 
 impl Files {
     pub fn new(work: PathBuf, blobs: Blobs) -> Self {
-        Self { work, blobs, making: RefCell::default() }
+        Self { trash: Trash::below(&work), work, blobs, making: RefCell::default() }
     }
 
     /// The folder for everything of a run.
@@ -89,12 +105,12 @@ impl Files {
         run: &HostedRun,
         left: Option<&Left>,
         is_old: bool,
-    ) -> anyhow::Result<Roots> {
+    ) -> anyhow::Result<Ready> {
         let folder = self.run_folder(&order.id).join(names::of_agent(&order.agent.id));
         // This comes first: if anything else fails, nothing old may be left that looks new the next time.
-        if is_old {
-            let old = folder.clone();
-            elsewhere(move || remove(&old)).await?;
+        if is_old && let Some(old) = self.trash.take(&folder)? {
+            // No one waits for that. What stays is tried again when the trash is emptied.
+            tokio::task::spawn_blocking(move || remove_all(&old));
         }
         let workflows = self.shared(&order.id, BUNDLES, &hash_of(files.bundle.as_bytes()))?;
         self.make(&workflows, async |new| {
@@ -108,8 +124,15 @@ impl Files {
             self.bring_branches(repository, order, &roots).await?;
         }
         self.bring_worktree(files.repository.as_ref(), order, &roots).await?;
-        self.bring_conversation(order, run, &roots, is_old).await?;
-        Ok(roots)
+        let warning = self.bring_conversations(order, run, &roots, is_old).await?;
+        Ok(Ready { roots, warning })
+    }
+
+    /// Where the files of a step are, whose attempt has begun here.
+    pub fn roots(&self, files: &FilesOfRun, order: &StepOrder) -> Roots {
+        let workflows = self.work.join(BUNDLES).join(hash_of(files.bundle.as_bytes()));
+        let folder = self.run_folder(&order.id).join(names::of_agent(&order.agent.id));
+        Roots { workflows, folder }
     }
 
     /// Makes a folder, all or nothing.
@@ -129,7 +152,8 @@ impl Files {
         let mut new = folder.as_os_str().to_owned();
         new.push(".new");
         let new = PathBuf::from(new);
-        let _ = fs::remove_dir_all(&new);
+        // It was not finished.
+        self.trash.take(&new)?;
         fs::create_dir_all(&new).with_context(|| format!("cannot make {}", new.display()))?;
         fill(&new).await?;
         fs::rename(&new, folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -158,11 +182,11 @@ impl Files {
             let has_worktree = order.agent.worktree.is_some();
             elsewhere(move || check_out(&top, &shared, &commit, moved.as_deref(), has_worktree)).await?;
         }
-        fs::create_dir_all(below(new, &order.run.cwd))?;
         if let Some(bytes) = self.blob_if_named(left.loose.as_ref()).await? {
             let new = new.to_owned();
             elsewhere(move || unpack(&bytes, &new)).await?;
         }
+        fs::create_dir_all(below(new, &order.run.cwd))?;
         fs::create_dir_all(below(new, &order.agent.cwd))?;
         Ok(())
     }
@@ -179,14 +203,43 @@ impl Files {
         })
     }
 
-    async fn bring_conversation(
+    /// Brings the conversation that the step may go on with. If the agent comes from another machine, the warning says which of
+    /// its conversations are not here.
+    async fn bring_conversations(
         &self,
         order: &StepOrder,
         run: &HostedRun,
         roots: &Roots,
         is_old: bool,
+    ) -> anyhow::Result<Option<String>> {
+        if let Some(session) = order.agent.conversation() {
+            self.bring_conversation(order, run, roots, session, is_old).await?;
+        }
+        if !is_old {
+            return Ok(None);
+        }
+        let returns = || order.agent.stack.iter().filter_map(|frame| frame.session.as_ref());
+        // What is here of them may be older, and looks like the newest once the agent has taken a step here.
+        for session in returns() {
+            self.bring_conversation(order, run, roots, session, is_old).await?;
+        }
+        let mut missing = BTreeSet::new();
+        for session in order.agent.conversation().into_iter().chain(returns()) {
+            if run.lacks_conversation(session, &order.agent.cwd, roots) {
+                missing.insert(session.backend.as_deref().unwrap_or(DEFAULT_BACKEND));
+            }
+        }
+        Ok((!missing.is_empty()).then(|| left_behind(&missing)))
+    }
+
+    async fn bring_conversation(
+        &self,
+        order: &StepOrder,
+        run: &HostedRun,
+        roots: &Roots,
+        session: &Session,
+        is_old: bool,
     ) -> anyhow::Result<()> {
-        let Some(session) = order.agent.conversation() else { return Ok(()) };
         let cwd = &order.agent.cwd;
         // A program whose conversations cannot be copied says `None`; one that is not here cannot be read.
         if !is_old && run.conversation(session, cwd, roots).is_ok() {
@@ -198,8 +251,9 @@ impl Files {
         Ok(())
     }
 
-    /// Keeps what the agent would need on another machine: all of it, or the agent has what it had before. `before` is what
-    /// its last step left.
+    /// Keeps what the agent would need on another machine: all of it, or the agent has what it had before. That is so for a
+    /// step that failed, too: its next attempt goes on with what it left, wherever that is. `before` is what the agent's last
+    /// step left.
     pub async fn keep(
         &self,
         files: &FilesOfRun,
@@ -209,21 +263,20 @@ impl Files {
         done: &Done,
         before: Option<&Left>,
     ) -> anyhow::Result<Kept> {
+        // The machine to which the agent moves says if its conversation is missing.
         if let Some(session) = done.report.session()
             && let Ok(Some(bytes)) = run.conversation(session, &order.agent.cwd, roots)
         {
             self.blobs.put(&names::of_session(order, &session.id), bytes).await?;
         }
-        let mut kept = Kept { left: Left::default(), branch: None };
+        let mut kept = Kept { left: Left::default(), branch: None, left_out: None };
         if let Some(repository) = &files.repository {
-            kept.left.files = match &done.files {
-                Some(snapshot) => self.keep_files(repository, order, roots, snapshot, before).await?,
-                None => self.left_before(order, before).await?.files,
-            };
+            kept.left.files = self.keep_files(repository, order, run, roots, before).await?;
             kept.branch = self.keep_branch(repository, order, roots).await?;
             self.keep_bases(repository, order, roots, done).await?;
         }
-        kept.left.loose = self.keep_loose(files.repository.as_ref(), order, roots, before).await?;
+        (kept.left.loose, kept.left_out) =
+            self.keep_loose(files.repository.as_ref(), order, roots, before).await?;
         Ok(kept)
     }
 
@@ -231,19 +284,25 @@ impl Files {
         &self,
         repository: &Repository,
         order: &StepOrder,
+        run: &HostedRun,
         roots: &Roots,
-        snapshot: &FilesSnapshot,
         before: Option<&Left>,
     ) -> anyhow::Result<Option<String>> {
         let worktree = order.agent.worktree.as_ref();
+        // A step that failed before its worktree was made has left nothing in it.
+        if worktree.is_some_and(|worktree| !worktrees_of(order, roots).mark(&worktree.name).exists()) {
+            return Ok(self.left_before(order, before).await?.files);
+        }
         let top = roots.folder_of(worktree.map_or(&repository.top, |worktree| &worktree.path));
         // A worktree is not made anew on another machine when its agent has worked in it.
         let begun_at = worktree.is_none().then(|| repository.commit.clone());
-        let (git, snapshot) = (Git::in_folder(top), snapshot.clone());
+        let (git, snapshots) = (Git::in_folder(&top), run.snapshots());
         let of_git = git.clone();
-        let Some(commit) = elsewhere(move || carrier(&of_git, &snapshot, begun_at.as_deref())).await? else {
-            return Ok(None);
-        };
+        let commit = elsewhere(move || {
+            let tree = snapshots.tree_of(&top).map_err(anyhow::Error::msg)?;
+            carrier(&of_git, &tree, begun_at.as_deref())
+        });
+        let Some(commit) = commit.await? else { return Ok(None) };
         let before = before.and_then(|left| left.files.as_ref());
         let name = names::of_content(order, &commit, "bundle", before);
         if before != Some(&name) {
@@ -257,29 +316,24 @@ impl Files {
         Ok(Some(name))
     }
 
+    /// Returns the name of the blob, and what is not in it.
     async fn keep_loose(
         &self,
         repository: Option<&Repository>,
         order: &StepOrder,
         roots: &Roots,
         before: Option<&Left>,
-    ) -> anyhow::Result<Option<String>> {
-        let (roots, repository) = (roots.clone(), repository.cloned());
-        let packed = elsewhere(move || {
-            let loose = loose_files(&roots, repository.as_ref())?;
-            if loose.is_empty() {
-                return Ok(None);
-            }
-            let bytes = loose.finish()?;
-            Ok(Some((hash_of(&bytes), bytes)))
-        });
-        let Some((hash, bytes)) = packed.await? else { return Ok(None) };
+    ) -> anyhow::Result<(Option<String>, Option<String>)> {
+        let (of_order, roots, repository) = (order.clone(), roots.clone(), repository.cloned());
+        let packed = elsewhere(move || loose::pack(&of_order, &roots, repository.as_ref()));
+        let Loose { bytes, left_out } = packed.await?;
+        let Some(bytes) = bytes else { return Ok((None, left_out)) };
         let before = before.and_then(|left| left.loose.as_ref());
-        let name = names::of_content(order, &hash, "zip", before);
+        let name = names::of_content(order, &hash_of(&bytes), "zip", before);
         if before != Some(&name) {
             self.blobs.put(&name, bytes).await?;
         }
-        Ok(Some(name))
+        Ok((Some(name), left_out))
     }
 
     pub(super) async fn blob(&self, key: &str) -> anyhow::Result<Vec<u8>> {
@@ -304,15 +358,14 @@ pub(super) async fn elsewhere<T: Send + 'static>(
     tokio::task::spawn_blocking(act).await?
 }
 
-/// Removes a file or a folder, if it is there.
-fn remove(path: &Path) -> anyhow::Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
+/// What an agent is told that comes from another machine without its conversations with these backends.
+fn left_behind(backends: &BTreeSet<&str>) -> String {
+    let names: Vec<String> = backends.iter().map(|name| format!("`{name}`")).collect();
+    format!(
+        "the agent comes from another machine, and its conversation with {} is not in the store of blobs; a turn that continues it \
+         fails unless the program finds it here",
+        names.join(", ")
+    )
 }
 
 /// Makes the repository that the folders of all agents share.
@@ -353,11 +406,9 @@ fn check_out(
 
 /// The commit that carries the agent's files, unless they are those that it began with. It is the same for the same commit
 /// and files.
-fn carrier(git: &Git, snapshot: &FilesSnapshot, begun_at: Option<&str>) -> anyhow::Result<Option<String>> {
+fn carrier(git: &Git, tree: &str, begun_at: Option<&str>) -> anyhow::Result<Option<String>> {
     let head = git.text(&["rev-parse", "HEAD"])?;
-    let tree_of = |commit: &str| git.text(&["rev-parse", &format!("{commit}^{{tree}}")]);
-    let tree = tree_of(&snapshot.commit)?;
-    if begun_at == Some(head.as_str()) && tree == tree_of(&head)? {
+    if begun_at == Some(head.as_str()) && tree == git.text(&["rev-parse", "HEAD^{tree}"])? {
         return Ok(None);
     }
     let git = ["AUTHOR", "COMMITTER"].iter().fold(git.clone(), |git, who| {
@@ -365,13 +416,25 @@ fn carrier(git: &Git, snapshot: &FilesSnapshot, begun_at: Option<&str>) -> anyho
             .variable(&format!("GIT_{who}_EMAIL"), "raymond@localhost")
             .variable(&format!("GIT_{who}_DATE"), "@0 +0000")
     });
-    Ok(Some(git.text(&["commit-tree", "-m", "files of an agent", "-p", &head, &tree])?))
+    Ok(Some(git.text(&["commit-tree", "-m", "files of an agent", "-p", &head, tree])?))
 }
 
 /// A ref with its commits, but for those that every machine has. There must be others.
 pub(super) fn bundle_of(git: &Git, name: &str, repository: &Repository) -> anyhow::Result<Vec<u8>> {
     let without = format!("^{}", repository.commit);
-    Ok(git.bytes(&["bundle", "create", "--quiet", "-", name, &without], &[])?)
+    // In a file, because what git says is limited.
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("bundle");
+    let git = git.clone().patience(LONGEST_GIT);
+    git.text(&["bundle", "create", "--quiet", &text(&file), name, &without])?;
+    let bytes = fs::metadata(&file)?.len();
+    anyhow::ensure!(
+        bytes <= MOST_LEFT_BYTES,
+        "its commits and files in the repository are {} MiB, and {} MiB are kept at most",
+        bytes.div_ceil(1 << 20),
+        MOST_LEFT_BYTES >> 20
+    );
+    Ok(fs::read(file)?)
 }
 
 /// Takes refs from a bundle, under other names.
@@ -385,34 +448,6 @@ pub(super) fn fetch(git: &Git, bundle: &[u8], from: &str, to: &str) -> anyhow::R
 /// Writes the files that an agent left on another machine.
 pub(super) fn restore_files(git: &Git) -> anyhow::Result<()> {
     git.text(&["restore", &format!("--source={FILES_REF}"), "--worktree", "--", ":/"])?;
-    Ok(())
-}
-
-/// The agent's files outside the repository: its task folder, and everything if there is no repository.
-fn loose_files(roots: &Roots, repository: Option<&Repository>) -> anyhow::Result<Pack> {
-    let mut pack = Pack::default();
-    let top = repository.map(|repository| roots.folder_of(&repository.top));
-    add_loose(&mut pack, &roots.folder, "", top.as_deref())?;
-    Ok(pack)
-}
-
-fn add_loose(pack: &mut Pack, folder: &Path, name: &str, top: Option<&Path>) -> anyhow::Result<()> {
-    if top.is_none_or(|top| !top.starts_with(folder)) {
-        return pack.add(folder, name);
-    }
-    if top == Some(folder) {
-        return Ok(());
-    }
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        // A link could lead anywhere.
-        if entry.file_type()?.is_symlink() {
-            continue;
-        }
-        let path = entry.path();
-        let inner = format!("{name}/{}", entry.file_name().to_string_lossy());
-        add_loose(pack, &path, &inner, top)?;
-    }
     Ok(())
 }
 

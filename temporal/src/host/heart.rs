@@ -47,17 +47,27 @@ pub struct Heart {
 }
 
 impl Heart {
-    /// `limit` is the server's heartbeat timeout. Each heartbeat that succeeds renews the lease.
-    pub fn start(handle: AsyncActivityHandle<Client>, limit: Duration, lease: Rc<Lease>) -> Self {
+    /// `limit` is the server's heartbeat timeout. Each heartbeat that succeeds renews the lease. `has_begun` says that an earlier
+    /// delivery has begun the attempt here: the server must not be told otherwise, or it would think that nothing was lost.
+    pub fn start(
+        handle: AsyncActivityHandle<Client>,
+        limit: Duration,
+        lease: Rc<Lease>,
+        has_begun: bool,
+    ) -> Self {
         let (tell, pulse) = watch::channel(Pulse::Unknown);
-        let (begun, has_begun) = watch::channel(false);
+        let (begun, has_begun) = watch::channel(has_begun);
         let task = tokio::task::spawn_local(beat(handle, limit, lease, tell, has_begun));
         Self { pulse, begun, task }
     }
 
     /// Waits until the server knows that the attempt begins. Nothing may be started before.
     pub async fn announce(&mut self) -> Pulse {
-        self.pulse.mark_unchanged();
+        // A pulse that ends the step is told once.
+        let pulse = *self.pulse.borrow_and_update();
+        if pulse.ends_the_step() {
+            return pulse;
+        }
         let _ = self.begun.send(true);
         loop {
             if self.pulse.changed().await.is_err() {
@@ -70,9 +80,12 @@ impl Heart {
         }
     }
 
-    /// Whether the run wants the attempt to be ended.
-    pub fn is_cancelled(&self) -> bool {
-        *self.pulse.borrow() == Pulse::Cancelled
+    /// Waits until the run wants the attempt to be ended.
+    pub async fn cancelled(&mut self) {
+        // It fails only if there are no more heartbeats, and then nothing more is heard of the run.
+        if self.pulse.wait_for(|pulse| *pulse == Pulse::Cancelled).await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// Waits until the attempt must be ended.
@@ -142,4 +155,23 @@ async fn heartbeat(
     };
     // This process may have been frozen since it sent the heartbeat.
     if lease.is_over() && !pulse.ends_the_step() { Pulse::Silent } else { pulse }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing changes any more then, and a step must not wait for it.
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_was_cancelled_already_is_not_announced() {
+        let tasks = tokio::task::LocalSet::new();
+        let told = tasks.run_until(async {
+            let (_tell, pulse) = watch::channel(Pulse::Cancelled);
+            let (begun, _has_begun) = watch::channel(false);
+            let task = tokio::task::spawn_local(std::future::pending());
+            let mut heart = Heart { pulse, begun, task };
+            tokio::time::timeout(Duration::from_secs(60), heart.announce()).await
+        });
+        assert_eq!(told.await.ok(), Some(Pulse::Cancelled));
+    }
 }

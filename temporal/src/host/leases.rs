@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::guard::{self, Message, right_to_run, since_boot};
+use crate::guard::{self, Message, TELL_EVERY, right_to_run, since_boot};
 
 /// How long a guard may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -98,7 +98,8 @@ impl Leases {
         told
     }
 
-    /// Tells a guard everything, and then what changes. Returns when the worker leaves.
+    /// Tells a guard everything, and then what changes. If nothing does, it is told that: otherwise it would take the worker for
+    /// one that hangs. Returns when the worker leaves.
     async fn tell(&self, guard: &mut Guard) -> anyhow::Result<()> {
         self.tell_again();
         loop {
@@ -108,6 +109,7 @@ impl Leases {
                 () = self.changed.notified() => {}
                 status = guard.process.wait() => anyhow::bail!("the guard has ended ({})", status?),
                 () = self.leaves.notified() => return Ok(()),
+                () = tokio::time::sleep(TELL_EVERY) => {}
             }
             let (news, changes) = (self.news.take(), self.changes.get());
             let answer = tokio::time::timeout(ANSWER, guard.ask(&news)).await;

@@ -10,7 +10,8 @@
 //!
 //! Each name is written once. A step that runs again has another attempt, so a machine that counts as lost can still write its
 //! names without harm. The numbers have leading zeros, so that the last name in a folder is the newest. Attempts have sessions
-//! of their own, and a commit is always the same.
+//! of their own, unless the program cannot branch conversations: then the name is written after each turn. A commit is always the
+//! same.
 
 use raymond::run::hosted::StepOrder;
 use raymond_core::name::AgentId;

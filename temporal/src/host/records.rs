@@ -2,15 +2,25 @@
 //!
 //! The server delivers an attempt again when it does not know what became of it. The records tell: an attempt that was
 //! begun is never begun again, and one that has ended gives the same result.
+//!
+//! A record is a file. It is empty when the attempt has begun. Its first line comes when the attempt's programs have ended, and
+//! its second when what they left is kept for other machines. Only the last line that is whole counts.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use raymond::run::hosted::StepReport;
+use serde::Serialize;
 
 use crate::messages::Delivered;
 
 /// The folder of the records, among those of a run.
 pub(super) const RECORDS: &str = ".records";
+
+/// If it takes longer to keep what an attempt left, its first line must be on disk.
+const SYNC_AFTER: Duration = Duration::from_millis(300);
 
 /// The records of a run's attempts.
 #[derive(Clone, Debug)]
@@ -21,6 +31,8 @@ pub struct Records(PathBuf);
 pub enum Known {
     Nothing,
     Begun,
+    /// It has ended, and what it left is not kept for other machines yet.
+    Unkept(Box<StepReport>),
     Ended(Delivered),
 }
 
@@ -31,9 +43,7 @@ impl Records {
     }
 
     pub fn look(&self, token: &str) -> io::Result<Known> {
-        let Some(bytes) = read(&self.file(token))? else { return Ok(Known::Nothing) };
-        // A result that is not whole was never reported.
-        Ok(serde_json::from_slice(&bytes).map_or(Known::Begun, Known::Ended))
+        Ok(read(&self.file(token))?.map_or(Known::Nothing, |bytes| known_from(&bytes)))
     }
 
     /// Must come before anything of the attempt is started.
@@ -52,21 +62,68 @@ impl Records {
         fs::remove_file(self.file(token))
     }
 
-    /// Must come before the result is reported.
-    pub async fn end(&self, token: &str, result: &Delivered) -> anyhow::Result<()> {
-        let (file, bytes) = (self.file(token), serde_json::to_vec(result)?);
-        let written = on_disk(move || {
-            let mut file = File::create(file)?;
-            file.write_all(&bytes)?;
-            file.sync_all()
-        });
-        Ok(written.await?)
+    /// The attempt's programs have ended. This survives the end of the worker, and that of the machine once it is synced.
+    pub async fn end_unkept(&self, token: &str, report: &StepReport) -> anyhow::Result<()> {
+        let (file, line) = (self.file(token), line_of(report)?);
+        Ok(on_disk(move || append(&file, &line).map(drop)).await?)
     }
 
-    /// It is there when the attempt has begun, and has the result when it has ended.
+    /// Waits for what is kept of an attempt. If that takes a while, the first line of the record is synced meanwhile.
+    pub async fn while_kept<T>(&self, token: &str, keeping: impl Future<Output = T>) -> T {
+        let file = self.file(token);
+        let sync = async {
+            tokio::time::sleep(SYNC_AFTER).await;
+            if let Err(error) = on_disk(move || File::open(file)?.sync_all()).await {
+                eprintln!("raymond: a result is not on disk: {error}");
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            kept = keeping => kept,
+            () = sync => unreachable!("it waits for ever"),
+        }
+    }
+
+    /// Must come before the result is reported.
+    pub async fn end(&self, token: &str, result: &Delivered) -> anyhow::Result<()> {
+        let (file, line) = (self.file(token), line_of(result)?);
+        Ok(on_disk(move || append(&file, &line)?.sync_all()).await?)
+    }
+
     fn file(&self, token: &str) -> PathBuf {
         self.0.join(token)
     }
+}
+
+/// Whether an attempt has ended, and what it left is kept.
+pub fn has_ended(record: &Path) -> io::Result<bool> {
+    Ok(matches!(read(record)?.as_deref().map(known_from), Some(Known::Ended(_))))
+}
+
+/// What a record says. A line that is not whole was never reported.
+fn known_from(bytes: &[u8]) -> Known {
+    let mut lines = bytes.split(|byte| *byte == b'\n').rev();
+    let known = |line: &[u8]| match serde_json::from_slice(line) {
+        Ok(result) => Some(Known::Ended(result)),
+        Err(_) => serde_json::from_slice(line).ok().map(Known::Unkept),
+    };
+    lines.find_map(known).unwrap_or(Known::Begun)
+}
+
+fn line_of(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Adds a line. What was written only in part before, because the disk was full, has a line of its own.
+fn append(file: &Path, line: &[u8]) -> io::Result<File> {
+    let mut file = OpenOptions::new().append(true).create(true).open(file)?;
+    if file.metadata()?.len() > 0 {
+        file.write_all(b"\n")?;
+    }
+    file.write_all(line)?;
+    Ok(file)
 }
 
 /// Waits for the disk elsewhere: this thread has other steps to carry out.
@@ -74,7 +131,7 @@ async fn on_disk(write: impl FnOnce() -> io::Result<()> + Send + 'static) -> io:
     tokio::task::spawn_blocking(write).await?
 }
 
-fn read(path: &std::path::Path) -> io::Result<Option<Vec<u8>>> {
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -84,6 +141,9 @@ fn read(path: &std::path::Path) -> io::Result<Option<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
+    use raymond_core::header::Header;
+    use raymond_core::input::Plan;
+
     use super::*;
 
     #[tokio::test]
@@ -103,19 +163,47 @@ mod tests {
         assert_eq!(why, "gone");
     }
 
+    fn lost() -> Delivered {
+        Delivered::Lost { why: "gone".to_owned(), cost: None, leaving: false }
+    }
+
+    fn unkept() -> StepReport {
+        StepReport::not_started(&Plan::Script(Header::default()), "why".to_owned())
+    }
+
     #[tokio::test]
-    async fn a_result_that_is_not_whole_does_not_count() {
+    async fn a_line_that_is_not_whole_does_not_count() {
         let folder = tempfile::tempdir().unwrap();
         let records = Records::open(folder.path().to_owned()).unwrap();
         records.begin("t").await.unwrap();
-        let result = Delivered::Lost { why: "gone".to_owned(), cost: None, leaving: false };
-        records.end("t", &result).await.unwrap();
+        records.end_unkept("t", &unkept()).await.unwrap();
+        let first = fs::read(records.file("t")).unwrap();
+        records.end("t", &lost()).await.unwrap();
         let whole = fs::read(records.file("t")).unwrap();
+        assert!(matches!(records.look("t").unwrap(), Known::Ended(_)));
         for length in 0..whole.len() {
             fs::write(records.file("t"), &whole[..length]).unwrap();
-            assert!(matches!(records.look("t").unwrap(), Known::Begun), "{length}");
+            let known = records.look("t").unwrap();
+            let is_right = match known {
+                Known::Nothing => false,
+                Known::Begun => length < first.len(),
+                Known::Unkept(_) => length >= first.len() - 1 && length < whole.len() - 1,
+                // Only the end of the line is missing.
+                Known::Ended(_) => length == whole.len() - 1,
+            };
+            assert!(is_right, "{length} of {} and {}", first.len(), whole.len());
+            // After that the disk has room again.
+            records.end("t", &lost()).await.unwrap();
+            assert!(matches!(records.look("t").unwrap(), Known::Ended(_)), "{length}");
         }
-        records.end("t", &result).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_record_of_an_earlier_version_is_understood() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::open(folder.path().to_owned()).unwrap();
+        fs::write(records.file("t"), serde_json::to_vec(&lost()).unwrap()).unwrap();
         assert!(matches!(records.look("t").unwrap(), Known::Ended(_)));
+        assert!(has_ended(&records.file("t")).unwrap());
     }
 }

@@ -1,14 +1,14 @@
 //! The texts that steps are handed and hand on, which are in the store of blobs and not in orders and reports.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use raymond::run::hosted::{StepOrder, StepReport};
 use raymond_core::limits::MAX_INLINE_PAYLOAD_BYTES;
-use tokio::time::Instant;
 
 use super::heart::Heart;
-use super::steps::{FIRST_PAUSE, LONGEST_PAUSE, Steps};
+use super::steps::{FIRST_PAUSE, LONGEST_PAUSE, Steps, in_time};
 use crate::messages::Delivery;
 use crate::packed::{MOST_BYTES, Packed};
 use crate::texts::Texts;
@@ -35,7 +35,7 @@ impl Steps {
         delivery: &Delivery,
         order: &StepOrder,
         mut report: StepReport,
-        heart: &Heart,
+        heart: &mut Heart,
     ) -> anyhow::Result<Packed<StepReport>> {
         for longest in LONGEST_TEXTS {
             if delivery.keeps_texts {
@@ -54,12 +54,12 @@ impl Steps {
         Packed::new(&StepReport::not_sent(&order.plan, error, &report))
     }
 
-    /// Keeps texts, which takes as long as the store is away. If the step is to end meanwhile, it is not waited for.
+    /// Keeps texts, which takes as long as the store is away.
     async fn keep_texts(
         &self,
         order: &StepOrder,
         texts: &BTreeMap<String, String>,
-        heart: &Heart,
+        heart: &mut Heart,
     ) -> anyhow::Result<()> {
         let store = self.texts_of(order);
         let keep = async || {
@@ -68,23 +68,24 @@ impl Steps {
             }
             anyhow::Ok(())
         };
-        let until = Instant::now() + LONGEST_KEEPING;
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let error = match tokio::time::timeout_at(until, keep()).await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => error,
-                Err(_) => anyhow::bail!("it did not answer within {} s", LONGEST_KEEPING.as_secs()),
-            };
-            if Instant::now() + pause > until || heart.is_cancelled() || self.is_told_to_end() {
-                return Err(error);
+        let last = RefCell::new(None);
+        let keeping = async {
+            let mut pause = FIRST_PAUSE;
+            while let Err(error) = keep().await {
+                let is_first = last.replace(Some(error)).is_none();
+                if let Some(error) = last.borrow().as_ref().filter(|_| is_first) {
+                    eprintln!(
+                        "raymond: {}: its texts wait for the blob store: {error:#}",
+                        order.started.state
+                    );
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
-            if pause == FIRST_PAUSE {
-                eprintln!("raymond: {}: its texts wait for the blob store: {error:#}", order.started.state);
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+            Ok(())
+        };
+        let kept = in_time(LONGEST_KEEPING, keeping, self.asked_to_stop(heart)).await;
+        kept.map_err(|late| last.take().map_or(late, |error| error))
     }
 
     fn texts_of(&self, order: &StepOrder) -> Texts {

@@ -8,24 +8,26 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use anyhow::Context;
 use raymond::agent::registry::Backends;
 use raymond::run::hosted::{Done, HostedRun, Roots, Said, StepOrder, StepReport};
 use raymond::view::debug::LeftFiles;
 use raymond_core::input::{Plan, StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
-use temporalio_client::errors::AsyncActivityError;
-use temporalio_client::{ActivityIdentifier, AsyncActivityHandle, Client, RpcOptions};
+use temporalio_client::{ActivityIdentifier, AsyncActivityHandle, Client};
 use temporalio_common::protos::TaskToken;
 use tokio::sync::{Mutex, Notify, Semaphore};
 
 use super::debug;
-use super::files::Files;
+use super::ends::{End, before_it_began, report};
+use super::files::{Files, Kept, Ready};
 use super::heart::{Heart, Pulse};
 use super::leases::{Lease, Leases};
+use super::load::{Load, UNFIT};
 use super::records::{Known, RECORDS, Records};
 use super::superseded::remove_meanwhile;
 use crate::blobs::Blobs;
@@ -47,41 +49,23 @@ const LONGEST_KEEPING_AT_STOP: Duration = Duration::from_secs(8);
 /// So many runs are kept ready. When there are more, those of which no step is here are dropped.
 const MOST_IDLE_RUNS: usize = 100;
 
+/// Why an attempt was not begun.
+const NO_RECORDS: &str = "no records can be written on its machine";
+const CANNOT_BEGIN: &str = "its machine cannot carry out steps";
+
+/// What the system says when the machine is at fault, and not the step.
+const FAULTS_OF_MACHINES: [&str; 4] =
+    ["No space left on device", "Read-only file system", "Disk quota exceeded", "Too many open files"];
+
 /// Why an attempt was ended that counts as lost.
 const SILENT: &str = "its machine could not reach the server";
 const TOLD_TO_END: &str = "its machine was told to end it";
 const UNGUARDED: &str = "no guard could be started on its machine";
 
-/// How long a machine that could not carry out a step takes no agents.
-const UNFIT: Duration = Duration::from_secs(60);
-
 /// A delivery, and the token under which its result is expected.
 pub struct Task {
     pub delivery: Delivery,
     pub token: Vec<u8>,
-}
-
-/// How busy this machine is, for all its threads.
-#[derive(Debug, Default)]
-pub struct Load {
-    /// Deliveries that run or wait here.
-    pub steps: AtomicUsize,
-    /// Set when this machine takes no more agents.
-    pub is_leaving: AtomicBool,
-    /// When it last could not carry out a step.
-    unfit_at: std::sync::Mutex<Option<Instant>>,
-}
-
-impl Load {
-    /// Whether agents that come here now could have their steps carried out, as far as is known.
-    pub fn takes_agents(&self) -> bool {
-        let unfit_at = *self.unfit_at.lock().unwrap_or_else(PoisonError::into_inner);
-        !self.is_leaving.load(Ordering::Relaxed) && unfit_at.is_none_or(|at| at.elapsed() > UNFIT)
-    }
-
-    fn note_unfit(&self) {
-        *self.unfit_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
 }
 
 /// The steps of this machine.
@@ -105,13 +89,17 @@ pub struct Steps {
     has_ended: Cell<bool>,
 }
 
-/// What became of an attempt.
-enum End {
-    Report(Delivered),
-    /// It was cancelled before it had begun.
-    Cancelled,
-    /// The server does not want to know.
-    Nothing,
+/// Whether an attempt begins.
+enum Begin {
+    Yes(Box<Begun>),
+    No(End),
+}
+
+/// An attempt that begins, with everything that it needs here.
+struct Begun {
+    run: Rc<HostedRun>,
+    ready: Ready,
+    order: StepOrder,
 }
 
 /// How a step that has begun comes to its end.
@@ -206,17 +194,23 @@ impl Steps {
     ) -> End {
         let token = order.token();
         let limit = Duration::from_millis(delivery.heartbeat_ms);
+        let records = match Records::open(self.files.run_folder(&order.id).join(RECORDS)) {
+            Ok(records) => records,
+            // So nothing of the run was begun here.
+            Err(error) => return End::Report(self.unfit(format!("{NO_RECORDS}: {error}"), Some(Usd::ZERO))),
+        };
         let lease = self.leases.lease(token.clone(), self.scratch_of(order), limit);
-        let mut heart = Heart::start(handle, limit, Rc::clone(&lease));
+        let has_begun = !matches!(records.look(&token), Ok(Known::Nothing));
+        let mut heart = Heart::start(handle, limit, Rc::clone(&lease), has_begun);
         let attempt = Rc::clone(self.attempts.borrow_mut().entry(token.clone()).or_default());
         let end = {
             let _only = tokio::select! {
                 only = attempt.lock() => only,
                 pulse = heart.fails() => return before_it_began(pulse),
             };
-            match self.known_or_new(delivery, order, &token, &mut heart, &lease, limit).await {
+            match self.known_or_new(delivery, order, &records, &mut heart, &lease).await {
                 Ok(end) => end,
-                // A machine that cannot keep records must not run steps. The server delivers the attempt again.
+                // What is left of the attempt could not be ended. The server delivers it again.
                 Err(error) => {
                     eprintln!("raymond: {}: {error:#}", order.started.state);
                     End::Nothing
@@ -235,17 +229,16 @@ impl Steps {
         &self,
         delivery: &Delivery,
         order: &StepOrder,
-        token: &str,
+        records: &Records,
         heart: &mut Heart,
         lease: &Lease,
-        limit: Duration,
     ) -> anyhow::Result<End> {
-        let folder = self.files.run_folder(&order.id);
-        let records = Records::open(folder.join(RECORDS))?;
-        let run = self.run_of(delivery, order, limit)?;
-        let result = match records.look(token)? {
+        let token = order.token();
+        let result = match look(records, &token).await {
             Known::Ended(result) => return Ok(End::Report(result)),
+            Known::Unkept(report) => self.keep_again(delivery, order, heart, *report).await?,
             Known::Begun => {
+                let run = self.run_of(delivery, order)?;
                 let survivors = run.end_leftovers(order).await;
                 anyhow::ensure!(survivors.is_empty(), "processes could not be ended: {survivors:?}");
                 self.keep_debug(order, run.debug_left_by(order)).await;
@@ -256,34 +249,73 @@ impl Steps {
                     slot = self.slots.acquire() => slot?,
                     pulse = heart.fails() => return Ok(before_it_began(pulse)),
                 };
-                let ready = tokio::select! {
-                    ready = self.ready(delivery, order, &run) => ready,
-                    pulse = heart.fails() => return Ok(before_it_began(pulse)),
-                };
-                let (roots, order) = match ready {
-                    Ok(ready) => ready,
+                match self.begin(delivery, order, records, heart, lease).await {
+                    Ok(Begin::Yes(begun)) => self.run_step(delivery, &begun, records, heart, lease).await?,
+                    Ok(Begin::No(end)) => return Ok(end),
                     Err(error) => {
-                        let why = format!("its files could not be put in place: {error:#}");
-                        return Ok(End::Report(self.not_started(delivery, order, why)?));
+                        let why = format!("{CANNOT_BEGIN}: {error:#}");
+                        return Ok(End::Report(self.unfit(why, Some(Usd::ZERO))));
                     }
-                };
-                // The agent's files are here by now, so that it can go on with another backend.
-                if let Some(delivered) = self.lacks_program(delivery, &order)? {
-                    return Ok(End::Report(delivered));
                 }
-                if let Some(end) = self.not_begun(&records, token, heart, lease).await? {
-                    lease.end();
-                    return Ok(end);
-                }
-                self.run_step(delivery, &order, &run, &roots, heart, lease).await?
             }
         };
         // If the disk is full, the server should have the result all the same.
-        if let Err(error) = records.end(token, &result).await {
+        if let Err(error) = records.end(&token, &result).await {
             eprintln!("raymond: {}: its result is not on disk: {error:#}", order.started.state);
         }
         lease.end();
         Ok(End::Report(result))
+    }
+
+    /// An attempt that has ended here, before this process was started. What it left is kept now.
+    async fn keep_again(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        heart: &mut Heart,
+        report: StepReport,
+    ) -> anyhow::Result<Delivered> {
+        let run = self.run_of(delivery, order)?;
+        let done = Done { report, debug: run.debug_left_by(order), shortage: None };
+        let roots = self.files.roots(&delivery.files, order);
+        self.delivered(delivery, order, &run, &roots, heart, done).await
+    }
+
+    /// Makes everything ready for an attempt that is new here, and lets the guard, the server and the disk know that it begins. With an
+    /// error nothing has begun, and this machine cannot carry it out.
+    async fn begin(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        records: &Records,
+        heart: &mut Heart,
+        lease: &Lease,
+    ) -> anyhow::Result<Begin> {
+        let run = self.run_of(delivery, order)?;
+        let ready = tokio::select! {
+            ready = self.ready(delivery, order, &run) => ready,
+            pulse = heart.fails() => return Ok(Begin::No(before_it_began(pulse))),
+        };
+        let (ready, order) = match ready {
+            Ok(ready) => ready,
+            Err(error) if is_of_this_machine(&error) => return Err(error),
+            Err(error) => {
+                let why = format!("its files could not be put in place: {error:#}");
+                return Ok(Begin::No(End::Report(self.not_started(delivery, order, why)?)));
+            }
+        };
+        // The agent's files are here by now, so that it can go on with another backend.
+        if let Some(delivered) = self.lacks_program(delivery, &order)? {
+            return Ok(Begin::No(End::Report(delivered)));
+        }
+        let announced = self.not_begun(records, &order.token(), heart, lease).await;
+        if !matches!(announced, Ok(None)) {
+            lease.end();
+        }
+        match announced? {
+            None => Ok(Begin::Yes(Box::new(Begun { run, ready, order }))),
+            Some(end) => Ok(Begin::No(end)),
+        }
     }
 
     /// Lets the guard, the server and the disk know that an attempt begins. If it must not begin, says what becomes of it.
@@ -303,11 +335,12 @@ impl Steps {
         }
         // The server and the disk are told at the same time: a step waits for both of them.
         let (pulse, recorded) = tokio::join!(heart.announce(), records.begin(token));
-        recorded?;
-        if pulse == Pulse::Good && !lease.is_over() {
+        if recorded.is_ok() && pulse == Pulse::Good && !lease.is_over() {
             return Ok(None);
         }
-        records.forget(token)?;
+        let forgotten = records.forget(token);
+        recorded.context(NO_RECORDS)?;
+        forgotten?;
         Ok(Some(before_it_began(pulse)))
     }
 
@@ -317,15 +350,15 @@ impl Steps {
         delivery: &Delivery,
         order: &StepOrder,
         run: &HostedRun,
-    ) -> anyhow::Result<(Roots, StepOrder)> {
+    ) -> anyhow::Result<(Ready, StepOrder)> {
         let Delivery { files, left_at, left, .. } = delivery;
         let is_old = left_at.as_ref().is_some_and(|queue| *queue != self.home.queue);
         let ready = async || {
             let complete = self.with_texts(order).await;
             // If a text is missing, files that are old are removed all the same.
             let order = complete.as_ref().unwrap_or(order);
-            let roots = self.files.ready(files, order, run, left.as_ref(), is_old).await?;
-            anyhow::Ok((roots, complete?))
+            let ready = self.files.ready(files, order, run, left.as_ref(), is_old).await?;
+            anyhow::Ok((ready, complete?))
         };
         for pause in READY_PAUSES {
             match ready().await {
@@ -340,23 +373,24 @@ impl Steps {
     async fn run_step(
         &self,
         delivery: &Delivery,
-        order: &StepOrder,
-        run: &HostedRun,
-        roots: &Roots,
+        begun: &Begun,
+        records: &Records,
         heart: &mut Heart,
         lease: &Lease,
     ) -> anyhow::Result<Delivered> {
+        let Begun { run, ready: Ready { roots, warning }, order } = begun;
         if let Some(left) = &delivery.left {
             remove_meanwhile(&self.files.blobs, order, left);
         }
         let mut done = run.start(order.clone(), roots);
-        let (done, end) = tokio::select! {
+        let (mut done, end) = tokio::select! {
             done = &mut done => (done?, Ended::ByItself),
             end = self.must_end(heart) => {
                 run.cancel(order);
                 (done.await?, end)
             }
         };
+        done.report.said.splice(..0, warning.clone().map(Said::Warning));
         let outcome = &done.report.outcome;
         let was_interrupted = matches!(outcome, StepOutcome::Interrupted { .. });
         let lost = match end {
@@ -378,7 +412,19 @@ impl Steps {
                     Lost::Unfit(why) => self.unfit(why, cost),
                 })
             }
-            None => self.delivered(delivery, order, run, roots, heart, done).await,
+            None => {
+                self.record(order, records, &done.report).await;
+                let delivered = self.delivered(delivery, order, run, roots, heart, done);
+                records.while_kept(&order.token(), delivered).await
+            }
+        }
+    }
+
+    /// Records that an attempt has ended. It may take minutes to keep what it left, and it must not run again if this process
+    /// ends meanwhile.
+    async fn record(&self, order: &StepOrder, records: &Records, report: &StepReport) {
+        if let Err(error) = records.end_unkept(&order.token(), report).await {
+            eprintln!("raymond: {}: its result is not on disk: {error:#}", order.started.state);
         }
     }
 
@@ -396,8 +442,12 @@ impl Steps {
         Ended::AsLost(why)
     }
 
-    pub(super) fn is_told_to_end(&self) -> bool {
-        self.has_ended.get()
+    /// Waits until the run, or this machine, is to stop at once.
+    pub(super) async fn asked_to_stop(&self, heart: &mut Heart) {
+        tokio::select! {
+            () = heart.cancelled() => {}
+            () = self.told_to_end() => {}
+        }
     }
 
     async fn told_to_end(&self) {
@@ -419,12 +469,16 @@ impl Steps {
         let debug = done.debug.take();
         let keeping = self.files.keep(&delivery.files, order, run, roots, &done, delivery.left.as_ref());
         // At the same time: a step waits for both of them.
-        let (kept, debug_kept) =
-            tokio::join!(in_time(keeping, heart.fails()), debug::keep(&self.files.blobs, order, debug));
-        let is_without_files = delivery.files.repository.is_some() && done.files.is_none();
-        self.files.note_unkept(order, kept.is_err() || is_without_files);
+        let kept = in_time(LONGEST_KEEPING, keeping, self.asked_to_stop(heart));
+        let (kept, debug_kept) = tokio::join!(kept, debug::keep(&self.files.blobs, order, debug));
+        let is_whole = matches!(&kept, Ok(Kept { left_out: None, .. }));
+        self.files.note_unkept(order, !is_whole);
         let (left, branch) = match kept {
-            Ok(kept) => (Some(kept.left), kept.branch),
+            Ok(Kept { left, branch, left_out }) => {
+                let news = left_out.filter(|warning| run.is_news(order, warning));
+                done.report.said.extend(news.map(Said::Warning));
+                (Some(left), branch)
+            }
             Err(error) => {
                 let warning = format!("what the step left could not be kept for other machines: {error:#}");
                 done.report.said.push(Said::Warning(warning));
@@ -492,24 +546,17 @@ impl Steps {
         self.files.run_folder(&order.id).join(".scratch")
     }
 
-    fn run_of(
-        &self,
-        delivery: &Delivery,
-        order: &StepOrder,
-        limit: Duration,
-    ) -> std::io::Result<Rc<HostedRun>> {
+    fn run_of(&self, delivery: &Delivery, order: &StepOrder) -> std::io::Result<Rc<HostedRun>> {
         if let Some(run) = self.runs.borrow().get(&order.id) {
             return Ok(Rc::clone(run));
         }
         let scratch = self.scratch_of(order);
         // Half of the time without a heartbeat is over when a step is ended, so this leaves a quarter.
-        let grace = limit / 4;
-        // Files move as a snapshot of the repository, and without one as they are.
-        let takes_snapshots = delivery.files.repository.is_some() || order.run.options.snapshots;
+        let grace = Duration::from_millis(delivery.heartbeat_ms) / 4;
         let debug = self.files.run_folder(&order.id).join(".debug");
         let debug = Some(debug).filter(|_| !order.run.options.no_debug);
         let backends = self.backends.clone();
-        let run = Rc::new(HostedRun::open(&order.id, &scratch, backends, grace, takes_snapshots, debug)?);
+        let run = Rc::new(HostedRun::open(&order.id, &scratch, backends, grace, debug)?);
         let mut runs = self.runs.borrow_mut();
         if runs.len() >= MOST_IDLE_RUNS {
             runs.retain(|_, run| Rc::strong_count(run) > 1);
@@ -519,27 +566,40 @@ impl Steps {
     }
 }
 
-/// Waits for what a step left to be kept, for a while. `pulse` may say meanwhile that the run is to stop.
-async fn in_time<T>(
+/// What is known of an attempt. A record that cannot be read tells at least that it was begun.
+async fn look(records: &Records, token: &str) -> Known {
+    for pause in READY_PAUSES {
+        match records.look(token) {
+            Ok(known) => return known,
+            Err(error) => eprintln!("raymond: a record cannot be read: {error}"),
+        }
+        tokio::time::sleep(pause).await;
+    }
+    records.look(token).unwrap_or(Known::Begun)
+}
+
+/// Whether the files of a step could not be put in place because of the machine. On another one they may be.
+fn is_of_this_machine(error: &anyhow::Error) -> bool {
+    let error = format!("{error:#}");
+    FAULTS_OF_MACHINES.iter().any(|fault| error.contains(fault))
+}
+
+/// Waits for something to be kept in the store of blobs, up to a limit. When it is asked to stop, it waits only a little longer.
+pub(super) async fn in_time<T>(
+    limit: Duration,
     keeping: impl Future<Output = anyhow::Result<T>>,
-    pulse: impl Future<Output = Pulse>,
+    asked_to_stop: impl Future<Output = ()>,
 ) -> anyhow::Result<T> {
     let stop = async {
-        if pulse.await != Pulse::Cancelled {
-            std::future::pending::<()>().await;
-        }
+        asked_to_stop.await;
         tokio::time::sleep(LONGEST_KEEPING_AT_STOP).await;
     };
     let limit = tokio::select! {
         kept = keeping => return kept,
-        () = tokio::time::sleep(LONGEST_KEEPING) => LONGEST_KEEPING,
+        () = tokio::time::sleep(limit) => limit,
         () = stop => LONGEST_KEEPING_AT_STOP,
     };
     anyhow::bail!("the store of blobs has not taken it within {} s", limit.as_secs())
-}
-
-fn before_it_began(pulse: Pulse) -> End {
-    if pulse == Pulse::Cancelled { End::Cancelled } else { End::Nothing }
 }
 
 /// What an attempt that counts as lost has cost.
@@ -552,36 +612,6 @@ fn cost_of(outcome: &StepOutcome) -> Option<Usd> {
     }
 }
 
-/// Reports until the server has it, or does not want it any more.
-async fn report(handle: &AsyncActivityHandle<Client>, end: End) {
-    let (mut pause, mut is_first) = (FIRST_PAUSE, true);
-    let end = match end {
-        End::Report(delivered) => match serde_json::to_value(&delivered) {
-            Ok(value) => Some(value),
-            Err(_) => return,
-        },
-        End::Cancelled => None,
-        End::Nothing => return,
-    };
-    loop {
-        let options = RpcOptions::builder().timeout(LONGEST_PAUSE).build();
-        let told = match &end {
-            Some(result) => handle.complete(Some(result.clone()), options).await,
-            None => handle.report_cancelation(None::<bool>, options).await,
-        };
-        match told {
-            Ok(()) | Err(AsyncActivityError::NotFound(_)) => return,
-            Err(AsyncActivityError::Rpc(_)) if is_first => {
-                eprintln!("raymond: a result waits for the server")
-            }
-            Err(_) => {}
-        }
-        is_first = false;
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -589,19 +619,26 @@ mod tests {
     /// A store that does not answer must keep no step for ever, and a run that stops only for a moment.
     #[tokio::test(start_paused = true)]
     async fn a_store_that_hangs_is_waited_for_only_for_a_while() {
-        let cases = [
-            (Pulse::Cancelled, LONGEST_KEEPING_AT_STOP),
-            (Pulse::Silent, LONGEST_KEEPING),
-            (Pulse::Unwanted, LONGEST_KEEPING),
-        ];
-        for (pulse, limit) in cases {
+        let hangs = || std::future::pending::<anyhow::Result<()>>();
+        for (is_asked, limit) in [(true, LONGEST_KEEPING_AT_STOP), (false, LONGEST_KEEPING)] {
             let start = tokio::time::Instant::now();
-            let kept = in_time(std::future::pending::<anyhow::Result<()>>(), async { pulse }).await;
-            let said = kept.unwrap_err().to_string();
+            let asked = async {
+                if !is_asked {
+                    std::future::pending().await
+                }
+            };
+            let said = in_time(LONGEST_KEEPING, hangs(), asked).await.unwrap_err().to_string();
             assert!(said.ends_with(&format!("within {} s", limit.as_secs())), "{said}");
-            assert_eq!(start.elapsed().as_secs(), limit.as_secs(), "{pulse:?}");
+            assert_eq!(start.elapsed().as_secs(), limit.as_secs());
         }
-        let pulse = std::future::pending();
-        assert_eq!(in_time(async { Ok(1) }, pulse).await.unwrap(), 1);
+        let never = std::future::pending();
+        assert_eq!(in_time(LONGEST_KEEPING, async { Ok(1) }, never).await.unwrap(), 1);
+    }
+
+    #[test]
+    fn a_full_disk_is_a_fault_of_the_machine() {
+        let full = std::io::Error::from_raw_os_error(28);
+        assert!(is_of_this_machine(&anyhow::Error::from(full).context("cannot make a folder")));
+        assert!(!is_of_this_machine(&anyhow::anyhow!("x is not in the blob store of this machine")));
     }
 }

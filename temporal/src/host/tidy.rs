@@ -13,8 +13,9 @@ use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_client::{Client, RpcOptions, WorkflowDescribeOptions, WorkflowExecutionStatus};
 
 use super::files::{BUNDLES, REPOSITORIES, RUNS, UNKEPT, USES};
-use super::records::RECORDS;
+use super::records::{RECORDS, has_ended as is_record_of_end};
 use super::steps::Steps;
+use super::trash::Trash;
 use crate::workflow::RaymondRun;
 
 /// How often a machine looks for what is not needed any more.
@@ -23,8 +24,6 @@ const TIDY_EVERY: Duration = Duration::from_secs(3600);
 const KEPT_AFTER_END: Duration = Duration::from_secs(3600);
 /// How long the server may take to say whether a run has ended.
 const LONGEST_ANSWER: Duration = Duration::from_secs(10);
-/// What is removed is put here first, so that it is gone at once.
-const TRASH: &str = "trash";
 /// What the copies of workflows begin with that are made to read states again. They are gone after a moment unless the
 /// worker was killed.
 pub(super) const READING: &str = "reading-";
@@ -90,9 +89,8 @@ impl Tidying {
             }
         }
         shelf.remove_unused()?;
-        let trash = shelf.0.join(TRASH);
-        let empty = move || if trash.exists() { fs::remove_dir_all(trash) } else { Ok(()) };
-        tokio::task::spawn_blocking(empty).await?
+        let trash = Trash::below(&shelf.0);
+        tokio::task::spawn_blocking(move || trash.empty()).await?
     }
 
     async fn tidy_run(&self, shelf: &Shelf, run: &str) -> io::Result<()> {
@@ -205,16 +203,15 @@ impl Shelf {
     }
 
     fn discard(&self, path: &Path) -> io::Result<()> {
-        let trash = self.0.join(TRASH);
-        fs::create_dir_all(&trash)?;
-        fs::rename(path, trash.join(uuid::Uuid::new_v4().simple().to_string()))
+        Trash::below(&self.0).take(path).map(drop)
     }
 }
 
-/// Whether an attempt was begun here and has not ended. Its files are then as it has left them, for the next attempt.
+/// Whether an attempt was begun here and has not ended, or what it left is not kept yet. Its files are then as it has left
+/// them, for the next attempt.
 fn has_unended(records: &Path) -> io::Result<bool> {
     for name in names_in(records)? {
-        if fs::metadata(records.join(name))?.len() == 0 {
+        if !is_record_of_end(&records.join(name))? {
             return Ok(true);
         }
     }
@@ -237,6 +234,7 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::Delivered;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -275,6 +273,8 @@ mod tests {
     fn of_a_run_that_may_go_on_records_stay_and_what_is_only_here() {
         let paths = ["runs/r/.records/t", "runs/r/.scratch/s", "runs/r/main/f", "runs/r/.uses/bundles/b/"];
         let (_folder, shelf) = shelf(&paths);
+        let ended = Delivered::Lost { why: "gone".to_owned(), cost: None, leaving: false };
+        fs::write(shelf.0.join("runs/r/.records/t"), serde_json::to_vec(&ended).unwrap()).unwrap();
         let left = || {
             let mut names = names_in(&shelf.0.join("runs/r")).unwrap();
             names.sort();

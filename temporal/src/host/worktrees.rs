@@ -3,7 +3,6 @@
 //! workers leave. A step whose input names a branch of the run, as the input after a join does, finds it in its clone.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use raymond::git::Git;
@@ -13,6 +12,7 @@ use raymond_core::worktree::{Worktree, branch};
 
 use super::files::{Files, HEAD_REF, bundle_of, elsewhere, fetch, restore_files};
 use super::names;
+use super::trash::remove_all;
 use crate::messages::Repository;
 use crate::places::{input_of, names_in};
 
@@ -184,9 +184,7 @@ fn take_branch(git: &Git, name: &str) -> anyhow::Result<()> {
 
 /// Makes a worktree as it was left on another machine. Its branch was brought.
 fn restore(git: &Git, worktree: &Worktree, folder: &Path) -> anyhow::Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
-    }
+    remove_all(folder)?;
     git.text(&["worktree", "prune"])?;
     git.text(&["update-ref", &full_name(&worktree.branch), BROUGHT_REF])?;
     git.text(&["worktree", "add", "--quiet", "--", &folder.to_string_lossy(), &worktree.branch])?;

@@ -447,6 +447,19 @@ impl Rig {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
+    /// Waits until a worker has recorded the end of a step of run `r`: that its programs have ended, or that what they left is
+    /// kept, too.
+    pub fn until_recorded(&self, worker: &str, is_kept: bool) {
+        let records = self.path(&format!("{worker}/runs/r/.records"));
+        let has_ended = |entry: fs::DirEntry| {
+            let record = fs::read_to_string(entry.path()).unwrap_or_default();
+            if is_kept { record.contains("{\"Done\":") } else { record.contains('\n') }
+        };
+        eventually("the record of a step's end", || {
+            fs::read_dir(&records).ok()?.flatten().any(has_ended).then_some(())
+        });
+    }
+
     /// Waits until a file has so many lines.
     pub fn lines(&self, name: &str, count: usize) -> Vec<String> {
         eventually(&format!("{count} lines in {name}; {}", self.logs()), || {

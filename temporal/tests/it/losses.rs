@@ -70,6 +70,26 @@ fn an_agent_moves_with_its_files_when_its_machine_is_gone() {
 }
 
 #[test]
+fn an_agent_outside_a_repository_moves_with_the_one_that_it_has_made() {
+    let Some(rig) = Rig::quick() else { return };
+    rig.state(
+        "START.sh",
+        "git init -q made && git -C made -c user.name=n -c user.email=e commit -q --allow-empty -m first\n\
+         ln -s made link; mkdir empty; echo '<goto>SLOW</goto>'\n",
+    );
+    rig.state("SLOW.sh", &format!("{SLOW}echo \"$(git -C link log --format=%s) $(ls)\" > $DIR/seen\n"));
+    let mut first = rig.worker("a");
+    rig.start();
+    rig.lines("begun", 1);
+    first.kill();
+    let _second = rig.worker("b");
+    rig.lines("begun", 2);
+    rig.write("go");
+    rig.until("run_finished");
+    assert_eq!(rig.read("seen").split_whitespace().collect::<Vec<_>>(), ["first", "empty", "link", "made"]);
+}
+
+#[test]
 fn an_agent_moves_without_the_files_that_it_has_removed() {
     let Some(rig) = Rig::quick() else { return };
     rig.commit_all(&[("kept", "as committed\n")]);
@@ -175,28 +195,44 @@ fn a_killed_worker_leaves_no_programs_behind() {
 }
 
 #[test]
-fn the_programs_of_a_frozen_worker_are_dead_before_others_begin_and_it_goes_on_when_it_is_thawed() {
+fn a_worker_that_stays_frozen_is_ended_and_its_programs_are_dead_before_others_begin() {
     let Some(rig) = Rig::quick() else { return };
     rig.state("START.sh", &format!("{WITH_A_STRAY}{SLOW}"));
     let mut frozen = rig.worker("a");
     rig.start();
     let first = rig.lines("begun", 1)[0].clone();
-    let mut other = rig.worker("b");
+    let _other = rig.worker("b");
     frozen.signal("STOP");
     let second = rig.lines("begun", 2)[1].clone();
     assert!(first.contains(" a ") && second.contains(" b "), "{first}, {second}");
-    frozen.signal("CONT");
+    assert!(!frozen.ends(), "its guard has killed it");
     rig.write("go");
     let log = rig.until("run_finished");
     let (last_seen, begun) = (time_of(&rig.read("alive-a")), time_of(&second));
     assert!(last_seen.is_some() && last_seen < begun, "{last_seen:?}, {begun:?}");
     assert_eq!(rig.read("both"), "", "two ran at the same time");
     assert_eq!((count(&log, "retry"), count(&log, "step_finished")), (1, 1), "{log:#?}");
-    other.kill();
-    rig.start_as("s", &[]);
-    rig.until_in("s", "run_finished");
-    frozen.terminate();
-    assert!(frozen.ends(), "{}", rig.logs());
+}
+
+#[test]
+fn a_worker_that_is_thawed_in_time_goes_on() {
+    let Some(rig) = Rig::quick() else { return };
+    rig.state("START.sh", &format!("{WITH_A_STRAY}{SLOW}"));
+    let mut worker = rig.worker("a");
+    rig.start();
+    let step = rig.lines("begun", 1)[0].split(' ').next().unwrap().to_owned();
+    let stray = rig.lines("left", 1)[0].clone();
+    worker.signal("STOP");
+    for (what, pid) in [("program", step), ("program in a session of its own", stray)] {
+        eventually(&format!("the end of the {what}"), || (!is_alive(&pid)).then_some(()));
+    }
+    worker.signal("CONT");
+    rig.write("go");
+    let log = rig.until("run_finished");
+    assert_eq!(rig.read("both"), "", "two ran at the same time");
+    assert_eq!((count(&log, "retry"), count(&log, "step_finished")), (1, 1), "{log:#?}");
+    worker.terminate();
+    assert!(worker.ends(), "{}", rig.logs());
 }
 
 #[test]
@@ -247,6 +283,23 @@ impl Drop for NoMoreProcesses {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.0);
     }
+}
+
+#[test]
+fn a_worker_that_can_write_no_records_hands_its_steps_on() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo \"<result>$HOST_NAME</result>\"\n");
+    // There cannot be a folder where a file is.
+    fs::create_dir_all(rig.path("a/runs/r")).expect("a folder");
+    rig.write("a/runs/r/.records");
+    let _broken = rig.worker("a");
+    rig.start();
+    eventually("the loss", || rig.logs().contains("no records can be written").then_some(()));
+    let _other = rig.worker("b");
+    let log = rig.until("run_finished");
+    assert_eq!(log.last().expect("an end")["result"], "b");
+    let retry = log.iter().find(|event| event["event"] == "retry").expect("a retry");
+    assert!(retry.to_string().contains("no records can be written"), "{retry}");
 }
 
 #[test]
@@ -336,4 +389,41 @@ fn an_agent_moves_with_its_conversation_of_the_real_claude_code() {
     assert_eq!((count(&log, "step_finished"), count(&log, "retry")), (3, 1), "{log:#?}");
     let requests = api.requests();
     assert_eq!(requests[1].history, ["user: begin", "agent: <goto>SLOW</goto>", "user: go on"]);
+    assert_eq!(count(&log, "warning"), 0, "nothing was left behind: {log:#?}");
+}
+
+/// Stands for Claude Code, in a turn without an end.
+const ENDLESS_TURN: &str = "case $1 in --version) echo '2.1.325 (Claude Code)'; exit;; esac\n\
+    echo begun >> $DIR/begun; while true; do sleep 0.05; done\n";
+
+/// The server itself ends the turn then: it waits to be delivered to its machine again, and no machine has it.
+#[test]
+fn a_turn_counts_that_is_stopped_after_its_machine_was_lost() {
+    let Some(mut rig) = Rig::quick() else { return };
+    rig.put_before_all_programs("claude", ENDLESS_TURN);
+    rig.state("workflow.yaml", "backend: claude\ndefault_budget: 4\n");
+    rig.state("START.md", "Take a turn.\n");
+    let mut lost = rig.worker("a");
+    rig.start_with(&[("RAYMOND_HOST_PATIENCE_MS", "600000")]);
+    rig.lines("begun", 1);
+    lost.kill();
+    let _other = rig.worker("b");
+    eventually("another delivery", || {
+        let output = rig.temporal(&["workflow", "describe", "--workflow-id", "r", "--output", "json"]);
+        let described: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        let pending = &described["pendingActivities"][0];
+        let waits = pending["state"] == "PENDING_ACTIVITY_STATE_SCHEDULED" && pending["attempt"] == 2;
+        waits.then_some(())
+    });
+    assert!(rig.raymond(&["stop", "r", "--now"]).status.success());
+    let log = rig.until("run_stopped");
+    let of = |kind: &str| log.iter().find(|event| event["event"] == kind).expect("an event");
+    let (started, stopped) = (of("step_started"), of("run_stopped"));
+    assert!(started["share_usd"].as_f64().is_some_and(|share| share > 0.0), "{started}");
+    assert_eq!(stopped["interrupted"][0]["estimated_cost_usd"], started["share_usd"], "{stopped}");
+    assert_eq!(stopped["cost_usd"], started["share_usd"], "{stopped}");
+    // It runs again when the run is resumed.
+    let _again = rig.worker("a");
+    let _resumed = rig.spawn(&["resume", "r", "--budget", "20"]);
+    rig.lines("begun", 2);
 }

@@ -4,6 +4,7 @@
 //! So do the one that needs an S3 server, without that (`scripts/install-s3.sh`), and the one that needs network namespaces,
 //! where these cannot be made.
 
+mod away;
 mod cases;
 mod debug;
 mod harness;

@@ -29,11 +29,7 @@ fn a_result_waits(longer: Duration, variables: &[(&str, &str)]) {
     rig.lines("begun", 1);
     rig.kill_server();
     rig.write("go");
-    let records = rig.path("a/runs/r/.records");
-    let has_ended = |entry: &std::fs::DirEntry| entry.metadata().is_ok_and(|record| record.len() > 0);
-    eventually("the record of the result", || {
-        std::fs::read_dir(&records).ok()?.flatten().find(has_ended).map(drop)
-    });
+    rig.until_recorded("a", true);
     std::thread::sleep(longer);
     rig.start_server();
     let log = rig.until("run_finished");

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::harness::{Port, Process, Rig, Way, count, eventually, is_alive};
 
 /// A server that speaks S3, or nothing; then the test is skipped.
@@ -112,17 +114,65 @@ fn an_upload_that_arrives_late_does_not_replace_what_the_agent_left_since() {
     rig.write("go-b");
     assert_eq!(rig.lines("seen", 1), ["b: b b "]);
     to_store.cut(false);
-    // A machine records the end of a step when it has uploaded what the step left.
-    let records = rig.path("a/runs/r/.records");
-    eventually("the late upload", || {
-        let mut records = std::fs::read_dir(&records).ok()?.flatten();
-        records.find(|record| record.metadata().is_ok_and(|data| data.len() > 0))
-    });
+    rig.until_recorded("a", true);
     second.kill();
     let _third = rig.worker("c");
     assert_eq!(rig.lines("seen", 2), ["b: b b ", "c: b b "]);
     rig.write("go");
     rig.until("run_finished");
+}
+
+/// A worker whose step has ended while the store hangs, so that what it left is not kept. The step goes on with this tag.
+fn unkept(rig: &mut Rig, tag: &str) -> Option<(Store, Way, Process)> {
+    let store = Store::start(rig)?;
+    let script = format!(
+        "echo x > $RAYMOND_TASK_FOLDER/left; echo begun >> $DIR/begun\n\
+         while [ ! -e $DIR/go ]; do sleep 0.05; done; echo '{tag}'\n"
+    );
+    rig.state("START.sh", &script);
+    rig.state("NEXT.sh", "echo \"<result>$RAYMOND_INPUT $(cat $RAYMOND_TASK_FOLDER/left)</result>\"\n");
+    let to_store = Way::to_port(store.port.number);
+    reach_store_at(rig, to_store.port);
+    let worker = rig.worker("a");
+    reach_store_at(rig, store.port.number);
+    rig.start();
+    rig.lines("begun", 1);
+    to_store.cut(true);
+    rig.write("go");
+    rig.until_recorded("a", false);
+    Some((store, to_store, worker))
+}
+
+/// It would be paid for twice if it ran again.
+#[test]
+fn a_step_that_has_ended_does_not_run_again_if_its_worker_is_killed_before_its_files_are_kept() {
+    let Some(mut rig) = Rig::quick() else { return };
+    let tag = "<goto input=\"handed\">NEXT</goto>";
+    let Some((_store, _to_store, mut worker)) = unkept(&mut rig, tag) else { return };
+    worker.kill();
+    let _again = rig.worker("a");
+    let log = rig.until("run_finished");
+    assert_eq!(log.last().expect("an end")["result"], "handed x");
+    assert_eq!((count(&log, "retry"), rig.read("begun").lines().count()), (0, 1), "{log:#?}");
+}
+
+/// A worker that leaves does not wait for a store that hangs, and its step does not run again.
+#[test]
+fn a_worker_that_must_leave_reports_a_step_whose_files_cannot_be_kept() {
+    let Some(mut rig) = Rig::new() else { return };
+    let tag = "<result>done</result>";
+    let Some((_store, _to_store, mut worker)) = unkept(&mut rig, tag) else { return };
+    worker.terminate();
+    eventually("the worker's leave", || rig.logs().contains("takes no more agents").then_some(()));
+    // The second signal ends what runs.
+    worker.terminate();
+    assert!(worker.ends(), "{}", rig.logs());
+    let _other = rig.worker("b");
+    let log = rig.until("run_finished");
+    assert_eq!((count(&log, "retry"), rig.read("begun").lines().count()), (0, 1), "{log:#?}");
+    let warnings = log.iter().filter(|event| event["event"] == "warning");
+    let is_told = |warning: &Value| warning.to_string().contains("could not be kept for other machines");
+    assert_eq!(warnings.filter(|warning| is_told(warning)).count(), 1, "{log:#?}");
 }
 
 #[test]
@@ -146,4 +196,29 @@ fn a_run_that_is_stopped_at_once_does_not_wait_for_a_store_that_hangs() {
     let warning = log.iter().find(|event| event["event"] == "warning").expect("a warning");
     let message = warning["message"].as_str().expect("a text");
     assert!(message.contains("could not be kept for other machines"), "{message}");
+}
+
+/// The resume needs the states for another model, and no worker can read them.
+#[test]
+fn a_resume_that_waits_for_the_store_can_be_called_off() {
+    let Some(mut rig) = Rig::new() else { return };
+    let Some(store) = Store::start(&mut rig) else { return };
+    rig.state("START.sh", "[ -e $DIR/go ] && echo '<result>done</result>'\n");
+    let to_store = Way::to_port(store.port.number);
+    reach_store_at(&mut rig, to_store.port);
+    let _worker = rig.worker("a");
+    reach_store_at(&mut rig, store.port.number);
+    rig.start();
+    rig.until("run_stopped");
+    to_store.cut(true);
+    let mut resumed = rig.spawn(&["resume", "r", "--model", "other"]);
+    let stop = || String::from_utf8_lossy(&rig.raymond(&["stop", "r"]).stderr).into_owned();
+    eventually("a resume that waits", || stop().contains("r: stops").then_some(()));
+    assert!(!resumed.ends());
+    to_store.cut(false);
+    rig.write("go");
+    let mut resumed = rig.spawn(&["resume", "r", "--model", "other"]);
+    let log = rig.until("run_finished");
+    assert!(resumed.ends());
+    assert_eq!(count(&log, "run_resumed"), 1, "{log:#?}");
 }

@@ -191,6 +191,39 @@ fn commands_come_back_soon_from_a_server_that_hangs_and_lose_nothing() {
     assert_eq!(count(&log, "run_resumed"), 0, "{log:#?}");
 }
 
+#[test]
+fn a_stop_that_comes_late_does_not_stop_a_run_that_was_resumed_from_another_machine() {
+    let Some(mut rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<ask next=\"THEN\">Which?</ask>'\n");
+    rig.state("THEN.sh", "echo \"<result>$RAYMOND_RESULT</result>\"\n");
+    configure_engine(&rig);
+    let _worker = rig.worker("a");
+    let way = Way::to(&rig);
+    rig.reach_server_at("127.0.0.1", way.port);
+    rig.start();
+    rig.until("ask_opened");
+    way.cut(true);
+    let stopped = rig.raymond(&["stop", "r"]);
+    assert!(said(&stopped).contains("the next command that reaches it asks r to stop"), "{stopped:?}");
+    // Another machine reaches the server, and has its own copy.
+    let there = |arguments: &[&str]| rig.raymond(&[arguments, &["--state-dir", "there"]].concat());
+    there(&["list"]);
+    assert!(there(&["stop", "r"]).status.success());
+    eventually("the stop", || printed(&there(&["log", "r", "--json"])).contains("run_stopped").then_some(()));
+    let mut resumed = rig.spawn(&["resume", "r", "--on-ask", "wait", "--state-dir", "there"]);
+    eventually("the resume", || {
+        printed(&there(&["log", "r", "--json"])).contains("run_resumed").then_some(())
+    });
+    way.cut(false);
+    // This delivers the stop.
+    rig.until("run_resumed");
+    assert_eq!(fs::read_dir(rig.path("project/.raymond/state/r.in")).unwrap().count(), 0);
+    assert!(there(&["answer", "r", "this"]).status.success());
+    assert!(resumed.ends());
+    let log = rig.until("run_finished");
+    assert_eq!(count(&log, "run_stopped"), 1, "{log:#?}");
+}
+
 /// A page's view of the runs, as another program sees it.
 struct Served {
     _server: Process,
@@ -263,6 +296,32 @@ fn a_page_says_that_what_it_shows_is_old_and_that_the_engine_does_not_answer() {
     });
     eventually("the end of the silence", || stale().is_none().then_some(()));
     rig.until_in("asks", "run_finished");
+}
+
+/// Ctrl-Z of a follower keeps the copy from being written.
+#[test]
+fn a_run_whose_follower_is_suspended_can_be_stopped() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<ask next=\"START\">Which?</ask>'\n");
+    let _worker = rig.worker("a");
+    let mut follower = follow(&rig, "r", &[]);
+    until_said(&rig, "r", "asks (ask1)");
+    follower.signal("STOP");
+    let stopped = rig.raymond(&["stop", "r"]);
+    assert!(said(&stopped).contains("r: stops when its running steps are done"), "{stopped:?}");
+    follower.signal("CONT");
+    assert_eq!(exit_of(&mut follower), Some(130), "{}", rig.read("r"));
+}
+
+#[test]
+fn an_id_that_is_in_use_on_the_server_is_a_mistake_of_the_user() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<result>done</result>'\n");
+    rig.start();
+    let again = ["run", "wf", "--id", "r", "--on", &rig.address(), "--detach", "--state-dir", "another"];
+    let refused = rig.raymond(&again);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(said(&refused).contains("there is a run `r` already"), "{refused:?}");
 }
 
 #[test]

@@ -21,14 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::launcher::{Arguments, Launcher};
-use super::session::SessionPlace;
+use super::session::{SessionFiles, SessionPlace};
 use super::{AgentProgram, Capabilities, Filled, Inspection, Invocation, Plain, Turn, TurnDecoder};
 use crate::config::BackendSettings;
 
 /// The efforts that it takes. It ignores others with a warning.
 const EFFORTS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
 
-/// The program shortens the name of a project's folder from this length on. We do not know how.
+/// How long the name of a project's folder may be before the program shortens it.
 const LONGEST_PROJECT_NAME: usize = 200;
 
 /// Variables of a surrounding Claude Code session. A child that inherits them would think that it is part of that
@@ -96,18 +96,10 @@ impl AgentProgram for Claude {
         Some(Invocation { unset: SURROUNDING_SESSION.to_vec(), ..invocation })
     }
 
-    /// The program finds conversations by its working folder: in the folder's path, every character but letters and
-    /// digits becomes a dash.
-    fn session_file(&self, place: &SessionPlace<'_>) -> Option<PathBuf> {
-        let projects = projects_folder(place)?;
-        let cwd = fs::canonicalize(place.cwd).unwrap_or_else(|_| place.cwd.to_owned());
-        let project: String = cwd
-            .to_str()?
-            .encode_utf16()
-            .map(|unit| u8::try_from(unit).ok().filter(u8::is_ascii_alphanumeric).map_or('-', char::from))
-            .collect();
-        let file = || projects.join(&project).join(format!("{}.jsonl", place.session));
-        (project.len() < LONGEST_PROJECT_NAME).then(file)
+    /// The program finds conversations by its working folder.
+    fn session_files(&self, place: &SessionPlace<'_>) -> Option<SessionFiles> {
+        let project = projects_folder(place)?.join(project_name(place.real_cwd().to_str()?));
+        Some(SessionFiles::One(project.join(format!("{}.jsonl", place.session))))
     }
 
     /// It is looked for in all projects: newer versions of the program find it there, too. A wrapper may start the program
@@ -123,14 +115,30 @@ impl AgentProgram for Claude {
 
 /// Where the program keeps its conversations, a folder for each project; nothing for what cannot be a session's id.
 fn projects_folder(place: &SessionPlace<'_>) -> Option<PathBuf> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    if place.session.is_empty() || !place.session.bytes().all(is_plain) {
-        return None;
-    }
-    let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-    let config = (place.variable)("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let config = config.or_else(|| Some(PathBuf::from((place.variable)(home)?).join(".claude")))?;
+    place.plain_id()?;
+    let config = place.folder("CLAUDE_CONFIG_DIR").or_else(|| Some(place.home()?.join(".claude")))?;
     Some(config.join("projects"))
+}
+
+/// The name of the folder with the conversations of a working folder. In the path, every character but letters and digits
+/// becomes a dash. A long name is cut, and a hash of the path is added to it.
+fn project_name(cwd: &str) -> String {
+    let plain = |unit: u16| u8::try_from(unit).ok().filter(u8::is_ascii_alphanumeric).map_or('-', char::from);
+    let mut name: String = cwd.encode_utf16().map(plain).collect();
+    if name.len() > LONGEST_PROJECT_NAME {
+        let add = |hash: i32, unit: u16| hash.wrapping_mul(31).wrapping_add(unit.into());
+        let hash = cwd.encode_utf16().fold(0, add).unsigned_abs();
+        name.truncate(LONGEST_PROJECT_NAME);
+        name.push('-');
+        name.push_str(&in_base_36(hash));
+    }
+    name
+}
+
+fn in_base_36(number: u32) -> String {
+    let rest = if number < 36 { String::new() } else { in_base_36(number / 36) };
+    let digit = char::from_digit(number % 36, 36).unwrap_or('0');
+    format!("{rest}{digit}")
 }
 
 /// How to start the program for this turn. If an option is given twice, it uses the last one, so ours win over those
@@ -191,7 +199,6 @@ mod tests {
     use super::super::Continued;
     use super::super::session::{export, import};
     use super::*;
-    use std::ffi::OsString;
     use std::path::Path;
 
     const OWN: &str = "11111111-1111-4111-8111-111111111111";
@@ -307,6 +314,12 @@ mod tests {
         assert_eq!(invocation.args[..3], ["run", "--permission-mode=plan", "-p"]);
         assert!(!invocation.args.contains(&"acceptEdits".to_owned()));
     }
+
+    fn file_of(files: &SessionFiles) -> PathBuf {
+        let SessionFiles::One(file) = files else { panic!("{files:?}") };
+        file.clone()
+    }
+
     #[test]
     fn a_conversation_is_copied_to_another_folder_and_home() {
         let here = tempfile::tempdir().unwrap();
@@ -320,7 +333,7 @@ mod tests {
         let cwd = here.path().join("a b.c");
         fs::create_dir(&cwd).unwrap();
         let place = SessionPlace { session: OWN, cwd: &cwd, variable: &from };
-        let file = program.session_file(&place).unwrap();
+        let file = file_of(&program.session_files(&place).unwrap());
         assert!(file.starts_with(here.path().join(".claude/projects")), "{}", file.display());
         let project = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
         assert!(project.ends_with("-a-b-c") && !project.contains(['/', '.', ' ']), "{project}");
@@ -333,17 +346,18 @@ mod tests {
         assert!(import(&*program, &place, &bytes).unwrap());
         assert!(import(&*program, &place, &bytes).unwrap(), "a second import changes nothing");
         assert_eq!(export(&*program, &place).unwrap().unwrap(), b"{}\n");
-        let folder = program.session_file(&place).unwrap().parent().unwrap().to_owned();
+        let folder = file_of(&program.session_files(&place).unwrap()).parent().unwrap().to_owned();
         assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "there is no temporary file left");
     }
 
+    /// These names were made by versions 2.1.197 and 2.1.325.
     #[test]
-    fn an_id_with_other_characters_names_no_file() {
-        let program = program(&BackendSettings::default()).unwrap();
-        let variable = |_: &str| Some(OsString::from("/home/x"));
-        for session in ["", "../../x", "a/b", "a\\b", "a.b"] {
-            let place = SessionPlace { session, cwd: Path::new("/"), variable: &variable };
-            assert_eq!(program.session_file(&place), None, "{session}");
-        }
+    fn the_name_of_a_long_folder_is_the_one_that_the_program_chooses() {
+        let start = format!("/tmp/wt-claude/cwd{}/", "/abcdefg".repeat(22));
+        let cut = start.replace('/', "-");
+        assert_eq!(project_name(&format!("{start}xxxxx")), format!("{cut}xxxxx"));
+        assert_eq!(project_name(&format!("{start}xxxxxx")), format!("{cut}xxxxx-ovag5j"));
+        let long = format!("{start}abcdefg/abcdefg/abcdefg/abcdefg/abcdefg/xxxxx");
+        assert_eq!(project_name(&long), format!("{cut}abcde-wp0sc8"));
     }
 }

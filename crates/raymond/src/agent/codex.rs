@@ -6,6 +6,8 @@
 mod app_server;
 mod exec;
 
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,11 +16,13 @@ use serde_json::Value;
 
 use super::events::{EventDecoder, EventReader};
 use super::launcher::Launcher;
+use super::session::{SessionFiles, SessionPlace, inside, is_named};
 use super::{
     AgentProgram, Capabilities, Inspection, Invocation, PromptLimit, SessionId, TokensTold, Turn,
     TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
+use crate::files::open_plain;
 use crate::process::Input;
 use app_server::{Server, Settings};
 
@@ -27,6 +31,9 @@ const LONGEST_PROMPT: PromptLimit = PromptLimit::Characters(1_048_576);
 
 /// It waits for a service that asks it to, for hours, and prints one line at the start of the wait.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
+
+/// How much of a conversation's file is read to see what it branched off. Its first line also has the instructions.
+const LONGEST_FIRST_LINE: u64 = 16 * 1024 * 1024;
 
 /// Variables of a surrounding session.
 const SURROUNDING_SESSION: &[&str] = &[
@@ -103,6 +110,47 @@ impl AgentProgram for Codex {
             exec: exec::Events::default(),
         }))
     }
+
+    /// The program looks for the id at the end of all names, so a file has the same name everywhere.
+    fn session_files(&self, place: &SessionPlace<'_>) -> Option<SessionFiles> {
+        let id = place.plain_id()?;
+        let home = place.folder("CODEX_HOME").or_else(|| Some(place.home()?.join(".codex")))?;
+        let folder = home.join("sessions");
+        let files = lineage(&rollouts(&folder), id).unwrap_or_default();
+        Some(SessionFiles::Lineage { folder, files })
+    }
+}
+
+/// The files of all conversations, in folders of their years, months and days.
+fn rollouts(sessions: &Path) -> Vec<PathBuf> {
+    let days = inside(sessions).into_iter().flat_map(|year| inside(&year)).flat_map(|month| inside(&month));
+    days.flat_map(|day| inside(&day)).filter(|file| is_named(file, "rollout-", ".jsonl")).collect()
+}
+
+/// The file of a conversation and those that it branched off: the file of a branch has only what came after. Nothing if one
+/// of them is missing.
+fn lineage(rollouts: &[PathBuf], id: &str) -> Option<Vec<PathBuf>> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut next = Some(id.to_owned());
+    while let Some(id) = next {
+        let end = format!("-{id}.jsonl");
+        let file = rollouts.iter().find(|file| is_named(file, "", &end))?;
+        // Damaged files might name each other.
+        if files.contains(file) {
+            return None;
+        }
+        files.push(file.clone());
+        next = branched_off(file)?;
+    }
+    Some(files)
+}
+
+/// The conversation that a file's first line says it continues, if any; `None` if that cannot be read.
+fn branched_off(file: &Path) -> Option<Option<String>> {
+    let mut line = Vec::new();
+    BufReader::new(open_plain(file).ok()?.take(LONGEST_FIRST_LINE)).read_until(b'\n', &mut line).ok()?;
+    let first: Value = serde_json::from_slice(&line).ok()?;
+    Some(first["payload"]["history_base"]["thread_id"].as_str().map(str::to_owned))
 }
 
 fn is_sandbox(arg: &str) -> bool {
@@ -298,5 +346,27 @@ mod tests {
         assert_eq!(report.cost.session_tokens.map(|tokens| tokens.output), Some(60));
         let lost = ended("codex", "0.166.0/27-resume-notuuid", &turn).unwrap_err();
         assert!(matches!(lost.fault, TurnFault::SessionMismatch { .. }), "{}", lost.fault);
+    }
+
+    #[test]
+    fn a_branch_is_there_only_with_those_that_it_branched_off() {
+        let root = tempfile::tempdir().unwrap();
+        let day = root.path().join("2026/11/18");
+        std::fs::create_dir_all(&day).unwrap();
+        let write = |id: &str, base: Option<&str>| {
+            let file = day.join(format!("rollout-2026-11-18T04-33-12-{id}.jsonl"));
+            let first = serde_json::json!({ "payload": { "history_base": { "thread_id": base } } });
+            std::fs::write(&file, format!("{first}\n{{}}\n")).unwrap();
+            file
+        };
+        let found = |id: &str| lineage(&rollouts(root.path()), id);
+        let last = write("c3", Some("b2"));
+        assert_eq!(found("c3"), None);
+        let middle = write("b2", Some("a1"));
+        let first = write("a1", None);
+        assert_eq!(found("c3"), Some(vec![last, middle, first.clone()]));
+        assert_eq!(found("a1"), Some(vec![first]));
+        write("a1", Some("c3"));
+        assert_eq!(found("c3"), None, "they name each other");
     }
 }

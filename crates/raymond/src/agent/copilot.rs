@@ -12,6 +12,7 @@ use super::events::{EventDecoder, EventReader, count, summary, text};
 use super::launcher::Launcher;
 use super::lines::shortened;
 use super::refusal::refusal;
+use super::session::{SessionFiles, SessionPlace};
 use super::{
     AgentProgram, Capabilities, Cost, Inspection, Invocation, Turn, TurnDecoder, TurnEnding, TurnEvent,
     TurnFailure, TurnFault, TurnReport,
@@ -26,6 +27,10 @@ const SURROUNDING_SESSION: &[&str] = &[
     "COPILOT_CLI_BINARY_VERSION",
     "COPILOT_CLI_RESOLVED_DIST_DIR",
 ];
+
+/// What of a conversation's folder stays where it is: the old working folder, in which the program would continue if there
+/// is such a folder, copies of the files there, and a lock.
+const NOT_MOVED: &[&str] = &["workspace.yaml", "rewind-file-snapshots", ".workspace-fork.lock"];
 
 /// How often it tries again by itself.
 const RETRIES: u64 = 5;
@@ -67,6 +72,12 @@ impl AgentProgram for Copilot {
 
     fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(EventDecoder::new(Events::default()))
+    }
+
+    fn session_files(&self, place: &SessionPlace<'_>) -> Option<SessionFiles> {
+        let id = place.plain_id()?;
+        let home = place.folder("COPILOT_HOME").or_else(|| Some(place.home()?.join(".copilot")))?;
+        Some(SessionFiles::Folder { path: home.join("session-state").join(id), without: NOT_MOVED })
     }
 }
 

@@ -3,7 +3,8 @@
 //! It cannot branch a conversation reliably: `--session-file` makes a branch, but a later process removes the file of
 //! that branch, so that it can be continued only once. Its exit code is the status of the service's answer modulo 256.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +14,14 @@ use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, append, count, summary, text};
 use super::launcher::Launcher;
 use super::refusal::refusal;
+use super::session::{SessionFiles, SessionPlace, inside, is_named};
 use super::{
     AgentProgram, Capabilities, Cost, Filled, Inspection, Invocation, Plain, PromptLimit, Tokens, TokensTold,
     Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
+use crate::files;
+use crate::store::hash_of;
 
 /// It cuts a longer prompt without a word.
 const LONGEST_PROMPT: PromptLimit = PromptLimit::Bytes(8_000_000);
@@ -30,6 +34,9 @@ const SILENCE: Duration = Duration::from_secs(10 * 60);
 
 /// Without this it starts itself a second time, and the signals that end a turn do not reach that process.
 const NO_RELAUNCH: &str = "GEMINI_CLI_NO_RELAUNCH";
+
+/// The file that says for which working folder a folder of conversations is.
+const PROJECT_ROOT: &str = ".project_root";
 
 /// The invisible character that keeps a path in a value from being read.
 const ZERO_WIDTH_SPACE: char = '\u{200B}';
@@ -104,6 +111,62 @@ impl AgentProgram for Gemini {
         plain.text.push_str(&filled.text[done..]);
         plain
     }
+
+    /// The program finds conversations by its working folder, and the folder with them by a file that names it.
+    fn session_files(&self, place: &SessionPlace<'_>) -> Option<SessionFiles> {
+        let id = place.plain_id()?;
+        let home = place.folder("GEMINI_CLI_HOME").or_else(|| place.home())?.join(".gemini");
+        let cwd = place.real_cwd();
+        let cwd = cwd.to_str()?;
+        let project = project_folder(&home, cwd);
+        let chats = project.join("chats");
+        let path =
+            chat(&chats, id).unwrap_or_else(|| chats.join(format!("session-moved-{}.jsonl", start_of(id))));
+        Some(SessionFiles::Marked { path, marker: project.join(PROJECT_ROOT), text: cwd.to_owned() })
+    }
+}
+
+/// The folder for the conversations of a working folder: the one that the program has chosen, or one with a name that it
+/// would not choose.
+fn project_folder(home: &Path, cwd: &str) -> PathBuf {
+    let all = home.join("tmp");
+    let owner =
+        |project: &PathBuf| files::read_text(&project.join(PROJECT_ROOT), files::MAX_SETTINGS_BYTES).ok();
+    // As the program does it, a chosen name does not count if another working folder has it.
+    let chosen = chosen_name(home, cwd).map(|name| all.join(name));
+    if let Some(chosen) = chosen.filter(|project| owner(project).is_none_or(|owner| owner.trim() == cwd)) {
+        return chosen;
+    }
+    let is_of_cwd = |project: &PathBuf| owner(project).is_some_and(|owner| owner.trim() == cwd);
+    let new = || all.join(format!("raymond-{}", hash_of(cwd.as_bytes())));
+    inside(&all).into_iter().find(is_of_cwd).unwrap_or_else(new)
+}
+
+/// The name that the program's list has for a working folder.
+fn chosen_name(home: &Path, cwd: &str) -> Option<String> {
+    let list = files::read_text(&home.join("projects.json"), files::MAX_SETTINGS_BYTES).ok()?;
+    let list: Value = serde_json::from_str(&list).ok()?;
+    let name = list["projects"][cwd].as_str()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (!name.is_empty() && name.bytes().all(is_plain)).then(|| name.to_owned())
+}
+
+/// The file of a conversation that has an answer. When the program continues one, it leaves a file without messages
+/// that has the same id.
+fn chat(chats: &Path, id: &str) -> Option<PathBuf> {
+    let end = format!("-{}.jsonl", start_of(id));
+    let is_it = |file: &PathBuf| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let first: Option<Value> = text.lines().next().and_then(|line| serde_json::from_str(line).ok());
+        first.is_some_and(|first| first["sessionId"] == id) && text.contains(r#""type":"gemini""#)
+    };
+    let found = inside(chats).into_iter().filter(|file| is_named(file, "session-", &end)).filter(is_it);
+    found.max_by_key(|file| fs::metadata(file).and_then(|about| about.modified()).ok())
+}
+
+/// The part of an id that is in the name of its file.
+fn start_of(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
 }
 
 /// The path at the start of the text after an `@`, if there is something to read.
@@ -323,5 +386,48 @@ mod tests {
         let plain = of_kind("gemini").plain(&filled);
         assert_eq!(plain.text, "see @secret.txt: say x@\u{200B}secret.txt, @other and a@b.example");
         assert_eq!(plain.changed, ["@secret.txt"]);
+    }
+
+    #[test]
+    fn the_folder_of_another_project_is_not_used() {
+        let home = tempfile::tempdir().unwrap();
+        let project = |name: &str| home.path().join("tmp").join(name);
+        let own = |name: &str, cwd: &str| {
+            fs::create_dir_all(project(name)).unwrap();
+            fs::write(project(name).join(PROJECT_ROOT), cwd).unwrap();
+        };
+        let list = |name: &str| {
+            let list = serde_json::json!({ "projects": { "/a/w": name } });
+            fs::write(home.path().join("projects.json"), list.to_string()).unwrap();
+        };
+        let new = project_folder(home.path(), "/a/w");
+        assert!(is_named(&new, "raymond-", ""), "{}", new.display());
+        for outside in ["../x", "/x", "..", ""] {
+            list(outside);
+            assert_eq!(project_folder(home.path(), "/a/w"), new, "{outside}");
+        }
+        list("w");
+        assert_eq!(project_folder(home.path(), "/a/w"), project("w"));
+        own("w", "/b/w");
+        assert_eq!(project_folder(home.path(), "/a/w"), new);
+        own("w-1", "/a/w");
+        assert_eq!(project_folder(home.path(), "/a/w"), project("w-1"));
+    }
+
+    #[test]
+    fn a_file_without_an_answer_is_not_the_conversation() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = "11111111-1111-4111-8111-111111111111";
+        let write = |name: &str, id: &str, rest: &str| {
+            let file = folder.path().join(name);
+            fs::write(&file, format!("{{\"sessionId\":\"{id}\"}}\n{rest}\n")).unwrap();
+            file
+        };
+        let answer = r#"{"id":"x","type":"gemini","content":"yes"}"#;
+        let own = write("session-1-11111111.jsonl", id, answer);
+        write("session-2-11111111.jsonl", id, r#"{"$set":{"messages":[]}}"#);
+        write("session-3-11111111.jsonl", "11111111-2", answer);
+        write("session-4-22222222.jsonl", id, answer);
+        assert_eq!(chat(folder.path(), id), Some(own));
     }
 }

@@ -1,5 +1,6 @@
 //! pi, one process for each turn, its events as JSON lines. Its exit code says nothing about a turn.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -9,6 +10,7 @@ use super::events::{EventDecoder, EventReader, amount, append, count, summary, t
 use super::launcher::Launcher;
 use super::lines::shortened;
 use super::refusal::refusal;
+use super::session::{SessionFiles, SessionPlace, inside, is_named};
 use super::{
     AgentProgram, Capabilities, Cost, Inspection, Invocation, Tokens, Turn, TurnDecoder, TurnEnding,
     TurnEvent, TurnFailure, TurnFault, TurnReport,
@@ -70,6 +72,34 @@ impl AgentProgram for Pi {
     fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(EventDecoder::new(Events::default()))
     }
+
+    /// The program reads ids from the first lines of its files, whatever their names are. Of a folder that an argument of
+    /// the settings chooses, nothing is known.
+    fn session_files(&self, place: &SessionPlace<'_>) -> Option<SessionFiles> {
+        let id = place.plain_id()?;
+        if self.0.has(|arg| arg.starts_with("--session-dir")) {
+            return None;
+        }
+        let end = format!("_{id}.jsonl");
+        let is_it = |file: &PathBuf| is_named(file, "", &end);
+        let (own, others) = match place.folder("PI_CODING_AGENT_SESSION_DIR") {
+            Some(folder) => (folder, Vec::new()),
+            None => {
+                let home = place.folder("PI_CODING_AGENT_DIR");
+                let sessions = home.or_else(|| Some(place.home()?.join(".pi/agent")))?.join("sessions");
+                (sessions.join(project_name(place.real_cwd().to_str()?)), inside(&sessions))
+            }
+        };
+        let found =
+            inside(&own).into_iter().chain(others.iter().flat_map(|folder| inside(folder))).find(is_it);
+        Some(SessionFiles::One(found.unwrap_or_else(|| own.join(format!("moved{end}")))))
+    }
+}
+
+/// The name of the folder with the conversations of a working folder.
+fn project_name(cwd: &str) -> String {
+    let below = cwd.strip_prefix(['/', '\\']).unwrap_or(cwd);
+    format!("--{}--", below.replace(['/', '\\', ':'], "-"))
 }
 
 #[derive(Debug, Default)]

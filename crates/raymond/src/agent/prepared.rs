@@ -13,7 +13,7 @@ use raymond_core::money::Usd;
 use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
-use super::session::SessionPlace;
+use super::session::{SessionFiles, SessionPlace};
 use super::{
     AgentProgram, Answer, Asked, Capabilities, Cost, Filled, Inspection, Invocation, Plain, SessionId,
     TokensTold, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport, WorkflowFiles,
@@ -334,8 +334,8 @@ impl AgentProgram for PreparedProgram {
         }
     }
 
-    fn session_file(&self, place: &SessionPlace<'_>) -> Option<std::path::PathBuf> {
-        self.inner.as_ref()?.session_file(place)
+    fn session_files(&self, place: &SessionPlace<'_>) -> Option<SessionFiles> {
+        self.inner.as_ref()?.session_files(place)
     }
 
     fn continues_only_what_is_there(&self) -> bool {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::session::SessionPlace;
+use super::session::{SessionFiles, SessionPlace};
 use super::{
     Answer, Asked, Cost, Filled, Invocation, Plain, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport,
 };
@@ -62,9 +62,10 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The file that holds a conversation, so that it can be copied to another folder or machine (see
-    /// [`super::session`]); `None` if the program's conversations cannot be copied.
-    fn session_file(&self, _place: &SessionPlace<'_>) -> Option<PathBuf> {
+    /// The files that hold a conversation, so that it can be copied to another folder or machine (see
+    /// [`super::session`]); `None` if the program's conversations cannot be copied. The id comes from outside: it must be
+    /// checked before it becomes a part of a path.
+    fn session_files(&self, _place: &SessionPlace<'_>) -> Option<SessionFiles> {
         None
     }
 

@@ -103,7 +103,7 @@ impl Cleaner<'_> {
         loop {
             let mut next = None;
             for id in &left {
-                if self.store.run(id)?.holder()?.is_none() && self.needed(id, &gone)?.is_none() {
+                if matches!(self.store.run(id)?.holder(), Ok(None)) && self.needed(id, &gone)?.is_none() {
                     next = Some(id.clone());
                     break;
                 }
@@ -114,7 +114,11 @@ impl Cleaner<'_> {
             gone.insert(id);
         }
         for id in left {
-            let why = self.needed(&id, &gone)?.unwrap_or_else(|| "it is running".to_owned());
+            let why = match (self.needed(&id, &gone)?, self.store.run(&id)?.holder()) {
+                (Some(why), _) => why,
+                (None, Ok(_)) => "it is running".to_owned(),
+                (None, Err(error)) => error.to_string(),
+            };
             say(&format!("{id} stays: {why}"))?;
         }
         match gone.is_empty() {

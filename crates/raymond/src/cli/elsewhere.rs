@@ -8,6 +8,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use raymond_core::run::RunStatus;
+
 use super::args::{Command, Place};
 use super::brought::bring;
 use super::find::{load_config, state_dir};
@@ -15,7 +17,9 @@ use super::print::say;
 use crate::config::Config;
 use crate::error::{ExitKind, UserError};
 use crate::fleet::mirror::{Keeper, Mirror, note_silence};
-use crate::fleet::{Address, ENGINE_PROGRAM, Fleet, KnownRun, PATIENCE, Patient, Standing, installed};
+use crate::fleet::{
+    Address, ENGINE_PROGRAM, Fleet, KnownRun, PATIENCE, Patient, Standing, Trouble, installed,
+};
 use crate::run::driver::now;
 use crate::store::{Elsewhere, FolderStore, RunHandle, RunStore, Silence, StoreError, check_new_run_id};
 use crate::view::text::local_time;
@@ -132,12 +136,14 @@ pub(super) fn prepare(command: &Command) -> Vec<Keeper> {
         return Vec::new();
     };
     let store: Arc<dyn RunStore> = Arc::new(FolderStore::new(dir));
-    let engines = engines_for(command, &*store);
-    catch_up(fleet, &store, engines, &|run| is_worth_a_note(command, run));
+    let named = named_by(command).and_then(|given| find_elsewhere(&*store, given));
+    let engines = engines_for(command, named.as_ref(), &*store);
+    let only = named.map(|(run, _)| run);
+    catch_up(fleet, &store, engines, only.clone(), &|run| is_worth_a_note(command, run));
     bring(fleet, &store, command);
     match concern {
-        Concern::Sends => deliver_from_now_on(fleet, store),
-        Concern::Follows => return keep_open_runs(fleet, &store),
+        Concern::Sends => deliver_from_now_on(fleet, store, only.as_deref()),
+        Concern::Follows => return keep_open_runs(fleet, &store, only.as_deref()),
         Concern::Serves => look_for_runs_from_now_on(fleet, store),
         Concern::Looks | Concern::Needs | Concern::None => {}
     }
@@ -152,18 +158,52 @@ fn is_worth_a_note(command: &Command, run: &str) -> bool {
     }
 }
 
-/// The engines that a command has to ask. One that names a run of this machine asks none, so that it waits for none.
-fn engines_for(command: &Command, store: &dyn RunStore) -> BTreeMap<String, Address> {
+/// The run that a command is about, by its id or the start of it, if it names one.
+fn named_by(command: &Command) -> Option<&str> {
+    match command {
+        // Without a second word, the first is the answer.
+        Command::Answer(args) => args.first.as_deref().filter(|_| args.second.is_some()),
+        other => other.run(),
+    }
+}
+
+/// The run of this id, or the only one here that begins like this, if other machines carry it out.
+fn find_elsewhere(store: &dyn RunStore, given: &str) -> Option<(String, Elsewhere)> {
+    let copied = store.list().ok()?.into_iter().map(|entry| entry.run.id().to_owned());
+    let ids: BTreeSet<String> = copied.chain(store.elsewhere().ok()?).collect();
+    let mut alike = ids.iter().filter(|id| id.starts_with(given));
+    let id = match (ids.get(given), alike.next(), alike.next()) {
+        (Some(id), ..) | (None, Some(id), None) => id,
+        _ => return None,
+    };
+    Some((id.clone(), store.run(id).ok()?.elsewhere()?))
+}
+
+/// The engines that a command has to ask. One that names a run of this machine asks none, so that it waits for none. Neither
+/// does one that names a run of which nothing new can come.
+fn engines_for(
+    command: &Command,
+    named: Option<&(String, Elsewhere)>,
+    store: &dyn RunStore,
+) -> BTreeMap<String, Address> {
     let mut engines = engines_of(store, &load_config().unwrap_or_default());
-    let Some(named) = command.run() else { return engines };
-    let mark = store.run(named).ok().and_then(|run| run.elsewhere());
-    let is_here = || store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == named));
-    match mark {
-        Some(mark) => engines.retain(|engine, _| *engine == mark.engine),
-        None if is_here() => engines.clear(),
+    let is_here = |given| store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == given));
+    match named {
+        Some((run, mark)) if is_over(store, run, mark) => engines.clear(),
+        Some((_, mark)) => engines.retain(|engine, _| *engine == mark.engine),
+        None if named_by(command).is_some_and(is_here) => engines.clear(),
         None => {}
     }
     engines
+}
+
+/// Whether all of a run is copied and it never goes on.
+fn is_over(store: &dyn RunStore, run: &str, mark: &Elsewhere) -> bool {
+    let is_completed = || {
+        let state = store.run(run).and_then(|run| run.load());
+        state.is_ok_and(|state| state.status == RunStatus::Completed)
+    };
+    !mark.is_open && (mark.ended.is_some() || is_completed())
 }
 
 /// All engines that may have runs: those of the config file, and those that runs were started on.
@@ -207,18 +247,20 @@ struct Caught {
     troubles: Vec<String>,
 }
 
-/// Asks all engines at once, and goes on without those that do not answer in time.
+/// Asks all engines at once, and goes on without those that do not answer in time. They are asked for all of their runs, or
+/// only for one.
 fn catch_up(
     fleet: &'static Patient,
     store: &Arc<dyn RunStore>,
     engines: BTreeMap<String, Address>,
+    only: Option<String>,
     is_worth_a_note: &dyn Fn(&str) -> bool,
 ) {
     let (sender, heard) = channel();
     for (name, address) in engines.clone() {
-        let (store, sender) = (Arc::clone(store), sender.clone());
+        let (store, sender, only) = (Arc::clone(store), sender.clone(), only.clone());
         std::thread::spawn(move || {
-            let last = catch_up_with(fleet, &store, &address, &sender);
+            let last = catch_up_with(fleet, &store, &address, only.as_deref(), &sender);
             let _ = sender.send((name, last));
         });
     }
@@ -287,20 +329,23 @@ const MOST_NAMED: usize = 10;
 /// How many runs of an engine are asked at once. One that does not answer keeps the others waiting only if there are so many.
 const RUNS_AT_ONCE: usize = 8;
 
-/// Finds the runs of one engine and copies what is new in them.
+/// Finds the runs of one engine, or takes the only one, and copies what is new in them.
 fn catch_up_with(
     fleet: &'static dyn Fleet,
     store: &Arc<dyn RunStore>,
     at: &Address,
+    only: Option<&str>,
     sender: &Sender<(String, Heard)>,
 ) -> Heard {
-    let engine = at.to_string();
-    let ids = match find_runs(fleet, &**store, at) {
+    let found = match only {
+        Some(run) => find_one(fleet, &**store, at, run),
+        None => find_runs(fleet, &**store, at).map(Vec::from_iter),
+    };
+    let ids: Vec<String> = match found {
         Ok(ids) => ids,
         Err(why) => return Heard::Nothing(why),
     };
-    let _ = sender.send((engine, Heard::Answers));
-    let ids: Vec<String> = ids.into_iter().collect();
+    let _ = sender.send((at.to_string(), Heard::Answers));
     let (next, caught) = (AtomicUsize::new(0), Mutex::new(Caught::default()));
     std::thread::scope(|scope| {
         for _ in 0..RUNS_AT_ONCE.min(ids.len()) {
@@ -320,13 +365,29 @@ fn catch_up_with(
     Heard::All(caught.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// The run that a command is about, then those for which messages wait here. The engine is not asked for all of its runs,
+/// because it may have thousands, and asking each of them takes longer than a command waits.
+fn find_one(fleet: &dyn Fleet, store: &dyn RunStore, at: &Address, run: &str) -> Result<Vec<String>, String> {
+    fleet.answers(at).map_err(|trouble| not_heard(store, at, &trouble))?;
+    let others = open_runs_of(store, &at.to_string()).into_iter().map(|(other, _)| other);
+    let others = others.filter(|other| other.id() != run && has_messages(&**other));
+    Ok(std::iter::once(run.to_owned()).chain(others.map(|other| other.id().to_owned())).collect())
+}
+
+fn has_messages(run: &dyn RunHandle) -> bool {
+    run.inbox().messages().is_ok_and(|messages| !messages.is_empty())
+}
+
+/// Notes that an engine does not answer, and says why.
+fn not_heard(store: &dyn RunStore, at: &Address, trouble: &Trouble) -> String {
+    note_silence_of(store, &at.to_string(), trouble.why());
+    trouble.to_string()
+}
+
 /// The runs of an engine that have to be asked what is new, with those that were not known here.
 fn find_runs(fleet: &dyn Fleet, store: &dyn RunStore, at: &Address) -> Result<BTreeSet<String>, String> {
     let engine = at.to_string();
-    let known = fleet.runs(at).map_err(|trouble| {
-        note_silence_of(store, &engine, trouble.why());
-        trouble.to_string()
-    })?;
+    let known = fleet.runs(at).map_err(|trouble| not_heard(store, at, &trouble))?;
     let cannot = |error: StoreError| error.to_string();
     store.forget_removals(&engine, &known.iter().map(|run| run.id.as_str()).collect()).map_err(cannot)?;
     let mut asked: BTreeSet<String> =
@@ -357,39 +418,45 @@ fn is_open(store: &dyn RunStore, run: &str) -> bool {
     store.run(run).ok().and_then(|run| run.elsewhere()).is_some_and(|mark| mark.is_open)
 }
 
-/// Whether a run that an engine lists may have news. One that is not known here is marked. One that was removed here, and
-/// a run of the same name that is of this machine, stay as they are.
+/// Whether a run that an engine lists may have news. One that is not known here is marked, and so is one whose mark was
+/// damaged. One that was removed here, and a run of the same name that is of this machine, stay as they are.
 fn is_to_be_asked(store: &dyn RunStore, engine: &str, known: &KnownRun) -> Result<bool, StoreError> {
     if check_new_run_id(&known.id).is_err() {
         return Ok(false);
     }
-    if let Some(mark) = store.run(&known.id)?.elsewhere() {
-        return Ok(mark.engine == engine && (mark.is_open || known.is_open));
-    }
-    if store.was_removed(&known.id) || store.list()?.iter().any(|entry| entry.run.id() == known.id) {
-        return Ok(false);
+    let is_here = || Ok(store.list()?.iter().any(|entry| entry.run.id() == known.id));
+    match store.run(&known.id)?.try_elsewhere() {
+        Ok(Some(mark)) => return Ok(mark.engine == engine && (mark.is_open || known.is_open)),
+        Ok(None) if store.was_removed(&known.id) || is_here()? => return Ok(false),
+        Err(error) if !error.is_nonsense() => return Err(error),
+        Ok(None) | Err(_) => {}
     }
     // What has ended is copied too, once.
     store.mark_elsewhere(&known.id, &Elsewhere::open(engine.to_owned(), now()))?;
     Ok(true)
 }
 
-fn keep_open_runs(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>) -> Vec<Keeper> {
-    let started =
-        |(run, _): (Arc<dyn RunHandle>, Elsewhere)| Keeper::start(fleet, store, run.id()).ok().flatten();
-    open_runs(&**store).into_iter().filter_map(started).collect()
+/// The runs that were going on when they were last seen, or only this one of them.
+fn open_runs_or(store: &dyn RunStore, only: Option<&str>) -> Vec<Arc<dyn RunHandle>> {
+    let runs = open_runs(store).into_iter().map(|(run, _)| run);
+    runs.filter(|run| only.is_none_or(|only| run.id() == only)).collect()
+}
+
+fn keep_open_runs(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>, only: Option<&str>) -> Vec<Keeper> {
+    let started = |run: Arc<dyn RunHandle>| Keeper::start(fleet, store, run.id()).ok().flatten();
+    open_runs_or(&**store, only).into_iter().filter_map(started).collect()
 }
 
 /// How often inboxes are looked at while a command leaves messages.
 const LOOK_INTO_INBOXES: Duration = Duration::from_millis(20);
 
 /// Delivers what the command leaves in the inboxes of open runs, until the program ends. The command itself waits for that.
-fn deliver_from_now_on(fleet: &'static dyn Fleet, store: Arc<dyn RunStore>) {
-    let runs = open_runs(&*store);
+fn deliver_from_now_on(fleet: &'static dyn Fleet, store: Arc<dyn RunStore>, only: Option<&str>) {
+    let runs = open_runs_or(&*store, only);
     std::thread::spawn(move || {
         loop {
-            for (run, _) in &runs {
-                if run.inbox().messages().is_ok_and(|messages| !messages.is_empty())
+            for run in &runs {
+                if has_messages(&**run)
                     && let Err(error) = catch_up_run(fleet, &store, run.id())
                 {
                     tracing::debug!(run = run.id(), error, "a message could not be delivered");
@@ -424,4 +491,70 @@ fn look_for_runs_from_now_on(fleet: &'static dyn Fleet, store: Arc<dyn RunStore>
             std::thread::sleep(LOOK_FOR_RUNS);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::fake::FakeFleet;
+    use crate::store::suite::opening;
+    use crate::store::{JournalOptions, StateDir};
+
+    const ENGINE: &str = "temporal://localhost:7233/default?queue=q";
+
+    /// A store with the local run `here`, and with marks of runs elsewhere.
+    fn store_with(folder: &tempfile::TempDir, marked: &[&str]) -> FolderStore {
+        let store = FolderStore::new(StateDir::at(folder.path()));
+        store.create("here", JournalOptions::default()).unwrap().commit(&opening("here")).unwrap();
+        for run in marked {
+            store.mark_elsewhere(run, &Elsewhere::open(ENGINE.to_owned(), now())).unwrap();
+        }
+        store
+    }
+
+    #[test]
+    fn a_run_elsewhere_is_named_by_its_id_or_by_a_start_that_no_other_run_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store_with(&folder, &["review", "review-2", "other", "hermit"]);
+        for (given, expected) in [
+            ("review", Some("review")),
+            ("rev", None),
+            ("review-", Some("review-2")),
+            ("o", Some("other")),
+            ("he", None),
+            ("here", None),
+            ("unknown", None),
+        ] {
+            let found = find_elsewhere(&store, given).map(|(run, _)| run);
+            assert_eq!(found.as_deref(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_mark_is_written_anew_when_the_engine_lists_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store_with(&folder, &["r"]);
+        store.create("r", JournalOptions::default()).unwrap().commit(&opening("r")).unwrap();
+        std::fs::write(folder.path().join(".elsewhere/r.json"), "").unwrap();
+        let known = |id: &str| KnownRun { id: id.to_owned(), is_open: true };
+        assert!(is_to_be_asked(&store, ENGINE, &known("r")).unwrap());
+        assert_eq!(store.run("r").unwrap().elsewhere().unwrap().engine, ENGINE);
+        assert!(!is_to_be_asked(&store, ENGINE, &known("here")).unwrap(), "a run of this machine");
+    }
+
+    #[test]
+    fn an_engine_is_not_asked_for_all_of_its_runs_if_a_command_names_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store_with(&folder, &["a", "r", "waits"]);
+        store.run("waits").unwrap().inbox().post("stop-any", "{}").unwrap();
+        let (fleet, at): (&'static FakeFleet, _) =
+            (Box::leak(Box::default()), Address::parse(ENGINE).unwrap());
+        let store: Arc<dyn RunStore> = Arc::new(store);
+        let (sender, heard) = channel();
+        catch_up_with(fleet, &store, &at, Some("r"), &sender);
+        assert!(matches!(heard.try_recv(), Ok((_, Heard::Answers))));
+        assert_eq!((fleet.listings(), fleet.heard_of()), (0, vec!["r".to_owned(), "waits".to_owned()]));
+        catch_up_with(fleet, &store, &at, None, &sender);
+        assert_eq!((fleet.listings(), fleet.heard_of().len()), (1, 3), "all are asked if none is named");
+    }
 }

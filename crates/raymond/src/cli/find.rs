@@ -152,8 +152,11 @@ pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle
     for RunEntry { run, .. } in &runs {
         match run.load() {
             Ok(state) if state.status == RunStatus::Completed => {}
-            Ok(_) if run.holder()?.is_some() => {}
-            Ok(_) => return Ok(Arc::clone(run)),
+            Ok(_) => match run.holder() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(Arc::clone(run)),
+                Err(error) => drop(damage.get_or_insert(error)),
+            },
             Err(StoreError::Empty { .. }) => {}
             Err(error) => drop(damage.get_or_insert(error)),
         }

@@ -15,7 +15,7 @@ use crate::config::{Config, Timeout};
 use crate::error::{ExitKind, UserError};
 use crate::fleet::debug::DebugKeeper;
 use crate::fleet::mirror::{Keeper, Mirror, MirrorError};
-use crate::fleet::{Address, Fleet, NewRun, Patient, Resume, Trouble, Worker, installed};
+use crate::fleet::{Address, Fleet, NewRun, Patient, Resume, Resumed, Started, Trouble, Worker, installed};
 use crate::run::driver::{exit_of, now};
 use crate::store::{Elsewhere, RunStore, StoreError, check_new_run_id};
 use crate::view::status::status_of;
@@ -55,7 +55,10 @@ fn refused(at: &Address, trouble: &Trouble) -> UserError {
 pub(super) fn start(store: &Arc<dyn RunStore>, at: &Address, new: &NewRun) -> Result<(), UserError> {
     check_new_run_id(&new.id).map_err(StoreError::BadId)?;
     let fleet = fleet()?;
-    fleet.start(at, new).map_err(|trouble| refused(at, &trouble))?;
+    match fleet.start(at, new).map_err(|trouble| refused(at, &trouble))? {
+        Started::Begun => {}
+        Started::IdInUse => return Err(StoreError::Exists { run: new.id.clone() }.into()),
+    }
     mark_open(&**store, &new.id, at)?;
     if let Some(mut mirror) = Mirror::of(fleet, Arc::clone(store), &new.id)?
         && let Err(error) = mirror.catch_up(Duration::ZERO)
@@ -87,8 +90,12 @@ pub(super) fn resume(
     at: &Address,
     resume: &Resume,
 ) -> Result<(), UserError> {
-    fleet()?.resume(at, run, resume).map_err(|trouble| not_resumed(run, at, &trouble))?;
-    Ok(mark_open(store, run, at)?)
+    let resumed = fleet()?.resume(at, run, resume).map_err(|trouble| not_resumed(run, at, &trouble))?;
+    mark_open(store, run, at)?;
+    if resumed == Resumed::Later {
+        say(&format!("{run} goes on as soon as its states can be read; does the store of blobs answer?"));
+    }
+    Ok(())
 }
 
 fn not_resumed(run: &str, at: &Address, trouble: &Trouble) -> UserError {

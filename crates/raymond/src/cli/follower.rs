@@ -169,6 +169,7 @@ impl<'a> Follower<'a> {
             Some(Silence::Engine(why)) => {
                 format!("{engine} does not answer: {why}; {id} is shown as it was at {}", local_time(seen_at))
             }
+            Some(Silence::Copy(why)) => format!("{id} goes on, and its events cannot be copied: {why}"),
             None => format!("{id} is heard of again"),
         };
         self.silence = silence;
@@ -181,10 +182,10 @@ impl<'a> Follower<'a> {
         }
         self.leaving = self.leaving.after_ctrl_c();
         if let Some(now) = self.leaving.stop() {
-            let request = StopRequest { incarnation: None, now };
+            let request = StopRequest::for_run(self.run, None, now);
             let content =
                 serde_json::to_string(&request).map_err(|error| UserError::failed(error.to_string()))?;
-            self.run.inbox().post(&StopRequest::name(None, now), &content)?;
+            self.run.inbox().post(&request.name(), &content)?;
         }
         if let Some(words) = self.leaving.words() {
             self.say(&format!("{} {words}", self.run.id()));

@@ -44,7 +44,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         }
         None => latest_resumable(&*store)?,
     };
-    if let Some(mark) = stored.elsewhere() {
+    if let Some(mark) = stored.try_elsewhere()? {
         return elsewhere::resume(&args, store.into(), &*stored, &mark, &config);
     }
     if args.diff {

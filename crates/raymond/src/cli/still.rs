@@ -33,7 +33,7 @@ pub(super) fn hold(
     place: &Place,
     config: &Config,
 ) -> Result<Still, UserError> {
-    if let Some(elsewhere) = stored.elsewhere() {
+    if let Some(elsewhere) = stored.try_elsewhere()? {
         return Err(UserError::usage(format!("{} is carried out by {}", stored.id(), elsewhere.engine))
             .hint("a run on other machines can be stopped and resumed"));
     }

@@ -18,8 +18,8 @@ pub(super) fn stop(args: StopArgs) -> Result<ExitKind, UserError> {
         say(&format!("{} is not running; nothing to stop", run.id()));
         return Ok(ExitKind::Completed);
     };
-    let name = StopRequest::name(holder.incarnation.as_deref(), args.now);
-    let request = StopRequest { incarnation: holder.incarnation, now: args.now };
+    let request = StopRequest::for_run(&*run, holder.incarnation, args.now);
+    let name = request.name();
     let content = serde_json::to_string(&request).map_err(|error| UserError::failed(error.to_string()))?;
     run.inbox()
         .post(&name, &content)

@@ -29,7 +29,7 @@ pub fn delivery_of(run: &dyn RunHandle, message: &str) -> Delivery {
         if !is_here {
             return match mark.and_then(|mark| mark.silence) {
                 Some(Silence::Workers(why)) => Delivery::Left(why),
-                Some(Silence::Engine(_)) | None => Delivery::Taken,
+                Some(Silence::Engine(_) | Silence::Copy(_)) | None => Delivery::Taken,
             };
         }
         if let Some(why) = mark.as_ref().and_then(why_away) {

@@ -1,13 +1,13 @@
 //! An engine for tests, with one run whose events and debug files the test gives.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use raymond_core::event::Event;
 
-use super::{Address, Fleet, KnownRun, NewRun, News, Resume, Standing, Trouble, Worker};
+use super::{Address, Fleet, KnownRun, NewRun, News, Resume, Resumed, Standing, Started, Trouble, Worker};
 use crate::error::{ExitKind, UserError};
 
 pub(crate) struct FakeFleet {
@@ -19,7 +19,12 @@ pub(crate) struct FakeFleet {
     asked: Mutex<BTreeSet<(u64, u32)>>,
     /// Long texts by their hashes. Each is told once.
     texts: Mutex<BTreeMap<String, String>>,
+    /// How often all of its runs were asked for, and which runs were asked for news.
+    listings: AtomicUsize,
+    heard_of: Mutex<BTreeSet<String>>,
     is_away: AtomicBool,
+    /// How many more messages it takes before it goes away.
+    patience: AtomicUsize,
 }
 
 impl Default for FakeFleet {
@@ -31,7 +36,10 @@ impl Default for FakeFleet {
             archives: Mutex::default(),
             asked: Mutex::default(),
             texts: Mutex::default(),
+            listings: AtomicUsize::new(0),
+            heard_of: Mutex::default(),
             is_away: AtomicBool::new(false),
+            patience: AtomicUsize::new(usize::MAX),
         }
     }
 }
@@ -51,6 +59,11 @@ impl FakeFleet {
 
     pub(crate) fn is_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::Relaxed);
+    }
+
+    /// It takes so many messages more, and goes away then.
+    pub(crate) fn goes_away_after(&self, messages: usize) {
+        self.patience.store(messages, Ordering::Relaxed);
     }
 
     pub(crate) fn leaves(&self, step: u64, attempt: u32, archive: Vec<u8>) {
@@ -75,6 +88,16 @@ impl FakeFleet {
         lock(&self.delivered).clone()
     }
 
+    /// How often all of its runs were asked for.
+    pub(crate) fn listings(&self) -> usize {
+        self.listings.load(Ordering::Relaxed)
+    }
+
+    /// The runs that were asked for news since the last call, by their names.
+    pub(crate) fn heard_of(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.heard_of)).into_iter().collect()
+    }
+
     fn check(&self) -> Result<(), Trouble> {
         match self.is_away.load(Ordering::Relaxed) {
             true => Err(Trouble::Away("no route".to_owned())),
@@ -84,8 +107,8 @@ impl FakeFleet {
 }
 
 impl Fleet for FakeFleet {
-    fn start(&self, _: &Address, _: &NewRun) -> Result<(), Trouble> {
-        self.check()
+    fn start(&self, _: &Address, _: &NewRun) -> Result<Started, Trouble> {
+        self.check().map(|()| Started::Begun)
     }
 
     fn answers(&self, _: &Address) -> Result<(), Trouble> {
@@ -93,11 +116,13 @@ impl Fleet for FakeFleet {
     }
 
     fn runs(&self, _: &Address) -> Result<Vec<KnownRun>, Trouble> {
+        self.listings.fetch_add(1, Ordering::Relaxed);
         self.check().map(|()| Vec::new())
     }
 
-    fn news(&self, _: &Address, _: &str, after: u64, _: Duration) -> Result<News, Trouble> {
+    fn news(&self, _: &Address, run: &str, after: u64, _: Duration) -> Result<News, Trouble> {
         self.check()?;
+        lock(&self.heard_of).insert(run.to_owned());
         let is_new = |batch: &&Vec<Event>| batch[0].seq > after;
         // One batch at a time, as if messages were short.
         let batches = lock(&self.batches).iter().filter(is_new).take(1).cloned().collect();
@@ -113,11 +138,14 @@ impl Fleet for FakeFleet {
     fn deliver(&self, _: &Address, _: &str, name: &str, _: &str) -> Result<(), Trouble> {
         self.check()?;
         lock(&self.delivered).push(name.to_owned());
+        if self.patience.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.is_away(true);
+        }
         Ok(())
     }
 
-    fn resume(&self, _: &Address, _: &str, _: &Resume) -> Result<(), Trouble> {
-        self.check()
+    fn resume(&self, _: &Address, _: &str, _: &Resume) -> Result<Resumed, Trouble> {
+        self.check().map(|()| Resumed::GoesOn)
     }
 
     fn forget(&self, _: &Address, _: &str) -> Result<(), Trouble> {

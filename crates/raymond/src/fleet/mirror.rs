@@ -2,12 +2,12 @@
 //!
 //! Events come in, and messages from the run's local inbox go out. So `status`, `log`, `serve` and all others look at
 //! the copy as at any run, and `answer` and `stop` leave their messages as for any run. One process at a time keeps a
-//! copy up to date, by the run's lease; the others only read it.
+//! copy up to date, by the run's lease; the others only read it, and deliver messages that it leaves lying.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use raymond_core::event::{Event, SnapshotLine};
 use raymond_core::evolve;
@@ -23,6 +23,9 @@ use crate::store::{
 
 /// How long a call waits for news of a run that is followed. Messages from the inbox go out in between.
 const WAIT_FOR_NEWS: Duration = Duration::from_millis(500);
+/// How long a message waits for the process that keeps the copy. That one delivers it within [`WAIT_FOR_NEWS`], unless it is
+/// suspended or hangs.
+const OVERDUE: Duration = Duration::from_secs(1);
 /// How long it takes until an engine that is away, or a run that no worker answers for, is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -47,6 +50,17 @@ impl std::fmt::Display for MirrorError {
                 f,
                 "its events do not follow those of the copy here: event {expected} was expected, and {got} came"
             ),
+        }
+    }
+}
+
+impl MirrorError {
+    /// What is noted of the run because of this.
+    fn silence(&self) -> Silence {
+        match self {
+            Self::Engine(Trouble::Away(why)) => Silence::Engine(why.clone()),
+            Self::Engine(Trouble::Refused(why)) => Silence::Workers(why.clone()),
+            Self::Store(_) | Self::Gap { .. } => Silence::Copy(self.to_string()),
         }
     }
 }
@@ -87,23 +101,33 @@ impl Mirror {
 
     /// Hands over what is in the inbox, then copies what is new, waiting for it up to `wait`. Says how the run stands.
     pub fn catch_up(&mut self, wait: Duration) -> Result<Standing, MirrorError> {
-        if self.is_kept_by_another()? {
-            std::thread::sleep(wait);
-            return Ok(self.standing_as_marked());
-        }
-        let caught_up = self.catch_up_alone(wait);
-        let silence = match &caught_up {
-            Ok(_) => return caught_up,
-            Err(MirrorError::Engine(Trouble::Away(why))) => Silence::Engine(why.clone()),
-            Err(error) => Silence::Workers(error.to_string()),
+        let is_kept_by_another = self.is_kept_by_another();
+        let (delivered, undelivered) = match is_kept_by_another {
+            Ok(true) => self.deliver(is_overdue)?,
+            Ok(false) | Err(_) => self.deliver(|_| true)?,
         };
-        note_silence(&*self.store, &*self.run, silence)?;
+        let caught_up = match (undelivered, is_kept_by_another) {
+            (Some(trouble), _) => Err(trouble.into()),
+            (None, Ok(true)) => {
+                std::thread::sleep(wait);
+                Ok(self.standing_as_marked())
+            }
+            (None, Ok(false)) => self.copy_news(if delivered.is_empty() { wait } else { Duration::ZERO }),
+            (None, Err(error)) => Err(error),
+        };
+        let noted = match &caught_up {
+            Ok(_) => Ok(()),
+            Err(error) => note_silence(&*self.store, &*self.run, error.silence()),
+        };
+        // The engine has these messages for good, even if what came of them cannot be copied. If they stayed, they would be
+        // delivered again each time.
+        let inbox = self.run.inbox();
+        delivered.iter().try_for_each(|name| inbox.remove(name))?;
+        noted?;
         caught_up
     }
 
-    fn catch_up_alone(&mut self, wait: Duration) -> Result<Standing, MirrorError> {
-        let delivered = self.deliver()?;
-        let mut wait = if delivered.is_empty() { wait } else { Duration::ZERO };
+    fn copy_news(&mut self, mut wait: Duration) -> Result<Standing, MirrorError> {
         loop {
             let after = self.copy.as_ref().map_or(0, |(_, run)| run.seq);
             let news = self.fleet.news(&self.at, self.run.id(), after, wait)?;
@@ -117,8 +141,6 @@ impl Mirror {
                 Standing::Unheard(_) => true,
             };
             if is_enough {
-                let inbox = self.run.inbox();
-                delivered.iter().try_for_each(|name| inbox.remove(name))?;
                 if matches!(standing, Standing::Over | Standing::Ended(_)) {
                     self.copy = None;
                 }
@@ -155,20 +177,27 @@ impl Mirror {
         Ok(false)
     }
 
-    /// The names of the messages that the engine now has. They are removed once their effect is in the copy.
-    fn deliver(&self) -> Result<Vec<String>, MirrorError> {
-        let mut delivered = Vec::new();
-        for message in self.run.inbox().messages()? {
+    /// Delivers the messages that are to be delivered by the time at which they were posted. Returns the names of those that
+    /// the engine now has, and why it does not have all.
+    fn deliver(
+        &self,
+        is_to_be_delivered: impl Fn(Option<SystemTime>) -> bool,
+    ) -> Result<(Vec<String>, Option<Trouble>), MirrorError> {
+        let (inbox, mut delivered) = (self.run.inbox(), Vec::new());
+        for message in inbox.messages()? {
+            if !is_to_be_delivered(inbox.posted_at(&message.name)) {
+                continue;
+            }
             if let Content::Text(text) = &message.content {
                 match self.fleet.deliver(&self.at, self.run.id(), &message.name, text) {
-                    // The run will never take it; what it did instead is in its events.
+                    // A run that refuses a message will never take it; what it did instead is in its events.
                     Ok(()) | Err(Trouble::Refused(_)) => {}
-                    Err(away) => return Err(away.into()),
+                    Err(away) => return Ok((delivered, Some(away))),
                 }
             }
             delivered.push(message.name);
         }
-        Ok(delivered)
+        Ok((delivered, None))
     }
 
     fn take(&mut self, news: News) -> Result<(), MirrorError> {
@@ -217,6 +246,13 @@ impl Mirror {
         self.copy = Some((writer, run));
         Ok(())
     }
+}
+
+/// Whether a message should have been delivered by the process that keeps the copy. Then another one does it, without the
+/// lease. If both do, the second time has no effect: a question takes one answer, and a run that is stopping stops.
+fn is_overdue(posted: Option<SystemTime>) -> bool {
+    // A time that is not known, or in the future, says nothing about how long the message has waited.
+    posted.and_then(|time| time.elapsed().ok()).is_none_or(|age| age >= OVERDUE)
 }
 
 /// Notes why nothing is heard of a run that goes on.
@@ -298,6 +334,7 @@ mod tests {
     use super::*;
     use crate::fleet::delivery::{Delivery, delivery_of};
     use crate::fleet::fake::FakeFleet;
+    use crate::run::driver::StopRequest;
     use crate::store::suite::{opening, warnings};
     use crate::store::{FolderStore, Start, StateDir, reference_to};
     use raymond_core::event::Body;
@@ -307,7 +344,7 @@ mod tests {
     struct Scene {
         fleet: &'static FakeFleet,
         store: Arc<dyn RunStore>,
-        _folder: tempfile::TempDir,
+        folder: tempfile::TempDir,
     }
 
     impl Scene {
@@ -318,7 +355,7 @@ mod tests {
             store.mark_elsewhere("r", &Elsewhere::open(engine, now())).unwrap();
             let fleet: &'static FakeFleet = Box::leak(Box::default());
             fleet.happens(opening("r"));
-            Self { fleet, store, _folder: folder }
+            Self { fleet, store, folder }
         }
 
         fn mirror(&self) -> Mirror {
@@ -408,6 +445,73 @@ mod tests {
         inbox.post("stop-any", "{}").unwrap();
         scene.mirror().catch_up(Duration::ZERO).unwrap();
         assert_eq!(delivery(), Delivery::Left("no worker".to_owned()));
+    }
+
+    #[test]
+    fn a_message_is_delivered_once_even_if_nothing_can_be_copied() {
+        let scene = Scene::new();
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        scene.fleet.happens(warnings("r", 7..=7));
+        let (run, inbox) = (scene.run(), scene.run().inbox());
+        inbox.post("stop-any", "{}").unwrap();
+        for _ in 0..3 {
+            let error = scene.mirror().catch_up(Duration::ZERO).unwrap_err();
+            assert!(matches!(error, MirrorError::Gap { .. }), "{error}");
+        }
+        assert_eq!(scene.fleet.delivered(), ["stop-any"]);
+        assert_eq!(delivery_of(&*run, "stop-any"), Delivery::Taken);
+        assert!(matches!(scene.mark().silence, Some(Silence::Copy(_))), "{:?}", scene.mark());
+    }
+
+    #[test]
+    fn what_was_delivered_before_the_engine_went_away_is_not_delivered_again() {
+        let scene = Scene::new();
+        for ask in ["answer-ask1", "answer-ask2"] {
+            scene.run().inbox().post(ask, "{}").unwrap();
+        }
+        scene.fleet.goes_away_after(1);
+        assert!(scene.mirror().catch_up(Duration::ZERO).is_err());
+        scene.fleet.is_away(false);
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        let mut delivered = scene.fleet.delivered();
+        delivered.sort();
+        assert_eq!(delivered, ["answer-ask1", "answer-ask2"]);
+    }
+
+    #[test]
+    fn a_stop_is_for_the_run_as_it_is_known_here_unless_the_copy_may_be_old() {
+        let scene = Scene::new();
+        let request = || StopRequest::for_run(&*scene.run(), None, false);
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!((request().seen, request().name()), (Some(2), "stop-after-2".to_owned()));
+        scene.fleet.is_away(true);
+        assert!(scene.mirror().catch_up(Duration::ZERO).is_err());
+        assert_eq!(request().seen, Some(2), "it may be delivered much later");
+        scene.fleet.is_away(false);
+        scene.fleet.happens(warnings("r", 7..=7));
+        assert!(scene.mirror().catch_up(Duration::ZERO).is_err());
+        assert_eq!((request().seen, request().name()), (None, "stop-any".to_owned()));
+    }
+
+    /// It may be suspended with Ctrl-Z.
+    #[test]
+    fn a_message_that_the_keeper_of_the_copy_leaves_lying_is_delivered_by_another_process() {
+        let scene = Scene::new();
+        let mut suspended = scene.mirror();
+        suspended.catch_up(Duration::ZERO).unwrap();
+        let inbox = scene.run().inbox();
+        inbox.post("stop-any", "{}").unwrap();
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!(scene.fleet.delivered(), [""; 0], "the keeper may still do it");
+        let path = scene.folder.path().join("r.in/stop-any");
+        let posted = SystemTime::now() - OVERDUE;
+        std::fs::File::open(path).unwrap().set_modified(posted).unwrap();
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!(
+            (scene.fleet.delivered(), inbox.contains("stop-any")),
+            (vec!["stop-any".to_owned()], false)
+        );
+        drop(suspended);
     }
 
     #[test]

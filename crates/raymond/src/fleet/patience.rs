@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Address, Fleet, KnownRun, NewRun, News, PATIENCE, Resume, Trouble, Worker};
+use super::{Address, Fleet, KnownRun, NewRun, News, PATIENCE, Resume, Resumed, Started, Trouble, Worker};
 use crate::error::{ExitKind, UserError};
 
 /// How long an engine that did not answer is left alone. The rest of a short command takes less.
@@ -51,7 +51,7 @@ impl Patient {
 }
 
 impl Fleet for Patient {
-    fn start(&self, at: &Address, new: &NewRun) -> Result<(), Trouble> {
+    fn start(&self, at: &Address, new: &NewRun) -> Result<Started, Trouble> {
         self.ask(at, |fleet| fleet.start(at, new))
     }
 
@@ -71,7 +71,7 @@ impl Fleet for Patient {
         self.ask(at, |fleet| fleet.deliver(at, run, name, content))
     }
 
-    fn resume(&self, at: &Address, run: &str, resume: &Resume) -> Result<(), Trouble> {
+    fn resume(&self, at: &Address, run: &str, resume: &Resume) -> Result<Resumed, Trouble> {
         self.ask(at, |fleet| fleet.resume(at, run, resume))
     }
 

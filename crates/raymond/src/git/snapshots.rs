@@ -104,6 +104,7 @@ impl Snapshots {
     pub fn before_step(&self, cwd: &Path, step: u64) -> Result<(), String> {
         let folder = self.folder(cwd)?;
         let mut folder = lock(&folder);
+        folder.forget_lost();
         match folder.last {
             Some(_) => Ok(()),
             None => self.take(&mut folder, &format!("{} before step {step}", self.run)).map(drop),
@@ -114,6 +115,7 @@ impl Snapshots {
     pub fn after_step(&self, cwd: &Path, about: &str, shared: bool) -> Result<FilesSnapshot, String> {
         let folder = self.folder(cwd)?;
         let mut folder = lock(&folder);
+        folder.forget_lost();
         let before = folder.last.as_ref().map(|(commit, _)| commit.clone());
         let commit = self.take(&mut folder, &format!("{} {about}", self.run))?;
         Ok(FilesSnapshot {
@@ -123,6 +125,13 @@ impl Snapshots {
             repository: folder.repository.to_string_lossy().into_owned(),
             shared,
         })
+    }
+
+    /// The tree of all files in a worktree that git does not ignore. It is on no ref, so `git gc` may remove it some day.
+    pub fn tree_of(&self, top: &Path) -> Result<String, String> {
+        let folder = self.folder(top)?;
+        let tree = lock(&folder).tree(&self.indexes, &self.own);
+        tree.map_err(|error| format!("the files in {} cannot be read: {error}", top.display()))
     }
 
     /// Whether this is said for the first time.
@@ -185,6 +194,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Folder {
     fn git(&self) -> Git {
         Git::in_folder(&self.top).settings(&SETTINGS)
+    }
+
+    /// Forgets the last snapshot if the repository does not have it. It may have been made anew since.
+    fn forget_lost(&mut self) {
+        let Some((commit, _)) = &self.last else { return };
+        let found = self.git().text(&["cat-file", "-e", &format!("{commit}^{{commit}}")]);
+        if matches!(found, Err(GitError::Failed { .. })) {
+            (self.last, self.copied) = (None, None);
+        }
     }
 
     /// The tree of all files that git does not ignore.

@@ -73,6 +73,8 @@ pub struct StepNeeds {
     pub code: StateCode,
     /// The worktree in which it runs, if the agent has one.
     pub worktree: Option<WorktreeNeeds>,
+    /// Whether snapshots are taken of the files that it finds and leaves.
+    pub takes_snapshots: bool,
     /// What a prompt's turn needs besides.
     pub turn: Option<TurnNeeds>,
 }

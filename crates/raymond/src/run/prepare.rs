@@ -114,6 +114,7 @@ impl Preparer {
             handed,
             code,
             worktree,
+            takes_snapshots: self.options.snapshots,
             turn,
         };
         Ok((Prepared { hash, plan, warnings }, needs))

@@ -103,6 +103,13 @@ impl LocalSteps {
     }
 }
 
+impl Drop for LocalSteps {
+    /// Processes that failed attempts have left are ended all the same.
+    fn drop(&mut self) {
+        self.cleaning.detach_all();
+    }
+}
+
 impl Executor for LocalSteps {
     fn start(&mut self, job: StepJob) {
         let agent = job.attempt.agent.clone();

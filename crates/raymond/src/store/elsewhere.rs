@@ -42,6 +42,8 @@ pub enum Silence {
     Engine(String),
     /// The engine answers, and no worker of the run does.
     Workers(String),
+    /// The engine tells what has happened, and it cannot be copied.
+    Copy(String),
 }
 
 impl std::fmt::Display for Silence {
@@ -49,6 +51,7 @@ impl std::fmt::Display for Silence {
         match self {
             Self::Engine(why) => write!(f, "its engine does not answer: {why}"),
             Self::Workers(why) => f.write_str(why),
+            Self::Copy(why) => write!(f, "its events cannot be copied: {why}"),
         }
     }
 }

@@ -97,6 +97,12 @@ impl StoreError {
         }
     }
 
+    /// Whether a file could be read, and what it holds makes no sense.
+    pub(crate) fn is_nonsense(&self) -> bool {
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), InvalidData | UnexpectedEof))
+    }
+
     /// Whether the file that the error is about was not there.
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)

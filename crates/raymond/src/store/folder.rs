@@ -182,13 +182,15 @@ impl RunHandle for FolderRun {
         lineage::state_after(&self.paths, seq)
     }
 
-    fn elsewhere(&self) -> Option<Elsewhere> {
-        elsewhere::read(self.paths.folder(), self.paths.id())
+    fn try_elsewhere(&self) -> Result<Option<Elsewhere>, StoreError> {
+        let (folder, id) = (self.paths.folder(), self.paths.id());
+        let io = |error| StoreError::io(elsewhere::path_of(folder, id).display(), "read", error);
+        elsewhere::read(folder, id).map_err(io)
     }
 
     fn holder(&self) -> Result<Option<Holder>, StoreError> {
         // A process that copies such a run holds the lease of the copy, but does not drive the run.
-        if let Some(mark) = self.elsewhere() {
+        if let Some(mark) = self.try_elsewhere()? {
             return Ok(mark.is_open.then(Holder::default));
         }
         self.lease_holder()

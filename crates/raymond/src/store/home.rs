@@ -127,9 +127,15 @@ pub trait RunHandle: Debug + Send + Sync {
     /// The state after an event, which is the last of its batch.
     fn state_after(&self, seq: u64) -> Result<Run, StoreError>;
 
-    /// Where the run is carried out, if that is on other machines.
+    /// Where the run is carried out, if that is on other machines. It is an error if that is noted and cannot be read: such a
+    /// run must not be driven here, because it may go on there.
+    fn try_elsewhere(&self) -> Result<Option<Elsewhere>, StoreError> {
+        Ok(None)
+    }
+
+    /// The same for those who only look at the run. A note that cannot be read counts as none.
     fn elsewhere(&self) -> Option<Elsewhere> {
-        None
+        self.try_elsewhere().ok().flatten()
     }
 
     /// The process that writes the run now, if there is one. A run that goes on elsewhere has one that is not named.

@@ -1,6 +1,7 @@
 //! What other processes ask of a run, whether a process drives it at the moment or not.
 
 use std::fmt::Debug;
+use std::time::SystemTime;
 
 use super::error::StoreError;
 
@@ -14,6 +15,11 @@ pub trait Inbox: Debug + Send + Sync {
 
     /// Whether a message of this name waits.
     fn contains(&self, name: &str) -> bool;
+
+    /// When a message was posted, if that is known.
+    fn posted_at(&self, _name: &str) -> Option<SystemTime> {
+        None
+    }
 
     /// Removes a message once its effect is committed. It is not an error if it is gone.
     fn remove(&self, name: &str) -> Result<(), StoreError>;

@@ -53,7 +53,7 @@ pub const DEFAULT_KEPT_STEPS: usize = 1000;
 const MOST_PRUNED_AT_ONCE: usize = 4;
 
 /// How every warning about debug files ends.
-pub const NO_MORE_FILES: &str = "no more debug files are written";
+const NO_MORE_FILES: &str = "no more debug files are written";
 
 const TRANSITIONS: &str = "transitions.log";
 

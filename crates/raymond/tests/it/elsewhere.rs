@@ -89,6 +89,22 @@ fn without_that_program_the_copies_are_shown() {
     assert!(!rig.path(".raymond/state/.elsewhere/r.json").exists());
 }
 
+/// The run may go on elsewhere, and then its steps would run twice.
+#[test]
+fn a_run_whose_mark_cannot_be_read_is_not_resumed_here() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo >> ran; exit 1\n");
+    assert_eq!(rig.raymond(&["workflow", "--id", "r", "--quiet"]).exit, 1);
+    mark(&rig, "r", true);
+    rig.write(".raymond/state/.elsewhere/r.json", "half of it");
+    for args in [&["resume", "r"][..], &["resume"], &["retry", "r"], &["stop", "r"], &["clean", "r"]] {
+        let refused = rig.raymond(args);
+        assert_ne!(refused.exit, 0, "{args:?}");
+        refused.says(".elsewhere/r.json: expected value");
+    }
+    assert_eq!(rig.read("ran"), "\n");
+}
+
 /// The documents of a file in `deploy/`.
 fn deployed(name: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
@@ -136,7 +152,14 @@ fn what_is_deployed_understands_its_arguments_and_fits_together() {
     // Agents that wait for a machine have a queue of their own.
     let waiting = format!("{}.agents", given("--queue").as_str().unwrap());
     assert_eq!(trigger["metadata"]["taskQueue"], waiting);
-    assert_eq!(trigger["metadata"]["targetQueueSize"], given("--slots"));
+    let formula = scaling["advanced"]["scalingModifiers"]["formula"].as_str().unwrap();
+    assert!(formula.contains(&format!("waiting / {})", given("--slots").as_str().unwrap())), "{formula}");
+    for trigger in scaling["triggers"].as_array().unwrap() {
+        assert!(formula.contains(trigger["name"].as_str().unwrap()), "{formula}");
+    }
+    let counted = scaling["triggers"][1]["metadata"]["podSelector"].as_str().unwrap();
+    let (label, value) = counted.split_once('=').unwrap();
+    assert_eq!(pod["metadata"]["labels"][label], value);
     let mounted = container["volumeMounts"].as_array().unwrap().iter().map(|mount| &mount["name"]);
     let volumes: Vec<&Value> =
         pod["spec"]["volumes"].as_array().unwrap().iter().map(|volume| &volume["name"]).collect();

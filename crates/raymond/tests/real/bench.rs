@@ -1,5 +1,6 @@
 //! A working folder, a fake of the models' services and one agent program.
 
+use std::ffi::{OsStr, OsString};
 use std::ops::Deref;
 use std::process::Command;
 
@@ -74,6 +75,13 @@ impl Bench {
             command.env("PATH", format!("{}:{path}", node.display()));
         }
         command
+    }
+
+    /// A variable as the programs have it.
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+        let command = self.command(&[]);
+        let mut all = command.get_envs();
+        all.find(|(own, _)| *own == name).and_then(|(_, value)| value.map(OsStr::to_owned))
     }
 
     pub(crate) fn start(&self, args: &[&str]) -> Live {

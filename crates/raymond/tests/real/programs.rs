@@ -1,10 +1,11 @@
 //! The agent programs that are tested, and what the tests have to know about each.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use mock_api::{Reply, refuse, use_tool};
-use raymond::agent::Capabilities;
 use raymond::agent::registry::program;
+use raymond::agent::{AgentProgram, Capabilities};
 use raymond::config::BackendSettings;
 use serde_json::json;
 use test_kit::rig::Rig;
@@ -244,8 +245,13 @@ impl Program {
         }
     }
 
+    /// As Raymond knows it.
+    pub(crate) fn agent(&self) -> Arc<dyn AgentProgram> {
+        program(self.backend(), &self.settings()).unwrap()
+    }
+
     pub(crate) fn capabilities(&self) -> Capabilities {
-        program(self.backend(), &self.settings()).unwrap().capabilities()
+        self.agent().capabilities()
     }
 
     pub(crate) fn set_up(&self, rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
@@ -293,10 +299,12 @@ fn copilot(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
 }
 
 fn gemini(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
+    // It would remove the conversation of an agent that starts at the same time, see docs/backends.md.
+    let keep = json!({ "enabled": false });
     let settings = json!({
         "security": { "auth": { "selectedType": "gemini-api-key" } },
         "privacy": { "usageStatisticsEnabled": false },
-        "general": { "enableAutoUpdate": false, "maxAttempts": 1 },
+        "general": { "enableAutoUpdate": false, "maxAttempts": 1, "sessionRetention": keep },
     });
     rig.write("home/.gemini/settings.json", settings.to_string());
     vec![

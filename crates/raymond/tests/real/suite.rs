@@ -2,6 +2,7 @@
 
 use mock_api::{Usage, refuse, say};
 use raymond::agent::TokensTold;
+use raymond::agent::session::{SessionPlace, export, import};
 use rustix::process::Signal;
 use serde_json::Value;
 use test_kit::rig::{send, wait_for_file, wait_until};
@@ -24,6 +25,7 @@ pub(crate) const CASES: &[Case] = &[
     ("every::a_stop_leaves_no_process_behind", stopped),
     ("every::a_value_makes_the_program_read_no_file", values),
     ("every::a_function_in_another_folder_returns_to_the_conversation", other_folder),
+    ("every::a_conversation_moves_to_another_home", moved),
     ("every::a_ping_of_doctor_is_answered", pinged),
     ("every::a_ping_of_doctor_tells_a_refused_login", pinged_in_vain),
 ];
@@ -255,6 +257,69 @@ fn other_folder(program: &Program) {
     bench.api.on("begin", [say(call)]).on("other", [say("<result>called</result>")]);
     bench.run(&[]).assert(0, "done\n");
     assert_eq!(conversation(&bench, "plan"), ["begin", "plan"]);
+}
+
+/// As on two machines: the programs' own files, the working folders and their paths are different. The old working folder
+/// is still there, so that a program that goes back to it is noticed.
+fn moved(program: &Program) {
+    let states = [
+        ("START", "begin", "<goto>PLAN</goto>"),
+        ("PLAN", "plan", "<goto>GATE</goto>"),
+        ("LAST", "last", ""),
+    ];
+    let [here, there] = [bench(program, &states), bench(program, &states)].map(|mut bench| {
+        bench.state("GATE.sh", "[ -e open ] && echo '<goto>LAST</goto>'");
+        bench.variables.push(("IS_SANDBOX", "1".to_owned()));
+        bench
+    });
+    here.run(&["--dangerously-skip-permissions"]).assert(1, "");
+    let finished = here.events_of("step_finished");
+    let session = finished[1]["session"]["id"].as_str().unwrap();
+    if !carry(program, session, &here, &there) {
+        return;
+    }
+    there.write("open", "");
+    there.api.on("last", [(program.kind.shell)("touch worked"), say("<result>done</result>")]);
+    there.resume(&[]).assert(0, "done\n");
+    assert_eq!(conversation(&there, "last"), ["begin", "plan", "last"]);
+    assert!(there.asked("begin").is_empty() && there.asked("plan").is_empty());
+    assert!(there.path("worked").exists() && !here.path("worked").exists());
+}
+
+/// Brings a conversation and the run to another bench; `false` if the program's conversations cannot be copied.
+fn carry(program: &Program, session: &str, here: &Bench, there: &Bench) -> bool {
+    let agent = program.agent();
+    let [from, to] = [here, there].map(|bench| move |name: &str| bench.variable(name));
+    let place = SessionPlace { session, cwd: &here.work(), variable: &from };
+    let Some(bytes) = export(&*agent, &place).unwrap() else { return false };
+    for folder in [here.path("home"), here.home().join(".claude")] {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    let place = SessionPlace { session, cwd: &there.work(), variable: &to };
+    assert!(import(&*agent, &place, &bytes).unwrap());
+    assert_eq!(export(&*agent, &place).unwrap(), Some(bytes), "it is found where it was put");
+    let journal = std::fs::read_to_string(here.journal()).unwrap();
+    let [old, new] = [here, there].map(|bench| bench.work().display().to_string());
+    there.write(".raymond/state/r.jsonl", marked(&journal.replace(&old, &new)));
+    true
+}
+
+/// A journal whose text was changed, with new commit marks: each ends the last line of a batch, with the CRC-32 of the batch
+/// before it.
+fn marked(journal: &str) -> String {
+    let (mut whole, mut batch) = (String::new(), String::new());
+    for line in journal.lines() {
+        match line.rsplit_once(r#","commit":""#) {
+            Some((head, _)) => {
+                batch.push_str(head);
+                let crc = crc32fast::hash(batch.as_bytes());
+                whole.push_str(&format!("{batch},\"commit\":\"{crc:08x}\"}}\n"));
+                batch.clear();
+            }
+            None => batch.push_str(&format!("{line}\n")),
+        }
+    }
+    whole
 }
 
 fn pinged(program: &Program) {

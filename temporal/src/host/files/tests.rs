@@ -2,15 +2,16 @@
 
 use jiff::Timestamp;
 use raymond::agent::registry::Backends;
-use raymond::git::snapshots::Snapshots;
 use raymond::run::frozen::FrozenStates;
 use raymond::run::hosted::StepReport;
 use raymond_core::event::{FORMAT_VERSION, RunStarted};
 use raymond_core::run::Options;
+use raymond_core::run::Session;
 use raymond_core::workflow::StateFile;
+use raymond_core::worktree::{Worktree, branch};
 
 use super::*;
-use crate::bundle::{keep_repository, keep_workflows};
+use crate::bundle::{Pack, keep_repository, keep_workflows};
 use crate::host::superseded::remove;
 use crate::machine::Machine;
 use crate::messages::{From, Settings};
@@ -29,7 +30,7 @@ impl Project {
         let (top, workflow) = (folder.path().join("project"), folder.path().join("wf"));
         fs::create_dir_all(&top).unwrap();
         fs::create_dir_all(&workflow).unwrap();
-        fs::write(workflow.join("START.sh"), "echo '<result>done</result>'\n").unwrap();
+        fs::write(workflow.join("START.sh"), "echo again >> again; echo '<result>done</result>'\n").unwrap();
         fs::write(top.join("kept"), "as committed").unwrap();
         let git = Git::in_folder(&top);
         git.text(&["init", "--quiet"]).unwrap();
@@ -59,8 +60,8 @@ impl Project {
         let work = self.folder.path().join(name);
         let scratch = work.join("scratch");
         let grace = Duration::from_secs(1);
-        let run = HostedRun::open("r", &scratch, Backends::built_in(), grace, true, None).unwrap();
-        Host { project: self, files: Files::new(work, self.blobs.clone()), run, scratch }
+        let run = HostedRun::open("r", &scratch, Backends::built_in(), grace, None).unwrap();
+        Host { project: self, files: Files::new(work, self.blobs.clone()), run }
     }
 
     /// The names of the blobs with the agent's files.
@@ -113,29 +114,34 @@ struct Host<'a> {
     project: &'a Project,
     files: Files,
     run: HostedRun,
-    scratch: PathBuf,
 }
 
 impl Host<'_> {
     /// Puts the agent's files in place. Returns the folder of its repository and one that is not in it.
     async fn ready(&self, left: Option<&Left>) -> (Roots, PathBuf, PathBuf) {
         let Project { files, order, .. } = self.project;
-        let roots = self.files.ready(files, order, &self.run, left, true).await.unwrap();
-        let loose = roots.folder.join("loose");
-        fs::create_dir_all(&loose).unwrap();
-        let top = roots.folder_of(&files.project);
+        let Ready { roots, .. } = self.files.ready(files, order, &self.run, left, true).await.unwrap();
+        let (top, loose) = (roots.folder_of(&files.project), roots.folder.join("loose"));
         (roots, top, loose)
     }
 
     async fn keep(&self, order: &StepOrder, roots: &Roots, before: Option<&Left>) -> Left {
-        let top = roots.folder_of(&self.project.files.project);
-        let (indexes, own) = (self.scratch.join("indexes"), self.scratch.clone());
-        let snapshots = Snapshots::new("r", indexes, own, &BTreeMap::new());
-        let snapshot = snapshots.after_step(&top, "step", false).unwrap();
+        self.kept(order, roots, before).await.left
+    }
+
+    async fn kept(&self, order: &StepOrder, roots: &Roots, before: Option<&Left>) -> Kept {
         let report = StepReport::not_started(&order.plan, "nothing ran".to_owned());
-        let done = Done { report, files: Some(snapshot), debug: None, shortage: None };
+        let done = Done { report, debug: None, shortage: None };
         let kept = self.files.keep(&self.project.files, order, &self.run, roots, &done, before);
-        kept.await.unwrap().left
+        kept.await.unwrap()
+    }
+
+    /// Carries out a step, on a machine that the agent has just come to.
+    async fn step(&self, number: u64, before: Option<&Left>) -> Left {
+        let (files, order) = (&self.project.files, self.project.order(number, 1));
+        let Ready { roots, .. } = self.files.ready(files, &order, &self.run, before, true).await.unwrap();
+        let done = self.run.start(order.clone(), &roots).await.unwrap();
+        self.files.keep(files, &order, &self.run, &roots, &done, before).await.unwrap().left
     }
 }
 
@@ -143,6 +149,12 @@ impl Host<'_> {
 fn play(test: impl AsyncFnOnce(Project)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async { test(Project::new().await).await });
+}
+
+/// Writes a file in a folder, which is made.
+fn put(folder: &Path, name: &str, text: &str) {
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join(name), text).unwrap();
 }
 
 fn read(folder: &Path, name: &str) -> String {
@@ -155,10 +167,10 @@ fn an_agent_finds_what_its_last_recorded_step_left_and_nothing_that_comes_late()
         let (lost, next) = (project.host("lost"), project.host("next"));
         let (roots, top, loose) = lost.ready(None).await;
         fs::write(top.join("new"), "of the lost one").unwrap();
-        fs::write(loose.join("l"), "of the lost one").unwrap();
+        put(&loose, "l", "of the lost one");
         let (next_roots, top, loose) = next.ready(None).await;
         fs::write(top.join("new"), "recorded").unwrap();
-        fs::write(loose.join("l"), "recorded").unwrap();
+        put(&loose, "l", "recorded");
         commit(&Git::in_folder(&top), "second");
         let recorded = next.keep(&project.order(1, 2), &next_roots, None).await;
         // Only now the machine that counts as lost writes what its attempt left.
@@ -179,7 +191,7 @@ fn what_has_not_changed_keeps_its_name_and_what_is_superseded_is_removed() {
         let (roots, top, loose) = host.ready(None).await;
         assert_eq!(host.keep(&project.order(1, 1), &roots, None).await, Left::default());
         fs::write(top.join("new"), "1").unwrap();
-        fs::write(loose.join("l"), "1").unwrap();
+        put(&loose, "l", "1");
         let first = host.keep(&project.order(2, 1), &roots, None).await;
         assert_eq!(host.keep(&project.order(3, 1), &roots, Some(&first)).await, first);
         fs::write(top.join("new"), "2").unwrap();
@@ -207,10 +219,10 @@ fn an_agent_that_has_put_all_back_leaves_nothing() {
         let host = project.host("a");
         let (roots, top, loose) = host.ready(None).await;
         fs::write(top.join("new"), "1").unwrap();
-        fs::write(loose.join("l"), "1").unwrap();
+        put(&loose, "l", "1");
         let left = host.keep(&project.order(1, 1), &roots, None).await;
         fs::remove_file(top.join("new")).unwrap();
-        fs::remove_file(loose.join("l")).unwrap();
+        fs::remove_dir_all(&loose).unwrap();
         assert_eq!(host.keep(&project.order(2, 1), &roots, Some(&left)).await, Left::default());
     });
 }
@@ -248,5 +260,169 @@ fn a_blob_that_is_named_and_not_there_is_an_error() {
         let Project { files, order, .. } = &project;
         let error = host.files.ready(files, order, &host.run, Some(&left), true).await.unwrap_err();
         assert!(error.to_string().contains("gone.bundle is not in the blob store"), "{error:#}");
+    });
+}
+
+/// The agent's folder on the first machine is made anew while the worker there goes on.
+#[test]
+fn an_agent_that_comes_back_leaves_what_it_has_done_since() {
+    play(async |project| {
+        let (a, b) = (project.host("a"), project.host("b"));
+        let left = a.step(1, None).await;
+        let left = b.step(2, Some(&left)).await;
+        let left = a.step(3, Some(&left)).await;
+        let (_, top, _) = b.ready(Some(&left)).await;
+        assert_eq!(read(&top, "again"), "again\n".repeat(3));
+    });
+}
+
+/// An agent may work outside the repository, or in one that it has cloned itself.
+#[test]
+fn files_in_the_repository_are_kept_wherever_the_step_worked() {
+    play(async |mut project| {
+        project.order.agent.cwd = "/elsewhere".to_owned();
+        let host = project.host("a");
+        let (_, top, _) = host.ready(None).await;
+        put(&top, "new", "kept");
+        let Project { files, order, .. } = &project;
+        let Ready { roots, .. } = host.files.ready(files, order, &host.run, None, false).await.unwrap();
+        let done = host.run.start(order.clone(), &roots).await.unwrap();
+        let kept = host.files.keep(files, order, &host.run, &roots, &done, None).await.unwrap();
+        let (roots, top, _) = project.host("b").ready(Some(&kept.left)).await;
+        assert_eq!(read(&top, "new"), "kept");
+        assert_eq!(read(&roots.folder, "elsewhere/again"), "again\n");
+    });
+}
+
+/// Otherwise the next attempt would find a new branch and old files, and commit where the branch does not lead.
+#[test]
+fn a_failed_step_of_a_worker_leaves_its_branch_and_its_files_alike() {
+    play(async |mut project| {
+        let base = project.files.repository.as_ref().unwrap().commit.clone();
+        let path = format!("{}/.raymond/worktrees/r/w", project.files.project);
+        let worktree = Worktree {
+            name: "w".to_owned(),
+            branch: branch("r", "w"),
+            base,
+            repository: format!("{}/.git", project.files.project),
+            path,
+        };
+        (project.order.agent.cwd, project.order.agent.worktree) =
+            (worktree.path.clone(), Some(Box::new(worktree.clone())));
+        let host = project.host("a");
+        let (roots, top, _) = host.ready(None).await;
+        // The step fails before its worktree is made.
+        assert_eq!(host.keep(&project.order(1, 1), &roots, None).await.files, None);
+
+        let folder = roots.folder_of(&worktree.path);
+        fs::remove_dir_all(&folder).unwrap();
+        let (git, here) = (Git::in_folder(&top), Git::in_folder(&folder));
+        git.text(&["worktree", "add", "--quiet", "-b", &worktree.branch, &text(&folder)]).unwrap();
+        raymond::git::making::finish(&worktrees_of(&project.order, &roots).mark("w")).unwrap();
+        commit(&here, "of the first step");
+        let first = host.kept(&project.order(1, 2), &roots, None).await;
+        commit(&here, "of the failed step");
+        put(&folder, "new", "of the failed step");
+        let failed = host.kept(&project.order(2, 1), &roots, Some(&first.left)).await;
+
+        project.order.branches.insert("w".to_owned(), failed.branch.unwrap());
+        let (roots, _, _) = project.host("b").ready(Some(&failed.left)).await;
+        let folder = roots.folder_of(&worktree.path);
+        let here = Git::in_folder(&folder);
+        assert_eq!(here.text(&["log", "-1", "--format=%s"]).unwrap(), "of the failed step");
+        assert_eq!(here.text(&["symbolic-ref", "--short", "HEAD"]).unwrap(), worktree.branch);
+        assert_eq!(read(&folder, "new"), "of the failed step");
+    });
+}
+
+#[test]
+fn without_a_repository_everything_that_an_agent_has_made_is_kept() {
+    play(async |mut project| {
+        project.files.repository = None;
+        let host = project.host("a");
+        let (roots, top, _) = host.ready(None).await;
+        assert_eq!(host.keep(&project.order(1, 1), &roots, None).await, Left::default());
+        let git = Git::in_folder(&top);
+        git.text(&["init", "--quiet"]).unwrap();
+        commit(&git, "of the agent");
+        put(&top.join("node_modules/m"), "index.js", "module");
+        fs::create_dir_all(top.join("empty")).unwrap();
+        std::os::unix::fs::symlink("node_modules/m", top.join("link")).unwrap();
+        let kept = host.kept(&project.order(2, 1), &roots, None).await;
+        assert_eq!(kept.left_out, None);
+        // A socket has no content that could be kept.
+        let _socket = std::os::unix::net::UnixListener::bind(roots.folder.join("s")).unwrap();
+        let with_a_socket = host.kept(&project.order(3, 1), &roots, Some(&kept.left)).await;
+        assert_eq!(with_a_socket.left, kept.left);
+        let told = with_a_socket.left_out.unwrap();
+        assert_eq!(told, "not kept for other machines: /s (no file or folder)");
+
+        let (_, top, _) = project.host("b").ready(Some(&kept.left)).await;
+        let git = Git::in_folder(&top);
+        assert_eq!(git.text(&["log", "-1", "--format=%s"]).unwrap(), "of the agent");
+        assert_eq!(read(&top, "link/index.js"), "module");
+        assert!(top.join("link").is_symlink() && top.join("empty").is_dir());
+    });
+}
+
+#[test]
+fn of_too_much_what_can_be_made_again_is_left_out_and_otherwise_nothing_is_kept() {
+    play(async |project| {
+        let (roots, _, loose) = project.host("a").ready(None).await;
+        put(&loose.join("node_modules/m"), "index.js", "module");
+        put(&loose, "l", "1234");
+        let pack = |most| loose::pack_within(&project.order, &roots, project.files.repository.as_ref(), most);
+        assert_eq!(pack(1000).unwrap().left_out, None);
+        let smaller = pack(9).unwrap();
+        assert_eq!(smaller.left_out.unwrap(), "not kept for other machines: node_modules");
+        let to = tempfile::tempdir().unwrap();
+        unpack(&smaller.bytes.unwrap(), to.path()).unwrap();
+        assert_eq!(read(to.path(), "loose/l"), "1234");
+        assert!(!to.path().join("loose/node_modules").exists());
+        let error = pack(3).unwrap_err().to_string();
+        assert_eq!(error, "its files outside the repository are 1 MiB, and 0 MiB are kept at most");
+    });
+}
+
+/// Programs make folders that must not be written, as the module cache of Go.
+#[test]
+fn an_old_folder_that_is_hard_to_remove_is_not_used_again() {
+    crate::host::trash::as_no_one(|| {
+        play(async |project| {
+            use std::os::unix::fs::PermissionsExt;
+            let host = project.host("a");
+            let (_, top, _) = host.ready(None).await;
+            put(&top.join("cache"), "f", "old");
+            put(&top, "new", "old");
+            fs::set_permissions(top.join("cache"), fs::Permissions::from_mode(0o555)).unwrap();
+            let (_, top, _) = host.ready(None).await;
+            assert_eq!((read(&top, "new"), read(&top, "cache/f")), Default::default());
+            assert_eq!(read(&top, "kept"), "as committed");
+        });
+    });
+}
+
+#[test]
+fn an_agent_whose_conversation_stays_behind_is_told() {
+    play(async |mut project| {
+        let session = |backend: &str| -> Session {
+            serde_json::from_value(serde_json::json!({ "id": "5e55", "backend": backend })).unwrap()
+        };
+        for (backend, is_old, expected) in [
+            ("opencode", true, Some("`opencode`")),
+            ("opencode", false, None),
+            ("claude", true, Some("`claude`")),
+            // It has no program that could lack something.
+            ("scripted", true, None),
+        ] {
+            project.order.agent.session = Some(session(backend));
+            let host = project.host("a");
+            let Project { files, order, .. } = &project;
+            let ready = host.files.ready(files, order, &host.run, None, is_old).await.unwrap();
+            assert_eq!(ready.warning.is_some(), expected.is_some(), "{backend}: {:?}", ready.warning);
+            if let (Some(warning), Some(expected)) = (ready.warning, expected) {
+                assert!(warning.contains(expected), "{warning}");
+            }
+        }
     });
 }

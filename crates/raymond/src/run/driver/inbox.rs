@@ -11,7 +11,7 @@ use raymond_core::payload::Payload;
 use serde::{Deserialize, Serialize};
 
 use super::Stop;
-use crate::store::{self, Content, Message, Watch};
+use crate::store::{self, Content, Message, RunHandle, Silence, Watch};
 
 /// How often the inbox is checked. A check is one `stat`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -27,15 +27,34 @@ pub const ANSWER_MESSAGE: &str = "answer-";
 pub struct StopRequest {
     /// The process that is to stop. A request for an earlier process of the run is ignored.
     pub incarnation: Option<String>,
+    /// The last event that was known of a run that other machines carry out. A request from before the run's last resume is
+    /// ignored: it may have waited for hours until the engine could be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u64>,
     pub now: bool,
 }
 
 impl StopRequest {
+    /// A request to stop the run as it is now. It is for the process that drives the run, or for the machines that carry it out.
+    pub fn for_run(run: &dyn RunHandle, incarnation: Option<String>, now: bool) -> Self {
+        let seen = run.elsewhere().and_then(|mark| match mark.silence {
+            None | Some(Silence::Engine(_)) => run.load().ok().map(|state| state.seq),
+            // The run may have been resumed, and the copy not show it. It is reached now, and is to stop in any case.
+            Some(Silence::Workers(_) | Silence::Copy(_)) => None,
+        });
+        Self { incarnation, seen, now }
+    }
+
     /// The name of the message. A name can be posted once, so a gentle request must not have the name of an urgent one,
-    /// nor a request for a dead process that of one for its successor.
-    pub fn name(incarnation: Option<&str>, now: bool) -> String {
-        let how = if now { "-now" } else { "" };
-        format!("{STOP_MESSAGE}{how}-{}", incarnation.unwrap_or("any"))
+    /// nor a request from before a resume that of one from after it.
+    pub fn name(&self) -> String {
+        let how = if self.now { "-now" } else { "" };
+        let who = match (&self.incarnation, self.seen) {
+            (Some(incarnation), _) => incarnation.clone(),
+            (None, Some(seen)) => format!("after-{seen}"),
+            (None, None) => "any".to_owned(),
+        };
+        format!("{STOP_MESSAGE}{how}-{who}")
     }
 }
 

@@ -3,10 +3,14 @@
 use std::fs;
 
 use raymond_core::decide;
-use raymond_core::event::FORMAT_VERSION;
-use raymond_core::input::{BadMessage, CompletedTurn, PromptPlan};
+use raymond_core::event::{FORMAT_VERSION, RunStarted};
+use raymond_core::input::{
+    BadMessage, CompletedTurn, FaultClass, Lookups, PromptPlan, ScriptOutcome, StepOutcome, TurnCost,
+    TurnOutcome,
+};
 use raymond_core::limits::MAX_INLINE_PAYLOAD_BYTES;
 use raymond_core::name::AgentId;
+use raymond_core::payload::Payload;
 use raymond_core::run::Options;
 use raymond_core::transition::Transition;
 use raymond_core::workflow::StateFile;
@@ -15,8 +19,8 @@ use super::*;
 use crate::run::engine::{Command, Engine, Preparation};
 use crate::run::frozen::{FrozenStates, MachineFacts};
 use crate::store::memory::MemoryStore;
-use crate::store::{JournalOptions, RunStore};
-use crate::view::debug::BroughtFiles;
+use crate::store::{JournalOptions, RunStore, reference_to};
+use crate::view::debug::{BroughtFiles, StepName};
 
 /// States as a run elsewhere has them, and the backends of the agent's machine, as far as these are known.
 struct Frozen(FrozenStates, Payloads, Option<Vec<String>>);
@@ -104,7 +108,7 @@ fn done(script: &str, change: impl FnOnce(&mut Options)) -> (Done, tempfile::Tem
         let scratch = folder.path().join("scratch");
         let debug = Some(folder.path().join("debug"));
         let grace = Duration::from_secs(5);
-        let run = HostedRun::open("r", &scratch, Backends::built_in(), grace, true, debug).unwrap();
+        let run = HostedRun::open("r", &scratch, Backends::built_in(), grace, debug).unwrap();
         run.start(order, &roots).await.unwrap()
     });
     let text = serde_json::to_string(&done.report).unwrap();
@@ -207,7 +211,7 @@ fn trouble_with_debug_files_is_a_warning() {
     let done = tokio::task::LocalSet::new().block_on(&runtime, async {
         let (scratch, debug) = (folder.path().join("scratch"), folder.path().join("debug"));
         let grace = Duration::from_secs(5);
-        let run = HostedRun::open("r", &scratch, Backends::built_in(), grace, false, Some(debug)).unwrap();
+        let run = HostedRun::open("r", &scratch, Backends::built_in(), grace, Some(debug)).unwrap();
         run.start(order, &roots).await.unwrap()
     });
     assert!(done.report.outcome.has_succeeded());
@@ -259,7 +263,7 @@ fn a_turn_goes_to_the_first_backend_that_its_machine_is_known_to_have() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let needs = tokio::task::LocalSet::new().block_on(&runtime, async {
             let scratch = folder.path().join("scratch");
-            let run = HostedRun::open("r", &scratch, all, Duration::from_secs(5), true, None).unwrap();
+            let run = HostedRun::open("r", &scratch, all, Duration::from_secs(5), None).unwrap();
             run.prepare(&order, &roots).unwrap().2
         });
         assert_eq!(needs.turn.unwrap().backend, backend, "{installed:?}");
@@ -344,4 +348,77 @@ fn a_message_that_is_taken_out_leaves_its_last_lines() {
     assert_eq!(taken.into_values().collect::<Vec<_>>(), [text]);
     let StepOutcome::Turn(TurnOutcome::Completed(turn)) = report.outcome else { panic!("a turn") };
     assert!(turn.last_lines.is_some_and(|lines| lines.ends_with("\nthe end")));
+}
+
+/// A worker serves many runs, one after another. Each has open files and a thread.
+#[test]
+fn a_run_that_is_dropped_leaves_nothing_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let (order, roots) = order("echo '<result>x</result>'\n", folder.path());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let scratch = folder.path().join("scratch");
+        let run = HostedRun::open("r", &scratch, Backends::built_in(), Duration::from_secs(5), None).unwrap();
+        run.start(order, &roots).await.unwrap();
+        let (steps, waiting) = (Rc::downgrade(&run.steps), Rc::downgrade(&run.waiting));
+        drop(run);
+        assert!(steps.upgrade().is_none(), "its executor stays");
+        // The task that passes on what steps say ends by itself.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(waiting.upgrade().is_none(), "a task stays");
+    });
+}
+
+/// A worker makes the folder of an agent anew when the agent comes back from another machine.
+#[test]
+fn a_repository_that_is_made_anew_has_snapshots_too() {
+    let script = "git init -q . && git -c user.name=n -c user.email=e commit -q --allow-empty -m first\n\
+        echo x > file; echo '<result>x</result>'\n";
+    let folder = tempfile::tempdir().unwrap();
+    let (mut order, roots) = order(script, folder.path());
+    order.run.options.snapshots = true;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let scratch = folder.path().join("scratch");
+        let run = HostedRun::open("r", &scratch, Backends::built_in(), Duration::from_secs(5), None).unwrap();
+        for _ in 0..2 {
+            let _ = fs::remove_dir_all(&roots.folder);
+            let project = roots.folder_of("/home/me");
+            fs::create_dir_all(&project).unwrap();
+            crate::git::Git::in_folder(&project).text(&["init", "--quiet"]).unwrap();
+            let done = run.start(order.clone(), &roots).await.unwrap();
+            let snapshot = done.report.lookups.snapshot.expect("a snapshot");
+            let git = crate::git::Git::in_folder(&project);
+            assert_eq!(git.text(&["ls-tree", "--name-only", &snapshot.commit]).unwrap(), "file");
+            assert!(done.report.said.is_empty(), "{:?}", done.report.said);
+        }
+    });
+}
+
+#[test]
+fn a_warning_about_snapshots_is_told() {
+    let (done, _) = done("echo '<result>x</result>'\n", |options| options.snapshots = true);
+    let [Said::Warning(warning)] = done.report.said.as_slice() else { panic!("{:?}", done.report.said) };
+    assert!(warning.starts_with("no snapshots of /home/me: "), "{warning}");
+}
+
+#[test]
+fn what_a_failed_attempt_has_left_is_ended_even_if_its_run_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (order, roots) = order("sleep 1000 >/dev/null 2>&1 & echo $! > pid; echo no tag\n", folder.path());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let scratch = folder.path().join("scratch");
+        let run = HostedRun::open("r", &scratch, Backends::built_in(), Duration::from_secs(5), None).unwrap();
+        run.start(order, &roots).await.unwrap();
+        drop(run);
+        let pid = fs::read_to_string(roots.folder_of("/home/me/pid")).unwrap();
+        let status = format!("/proc/{}/status", pid.trim());
+        let lives = || fs::read_to_string(&status).is_ok_and(|text| !text.contains("State:\tZ"));
+        while cfg!(target_os = "linux") && lives() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
 }

@@ -13,7 +13,8 @@ use crate::run::mailbox::Message;
 
 /// Comes before the program starts.
 pub(super) async fn before(executor: &LocalExecutor, job: &StepJob) {
-    let Some(snapshots) = &executor.snapshots else { return };
+    let snapshots = executor.snapshots.as_ref().filter(|_| job.needs.takes_snapshots);
+    let Some(snapshots) = snapshots else { return };
     let (step, cwd) = (job.attempt.step, PathBuf::from(&job.needs.cwd));
     let found = in_background(snapshots, move |snapshots| {
         snapshots.before_step(&cwd, step)?;

@@ -298,8 +298,8 @@ pub fn stop(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         return Err(Problem::conflict("no process drives the run, so there is nothing to stop"));
     };
     check_engine(&*run)?;
-    let name = StopRequest::name(holder.incarnation.as_deref(), now);
-    let request = StopRequest { incarnation: holder.incarnation, now };
+    let request = StopRequest::for_run(&*run, holder.incarnation, now);
+    let name = request.name();
     run.inbox().post(&name, &serde_json::to_string(&request).map_err(Problem::internal)?)?;
     if run.elsewhere().is_some()
         && let Delivery::Waits(why) = delivery_of(&*run, &name)

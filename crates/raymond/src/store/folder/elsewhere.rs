@@ -2,9 +2,11 @@
 //!
 //! When such a run is removed here, the engine may still list it. A second file then keeps it from being copied again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use raymond_core::name::AgentId;
 
 use super::disk::{create_private_dir, private_options};
 use crate::files;
@@ -16,6 +18,12 @@ pub(super) const FOLDER: &str = ".elsewhere";
 const ENDING: &str = ".json";
 const REMOVED: &str = ".removed";
 
+/// How much of a mark may be the names of agents and of the machines that they are on. A mark is written twice a second while
+/// its run is followed, and only `status` shows the names.
+const MAX_HOSTS_BYTES: usize = 256 * 1024;
+/// How long a mark may be. Earlier versions wrote all hosts of a run.
+const MAX_MARK_BYTES: u64 = 16 * 1024 * 1024;
+
 pub(super) fn path_of(dir: &Path, run: &str) -> PathBuf {
     dir.join(FOLDER).join(format!("{run}{ENDING}"))
 }
@@ -24,22 +32,36 @@ fn removed_path_of(dir: &Path, run: &str) -> PathBuf {
     dir.join(FOLDER).join(format!("{run}{REMOVED}"))
 }
 
-/// The mark of a run. One that cannot be read counts as none, because the copy can be looked at without it.
-pub(super) fn read(dir: &Path, run: &str) -> Option<Elsewhere> {
-    let bytes = files::read(&path_of(dir, run), files::MAX_SETTINGS_BYTES).ok()?;
-    serde_json::from_slice(&bytes).ok()
+/// The mark of a run, if it has one.
+pub(super) fn read(dir: &Path, run: &str) -> io::Result<Option<Elsewhere>> {
+    match files::read(&path_of(dir, run), MAX_MARK_BYTES) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-/// Writes a mark as a whole: under another name first.
+/// Writes a mark as a whole: under another name first. Of very many hosts, only some are written.
 pub(super) fn write(dir: &Path, run: &str, mark: &Elsewhere) -> io::Result<()> {
+    let mark = Elsewhere { hosts: some_of(&mark.hosts), ..mark.clone() };
     create_private_dir(&dir.join(FOLDER))?;
     let path = path_of(dir, run);
     let unfinished = dir.join(FOLDER).join(format!(".{run}-{}", uuid::Uuid::new_v4()));
     let mut file = private_options().write(true).create_new(true).open(&unfinished)?;
-    serde_json::to_writer(&mut file, mark)?;
+    serde_json::to_writer(&mut file, &mark)?;
     file.write_all(b"\n")?;
     std::fs::rename(&unfinished, path)?;
     no_file_is_fine(std::fs::remove_file(removed_path_of(dir, run)))
+}
+
+/// As many hosts as fit in [`MAX_HOSTS_BYTES`], the first ones by the names of their agents.
+fn some_of(hosts: &BTreeMap<AgentId, String>) -> BTreeMap<AgentId, String> {
+    let mut bytes = 0;
+    let fitting = hosts.iter().take_while(|(agent, host)| {
+        bytes += agent.as_str().len() + host.len();
+        bytes <= MAX_HOSTS_BYTES
+    });
+    fitting.map(|(agent, host)| (agent.clone(), host.clone())).collect()
 }
 
 /// Notes that a run with a mark is removed.
@@ -55,7 +77,7 @@ pub(super) fn was_removed(dir: &Path, run: &str) -> bool {
 pub(super) fn forget_removals(dir: &Path, engine: &str, listed: &BTreeSet<&str>) -> io::Result<()> {
     for run in named(dir, REMOVED)? {
         let path = removed_path_of(dir, &run);
-        let mark = files::read(&path, files::MAX_SETTINGS_BYTES).ok();
+        let mark = files::read(&path, MAX_MARK_BYTES).ok();
         let mark = mark.and_then(|bytes| serde_json::from_slice::<Elsewhere>(&bytes).ok());
         if !listed.contains(run.as_str()) && mark.is_none_or(|mark| mark.engine == engine) {
             no_file_is_fine(std::fs::remove_file(path))?;
@@ -96,6 +118,37 @@ fn named(dir: &Path, ending: &str) -> io::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{FolderStore, RunStore, StateDir};
+
+    #[test]
+    fn a_run_with_very_many_hosts_keeps_its_mark() {
+        let dir = tempfile::tempdir().unwrap();
+        let host =
+            |n: usize| (AgentId::new(format!("main_review{n:06}")), format!("worker-{n}.example.internal"));
+        let hosts: BTreeMap<AgentId, String> = (0..40_000).map(host).collect();
+        let mark = Elsewhere { hosts, ..Elsewhere::open("one".to_owned(), jiff::Timestamp::UNIX_EPOCH) };
+        write(dir.path(), "r", &mark).unwrap();
+        let read = read(dir.path(), "r").unwrap().expect("a mark");
+        assert_eq!(read.engine, "one");
+        assert!(
+            read.hosts.len() > 5_000 && read.hosts.iter().all(|(agent, host)| mark.hosts[agent] == *host)
+        );
+        assert!(path_of(dir.path(), "r").metadata().unwrap().len() < 1024 * 1024);
+    }
+
+    /// It may go on elsewhere, so it counts neither as one of this machine nor as one that no process drives.
+    #[test]
+    fn a_run_whose_mark_cannot_be_read_is_not_taken_for_one_of_this_machine() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FolderStore::new(StateDir::at(dir.path()));
+        let run = store.run("r").unwrap();
+        assert!(run.try_elsewhere().unwrap().is_none());
+        store.mark_elsewhere("r", &Elsewhere::open("one".to_owned(), jiff::Timestamp::UNIX_EPOCH)).unwrap();
+        std::fs::write(path_of(dir.path(), "r"), "").unwrap();
+        let error = run.try_elsewhere().unwrap_err().to_string();
+        assert!(error.contains("r.json: EOF while parsing"), "{error}");
+        assert!(run.holder().is_err());
+    }
 
     #[test]
     fn a_removal_is_remembered_until_its_engine_forgets_the_run_or_the_run_is_there_again() {

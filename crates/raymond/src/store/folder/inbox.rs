@@ -50,6 +50,11 @@ impl Inbox for InboxFolder {
         is_message_name(name) && self.dir.join(name).exists()
     }
 
+    fn posted_at(&self, name: &str) -> Option<SystemTime> {
+        let path = Some(self.dir.join(name)).filter(|_| is_message_name(name))?;
+        path.metadata().and_then(|data| data.modified()).ok()
+    }
+
     fn remove(&self, name: &str) -> Result<(), StoreError> {
         let removed = check_name(name).and_then(|()| remove_if_there(&self.dir.join(name)));
         removed.map_err(self.failed("remove a message from"))

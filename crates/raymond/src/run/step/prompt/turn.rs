@@ -153,7 +153,7 @@ fn forget_lost_conversation(program: &Backend, turn: &mut Turn) -> Option<String
     let continued = turn.continues.as_ref().filter(|_| program.continues_only_what_is_there())?;
     let variable = |name: &str| std::env::var_os(name);
     let place = SessionPlace { session: &continued.session, cwd: &turn.cwd, variable: &variable };
-    let is_gone = program.session_file(&place).is_some_and(|file| !file.exists());
+    let is_gone = program.session_files(&place).is_some_and(|files| !files.are_there());
     let session = is_gone.then(|| continued.session.clone())?;
     turn.continues = None;
     Some(format!("the recorded conversation {session} is not here any more; the agent starts a new one"))

@@ -26,6 +26,19 @@ const MODE_SHIFT: u32 = 16;
 
 /// Unpacks an archive that holds a workflow at its top or in one folder; that folder's name is left out.
 pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    unpack_below(bytes, |names| Ok(common_folder(names.iter().map(String::as_str))?.map(str::to_owned)))
+}
+
+/// Unpacks an archive of any files. Their names are as they are there, and none leads out of a folder.
+pub fn unpack_all(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    unpack_below(bytes, |_| Ok(None))
+}
+
+/// Unpacks an archive; `top` chooses the folder whose name is left out.
+fn unpack_below(
+    bytes: &[u8],
+    top: impl FnOnce(&[String]) -> Result<Option<String>, String>,
+) -> Result<BTreeMap<String, Vec<u8>>, String> {
     // Reading the directory takes memory for each entry, so too many are refused before that.
     if memchr::memmem::find_iter(bytes, ENTRY_MARK).nth(MOST_MARKS).is_some() {
         return Err(too_many());
@@ -42,7 +55,7 @@ pub fn unpack(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, String> {
         });
     }
     let names = entry_names(&mut archive)?;
-    let folder = common_folder(names.iter().map(String::as_str))?.map(str::to_owned);
+    let folder = top(&names)?;
     let mut files = BTreeMap::new();
     let mut left = MAX_BYTES;
     let mut scratch = Vec::new();
