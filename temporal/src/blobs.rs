@@ -21,6 +21,9 @@ use crate::host::runtime;
 /// on a disk that does not answer has no other limit.
 const LONGEST_CALL: Duration = Duration::from_secs(4 * 60);
 
+/// How long one request to S3 may take. The library's own limit is too short for hundreds of megabytes.
+const LONGEST_REQUEST: &str = "120s";
+
 /// A store of blobs below an address: `file:///shared/folder`, `s3://bucket/prefix`, `memory:///`. Access keys of S3 come from
 /// the environment (`AWS_ACCESS_KEY_ID` and so on).
 #[derive(Clone, Debug)]
@@ -60,6 +63,8 @@ impl Blobs {
         }
         let variables = std::env::vars().filter(|(name, _)| name.starts_with("AWS_"));
         let variables = variables.map(|(name, value)| (name.to_ascii_lowercase(), value));
+        // What comes later counts, so `AWS_TIMEOUT` chooses another limit.
+        let variables = std::iter::once(("timeout".to_owned(), LONGEST_REQUEST.to_owned())).chain(variables);
         let (store, prefix) = object_store::parse_url_opts(&url, variables)
             .with_context(|| format!("cannot open the blob store {address}"))?;
         Ok(Self { store: Arc::from(store), prefix })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Cursor, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -162,11 +162,13 @@ impl Pack {
 }
 
 fn add_to(zip: &mut ZipWriter<Cursor<Vec<u8>>>, name: &str, path: &Path) -> anyhow::Result<()> {
-    let content = match fs::read(path) {
+    let mut file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        content => content?,
+        file => file?,
     };
-    let options = SimpleFileOptions::default().unix_permissions(mode_of(path)?);
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    let options = SimpleFileOptions::default().unix_permissions(mode_of(&file.metadata()?));
     zip.start_file(name, options)?;
     Ok(zip.write_all(&content)?)
 }
@@ -177,10 +179,16 @@ pub fn unpack(bytes: &[u8], folder: &Path) -> anyhow::Result<()> {
     let mut links = Vec::new();
     for at in 0..zip.len() {
         let mut file = zip.by_index(at)?;
-        let name = file.enclosed_name().context("a name in the archive leads out of its folder")?;
-        refuse_link(folder, &name)?;
+        let written = file.name()?.into_owned();
+        let name = Path::new(&written);
+        // Only this platform's rules count: here a name may have a backslash or a colon.
+        anyhow::ensure!(
+            name.components().all(|part| matches!(part, Component::Normal(_))),
+            "a name in the archive leads out of its folder"
+        );
+        refuse_link(folder, name)?;
         let path = folder.join(name);
-        if file.is_dir() {
+        if written.ends_with('/') {
             fs::create_dir_all(&path)?;
             continue;
         }
@@ -225,9 +233,9 @@ fn make_link(_: &str, _: &Path) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn mode_of(path: &Path) -> std::io::Result<u32> {
+fn mode_of(about: &fs::Metadata) -> u32 {
     use std::os::unix::fs::PermissionsExt;
-    Ok(fs::metadata(path)?.permissions().mode() & 0o777)
+    about.permissions().mode() & 0o777
 }
 
 #[cfg(unix)]
@@ -237,8 +245,8 @@ fn set_mode(path: &Path, mode: u32) -> std::io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn mode_of(_: &Path) -> std::io::Result<u32> {
-    Ok(0o644)
+fn mode_of(_: &fs::Metadata) -> u32 {
+    0o644
 }
 
 #[cfg(not(unix))]
@@ -266,7 +274,7 @@ mod tests {
         let folder = to.path().join("home/me/a");
         let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["START.sh"]);
-        assert_eq!(mode_of(&folder.join("START.sh")).unwrap(), 0o750);
+        assert_eq!(mode_of(&fs::metadata(folder.join("START.sh")).unwrap()), 0o750);
     }
 
     /// The key is made of the content, so that what has not changed is not stored again.
@@ -322,6 +330,8 @@ mod tests {
         pack.add_link("/a/c", "/no/such/file");
         pack.add_folder("/a/empty");
         pack.add_file(&from.path().join("removed meanwhile"), "/a/g", 1);
+        let strange = ["c:x", "C:\\tmp\\y", "a\\x2db", "end\\", "new\nline"];
+        strange.iter().for_each(|name| pack.add_file(&from.path().join("f"), &format!("/a/{name}"), 7));
         let bytes = pack.finish().unwrap();
         let to = tempfile::tempdir().unwrap();
         unpack(&bytes, to.path()).unwrap();
@@ -329,6 +339,9 @@ mod tests {
         assert_eq!(fs::read_link(to.path().join("a/c")).unwrap(), Path::new("/no/such/file"));
         assert!(to.path().join("a/empty").is_dir());
         assert!(!to.path().join("a/g").exists());
+        for name in strange {
+            assert_eq!(fs::read_to_string(to.path().join("a").join(name)).unwrap(), "content", "{name:?}");
+        }
         // Everything is there already.
         assert!(unpack(&bytes, to.path()).is_err());
     }

@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use raymond::process::{Reaper, TOKEN_VARIABLE, Target};
@@ -116,11 +117,11 @@ pub fn main() -> ExitCode {
 
 async fn guard() -> io::Result<()> {
     let _survived = survive_signals()?;
-    let reaper = Reaper::with_grace(Duration::ZERO)?;
+    let reaper = Arc::new(Reaper::with_grace(Duration::ZERO)?);
     let from_worker = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let mut lines = BufReader::new(from_worker).lines();
     let mut table = Table::default();
-    let (worker, mut silence) = (getppid(), Silence::new(Instant::now()));
+    let (worker, mut silence, mut is_told) = (getppid(), Silence::new(Instant::now()), false);
     loop {
         let pause = table.pause(since_boot()).map_or(TELL_EVERY, |pause| pause.min(LONGEST_PAUSE));
         let line = tokio::select! {
@@ -140,11 +141,10 @@ async fn guard() -> io::Result<()> {
         }
         let due = table.take_due(since_boot());
         if !due.is_empty() {
-            // Not waited for: other attempts have to be ended in time, too.
-            drop(reaper.end(due.iter().flat_map(beside_the_worker).collect()));
+            end_soon(&reaper, due);
         }
         if silence.goes_on(Instant::now()) > LONGEST_SILENCE && !table.may_any_run() {
-            end_worker(worker);
+            is_told = end_worker(worker, is_told);
         }
     }
     end_all(&reaper, table.into_attempts()).await;
@@ -162,16 +162,35 @@ fn answer() {
     let _ = stdout.write_all(b"\n").and_then(|()| stdout.flush());
 }
 
+/// Ends attempts while the worker lives. It is not waited for: other attempts have to be ended in time, too.
+///
+/// The disk is read in another thread. It may be the one that does not answer, and then the worker hangs on it as well.
+fn end_soon(reaper: &Arc<Reaper>, attempts: Vec<Attempt>) {
+    drop(reaper.end(by_token(&attempts)));
+    let reaper = Arc::clone(reaper);
+    tokio::task::spawn_blocking(move || {
+        drop(reaper.end(attempts.iter().flat_map(beside_the_worker).collect()));
+    });
+}
+
 /// Ends what a worker has left that is gone.
 async fn end_all(reaper: &Reaper, attempts: Vec<Attempt>) {
     if attempts.is_empty() {
         return;
     }
-    let survivors = reaper.end(attempts.iter().flat_map(left_by_the_worker).collect()).await;
-    say(&format!("the worker is gone; its {} running steps were ended", attempts.len()));
+    let (count, by_token) = (attempts.len(), reaper.end(by_token(&attempts)));
+    let found = tokio::task::spawn_blocking(move || attempts.iter().flat_map(left_by_the_worker).collect());
+    by_token.await;
+    let survivors = reaper.end(found.await.unwrap_or_default()).await;
+    say(&format!("the worker is gone; its {count} running steps were ended"));
     if !survivors.is_empty() {
         say(&format!("these processes of them could not be ended: {survivors:?}"));
     }
+}
+
+/// All that can be found of attempts without the disk.
+fn by_token(attempts: &[Attempt]) -> Vec<Target> {
+    attempts.iter().map(|attempt| Target::by_token(&attempt.token)).collect()
 }
 
 fn left_by_the_worker(attempt: &Attempt) -> Vec<Target> {
@@ -184,12 +203,15 @@ fn beside_the_worker(attempt: &Attempt) -> Vec<Target> {
     targets.into_iter().map(|target| Target { pipes: Vec::new(), ..target }).collect()
 }
 
-/// Ends the worker, if that is still the process that has started this guard. The end of its pipe ends the guard, too.
-fn end_worker(worker: Option<Pid>) {
-    if let Some(worker) = worker.filter(|worker| getppid() == Some(*worker)) {
+/// Ends the worker, if that is still the process that has started this guard. The end of its pipe ends the guard, too. A worker
+/// that waits for a disk ends only when that answers. Returns whether it is told by now.
+fn end_worker(worker: Option<Pid>, is_told: bool) -> bool {
+    let Some(worker) = worker.filter(|worker| getppid() == Some(*worker)) else { return is_told };
+    let _ = kill_process(worker, Kill::KILL);
+    if !is_told {
         say(&format!("the worker was silent for {} s and is ended", LONGEST_SILENCE.as_secs()));
-        let _ = kill_process(worker, Kill::KILL);
     }
+    true
 }
 
 /// Where a service is stopped, all of its processes may get these. The guard ends with the worker, and not before it.

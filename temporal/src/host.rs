@@ -179,8 +179,8 @@ impl Host {
             );
             Ok(states)
         });
-        fs::remove_dir_all(&copy).context("the copy of the workflows stays")?;
-        read
+        let removed = fs::remove_dir_all(&copy).context("the copy of the workflows stays");
+        read.and_then(|states| removed.map(|()| states))
     }
 
     /// Keeps room for an agent, if there is some.

@@ -49,6 +49,8 @@ pub struct Machine {
     is_resuming: bool,
     /// The last event before the last resume. Who asks for a stop without having seen it means the run as it was before.
     resumed_after: u64,
+    /// Whether a stop from before that resume is ignored. Earlier versions took every stop.
+    ignores_old_stops: bool,
     /// A stop that came between a resume and its decision.
     late_stop: Option<StopKind>,
     /// Answers that came while the run was stopped. They are decided when it goes on.
@@ -125,6 +127,7 @@ impl Machine {
             stop: None,
             is_resuming: false,
             resumed_after,
+            ignores_old_stops: false,
             late_stop: None,
             held_answers: Vec::new(),
             to_read: None,
@@ -178,7 +181,7 @@ impl Machine {
             }
             Mail::Message { name, content } if name.starts_with(STOP_MESSAGE) => {
                 if let Ok(request) = serde_json::from_str::<StopRequest>(&content)
-                    && request.seen.is_none_or(|seen| seen >= self.resumed_after)
+                    && !self.is_old(&request)
                 {
                     self.stop(if request.now { StopKind::Now } else { StopKind::Gently });
                 }
@@ -189,6 +192,16 @@ impl Machine {
                 self.resume(options, waits_for_answers, workflows.map(|now| *now))
             }
         }
+    }
+
+    /// Decides by the newer rules.
+    pub fn use_newer_rules(&mut self) {
+        self.ignores_old_stops = true;
+    }
+
+    /// Whether a stop was asked for by someone who did not know of the last resume.
+    fn is_old(&self, request: &StopRequest) -> bool {
+        self.ignores_old_stops && request.seen.is_some_and(|seen| seen < self.resumed_after)
     }
 
     /// A run that is stopped would ignore an answer.

@@ -35,8 +35,8 @@ const LONG_HISTORY_BYTES: u64 = 4_000_000;
 const MOST_HISTORY_BYTES: u64 = 30_000_000;
 
 /// Marks a history that is decided by these rules: the run waits for the store of blobs beside its steps, has one timer at
-/// a time, and counts what a turn may have cost that was stopped after its machine was lost. A history that was begun by an
-/// earlier version is decided as it was begun.
+/// a time, ignores stops from before its last resume, and counts what a turn may have cost that was stopped after its machine was
+/// lost. A history that was begun by an earlier version is decided as it was begun.
 const RULES: &str = "rules-2";
 
 #[workflow]

@@ -6,6 +6,7 @@
 //! WORK/runs/RUN/AGENT/…      the folders of an agent, below the same paths, and its task folder
 //! WORK/runs/RUN/.uses/…      what the run uses of the first two
 //! WORK/runs/RUN/.unkept/…    agents that have left something which the store of blobs does not have
+//! WORK/runs/RUN/.old/…       agents of which this machine may have conversations that have gone on elsewhere
 //! ```
 
 use std::cell::RefCell;
@@ -18,7 +19,7 @@ use std::{fs, io};
 use anyhow::Context;
 use raymond::agent::DEFAULT_BACKEND;
 use raymond::git::Git;
-use raymond::run::hosted::{Branch, Done, HostedRun, Roots, StepOrder, worktrees_of};
+use raymond::run::hosted::{Branch, Conversation, Done, HostedRun, Roots, StepOrder, worktrees_of};
 use raymond_core::run::Session;
 use tokio::sync::Mutex;
 
@@ -46,6 +47,7 @@ pub(super) const REPOSITORIES: &str = "repositories";
 pub(super) const RUNS: &str = "runs";
 pub(super) const USES: &str = ".uses";
 pub(super) const UNKEPT: &str = ".unkept";
+pub(super) const OLD: &str = ".old";
 
 /// Puts files in place.
 pub struct Files {
@@ -106,11 +108,15 @@ impl Files {
         left: Option<&Left>,
         is_old: bool,
     ) -> anyhow::Result<Ready> {
-        let folder = self.run_folder(&order.id).join(names::of_agent(&order.agent.id));
-        // This comes first: if anything else fails, nothing old may be left that looks new the next time.
-        if is_old && let Some(old) = self.trash.take(&folder)? {
-            // No one waits for that. What stays is tried again when the trash is emptied.
-            tokio::task::spawn_blocking(move || remove_all(&old));
+        let name = names::of_agent(&order.agent.id);
+        let folder = self.run_folder(&order.id).join(&name);
+        // If anything fails, nothing old may look new the next time. So what is old goes first, and conversations that are,
+        // which cannot go, are noted.
+        let note = self.run_folder(&order.id).join(OLD).join(&name);
+        let is_old = is_old || note.exists();
+        if is_old {
+            fs::create_dir_all(&note)?;
+            self.discard(&folder)?;
         }
         let workflows = self.shared(&order.id, BUNDLES, &hash_of(files.bundle.as_bytes()))?;
         self.make(&workflows, async |new| {
@@ -125,6 +131,9 @@ impl Files {
         }
         self.bring_worktree(files.repository.as_ref(), order, &roots).await?;
         let warning = self.bring_conversations(order, run, &roots, is_old).await?;
+        if is_old {
+            fs::remove_dir(&note)?;
+        }
         Ok(Ready { roots, warning })
     }
 
@@ -153,11 +162,20 @@ impl Files {
         new.push(".new");
         let new = PathBuf::from(new);
         // It was not finished.
-        self.trash.take(&new)?;
+        self.discard(&new)?;
         fs::create_dir_all(&new).with_context(|| format!("cannot make {}", new.display()))?;
         fill(&new).await?;
         fs::rename(&new, folder).with_context(|| format!("cannot make {}", folder.display()))?;
         self.making.borrow_mut().remove(folder);
+        Ok(())
+    }
+
+    /// Removes a folder, if it is there.
+    fn discard(&self, folder: &Path) -> io::Result<()> {
+        if let Some(old) = self.trash.take(folder)? {
+            // No one waits for that. What stays is tried again when the trash is emptied.
+            tokio::task::spawn_blocking(move || remove_all(&old));
+        }
         Ok(())
     }
 
@@ -225,7 +243,8 @@ impl Files {
         }
         let mut missing = BTreeSet::new();
         for session in order.agent.conversation().into_iter().chain(returns()) {
-            if run.lacks_conversation(session, &order.agent.cwd, roots) {
+            let conversation = run.conversation(session, &order.agent.cwd, roots);
+            if conversation.is_some_and(|conversation| conversation.is_missing()) {
                 missing.insert(session.backend.as_deref().unwrap_or(DEFAULT_BACKEND));
             }
         }
@@ -240,13 +259,13 @@ impl Files {
         session: &Session,
         is_old: bool,
     ) -> anyhow::Result<()> {
-        let cwd = &order.agent.cwd;
-        // A program whose conversations cannot be copied says `None`; one that is not here cannot be read.
-        if !is_old && run.conversation(session, cwd, roots).is_ok() {
+        let conversation = run.conversation(session, &order.agent.cwd, roots);
+        let Some(conversation) = conversation.filter(|conversation| is_old || conversation.is_wanted())
+        else {
             return Ok(());
-        }
+        };
         if let Some(bytes) = self.blobs.get(&names::of_session(order, &session.id)).await? {
-            run.bring_conversation(session, cwd, roots, &bytes)?;
+            elsewhere(move || Ok(conversation.import(&bytes)?)).await?;
         }
         Ok(())
     }
@@ -263,11 +282,10 @@ impl Files {
         done: &Done,
         before: Option<&Left>,
     ) -> anyhow::Result<Kept> {
-        // The machine to which the agent moves says if its conversation is missing.
         if let Some(session) = done.report.session()
-            && let Ok(Some(bytes)) = run.conversation(session, &order.agent.cwd, roots)
+            && let Some(conversation) = run.conversation(session, &order.agent.cwd, roots)
         {
-            self.blobs.put(&names::of_session(order, &session.id), bytes).await?;
+            self.keep_conversation(&names::of_session(order, &session.id), conversation).await?;
         }
         let mut kept = Kept { left: Left::default(), branch: None, left_out: None };
         if let Some(repository) = &files.repository {
@@ -278,6 +296,16 @@ impl Files {
         (kept.left.loose, kept.left_out) =
             self.keep_loose(files.repository.as_ref(), order, roots, before).await?;
         Ok(kept)
+    }
+
+    /// If it cannot be read, or is too long, the store must not have an older version of it. The machine to which the agent
+    /// moves then says that its conversation is missing.
+    async fn keep_conversation(&self, name: &str, conversation: Conversation) -> anyhow::Result<()> {
+        match elsewhere(move || Ok(conversation.export())).await? {
+            Ok(Some(bytes)) => self.blobs.put(name, bytes).await,
+            Ok(None) => Ok(()),
+            Err(_) => self.blobs.remove(name).await,
+        }
     }
 
     async fn keep_files(
@@ -309,7 +337,11 @@ impl Files {
             let repository = repository.clone();
             let bytes = elsewhere(move || {
                 git.text(&["update-ref", FILES_REF, &commit])?;
-                bundle_of(&git, FILES_REF, &repository)
+                let bytes = bundle_of(&git, FILES_REF, &repository)?;
+                // A thread that was given up, because it took too long for an earlier step, may still work here.
+                let bundled = git.text(&["rev-parse", FILES_REF])?;
+                anyhow::ensure!(bundled == commit, "its files are still read for an earlier step");
+                Ok(bytes)
             });
             self.blobs.put(&name, bytes.await?).await?;
         }

@@ -53,7 +53,7 @@ pub(super) fn pack_within(
     let Walk { mut pack, mut left_out, .. } = walk;
     if pack.bytes() > most {
         pack.retain(|name| !name.split('/').any(|part| part == CAN_BE_MADE_AGAIN));
-        left_out.push(CAN_BE_MADE_AGAIN.to_owned());
+        left_out.insert(0, CAN_BE_MADE_AGAIN.to_owned());
     }
     let bytes = pack.bytes();
     let which = if repository.is_some() { "its files outside the repository" } else { "its files" };

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use raymond::agent::registry::Backends;
-use raymond::run::hosted::{Done, HostedRun, Roots, Said, StepOrder, StepReport};
+use raymond::run::hosted::{Done, HostedRun, Roots, Said, StepOrder, StepReport, is_of_this_machine};
 use raymond::view::debug::LeftFiles;
 use raymond_core::input::{Plan, StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
@@ -52,10 +52,6 @@ const MOST_IDLE_RUNS: usize = 100;
 /// Why an attempt was not begun.
 const NO_RECORDS: &str = "no records can be written on its machine";
 const CANNOT_BEGIN: &str = "its machine cannot carry out steps";
-
-/// What the system says when the machine is at fault, and not the step.
-const FAULTS_OF_MACHINES: [&str; 4] =
-    ["No space left on device", "Read-only file system", "Disk quota exceeded", "Too many open files"];
 
 /// Why an attempt was ended that counts as lost.
 const SILENT: &str = "its machine could not reach the server";
@@ -196,7 +192,7 @@ impl Steps {
         let limit = Duration::from_millis(delivery.heartbeat_ms);
         let records = match Records::open(self.files.run_folder(&order.id).join(RECORDS)) {
             Ok(records) => records,
-            // So nothing of the run was begun here.
+            // So nothing of the run is known here. If the attempt was begun all the same, it counts as lost.
             Err(error) => return End::Report(self.unfit(format!("{NO_RECORDS}: {error}"), Some(Usd::ZERO))),
         };
         let lease = self.leases.lease(token.clone(), self.scratch_of(order), limit);
@@ -206,7 +202,8 @@ impl Steps {
         let end = {
             let _only = tokio::select! {
                 only = attempt.lock() => only,
-                pulse = heart.fails() => return before_it_began(pulse),
+                // What an earlier delivery has begun has an end, and that is reported, whatever becomes of this one.
+                pulse = heart.fails(), if !has_begun => return before_it_began(pulse),
             };
             match self.known_or_new(delivery, order, &records, &mut heart, &lease).await {
                 Ok(end) => end,
@@ -298,14 +295,14 @@ impl Steps {
         };
         let (ready, order) = match ready {
             Ok(ready) => ready,
-            Err(error) if is_of_this_machine(&error) => return Err(error),
+            Err(error) if is_of_this_machine(&format!("{error:#}")) => return Err(error),
             Err(error) => {
                 let why = format!("its files could not be put in place: {error:#}");
                 return Ok(Begin::No(End::Report(self.not_started(delivery, order, why)?)));
             }
         };
         // The agent's files are here by now, so that it can go on with another backend.
-        if let Some(delivered) = self.lacks_program(delivery, &order)? {
+        if let Some(delivered) = self.lacks_program(delivery, &order, ready.warning.as_ref())? {
             return Ok(Begin::No(End::Report(delivered)));
         }
         let announced = self.not_begun(records, &order.token(), heart, lease).await;
@@ -521,9 +518,16 @@ impl Steps {
     }
 
     /// What is reported instead of a start if this machine lacks the program of the chosen backend.
-    fn lacks_program(&self, delivery: &Delivery, order: &StepOrder) -> anyhow::Result<Option<Delivered>> {
+    fn lacks_program(
+        &self,
+        delivery: &Delivery,
+        order: &StepOrder,
+        warning: Option<&String>,
+    ) -> anyhow::Result<Option<Delivered>> {
         let report = StepReport::not_installed(&order.plan, &self.backends.installed(), &self.home.host);
-        report.map(|report| self.without_a_start(delivery, &report)).transpose()
+        let Some(mut report) = report else { return Ok(None) };
+        report.said.extend(warning.cloned().map(Said::Warning));
+        self.without_a_start(delivery, &report).map(Some)
     }
 
     fn lost(&self, why: String, cost: Option<Usd>) -> Delivered {
@@ -576,12 +580,6 @@ async fn look(records: &Records, token: &str) -> Known {
         tokio::time::sleep(pause).await;
     }
     records.look(token).unwrap_or(Known::Begun)
-}
-
-/// Whether the files of a step could not be put in place because of the machine. On another one they may be.
-fn is_of_this_machine(error: &anyhow::Error) -> bool {
-    let error = format!("{error:#}");
-    FAULTS_OF_MACHINES.iter().any(|fault| error.contains(fault))
 }
 
 /// Waits for something to be kept in the store of blobs, up to a limit. When it is asked to stop, it waits only a little longer.
@@ -638,7 +636,8 @@ mod tests {
     #[test]
     fn a_full_disk_is_a_fault_of_the_machine() {
         let full = std::io::Error::from_raw_os_error(28);
-        assert!(is_of_this_machine(&anyhow::Error::from(full).context("cannot make a folder")));
-        assert!(!is_of_this_machine(&anyhow::anyhow!("x is not in the blob store of this machine")));
+        let full = anyhow::Error::from(full).context("cannot make a folder");
+        assert!(is_of_this_machine(&format!("{full:#}")));
+        assert!(!is_of_this_machine("x is not in the blob store of this machine"));
     }
 }

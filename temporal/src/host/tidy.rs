@@ -12,7 +12,7 @@ use std::{fs, io};
 use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_client::{Client, RpcOptions, WorkflowDescribeOptions, WorkflowExecutionStatus};
 
-use super::files::{BUNDLES, REPOSITORIES, RUNS, UNKEPT, USES};
+use super::files::{BUNDLES, OLD, REPOSITORIES, RUNS, UNKEPT, USES};
 use super::records::{RECORDS, has_ended as is_record_of_end};
 use super::steps::Steps;
 use super::trash::Trash;
@@ -88,9 +88,9 @@ impl Tidying {
                 eprintln!("raymond: {run}: its files could not be removed: {error}");
             }
         }
-        shelf.remove_unused()?;
+        let unused = shelf.remove_unused();
         let trash = Trash::below(&shelf.0);
-        tokio::task::spawn_blocking(move || trash.empty()).await?
+        tokio::task::spawn_blocking(move || trash.empty()).await?.and(unused)
     }
 
     async fn tidy_run(&self, shelf: &Shelf, run: &str) -> io::Result<()> {
@@ -99,8 +99,13 @@ impl Tidying {
             return Ok(());
         }
         let removal = Removal::of(self.standing(run).await, unused, self.keep);
-        // From here on nothing waits, so no step of the run can begin meanwhile.
-        match removal != Removal::Nothing && self.steps.lets_go(run) {
+        let records = shelf.0.join(RUNS).join(run).join(RECORDS);
+        // There may be very many of them.
+        let is_needed = removal == Removal::Folders
+            && tokio::task::spawn_blocking(move || has_unended(&records)).await??;
+        // From here on nothing waits, so no step of the run can begin meanwhile. One may have begun before, or even ended.
+        let may_go = removal != Removal::Nothing && !is_needed && self.steps.lets_go(run);
+        match may_go && shelf.unused(run)? >= unused {
             true => shelf.remove(run, removal),
             false => Ok(()),
         }
@@ -150,7 +155,6 @@ impl Shelf {
         match removal {
             Removal::Nothing => Ok(()),
             Removal::All => self.discard(&folder),
-            Removal::Folders if has_unended(&folder.join(RECORDS))? => Ok(()),
             Removal::Folders => self.remove_folders(&folder),
         }
     }
@@ -159,7 +163,7 @@ impl Shelf {
     fn remove_folders(&self, folder: &Path) -> io::Result<()> {
         let mut is_used = false;
         for name in names_in(folder)? {
-            if [RECORDS, UNKEPT, USES].contains(&name.as_str()) {
+            if [RECORDS, UNKEPT, OLD, USES].contains(&name.as_str()) {
                 continue;
             }
             if folder.join(UNKEPT).join(&name).exists() {
@@ -281,10 +285,11 @@ mod tests {
             names
         };
         // An attempt that has not ended may go on with its files.
-        fs::write(shelf.0.join("runs/r/.records/begun"), "").unwrap();
-        shelf.remove("r", Removal::Folders).unwrap();
-        assert_eq!(left(), [".records", ".scratch", ".uses", "main"]);
-        fs::remove_file(shelf.0.join("runs/r/.records/begun")).unwrap();
+        let records = shelf.0.join("runs/r/.records");
+        fs::write(records.join("begun"), "").unwrap();
+        assert!(has_unended(&records).unwrap());
+        fs::remove_file(records.join("begun")).unwrap();
+        assert!(!has_unended(&records).unwrap());
         // The store does not have this one.
         fs::create_dir_all(shelf.0.join("runs/r/.unkept/other")).unwrap();
         fs::create_dir_all(shelf.0.join("runs/r/other")).unwrap();

@@ -90,6 +90,7 @@ fn a_stop_from_before_a_resume_is_ignored() {
     let resume = || Mail::Resume { options: Box::default(), waits_for_answers: None, workflows: None };
     let is_stopped_by = |seen: Option<u64>| {
         let mut machine = stopped();
+        machine.use_newer_rules();
         machine.take(resume());
         machine.take(stop(seen));
         machine.late_stop.is_some()
@@ -103,6 +104,18 @@ fn a_stop_from_before_a_resume_is_ignored() {
     machine.take(resume());
     let snapshot = machine.snapshot(Vec::new(), Vec::new()).unwrap();
     assert_eq!(snapshot.resumed_after, last, "the next history has to know it");
+    machine.take(stop(Some(last - 1)));
+    assert!(machine.late_stop.is_some(), "earlier versions took every stop");
+
+    let running = run_with(String::new());
+    let snapshot = Snapshot { resumed_after: 7, ..running.snapshot(Vec::new(), Vec::new()).unwrap() };
+    let from = From::Snapshot(Box::new(snapshot));
+    let mut next = Machine::new("r", Timestamp::UNIX_EPOCH, running.settings().clone(), from).unwrap();
+    next.use_newer_rules();
+    for (seen, is_stopping) in [(6, false), (7, true)] {
+        next.take(stop(Some(seen)));
+        assert_eq!(next.is_stopping(), is_stopping, "{seen}");
+    }
 }
 
 /// Messages of earlier versions have only the options.

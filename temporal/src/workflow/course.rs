@@ -50,6 +50,9 @@ enum Came {
 impl<'a> Course<'a> {
     pub fn new(ctx: &'a WorkflowContext<RaymondRun>) -> Self {
         let waits_beside = has_newer_rules(ctx);
+        if waits_beside {
+            ctx.state_mut(|run| run.machine.use_newer_rules());
+        }
         Self {
             ctx,
             steps: Steps::new(ctx),

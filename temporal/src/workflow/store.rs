@@ -1,7 +1,8 @@
 //! What the store of blobs does for a run: it keeps parts of the journal and texts, and a resume reads the states from it.
 //!
 //! A store may be away for long, and the engine asks a machine again until it works. So the run waits for the store beside
-//! its steps, and not instead of them. One thing is kept at a time: while the store is away, only one activity is pending.
+//! its steps, and not instead of them. One thing is kept at a time: while the store is away, only one of these activities is
+//! pending, and one that reads states.
 //!
 //! These activities are not cancelled with the workflow. Who waits for them notices that the workflow is.
 
@@ -14,7 +15,7 @@ use futures_util::future::{FusedFuture, LocalBoxFuture};
 use jiff::Timestamp;
 use temporalio_sdk::{ActivityCancellationType, ActivityOptions, WorkflowCancellationToken, WorkflowContext};
 
-use super::{MOST_HISTORY_BYTES, RaymondRun, add_bytes};
+use super::{MOST_HISTORY_BYTES, RaymondRun, add_bytes, has_newer_rules};
 use crate::host::Host;
 use crate::messages::{JournalPart, StatesWanted, TextsPart};
 use crate::packed::Packed;
@@ -158,6 +159,10 @@ async fn keep_texts(ctx: &WorkflowContext<RaymondRun>) -> anyhow::Result<()> {
         let options = options(WorkflowCancellationToken::new());
         if ctx.execute_activity(Host::keep_texts, part, options).await.is_ok() {
             ctx.state_mut(|run| run.machine.keeps_elsewhere(&texts))?;
+        }
+        // Steps that run meanwhile leave more texts. The next part is kept if the run still does not fit in a message.
+        if has_newer_rules(ctx) {
+            return Ok(());
         }
     }
 }

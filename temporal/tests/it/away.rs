@@ -23,7 +23,7 @@ fn is_back(rig: &Rig, run: &str) {
 }
 
 /// What the server says of a run.
-fn described(rig: &Rig, run: &str) -> Value {
+pub fn described(rig: &Rig, run: &str) -> Value {
     let output = rig.temporal(&["workflow", "describe", "--workflow-id", run, "--output", "json"]);
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
@@ -88,10 +88,14 @@ fn a_run_that_cannot_change_its_history_goes_on_for_a_while_and_can_be_stopped()
     let length =
         || described(&rig, "r")["workflowExecutionInfo"]["historyLength"].as_str()?.parse::<u32>().ok();
     eventually("a history that is much too long", || length().filter(|length| *length >= 4 * 30));
+    eventually("the end of the last step", || {
+        let waits_for = described(&rig, "r")["pendingActivities"].as_array()?.clone();
+        waits_for.iter().all(|activity| activity["activityType"]["name"] == "keep_journal").then_some(())
+    });
     let before = rig.read("begun").lines().count();
     assert!(rig.raymond(&["stop", "r"]).status.success());
     let log = rig.until("run_stopped");
-    assert_eq!(count(&log, "step_finished"), rig.read("begun").lines().count());
+    assert_eq!((count(&log, "step_finished"), rig.read("begun").lines().count()), (before, before));
     is_back(&rig, "r");
     let mut resumed = rig.spawn(&["resume", "r"]);
     rig.lines("begun", before + 20);

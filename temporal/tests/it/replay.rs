@@ -8,10 +8,15 @@ use std::time::Duration;
 use raymond::fleet::Address;
 use raymond_temporal::client::connect;
 use raymond_temporal::workflow::RaymondRun;
-use temporalio_client::WorkflowHistory;
+use temporalio_client::{WorkflowExecutionInfo, WorkflowHandle, WorkflowHistory};
 use temporalio_sdk::workflow_replayer::{WorkflowReplayer, WorkflowReplayerOptions};
 
+use crate::away::described;
 use crate::harness::Rig;
+
+/// The recorded runs. Each was recorded with all rules that there have been.
+const RUNS: [&str; 6] = ["whole", "first", "continued", "texts", "stored", "waits"];
+const RULES: [&str; 2] = ["", "-2"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories")
@@ -19,17 +24,14 @@ fn folder() -> PathBuf {
 
 #[tokio::test(flavor = "current_thread")]
 async fn recorded_histories_are_decided_as_before() {
-    let mut count = 0;
-    for entry in std::fs::read_dir(folder()).expect("the recorded histories") {
-        let path = entry.expect("an entry").path();
+    for name in RUNS.iter().flat_map(|run| RULES.map(|rules| format!("{run}{rules}.json"))) {
+        let path = folder().join(name);
         let history = WorkflowHistory::from_json(&std::fs::read(&path).expect("a file")).expect("a history");
         let options = WorkflowReplayerOptions::new().register_workflow::<RaymondRun>().expect("the workflow");
         let replayer = WorkflowReplayer::new(options.build()).expect("a replayer");
         let replayed = replayer.replay_workflow(history).await;
         assert!(replayed.is_ok(), "{}: {replayed:?}", path.display());
-        count += 1;
     }
-    assert!(count > 0, "no history is recorded");
 }
 
 /// Forks, a script that is tried again, a join, a question, its answer, and a delay.
@@ -52,11 +54,40 @@ fn record() {
     let _worker = rig.worker("a");
     for (name, continue_after) in [("whole-2", "8000"), ("continued-2", "40"), ("texts-2", "8000")] {
         rig.start_as(name, &[("RAYMOND_CONTINUE_AFTER", continue_after)]);
+        let first =
+            described(&rig, name)["workflowExecutionInfo"]["execution"]["runId"].as_str().map(str::to_owned);
         rig.until_in(name, "ask_opened");
         assert!(rig.raymond(&["answer", name, "this"]).status.success());
         rig.until_in(name, "run_finished");
         keep(&rig, name);
+        if name == "continued-2" {
+            keep_as(&rig, "first-2", name, first);
+        }
     }
+}
+
+/// An agent waits for a long time while another makes steps, for a shorter time, and a step that is stopped.
+#[test]
+fn record_what_is_waited_for() {
+    if std::env::var_os("RECORD").is_none() {
+        return;
+    }
+    let rig = Rig::new().expect("a server");
+    rig.state("START.sh", "echo '<fork next=\"WAIT\">ONE</fork>'\n");
+    rig.state("WAIT.sh", "echo '<goto delay=\"1h\">END</goto>'\n");
+    rig.state("END.sh", "echo '<result>done</result>'\n");
+    rig.state(
+        "ONE.sh",
+        "[ $RAYMOND_VISITS -gt 5 ] && echo '<goto delay=\"1s\">SLOW</goto>' || echo '<goto>ONE</goto>'\n",
+    );
+    rig.state("SLOW.sh", "echo $$ >> $DIR/begun; while true; do sleep 0.05; done\n");
+    let _worker = rig.worker("a");
+    let name = "waits-2";
+    rig.start_as(name, &[]);
+    rig.lines("begun", 1);
+    assert!(rig.raymond(&["stop", name, "--now"]).status.success());
+    rig.until_in(name, "run_stopped");
+    keep(&rig, name);
 }
 
 /// A journal that is so long that a part of it is kept while steps run, and a resume that reads the states again.
@@ -85,15 +116,21 @@ fn record_what_the_store_of_blobs_is_needed_for() {
     keep(&rig, name);
 }
 
-/// Keeps the history of a run here.
+/// Keeps the last history of a run here.
 fn keep(rig: &Rig, name: &str) {
+    keep_as(rig, name, name, None);
+}
+
+/// Keeps a history of a run here. Without its id it is the last one.
+fn keep_as(rig: &Rig, file: &str, run: &str, history: Option<String>) {
     let at = Address::of_server(&rig.server()).expect("an address");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let json = runtime.expect("a runtime").block_on(async {
         let client = connect(&at, "test", Duration::from_secs(10)).await.expect("a connection");
-        let handle = client.get_workflow_handle::<RaymondRun>(name);
+        let which = WorkflowExecutionInfo::builder().namespace(&at.namespace).workflow_id(run);
+        let which = which.maybe_run_id(history).build();
+        let handle = WorkflowHandle::<_, RaymondRun>::new(client, which);
         handle.fetch_history(Default::default()).to_json().await.expect("the history")
     });
-    std::fs::create_dir_all(folder()).expect("a folder");
-    std::fs::write(folder().join(format!("{name}.json")), json).expect("a file");
+    std::fs::write(folder().join(format!("{file}.json")), json).expect("a file");
 }

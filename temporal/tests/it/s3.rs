@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::away::described;
 use crate::harness::{Port, Process, Rig, Way, count, eventually, is_alive};
 
 /// A server that speaks S3, or nothing; then the test is skipped.
@@ -124,6 +125,10 @@ fn an_upload_that_arrives_late_does_not_replace_what_the_agent_left_since() {
 
 /// A worker whose step has ended while the store hangs, so that what it left is not kept. The step goes on with this tag.
 fn unkept(rig: &mut Rig, tag: &str) -> Option<(Store, Way, Process)> {
+    unkept_by(rig, tag, |rig| rig.worker("a"))
+}
+
+fn unkept_by(rig: &mut Rig, tag: &str, start: impl FnOnce(&Rig) -> Process) -> Option<(Store, Way, Process)> {
     let store = Store::start(rig)?;
     let script = format!(
         "echo x > $RAYMOND_TASK_FOLDER/left; echo begun >> $DIR/begun\n\
@@ -133,7 +138,7 @@ fn unkept(rig: &mut Rig, tag: &str) -> Option<(Store, Way, Process)> {
     rig.state("NEXT.sh", "echo \"<result>$RAYMOND_INPUT $(cat $RAYMOND_TASK_FOLDER/left)</result>\"\n");
     let to_store = Way::to_port(store.port.number);
     reach_store_at(rig, to_store.port);
-    let worker = rig.worker("a");
+    let worker = start(rig);
     reach_store_at(rig, store.port.number);
     rig.start();
     rig.lines("begun", 1);
@@ -152,6 +157,37 @@ fn a_step_that_has_ended_does_not_run_again_if_its_worker_is_killed_before_its_f
     worker.kill();
     let _again = rig.worker("a");
     let log = rig.until("run_finished");
+    assert_eq!(log.last().expect("an end")["result"], "handed x");
+    assert_eq!((count(&log, "retry"), rig.read("begun").lines().count()), (0, 1), "{log:#?}");
+}
+
+/// The server delivers the step again, because it has not heard of it. That delivery waits for the first one, and the run is
+/// stopped meanwhile.
+#[test]
+fn a_step_that_has_ended_is_not_taken_for_one_that_never_began() {
+    let Some(mut rig) = Rig::quick() else { return };
+    let (tag, to_server) = ("<goto input=\"handed\">NEXT</goto>", Way::to(&rig));
+    let start = |rig: &Rig| rig.worker_through("a", to_server.port);
+    let Some((_store, to_store, _worker)) = unkept_by(&mut rig, tag, start) else { return };
+    let pending = |rig: &Rig| described(rig, "r")["pendingActivities"][0].clone();
+    to_server.cut(true);
+    eventually("the second delivery", || (pending(&rig)["attempt"] == 2).then_some(()));
+    to_server.cut(false);
+    let is_there = |rig: &Rig| pending(rig)["state"] == "PENDING_ACTIVITY_STATE_STARTED";
+    eventually("its arrival", || is_there(&rig).then_some(()));
+    assert!(rig.raymond(&["stop", "r", "--now"]).status.success());
+    let heartbeat = |rig: &Rig| pending(rig)["lastHeartbeatTime"].clone();
+    // Each answer to a heartbeat says that the step is to be ended.
+    for _ in 0..2 {
+        let last = heartbeat(&rig);
+        eventually("a heartbeat", || (heartbeat(&rig) != last).then_some(()));
+    }
+    to_store.cut(false);
+    let log = rig.until("run_stopped");
+    assert_eq!(count(&log, "step_finished"), 1, "{log:#?}");
+    let mut resumed = rig.spawn(&["resume", "r"]);
+    let log = rig.until("run_finished");
+    assert!(resumed.ends());
     assert_eq!(log.last().expect("an end")["result"], "handed x");
     assert_eq!((count(&log, "retry"), rig.read("begun").lines().count()), (0, 1), "{log:#?}");
 }

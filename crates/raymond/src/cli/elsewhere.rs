@@ -167,27 +167,26 @@ fn named_by(command: &Command) -> Option<&str> {
     }
 }
 
-/// The run of this id, or the only one here that begins like this, if other machines carry it out.
+/// The run of this id, if other machines carry it out. The start of an id is not enough: the engine may have a run that
+/// begins like this and is not copied yet.
 fn find_elsewhere(store: &dyn RunStore, given: &str) -> Option<(String, Elsewhere)> {
-    let copied = store.list().ok()?.into_iter().map(|entry| entry.run.id().to_owned());
-    let ids: BTreeSet<String> = copied.chain(store.elsewhere().ok()?).collect();
-    let mut alike = ids.iter().filter(|id| id.starts_with(given));
-    let id = match (ids.get(given), alike.next(), alike.next()) {
-        (Some(id), ..) | (None, Some(id), None) => id,
-        _ => return None,
-    };
-    Some((id.clone(), store.run(id).ok()?.elsewhere()?))
+    let id = store.elsewhere().ok()?.into_iter().find(|id| id == given)?;
+    let mark = store.run(&id).ok()?.elsewhere()?;
+    Some((id, mark))
 }
 
 /// The engines that a command has to ask. One that names a run of this machine asks none, so that it waits for none. Neither
-/// does one that names a run of which nothing new can come.
+/// does one that names a run of which nothing new can come. A mark that cannot be read is written anew by its engine.
 fn engines_for(
     command: &Command,
     named: Option<&(String, Elsewhere)>,
     store: &dyn RunStore,
 ) -> BTreeMap<String, Address> {
     let mut engines = engines_of(store, &load_config().unwrap_or_default());
-    let is_here = |given| store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == given));
+    let is_here = |given| {
+        let is_known = || store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == given));
+        is_known() && store.run(given).is_ok_and(|run| matches!(run.try_elsewhere(), Ok(None)))
+    };
     match named {
         Some((run, mark)) if is_over(store, run, mark) => engines.clear(),
         Some((_, mark)) => engines.retain(|engine, _| *engine == mark.engine),
@@ -495,6 +494,9 @@ fn look_for_runs_from_now_on(fleet: &'static dyn Fleet, store: Arc<dyn RunStore>
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
+    use super::super::args::Cli;
     use super::*;
     use crate::fleet::fake::FakeFleet;
     use crate::store::suite::opening;
@@ -513,20 +515,28 @@ mod tests {
     }
 
     #[test]
-    fn a_run_elsewhere_is_named_by_its_id_or_by_a_start_that_no_other_run_has() {
+    fn only_a_whole_id_names_a_run_elsewhere_before_its_engine_was_asked() {
         let folder = tempfile::tempdir().unwrap();
-        let store = store_with(&folder, &["review", "review-2", "other", "hermit"]);
-        for (given, expected) in [
-            ("review", Some("review")),
-            ("rev", None),
-            ("review-", Some("review-2")),
-            ("o", Some("other")),
-            ("he", None),
-            ("here", None),
-            ("unknown", None),
-        ] {
+        let store = store_with(&folder, &["review", "review-2"]);
+        for (given, expected) in
+            [("review", true), ("review-2", true), ("rev", false), ("review-", false), ("here", false)]
+        {
             let found = find_elsewhere(&store, given).map(|(run, _)| run);
-            assert_eq!(found.as_deref(), expected, "{given}");
+            assert_eq!(found.as_deref(), expected.then_some(given), "{given}");
+        }
+    }
+
+    #[test]
+    fn no_engine_is_asked_for_a_run_of_this_machine_and_one_is_for_a_run_whose_mark_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store_with(&folder, &["goes-on", "r"]);
+        store.create("r", JournalOptions::default()).unwrap().commit(&opening("r")).unwrap();
+        std::fs::write(folder.path().join(".elsewhere/r.json"), "").unwrap();
+        for (run, expected) in [("here", 0), ("r", 1), ("goes-on", 1)] {
+            let words = ["raymond", "status", run];
+            let command = Cli::try_parse_from(words).unwrap().into_command().unwrap();
+            let named = named_by(&command).and_then(|given| find_elsewhere(&store, given));
+            assert_eq!(engines_for(&command, named.as_ref(), &store).len(), expected, "{run}");
         }
     }
 

@@ -12,7 +12,8 @@ use crate::error::{ExitKind, UserError};
 
 pub(crate) struct FakeFleet {
     batches: Mutex<Vec<Vec<Event>>>,
-    delivered: Mutex<Vec<String>>,
+    /// Names and contents of messages.
+    delivered: Mutex<Vec<(String, String)>>,
     standing: Mutex<Standing>,
     /// Packed debug files, by step and attempt.
     archives: Mutex<BTreeMap<(u64, u32), Vec<u8>>>,
@@ -85,7 +86,12 @@ impl FakeFleet {
 
     /// The names of the messages that it got.
     pub(crate) fn delivered(&self) -> Vec<String> {
-        lock(&self.delivered).clone()
+        lock(&self.delivered).iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The content of the last of them.
+    pub(crate) fn last_content(&self) -> String {
+        lock(&self.delivered).last().map(|(_, content)| content.clone()).unwrap_or_default()
     }
 
     /// How often all of its runs were asked for.
@@ -135,9 +141,9 @@ impl Fleet for FakeFleet {
         lock(&self.texts).remove(hash).ok_or_else(|| Trouble::Refused(format!("{hash} is not there")))
     }
 
-    fn deliver(&self, _: &Address, _: &str, name: &str, _: &str) -> Result<(), Trouble> {
+    fn deliver(&self, _: &Address, _: &str, name: &str, content: &str) -> Result<(), Trouble> {
         self.check()?;
-        lock(&self.delivered).push(name.to_owned());
+        lock(&self.delivered).push((name.to_owned(), content.to_owned()));
         if self.patience.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.is_away(true);
         }

@@ -16,7 +16,7 @@ use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
 use super::{Address, Fleet, News, Standing, Trouble};
-use crate::run::driver::now;
+use crate::run::driver::{STOP_MESSAGE, StopRequest, now};
 use crate::store::{
     Content, Elsewhere, JournalOptions, Opened, RunHandle, RunStore, RunWriter, Silence, StoreError,
 };
@@ -26,6 +26,8 @@ const WAIT_FOR_NEWS: Duration = Duration::from_millis(500);
 /// How long a message waits for the process that keeps the copy. That one delivers it within [`WAIT_FOR_NEWS`], unless it is
 /// suspended or hangs.
 const OVERDUE: Duration = Duration::from_secs(1);
+/// How long a message counts as one that reaches its run at once.
+const FRESH: Duration = Duration::from_secs(5);
 /// How long it takes until an engine that is away, or a run that no worker answers for, is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -34,6 +36,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub enum MirrorError {
     Engine(Trouble),
     Store(StoreError),
+    /// A text that an event names cannot be had.
+    Text(Trouble),
     /// What the engine says does not follow what the copy has.
     Gap {
         expected: u64,
@@ -46,6 +50,7 @@ impl std::fmt::Display for MirrorError {
         match self {
             Self::Engine(trouble) => trouble.fmt(f),
             Self::Store(error) => error.fmt(f),
+            Self::Text(trouble) => f.write_str(trouble.why()),
             Self::Gap { expected, got } => write!(
                 f,
                 "its events do not follow those of the copy here: event {expected} was expected, and {got} came"
@@ -59,8 +64,9 @@ impl MirrorError {
     fn silence(&self) -> Silence {
         match self {
             Self::Engine(Trouble::Away(why)) => Silence::Engine(why.clone()),
-            Self::Engine(Trouble::Refused(why)) => Silence::Workers(why.clone()),
-            Self::Store(_) | Self::Gap { .. } => Silence::Copy(self.to_string()),
+            Self::Engine(Trouble::Refused(_)) | Self::Store(_) | Self::Text(_) | Self::Gap { .. } => {
+                Silence::Copy(self.to_string())
+            }
         }
     }
 }
@@ -185,11 +191,14 @@ impl Mirror {
     ) -> Result<(Vec<String>, Option<Trouble>), MirrorError> {
         let (inbox, mut delivered) = (self.run.inbox(), Vec::new());
         for message in inbox.messages()? {
-            if !is_to_be_delivered(inbox.posted_at(&message.name)) {
+            let posted = inbox.posted_at(&message.name);
+            if !is_to_be_delivered(posted) {
                 continue;
             }
             if let Content::Text(text) = &message.content {
-                match self.fleet.deliver(&self.at, self.run.id(), &message.name, text) {
+                let fresh = is_fresh(posted).then(|| for_any_time(&message.name, text)).flatten();
+                let text = fresh.unwrap_or_else(|| text.clone());
+                match self.fleet.deliver(&self.at, self.run.id(), &message.name, &text) {
                     // A run that refuses a message will never take it; what it did instead is in its events.
                     Ok(()) | Err(Trouble::Refused(_)) => {}
                     Err(away) => return Ok((delivered, Some(away))),
@@ -255,6 +264,18 @@ fn is_overdue(posted: Option<SystemTime>) -> bool {
     posted.and_then(|time| time.elapsed().ok()).is_none_or(|age| age >= OVERDUE)
 }
 
+/// Whether a message was posted just now.
+fn is_fresh(posted: Option<SystemTime>) -> bool {
+    posted.and_then(|time| time.elapsed().ok()).is_some_and(|age| age < FRESH)
+}
+
+/// A stop that reaches the run at once, without what was known of the run when it was asked for: the copy may not show that
+/// the run was resumed. Nothing for other messages.
+fn for_any_time(name: &str, content: &str) -> Option<String> {
+    let request = name.starts_with(STOP_MESSAGE).then(|| serde_json::from_str::<StopRequest>(content));
+    serde_json::to_string(&StopRequest { seen: None, ..request?.ok()? }).ok()
+}
+
 /// Notes why nothing is heard of a run that goes on.
 pub fn note_silence(store: &dyn RunStore, run: &dyn RunHandle, silence: Silence) -> Result<(), StoreError> {
     match run.elsewhere() {
@@ -274,7 +295,7 @@ impl Mirror {
             Ok(_) if !is_short => {}
             Ok(text) => *payload = text.into(),
             Err(_) => {
-                let text = self.fleet.text(&self.at, self.run.id(), hash)?;
+                let text = self.fleet.text(&self.at, self.run.id(), hash).map_err(MirrorError::Text)?;
                 *payload = if is_short { text.into() } else { writer.keep_payload(&text)? };
             }
         }
@@ -479,18 +500,23 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_for_the_run_as_it_is_known_here_unless_the_copy_may_be_old() {
+    fn a_stop_is_for_the_run_as_it_is_known_here_unless_it_arrives_at_once() {
         let scene = Scene::new();
-        let request = || StopRequest::for_run(&*scene.run(), None, false);
         scene.mirror().catch_up(Duration::ZERO).unwrap();
-        assert_eq!((request().seen, request().name()), (Some(2), "stop-after-2".to_owned()));
-        scene.fleet.is_away(true);
-        assert!(scene.mirror().catch_up(Duration::ZERO).is_err());
-        assert_eq!(request().seen, Some(2), "it may be delivered much later");
-        scene.fleet.is_away(false);
-        scene.fleet.happens(warnings("r", 7..=7));
-        assert!(scene.mirror().catch_up(Duration::ZERO).is_err());
-        assert_eq!((request().seen, request().name()), (None, "stop-any".to_owned()));
+        let request = StopRequest::for_run(&*scene.run(), None, true);
+        assert_eq!((request.seen, request.name()), (Some(2), "stop-now-after-2".to_owned()));
+        for (age, seen) in [(Duration::ZERO, None), (FRESH, Some(2))] {
+            let posted = serde_json::to_string(&request).unwrap();
+            scene.run().inbox().post(&request.name(), &posted).unwrap();
+            let path = scene.folder.path().join("r.in").join(request.name());
+            std::fs::File::open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
+            scene.mirror().catch_up(Duration::ZERO).unwrap();
+            let delivered: StopRequest = serde_json::from_str(&scene.fleet.last_content()).unwrap();
+            assert_eq!((delivered.seen, delivered.now), (seen, true), "{age:?}");
+        }
+        scene.run().inbox().post("answer-ask1", "{}").unwrap();
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!(scene.fleet.last_content(), "{}", "answers stay as they are");
     }
 
     /// It may be suspended with Ctrl-Z.

@@ -115,7 +115,6 @@ impl Snapshots {
     pub fn after_step(&self, cwd: &Path, about: &str, shared: bool) -> Result<FilesSnapshot, String> {
         let folder = self.folder(cwd)?;
         let mut folder = lock(&folder);
-        folder.forget_lost();
         let before = folder.last.as_ref().map(|(commit, _)| commit.clone());
         let commit = self.take(&mut folder, &format!("{} {about}", self.run))?;
         Ok(FilesSnapshot {
@@ -199,6 +198,11 @@ impl Folder {
     /// Forgets the last snapshot if the repository does not have it. It may have been made anew since.
     fn forget_lost(&mut self) {
         let Some((commit, _)) = &self.last else { return };
+        // Most snapshots are not packed, and then git need not be asked.
+        let (start, rest) = commit.split_at_checked(2).unwrap_or((commit, ""));
+        if self.repository.join("objects").join(start).join(rest).is_file() {
+            return;
+        }
         let found = self.git().text(&["cat-file", "-e", &format!("{commit}^{{commit}}")]);
         if matches!(found, Err(GitError::Failed { .. })) {
             (self.last, self.copied) = (None, None);

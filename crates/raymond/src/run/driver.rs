@@ -291,6 +291,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
                 inputs.push(Input::Ended(ended));
             }
             Message::Input(input) => inputs.push(input),
+            Message::Warning { message, .. } => inputs.push(Input::Warning { agent: None, message }),
             Message::Trouble(error) | Message::Shortage { error, .. } => {
                 // What other steps report in this round is still recorded; nothing new starts.
                 self.parts.engine.drain();

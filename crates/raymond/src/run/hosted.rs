@@ -4,13 +4,13 @@
 //! folders ([`Roots`]): one with a copy of the workflows, and one that belongs to the agent alone. A path is put below its
 //! root on the way in, and the root is taken off on the way out.
 
+mod conversation;
 mod order;
 mod report;
 mod roots;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
@@ -32,9 +32,8 @@ use super::lookups;
 use super::mailbox::{Message, Receiver, mailbox};
 use super::prepare::Preparer;
 use super::step::{Gate, Groups, LocalExecutor, LocalSteps, OwnProgram, Unpacked, leftovers};
+use crate::agent::DEFAULT_BACKEND;
 use crate::agent::registry::Backends;
-use crate::agent::session::{SessionPlace, export, import};
-use crate::agent::{AgentProgram, DEFAULT_BACKEND};
 use crate::git::snapshots::{INDEXES, Snapshots};
 use crate::git::worktrees::Worktrees;
 use crate::process::secrets::Secrets;
@@ -44,10 +43,15 @@ use crate::view::debug::{DEFAULT_KEPT_STEPS, DebugFolder, LeftFiles};
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
+pub use conversation::Conversation;
 pub use order::{Branch, StepOrder};
 pub use report::{Said, StepReport};
 pub use roots::Roots;
 use roots::{as_text, below};
+
+/// What the system says when the machine is at fault, and not the step.
+const FAULTS_OF_MACHINES: [&str; 4] =
+    ["No space left on device", "Read-only file system", "Disk quota exceeded", "Too many open files"];
 
 /// Distinguishes the processes of such a run from those of a local copy of it.
 const IDENTITY: &str = "hosted";
@@ -202,44 +206,12 @@ impl HostedRun {
         Arc::clone(&self.snapshots)
     }
 
-    /// The agent program's own record of a conversation, if it can be copied.
-    pub fn conversation(&self, session: &Session, cwd: &str, roots: &Roots) -> io::Result<Option<Vec<u8>>> {
-        self.with_place(session, cwd, roots, |program, place| export(program, place)).unwrap_or(Ok(None))
-    }
-
-    /// Whether the agent program keeps conversations and this one is not among them, as far as that can be told.
-    pub fn lacks_conversation(&self, session: &Session, cwd: &str, roots: &Roots) -> bool {
-        let lacks = |program: &dyn AgentProgram, place: &SessionPlace<'_>| {
-            let keeps_some = program.inspection().is_some() && program.capabilities().resume;
-            keeps_some && !matches!(export(program, place), Ok(Some(_)))
-        };
-        self.with_place(session, cwd, roots, lacks).unwrap_or(false)
-    }
-
-    /// Puts a conversation where the agent program finds it.
-    pub fn bring_conversation(
-        &self,
-        session: &Session,
-        cwd: &str,
-        roots: &Roots,
-        bytes: &[u8],
-    ) -> io::Result<bool> {
-        let bring = |program: &dyn AgentProgram, place: &SessionPlace<'_>| import(program, place, bytes);
-        self.with_place(session, cwd, roots, bring).unwrap_or(Ok(false))
-    }
-
-    /// `cwd` is the agent's folder, which counts unless the session names another one.
-    fn with_place<T>(
-        &self,
-        session: &Session,
-        cwd: &str,
-        roots: &Roots,
-        act: impl FnOnce(&dyn AgentProgram, &SessionPlace<'_>) -> T,
-    ) -> Option<T> {
-        let program = self.backends.get(session.backend.as_deref().unwrap_or(DEFAULT_BACKEND)).ok()?;
+    /// A conversation of an agent, if its backend is known here. `cwd` is the agent's folder, which counts unless the session
+    /// names another one.
+    pub fn conversation(&self, session: &Session, cwd: &str, roots: &Roots) -> Option<Conversation> {
+        let program = self.backends.get(session.backend.as_deref().unwrap_or(DEFAULT_BACKEND)).ok()?.clone();
         let cwd = roots.folder_of(session.cwd.as_deref().unwrap_or(cwd));
-        let variable = |name: &str| -> Option<OsString> { std::env::var_os(name) };
-        Some(act(&**program, &SessionPlace { session: &session.id, cwd: &cwd, variable: &variable }))
+        Some(Conversation { program, session: session.id.clone(), cwd })
     }
 
     fn prepare(
@@ -270,6 +242,11 @@ impl HostedRun {
         }
         Ok((agent, scopes, needs))
     }
+}
+
+/// Whether an error is about this machine. What failed with it may work on another one.
+pub fn is_of_this_machine(error: &str) -> bool {
+    FAULTS_OF_MACHINES.iter().any(|fault| error.contains(fault))
 }
 
 /// The debug files of an attempt, if the run keeps them.
@@ -360,10 +337,9 @@ async fn pass_on(
             Message::Input(Input::SessionKnown { agent, session, .. }) => {
                 say(agent.as_str(), Said::Session(session));
             }
-            Message::Input(Input::Warning { agent: Some(agent), message }) => {
-                say(agent.as_str(), Said::Warning(message));
-            }
-            // It is about debug files or snapshots, and is told with the step that ends next.
+            Message::Input(Input::Warning { agent: Some(agent), message })
+            | Message::Warning { agent, message } => say(agent.as_str(), Said::Warning(message)),
+            // It is about debug files, and is told with the step that ends next.
             Message::Input(Input::Warning { agent: None, message }) => warnings.push(message),
             Message::Trouble(error) => trouble = Some(error),
             Message::Shortage { agent, error } => {
@@ -381,9 +357,14 @@ async fn pass_on(
 
 impl Waiting {
     /// Looks up the names in the output, and reports.
-    fn finish(self, mut ended: Ended, trouble: Option<String>) {
+    fn finish(mut self, mut ended: Ended, trouble: Option<String>) {
         let snapshot = ended.lookups.snapshot.take();
-        let mut report = match trouble {
+        let is_shortage = trouble.as_deref().is_some_and(is_of_this_machine);
+        if is_shortage {
+            self.shortage.clone_from(&trouble);
+        }
+        // The step was interrupted by a shortage, and has not failed.
+        let mut report = match trouble.filter(|_| !is_shortage) {
             Some(error) => StepReport::not_started(&ended.plan, error),
             None => {
                 let mut lookups = lookups::of_ended(&mut self.scopes.borrow_mut(), &self.agent, &ended);

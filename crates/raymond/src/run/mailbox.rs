@@ -21,6 +21,11 @@ const MESSAGE_BYTES: usize = 256;
 #[derive(Debug)]
 pub enum Message {
     Input(Input),
+    /// What the run is warned about. It came up in a step of this agent.
+    Warning {
+        agent: AgentId,
+        message: String,
+    },
     /// The step's input could not be read, or could not be written to where the step reads it: the program must end.
     Trouble(String),
     /// The host is short of what the program of this agent's step needs, and it does not get better. The step waits to be
@@ -44,7 +49,10 @@ impl Message {
             + match self {
                 Message::Input(Input::Print { text, .. }) => text.text().map_or(0, str::len),
                 Message::Output { bytes, .. } => bytes.len(),
-                Message::Input(_) | Message::Trouble(_) | Message::Shortage { .. } => 0,
+                Message::Input(_)
+                | Message::Warning { .. }
+                | Message::Trouble(_)
+                | Message::Shortage { .. } => 0,
             }
     }
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use raymond_core::workflow::{Listing, Platform, StateFile};
 
-pub use archive::{Archive, files_inside, inner_path, packed_files, unpack, unpack_all};
+pub use archive::{Archive, check_name, files_inside, inner_path, packed_files, unpack, unpack_all};
 pub use folder::{Folder, list as list_folder};
 pub use locate::{BUNDLE, BUNDLE_HOME, Form, Located, base_path, host_of, locate, locate_from};
 pub use one_file::{Contents, Mistakes, OneFile, OneState, Origin, TextPlace, header_value};

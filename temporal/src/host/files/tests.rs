@@ -426,3 +426,22 @@ fn an_agent_whose_conversation_stays_behind_is_told() {
         }
     });
 }
+
+/// What this machine has of the agent's conversations stays old, whatever the next delivery says.
+#[test]
+fn an_agent_that_could_not_be_made_ready_is_still_one_that_comes_from_elsewhere() {
+    play(async |mut project| {
+        let session = serde_json::json!({ "id": "5e55", "backend": "opencode" });
+        project.order.agent.session = Some(serde_json::from_value(session).unwrap());
+        let host = project.host("a");
+        let Project { files, order, .. } = &project;
+        let ready = async |left: Option<&Left>, is_old| {
+            let ready = host.files.ready(files, order, &host.run, left, is_old).await;
+            ready.map(|ready| ready.warning.is_some()).map_err(|error| error.to_string())
+        };
+        let missing = Left { files: Some("missing".to_owned()), loose: None };
+        assert!(ready(Some(&missing), true).await.unwrap_err().starts_with("missing is not in"));
+        assert_eq!(ready(None, false).await, Ok(true));
+        assert_eq!(ready(None, false).await, Ok(false));
+    });
+}

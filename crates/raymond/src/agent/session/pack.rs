@@ -11,7 +11,7 @@ use zip::write::SimpleFileOptions;
 
 use super::{aside, put};
 use crate::files;
-use crate::workflow::scope::{MAX_BYTES, MAX_FILES, unpack_all};
+use crate::workflow::scope::{MAX_BYTES, MAX_FILES, check_name, unpack_all};
 
 /// How deep the folders in a conversation's folder may be.
 const MOST_FOLDERS: usize = 16;
@@ -51,7 +51,14 @@ fn add(found: &mut Files, left: &mut u64, folder: &Path, above: &str, without: &
         }
         let kind = entry.file_type()?;
         let name = format!("{above}{name}");
-        if kind.is_dir() && name.matches('/').count() < MOST_FOLDERS {
+        // The file could not be unpacked, and the program does not choose such names for its own.
+        if check_name(&name).is_err() {
+            continue;
+        }
+        if kind.is_dir() {
+            if name.matches('/').count() >= MOST_FOLDERS {
+                return Err(io::Error::other(format!("{name} is too deep in it")));
+            }
             add(found, left, &entry.path(), &format!("{name}/"), without)?;
         } else if kind.is_file() {
             let bytes = files::read(&entry.path(), *left)?;
@@ -130,8 +137,13 @@ mod tests {
         let (from, to) = (root.path().join("from"), root.path().join("to"));
         fs::create_dir_all(from.join("notes")).unwrap();
         fs::create_dir_all(&to).unwrap();
-        for (name, text) in [("events", "new"), ("notes/START.md", "a note"), ("notes/own", ""), ("own", "")]
-        {
+        for (name, text) in [
+            ("events", "new"),
+            ("notes/START.md", "a note"),
+            ("notes/own", ""),
+            ("own", ""),
+            ("C:\\strange", ""),
+        ] {
             fs::write(from.join(name), text).unwrap();
         }
         fs::write(to.join("events"), "old").unwrap();
@@ -140,6 +152,7 @@ mod tests {
         assert_eq!(fs::read_to_string(to.join("events")).unwrap(), "new");
         assert_eq!(fs::read_to_string(to.join("notes/START.md")).unwrap(), "a note");
         assert!(!to.join("own").exists() && !to.join("notes/own").exists() && !to.join("old").exists());
+        assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2, "nothing else is left");
     }
 

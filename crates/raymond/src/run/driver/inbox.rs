@@ -11,7 +11,7 @@ use raymond_core::payload::Payload;
 use serde::{Deserialize, Serialize};
 
 use super::Stop;
-use crate::store::{self, Content, Message, RunHandle, Silence, Watch};
+use crate::store::{self, Content, Message, RunHandle, Watch};
 
 /// How often the inbox is checked. A check is one `stat`.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -28,7 +28,7 @@ pub struct StopRequest {
     /// The process that is to stop. A request for an earlier process of the run is ignored.
     pub incarnation: Option<String>,
     /// The last event that was known of a run that other machines carry out. A request from before the run's last resume is
-    /// ignored: it may have waited for hours until the engine could be reached.
+    /// ignored: it may have waited for hours until the engine could be reached. One that reaches the engine at once has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<u64>,
     pub now: bool,
@@ -37,11 +37,7 @@ pub struct StopRequest {
 impl StopRequest {
     /// A request to stop the run as it is now. It is for the process that drives the run, or for the machines that carry it out.
     pub fn for_run(run: &dyn RunHandle, incarnation: Option<String>, now: bool) -> Self {
-        let seen = run.elsewhere().and_then(|mark| match mark.silence {
-            None | Some(Silence::Engine(_)) => run.load().ok().map(|state| state.seq),
-            // The run may have been resumed, and the copy not show it. It is reached now, and is to stop in any case.
-            Some(Silence::Workers(_) | Silence::Copy(_)) => None,
-        });
+        let seen = run.elsewhere().and_then(|_| run.load().ok()).map(|state| state.seq);
         Self { incarnation, seen, now }
     }
 

@@ -417,8 +417,45 @@ fn what_a_failed_attempt_has_left_is_ended_even_if_its_run_is_dropped() {
         let pid = fs::read_to_string(roots.folder_of("/home/me/pid")).unwrap();
         let status = format!("/proc/{}/status", pid.trim());
         let lives = || fs::read_to_string(&status).is_ok_and(|text| !text.contains("State:\tZ"));
-        while cfg!(target_os = "linux") && lives() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let ends = async {
+            while cfg!(target_os = "linux") && lives() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), ends).await.expect("it ends");
     });
+}
+
+#[test]
+fn a_full_disk_is_a_shortage_and_other_trouble_fails_the_step() {
+    let full = "cannot write /tasks/main/input: No space left on device (os error 28)";
+    let denied = "cannot write /tasks/main/input: Permission denied (os error 13)";
+    for (trouble, is_shortage) in [(full, true), (denied, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (order, roots) = order("echo '<result>x</result>'\n", folder.path());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let done = tokio::task::LocalSet::new().block_on(&runtime, async {
+            let scratch = folder.path().join("scratch");
+            let grace = Duration::from_secs(5);
+            let run = HostedRun::open("r", &scratch, Backends::built_in(), grace, None).unwrap();
+            let (agent, scopes, _) = run.prepare(&order, &roots).unwrap();
+            let ended = Ended {
+                agent: agent.id.clone(),
+                step: 1,
+                attempt: 1,
+                duration_ms: 1,
+                plan: order.plan.clone(),
+                outcome: StepOutcome::Interrupted { cost: Default::default() },
+                lookups: Lookups::default(),
+            };
+            let (report, done) = oneshot::channel();
+            let (debug, secrets) = (DebugFolder::off(), run.secrets.clone());
+            let (said, shortage) = (Vec::new(), None);
+            let waiting = Waiting { order, agent, scopes, roots, debug, secrets, said, shortage, report };
+            waiting.finish(ended, Some(trouble.to_owned()));
+            done.await.unwrap()
+        });
+        let was_interrupted = matches!(done.report.outcome, StepOutcome::Interrupted { .. });
+        assert_eq!((done.shortage.is_some(), was_interrupted), (is_shortage, is_shortage), "{trouble}");
+    }
 }

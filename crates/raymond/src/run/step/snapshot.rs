@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use raymond_core::input::{Input, StepOutcome};
+use raymond_core::input::StepOutcome;
 use raymond_core::snapshot::FilesSnapshot;
 
 use super::LocalExecutor;
@@ -22,7 +22,7 @@ pub(super) async fn before(executor: &LocalExecutor, job: &StepJob) {
     });
     match found.await {
         Ok(top) => drop(executor.busy_folders.borrow_mut().insert(job.attempt.agent.clone(), top)),
-        Err(error) => warn(executor, snapshots, error),
+        Err(error) => warn(executor, snapshots, job, error),
     }
 }
 
@@ -44,13 +44,13 @@ pub(super) async fn after(
             "several agents work in {folder} at the same time, so its snapshots may hold what others have half written; \
              give them worktrees to keep their files apart"
         );
-        warn(executor, snapshots, message);
+        warn(executor, snapshots, job, message);
     }
     let (cwd, about) = (PathBuf::from(&job.needs.cwd), about(job));
     match in_background(snapshots, move |snapshots| snapshots.after_step(&cwd, &about, shared)).await {
         Ok(taken) => Some(taken),
         Err(error) => {
-            warn(executor, snapshots, error);
+            warn(executor, snapshots, job, error);
             None
         }
     }
@@ -61,9 +61,9 @@ fn about(job: &StepJob) -> String {
 }
 
 /// Each problem is told once.
-fn warn(executor: &LocalExecutor, snapshots: &Snapshots, message: String) {
+fn warn(executor: &LocalExecutor, snapshots: &Snapshots, job: &StepJob, message: String) {
     if snapshots.is_news(&message) {
-        executor.send(Message::Input(Input::Warning { agent: None, message }));
+        executor.send(Message::Warning { agent: job.attempt.agent.clone(), message });
     }
 }
 

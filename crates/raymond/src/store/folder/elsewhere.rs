@@ -47,11 +47,20 @@ pub(super) fn write(dir: &Path, run: &str, mark: &Elsewhere) -> io::Result<()> {
     create_private_dir(&dir.join(FOLDER))?;
     let path = path_of(dir, run);
     let unfinished = dir.join(FOLDER).join(format!(".{run}-{}", uuid::Uuid::new_v4()));
-    let mut file = private_options().write(true).create_new(true).open(&unfinished)?;
-    serde_json::to_writer(&mut file, &mark)?;
-    file.write_all(b"\n")?;
-    std::fs::rename(&unfinished, path)?;
+    let written = write_new(&unfinished, &mark, !path.exists());
+    if let Err(error) = written.and_then(|()| std::fs::rename(&unfinished, path)) {
+        let _ = std::fs::remove_file(&unfinished);
+        return Err(error);
+    }
     no_file_is_fine(std::fs::remove_file(removed_path_of(dir, run)))
+}
+
+/// The first mark of a run is synced: without one, the run would be taken for one of this machine.
+fn write_new(path: &Path, mark: &Elsewhere, is_first: bool) -> io::Result<()> {
+    let mut file = private_options().write(true).create_new(true).open(path)?;
+    serde_json::to_writer(&mut file, mark)?;
+    file.write_all(b"\n")?;
+    if is_first { file.sync_all() } else { Ok(()) }
 }
 
 /// As many hosts as fit in [`MAX_HOSTS_BYTES`], the first ones by the names of their agents.

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use raymond_core::workflow::{Listing, Platform, StateFile};
 use sha2::{Digest, Sha256};
 
-pub use unpack::{unpack, unpack_all};
+pub use unpack::{check_name, unpack, unpack_all};
 
 use super::source::hexadecimal;
 use super::{Form, Given, MAX_BYTES, Source};

@@ -118,7 +118,8 @@ fn entry_names(archive: &mut ZipArchive<Cursor<&[u8]>>) -> Result<Vec<String>, S
     Ok(names)
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+/// Whether a name leads to a place in the archive's folder, on every platform.
+pub fn check_name(name: &str) -> Result<(), String> {
     let has_drive = matches!(name.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic());
     if name.starts_with('/') || has_drive {
         return Err(format!("the entry {} has an absolute name", quoted(name)));
