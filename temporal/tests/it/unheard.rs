@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Output;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::harness::{Process, Rig, Way, count, eventually};
 
@@ -214,10 +214,15 @@ fn a_stop_that_comes_late_does_not_stop_a_run_that_was_resumed_from_another_mach
     eventually("the resume", || {
         printed(&there(&["log", "r", "--json"])).contains("run_resumed").then_some(())
     });
+    let inbox = rig.path("project/.raymond/state/r.in");
+    for message in fs::read_dir(&inbox).unwrap() {
+        let message = File::open(message.unwrap().path()).unwrap();
+        message.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    }
     way.cut(false);
     // This delivers the stop.
     rig.until("run_resumed");
-    assert_eq!(fs::read_dir(rig.path("project/.raymond/state/r.in")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(inbox).unwrap().count(), 0);
     assert!(there(&["answer", "r", "this"]).status.success());
     assert!(resumed.ends());
     let log = rig.until("run_finished");
@@ -321,7 +326,7 @@ fn an_id_that_is_in_use_on_the_server_is_a_mistake_of_the_user() {
     let again = ["run", "wf", "--id", "r", "--on", &rig.address(), "--detach", "--state-dir", "another"];
     let refused = rig.raymond(&again);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    assert!(said(&refused).contains("there is a run `r` already"), "{refused:?}");
+    assert!(said(&refused).contains("there is a run `r` on temporal:"), "{refused:?}");
 }
 
 #[test]

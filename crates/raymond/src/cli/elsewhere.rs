@@ -283,7 +283,7 @@ fn catch_up(
         warn(&**store, &name, &format!("does not answer: {why}"));
     }
     for name in unfinished {
-        warn(&**store, &name, "not all of its runs were told of in time");
+        warn(&**store, &name, "not everything was told in time");
     }
 }
 

@@ -57,7 +57,13 @@ pub(super) fn start(store: &Arc<dyn RunStore>, at: &Address, new: &NewRun) -> Re
     let fleet = fleet()?;
     match fleet.start(at, new).map_err(|trouble| refused(at, &trouble))? {
         Started::Begun => {}
-        Started::IdInUse => return Err(StoreError::Exists { run: new.id.clone() }.into()),
+        Started::IdInUse => {
+            let message = format!("there is a run `{}` on {at} already", new.id);
+            let removal = format!("`raymond clean {} --discard-changes`", new.id);
+            return Err(UserError::usage(message).hint(format!(
+                "choose another `--id`; {removal} removes a run for good that does not go on"
+            )));
+        }
     }
     mark_open(&**store, &new.id, at)?;
     if let Some(mut mirror) = Mirror::of(fleet, Arc::clone(store), &new.id)?
