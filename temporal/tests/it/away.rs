@@ -90,7 +90,10 @@ fn a_run_that_cannot_change_its_history_goes_on_for_a_while_and_can_be_stopped()
     eventually("a history that is much too long", || length().filter(|length| *length >= 4 * 30));
     eventually("the end of the last step", || {
         let waits_for = described(&rig, "r")["pendingActivities"].as_array()?.clone();
-        waits_for.iter().all(|activity| activity["activityType"]["name"] == "keep_journal").then_some(())
+        waits_for
+            .iter()
+            .all(|activity| activity["activityType"]["name"] == "Host::keep_journal")
+            .then_some(())
     });
     let before = rig.read("begun").lines().count();
     assert!(rig.raymond(&["stop", "r"]).status.success());
