@@ -45,6 +45,7 @@ pub(super) fn pack_within(
     let mut walk = Walk {
         top: repository.map(|repository| roots.folder_of(&repository.top)),
         tasks: roots.tasks(),
+        input: roots.input_file(&order.agent.id),
         made_anyway: [&order.run.cwd, &order.agent.cwd].map(|folder| roots.folder_of(folder)).into(),
         pack: Pack::default(),
         left_out: Vec::new(),
@@ -77,6 +78,8 @@ struct Walk {
     /// The repository, whose files are kept in another way.
     top: Option<PathBuf>,
     tasks: PathBuf,
+    /// What the step was handed. It is written anew before each step.
+    input: PathBuf,
     /// Folders that are made for each step. They need not be kept if they are empty, and neither need task folders.
     made_anyway: BTreeSet<PathBuf>,
     pack: Pack,
@@ -85,7 +88,7 @@ struct Walk {
 
 impl Walk {
     fn add(&mut self, path: &Path, name: &str) -> anyhow::Result<()> {
-        if self.top.as_deref() == Some(path) {
+        if self.top.as_deref() == Some(path) || self.input == path {
             return Ok(());
         }
         let Some(found) = there(fs::symlink_metadata(path), path)? else { return Ok(()) };

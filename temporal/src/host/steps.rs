@@ -524,6 +524,8 @@ impl Steps {
         order: &StepOrder,
         warning: Option<&String>,
     ) -> anyhow::Result<Option<Delivered>> {
+        // It takes a while to look for the programs of all backends.
+        let Plan::Prompt(_) = &order.plan else { return Ok(None) };
         let report = StepReport::not_installed(&order.plan, &self.backends.installed(), &self.home.host);
         let Some(mut report) = report else { return Ok(None) };
         report.said.extend(warning.cloned().map(Said::Warning));

@@ -203,9 +203,8 @@ impl Preparer {
 
     /// Removes the files of an agent that has ended, but no folder in which it left something.
     pub fn clear_away(&self, agent: &AgentId) {
-        let name = file_name_of(agent);
-        let _ = std::fs::remove_file(self.tasks.join(format!("{name}.input")));
-        let _ = std::fs::remove_dir(self.tasks.join(name));
+        let _ = std::fs::remove_file(input_file(&self.tasks, agent));
+        let _ = std::fs::remove_dir(self.tasks.join(file_name_of(agent)));
     }
 
     /// The payload handed to the agent's state, and the file of the agent's own that is to hold it.
@@ -215,9 +214,13 @@ impl Preparer {
         }
         let Some(payload) = &agent.payload else { return Ok(None) };
         let text = self.payloads.text_of(payload).map_err(NotReady::Store)?;
-        let file = self.tasks.join(format!("{}.input", file_name_of(&agent.id)));
-        Ok(Some(Handed { text, file }))
+        Ok(Some(Handed { text, file: input_file(&self.tasks, &agent.id) }))
     }
+}
+
+/// The file that holds what is handed to an agent's state. It is written before each step that is handed something.
+pub(super) fn input_file(tasks: &Path, agent: &AgentId) -> PathBuf {
+    tasks.join(format!("{}.input", file_name_of(agent)))
 }
 
 /// The hash of the prompt of an agent's next turn, as a journal has it, where neither the agent's folders nor its program

@@ -341,6 +341,9 @@ fn without_a_repository_everything_that_an_agent_has_made_is_kept() {
         project.files.repository = None;
         let host = project.host("a");
         let (roots, top, _) = host.ready(None).await;
+        // What the step was handed is written anew before each step.
+        let input = roots.input_file(&project.order.agent.id);
+        put(input.parent().unwrap(), input.file_name().unwrap().to_str().unwrap(), "handed");
         assert_eq!(host.keep(&project.order(1, 1), &roots, None).await, Left::default());
         let git = Git::in_folder(&top);
         git.text(&["init", "--quiet"]).unwrap();

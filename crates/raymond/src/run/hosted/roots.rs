@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use raymond_core::input::{Lookups, ScopeEntry, StepOutcome, TurnOutcome};
+use raymond_core::name::AgentId;
 use raymond_core::run::{Agent, Session};
 use raymond_core::worktree::Worktree;
 
 use super::StepReport;
 use crate::paths::shown;
+use crate::run::prepare::input_file;
 
 /// The folder for task folders, among the folders of an agent. No path of a run begins with it.
 const TASKS: &str = ".tasks";
@@ -30,6 +32,11 @@ impl Roots {
     /// The folder for task folders.
     pub fn tasks(&self) -> PathBuf {
         self.folder.join(TASKS)
+    }
+
+    /// The file that holds what is handed to the agent's state. It is written anew before each step.
+    pub fn input_file(&self, agent: &AgentId) -> PathBuf {
+        input_file(&self.tasks(), agent)
     }
 
     pub(super) fn workflow_of(&self, path: &str) -> PathBuf {
