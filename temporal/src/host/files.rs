@@ -110,8 +110,8 @@ impl Files {
     ) -> anyhow::Result<Ready> {
         let name = names::of_agent(&order.agent.id);
         let folder = self.run_folder(&order.id).join(&name);
-        // If anything fails, nothing old may look new the next time. So what is old goes first, and conversations that are,
-        // which cannot go, are noted.
+        // If anything fails, nothing old may look new the next time. So the old folder is removed first. Old conversations
+        // belong to the agent program and stay, so there is a note until newer ones are here.
         let note = self.run_folder(&order.id).join(OLD).join(&name);
         let is_old = is_old || note.exists();
         if is_old {
