@@ -7,7 +7,7 @@ _list:
 
 # Run a workflow with a fresh build: just run examples/review-loop
 run *ARGS:
-    cargo run --release -- {{ARGS}}
+    cargo run -- {{ARGS}}
 
 # All tests that need nothing but this repository
 test *ARGS:
@@ -58,7 +58,7 @@ windows:
 
 # Measure, and write docs/benchmarks.md
 bench *ARGS:
-    cargo run --release -p raymond-bench -- {{ARGS}}
+    cargo run --profile dist -p raymond-bench -- {{ARGS}}
 
 # Put this version on your PATH
 install:

@@ -14,7 +14,7 @@ cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$folder/$name/"
 cp docs/man/*.1 "$folder/$name/man/"
 case $target in
 *windows*)
-    cp "target/$target/release/raymond.exe" "$folder/$name/"
+    cp "target/$target/dist/raymond.exe" "$folder/$name/"
     if command -v zip >/dev/null; then
         (cd "$folder" && zip -qr - "$name") > "$out/$name.zip"
     else
@@ -22,7 +22,7 @@ case $target in
     fi
     ;;
 *)
-    cp "target/$target/release/raymond" "$folder/$name/"
+    cp "target/$target/dist/raymond" "$folder/$name/"
     tar -C "$folder" -czf "$out/$name.tar.gz" "$name"
     ;;
 esac

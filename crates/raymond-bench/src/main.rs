@@ -2,8 +2,8 @@
 //! plain loop, by bash, or read by plain `read`.
 //!
 //! ```text
-//! cargo run --release -p raymond-bench              everything; updates docs/benchmarks.md
-//! cargo run --release -p raymond-bench -- forks     only benchmarks whose names contain this; writes no file
+//! cargo run --profile dist -p raymond-bench              everything; updates docs/benchmarks.md
+//! cargo run --profile dist -p raymond-bench -- forks     only benchmarks whose names contain this; writes no file
 //! BENCH_PEER=/path/to/ray cargo run …               also runs the same workflows with another program
 //! BENCH_RAYMOND=/path/to/raymond cargo run …        measures this build of Raymond
 //! ```

@@ -8,19 +8,22 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Builds the program in release mode and returns its path. `BENCH_RAYMOND` names another build to measure instead, for
+/// The profile of `Cargo.toml` with which programs are published.
+const PUBLISHED: &str = "dist";
+
+/// Builds the program as it is published and returns its path. `BENCH_RAYMOND` names another build to measure instead, for
 /// example that of an earlier version.
 pub fn build_raymond() -> Result<PathBuf, String> {
     if let Some(other) = std::env::var_os("BENCH_RAYMOND") {
         return Ok(PathBuf::from(other));
     }
     if cfg!(debug_assertions) {
-        return Err("measure release builds: cargo run --release -p raymond-bench".to_owned());
+        return Err(format!("measure what is published: cargo run --profile {PUBLISHED} -p raymond-bench"));
     }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let done = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "-p", "raymond"])
+        .args(["build", "--quiet", "--profile", PUBLISHED, "-p", "raymond"])
         .current_dir(root)
         .status()
         .map_err(|error| format!("cannot run cargo: {error}"))?;
@@ -28,7 +31,9 @@ pub fn build_raymond() -> Result<PathBuf, String> {
         return Err("raymond does not build".to_owned());
     }
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    Ok(own.with_file_name("raymond"))
+    // The benchmark itself may have been built with another profile.
+    let profiles = own.parent().and_then(Path::parent).ok_or("the benchmark is in no target folder")?;
+    Ok(profiles.join(PUBLISHED).join("raymond"))
 }
 
 /// Another program that runs the same workflows, for comparison.
