@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Checks the manifests in deploy/kubernetes against the schemas of Kubernetes and KEDA, without a cluster. Needs Go. The checker takes
-# minutes to build; it is kept outside the checkout, in $RAYMOND_MANIFESTS_CACHE or ~/.cache/raymond-ci/manifests.
+# minutes to build; it is kept outside the checkout, as manifests in $RAYMOND_CI_CACHE or ~/.cache/raymond-ci.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cache=${RAYMOND_MANIFESTS_CACHE:-$HOME/.cache/raymond-ci/manifests}
+cache=${RAYMOND_CI_CACHE:-$HOME/.cache/raymond-ci}/manifests
 checker=v0.0.4
 keda=v2.17.0
 # The newest version of Kubernetes whose schemas the checker has in it.

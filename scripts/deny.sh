@@ -5,7 +5,7 @@
 #   scripts/deny.sh licenses bans sources     these only; once built, it only needs crates.io
 #   scripts/deny.sh --here licenses           the same for the workspace in the current folder, with its own deny.toml
 #
-# cargo-deny is built once and kept in $XDG_CACHE_HOME/raymond-ci, or in ~/.cache/raymond-ci.
+# cargo-deny is built once and kept in $RAYMOND_CI_CACHE or ~/.cache/raymond-ci.
 set -euo pipefail
 if [ "${1:-}" = --here ]; then
     shift
@@ -13,7 +13,7 @@ else
     cd "$(dirname "$0")/.."
 fi
 version=0.20.2
-folder=${XDG_CACHE_HOME:-$HOME/.cache}/raymond-ci/cargo-deny-$version
+folder=${RAYMOND_CI_CACHE:-$HOME/.cache/raymond-ci}/cargo-deny-$version
 
 if [ "$("$folder/bin/cargo-deny" --version 2>/dev/null)" != "cargo-deny $version" ]; then
     echo "building cargo-deny $version into $folder"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs the versions of the other agent programs that the tests in crates/raymond/tests/real use, unless they are
-# there already. Each is a folder of its own, KIND/VERSION in $RAYMOND_AGENT_CACHE, or in ~/.cache/raymond-ci/agents: together
+# there already. Each is a folder of its own, agents/KIND/VERSION in $RAYMOND_CI_CACHE or ~/.cache/raymond-ci: together
 # they are more than a gigabyte, so they are kept outside the checkout. Give kinds as arguments to install only those.
 #
-# A program that cannot be installed is left out with a message: its tests are then listed as skipped.
+# A program that cannot be installed is named, the others are installed, and the exit code is 1.
 set -euo pipefail
-cache=${RAYMOND_AGENT_CACHE:-$HOME/.cache/raymond-ci/agents}
+cache=${RAYMOND_CI_CACHE:-$HOME/.cache/raymond-ci}/agents
 
 # Kind, version, package, and the oldest Node that it runs with. Where the machine's is older, one is installed beside it:
 # npm would otherwise install the program and only warn.
@@ -28,12 +28,14 @@ install() {
     # Installed in another folder first, so that an interrupted install never looks complete.
     rm -rf "$folder" "$folder.new"
     mkdir -p "$folder.new"
-    npm install --prefix "$folder.new" --no-audit --no-fund --loglevel=error "$package@$version" "${own_node[@]}"
-    mv "$folder.new" "$folder"
+    npm install --prefix "$folder.new" --no-audit --no-fund --loglevel=error "$package@$version" "${own_node[@]}" &&
+        mv "$folder.new" "$folder"
 }
 
+status=0
 while read -r kind version package oldest_node; do
     [ -n "$kind" ] || continue
     [ $# -eq 0 ] || [[ " $* " == *" $kind "* ]] || continue
-    install "$kind" "$version" "$package" "$oldest_node" || echo "SKIPPED: $kind $version cannot be installed here" >&2
+    install "$kind" "$version" "$package" "$oldest_node" || { echo "MISSING: $kind $version cannot be installed here" >&2; status=1; }
 done <<<"$agents"
+exit $status

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Installs the versions of Claude Code that the tests in crates/raymond/tests/real use, unless they are there already.
-# Each is a folder of its own in $RAYMOND_CLAUDE_CACHE, or in target/claude-code.
+# Each is a folder of its own, claude-code/VERSION in $RAYMOND_CI_CACHE or ~/.cache/raymond-ci.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-cache=${RAYMOND_CLAUDE_CACHE:-$PWD/target/claude-code}
+cache=${RAYMOND_CI_CACHE:-$HOME/.cache/raymond-ci}/claude-code
 # Claude Code must not update itself, and must not use the home folder of the user who runs this.
 user_home=$HOME
 export DISABLE_AUTOUPDATER=1 HOME=$cache

@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # Installs the S3 server that one of the tests in temporal/ uses (moto, from PyPI), unless it is there already. It is kept
-# outside the checkout, in $RAYMOND_S3_CACHE or ~/.cache/raymond-ci/s3. Needs Python.
-#
-# Where it cannot be installed, this says so and succeeds: the test then says that it was skipped.
+# outside the checkout, as s3 in $RAYMOND_CI_CACHE or ~/.cache/raymond-ci. Needs Python.
 set -euo pipefail
-cache=${RAYMOND_S3_CACHE:-$HOME/.cache/raymond-ci/s3}
+cache=${RAYMOND_CI_CACHE:-$HOME/.cache/raymond-ci}/s3
 version=5.2.5
 
 [ ! -x "$cache/bin/moto_server" ] || exit 0
@@ -13,5 +11,6 @@ rm -rf "$cache"
 # A virtual environment cannot be moved, so one that was not finished is removed.
 if ! { python3 -m venv "$cache" && "$cache/bin/pip" install --quiet --disable-pip-version-check "moto[s3]==$version" flask flask-cors; }; then
     rm -rf "$cache"
-    echo "SKIPPED: the S3 server cannot be installed here" >&2
+    echo "MISSING: the S3 server (moto $version, from PyPI) cannot be installed here" >&2
+    exit 1
 fi

@@ -1,17 +1,15 @@
 #!/usr/bin/env bash
 # Builds the Temporal server that the tests in temporal/ use, unless it is there already: one program, with a server for
-# development. It is kept outside the checkout, in $RAYMOND_TEMPORAL_CACHE or ~/.cache/raymond-ci/temporal. Needs Go.
-#
-# Where it cannot be built, this says so and succeeds: the tests then say that they were skipped.
+# development. It is kept outside the checkout, as temporal in $RAYMOND_CI_CACHE or ~/.cache/raymond-ci. Needs Go.
 set -euo pipefail
-cache=${RAYMOND_TEMPORAL_CACHE:-$HOME/.cache/raymond-ci/temporal}
+cache=${RAYMOND_CI_CACHE:-$HOME/.cache/raymond-ci}/temporal
 # Later versions cannot be installed like this: their module replaces others.
 version=v1.5.1
 
 [ ! -x "$cache/temporal" ] || exit 0
 if ! command -v go >/dev/null; then
-    echo "SKIPPED: the Temporal server cannot be built here: there is no Go" >&2
-    exit 0
+    echo "MISSING: the Temporal server cannot be built here: there is no Go" >&2
+    exit 1
 fi
 echo "building the Temporal server $version into $cache"
 rm -rf "$cache.new"
@@ -21,5 +19,6 @@ if GOBIN=$cache.new go install "github.com/temporalio/cli/cmd/temporal@$version"
     mv "$cache.new" "$cache"
 else
     rm -rf "$cache.new"
-    echo "SKIPPED: the Temporal server cannot be built here" >&2
+    echo "MISSING: the Temporal server $version (Go modules) cannot be built here" >&2
+    exit 1
 fi

@@ -1,42 +1,33 @@
 #!/usr/bin/env bash
-# Runs `cargo test` with the given arguments, then each test that failed once more, alone. A test that passes alone failed by chance:
-# a busy machine, or a program that is not ours. That is a defect of the test or of Raymond and has to be mended, but it says
-# nothing about the change at hand, so it is named in lines that begin with FLAKY and does not count as a failure.
+# Runs `cargo test` with the given arguments, in the current folder, so that it cannot be green for a wrong reason. A test that fails,
+# hangs, crashes, is skipped, or fails and passes when it is run again turns it red and is named: scripts/test-runner.py says how. At
+# the end stand the slowest tests and all that did not pass.
 #
 #   scripts/tests.sh --workspace
-#   scripts/tests.sh --locked -- --skip replay
+#   scripts/tests.sh -p raymond --test it stopping
 #
-# With $TEST_SECONDS the first run may take that long; the exit code is then 124, as that of `timeout`.
+# A test may take $RAYMOND_TEST_LIMIT seconds. With $RAYMOND_TEST_REPORT the time of each test is appended to that file.
 set -uo pipefail
-# More than this is no chance.
-most=3
-export CARGO_TERM_COLOR=never
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+report=${RAYMOND_TEST_REPORT:-$folder/report}
+export RAYMOND_TEST_REPORT=$report RAYMOND_NO_SKIPS=1 CARGO_TERM_COLOR=never
+touch "$report"
+before=$(wc -l < "$report")
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-timeout "${TEST_SECONDS:-0}" cargo test --no-fail-fast "$@" 2>&1 | tee "$log"
-status=${PIPESTATUS[0]}
-[ "$status" -ne 0 ] && [ "$status" -ne 124 ] || exit "$status"
+status=0
+"$here/test-runner.py" --check-list || status=1
+# Cargo has this program run the tests. The link has no blank in its path, which Cargo would divide.
+ln -s "$here/test-runner.py" "$folder/test-runner"
+host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+env "CARGO_TARGET_${host}_RUNNER=$folder/test-runner" cargo test --no-fail-fast "$@" || status=$?
 
-# A test program that crashed, or code that does not compile, has no list of failed tests that could be trusted.
-mapfile -t failed < <(sed -n 's/^test \(.*[^ ]\) *\.\.\. FAILED$/\1/p' "$log")
-programs=$(grep -c '^test result: FAILED' "$log")
-targets=$(sed -n 's/^error: \([0-9]*\) targets\? failed:$/\1/p' "$log")
-counted=$(sed -n 's/^test result: FAILED.* \([0-9]*\) failed;.*/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')
-if [ "${#failed[@]}" -eq 0 ] || [ "${#failed[@]}" -gt "$most" ] || [ "${#failed[@]}" != "$counted" ] || [ "$programs" != "$targets" ]; then
-    exit "$status"
-fi
-
-# What chooses tests, after `--`, is replaced by the name.
-options=()
-for argument in "$@"; do
-    [ "$argument" != -- ] || break
-    options+=("$argument")
-done
-for name in "${failed[@]}"; do
-    echo "Once more, alone: $name"
-    cargo test --no-fail-fast "${options[@]}" -- --exact "$name" 2>&1 | tee "$log" | grep -v '^running 0 tests$'
-    # One pass and no failure: a name that no test has would pass too.
-    [ "${PIPESTATUS[0]}" -eq 0 ] && grep -q '^test result: ok\. [1-9][0-9]* passed' "$log" || exit "$status"
-done
-printf 'FLAKY: %s failed once and passed alone\n' "${failed[@]}"
+tail -n "+$((before + 1))" "$report" > "$folder/own"
+[ -s "$folder/own" ] || { echo "error: no test was run"; exit 1; }
+echo "The slowest tests, in seconds:"
+sort -t $'\t' -k4,4nr "$folder/own" | head -20 | awk -F '\t' '{ printf "%8.1f  %s::%s\n", $4, $1, $2 }'
+echo "Tests by how they ended:"
+cut -f3 "$folder/own" | sort | uniq -c
+awk -F '\t' '$3 != "passed" && $3 != "on demand" { printf "%s: %s::%s\n", $3, $1, $2 }' "$folder/own"
+exit "$status"

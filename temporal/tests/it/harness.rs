@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use test_kit::needs::installed;
+
 use crate::network::{self, Network};
 
 /// The heartbeat timeout of runs, so long that a busy machine does not miss one, and that of runs whose losses are waited for.
@@ -25,15 +27,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// The server program, or nothing; then the test is skipped.
 pub fn server_program() -> Option<PathBuf> {
     let named = std::env::var_os("RAYMOND_TEMPORAL_SERVER").map(PathBuf::from);
-    let cache =
-        std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/raymond-ci/temporal/temporal"));
-    let found = named.or(cache).filter(|path| path.is_file());
-    if found.is_none() {
-        eprintln!(
-            "SKIPPED: no Temporal server; run scripts/install-temporal.sh, or set RAYMOND_TEMPORAL_SERVER"
-        );
-    }
-    found
+    named.or_else(|| installed("temporal/temporal", "a run on many machines", "install-temporal.sh"))
 }
 
 /// Waits until this returns something.

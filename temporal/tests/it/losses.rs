@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use mock_api::{Api, say};
 
+use test_kit::needs::{installed, say_skipped};
+
 use crate::harness::{Process, Rig, Way, count, eventually, is_alive, signal};
 
 /// Notes its start, and waits for the file `go` on its machine or for all.
@@ -269,7 +271,7 @@ impl NoMoreProcesses {
             fs::write(group.0.join("pids.max"), "0").is_ok().then_some(group)
         });
         if made.is_none() {
-            eprintln!("SKIPPED: the number of processes cannot be limited here; that needs root and cgroups");
+            say_skipped("a limited number of processes", "root and cgroups");
         }
         made
     }
@@ -348,15 +350,9 @@ fn a_run_may_be_started_below_the_top_of_a_repository() {
 
 /// The folder with the real Claude Code, or nothing; then the test is skipped.
 fn real_claude() -> Option<PathBuf> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/claude-code");
-    let cache = std::env::var_os("RAYMOND_CLAUDE_CACHE").map_or(own, PathBuf::from);
-    let found = Some(cache.join("2.1.325/node_modules/.bin")).filter(|folder| folder.join("claude").exists());
-    let is_required = std::env::var_os("RAYMOND_REAL_CLAUDE").is_some_and(|wanted| wanted == "required");
-    assert!(found.is_some() || !is_required, "Claude Code is not installed; run scripts/install-claude.sh");
-    if found.is_none() {
-        eprintln!("SKIPPED: Claude Code is not installed; run scripts/install-claude.sh");
-    }
-    found
+    let program = "claude-code/2.1.325/node_modules/.bin/claude";
+    let found = installed(program, "a moved conversation of Claude Code", "install-claude.sh")?;
+    found.parent().map(Path::to_owned)
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn a_worker_is_killed_halfway_through_a_fan_out() {
 
 /// `cargo test --release -- --ignored --nocapture a_thousand`
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "on demand: takes minutes"]
 fn a_worker_is_killed_halfway_through_a_fan_out_of_a_thousand_agents() {
     a_worker_is_killed_halfway(MANY);
 }
@@ -49,7 +49,7 @@ fn a_worker_is_killed_halfway(agents: usize) {
 /// No limit of the server is met: of pending activities, of a history's length, and of a message. More
 /// scripts may be started at once than a run starts there. `cargo test --release -- --ignored --nocapture ten_thousand`
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "on demand: takes minutes"]
 fn ten_thousand_agents_are_forked_and_joined() {
     let Some(rig) = Rig::new() else { return };
     fork(&rig, VERY_MANY);

@@ -9,6 +9,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use test_kit::needs::say_skipped;
+
 use crate::harness::Process;
 
 /// Where the server is.
@@ -24,9 +26,7 @@ impl Network {
     /// A network with these machines. Nothing where namespaces cannot be made; then the test is skipped.
     pub fn new(machines: &[&'static str]) -> Option<Self> {
         let Some(switch) = Namespace::new() else {
-            eprintln!(
-                "SKIPPED: network namespaces cannot be made here; that needs root, and the programs unshare, nsenter, ip and bridge"
-            );
+            say_skipped("a broken network", "root, and the programs unshare, nsenter, ip and bridge");
             return None;
         };
         switch.run("ip link set lo up");

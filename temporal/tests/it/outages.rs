@@ -11,7 +11,7 @@ fn a_result_waits_on_its_machine_until_the_server_is_back() {
 
 /// The server has counted the machine as silent by then. `cargo test -- --ignored a_minute`
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "on demand: takes minutes"]
 fn a_result_waits_on_its_machine_for_more_than_a_minute() {
     // These are the times that runs have if nothing else is said.
     let usual = [("RAYMOND_HEARTBEAT_MS", "30000"), ("RAYMOND_HOST_PATIENCE_MS", "60000")];

@@ -2,11 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use test_kit::needs::installed;
 
 use crate::away::described;
 use crate::harness::{Port, Process, Rig, Way, count, eventually, is_alive};
@@ -14,13 +15,7 @@ use crate::harness::{Port, Process, Rig, Way, count, eventually, is_alive};
 /// A server that speaks S3, or nothing; then the test is skipped.
 fn s3_program() -> Option<PathBuf> {
     let named = std::env::var_os("RAYMOND_S3_SERVER").map(PathBuf::from);
-    let cache =
-        std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/raymond-ci/s3/bin/moto_server"));
-    let found = named.or(cache).filter(|path| path.is_file());
-    if found.is_none() {
-        eprintln!("SKIPPED: no S3 server; run scripts/install-s3.sh, or set RAYMOND_S3_SERVER");
-    }
-    found
+    named.or_else(|| installed("s3/bin/moto_server", "a store that speaks S3", "install-s3.sh"))
 }
 
 /// The answer to a request without a body.

@@ -410,8 +410,8 @@ mod tests {
     #[test]
     fn one_that_another_process_has_killed_is_not_used_again() {
         if !is_possible() {
-            eprintln!("SKIPPED: needs a writable cgroup file system (version 2)");
-            return;
+            let (test, need) = ("the reuse of a cgroup", "a writable cgroup file system (version 2)");
+            return test_kit::needs::say_skipped(test, need);
         }
         let folder = tempfile::tempdir().unwrap();
         let cgroups = Cgroups::open("killed", folder.path()).unwrap();

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use test_kit::needs::say_skipped;
 use test_kit::rig::{Rig, wait_until};
 
 use crate::RAYMOND;
@@ -146,7 +147,7 @@ impl Disk {
         match done {
             Ok(output) if output.status.success() => Some(Self { folder }),
             other => {
-                eprintln!("SKIPPED: cannot mount a small disk here: {other:?}");
+                say_skipped("a small disk", &format!("the right to mount one: {other:?}"));
                 None
             }
         }

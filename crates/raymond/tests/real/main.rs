@@ -46,10 +46,6 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for program in Program::all() {
         let is_missing = !program.is_installed();
-        if is_missing && program.is_required() {
-            eprintln!("{} is not installed; scripts/install-claude.sh does it", program.name());
-            return ExitCode::FAILURE;
-        }
         if is_missing {
             eprintln!("SKIPPED: the tests with {}, which is not installed", program.name());
         }

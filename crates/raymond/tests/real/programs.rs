@@ -216,11 +216,6 @@ impl Program {
         self.path().exists()
     }
 
-    /// Whether it is a failure if it is not installed.
-    pub(crate) fn is_required(&self) -> bool {
-        self.is_claude() && std::env::var_os("RAYMOND_REAL_CLAUDE").is_some_and(|wanted| wanted == "required")
-    }
-
     /// The folder of a newer Node than the machine's, if the program needs one.
     pub(crate) fn own_node(&self) -> Option<PathBuf> {
         Some(self.folder.join("node_modules/node/bin")).filter(|folder| folder.exists())
@@ -260,13 +255,10 @@ impl Program {
 }
 
 fn cache(kind: &Kind) -> PathBuf {
-    let named = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
-    if kind.name == "claude" {
-        let target = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/claude-code");
-        return named("RAYMOND_CLAUDE_CACHE").unwrap_or_else(target);
+    match kind.name {
+        "claude" => test_kit::needs::cache().join("claude-code"),
+        other => test_kit::needs::cache().join("agents").join(other),
     }
-    let agents = || named("HOME").unwrap_or_default().join(".cache/raymond-ci/agents");
-    named("RAYMOND_AGENT_CACHE").unwrap_or_else(agents).join(kind.name)
 }
 
 /// One retry is enough to see that the program retries by itself.

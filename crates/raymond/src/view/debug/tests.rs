@@ -450,7 +450,7 @@ fn without_debugging_nothing_is_written() {
 
 /// `cargo test --release -p raymond --lib -- --ignored --nocapture cost_of`
 #[test]
-#[ignore = "measures, proves nothing"]
+#[ignore = "on demand: measures, proves nothing"]
 fn cost_of_a_step_and_of_a_large_folder() {
     const STEPS: u64 = 20_000;
     let mut fixture = Fixture::new(DEFAULT_KEPT_STEPS);
