@@ -9,5 +9,5 @@ fn main() -> std::process::ExitCode {
     if guard::is_wanted() {
         return guard::main();
     }
-    raymond::cli::main_with(&FLEET)
+    raymond::cli::main_with(commit_stamp::version!(), &FLEET)
 }

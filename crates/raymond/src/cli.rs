@@ -49,6 +49,7 @@ mod test;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -61,14 +62,22 @@ use crate::error::{ExitKind, UserError};
 use crate::fleet::Fleet;
 use crate::view::text::clean;
 
-/// Runs the program that the command line asks for, with an engine for runs on other machines.
-pub fn main_with(fleet: &'static dyn Fleet) -> ExitCode {
-    crate::fleet::install(fleet);
-    main()
+/// The version of the program, with its commit. Its main file has it, so that a commit does not have this package built again.
+static VERSION: OnceLock<&'static str> = OnceLock::new();
+
+fn version() -> &'static str {
+    VERSION.get().copied().unwrap_or(env!("CARGO_PKG_VERSION"))
 }
 
-/// Runs the program that the command line asks for.
-pub fn main() -> ExitCode {
+/// Runs the program that the command line asks for, with an engine for runs on other machines.
+pub fn main_with(version: &'static str, fleet: &'static dyn Fleet) -> ExitCode {
+    crate::fleet::install(fleet);
+    main(version)
+}
+
+/// Runs the program that the command line asks for. The version is what `--version` and `doctor` tell.
+pub fn main(version: &'static str) -> ExitCode {
+    let _ = VERSION.set(version);
     end_on_panic();
     crate::process::survive_file_size_limit();
     if completions::answer_the_shell() {

@@ -1,5 +1,5 @@
 //! Raymond's program.
 
 fn main() -> std::process::ExitCode {
-    raymond::cli::main()
+    raymond::cli::main(commit_stamp::version!())
 }

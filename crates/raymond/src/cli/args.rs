@@ -29,7 +29,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
 #[derive(Debug, Parser)]
 #[command(
     name = "raymond",
-    version = env!("RAYMOND_VERSION"),
+    version = super::version(),
     about = "Runs workflows of prompts and scripts, and survives anything on the way",
     args_conflicts_with_subcommands = true,
     after_help = examples::RAYMOND

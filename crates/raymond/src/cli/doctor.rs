@@ -88,7 +88,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
         findings.iter().any(|finding| finding.about == "config" && finding.level == Level::Error);
     let report = Report {
         ok: default.is_some_and(BackendReport::works) && !is_config_bad,
-        version: env!("RAYMOND_VERSION"),
+        version: super::version(),
         default_backend,
         backends: reports,
         prices_dated: known.prices.dated.clone(),

@@ -2,5 +2,5 @@
 //! rebuilds it together with the simulation.
 
 fn main() -> std::process::ExitCode {
-    raymond::cli::main()
+    raymond::cli::main(env!("CARGO_PKG_VERSION"))
 }
