@@ -100,12 +100,6 @@ def kill_all(process):
             pass
 
 
-def free_signals():
-    """A test program starts as from a shell: also a script under `nohup` must be able to see what a hangup does."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    os.setpgid(0, 0)
-
-
 class Pass:
     """One start of the test program."""
 
@@ -121,7 +115,7 @@ class Pass:
         environment = {**os.environ, "RUSTC_BOOTSTRAP": "1"}
         environment.pop("RAYMOND_TEST_REPORT", None)
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, preexec_fn=free_signals
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, preexec_fn=os.setpgrp
         )
         lines = queue.Queue()
         threading.Thread(target=read_lines, args=(process.stdout, lines), daemon=True).start()

@@ -42,6 +42,8 @@ impl Rig {
     /// An empty workflow `workflow` in an empty project. `raymond` is the program under test: in the tests of its own package
     /// `env!("CARGO_BIN_EXE_raymond")`.
     pub fn new(raymond: impl Into<PathBuf>) -> Self {
+        // Under `nohup` the programs would inherit that a hangup is ignored, and the tests of it would wait in vain.
+        os_process::stop_ignoring(Signal::HUP).unwrap();
         let root = tempfile::tempdir().unwrap();
         // Pids come back, and are not the same in every container.
         let mark = root.path().display().to_string();
