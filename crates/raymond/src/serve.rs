@@ -189,7 +189,8 @@ pub fn scheduled_workflows(roots: Vec<PathBuf>) -> Vec<ScheduledWorkflow> {
 /// A run as one HTML file.
 pub fn export(settings: Settings, run: &str) -> Result<String, UserError> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = assemble(settings, address, Token::passing())?;
+    let token = Token::passing().map_err(|error| UserError::failed(error.to_string()))?;
+    let server = assemble(settings, address, token)?;
     let failed = |problem: problem::Problem| UserError::failed(problem.detail);
     let run = server.index.find(run)?;
     api::export::page(&server, &run).map_err(failed)

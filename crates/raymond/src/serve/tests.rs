@@ -31,7 +31,7 @@ fn server(folder: &Path) -> Arc<Server> {
         skip_permissions: false,
     };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    Arc::new(assemble(settings, address, Token::passing()).unwrap())
+    Arc::new(assemble(settings, address, Token::passing().unwrap()).unwrap())
 }
 
 /// What is told about the run `r`, or the status of the error.

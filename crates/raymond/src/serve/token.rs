@@ -50,7 +50,7 @@ impl Token {
 /// Writes a new token to a file that is not there.
 fn make(file: &Path) -> io::Result<Token> {
     let mut open = private_options().write(true).create_new(true).open(file)?;
-    let token = random();
+    let token = random()?;
     open.write_all(format!("{}\n", token.0).as_bytes())?;
     open.sync_all()?;
     Ok(token)
@@ -58,16 +58,16 @@ fn make(file: &Path) -> io::Result<Token> {
 
 impl Token {
     /// One that no file keeps, for a server that never listens.
-    pub fn passing() -> Self {
+    pub fn passing() -> io::Result<Self> {
         random()
     }
 }
 
-/// 32 random bytes, as hexadecimal digits. A random UUID has 122 random bits, so three of them are hashed.
-fn random() -> Token {
-    let mut hash = Sha256::new();
-    (0..3).for_each(|_| hash.update(uuid::Uuid::new_v4().as_bytes()));
-    Token(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+/// 32 random bytes, as hexadecimal digits.
+fn random() -> io::Result<Token> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no random numbers: {error}")))?;
+    Ok(Token(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
 #[cfg(test)]
