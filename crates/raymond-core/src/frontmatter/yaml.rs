@@ -120,7 +120,6 @@ fn options() -> Options {
         strict_booleans: true,
         // The caller, which has the whole file, adds the line to the error.
         with_snippet: false,
-        emit_comments: false,
     }
 }
 
