@@ -19,7 +19,7 @@ use super::Server;
 use super::index::holds;
 use super::problem::Problem;
 use crate::error::{ExitKind, UserError};
-use crate::files::{private_options, write_private};
+use crate::files::{self, open_plain_as, private_options, write_private};
 use crate::store::RunHandle;
 
 /// How long a new process may take until its run can be seen.
@@ -77,7 +77,7 @@ impl Launcher {
             running: Mutex::default(),
             started: Mutex::default(),
         };
-        let known = std::fs::read(launcher.list_file()).ok();
+        let known = files::read(&launcher.list_file(), files::MAX_KEPT_BYTES).ok();
         *launcher.started() = known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         Ok(launcher)
     }
@@ -159,7 +159,7 @@ impl Launcher {
     /// A file without a name, which is gone when both processes have closed it.
     fn scratch_file(&self) -> std::io::Result<File> {
         let path = self.folder.join(format!("serve.{}.tmp", uuid::Uuid::new_v4().simple()));
-        let file = private_options().read(true).append(true).create_new(true).open(&path)?;
+        let file = open_plain_as(private_options().read(true).append(true).create_new(true), &path)?;
         let _ = std::fs::remove_file(&path);
         Ok(file)
     }
