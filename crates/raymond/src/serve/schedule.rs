@@ -18,6 +18,7 @@ use super::api::changes::{NewRun, begin};
 use super::cron::Cron;
 use super::discover::{Found, Workflows};
 use super::index::holds;
+use super::lanes::Lane;
 use crate::files::{self, write_private};
 use crate::workflow::scope::Scope;
 
@@ -54,7 +55,7 @@ pub async fn keep(server: Arc<Server>) {
     loop {
         let (worker, known) = (Arc::clone(&server), Arc::clone(&all));
         let is_new = looks % READ_EVERY == 0;
-        let looked = tokio::task::spawn_blocking(move || {
+        let looked = server.lanes.work(Lane::Own, move || {
             let known = if is_new { Arc::new(read(&worker)) } else { known };
             look(&worker, &known, crate::clock::now());
             known

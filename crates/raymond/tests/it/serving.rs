@@ -4,6 +4,7 @@ mod documents;
 mod history;
 mod security;
 pub mod site;
+mod stalls;
 
 use std::os::unix::fs::PermissionsExt;
 
