@@ -27,6 +27,7 @@ pub mod error;
 mod files;
 pub mod fleet;
 pub mod git;
+mod handover;
 pub mod history;
 mod paths;
 pub mod process;

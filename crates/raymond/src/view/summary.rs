@@ -204,7 +204,8 @@ impl Cache {
 
 /// All that a file remembers, by run, each with the version of its journal.
 pub fn read(path: &Path) -> BTreeMap<String, (String, Summary)> {
-    let known: Option<Known> = files::read(path, files::MAX_KEPT_BYTES).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let known: Option<Known> =
+        files::read(path, files::MAX_KEPT_BYTES).ok().and_then(|text| serde_json::from_slice(&text).ok());
     known.filter(|known| known.format == FORMAT).map(|known| known.runs).unwrap_or_default()
 }
 

@@ -5,6 +5,7 @@ mod history;
 mod security;
 pub mod site;
 mod stalls;
+mod starts;
 
 use std::os::unix::fs::PermissionsExt;
 

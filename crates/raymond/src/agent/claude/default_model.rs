@@ -34,7 +34,8 @@ fn settings_files(cwd: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Ve
 }
 
 fn model_in(file: &Path) -> Option<String> {
-    let settings: serde_json::Value = serde_json::from_slice(&files::read(file, files::MAX_SETTINGS_BYTES).ok()?).ok()?;
+    let settings: serde_json::Value =
+        serde_json::from_slice(&files::read(file, files::MAX_SETTINGS_BYTES).ok()?).ok()?;
     settings.get("model")?.as_str().filter(|model| !model.is_empty()).map(str::to_owned)
 }
 

@@ -27,8 +27,9 @@ impl SessionLock {
 
     fn take_in(folder: &Path, backend: &str, session: &str) -> Result<Option<Self>, TurnFault> {
         let name = hash_of(format!("{backend}\n{session}").as_bytes());
-        let opened = create_private_folders(folder)
-            .and_then(|()| open_plain_as(File::options().create(true).append(true), &folder.join(&name[..32])));
+        let opened = create_private_folders(folder).and_then(|()| {
+            open_plain_as(File::options().create(true).append(true), &folder.join(&name[..32]))
+        });
         let failed = |error: std::io::Error| TurnFault::SessionInUse {
             message: format!("its lock in {} cannot be taken: {error}", folder.display()),
         };
