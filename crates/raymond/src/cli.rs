@@ -81,6 +81,9 @@ pub fn main(version: &'static str) -> ExitCode {
     let _ = VERSION.set(version);
     end_on_panic();
     crate::process::survive_file_size_limit();
+    if crate::workflow::result_schema::answer() {
+        return ExitKind::Completed.into();
+    }
     if completions::answer_the_shell() {
         return ExitKind::Completed.into();
     }

@@ -74,6 +74,8 @@ mod repository;
 #[cfg(test)]
 mod restoring;
 #[cfg(test)]
+mod schema_cost;
+#[cfg(test)]
 mod schemas;
 #[cfg(test)]
 mod serving;
