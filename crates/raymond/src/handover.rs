@@ -38,7 +38,7 @@ impl Handover {
     /// What this process was handed; nothing if it has an ordinary command line.
     pub fn take() -> Result<Option<Self>, UserError> {
         let mut arguments = std::env::args_os().skip(1);
-        if !arguments.next().is_some_and(|first| first == ARGUMENT) || arguments.next().is_some() {
+        if arguments.next().is_none_or(|first| first != ARGUMENT) || arguments.next().is_some() {
             return Ok(None);
         }
         let mut text = Vec::new();

@@ -75,7 +75,7 @@ fn some_of(hosts: &BTreeMap<AgentId, String>) -> BTreeMap<AgentId, String> {
 
 /// Notes that a run with a mark is removed.
 pub(super) fn note_removal(dir: &Path, run: &str) -> io::Result<()> {
-    no_file_is_fine(std::fs::copy(path_of(dir, run), removed_path_of(dir, run)).map(drop))
+    no_file_is_fine(files::copy(&path_of(dir, run), &removed_path_of(dir, run)).map(drop))
 }
 
 pub(super) fn was_removed(dir: &Path, run: &str) -> bool {

@@ -64,8 +64,8 @@ struct Case<'a> {
 /// Judges what comes on stdin, if this process was started for that.
 pub fn answer() -> bool {
     let mut arguments = std::env::args_os().skip(1);
-    if !arguments.next().is_some_and(|first| first == ARGUMENT) || arguments.next().is_some() {
-        let _ = std::env::current_exe().map(|program| PROGRAM.set(program));
+    if arguments.next().is_none_or(|first| first != ARGUMENT) || arguments.next().is_some() {
+        let _ = own_program().map(|program| PROGRAM.set(program));
         return false;
     }
     bound_this_process();
@@ -76,6 +76,14 @@ pub fn answer() -> bool {
         let _ = io::stdout().write_all(&serde_json::to_vec(&problem).unwrap_or_default());
     }
     true
+}
+
+/// This program, also if its file was replaced since it was started.
+fn own_program() -> io::Result<PathBuf> {
+    match cfg!(target_os = "linux") {
+        true => Ok(PathBuf::from("/proc/self/exe")),
+        false => std::env::current_exe(),
+    }
 }
 
 fn bound_this_process() {
