@@ -15,7 +15,9 @@ use super::completions::{backends, named_inputs, run_ids, statuses};
 use crate::agent::prepared::Missing;
 use crate::config::{self, OnAsk, Timeout};
 use crate::error::UserError;
+use crate::handover::Handover;
 use crate::view::Detail;
+use crate::workflow::labels::check_label;
 
 /// Commands of later versions. A workflow with such a name must already be written as a path (`./watch`), so that its
 /// command line keeps its meaning when the command exists.
@@ -209,10 +211,10 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "USD", value_parser = parse_budget, allow_negative_numbers = true)]
     pub(super) budget: Option<Budget>,
     /// The model for prompts that do not choose one
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_choice)]
     pub(super) model: Option<String>,
     /// The effort for prompts that do not choose one
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_choice)]
     pub(super) effort: Option<String>,
     /// The backend for prompts that do not choose one, or several with commas: the next where one is missing or at its
     /// limit [default: claude]
@@ -305,6 +307,9 @@ pub(super) struct RunArgs {
     /// A label for the run, which status shows; can be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub(super) labels: Vec<(String, String)>,
+    /// What the process that started this one has handed over besides.
+    #[arg(skip)]
+    pub(super) handed: Handover,
     #[command(flatten)]
     pub(super) engine: fleet::EngineArgs,
     #[command(flatten)]
@@ -646,6 +651,20 @@ pub(super) const STATUSES: [&str; 8] =
 fn parse_backends(text: &str) -> Result<String, String> {
     match config::lacks_a_name(text) {
         true => Err("the name of a backend is missing; `raymond doctor` lists them".to_owned()),
+        false => parse_choice(text),
+    }
+}
+
+/// How long the name of a model, an effort, or a list of backends may be.
+const MAX_CHOICE_BYTES: usize = 1024;
+
+/// A name that becomes an argument of another program.
+fn parse_choice(text: &str) -> Result<String, String> {
+    if text.len() > MAX_CHOICE_BYTES {
+        return Err(format!("it is longer than {MAX_CHOICE_BYTES} bytes"));
+    }
+    match text.chars().any(char::is_control) {
+        true => Err("it holds a control character".to_owned()),
         false => Ok(text.to_owned()),
     }
 }
@@ -686,8 +705,7 @@ fn parse_set(text: &str) -> Result<(String, String), String> {
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("a label is written KEY=VALUE".to_owned()),
-    }
+    let (key, value) = text.split_once('=').ok_or("a label is written KEY=VALUE")?;
+    check_label(key, value)?;
+    Ok((key.to_owned(), value.to_owned()))
 }

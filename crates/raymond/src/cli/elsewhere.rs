@@ -20,6 +20,7 @@ use crate::fleet::mirror::{Keeper, Mirror, note_silence};
 use crate::fleet::{
     Address, ENGINE_PROGRAM, Fleet, KnownRun, PATIENCE, Patient, Standing, Trouble, installed,
 };
+use crate::handover;
 use crate::run::driver::now;
 use crate::store::{Elsewhere, FolderStore, RunHandle, RunStore, Silence, StoreError, check_new_run_id};
 use crate::view::text::local_time;
@@ -105,6 +106,7 @@ fn engine_program() -> Option<PathBuf> {
 #[cfg(unix)]
 fn replace_with(program: &std::path::Path) -> Result<ExitKind, UserError> {
     use std::os::unix::process::CommandExt;
+    let _ = handover::hand_on();
     let error = std::process::Command::new(program).args(own_arguments()).exec();
     Err(UserError::failed(format!("cannot start {}: {error}", program.display())))
 }
@@ -112,7 +114,17 @@ fn replace_with(program: &std::path::Path) -> Result<ExitKind, UserError> {
 #[cfg(not(unix))]
 fn replace_with(program: &std::path::Path) -> Result<ExitKind, UserError> {
     let cannot = |error| UserError::failed(format!("cannot start {}: {error}", program.display()));
-    let status = std::process::Command::new(program).args(own_arguments()).status().map_err(cannot)?;
+    let mut command = std::process::Command::new(program);
+    command.args(own_arguments());
+    let handed = handover::hand_on();
+    if handed.is_some() {
+        command.stdin(std::process::Stdio::piped());
+    }
+    let mut child = command.spawn().map_err(cannot)?;
+    if let (Some(text), Some(mut stdin)) = (handed, child.stdin.take()) {
+        let _ = std::io::Write::write_all(&mut stdin, text);
+    }
+    let status = child.wait().map_err(cannot)?;
     // The exit codes of both programs are the same.
     std::process::exit(status.code().unwrap_or(1))
 }

@@ -35,7 +35,7 @@ pub(super) fn export(args: ExportArgs) -> Result<ExitKind, UserError> {
         print_stdout(page.as_bytes())?;
         return Ok(ExitKind::Completed);
     };
-    std::fs::write(file, page)
+    crate::files::write_output(file, page.as_bytes())
         .map_err(|error| UserError::usage(format!("cannot write {}: {error}", file.display())))?;
     say(&format!("wrote {}", file.display()));
     Ok(ExitKind::Completed)

@@ -33,6 +33,7 @@ use crate::run::driver::now;
 use crate::run::engine::Engine;
 use crate::store::{JournalOptions, RunStore, RunWriter, StoreError};
 use crate::workflow::given_inputs::readable_file;
+use crate::workflow::labels::check_labels;
 use crate::workflow::manifest::{InputMode, InputRule};
 use crate::workflow::scope::{Located, Scope, locate};
 use crate::workflow::scopes::declared_inputs;
@@ -69,10 +70,13 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let entries = BTreeSet::from([located.entry.clone()]);
     let Checked { reached, warnings } =
         check_reachable(&mut located.scope, &entries, Vec::new(), &options, settings, &backends)?;
-    check_input(&manifest.input, args.input.is_some(), workflow)?;
+    check_input(&manifest.input, args.input.is_some() || args.handed.input.is_some(), workflow)?;
     let inputs = named_inputs(&args, workflow, &located.scope, &cwd)?;
     let cwd = first_folder(&located.scope, cwd)?;
-    let input = args.input.as_deref().map(read_input).transpose()?;
+    let input = match &args.handed.input {
+        Some(text) => Some(as_input(text.as_bytes())?),
+        None => args.input.as_deref().map(read_input).transpose()?,
+    };
     let started = run_started(&args, &located, &cwd, inputs, options.clone())?;
     let mut opening = decide::start(started, input);
     opening.extend(manifest_warnings(&located.scope).chain(warnings).map(warning));
@@ -140,6 +144,8 @@ fn run_started(
     inputs: BTreeMap<String, String>,
     options: Options,
 ) -> Result<RunStarted, UserError> {
+    let labels: BTreeMap<String, String> = args.labels.iter().cloned().collect();
+    check_labels(&labels).map_err(UserError::usage)?;
     Ok(RunStarted {
         version: FORMAT_VERSION,
         workflow: located.given.clone(),
@@ -147,9 +153,9 @@ fn run_started(
         scope_hash: located.scope.hash().map(str::to_owned),
         entry: located.entry.clone(),
         cwd: as_text(cwd)?,
-        nonce: uuid::Uuid::new_v4().to_string(),
+        nonce: args.handed.nonce.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
         inputs,
-        labels: args.labels.iter().cloned().collect(),
+        labels,
         options,
         moved: Default::default(),
         origin: None,
@@ -252,6 +258,11 @@ pub(super) fn read_input(given: &str) -> Result<String, UserError> {
     } else {
         bytes.extend_from_slice(given.as_bytes());
     }
+    as_input(&bytes)
+}
+
+/// Text that the first state gets.
+fn as_input(bytes: &[u8]) -> Result<String, UserError> {
     if bytes.len() > MAX_TAG_BYTES {
         return Err(UserError::usage(format!(
             "the input is longer than {} MiB",
@@ -259,7 +270,7 @@ pub(super) fn read_input(given: &str) -> Result<String, UserError> {
         ))
         .hint("put it into a file and hand over the file's name"));
     }
-    Ok(String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}"))
+    Ok(String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}"))
 }
 
 #[cfg(test)]

@@ -280,14 +280,14 @@ pub(super) fn is_possible() -> bool {
 
 /// The folder of Raymond's own cgroup.
 fn own_folder() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = files::read_text(Path::new("/proc/self/mountinfo"), files::MAX_GIVEN_BYTES).ok()?;
     let own = own_path()?;
     folder_of(&own, &mounts).filter(|folder| is_in_cgroup_file_system(folder))
 }
 
 /// Raymond's own cgroup, as the kernel names it.
 fn own_path() -> Option<String> {
-    let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let cgroups = files::read_text(Path::new("/proc/self/cgroup"), files::MAX_GIVEN_BYTES).ok()?;
     cgroups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
 }
 
@@ -317,16 +317,17 @@ fn contains_raymond(cgroup: &Path) -> bool {
 }
 
 fn is_empty(cgroup: &Path) -> bool {
-    fs::read(cgroup.join("cgroup.events")).is_ok_and(|events| events.starts_with(b"populated 0"))
+    files::read(&cgroup.join("cgroup.events"), files::MAX_GIVEN_BYTES)
+        .is_ok_and(|events| events.starts_with(b"populated 0"))
 }
 
 fn write(cgroup: &Path, file: &str, text: &str) -> io::Result<()> {
     use io::Write;
-    File::options().write(true).open(cgroup.join(file))?.write_all(text.as_bytes())
+    files::open_plain_as(File::options().write(true), &cgroup.join(file))?.write_all(text.as_bytes())
 }
 
 fn collect_pids(cgroup: &Path, depth: u32, pids: &mut Vec<i32>) {
-    let listed = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    let listed = files::read_text(&cgroup.join("cgroup.procs"), files::MAX_GIVEN_BYTES).unwrap_or_default();
     // Processes that cannot be seen from here are listed as 0.
     pids.extend(listed.lines().filter_map(|pid| pid.parse::<i32>().ok()).filter(|pid| *pid > 1));
     if let Some(depth) = depth.checked_sub(1) {
@@ -375,7 +376,7 @@ fn clear_away(folder: &Path) {
 
 /// Fails if another process has it.
 fn lock(folder: &Path) -> io::Result<OwnedFd> {
-    let opened = OwnedFd::from(File::open(folder)?);
+    let opened = OwnedFd::from(files::open_folder(folder)?);
     rustix::fs::flock(opened.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
     Ok(opened)
 }

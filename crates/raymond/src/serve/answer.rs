@@ -109,9 +109,10 @@ async fn tried(
         }
     };
     let call = Call { path, query: query.0, headers: parts.headers, body };
+    let Some(lane) = route.lane else { return (route.handler)(&server, &call) };
     // What is asked for is on the disk, and other requests must not wait for it.
-    let work = tokio::task::spawn_blocking(move || (route.handler)(&server, &call));
-    work.await.unwrap_or_else(|error| Err(Problem::internal(error)))
+    let worker = Arc::clone(&server);
+    server.lanes.work(lane, move || (route.handler)(&worker, &call)).await?
 }
 
 async fn read_body(headers: &HeaderMap, body: Body) -> Result<axum::body::Bytes, Problem> {

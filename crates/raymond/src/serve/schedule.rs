@@ -18,7 +18,8 @@ use super::api::changes::{NewRun, begin};
 use super::cron::Cron;
 use super::discover::{Found, Workflows};
 use super::index::holds;
-use crate::files::write_private;
+use super::lanes::Lane;
+use crate::files::{self, write_private};
 use crate::workflow::scope::Scope;
 
 /// How often the clock is looked at. A schedule has minutes, so this is often enough.
@@ -54,7 +55,7 @@ pub async fn keep(server: Arc<Server>) {
     loop {
         let (worker, known) = (Arc::clone(&server), Arc::clone(&all));
         let is_new = looks % READ_EVERY == 0;
-        let looked = tokio::task::spawn_blocking(move || {
+        let looked = server.lanes.work(Lane::Own, move || {
             let known = if is_new { Arc::new(read(&worker)) } else { known };
             look(&worker, &known, crate::clock::now());
             known
@@ -110,7 +111,7 @@ fn schedule_of(found: &Found) -> Option<Result<Scheduled, String>> {
 /// Starts what is due.
 fn look(server: &Server, all: &[Scheduled], now: Timestamp) {
     let file = file(server);
-    let text = std::fs::read(&file).unwrap_or_default();
+    let text = files::read(&file, files::MAX_KEPT_BYTES).unwrap_or_default();
     let mut known: BTreeMap<PathBuf, Known> = serde_json::from_slice(&text).unwrap_or_default();
     let mut has_changed = false;
     for scheduled in all {

@@ -92,6 +92,6 @@ fn is_remembered(hash: &str) -> bool {
 fn remember(hash: &str, file: &Path) -> io::Result<()> {
     let list = list().ok_or_else(|| io::Error::other("there is no home folder"))?;
     files::create_private_folders(list.parent().unwrap_or(&list))?;
-    let mut open = files::private_options().append(true).create(true).open(&list)?;
+    let mut open = files::open_plain_as(files::private_options().append(true).create(true), &list)?;
     open.write_all(format!("{hash} {}\n", clean(&file.to_string_lossy())).as_bytes())
 }

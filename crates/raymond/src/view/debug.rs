@@ -155,7 +155,7 @@ pub fn move_steps(from: &Path, to: &Path, is_meant: impl Fn(u64) -> bool) {
 /// Gives the files of steps also to another run that has these steps.
 pub fn share_steps(from: &Path, to: &Path, is_meant: impl Fn(u64) -> bool) {
     hand_on(from, to, is_meant, |file, new| {
-        fs::hard_link(file, new).or_else(|_| fs::copy(file, new).map(drop))
+        fs::hard_link(file, new).or_else(|_| files::copy(file, new).map(drop))
     });
 }
 
@@ -411,10 +411,7 @@ impl Opened {
             Shelf::default()
         };
         let log = folder.join(TRANSITIONS);
-        let transitions = private_options()
-            .append(true)
-            .create(true)
-            .open(&log)
+        let transitions = files::open_plain_as(private_options().append(true).create(true), &log)
             .map_err(|error| cannot_write(&log, &error))?;
         Ok(Self { shelf, transitions })
     }

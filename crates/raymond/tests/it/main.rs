@@ -3,6 +3,7 @@
 // The workflows are shell scripts, and their processes are looked up in `/proc`; `scripts/windows.sh` has the tests for
 // Windows.
 #![cfg(target_os = "linux")]
+#![expect(clippy::disallowed_methods, reason = "tests open files that they have made")]
 
 #[cfg(test)]
 mod asking;
@@ -73,6 +74,8 @@ mod prompting;
 mod repository;
 #[cfg(test)]
 mod restoring;
+#[cfg(test)]
+mod schema_cost;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]

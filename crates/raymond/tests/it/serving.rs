@@ -3,7 +3,9 @@
 mod documents;
 mod history;
 mod security;
-mod site;
+pub mod site;
+mod stalls;
+mod starts;
 
 use std::os::unix::fs::PermissionsExt;
 

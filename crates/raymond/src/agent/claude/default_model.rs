@@ -5,8 +5,9 @@
 //! `ANTHROPIC_MODEL`, then its settings files, then its own default.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::files;
 
 /// The program's own name for its own default.
 const DEFAULT: &str = "default";
@@ -33,12 +34,15 @@ fn settings_files(cwd: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Ve
 }
 
 fn model_in(file: &Path) -> Option<String> {
-    let settings: serde_json::Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    let settings: serde_json::Value =
+        serde_json::from_slice(&files::read(file, files::MAX_SETTINGS_BYTES).ok()?).ok()?;
     settings.get("model")?.as_str().filter(|model| !model.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -4,14 +4,16 @@
 //! its open files.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{Delivery, Demand, Group, Process};
+use crate::files::{MAX_GIVEN_BYTES, open_plain, read as read_all, read_text};
 use crate::process::{TOKEN_VARIABLE, Target};
 
 /// The kernel allows no more than 6 MiB for arguments and environment together.
@@ -25,7 +27,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// Whether the process table can be read at all.
 pub(in crate::process) fn check() -> io::Result<()> {
-    fs::read("/proc/self/stat").map(drop).map_err(|error| {
+    read_all(Path::new("/proc/self/stat"), MAX_GIVEN_BYTES).map(drop).map_err(|error| {
         let reason =
             format!("cannot read the process table, because /proc/self/stat is not readable: {error}");
         io::Error::new(error.kind(), reason)
@@ -37,7 +39,7 @@ pub(in crate::process) fn check() -> io::Result<()> {
 pub(in crate::process) fn host() -> Option<&'static str> {
     static HOST: OnceLock<Option<String>> = OnceLock::new();
     let read = || {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let boot = read_text(Path::new("/proc/sys/kernel/random/boot_id"), MAX_GIVEN_BYTES).ok()?;
         let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
         let first_started = stat_of(1).ok()??.started;
         Some(format!("{} {namespace} {first_started}", boot.trim()))
@@ -151,7 +153,7 @@ fn open_pipes(pid: i32, wanted: &HashSet<u64>) -> io::Result<Vec<u64>> {
 fn read(pid: i32, file: &str, limit: u64, buffer: &mut Vec<u8>) -> io::Result<bool> {
     buffer.clear();
     let path = format!("/proc/{pid}/{file}");
-    match File::open(path).and_then(|file| file.take(limit).read_to_end(buffer)) {
+    match open_plain(Path::new(&path)).and_then(|file| file.take(limit).read_to_end(buffer)) {
         Ok(_) => Ok(true),
         Err(error) if is_resource_shortage(&error) => Err(error),
         Err(_) => Ok(false),

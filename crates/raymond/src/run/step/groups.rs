@@ -93,7 +93,7 @@ impl Inner {
 
 /// The records of the previous process have been read by now.
 fn open(path: &Path) -> std::io::Result<File> {
-    let file = files::private_options().write(true).create(true).truncate(false).open(path)?;
+    let file = files::open_plain_as(files::private_options().write(true).create(true).truncate(false), path)?;
     // Truncate only if needed: some file systems write such a file to the disk as soon as it is closed.
     if file.metadata()?.len() > 0 {
         file.set_len(0)?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::disk::{is_at, private_options};
 use super::place::RunPaths;
-use crate::files::{check_plain, open_plain};
+use crate::files::{open_plain, open_plain_as};
 use crate::store::error::StoreError;
 use crate::store::home::{Holder, Lease};
 
@@ -67,8 +67,7 @@ impl RunLock {
         let io = |error| StoreError::io(path.display(), "lock", error);
         let mut options = private_options();
         let options = options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(io)?;
-        check_plain(&file).map_err(io)?;
+        let file = open_plain_as(options, path).map_err(io)?;
         let mut said = holder_file(path, &file, options).map_err(io)?;
         if !lock_patiently(&file, &mut said).map_err(io)? {
             let run = path.file_stem().unwrap_or_default().display().to_string();
@@ -122,7 +121,7 @@ fn holder_file(_path: &Path, lock: &File, _options: &OpenOptions) -> io::Result<
 /// Here no other process can read a file that is locked, so it is one beside it.
 #[cfg(windows)]
 fn holder_file(path: &Path, _lock: &File, options: &OpenOptions) -> io::Result<File> {
-    options.open(path.with_extension("holder"))
+    open_plain_as(&mut options.clone(), &path.with_extension("holder"))
 }
 
 /// False if a living process holds the lock for longer than asking takes.

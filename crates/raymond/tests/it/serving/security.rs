@@ -262,7 +262,9 @@ fn opens(site: &Site, path: &str) -> bool {
 fn connections_are_bounded_and_a_closed_one_makes_room() {
     let rig = with_run();
     let site = Site::start(&rig);
-    let request = format!("GET /api/v1/health HTTP/1.1\r\nHost: {}\r\n\r\n", site.address);
+    let (host, token) = (&site.address, &site.token);
+    let request =
+        format!("GET /api/v1/health HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
     let ask = |connection: &mut TcpStream| {
         connection.write_all(request.as_bytes()).unwrap();
         let mut answer = [0; 15];
