@@ -20,7 +20,7 @@ use raymond_core::worktree::Worktree;
 use serde::{Deserialize, Serialize};
 
 use super::engine::StepLaunch;
-use crate::agent::Answer;
+use crate::agent::{Answer, Grants};
 use crate::process::secrets::Secrets;
 use crate::recording::Places;
 use crate::wire;
@@ -120,6 +120,8 @@ pub struct TurnNeeds {
     /// Pieces of values that were changed in it, because the program would have acted on them.
     pub changed_values: Vec<String>,
     pub settings: TurnSettings,
+    /// The tools, folders and tool servers of the settings, with values in place of their placeholders.
+    pub grants: Grants,
     pub skip_permissions: bool,
     /// The answer, where it is known beforehand and no program is asked, or why there is none.
     pub answer: Option<Result<Answer, String>>,
