@@ -159,5 +159,10 @@ impl StepJob {
 /// where the journal is, its [`identity`](crate::store::RunHandle::identity): a copy of a run must not find what the
 /// original has started.
 pub fn token(nonce: &str, identity: &str, step: u64, attempt: u32) -> String {
-    format!("{nonce}-{identity}-{step}-{attempt}")
+    format!("{}{identity}-{step}-{attempt}", token_prefix(nonce))
+}
+
+/// What the tokens of all attempts of a run begin with, wherever its journal is.
+pub fn token_prefix(nonce: &str) -> String {
+    format!("{nonce}-")
 }

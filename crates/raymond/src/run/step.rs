@@ -30,7 +30,7 @@ use crate::files;
 use tokio::task::JoinSet;
 
 pub use gate::Gate;
-pub use groups::{Groups, leftovers};
+pub use groups::{Groups, leftovers, traces};
 pub use own_program::OwnProgram;
 pub use unpacked::Unpacked;
 

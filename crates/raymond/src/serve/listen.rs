@@ -23,6 +23,7 @@ use tower_service::Service;
 use super::Server;
 use super::answer::{finish, refuse};
 use crate::error::UserError;
+use crate::run::caller::Caller;
 
 /// The port that is taken if none was asked for, and how many are tried behind it.
 const USUAL_PORT: u16 = 7878;
@@ -65,8 +66,11 @@ pub async fn accept(listener: TcpListener, server: Arc<Server>, router: Router) 
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, caller) = match listener.accept().await {
+            Ok((stream, peer)) => {
+                let caller = stream.local_addr().map(|own| Caller::connected(peer, own));
+                (stream, caller.unwrap_or_default())
+            }
             Err(error) => {
                 // For example, no file may be opened any more. Waiting gives others time to close theirs.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -78,7 +82,8 @@ pub async fn accept(listener: TcpListener, server: Arc<Server>, router: Router) 
         tokio::spawn(async move {
             let _ = stream.set_nodelay(true);
             let io = TokioIo::new(Patient::new(stream));
-            let service = service_fn(move |request: Request<Incoming>| {
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(caller);
                 answer(Arc::clone(&server), router.clone(), request.map(Body::new))
             });
             let connection = hyper::server::conn::http1::Builder::new()

@@ -278,6 +278,46 @@ fn an_answer_to_a_stopped_run_resumes_it() {
     wait_for(&site, "r", "result", "yes");
 }
 
+/// A step can read the token, but that does not make a person of it.
+#[test]
+fn a_step_cannot_answer_its_own_run_over_http() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<fork next=\"ASK\">WORK</fork>'");
+    rig.state("ASK.sh", "echo '<ask next=\"GOT\">why?</ask>'");
+    rig.state("GOT.sh", "echo \"<result>got $RAYMOND_RESULT</result>\"");
+    rig.write("post", POST);
+    rig.state(
+        "WORK.sh",
+        "until grep -q '\"ask_opened\"' .raymond/state/r.jsonl; do sleep 0.01; done\n\
+         exec env -i /bin/bash -c 'setsid --wait /bin/bash post no > answer; echo \"<result></result>\"'\n",
+    );
+    let site = Site::start(&rig);
+    rig.write("address", &site.address);
+    let mut run = rig.command(&["workflow", "--id", "r", "--on-ask", "wait"]);
+    run.env("RAYMOND_CGROUP", "off");
+    let live = rig.launch(run);
+    wait_until("the step's answer", || rig.read("answer").ends_with('}'));
+    let answer = rig.read("answer");
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    assert!(answer.contains("a step of r cannot answer its own run"), "{answer}");
+    // The same words from outside.
+    let mut post = rig.program("/bin/bash");
+    post.args(["post", "yes"]);
+    let posted = rig.launch(post).wait();
+    assert!(posted.stdout.starts_with("HTTP/1.1 200 "), "{posted:?}");
+    assert_eq!(live.wait().stdout, "got yes\n");
+}
+
+/// Answers the question of the run `r` over HTTP, and prints what comes back.
+const POST: &str = r#"
+address=$(cat address); body='{"ask":"ask1","text":"'$1'"}'
+exec 3<> /dev/tcp/${address%:*}/${address##*:}
+printf 'POST /api/v1/runs/r/answers HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n' \
+    "$address" "$(cat .raymond/serve.token)" >&3
+printf 'Content-Type: application/json\r\nContent-Length: %s\r\n\r\n%s' "${#body}" "$body" >&3
+cat <&3
+"#;
+
 #[test]
 fn of_fifty_racing_answers_one_is_taken_and_the_others_are_told() {
     let rig = asking();
