@@ -198,12 +198,15 @@ impl LocalExecutor {
             return ended;
         }
         snapshot::before(self, job).await;
-        let outcome = match &job.plan {
+        let mut outcome = match &job.plan {
             Plan::Script(header) => script::run(self, job, place, header, stop, &mut files).await,
             // Boxed, because a turn is much larger than a script and thousands of scripts may run.
             Plan::Prompt(_) => Box::pin(prompt::run(self, job, place, stop, &mut files)).await,
         };
         self.running_groups.borrow_mut().remove(agent);
+        for told in outcome.told_mut() {
+            *told = self.without_secrets(job, std::mem::take(told));
+        }
         files.finish(verdict(&outcome));
         outcome
     }

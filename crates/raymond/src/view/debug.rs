@@ -452,7 +452,7 @@ impl StepFiles {
     /// The program that is about to be started, for the meta file.
     pub fn program(&mut self, spec: &process::ProgramSpec) {
         if self.open.is_some() {
-            self.program = Some(Invocation::new(spec));
+            self.program = Some(Invocation::new(spec, &self.folder.shared.inherited));
         }
     }
 

@@ -471,6 +471,66 @@ fn workflows_and_steps_are_shown() {
     assert_eq!(site.get_json("/api/v1/runs/r/steps/5")["kept"], false);
 }
 
+/// Secrets of every form: with what JSON escapes, like a number, like a name of a field and like a status.
+#[test]
+fn an_export_holds_no_secret_of_any_form_and_stays_whole() {
+    let forms = [
+        ("quote", "se\"cret\"x"),
+        ("backslash", "se\\cret\\x"),
+        ("tab", "se\tcret x"),
+        ("line break", "first\nsecond"),
+        ("number", "12345678"),
+        ("name", "stdout"),
+        ("status", "completed"),
+        ("escapes", "a\\\"\\n\"b"),
+    ];
+    for (form, secret) in forms {
+        let rig = Rig::new(RAYMOND);
+        rig.state(
+            "START.sh",
+            "printf 'it is [%s].' \"$MY_SECRET\" >&2\n\
+             printf '{\"said\":\"%s\"}' 'at https://me:pa55word@host/?token=t0ken1'\necho '<result>fine</result>'\n",
+        );
+        let run = |args: &[&str]| {
+            let mut command = rig.command(args);
+            command.env("MY_SECRET", secret);
+            rig.launch(command).wait()
+        };
+        run(&["workflow", "--id", "r"]).assert(0, "fine\n");
+        run(&["export", "r", "-o", "r.html"]).assert(0, "");
+        let page = rig.read("r.html");
+        let data =
+            page.split("id=\"run-data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+        let data: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{form}: {error}"));
+        assert_eq!(data["run"]["status"], "completed", "{form}");
+        let step = &data["steps"]["1"];
+        assert_eq!(step["stderr"], "it is [***].", "{form}: {step}");
+        let said = step["stdout"].as_str().unwrap();
+        assert!(said.contains("https://me:***@host/?token=***"), "{form}: {said}");
+        for gone in ["pa55word", "t0ken1"] {
+            assert!(!page.contains(gone), "{form}: {gone}");
+        }
+    }
+}
+
+#[test]
+fn passwords_in_urls_are_in_neither_the_journal_nor_the_meta_file() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        "echo \"cannot reach $DATABASE, the password is pa55word\" >&2; echo '<print>https://me:0ther1@host</print>'; exit 3",
+    );
+    let mut run = rig.command(&["workflow", "--id", "r"]);
+    run.env("DATABASE", "postgres://me:pa55word@db:5432/x?sslmode=off");
+    let done = rig.launch(run).wait();
+    done.assert(1, "").says("cannot reach postgres://me:***@db:5432/x?sslmode=off, the password is ***");
+    let meta = rig.read(".raymond/debug/r/main_START_1.meta.json");
+    assert!(meta.contains("postgres://me:***@db:5432/x"), "{meta}");
+    for text in [std::fs::read_to_string(rig.journal()).unwrap(), meta] {
+        assert!(!text.contains("pa55word") && !text.contains("0ther1"), "{text}");
+    }
+}
+
 #[test]
 fn a_run_is_written_as_one_file_that_allows_only_its_own_script() {
     let rig = Rig::new(RAYMOND);
