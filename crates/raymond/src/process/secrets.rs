@@ -9,6 +9,7 @@ pub mod urls;
 
 use std::ffi::OsStr;
 
+use memchr::memmem;
 use raymond_core::variable::looks_secret;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -109,6 +110,24 @@ impl Secrets {
             if is_pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
         let end = &text[text.trim_end().len()..];
         written.unwrap_or_default() + end
+    }
+
+    /// Where at the end of the bytes the beginning of a secret stands that may go on; the end if there is none.
+    pub fn begins_at(&self, bytes: &[u8]) -> usize {
+        let begins = |value: &[u8]| {
+            let most = bytes.len().min(value.len().saturating_sub(1));
+            (1..=most).rev().find(|length| bytes.ends_with(&value[..*length])).unwrap_or(0)
+        };
+        let forms = |value: &String| {
+            in_json(value).map_or(0, |written| begins(written.as_bytes())).max(begins(value.as_bytes()))
+        };
+        bytes.len() - self.values.iter().map(forms).max().unwrap_or(0)
+    }
+
+    /// Whether a secret is in bytes that may be no text.
+    pub fn may_be_in_bytes(&self, bytes: &[u8]) -> bool {
+        let is_in = |value: &str| memmem::find(bytes, value.as_bytes()).is_some();
+        self.values.iter().any(|value| is_in(value) || in_json(value).is_some_and(|written| is_in(&written)))
     }
 
     /// Whether a text has to be looked at more closely: with escapes, a secret may be written in many ways.

@@ -193,6 +193,7 @@ impl LocalExecutor {
     async fn run_in(&self, place: &Place<'_>, job: &StepJob, stop: StopSignal) -> StepOutcome {
         let Attempt { agent, state, step, number, .. } = &job.attempt;
         let mut files = self.debug.begin(StepName { agent, state, step: *step, attempt: *number });
+        files.hide(&job.needs.secrets);
         if let Err(ended) = worktree::make(self, job, &stop).await {
             files.finish(verdict(&ended));
             return ended;

@@ -492,6 +492,28 @@ fn a_declared_input_chooses_folders_and_tool_servers() {
     assert!(command.contains(r#""--mcp-config","../other/mcp.json""#), "{command}");
 }
 
+/// The agent program writes its stream as JSON, with escapes.
+#[test]
+fn a_secret_that_json_writes_with_escapes_is_in_no_file_of_a_turn() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "Say it.");
+    let secret = "se\"cret\\line\nnext";
+    let reply = serde_json::json!([{ "reply": format!("It is {secret}. <result>done</result>") }]);
+    rig.agent(&reply.to_string());
+    let mut run = rig.command(&["workflow", "--id", "r", "--record", "r.rec.jsonl"]);
+    run.env("MY_PASSWORD", secret);
+    rig.launch(run).wait().assert(0, "done\n");
+    let streamed = rig.read(".raymond/debug/r/main_START_1.jsonl");
+    assert!(streamed.contains("It is ***."), "{streamed}");
+    let recorded = rig.read("r.rec.jsonl");
+    for text in [streamed, recorded, rig.read(".raymond/state/r.jsonl")] {
+        assert!(!text.contains("cret"), "{text}");
+        for line in text.lines() {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        }
+    }
+}
+
 /// The task folder is outside the agent's own folder in all these cases, so the program has to be told that it may use it.
 #[test]
 fn the_task_folder_is_allowed_with_cd_in_a_worktree_and_from_a_subfolder() {

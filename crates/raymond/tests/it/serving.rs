@@ -503,6 +503,9 @@ fn an_export_holds_no_secret_of_any_form_and_stays_whole() {
             page.split("id=\"run-data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
         let data: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{form}: {error}"));
         assert_eq!(data["run"]["status"], "completed", "{form}");
+        let debug = |suffix: &str| rig.read(&format!(".raymond/debug/r/main_START_1.{suffix}"));
+        assert_eq!(debug("stderr.txt"), "it is [***].", "{form}");
+        assert!(debug("stdout.txt").contains("https://me:***@host/?token=***"), "{form}");
         let step = &data["steps"]["1"];
         assert_eq!(step["stderr"], "it is [***].", "{form}: {step}");
         let said = step["stdout"].as_str().unwrap();

@@ -75,6 +75,10 @@ impl Environment {
         });
         Self { shown: shown.collect(), secrets }
     }
+
+    pub(super) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
 }
 
 /// The program that was started, with its arguments and where it ran.
