@@ -10,13 +10,14 @@
 //! container's daemon, `at`, `cron`). On Unix systems without `/proc`, ancestors are known but not their variables; on
 //! Windows only the caller's own variables.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::cgroup;
 use super::table::{self, Process};
 use super::trace::Trace;
 
 /// More ancestors are not looked at. A table that changes meanwhile could lead in a circle.
+#[cfg(unix)]
 pub(super) const MOST_ANCESTORS: usize = 1024;
 
 /// What the processes of a run's steps are known by.
@@ -73,7 +74,7 @@ pub fn sign_of(pid: i32, marks: &RunMarks) -> Option<Sign> {
 /// A cgroup of an earlier process of the run is known by the run's id alone. So it does not count for a step of another
 /// run, which may have the same id in another project.
 fn is_in_cgroup(pid: i32, marks: &RunMarks, is_of_another: bool) -> bool {
-    let scratch = marks.scratch.as_deref().unwrap_or(Path::new(""));
+    let Some(scratch) = &marks.scratch else { return false };
     let run = (!is_of_another).then_some(marks.run.as_str());
     cgroup::holds(scratch, run, pid)
 }

@@ -26,14 +26,13 @@ pub enum Peer {
 
 /// The processes at the other end of a connection.
 pub fn peer_of(connection: &Connection) -> Peer {
-    if !connection.peer.ip().to_canonical().is_loopback() {
-        return Peer::Unknown;
-    }
     let tables =
         ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
     let socket =
         tables.iter().flat_map(|table| table.lines().skip(1)).find_map(|line| socket_in(line, connection));
     match socket {
+        // A connection to this machine by another of its addresses is in the tables, too.
+        None if !connection.peer.ip().to_canonical().is_loopback() => Peer::Unknown,
         None | Some(0) => Peer::Gone,
         Some(socket) => match holders_of(socket) {
             pids if pids.is_empty() => Peer::Unknown,
