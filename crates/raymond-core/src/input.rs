@@ -187,6 +187,24 @@ impl StepOutcome {
         }
     }
 
+    /// All texts that are only told to people: nothing that goes on depends on them.
+    pub fn told_mut(&mut self) -> Vec<&mut String> {
+        match self {
+            StepOutcome::Script(ScriptOutcome::Exited { reading, stderr, shown, .. }) => {
+                reading.as_mut().err().into_iter().chain([stderr, &mut shown.last_lines]).collect()
+            }
+            StepOutcome::Script(ScriptOutcome::BadOutput { error, stderr }) => vec![error, stderr],
+            StepOutcome::Script(ScriptOutcome::TimedOut { stderr, .. }) => vec![stderr],
+            StepOutcome::Script(ScriptOutcome::NotStarted { error }) => vec![error],
+            StepOutcome::Turn(TurnOutcome::Completed(turn)) => {
+                let problem = turn.reading.as_mut().err().map(|bad| &mut bad.problem);
+                turn.warnings.iter_mut().chain(problem).collect()
+            }
+            StepOutcome::Turn(TurnOutcome::Failed(failed)) => vec![&mut failed.error],
+            StepOutcome::Interrupted { .. } => Vec::new(),
+        }
+    }
+
     /// All texts that may be stored elsewhere before the outcome is decided about.
     pub fn payloads_mut(&mut self) -> Vec<&mut Payload> {
         match self {

@@ -15,6 +15,7 @@ mod ending;
 mod events;
 mod fault;
 mod gemini;
+mod grant;
 mod launcher;
 mod lines;
 mod opencode;
@@ -36,6 +37,7 @@ pub(crate) mod testing;
 mod turn;
 
 pub use fault::{Class, TurnFault};
+pub use grant::{Given, Giver, Grant, GrantKey, Grants};
 pub use program::{
     AgentProgram, Capabilities, Inspection, PromptLimit, SessionId, TokensTold, TurnDecoder, WorkflowFile,
     WorkflowFiles,

@@ -19,6 +19,7 @@ use super::guard::{HEADERS, check_type};
 use super::problem::Problem;
 use super::route::{Answer, Call, Method, Route};
 use super::{API, Server};
+use crate::run::caller::Caller;
 
 /// How long the body of a request may be, and how long it may take.
 const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
@@ -108,7 +109,8 @@ async fn tried(
             read_body(&parts.headers, body).await?
         }
     };
-    let call = Call { path, query: query.0, headers: parts.headers, body };
+    let caller = parts.extensions.get::<Caller>().copied().unwrap_or_default();
+    let call = Call { path, query: query.0, headers: parts.headers, body, caller };
     let Some(lane) = route.lane else { return (route.handler)(&server, &call) };
     // What is asked for is on the disk, and other requests must not wait for it.
     let worker = Arc::clone(&server);

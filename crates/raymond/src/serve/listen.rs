@@ -22,6 +22,7 @@ use tower_service::Service;
 use super::Server;
 use super::answer::{finish, refuse};
 use crate::error::UserError;
+use crate::run::caller::Caller;
 
 /// The port that is taken if none was asked for, and how many are tried behind it.
 const USUAL_PORT: u16 = 7878;
@@ -61,8 +62,11 @@ pub async fn bind(asked: Option<SocketAddr>) -> Result<TcpListener, UserError> {
 /// Answers requests for ever.
 pub async fn accept(listener: TcpListener, server: Arc<Server>, router: Router) {
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, caller) = match listener.accept().await {
+            Ok((stream, peer)) => {
+                let caller = stream.local_addr().map(|own| Caller::connected(peer, own));
+                (stream, caller.unwrap_or_default())
+            }
             Err(error) => {
                 // For example, no file may be opened any more. Waiting gives others time to close theirs.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -76,8 +80,9 @@ pub async fn accept(listener: TcpListener, server: Arc<Server>, router: Router) 
             let _ = stream.set_nodelay(true);
             let io = TokioIo::new(Patient::new(stream));
             let of_requests = Arc::clone(&pass);
-            let service = service_fn(move |request: Request<Incoming>| {
+            let service = service_fn(move |mut request: Request<Incoming>| {
                 of_requests.has_asked(server.guard.is_known(request.headers()));
+                request.extensions_mut().insert(caller);
                 answer(Arc::clone(&server), router.clone(), request.map(Body::new))
             });
             let connection = hyper::server::conn::http1::Builder::new()

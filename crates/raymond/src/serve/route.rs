@@ -15,6 +15,7 @@ use super::Server;
 use super::lanes::Lane;
 use super::problem::Problem;
 use super::sse::Stream;
+use crate::run::caller::Caller;
 
 /// One request that the server answers.
 pub struct Route {
@@ -92,6 +93,8 @@ pub struct Call {
     pub query: Vec<(String, String)>,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// The process that asks, as far as that can be told.
+    pub caller: Caller,
 }
 
 impl Call {

@@ -14,6 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{Delivery, Demand, Group, Process};
 use crate::files::{MAX_GIVEN_BYTES, open_plain, read as read_all, read_text};
+use crate::process::descent::MOST_ANCESTORS;
 use crate::process::{TOKEN_VARIABLE, Target};
 
 /// The kernel allows no more than 6 MiB for arguments and environment together.
@@ -114,6 +115,24 @@ pub(in crate::process) fn zombies_of(parent: Pid) -> Vec<Pid> {
     let is_zombie = |stat: &Stat| stat.parent == parent && stat.state == b'Z' && !stat.is_living_program();
     let zombie = |pid: i32| stat_of(pid).ok()?.filter(is_zombie).and_then(|_| Pid::from_raw(pid));
     pids().into_iter().flatten().filter_map(|pid| zombie(pid.ok()?)).collect()
+}
+
+/// A process and its ancestors, as far as they can be seen; the process itself comes first.
+pub(in crate::process) fn ancestry(pid: i32) -> Vec<Process> {
+    let mut buffer = Vec::with_capacity(16 * 1024);
+    let mut ancestry = Vec::new();
+    let mut next = pid;
+    while next > 0 && ancestry.len() < MOST_ANCESTORS {
+        let Ok(Some(process)) = process(next, &mut buffer) else { break };
+        next = process.parent;
+        ancestry.push(process);
+    }
+    ancestry
+}
+
+/// Whether a process has one of these pipes open.
+pub(in crate::process) fn holds_output(pid: i32, pipes: &HashSet<u64>) -> bool {
+    open_pipes(pid, pipes).is_ok_and(|open| !open.is_empty())
 }
 
 fn process(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {

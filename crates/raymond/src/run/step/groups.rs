@@ -110,6 +110,18 @@ pub struct Leftover {
     pub had_started: bool,
 }
 
+/// The programs of the attempts whose tokens begin like this, as far as they are known: those that run, and some that have
+/// ended.
+pub fn traces(scratch: &Path, token_prefix: &str) -> Vec<Trace> {
+    let hints = files::read(&file(scratch), MAX_HINTS_BYTES).unwrap_or_default();
+    let hints = String::from_utf8_lossy(&hints);
+    let records = hints.lines().filter_map(|line| line.trim_end().split_once(' '));
+    let notes = records.filter(|(token, _)| token.starts_with(token_prefix)).map(|(_, note)| note);
+    notes
+        .filter_map(|note| Trace::from_note(note.rsplit_once(BEFORE_CGROUP).map_or(note, |(note, _)| note)))
+        .collect()
+}
+
 /// What to end of the attempts of a process that died.
 pub fn leftovers(scratch: &Path, tokens: Vec<String>) -> Vec<Leftover> {
     let hints = files::read(&file(scratch), MAX_HINTS_BYTES).unwrap_or_default();

@@ -289,7 +289,9 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         return Err(Problem::not_found("the run has no question of this id"));
     }
     let text = text.replace('\0', "\u{fffd}");
-    let given = give(&*run, Some(&ask), text, Way::Api).map_err(|error| match error.exit {
+    let outside =
+        call.caller.outside(&*run, &state, "answer").map_err(|error| Problem::new(403, error.message))?;
+    let given = give(&*run, Some(&ask), text, Way::Api, &outside).map_err(|error| match error.exit {
         ExitKind::Failed => {
             let way = way_of_waiting(&*run, &ask).map(Way::as_str);
             Problem::conflict(error.message).with("by", way)

@@ -15,7 +15,7 @@ use super::disk::{is_at, private_options};
 use super::place::RunPaths;
 use crate::files::{open_plain, open_plain_as};
 use crate::store::error::StoreError;
-use crate::store::home::{Holder, Lease};
+use crate::store::home::{Holder, Lease, pid_namespace};
 
 /// How long taking the lock is tried. A process that only asks whether a run is live holds it for a moment.
 const PATIENCE: Duration = Duration::from_millis(1000);
@@ -198,16 +198,10 @@ fn is_live(path: &Path) -> io::Result<Option<Holder>> {
     }
 }
 
-/// The pid namespace of this process, on systems that have them.
-fn pid_namespace() -> Option<String> {
-    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
-    Some(namespace.to_string_lossy().into_owned())
-}
-
 /// Whether the holder has died. A child that it had just forked may hold the lock for a moment longer.
 #[cfg(unix)]
 fn is_known_dead(holder: &Holder) -> bool {
-    if holder.pid_namespace.is_some() && holder.pid_namespace != pid_namespace() {
+    if !holder.is_in_this_namespace() {
         return false;
     }
     let pid = holder.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);

@@ -107,7 +107,7 @@ impl StateDir {
 
     /// The folder in which the steps of a run leave files. Steps run on this machine wherever the run itself is kept.
     pub fn scratch(&self, id: &str) -> Result<PathBuf, BadRunId> {
-        Ok(self.run(id)?.with_suffix("tasks"))
+        Ok(self.run(id)?.scratch())
     }
 
     /// The folder that holds the debug files of all runs.
@@ -388,6 +388,11 @@ impl RunPaths {
             0 => format!("{}.jsonl", self.id),
             _ => format!("{}.{number:04}.jsonl", self.id),
         }
+    }
+
+    /// The folder in which its steps leave files.
+    pub fn scratch(&self) -> PathBuf {
+        self.with_suffix("tasks")
     }
 
     fn with_suffix(&self, suffix: &str) -> PathBuf {
