@@ -12,8 +12,9 @@ use raymond_core::run::RunStatus;
 
 use super::args::{Command, Place};
 use super::brought::bring;
-use super::find::{load_config, state_dir};
+use super::find::state_dir;
 use super::print::say;
+use super::settings::of_looking;
 use crate::config::Config;
 use crate::error::{ExitKind, UserError};
 use crate::fleet::mirror::{Keeper, Mirror, note_silence};
@@ -22,6 +23,7 @@ use crate::fleet::{
 };
 use crate::run::driver::now;
 use crate::store::{Elsewhere, FolderStore, RunHandle, RunStore, Silence, StoreError, check_new_run_id};
+use crate::trust::Area;
 use crate::view::text::local_time;
 
 /// What a command has to do with runs that are elsewhere.
@@ -90,7 +92,7 @@ fn has_runs_elsewhere(place: &Place) -> bool {
     let has_copies = state_dir(place)
         .is_ok_and(|dir| FolderStore::new(dir).elsewhere().is_ok_and(|runs| !runs.is_empty()));
     // A mistake in the config file is reported by the command itself.
-    has_copies || load_config().is_ok_and(|config| !config.engine.is_empty())
+    has_copies || of_looking(Area::Engines).is_ok_and(|config| !config.engine.is_empty())
 }
 
 fn engine_program() -> Option<PathBuf> {
@@ -182,14 +184,18 @@ fn engines_for(
     named: Option<&(String, Elsewhere)>,
     store: &dyn RunStore,
 ) -> BTreeMap<String, Address> {
-    let mut engines = engines_of(store, &load_config().unwrap_or_default());
+    let mut engines = engines_of(store, &of_looking(Area::Engines).unwrap_or_default());
     let is_here = |given| {
         let is_known = || store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == given));
         is_known() && store.run(given).is_ok_and(|run| matches!(run.try_elsewhere(), Ok(None)))
     };
     match named {
         Some((run, mark)) if is_over(store, run, mark) => engines.clear(),
-        Some((_, mark)) => engines.retain(|engine, _| *engine == mark.engine),
+        // Its own engine, whatever the config file says now.
+        Some((_, mark)) => {
+            engines.clear();
+            engines.extend(Address::parse(&mark.engine).ok().map(|at| (at.to_string(), at)));
+        }
         None if named_by(command).is_some_and(is_here) => engines.clear(),
         None => {}
     }
@@ -475,7 +481,7 @@ fn look_for_runs_from_now_on(fleet: &'static dyn Fleet, store: Arc<dyn RunStore>
         loop {
             let mut open: BTreeSet<String> =
                 open_runs(&*store).iter().map(|(run, _)| run.id().to_owned()).collect();
-            for (_, at) in engines_of(&*store, &load_config().unwrap_or_default()) {
+            for (_, at) in engines_of(&*store, &of_looking(Area::Engines).unwrap_or_default()) {
                 // An engine that is away is asked again the next time.
                 open.extend(find_runs(fleet, &*store, &at).unwrap_or_default());
             }

@@ -1,5 +1,6 @@
 //! What `rewind`, `retry` and `jump` share: a run that no process drives is changed, and perhaps continued.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use raymond_core::event::Interrupted;
@@ -12,9 +13,9 @@ use super::find::{journal_options, scratch_folder};
 use super::print::say;
 use super::resume::resume;
 use super::rewound::finish_rewind;
+use super::settings::{self, Change};
 use crate::advice;
 use crate::agent::registry::Backends;
-use crate::config::Config;
 use crate::error::{ExitKind, UserError};
 use crate::process::Reaper;
 use crate::run::driver::now;
@@ -31,13 +32,14 @@ pub(super) fn hold(
     store: &dyn RunStore,
     stored: &Arc<dyn RunHandle>,
     place: &Place,
-    config: &Config,
+    means: Change<'_>,
 ) -> Result<Still, UserError> {
     if let Some(elsewhere) = stored.try_elsewhere()? {
         return Err(UserError::usage(format!("{} is carried out by {}", stored.id(), elsewhere.engine))
             .hint("a run on other machines can be stopped and resumed"));
     }
-    let Opened { writer, run, .. } = stored.open(journal_options(&config.raymond))?;
+    let Opened { writer, run, .. } = stored.open(journal_options(&means.layers.harmless(None)?.raymond))?;
+    let config = settings::of_change(means, Path::new(&run.scope))?;
     finish_rewind(store, &**stored, &run, place)?;
     if run.status != RunStatus::Running {
         return Ok(Engine::take_up(run, writer));
@@ -46,7 +48,7 @@ pub(super) fn hold(
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let scratch = scratch_folder(place, stored.id())?;
     let kept = kept_debug_files(place, stored.id());
-    let backends = Backends::new(config)?;
+    let backends = Backends::new(&config)?;
     let (interrupted, _) = take_over(&run, &stored.identity(), &scratch, &reaper, &kept, &backends)?;
     let was_running = |step: &Interrupted| {
         let agent = run.agents.get(&step.agent);
