@@ -100,7 +100,9 @@ fn engine_program() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(&name)));
     let on_path = std::env::var_os("PATH")
         .into_iter()
-        .flat_map(|path| std::env::split_paths(&path).map(|folder| folder.join(&name)).collect::<Vec<_>>());
+        .flat_map(|path| std::env::split_paths(&path).map(|folder| folder.join(&name)).collect::<Vec<_>>())
+        // In a cloned project a relative path would lead to a program of the project.
+        .filter(|program| program.is_absolute());
     beside.into_iter().chain(on_path).find(|program| program.is_file())
 }
 
@@ -543,6 +545,23 @@ mod tests {
             let command = Cli::try_parse_from(words).unwrap().into_command().unwrap();
             let named = named_by(&command).and_then(|given| find_elsewhere(&store, given));
             assert_eq!(engines_for(&command, named.as_ref(), &store).len(), expected, "{run}");
+        }
+    }
+
+    /// The config file may name another address by now, or none.
+    #[test]
+    fn a_run_that_is_named_is_asked_for_where_it_was_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store_with(&folder, &["goes-on", "stopped", "ended"]);
+        let stopped = Elsewhere { is_open: false, ..Elsewhere::open(ENGINE.to_owned(), now()) };
+        store.mark_elsewhere("stopped", &stopped).unwrap();
+        let ended = Elsewhere { ended: Some("was terminated".to_owned()), ..stopped };
+        store.mark_elsewhere("ended", &ended).unwrap();
+        for (run, expected) in [("goes-on", vec![ENGINE]), ("stopped", vec![ENGINE]), ("ended", vec![])] {
+            let command = Cli::try_parse_from(["raymond", "log", run]).unwrap().into_command().unwrap();
+            let named = named_by(&command).and_then(|given| find_elsewhere(&store, given));
+            let engines: Vec<String> = engines_for(&command, named.as_ref(), &store).into_keys().collect();
+            assert_eq!(engines, expected, "{run}");
         }
     }
 

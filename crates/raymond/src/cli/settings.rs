@@ -16,9 +16,9 @@ use crate::trust::{Area, Consent, Power, check_open, check_owner};
 use crate::workflow::scope::Scope;
 
 /// What a resume uses; the rest was recorded when the run began.
-const OF_A_RESUME: [Area; 3] = [Area::Places, Area::Agents, Area::Notices];
+const OF_A_RESUME: [Area; 4] = [Area::Places, Area::Agents, Area::Kinds, Area::Notices];
 /// What commands that only look could use.
-const OF_LOOKING: [Area; 3] = [Area::Places, Area::Agents, Area::Engines];
+const OF_LOOKING: [Area; 3] = [Area::Places, Area::Kinds, Area::Engines];
 /// How to accept the settings of a project without running anything.
 pub(super) const HOW_TO_ACCEPT: &str = "raymond doctor --trust";
 
@@ -43,13 +43,17 @@ pub(super) fn of_new_run(
     is_trusted: bool,
 ) -> Result<Config, UserError> {
     let budget = scope.manifest().default_budget;
+    of_run(layers, scope.path(), &powers_for_new_run(layers, engine, budget), budget, is_trusted)
+}
+
+fn powers_for_new_run(layers: &Layers, engine: Option<&str>, budget: Option<f64>) -> Vec<Power> {
     let mut powers = layers.powers(budget);
     powers.retain(|power| match power.area {
         Area::Engines => engine.is_some_and(|engine| power.is_named(engine)),
         Area::Nowhere => false,
-        Area::Beginning | Area::Places | Area::Agents | Area::Notices => true,
+        Area::Beginning | Area::Places | Area::Agents | Area::Kinds | Area::Notices => true,
     });
-    of_run(layers, scope.path(), &powers, budget, is_trusted)
+    powers
 }
 
 /// The settings of a run that goes on; `workflow` is the one it began with.
@@ -76,7 +80,7 @@ pub(super) fn of_change(change: Change<'_>, workflow: &Path) -> Result<Config, U
     }
     match consent(layers, Some(workflow), is_trusted)? {
         Some(consent) => layers.all(&consent),
-        None => without_powers(layers, &[Area::Agents]),
+        None => without_powers(layers, Area::Kinds),
     }
 }
 
@@ -85,7 +89,7 @@ pub(super) fn of_looking(area: Area) -> Result<Config, UserError> {
     let layers = read()?;
     match consent(&layers, None, false)? {
         Some(consent) => layers.all(&consent),
-        None => without_powers(&layers, &[area]),
+        None => without_powers(&layers, area),
     }
 }
 
@@ -135,9 +139,9 @@ fn consent(layers: &Layers, workflow: Option<&Path>, is_trusted: bool) -> Result
 }
 
 /// Leaves out what gives power, and says so once if the command would use it.
-fn without_powers(layers: &Layers, areas: &[Area]) -> Result<Config, UserError> {
+fn without_powers(layers: &Layers, area: Area) -> Result<Config, UserError> {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !layers.powers_for(areas, None).is_empty() && !IS_SAID.swap(true, Ordering::Relaxed) {
+    if !layers.powers_for(&[area], None).is_empty() && !IS_SAID.swap(true, Ordering::Relaxed) {
         let powers = layers.powers_for(&OF_LOOKING, None);
         let names: Vec<&str> = powers.iter().map(|power| power.shown.as_str()).collect();
         let file = layers.wanted().map(|wanted| wanted.shown_file()).unwrap_or_default();
@@ -148,4 +152,36 @@ fn without_powers(layers: &Layers, areas: &[Area]) -> Result<Config, UserError> 
         ));
     }
     layers.harmless(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_counts_for_a_run_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (user, project) = (folder.path().join("user.toml"), folder.path().join("project.toml"));
+        std::fs::write(&user, "[engine.team]\nurl = \"temporal://own\"\n").unwrap();
+        let engines =
+            "[engine.team]\nurl = \"temporal://theirs\"\n[engine.more]\nurl = \"temporal://more\"\n";
+        std::fs::write(&project, engines).unwrap();
+        let layers = Layers::read(Some(&user), Some(&project), &|_, _| Ok(())).unwrap();
+        for (engine, expected) in
+            [(None, 0), (Some("team"), 1), (Some("more"), 1), (Some("temporal://theirs"), 0), (Some("x"), 0)]
+        {
+            assert_eq!(powers_for_new_run(&layers, engine, None).len(), expected, "{engine:?}");
+        }
+        let engines = layers.harmless(None).unwrap().engine;
+        assert_eq!((engines.len(), engines["team"].url.as_str()), (1, "temporal://own"));
+    }
+
+    #[test]
+    fn the_template_gives_no_power() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("config.toml");
+        std::fs::write(&project, config::TEMPLATE).unwrap();
+        let layers = Layers::read(None, Some(&project), &|_, _| Ok(())).unwrap();
+        assert_eq!((layers.powers(None), layers.wanted().unwrap().settings), (Vec::new(), Vec::new()));
+    }
 }

@@ -98,7 +98,7 @@ fn no_such_step(run: &dyn RunHandle, step: Option<u64>) -> UserError {
 }
 
 fn backends() -> Result<Backends, UserError> {
-    Backends::new(&of_looking(Area::Agents)?)
+    Backends::new(&of_looking(Area::Kinds)?)
 }
 
 /// Continues the conversation of a step in the agent's own program, on a branch of it. The run is not changed.

@@ -72,10 +72,14 @@ impl Layers {
         Some(Wanted { file, settings: powers::content(settings) })
     }
 
-    /// The names of the project's backends, for completions.
+    /// The names of the project's backends, for completions: those that mean nothing to a shell or a terminal.
     pub fn backend_names(&self) -> impl Iterator<Item = &str> {
+        let is_plain = |name: &&str| {
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+                && !name.starts_with('-')
+        };
         let backends = self.project.as_ref().and_then(|project| project.settings.get("backend")?.as_table());
-        backends.into_iter().flat_map(|backends| backends.keys().map(String::as_str))
+        backends.into_iter().flat_map(|backends| backends.keys().map(String::as_str)).filter(is_plain)
     }
 
     fn with(&self, project: Option<&Table>) -> Result<Config, UserError> {

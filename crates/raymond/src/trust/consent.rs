@@ -118,7 +118,12 @@ fn remember(hash: &str, file: &Path) -> io::Result<()> {
     let list = list().ok_or_else(|| io::Error::other("there is no home folder"))?;
     files::create_private_folders(list.parent().unwrap_or(&list))?;
     let mut open = files::private_options().append(true).create(true).open(&list)?;
-    open.write_all(format!("{hash} {}\n", clean_name(file)).as_bytes())
+    let line = format!("{hash} {}\n", clean_name(file));
+    // A longer list could not be read any more.
+    if open.metadata()?.len() + line.len() as u64 > files::MAX_SETTINGS_BYTES {
+        return Err(io::Error::other(format!("{} is full; remove old lines", list.display())));
+    }
+    open.write_all(line.as_bytes())
 }
 
 #[cfg(test)]

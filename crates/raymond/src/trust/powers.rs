@@ -31,8 +31,10 @@ pub enum Area {
     Beginning,
     /// What looks for workflows or folders outside the project.
     Places,
-    /// What starts agent programs, or understands what they wrote and what it cost.
+    /// What starts agent programs, and counts what they cost.
     Agents,
+    /// What understands what agent programs wrote, and knows where their conversations are.
+    Kinds,
     /// What tells people about a run.
     Notices,
     /// What asks other machines about their runs.
@@ -70,7 +72,7 @@ const SETTINGS: [Row; 32] = {
         (&["raymond", "cd_paths"], Power, Places),
         (&["raymond", "safe_folders"], Power, Nowhere),
         (&["raymond", "notify"], Power, Notices),
-        (&["backend", "*", "kind"], Power, Agents),
+        (&["backend", "*", "kind"], Power, Kinds),
         (&["backend", "*", "command"], Power, Agents),
         (&["backend", "*", "args"], Power, Agents),
         (&["backend", "*", "resume_args"], Power, Agents),

@@ -65,6 +65,7 @@ mod old_journals;
 mod payloads;
 #[cfg(test)]
 mod points;
+#[cfg(test)]
 mod powers;
 #[cfg(test)]
 mod processes;
