@@ -132,10 +132,12 @@ fn read_settings(findings: &mut Vec<Finding>, is_trusted: bool) -> Result<(Confi
         findings.push(Finding::good("config", format!("these settings of {file} are trusted: {settings}")));
     }
     if !left_out.is_empty() {
-        let names: Vec<&str> = left_out.iter().map(|power| power.shown.as_str()).collect();
         findings.push(Finding::warning(
             "config",
-            format!("settings of {file} that give power are left out here: {}", names.join("; ")),
+            format!(
+                "settings of {file} that give power are left out here: {}",
+                settings::names_of(&left_out)
+            ),
             format!("look at them, and accept them from now on: {}", settings::HOW_TO_ACCEPT),
         ));
     }

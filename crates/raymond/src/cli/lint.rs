@@ -8,7 +8,7 @@ use raymond_core::lint::{RULES, Rule, rule};
 use super::args::author::{LintArgs, LintFormat};
 use super::find::{project_folder, working_folder};
 use super::print::{cannot_write, print_stdout, say};
-use super::settings::of_looking;
+use super::settings::of_looking_with;
 use crate::author::check::{Around, Fixed, Found, check, fix};
 use crate::author::report;
 use crate::error::{ExitKind, UserError};
@@ -21,7 +21,7 @@ pub(super) fn lint(args: LintArgs) -> Result<ExitKind, UserError> {
     let cwd = working_folder()?;
     let project = project_folder(&cwd);
     // A broken config file is reported by the commands that need it.
-    let config = of_looking(Area::Places).unwrap_or_default();
+    let config = of_looking_with(args.trust, Area::Places).unwrap_or_default();
     let around = Around {
         cwd: &cwd,
         platform: args.platform(),

@@ -59,7 +59,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         Some(stage) => config_of_test(stage),
         None => {
             let engine = args.engine.on.as_deref();
-            settings::of_new_run(&layers, &located.scope, engine, args.options.trust)?
+            settings::of_new_run(&layers, &located.scope, engine, &args.options)?
         }
     };
     let settings = &config.raymond;

@@ -7,12 +7,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::args::RunOptions;
 use super::find::{project_folder, working_folder};
 use super::print::say;
 use crate::config::{self, Config, Layers};
 use crate::error::UserError;
 use crate::store::StateDir;
 use crate::trust::{Area, Consent, Power, check_open, check_owner};
+use crate::view::text::one_line;
 use crate::workflow::scope::Scope;
 
 /// What a resume uses; the rest was recorded when the run began.
@@ -40,20 +42,44 @@ pub(super) fn of_new_run(
     layers: &Layers,
     scope: &Scope,
     engine: Option<&str>,
-    is_trusted: bool,
+    options: &RunOptions,
 ) -> Result<Config, UserError> {
     let budget = scope.manifest().default_budget;
-    of_run(layers, scope.path(), &powers_for_new_run(layers, engine, budget), budget, is_trusted)
+    let powers = powers_for_new_run(layers, engine, budget, options);
+    of_run(layers, scope.path(), &powers, budget, options.trust)
 }
 
-fn powers_for_new_run(layers: &Layers, engine: Option<&str>, budget: Option<f64>) -> Vec<Power> {
+/// The settings that give power and that this run would use.
+fn powers_for_new_run(
+    layers: &Layers,
+    engine: Option<&str>,
+    budget: Option<f64>,
+    options: &RunOptions,
+) -> Vec<Power> {
     let mut powers = layers.powers(budget);
     powers.retain(|power| match power.area {
         Area::Engines => engine.is_some_and(|engine| power.is_named(engine)),
+        Area::Beginning => !is_given(options, power),
         Area::Nowhere => false,
-        Area::Beginning | Area::Places | Area::Agents | Area::Kinds | Area::Notices => true,
+        Area::Places | Area::Agents | Area::Kinds | Area::Notices => true,
     });
     powers
+}
+
+/// Whether the command line decides what a setting is about.
+fn is_given(options: &RunOptions, power: &Power) -> bool {
+    let permissions = options.ask_permissions || options.dangerously_skip_permissions;
+    let given = [
+        ("budget", options.budget.is_some()),
+        ("model", options.model.is_some()),
+        ("effort", options.effort.is_some()),
+        ("backend", options.backend.is_some()),
+        ("max_parallel", options.max_parallel.is_some()),
+        ("max_parallel_scripts", options.max_parallel_scripts.is_some()),
+        ("max_steps", options.max_steps.is_some()),
+        ("dangerously_skip_permissions", permissions),
+    ];
+    given.iter().any(|(name, is_given)| *is_given && power.is_named(name))
 }
 
 /// The settings of a run that goes on; `workflow` is the one it began with.
@@ -86,8 +112,13 @@ pub(super) fn of_change(change: Change<'_>, workflow: &Path) -> Result<Config, U
 
 /// The settings of a command that only looks, and uses those of this area.
 pub(super) fn of_looking(area: Area) -> Result<Config, UserError> {
+    of_looking_with(false, area)
+}
+
+/// The same for one that takes `--trust`.
+pub(super) fn of_looking_with(is_trusted: bool, area: Area) -> Result<Config, UserError> {
     let layers = read()?;
-    match consent(&layers, None, false)? {
+    match consent(&layers, None, is_trusted)? {
         Some(consent) => layers.all(&consent),
         None => without_powers(&layers, area),
     }
@@ -138,17 +169,27 @@ fn consent(layers: &Layers, workflow: Option<&Path>, is_trusted: bool) -> Result
     Ok(of_project.or_else(|| Consent::remembered(&wanted)))
 }
 
+/// So many settings are named in a warning, each with so many characters of it.
+const MOST_NAMED: usize = 10;
+const MOST_CHARACTERS: usize = 200;
+
+/// Settings in a warning. The file has all of them.
+pub(super) fn names_of(powers: &[Power]) -> String {
+    let shown = powers.iter().take(MOST_NAMED).map(|power| one_line(&power.shown, MOST_CHARACTERS));
+    let more = powers.len().saturating_sub(MOST_NAMED);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    shown.chain(more).collect::<Vec<_>>().join("; ")
+}
+
 /// Leaves out what gives power, and says so once if the command would use it.
 fn without_powers(layers: &Layers, area: Area) -> Result<Config, UserError> {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !layers.powers_for(&[area], None).is_empty() && !IS_SAID.swap(true, Ordering::Relaxed) {
-        let powers = layers.powers_for(&OF_LOOKING, None);
-        let names: Vec<&str> = powers.iter().map(|power| power.shown.as_str()).collect();
+        let names = names_of(&layers.powers_for(&OF_LOOKING, None));
         let file = layers.wanted().map(|wanted| wanted.shown_file()).unwrap_or_default();
         say(&format!(
-            "warning: settings of {file} that give power are left out: {}\n  → look at them, and accept them from now \
-             on: {HOW_TO_ACCEPT}",
-            names.join("; ")
+            "warning: settings of {file} that give power are left out: {names}\n  → look at them, and accept them from now on: \
+             {HOW_TO_ACCEPT}"
         ));
     }
     layers.harmless(None)
@@ -170,7 +211,8 @@ mod tests {
         for (engine, expected) in
             [(None, 0), (Some("team"), 1), (Some("more"), 1), (Some("temporal://theirs"), 0), (Some("x"), 0)]
         {
-            assert_eq!(powers_for_new_run(&layers, engine, None).len(), expected, "{engine:?}");
+            let powers = powers_for_new_run(&layers, engine, None, &RunOptions::default());
+            assert_eq!(powers.len(), expected, "{engine:?}");
         }
         let engines = layers.harmless(None).unwrap().engine;
         assert_eq!((engines.len(), engines["team"].url.as_str()), (1, "temporal://own"));

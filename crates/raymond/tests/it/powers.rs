@@ -1,10 +1,10 @@
 //! What the settings of a project's config file may do for a workflow that is not the project's, and for commands that only
 //! look.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::process::Command;
 
 use serde_json::Value;
 use test_kit::rig::{Done, Rig, wait_until};
@@ -37,9 +37,15 @@ impl Clone {
 
     /// A program that leaves a trace when it is started.
     fn program(&self, name: &str) {
-        let script = format!("#!/bin/sh\necho \"$0 $*\" >> {:?}\n", self.rig.path("trace"));
-        let path = self.rig.write(name, script);
-        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        self.write_program(name, &format!("#!/bin/sh\necho \"$0 $*\" >> {:?}\n", self.rig.path("trace")));
+    }
+
+    /// Another process writes it: what this one has open for writing, a process that another test starts may hold open, and then it
+    /// cannot be executed.
+    fn write_program(&self, name: &str, script: &str) {
+        let text = self.rig.write(&format!("{name}.txt"), script);
+        let mut install = Command::new("install");
+        assert!(install.args(["-m", "755"]).arg(text).arg(self.rig.path(name)).status().unwrap().success());
     }
 
     fn home(&self, name: &str) -> std::path::PathBuf {
@@ -216,6 +222,19 @@ fn a_clone_does_not_answer_in_the_agents_place_nor_lift_the_budget() {
 }
 
 #[test]
+fn what_the_command_line_says_is_not_asked_about() {
+    let clone = Clone::new();
+    let mine = clone.mine();
+    clone.config("[raymond]\nbudget = 0\nbackend = \"codex\"\ndangerously_skip_permissions = true\n");
+    let given = ["--budget", "2", "--backend", "scripted", "--ask-permissions"];
+    let without_last = [&[mine.as_str()], &given[..4]].concat();
+    clone.raymond(&without_last).assert(2, "").says("dangerously_skip_permissions = true");
+    let done = clone.raymond(&[&[mine.as_str(), "--json"], &given[..]].concat());
+    let options = &done.lines().next().unwrap()["options"];
+    assert_eq!((&options["budget_usd"], &options["skip_permissions"]), (&2.0.into(), &false.into()));
+}
+
+#[test]
 fn a_budget_is_compared_with_what_the_workflow_would_have_without_it() {
     let clone = Clone::new();
     fs::write(clone.home("mine/workflow.yaml"), "default_budget: 2\n").unwrap();
@@ -337,6 +356,21 @@ fn commands_that_only_look_start_and_call_nothing_of_a_clone() {
     assert!(clone.rig.read("trace").contains("raymond-temporal list"), "{}", clone.rig.read("trace"));
 }
 
+/// What a project's own continuous integration looks at has to be complete.
+#[test]
+fn lint_enters_listed_folders_with_consent() {
+    let clone = Clone::new();
+    let to_mine = "<call-workflow return=\"END\">../../mine</call-workflow>";
+    clone.rig.write("flow/START.sh", format!("echo '{to_mine}'"));
+    clone.rig.write("flow/END.sh", "echo '<result>x</result>'");
+    clone.config("[raymond]\nworkflow_paths = [\"../mine\"]\n");
+    let left_out = clone.raymond(&["lint", "flow"]);
+    assert!(left_out.stdout.contains("may not be entered"), "{left_out:?}");
+    left_out.says("workflow_paths = [\"../mine\"]");
+    let done = clone.raymond(&["lint", "--trust", "flow"]);
+    assert!(done.exit == 0 && !done.stdout.contains("may not be entered"), "{done:?}");
+}
+
 #[test]
 fn serve_starts_and_calls_nothing_of_a_clone_by_itself() {
     let clone = Clone::new();
@@ -359,6 +393,11 @@ fn what_is_left_out_is_said_once_and_only_by_commands_that_would_use_it() {
     assert_eq!(listed.exit, 0);
     listed.says("[engine] team = { url = \"temporal://127.0.0.1:").says("raymond doctor --trust");
     assert_eq!(listed.stderr.matches("warning").count(), 1, "{}", listed.stderr);
+    let many: String =
+        (0..30).map(|n| format!("[engine.e{n}]\nurl = \"temporal://{}\"\n", "x".repeat(999))).collect();
+    clone.config(&many);
+    let long = clone.raymond(&["list"]).stderr;
+    assert!(long.len() < 4_000 && long.contains("and 20 more"), "{long}");
     clone.config("[raymond]\nnotify = \"true\"\n");
     clone.raymond(&["list"]).assert(0, &listed.stdout);
     assert_eq!(clone.raymond(&["list"]).stderr, "");
@@ -378,8 +417,7 @@ fn what_is_left_out_is_said_once_and_only_by_commands_that_would_use_it() {
 fn where_the_projects_settings_are_left_out_the_users_own_hold() {
     let clone = Clone::new();
     clone.program("theirs.sh");
-    clone.rig.write("own.sh", "#!/bin/sh\necho 'codex-cli 0.166.0'\n");
-    fs::set_permissions(clone.rig.path("own.sh"), Permissions::from_mode(0o755)).unwrap();
+    clone.write_program("own.sh", "#!/bin/sh\necho 'codex-cli 0.166.0'\n");
     let own = clone.rig.path("own.sh").display().to_string();
     clone
         .own(&format!("[raymond]\nbackend = \"codex\"\n[backend.codex]\ncommand = {own:?}\nmodel = \"m\"\n"));
@@ -437,6 +475,5 @@ fn a_neighbour_whose_name_begins_alike_is_outside() {
         fs::copy(clone.home("mine/START.sh"), folder.join("START.sh")).unwrap();
         assert_eq!(clone.raymond(&[&folder.display().to_string()]).exit, 2, "{}", folder.display());
     }
-    assert!(Path::new("/").is_dir());
     clone.assert_untouched("neighbours");
 }
