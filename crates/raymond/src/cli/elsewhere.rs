@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use raymond_core::run::RunStatus;
 
-use super::args::{Command, Place};
+use super::args::Command;
 use super::brought::bring;
 use super::find::state_dir;
 use super::print::say;
@@ -66,7 +66,7 @@ pub(super) fn hand_over(command: &Command) -> Result<Option<ExitKind>, UserError
     if installed().is_some() || concern == Concern::None {
         return Ok(None);
     }
-    let is_concerned = concern == Concern::Needs || command.place().is_some_and(has_runs_elsewhere);
+    let is_concerned = concern == Concern::Needs || has_runs_elsewhere(command);
     if !is_concerned {
         return Ok(None);
     }
@@ -87,12 +87,22 @@ pub(super) fn not_installed() -> UserError {
         .hint("put it beside this program or on the PATH; it is built in the folder `temporal`")
 }
 
-/// Whether there are copies of such runs, or engines that may have some.
-fn has_runs_elsewhere(place: &Place) -> bool {
-    let has_copies = state_dir(place)
-        .is_ok_and(|dir| FolderStore::new(dir).elsewhere().is_ok_and(|runs| !runs.is_empty()));
+/// Whether there are copies of such runs, or engines that may have some and that the command has to ask.
+fn has_runs_elsewhere(command: &Command) -> bool {
+    let Some(store) = command.place().and_then(|place| state_dir(place).ok()).map(FolderStore::new) else {
+        return false;
+    };
+    let has_copies = store.elsewhere().is_ok_and(|runs| !runs.is_empty());
+    let is_about_another = || !named_by(command).is_some_and(|given| is_here(&store, given));
     // A mistake in the config file is reported by the command itself.
-    has_copies || of_looking(Area::Engines).is_ok_and(|config| !config.engine.is_empty())
+    let has_engines = || of_looking(Area::Engines).is_ok_and(|config| !config.engine.is_empty());
+    has_copies || (is_about_another() && has_engines())
+}
+
+/// Whether this machine itself carries out a run.
+fn is_here(store: &dyn RunStore, given: &str) -> bool {
+    let is_known = || store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == given));
+    is_known() && store.run(given).is_ok_and(|run| matches!(run.try_elsewhere(), Ok(None)))
 }
 
 fn engine_program() -> Option<PathBuf> {
@@ -186,22 +196,15 @@ fn engines_for(
     named: Option<&(String, Elsewhere)>,
     store: &dyn RunStore,
 ) -> BTreeMap<String, Address> {
-    let mut engines = engines_of(store, &of_looking(Area::Engines).unwrap_or_default());
-    let is_here = |given| {
-        let is_known = || store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == given));
-        is_known() && store.run(given).is_ok_and(|run| matches!(run.try_elsewhere(), Ok(None)))
-    };
     match named {
-        Some((run, mark)) if is_over(store, run, mark) => engines.clear(),
+        Some((run, mark)) if is_over(store, run, mark) => BTreeMap::new(),
         // Its own engine, whatever the config file says now.
         Some((_, mark)) => {
-            engines.clear();
-            engines.extend(Address::parse(&mark.engine).ok().map(|at| (at.to_string(), at)));
+            Address::parse(&mark.engine).ok().map(|at| (at.to_string(), at)).into_iter().collect()
         }
-        None if named_by(command).is_some_and(is_here) => engines.clear(),
-        None => {}
+        None if named_by(command).is_some_and(|given| is_here(store, given)) => BTreeMap::new(),
+        None => engines_of(store, &of_looking(Area::Engines).unwrap_or_default()),
     }
-    engines
 }
 
 /// Whether all of a run is copied and it never goes on.

@@ -21,7 +21,7 @@ pub(super) fn jump(args: JumpArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
     let stored = store.find(&args.run)?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
-    let mut still = hold(&*store, &stored, &args.place, means)?;
+    let (mut still, _) = hold(&*store, &stored, &args.place, means)?;
     let id = agent(still.run(), &args.agent)?;
     let target = state(&still.run().agents[&id], &still.run().scope, &args.state)?;
     let input = args.input.as_deref().map(read_input).transpose()?;

@@ -17,7 +17,7 @@ pub(super) fn retry(args: RetryArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
     let stored = store.find(&args.run)?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
-    let mut still = hold(&*store, &stored, &args.place, means)?;
+    let (mut still, _) = hold(&*store, &stored, &args.place, means)?;
     let agents = failed(still.run(), args.agent.as_deref())?;
     change(&mut still, Input::Retry { agents: agents.clone() })?;
     drop(still);

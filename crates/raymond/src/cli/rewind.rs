@@ -26,8 +26,7 @@ pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
     let stored = store.find(&args.run)?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
-    let still = hold(&*store, &stored, &args.place, means)?;
-    let config = settings::of_change(means, Path::new(&still.run().scope))?;
+    let (still, config) = hold(&*store, &stored, &args.place, means)?;
     let point = Point::after_step(&*stored, args.to)?;
     if point.seq == still.run().seq {
         return Err(UserError::usage(format!("nothing came after step {} of {}", args.to, stored.id())));

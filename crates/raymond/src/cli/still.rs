@@ -16,6 +16,7 @@ use super::rewound::finish_rewind;
 use super::settings::{self, Change};
 use crate::advice;
 use crate::agent::registry::Backends;
+use crate::config::Config;
 use crate::error::{ExitKind, UserError};
 use crate::process::Reaper;
 use crate::run::driver::now;
@@ -27,13 +28,13 @@ use crate::store::{Opened, RunHandle, RunStore, RunWriter, StoreError};
 pub(super) type Still = Engine<Box<dyn RunWriter>>;
 
 /// Takes the lease of a run. If its last process died, what is left of its steps is ended, and the run is stopped as that
-/// process would have done it.
+/// process would have done it. Returns the settings that the command may use, too.
 pub(super) fn hold(
     store: &dyn RunStore,
     stored: &Arc<dyn RunHandle>,
     place: &Place,
     means: Change<'_>,
-) -> Result<Still, UserError> {
+) -> Result<(Still, Config), UserError> {
     if let Some(elsewhere) = stored.try_elsewhere()? {
         return Err(UserError::usage(format!("{} is carried out by {}", stored.id(), elsewhere.engine))
             .hint("a run on other machines can be stopped and resumed"));
@@ -42,7 +43,7 @@ pub(super) fn hold(
     let config = settings::of_change(means, Path::new(&run.scope))?;
     finish_rewind(store, &**stored, &run, place)?;
     if run.status != RunStatus::Running {
-        return Ok(Engine::take_up(run, writer));
+        return Ok((Engine::take_up(run, writer), config));
     }
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
@@ -57,7 +58,7 @@ pub(super) fn hold(
     let interrupted = interrupted.into_iter().filter(was_running).collect();
     let mut still = Engine::take_up(run, writer);
     change(&mut still, Input::Close { stop_requested: true, terminated: false, interrupted })?;
-    Ok(still)
+    Ok((still, config))
 }
 
 /// Records what a person changes.

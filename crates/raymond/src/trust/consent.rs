@@ -78,7 +78,7 @@ impl Wanted<'_> {
             self.shown_file()
         );
         let error = self.settings.iter().fold(UserError::usage(error), UserError::hint);
-        error.hint("look at them, and add --trust to accept them from now on")
+        error.hint("look at them, and accept them from now on with --trust, or with: raymond doctor --trust")
     }
 
     fn is_accepted(&self) -> bool {

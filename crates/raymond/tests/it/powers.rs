@@ -393,6 +393,8 @@ fn what_is_left_out_is_said_once_and_only_by_commands_that_would_use_it() {
     assert_eq!(listed.exit, 0);
     listed.says("[engine] team = { url = \"temporal://127.0.0.1:").says("raymond doctor --trust");
     assert_eq!(listed.stderr.matches("warning").count(), 1, "{}", listed.stderr);
+    let quiet = clone.raymond(&["status", "r"]);
+    assert_eq!((quiet.exit, quiet.stderr.as_str()), (0, ""), "no engine has to be asked for this run");
     let many: String =
         (0..30).map(|n| format!("[engine.e{n}]\nurl = \"temporal://{}\"\n", "x".repeat(999))).collect();
     clone.config(&many);
