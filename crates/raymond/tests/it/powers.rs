@@ -465,6 +465,18 @@ fn an_engine_of_a_clone_is_asked_only_with_consent() {
     assert!(clone.rig.read("trace").ends_with("raymond-temporal list\n"), "{}", clone.rig.read("trace"));
 }
 
+/// An empty entry of `PATH` is the working folder.
+#[test]
+fn the_program_with_the_engine_is_not_taken_from_the_project() {
+    let clone = Clone::new();
+    clone.own("[engine.team]\nurl = \"temporal://127.0.0.1:1\"\n");
+    clone.program("raymond-temporal");
+    let mut command = clone.rig.command(&["list"]);
+    command.env("PATH", format!(":bin:{}", std::env::var("PATH").unwrap_or_default()));
+    clone.rig.launch(command).wait().says("raymond-temporal was not found");
+    clone.assert_untouched("list");
+}
+
 /// Whether a path is below another is not a matter of how its name begins.
 #[test]
 fn a_neighbour_whose_name_begins_alike_is_outside() {
