@@ -40,6 +40,7 @@ mod rewound;
 mod run;
 mod schema;
 mod serve;
+mod settings;
 mod show;
 mod staging;
 mod status;

@@ -235,7 +235,8 @@ pub(super) struct RunOptions {
     /// Let agents ask for permissions even if the config file says otherwise; `serve` starts runs with it
     #[arg(long, hide = true, conflicts_with = "dangerously_skip_permissions")]
     pub(super) ask_permissions: bool,
-    /// Accept the commands in the project's config file, for a workflow that is not part of the project
+    /// Accept the settings of the project's config file that give power, for workflows that are not part of the project and for
+    /// commands that only look, too
     #[arg(long)]
     pub(super) trust: bool,
     /// What to do when the workflow asks a person
@@ -603,6 +604,9 @@ pub(super) struct ConvertArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::DOCTOR)]
 pub(super) struct DoctorArgs {
+    /// Accept the settings of the project's config file that give power, so that they are tried here and used for all workflows
+    #[arg(long)]
+    pub(super) trust: bool,
     /// Ask the default backend's model for one word, which costs a fraction of a cent
     #[arg(long)]
     pub(super) ping: bool,

@@ -16,13 +16,14 @@ use super::args::{Budget, RunArgs};
 use super::declared::{Checked, check_reachable};
 use super::drive::{Manner, Ready, drive};
 use super::find::{
-    all_scopes, check_commands, debug_folder, journal_options, load_config, own_folder, project_folder,
-    scratch_folder, store, working_folder, worktrees,
+    all_scopes, debug_folder, journal_options, own_folder, project_folder, scratch_folder, store,
+    working_folder, worktrees,
 };
 use super::follow::{self, engine_named};
 use super::inputs::{ask_for_missing, refused};
 use super::meant::hint_at_what_was_meant;
 use super::options::{self, for_new_run};
+use super::settings;
 use super::staging::{Staging, config_of_test, stage};
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
@@ -52,13 +53,17 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     }
     let cwd = working_folder()?;
     let stage = stage(&args.options)?;
-    let config = stage.as_ref().map_or_else(load_config, |stage| Ok(config_of_test(stage)))?;
-    let settings = &config.raymond;
+    let layers = stage.is_none().then(settings::read).transpose()?.unwrap_or_default();
     let mut located = locate(workflow, &cwd, Platform::current())
         .map_err(|error| hint_at_what_was_meant(error, workflow, &cwd))?;
-    if stage.is_none() {
-        check_commands(&located.scope, &config, &args.options)?;
-    }
+    let config = match &stage {
+        Some(stage) => config_of_test(stage),
+        None => {
+            let engine = args.engine.on.as_deref();
+            settings::of_new_run(&layers, &located.scope, engine, &args.options)?
+        }
+    };
+    let settings = &config.raymond;
     let manifest = located.scope.manifest().clone();
     let mut options = for_new_run(&args.options, &manifest, settings);
     if args.engine.on.is_some() {

@@ -67,6 +67,8 @@ mod payloads;
 #[cfg(test)]
 mod points;
 #[cfg(test)]
+mod powers;
+#[cfg(test)]
 mod processes;
 #[cfg(test)]
 mod prompting;
