@@ -158,6 +158,7 @@ fn other_workflow(written: &str) -> ScopeEntry {
         directory: None,
         inputs: Vec::new(),
         input: InputWanted::Optional,
+        unnamed: None,
     }
 }
 
