@@ -4,6 +4,7 @@ pub(super) mod author;
 mod examples;
 pub(super) mod fleet;
 pub(super) mod serve;
+pub(super) mod trust;
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -114,6 +115,10 @@ pub(super) enum Command {
     Convert(ConvertArgs),
     /// Look for mistakes in workflows before a model finds them
     Lint(author::LintArgs),
+    /// Show what a workflow may do
+    Inspect(trust::InspectArgs),
+    /// Show what a workflow may do, and let it start by itself as it is now
+    Trust(trust::TrustArgs),
     /// Test workflows, with prepared replies instead of agents
     Test(author::TestArgs),
     /// Make a recording of a run, to replay it or test with it
@@ -162,6 +167,8 @@ impl Command {
             Self::Record(args) => Some(&args.place),
             Self::Convert(_)
             | Self::Lint(_)
+            | Self::Inspect(_)
+            | Self::Trust(_)
             | Self::Test(_)
             | Self::Init(_)
             | Self::Schema(_)
@@ -305,6 +312,9 @@ pub(super) struct RunArgs {
     /// A label for the run, which status shows; can be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub(super) labels: Vec<(String, String)>,
+    /// The hash of the workflow's content when `serve` found it trusted; nothing else is started
+    #[arg(long, value_name = "HASH", hide = true)]
+    pub(super) trusted_content: Option<String>,
     #[command(flatten)]
     pub(super) engine: fleet::EngineArgs,
     #[command(flatten)]

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::Server;
 use super::index::holds;
 use super::problem::Problem;
+use super::schedule;
 use crate::error::{ExitKind, UserError};
 use crate::files::{private_options, write_private};
 use crate::store::RunHandle;
@@ -114,14 +115,14 @@ impl Launcher {
         steps: u64,
         args: Vec<OsString>,
         stdin: Option<&str>,
-        folder: &Path,
+        (folder, environment): (&Path, &[(&str, &str)]),
     ) -> Result<Launched, Problem> {
         let before = self.started().get(run).copied().unwrap_or_default();
         let resumes = if steps > before.steps { 0 } else { before.resumes };
         self.note(run, Started { steps, resumes })?;
         let stdin = stdin.map(|text| self.file_with(text)).transpose().map_err(cannot_start)?;
         let mut command = self.command(args, folder);
-        command.args(["--on-ask", "wait"]);
+        command.args(["--on-ask", "wait"]).envs(environment.iter().copied());
         command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
         detach(&mut command);
         self.spawn(command)
@@ -251,7 +252,7 @@ pub fn resume(server: &Server, run: &Arc<dyn RunHandle>, options: Vec<OsString>)
     let mut args = options;
     // As one word, because an id may begin with a dash.
     args.push(format!("--resume={}", run.id()).into());
-    let launched = launcher.launch(run.id(), steps, args, None, &launcher.project)?;
+    let launched = launcher.launch(run.id(), steps, args, None, (&launcher.project, &[]))?;
     // A run on other machines goes on when its engine has been told, though its first event may be long in coming.
     let goes_on_there = || run.elsewhere().is_some_and(|mark| mark.is_open);
     let has_begun =
@@ -268,8 +269,11 @@ pub fn resume_dead(server: &Server) {
             forget(server, &id);
             continue;
         };
-        let state = server.index.with_run(&run, |state| (state.status, state.steps_completed));
-        let Ok((status, steps)) = state else { continue };
+        let state = server.index.with_run(&run, |state| {
+            let is_held = || schedule::is_held(&state.labels, &state.scope);
+            (state.status, state.steps_completed, state.status == RunStatus::Running && is_held())
+        });
+        let Ok((status, steps, is_held)) = state else { continue };
         let is_ended = run.elsewhere().is_some_and(|mark| mark.ended.is_some());
         if status != RunStatus::Running || is_ended {
             forget(server, &id);
@@ -277,6 +281,12 @@ pub fn resume_dead(server: &Server) {
         }
         let resumes = if steps > started.steps { 0 } else { started.resumes };
         if holds(&*run) || resumes >= MOST_RESUMES {
+            continue;
+        }
+        if is_held {
+            eprintln!(
+                "{id} is not resumed: its schedule began it, and its workflow is not trusted as it is now"
+            );
             continue;
         }
         let noted = server.launcher.note(&id, Started { steps, resumes: resumes + 1 });

@@ -54,12 +54,20 @@ pub struct NewRun {
     model: Option<String>,
     effort: Option<String>,
     backend: Option<String>,
+    /// The hash of the only content with which it may start, if no person starts it.
+    #[serde(skip)]
+    trusted_content: Option<String>,
 }
 
+/// What the programs of runs get that start by themselves. Python would write into the folder of the workflow when a script
+/// imports a module that lies beside it, and what was trusted would have changed.
+const TRUSTED_ENVIRONMENT: &[(&str, &str)] = &[("PYTHONDONTWRITEBYTECODE", "1")];
+
 impl NewRun {
-    /// A run of a workflow with nothing but labels.
-    pub fn of(workflow: &str, labels: BTreeMap<String, String>) -> Self {
-        Self { workflow: workflow.to_owned(), labels, ..Self::default() }
+    /// A run of a workflow with nothing but labels, if it still has this content when it starts.
+    pub fn of(workflow: &str, labels: BTreeMap<String, String>, content: &str) -> Self {
+        let trusted_content = Some(content.to_owned());
+        Self { workflow: workflow.to_owned(), labels, trusted_content, ..Self::default() }
     }
 }
 
@@ -134,6 +142,7 @@ pub fn begin(server: &Server, wanted: NewRun) -> Result<String, Problem> {
         ("model", wanted.model.clone()),
         ("effort", wanted.effort.clone()),
         ("backend", wanted.backend.clone()),
+        ("trusted-content", wanted.trusted_content.clone()),
     ])?);
     for (key, value) in &wanted.labels {
         args.push(word("label", &format!("{key}={value}"))?);
@@ -150,7 +159,8 @@ pub fn begin(server: &Server, wanted: NewRun) -> Result<String, Problem> {
         // Not even if the config file says so: it speaks to people at a terminal.
         false => "--ask-permissions".into(),
     });
-    let launched = server.launcher.launch(&id, 0, args, wanted.input.as_deref(), &folder);
+    let environment = wanted.trusted_content.as_ref().map_or(&[][..], |_| TRUSTED_ENVIRONMENT);
+    let launched = server.launcher.launch(&id, 0, args, wanted.input.as_deref(), (&folder, environment));
     let has_begun = || server.index.find(&id).is_ok_and(|run| run.load().is_ok());
     server.launcher.wait(launched?, has_begun).map_err(refused)?;
     Ok(id)
