@@ -121,8 +121,8 @@ written in another way.";
 
 pub(super) const INSPECT: &str = "\
 Examples:
-  raymond inspect review                   scripts, agents, tools, folders, what it enters
-  raymond inspect review.zip --json | jq '.may[] | select(.kind == \"tool\").what'
+  raymond inspect review                   scripts, agents, tools, folders, …
+  raymond inspect review.zip --json | jq '.may[].what'
 
 It reads the workflow, and those that it extends and names. Nothing of them is run.";
 
