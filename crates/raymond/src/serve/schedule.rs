@@ -58,14 +58,14 @@ pub struct Held {
     pub path: PathBuf,
     pub why: String,
     pub since: Timestamp,
-    version: String,
+    standing: Standing,
 }
 
 impl Held {
     fn of(found: &Found, standing: &Standing, since: Timestamp) -> Option<Self> {
         let why = standing.problem()?;
-        let version = standing.version().to_owned();
-        Some(Self { id: found.id.clone(), path: found.path.clone(), why, since, version })
+        let standing = standing.clone();
+        Some(Self { id: found.id.clone(), path: found.path.clone(), why, since, standing })
     }
 
     /// What to do about it.
@@ -74,7 +74,7 @@ impl Held {
     }
 
     fn notice(&self) -> String {
-        let Self { id, path, why, since, .. } = self;
+        let Self { id, path, why, since, standing: _ } = self;
         let advice = Self::advice(path);
         serde_json::json!({
             "event": EVENT, "workflow": id, "path": path.display().to_string(), "error": why, "advice": advice, "time": since,
@@ -190,7 +190,7 @@ fn look(server: &Server, all: &[Scheduled], now: Timestamp) -> Vec<Held> {
         let mut entry = before.cloned().unwrap_or_else(new);
         let standing = keep_one(server, scheduled, &mut entry, now);
         let held = Held::of(&scheduled.found, &standing, now);
-        let version = held.as_ref().map(|held| held.version.clone());
+        let version = held.as_ref().map(|held| held.standing.version().to_owned());
         if version != entry.told {
             entry.told = version;
             untold.extend(held.clone());
@@ -233,7 +233,7 @@ fn keep_one(server: &Server, scheduled: &Scheduled, entry: &mut Known, now: Time
             tracing::info!(workflow = scheduled.found.id, "it still runs, so it is not started again");
         }
         Standing::Trusted { content } => entry.run = start(server, scheduled, content),
-        Standing::Unknown { .. } | Standing::Changed { .. } | Standing::Unreadable { .. } => entry.run = None,
+        Standing::Unknown | Standing::Changed { .. } | Standing::Unreadable { .. } => entry.run = None,
     }
     standing
 }
@@ -241,13 +241,13 @@ fn keep_one(server: &Server, scheduled: &Scheduled, entry: &mut Known, now: Time
 /// The workflows that are held. One that was seen to be trusted since then is left out.
 pub fn held(server: &Server) -> Vec<Held> {
     let all = lock_held(server).clone();
-    all.into_iter().filter(|held| !Standing::of(&held.path).is_trusted()).collect()
+    all.into_iter().filter(|held| !held.standing.is_outdated(&held.path)).collect()
 }
 
 fn note_held(server: &Server, mut all: Vec<Held>) {
     let mut known = lock_held(server);
     for held in &mut all {
-        let same = known.iter().find(|before| before.path == held.path && before.version == held.version);
+        let same = known.iter().find(|before| before.path == held.path && before.standing == held.standing);
         held.since = same.map_or(held.since, |before| before.since);
     }
     *known = all;

@@ -1,9 +1,10 @@
 //! The content of a workflow as one hash: of all files that a start of it may use.
 //!
 //! These are the files of its folder, archive or file, data among them, the same of every workflow that it extends or names,
-//! and the config files of the projects that it lies in, which can say which programs are run. `.git` and `.raymond` are left
+//! the config files of the projects that it lies in, which can say which programs are run, and the files with MCP servers that its prompts name. `.git` and `.raymond` are left
 //! out: they change with every commit and every run. Bounds: [`MAX_FILES`] and [`MAX_BYTES`] in all, and [`MAX_DEPTH`].
 
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::UserError;
 use crate::files;
-use crate::paths::shown;
+use crate::paths::{normalise, shown};
 use crate::workflow::named::Reached;
 use crate::workflow::scope::{MAX_BYTES, MAX_FILES, Scope, host_of};
 use crate::workflow::scopes::canonical;
@@ -39,6 +40,10 @@ pub fn content(reached: &Reached) -> Result<String, UserError> {
     for (path, name) in &reached.missing {
         sum.add("missing", canonical(path).as_os_str().as_encoded_bytes(), name.as_bytes());
     }
+    for file in mcp_files(reached) {
+        sum.add("mcp", file.as_os_str().as_encoded_bytes(), b"");
+        sum.add_file(&file, b"")?;
+    }
     for file in reached.scopes.first().map(configs_around).unwrap_or_default() {
         sum.add("config", file.as_os_str().as_encoded_bytes(), b"");
         sum.add_file(&file, b"config.toml")?;
@@ -51,6 +56,19 @@ pub fn configs_around(scope: &Scope) -> Vec<PathBuf> {
     let home = canonical(scope.home());
     let files = home.ancestors().map(|folder| folder.join(".raymond/config.toml"));
     files.filter(|file| file.exists()).collect()
+}
+
+/// The files with MCP servers that prompts name. They are relative to the folder of the agent, which is known when it runs: it may
+/// be any around the workflow, or the one that the manifest sets.
+fn mcp_files(reached: &Reached) -> BTreeSet<PathBuf> {
+    let set = reached.scopes.iter().filter_map(|scope| scope.working_directory()?.ok());
+    let set: Vec<PathBuf> = set.collect();
+    let named = reached.mcp_configs.iter().flat_map(|(home, name)| {
+        home.ancestors()
+            .chain(set.iter().map(PathBuf::as_path))
+            .map(|folder| normalise(folder, Path::new(name)))
+    });
+    named.filter(|file| file.is_file()).collect()
 }
 
 /// A hash that is being made. What is added is told apart by kind and length, so that no two contents are the same.
@@ -196,6 +214,9 @@ mod tests {
             ("next/lib.sh", "x"),
             ("base/OTHER.sh", "echo 2"),
             ("gone/START.sh", "echo"),
+            ("next/ASK.md", "---\nmcp_config: [ servers.json, \"{{input}}\" ]\n---\nAsk."),
+            ("servers.json", "{}"),
+            ("servers.json", "{ }"),
             (".raymond/config.toml", "[raymond]\nverbose = true\n"),
             (".raymond/config.toml", "[raymond]\nverbose = false\n"),
             ("wf/.raymond/config.toml", "[raymond]\nverbose = true\n"),

@@ -5,7 +5,6 @@
 //! replaced as a whole, under a lock.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -28,9 +27,8 @@ pub enum Standing {
     Trusted {
         content: String,
     },
-    Unknown {
-        content: String,
-    },
+    /// It is not trusted, whatever is in it.
+    Unknown,
     Changed {
         content: String,
     },
@@ -41,16 +39,23 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// Of the workflow at a path, as it is now.
+    /// Of the workflow at a path, as it is now. Only what is trusted is read as a whole.
     pub fn of(path: &Path) -> Self {
-        let content = match content_of(path) {
-            Ok(content) => content,
-            Err(error) => return Self::Unreadable { error: error.message },
-        };
-        match read().remove(&key(path)) {
-            Some(trusted) if trusted == content => Self::Trusted { content },
-            Some(_) => Self::Changed { content },
-            None => Self::Unknown { content },
+        let Some(trusted) = read().remove(&key(path)) else { return Self::Unknown };
+        match content_of(path) {
+            Ok(content) if content == trusted => Self::Trusted { content },
+            Ok(content) => Self::Changed { content },
+            Err(error) => Self::Unreadable { error: error.message },
+        }
+    }
+
+    /// Whether the workflow at a path was trusted since it had this standing.
+    pub fn is_outdated(&self, path: &Path) -> bool {
+        let now = read().remove(&key(path));
+        match self {
+            Self::Changed { content } => now.as_ref() == Some(content),
+            Self::Unknown => now.is_some(),
+            Self::Trusted { .. } | Self::Unreadable { .. } => false,
         }
     }
 
@@ -58,7 +63,7 @@ impl Standing {
     pub fn problem(&self) -> Option<String> {
         match self {
             Self::Trusted { .. } => None,
-            Self::Unknown { .. } => Some("it is not trusted".to_owned()),
+            Self::Unknown => Some("it is not trusted".to_owned()),
             Self::Changed { .. } => Some("it has changed since it was trusted".to_owned()),
             Self::Unreadable { error } => Some(error.clone()),
         }
@@ -71,7 +76,8 @@ impl Standing {
     /// Something that is another one when the workflow has changed again.
     pub fn version(&self) -> &str {
         match self {
-            Self::Trusted { content } | Self::Unknown { content } | Self::Changed { content } => content,
+            Self::Trusted { content } | Self::Changed { content } => content,
+            Self::Unknown => "unknown",
             Self::Unreadable { error } => error,
         }
     }
@@ -158,6 +164,6 @@ fn change(change: impl FnOnce(&mut BTreeMap<String, String>) -> bool) -> io::Res
     file.sync_all()?;
     std::fs::rename(&unfinished, &list)?;
     #[cfg(unix)]
-    File::open(folder)?.sync_all()?;
+    std::fs::File::open(folder)?.sync_all()?;
     Ok(true)
 }

@@ -13,8 +13,7 @@ use raymond_core::run::Options;
 use raymond_core::tag::Located;
 use raymond_core::workflow::{Platform, StateFile};
 
-use super::manifest::Defaults;
-use super::scope::Scope;
+use super::scope::{MAX_BYTES, Scope};
 use super::scopes::canonical;
 use super::states::read_state;
 use crate::error::UserError;
@@ -25,20 +24,38 @@ const COMPUTED: [char; 9] = ['$', '{', '}', '%', '`', '"', '\'', '<', '!'];
 
 /// All workflows that any state of a workflow names, as they are written there. A state that cannot be read names none.
 pub fn named_by(scope: &mut Scope) -> BTreeSet<String> {
-    let states: Vec<StateFile> = scope.states().collect();
-    states.iter().flat_map(|state| named_by_state(scope, state)).collect()
+    Names::of(scope).workflows
 }
 
-fn named_by_state(scope: &mut Scope, state: &StateFile) -> BTreeSet<String> {
-    let Ok(source) = scope.read(state) else { return BTreeSet::new() };
-    let file = ReadFile::new(state.clone(), String::from_utf8_lossy(&source.bytes).into_owned());
-    let plan = read_state(state, &source, &Options::default(), &Defaults::default()).map(|read| read.plan);
-    let policy = match plan {
-        Ok(Plan::Prompt(prompt)) => prompt.policy,
-        Ok(Plan::Script(_)) | Err(_) => None,
-    };
-    let literal = in_tags(&file.found.tags).filter(|name| !name.contains(COMPUTED));
-    policy.iter().flat_map(in_policy).chain(literal).collect()
+/// What the states of a workflow name of other files, as it is written.
+#[derive(Debug, Default)]
+struct Names {
+    workflows: BTreeSet<String>,
+    /// The files that say which MCP servers an agent program starts.
+    mcp_configs: BTreeSet<String>,
+}
+
+impl Names {
+    fn of(scope: &mut Scope) -> Self {
+        let mut names = Self::default();
+        for state in scope.states().collect::<Vec<StateFile>>() {
+            names.add(scope, &state);
+        }
+        names
+    }
+
+    fn add(&mut self, scope: &mut Scope, state: &StateFile) {
+        let Ok(source) = scope.read(state) else { return };
+        let file = ReadFile::new(state.clone(), String::from_utf8_lossy(&source.bytes).into_owned());
+        self.workflows.extend(in_tags(&file.found.tags).filter(|name| !name.contains(COMPUTED)));
+        let Ok(read) = read_state(state, &source, &Options::default(), &scope.manifest().defaults) else {
+            return;
+        };
+        if let (Plan::Prompt(prompt), Some(settings)) = (read.plan, read.turn) {
+            self.workflows.extend(prompt.policy.iter().flat_map(in_policy));
+            self.mcp_configs.extend(settings.mcp_config);
+        }
+    }
 }
 
 /// The other workflows that a policy permits by name.
@@ -55,6 +72,8 @@ pub fn in_tags(tags: &[Located]) -> impl Iterator<Item = String> {
 
 /// How many workflows may be reached from one.
 const MAX_WORKFLOWS: usize = 200;
+/// How much may be in the archives and one-file workflows among them: they are unpacked in memory.
+const MAX_UNPACKED_BYTES: u64 = 4 * MAX_BYTES;
 
 /// A workflow with those that it extends and those that it names, and so on: all that its run may be in, as far as texts
 /// tell.
@@ -64,25 +83,35 @@ pub struct Reached {
     pub scopes: Vec<Scope>,
     /// What is named and is no workflow that can be opened, with the path of the workflow that names it.
     pub missing: BTreeSet<(PathBuf, String)>,
+    /// The files with MCP servers that their states name, with the folder from which relative paths of each workflow start.
+    pub mcp_configs: BTreeSet<(PathBuf, String)>,
 }
 
 impl Reached {
     /// Opens the workflow at a path, and all that are reached from it. Whether one may be entered does not matter: what
     /// the config file permits can change.
     pub fn from(path: &Path, platform: Platform) -> Result<Self, UserError> {
-        let mut reached = Self { scopes: Vec::new(), missing: BTreeSet::new() };
+        let mut reached = Self { scopes: Vec::new(), missing: BTreeSet::new(), mcp_configs: BTreeSet::new() };
+        let mut unpacked = 0;
         let mut known = BTreeSet::from([canonical(path)]);
         let mut to_open = vec![path.to_owned()];
         while let Some(path) = to_open.pop() {
             let mut scope = Scope::open(&path, platform)?;
-            let (named, missing) = next_of(&mut scope);
+            unpacked += scope.files().values().map(|bytes| bytes.len() as u64).sum::<u64>();
+            let names = Names::of(&mut scope);
+            let home = scope.home().to_owned();
+            reached.mcp_configs.extend(names.mcp_configs.into_iter().map(|name| (home.clone(), name)));
+            let (named, missing) = next_of(&scope, names.workflows);
             let bases = scope.bases().map(|base| base.path().to_owned());
             to_open.extend(bases.chain(named).filter(|path| known.insert(canonical(path))));
             reached.missing.extend(missing.into_iter().map(|name| (path.clone(), name)));
             reached.scopes.push(scope);
-            if known.len() > MAX_WORKFLOWS {
+            if known.len() > MAX_WORKFLOWS || unpacked > MAX_UNPACKED_BYTES {
                 let first = shown(reached.scopes.first().map_or(&path, |scope| scope.path())).display();
-                return Err(UserError::usage(format!("{first} reaches more than {MAX_WORKFLOWS} workflows")));
+                let most = MAX_UNPACKED_BYTES / (1024 * 1024);
+                let error =
+                    format!("{first} reaches more than {MAX_WORKFLOWS} workflows or {most} MiB in archives");
+                return Err(UserError::usage(error));
             }
         }
         Ok(reached)
@@ -90,9 +119,9 @@ impl Reached {
 }
 
 /// The paths of the workflows that one names, and what it names that cannot be opened.
-fn next_of(scope: &mut Scope) -> (Vec<PathBuf>, Vec<String>) {
+fn next_of(scope: &Scope, names: BTreeSet<String>) -> (Vec<PathBuf>, Vec<String>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    for name in named_by(scope) {
+    for name in names {
         let is_near = !leads_away(&normalise(scope.path(), Path::new(&name)), scope.path());
         let located = is_near.then(|| Scope::open_relative(scope.path(), &name, scope.platform()).ok());
         match located.flatten() {
