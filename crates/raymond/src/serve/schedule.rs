@@ -23,7 +23,7 @@ use super::discover::{Found, Workflows};
 use super::index::holds;
 use crate::config;
 use crate::files::write_private;
-use crate::trust::workflows::Standing;
+use crate::trust::workflows::{Standing, TrustedList};
 use crate::view::notify;
 use crate::view::text::clean;
 use crate::workflow::scope::Scope;
@@ -36,6 +36,8 @@ const READ_EVERY: u32 = 20;
 const LABEL: &str = "schedule";
 /// What the notify command is told of a workflow that is held.
 const EVENT: &str = "untrusted";
+/// Of how many it is told at a time; the inbox and stderr name all of them.
+const MOST_TOLD: usize = 16;
 
 /// What is kept of a workflow with a schedule, by its path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,7 +119,7 @@ pub async fn keep(server: Arc<Server>) {
 async fn tell(all: Vec<Held>) {
     let own = config::user_file().and_then(|file| config::load(&file).ok());
     let Some(command) = own.and_then(|config| config.raymond.notify) else { return };
-    for held in all {
+    for held in all.into_iter().take(MOST_TOLD) {
         if let Err(error) = notify::tell_alone(&command, EVENT, held.notice()).await {
             tracing::warn!(workflow = held.id, error, "the notify command has failed");
         }
@@ -241,7 +243,8 @@ fn keep_one(server: &Server, scheduled: &Scheduled, entry: &mut Known, now: Time
 /// The workflows that are held. One that was seen to be trusted since then is left out.
 pub fn held(server: &Server) -> Vec<Held> {
     let all = lock_held(server).clone();
-    all.into_iter().filter(|held| !held.standing.is_outdated(&held.path)).collect()
+    let list = TrustedList::read();
+    all.into_iter().filter(|held| !held.standing.is_outdated(&held.path, &list)).collect()
 }
 
 fn note_held(server: &Server, mut all: Vec<Held>) {

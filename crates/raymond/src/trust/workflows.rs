@@ -41,7 +41,7 @@ pub enum Standing {
 impl Standing {
     /// Of the workflow at a path, as it is now. Only what is trusted is read as a whole.
     pub fn of(path: &Path) -> Self {
-        let Some(trusted) = read().remove(&key(path)) else { return Self::Unknown };
+        let Some(trusted) = TrustedList::read().0.remove(&key(path)) else { return Self::Unknown };
         match content_of(path) {
             Ok(content) if content == trusted => Self::Trusted { content },
             Ok(content) => Self::Changed { content },
@@ -50,10 +50,10 @@ impl Standing {
     }
 
     /// Whether the workflow at a path was trusted since it had this standing.
-    pub fn is_outdated(&self, path: &Path) -> bool {
-        let now = read().remove(&key(path));
+    pub fn is_outdated(&self, path: &Path, now: &TrustedList) -> bool {
+        let now = now.0.get(&key(path));
         match self {
-            Self::Changed { content } => now.as_ref() == Some(content),
+            Self::Changed { content } => now == Some(content),
             Self::Unknown => now.is_some(),
             Self::Trusted { .. } | Self::Unreadable { .. } => false,
         }
@@ -123,9 +123,15 @@ fn list() -> Option<PathBuf> {
     config::user_state_folder().map(|folder| folder.join("trusted-workflows"))
 }
 
-/// The contents of all trusted workflows, by path. A list that cannot be read trusts none.
-fn read() -> BTreeMap<String, String> {
-    list().and_then(|list| read_from(&list).ok()).unwrap_or_default()
+/// The contents of all trusted workflows, by path.
+#[derive(Debug, Default)]
+pub struct TrustedList(BTreeMap<String, String>);
+
+impl TrustedList {
+    /// The list as it is now. One that cannot be read trusts none.
+    pub fn read() -> Self {
+        Self(list().and_then(|list| read_from(&list).ok()).unwrap_or_default())
+    }
 }
 
 fn read_from(list: &Path) -> io::Result<BTreeMap<String, String>> {
