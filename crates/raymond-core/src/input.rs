@@ -429,6 +429,10 @@ pub struct ScopeEntry {
     pub input: InputWanted,
     /// The inputs that its manifest declares. The default of a file is an absolute path.
     pub inputs: Vec<DeclaredInput>,
+    /// Why a model must not enter it by itself; nothing if the agent's own workflow names it, or the config file lists
+    /// it. Scripts may enter it all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed: Option<String>,
 }
 
 /// Whether a workflow needs an input.

@@ -22,6 +22,7 @@ mod follower;
 mod init;
 mod init_config;
 mod inputs;
+mod inspect;
 mod jump;
 mod lint;
 mod list;
@@ -47,6 +48,7 @@ mod status;
 mod still;
 mod stop;
 mod test;
+mod trust;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -167,6 +169,8 @@ fn carry_out(command: Command) -> Result<ExitKind, UserError> {
         Command::Worker(args) => follow::worker(args),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Export(args) => export::export(args),
+        Command::Inspect(args) => inspect::inspect(args),
+        Command::Trust(args) => trust::trust(args),
         Command::Test(args) => test::test(args),
         Command::Record(args) => record::record(args),
         Command::Completions(args) => completions::completions(args),

@@ -47,7 +47,7 @@ mod watch;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, Semaphore};
 
@@ -109,6 +109,8 @@ struct Server {
     launcher: Launcher,
     project: PathBuf,
     workflow_paths: Vec<String>,
+    /// The workflows whose schedules are not kept.
+    held: Mutex<Vec<schedule::Held>>,
     feed: Feed,
     streams: Arc<Semaphore>,
     /// Wakes the task that notices changes, when the first stream begins.
@@ -219,6 +221,7 @@ fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Ser
         launcher,
         project: settings.project,
         workflow_paths: settings.workflow_paths,
+        held: Mutex::default(),
         feed: Feed::new(own_folder(&settings.state).join("serve.feed")),
         state: settings.state,
         streams: Arc::new(Semaphore::new(MAX_STREAMS)),

@@ -3,6 +3,7 @@
 pub mod given_inputs;
 pub mod labels;
 pub mod manifest;
+pub mod named;
 pub(crate) mod place;
 pub mod reach;
 pub(crate) mod result_schema;

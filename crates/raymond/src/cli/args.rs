@@ -4,6 +4,7 @@ pub(super) mod author;
 mod examples;
 pub(super) mod fleet;
 pub(super) mod serve;
+pub(super) mod trust;
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -116,6 +117,10 @@ pub(super) enum Command {
     Convert(ConvertArgs),
     /// Look for mistakes in workflows before a model finds them
     Lint(author::LintArgs),
+    /// Show what a workflow may do
+    Inspect(trust::InspectArgs),
+    /// Show what a workflow may do, and let it start by itself as it is now
+    Trust(trust::TrustArgs),
     /// Test workflows, with prepared replies instead of agents
     Test(author::TestArgs),
     /// Make a recording of a run, to replay it or test with it
@@ -164,6 +169,8 @@ impl Command {
             Self::Record(args) => Some(&args.place),
             Self::Convert(_)
             | Self::Lint(_)
+            | Self::Inspect(_)
+            | Self::Trust(_)
             | Self::Test(_)
             | Self::Init(_)
             | Self::Schema(_)
@@ -311,6 +318,9 @@ pub(super) struct RunArgs {
     /// What the process that started this one has handed over besides.
     #[arg(skip)]
     pub(super) handed: Handover,
+    /// The hash of the workflow's content when `serve` found it trusted; nothing else is started
+    #[arg(long, value_name = "HASH", hide = true)]
+    pub(super) trusted_content: Option<String>,
     #[command(flatten)]
     pub(super) engine: fleet::EngineArgs,
     #[command(flatten)]

@@ -33,6 +33,7 @@ use crate::process::Reaper;
 use crate::run::driver::now;
 use crate::run::engine::Engine;
 use crate::store::{JournalOptions, RunStore, RunWriter, StoreError};
+use crate::trust::workflows::check_content;
 use crate::workflow::given_inputs::readable_file;
 use crate::workflow::labels::check_labels;
 use crate::workflow::manifest::{InputMode, InputRule};
@@ -75,6 +76,9 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let entries = BTreeSet::from([located.entry.clone()]);
     let Checked { reached, warnings } =
         check_reachable(&mut located.scope, &entries, Vec::new(), &options, settings, &backends)?;
+    // What was read up to here is part of the content.
+    let expected = args.trusted_content.as_ref();
+    expected.map_or(Ok(()), |expected| check_content(located.scope.path(), expected))?;
     check_input(&manifest.input, args.input.is_some() || args.handed.input.is_some(), workflow)?;
     let inputs = named_inputs(&args, workflow, &located.scope, &cwd)?;
     let cwd = first_folder(&located.scope, cwd)?;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::Server;
 use super::index::holds;
 use super::problem::Problem;
+use super::schedule;
 use crate::error::{ExitKind, UserError};
 use crate::files::{self, open_plain_as, private_options, write_private};
 use crate::handover::{self, Handover};
@@ -139,7 +140,7 @@ impl Launcher {
         run: &str,
         steps: u64,
         mut order: Handover,
-        folder: &Path,
+        (folder, environment): (&Path, &[(&str, &str)]),
     ) -> Result<Launched, Problem> {
         let known = self.started().get(run).copied();
         let before = known.unwrap_or_default();
@@ -147,6 +148,7 @@ impl Launcher {
         self.note(run, Started { steps, resumes })?;
         order.words.extend(["--on-ask".to_owned(), "wait".to_owned()]);
         let mut command = self.command(order, folder)?;
+        command.envs(environment.iter().copied());
         detach(&mut command);
         let forget = known.is_none().then(|| run.to_owned());
         Ok(Launched { forget, ..self.spawn(command)? })
@@ -316,7 +318,7 @@ pub fn resume(server: &Server, run: &Arc<dyn RunHandle>, options: Vec<String>) -
     let mut order = Handover { words: options, ..Handover::default() };
     // As one word, because an id may begin with a dash.
     order.words.push(format!("--resume={}", run.id()));
-    let launched = launcher.launch(run.id(), steps, order, &launcher.project)?;
+    let launched = launcher.launch(run.id(), steps, order, (&launcher.project, &[]))?;
     // A run on other machines goes on when its engine has been told, though its first event may be long in coming.
     let goes_on_there = || run.elsewhere().is_some_and(|mark| mark.is_open);
     let has_begun =
@@ -333,8 +335,11 @@ pub fn resume_dead(server: &Server) {
             server.launcher.forget(&id);
             continue;
         };
-        let state = server.index.with_run(&run, |state| (state.status, state.steps_completed));
-        let Ok((status, steps)) = state else { continue };
+        let state = server.index.with_run(&run, |state| {
+            let is_held = || schedule::is_held(&state.labels, &state.scope);
+            (state.status, state.steps_completed, state.status == RunStatus::Running && is_held())
+        });
+        let Ok((status, steps, is_held)) = state else { continue };
         let is_ended = run.elsewhere().is_some_and(|mark| mark.ended.is_some());
         if status != RunStatus::Running || is_ended {
             server.launcher.forget(&id);
@@ -342,6 +347,12 @@ pub fn resume_dead(server: &Server) {
         }
         let resumes = if steps > started.steps { 0 } else { started.resumes };
         if holds(&*run) || resumes >= MOST_RESUMES {
+            continue;
+        }
+        if is_held {
+            eprintln!(
+                "{id} is not resumed: its schedule began it, and its workflow is not trusted as it is now"
+            );
             continue;
         }
         let noted = server.launcher.note(&id, Started { steps, resumes: resumes + 1 });

@@ -181,7 +181,13 @@ fn a_server_its_token_and_schedules_are_looked_at() {
     let rig = rig("scripted", "");
     rig.state("START.sh", "echo '<result>ok</result>'").state("workflow.yaml", "schedule: \"30 6 * * *\"");
     let look = || report(&rig.raymond(&["doctor", "--json"]));
+    let held = look();
+    let held = findings(&held, "schedules")[1];
+    assert_eq!(held["message"], "the schedule of `workflow` is not kept: it is not trusted");
+    assert!(held["advice"].as_str().unwrap().contains("raymond trust "), "{held}");
+    assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
     let before = look();
+    assert_eq!(findings(&before, "schedules").len(), 1);
     assert_eq!(findings(&before, "serve")[0]["message"], "no `raymond serve` runs in this project");
     let schedules = findings(&before, "schedules")[0];
     assert_eq!(schedules["level"], "warning");

@@ -99,6 +99,8 @@ mod testing;
 #[cfg(test)]
 mod trust;
 #[cfg(test)]
+mod trusting;
+#[cfg(test)]
 mod turns;
 #[cfg(test)]
 mod vanishing;

@@ -6,6 +6,7 @@ mod security;
 pub mod site;
 mod stalls;
 mod starts;
+mod trusted;
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -569,6 +570,7 @@ fn a_run_is_written_as_one_file_that_allows_only_its_own_script() {
 fn a_missed_time_of_a_schedule_is_made_up_for_once() {
     let rig = project();
     rig.write("workflow/workflow.yaml", "schedule: \"0 0 1 1 *\"\nschedule_timezone: Europe/Berlin\n");
+    assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
     let site = Site::start_with(&rig, &["--listen", "127.0.0.1:0", "--schedules"]);
     let file = rig.path(".raymond/serve.schedules");
     wait_for_file(&file);

@@ -254,6 +254,7 @@ fn other_folder(program: &Program) {
     std::fs::create_dir_all(bench.path("elsewhere")).unwrap();
     bench.write("other/START.md", "other");
     let call = "<function-workflow cd=\"elsewhere\" return=\"PLAN\">../other</function-workflow>";
+    bench.state("NAMES.sh", format!("echo '{call}'"));
     bench.api.on("begin", [say(call)]).on("other", [say("<result>called</result>")]);
     bench.run(&[]).assert(0, "done\n");
     assert_eq!(conversation(&bench, "plan"), ["begin", "plan"]);

@@ -55,12 +55,20 @@ pub struct NewRun {
     model: Option<String>,
     effort: Option<String>,
     backend: Option<String>,
+    /// The hash of the only content with which it may start, if no person starts it.
+    #[serde(skip)]
+    trusted_content: Option<String>,
 }
 
+/// What the programs of runs get that start by themselves. Python would write into the folder of the workflow when a script
+/// imports a module that lies beside it, and what was trusted would have changed.
+const TRUSTED_ENVIRONMENT: &[(&str, &str)] = &[("PYTHONDONTWRITEBYTECODE", "1")];
+
 impl NewRun {
-    /// A run of a workflow with nothing but labels.
-    pub fn of(workflow: &str, labels: BTreeMap<String, String>) -> Self {
-        Self { workflow: workflow.to_owned(), labels, ..Self::default() }
+    /// A run of a workflow with nothing but labels, if it still has this content when it starts.
+    pub fn of(workflow: &str, labels: BTreeMap<String, String>, content: &str) -> Self {
+        let trusted_content = Some(content.to_owned());
+        Self { workflow: workflow.to_owned(), labels, trusted_content, ..Self::default() }
     }
 }
 
@@ -136,7 +144,8 @@ pub fn begin(server: &Server, wanted: NewRun) -> Result<String, Problem> {
     let nonce = order.nonce.clone().unwrap_or_default();
     // Another process may have made a run of this id meanwhile.
     let is_ours = || Some(server.index.find(&claim.run).ok()?.load().ok()?.nonce == nonce);
-    let launched = server.launcher.launch(&claim.run, 0, order, &folder)?;
+    let environment = wanted.trusted_content.as_ref().map_or(&[][..], |_| TRUSTED_ENVIRONMENT);
+    let launched = server.launcher.launch(&claim.run, 0, order, (&folder, environment))?;
     let begun = server.launcher.wait(launched, || is_ours() == Some(true));
     begun.map_err(|problem| match is_ours() {
         Some(false) => is_taken(&claim.run),
@@ -160,6 +169,7 @@ fn order_for(
         ("model", wanted.model.clone()),
         ("effort", wanted.effort.clone()),
         ("backend", wanted.backend.clone()),
+        ("trusted-content", wanted.trusted_content.clone()),
     ])?);
     for (key, value) in &wanted.labels {
         words.push(word("label", &format!("{key}={value}"))?);

@@ -42,6 +42,7 @@ const STATUS_WORDS = {
   limited: ["usage limit", "limited"],
   interrupted: ["interrupted", "interrupted"],
   silent: ["silent", "silent"],
+  untrusted: ["not trusted", "limited"],
   damaged: ["damaged", "failed"],
   ready: ["ready", "ready"],
   joining: ["waits for workers", "joining"],
