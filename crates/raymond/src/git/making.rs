@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use raymond_core::worktree::Worktree;
 
-use super::worktrees::discard;
+use super::repository::registration;
+use super::worktrees::{add, discard};
 use super::{Git, GitError};
 use crate::files;
 
@@ -90,9 +91,7 @@ fn register(git: &Git, worktree: &Worktree) -> Result<(), NotRegistered> {
         files::create_private_folders(folder).map_err(|error| other("make", folder, error.to_string()))?;
     }
     // Twice `--force`: what a killed git had begun may still be registered for this path, and locked.
-    let add =
-        ["worktree", "add", "--force", "--force", "--no-checkout", "--", &worktree.path, &worktree.branch];
-    git.text(&add).map(drop).map_err(NotRegistered::Git)
+    add(git, &["--force", "--force", "--no-checkout"], path, &worktree.branch).map_err(NotRegistered::Git)
 }
 
 /// Removes what a killed git has registered of worktrees of this run, if other calls of git fail because of it.
@@ -110,8 +109,8 @@ fn remove_half_made(worktree: &Worktree) {
 /// Removes the locks that a killed git has left in the worktree of a worker. With them, each later call of git would
 /// fail there. Only locks from before `time` are removed: none of the programs of an earlier attempt runs any more.
 pub fn remove_locks_from_before(time: SystemTime, worktree: &Worktree) {
-    let pointer = fs::read_to_string(Path::new(&worktree.path).join(".git")).unwrap_or_default();
-    let Some(registered) = pointer.strip_prefix("gitdir: ").map(|path| Path::new(path.trim_end())) else {
+    // Where its own file `.git` leads, an agent may have changed.
+    let Some(registered) = registration(Path::new(&worktree.repository), Path::new(&worktree.path)) else {
         return;
     };
     let of_branch = Path::new(&worktree.repository).join(format!("refs/heads/{}.lock", worktree.branch));

@@ -119,8 +119,8 @@ pub fn restore(
         UserError::usage(format!("there is no snapshot of {} up to that step", cwd.display()))
             .hint("only runs with --snapshots keep the files of their steps")
     })?;
-    let restoring = Restoring::new(Path::new(folder), own.to_owned(), indexes.to_owned());
     let failed = |error: GitError| UserError::failed(format!("cannot restore the files: {error}"));
+    let restoring = Restoring::new(Path::new(folder), own.to_owned(), indexes.to_owned()).map_err(failed)?;
     match place {
         Place::Worktree { dir, purpose } => {
             let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());

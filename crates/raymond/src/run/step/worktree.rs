@@ -6,7 +6,7 @@ use raymond_core::money::Usd;
 use super::LocalExecutor;
 use super::prompt::final_fault;
 use crate::git::making::{MAKING_LIMIT, begin, finish, remove_locks_from_before};
-use crate::git::{Git, GitError, shown};
+use crate::git::{Git, GitError, PROGRAM, shown};
 use crate::process::{
     AfterExit, Ending, Flow, OutputTail, ProgramSpec, Sink, StopSignal, TimeLimits, supervise,
 };
@@ -74,14 +74,15 @@ async fn write_files(
     arguments: &[String],
     stop: &StopSignal,
 ) -> Result<(), NotMade> {
-    let mut program = ProgramSpec::new("git", git.folder(), job.attempt.token.clone());
-    program.args = git.arguments(arguments);
-    program.env = git.variables().to_vec();
+    let call = git.call(arguments).map_err(|error| NotMade::Failed(error.to_string()))?;
+    let mut program = ProgramSpec::new(PROGRAM, &call.folder, job.attempt.token.clone());
+    program.args.clone_from(&call.arguments);
+    program.env.clone_from(&call.variables);
     let limits = TimeLimits { total: Some(MAKING_LIMIT), ..TimeLimits::default() };
     let mut words = Words(OutputTail::new(MOST_WORDS_BYTES));
     let reaper = &executor.reaper;
     let done = supervise(program, limits, &mut words, stop.clone(), reaper, AfterExit::LeaveBackground).await;
-    let failed = |error: GitError| Err(NotMade::Failed(error.to_string()));
+    let failed = |error: GitError| Err(NotMade::Failed(call.explained(error).to_string()));
     match done.ending {
         ending if ending.is_success() => Ok(()),
         Ending::Stopped => Err(NotMade::Stopped),
