@@ -18,6 +18,9 @@ mod stand_in;
 pub mod submodules;
 pub mod worktrees;
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
@@ -28,7 +31,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use repository::Repository;
+use repository::{Repository, registrations};
 use settings::Settings;
 use stand_in::StandIn;
 
@@ -128,6 +131,7 @@ pub struct Call {
     pub arguments: Vec<OsString>,
     /// Variables to set, or to remove where there is no value.
     pub variables: Vec<(OsString, Option<OsString>)>,
+    adds_worktree: bool,
     common: Option<PathBuf>,
     stand_in: Option<StandIn>,
     /// Keys of filters in the repository's own config, which git is not told of.
@@ -260,6 +264,7 @@ impl Git {
             folder: self.folder.clone(),
             arguments: settings.chain(self.settings.iter().cloned()).chain(own).collect(),
             variables: present.map(|name| (name, None)).chain(fixed).collect(),
+            adds_worktree: is_adding_worktree(arguments),
             common: None,
             stand_in: None,
             filters: Vec::new(),
@@ -271,7 +276,14 @@ impl Git {
                 let around = self.folder.parent().unwrap_or(&self.folder).to_owned();
                 call.set("GIT_CEILING_DIRECTORIES", around);
             }
-            Place::Around | Place::This(_) => call.lead_to(&self.repository()?)?,
+            Place::Around | Place::This(_) => {
+                let repository = self.repository()?;
+                if call.adds_worktree {
+                    // Git cannot make it through the stand-in.
+                    let _ = std::fs::create_dir(repository.common.join("worktrees"));
+                }
+                call.lead_to(&repository)?;
+            }
         }
         call.variables.extend(self.variables.iter().cloned());
         Ok(call)
@@ -336,7 +348,9 @@ impl Git {
             Some(file) => command.stdin(file.map_err(|error| GitError::NotStarted(error.to_string()))?),
             None => command.stdin(Stdio::piped()),
         };
-        run(command, input, self.patience).map_err(|error| call.explained(error))
+        let done = run(command, input, self.patience);
+        call.lead_back();
+        done.map_err(|error| call.explained(error))
     }
 }
 
@@ -367,23 +381,39 @@ impl Call {
         Ok(())
     }
 
+    /// Lets new worktrees lead to their repository. Git has written into them that they are of the stand-in.
+    fn lead_back(&self) {
+        let (Some(common), Some(stand_in), true) = (&self.common, &self.stand_in, self.adds_worktree) else {
+            return;
+        };
+        for new in registrations(common).filter(|known| known.leads_into(stand_in.path())) {
+            // Without it, git finds no repository there, and says so in the next call.
+            let _ = new.lead_back();
+        }
+    }
+
+    /// What to say if the repository has filters whose programs are not run.
+    pub fn about_filters(&self) -> Option<String> {
+        settings::about_filters(self.common.as_deref()?, &self.filters)
+    }
+
     /// An error in words that mean something to the user.
     pub fn explained(&self, error: GitError) -> GitError {
         let GitError::Failed { code, mut words } = error else { return error };
         if let (Some(stand_in), Some(common)) = (&self.stand_in, &self.common) {
             words = words.replace(&*stand_in.path().to_string_lossy(), &common.to_string_lossy());
         }
-        let name = |key: &str| key.split_once('.')?.1.rsplit_once('.').map(|(name, _)| name.to_owned());
-        let failed: Vec<&str> = self.filters.iter().map(String::as_str).collect();
-        if self.filters.iter().filter_map(|key| name(key)).any(|name| words.contains(&format!("'{name}'"))) {
-            let first = failed.first().copied().unwrap_or_default();
-            words = format!(
-                "{words}; the programs of {} are only named in the repository's own config, and Raymond lets git run none of                  those: if you trust them, name them in your own, with `git config --global {first} …`",
-                failed.join(", ")
-            );
+        if words.contains("filter")
+            && let Some(about) = self.about_filters()
+        {
+            words = format!("{words}; {about}");
         }
         GitError::Failed { code, words }
     }
+}
+
+fn is_adding_worktree<A: AsRef<OsStr>>(arguments: &[A]) -> bool {
+    arguments.iter().map(AsRef::as_ref).take(2).eq(["worktree", "add"].map(OsStr::new))
 }
 
 fn is_of_git(name: &OsStr) -> bool {

@@ -41,7 +41,7 @@ fn try_to_add(git: &Git, top: &Path, without: Option<&str>, is_new: bool) -> Res
     let update = ["update-index", "-q", "--unmerged", "--refresh", "--add", "--remove", "--replace"];
     git.bytes(&[&update[..], &["-z", "--stdin"]].concat(), &listed(&present))?;
     if !nested.is_empty() {
-        git.bytes(&["update-index", "--add", "--replace", "-z", "--stdin"], &listed(&nested))?;
+        git.bytes(&["update-index", "--add", "--remove", "--replace", "-z", "--stdin"], &listed(&nested))?;
     }
     Ok(true)
 }
@@ -65,9 +65,9 @@ fn changed(git: &Git, without: Option<&str>) -> Result<Vec<Vec<u8>>, GitError> {
 struct Sorted {
     /// Files and links that can be read, and those that are missing.
     present: Vec<Vec<u8>>,
-    /// What is behind a link now, and so no longer in the folder.
+    /// What is behind a link now, and so no longer in the folder, and files in whose place there is a folder.
     gone: Vec<Vec<u8>>,
-    /// Repositories that the index does not know.
+    /// Repositories that the index does not know, or knows with another commit.
     nested: Vec<Vec<u8>>,
 }
 
@@ -75,8 +75,8 @@ fn sorted(top: &Path, names: Vec<Vec<u8>>) -> Sorted {
     let mut sorted = Sorted::default();
     let mut links = BTreeMap::new();
     for mut name in names {
-        let is_repository = name.last() == Some(&b'/');
-        if is_repository {
+        // So does git list a repository that it does not know.
+        if name.last() == Some(&b'/') {
             name.pop();
         }
         let path = top.join(path_of(&name));
@@ -84,11 +84,13 @@ fn sorted(top: &Path, names: Vec<Vec<u8>>) -> Sorted {
             let around = around.ancestors().filter(|around| !around.as_os_str().is_empty());
             around.map(|around| top.join(around)).any(|around| is_link(&mut links, around))
         });
-        match () {
-            () if is_behind_link => sorted.gone.push(name),
-            () if is_repository => sorted.nested.extend(has_commit(&path).then_some(name)),
-            () if can_be_added(&path) => sorted.present.push(name),
-            () => {}
+        match kind_of(&path) {
+            _ if is_behind_link => sorted.gone.push(name),
+            Kind::Repository => sorted.nested.extend(has_commit(&path).then_some(name)),
+            // It was a file. What is in the folder has its own names.
+            Kind::Folder => sorted.gone.push(name),
+            Kind::Readable => sorted.present.push(name),
+            Kind::Other => {}
         }
     }
     sorted
@@ -103,12 +105,22 @@ fn is_link(known: &mut BTreeMap<PathBuf, bool>, folder: PathBuf) -> bool {
     is_link
 }
 
-/// Whether git can add a file, or remove it because it is missing. It gives up at the first one that it cannot read.
-fn can_be_added(path: &Path) -> bool {
+enum Kind {
+    /// Git can add it, or remove it because it is missing. It gives up at the first file that it cannot read.
+    Readable,
+    Folder,
+    Repository,
+    Other,
+}
+
+fn kind_of(path: &Path) -> Kind {
     match fs::symlink_metadata(path) {
-        Ok(data) if data.is_file() => File::open(path).is_ok(),
-        Ok(data) => data.is_symlink() || data.is_dir(),
-        Err(_) => true,
+        Ok(data) if data.is_file() && File::open(path).is_err() => Kind::Other,
+        Ok(data) if data.is_file() || data.is_symlink() => Kind::Readable,
+        Ok(data) if data.is_dir() && path.join(".git").exists() => Kind::Repository,
+        Ok(data) if data.is_dir() => Kind::Folder,
+        Ok(_) => Kind::Other,
+        Err(_) => Kind::Readable,
     }
 }
 

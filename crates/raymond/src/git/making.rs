@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use raymond_core::worktree::Worktree;
 
 use super::repository::registration;
-use super::worktrees::{add, discard};
+use super::worktrees::discard;
 use super::{Git, GitError};
 use crate::files;
 
@@ -91,7 +91,9 @@ fn register(git: &Git, worktree: &Worktree) -> Result<(), NotRegistered> {
         files::create_private_folders(folder).map_err(|error| other("make", folder, error.to_string()))?;
     }
     // Twice `--force`: what a killed git had begun may still be registered for this path, and locked.
-    add(git, &["--force", "--force", "--no-checkout"], path, &worktree.branch).map_err(NotRegistered::Git)
+    let add =
+        ["worktree", "add", "--force", "--force", "--no-checkout", "--", &worktree.path, &worktree.branch];
+    git.text(&add).map(drop).map_err(NotRegistered::Git)
 }
 
 /// Removes what a killed git has registered of worktrees of this run, if other calls of git fail because of it.
@@ -110,11 +112,11 @@ fn remove_half_made(worktree: &Worktree) {
 /// fail there. Only locks from before `time` are removed: none of the programs of an earlier attempt runs any more.
 pub fn remove_locks_from_before(time: SystemTime, worktree: &Worktree) {
     // Where its own file `.git` leads, an agent may have changed.
-    let Some(registered) = registration(Path::new(&worktree.repository), Path::new(&worktree.path)) else {
+    let Some(registration) = registration(Path::new(&worktree.repository), Path::new(&worktree.path)) else {
         return;
     };
     let of_branch = Path::new(&worktree.repository).join(format!("refs/heads/{}.lock", worktree.branch));
-    for lock in [registered.join("index.lock"), registered.join("HEAD.lock"), of_branch] {
+    for lock in [registration.folder.join("index.lock"), registration.folder.join("HEAD.lock"), of_branch] {
         let modified = fs::symlink_metadata(&lock).and_then(|data| data.modified());
         if modified.is_ok_and(|modified| modified < time) {
             let _ = fs::remove_file(&lock);

@@ -6,6 +6,7 @@
 //! `safe.directory` names them.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Git, GitError};
@@ -87,7 +88,7 @@ impl Repository {
 
     /// Who may change the files of a repository decides what git does in it.
     fn check_owner(&self, pointer: &Path) -> Result<(), GitError> {
-        if [&self.top, pointer, &self.own, &self.common].into_iter().all(|path| is_own(path)) {
+        if [&self.top, pointer, &self.own, &self.common].into_iter().all(is_own) {
             return Ok(());
         }
         // Git knows what else the user has permitted, and says how it is done.
@@ -123,15 +124,47 @@ fn common_of(own: &Path) -> PathBuf {
     common.canonicalize().unwrap_or(common)
 }
 
-/// The folder in which a repository keeps what belongs to a worktree, if the worktree is registered there.
-pub fn registration(common: &Path, worktree: &Path) -> Option<PathBuf> {
+/// What a repository keeps of one of the worktrees that were added to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Where it keeps it.
+    pub folder: PathBuf,
+    /// The file `.git` of the worktree.
+    pointer: PathBuf,
+}
+
+impl Registration {
+    /// Whether the file of the worktree leads into this folder.
+    pub fn leads_into(&self, folder: &Path) -> bool {
+        let text = files::read_text(&self.pointer, MOST_POINTER_BYTES).unwrap_or_default();
+        text.strip_prefix("gitdir: ").is_some_and(|target| Path::new(target).starts_with(folder))
+    }
+
+    /// Lets the file of the worktree lead to its repository, if there is such a file.
+    pub fn lead_back(&self) -> io::Result<()> {
+        if !fs::symlink_metadata(&self.pointer).is_ok_and(|data| data.is_file()) {
+            return Ok(());
+        }
+        let text = [b"gitdir: ", self.folder.as_os_str().as_encoded_bytes(), b"\n"].concat();
+        fs::write(&self.pointer, text)
+    }
+}
+
+/// The worktrees that were added to a repository, whether they are still there or not.
+pub fn registrations(common: &Path) -> impl Iterator<Item = Registration> {
+    let folders = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
+    folders.map(|entry| entry.path()).filter_map(|folder| {
+        let written = files::read_text(&folder.join("gitdir"), MOST_POINTER_BYTES).ok()?;
+        let pointer = folder.join(Some(written.trim()).filter(|written| !written.is_empty())?);
+        Some(Registration { folder, pointer })
+    })
+}
+
+/// What a repository keeps of a worktree, if it knows it.
+pub fn registration(common: &Path, worktree: &Path) -> Option<Registration> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let meant = real(worktree);
-    fs::read_dir(common.join("worktrees")).ok()?.flatten().map(|entry| entry.path()).find(|folder| {
-        let written = files::read_text(&folder.join("gitdir"), MOST_POINTER_BYTES).unwrap_or_default();
-        let pointer = folder.join(written.trim());
-        !written.trim().is_empty() && pointer.parent().is_some_and(|top| real(top) == meant)
-    })
+    registrations(common).find(|known| known.pointer.parent().is_some_and(|top| real(top) == meant))
 }
 
 #[cfg(unix)]

@@ -5,7 +5,7 @@
 //! version. What the user's own config and that of the system say holds as ever, so a filter that is named there runs,
 //! and never as the repository would have it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -85,6 +85,36 @@ impl Settings {
         }
         settings
     }
+}
+
+/// What to say about the programs of filters that only the repository's own config names, if there are any. Without them
+/// git leaves the files that they are for as they are.
+pub fn about_filters(common: &Path, keys: &[String]) -> Option<String> {
+    let name = |key: &str| key.rsplit_once('.').map(|(filter, _)| filter.to_owned());
+    let own: BTreeSet<String> = match keys {
+        [] => return None,
+        _ => filters_of_user().into_iter().filter_map(|key| name(&key)).collect(),
+    };
+    let left: Vec<&str> = keys
+        .iter()
+        .filter(|key| name(key).is_none_or(|name| !own.contains(&name)))
+        .map(String::as_str)
+        .collect();
+    let first = left.first()?;
+    Some(format!(
+        "the config of {} names the programs of {}, and Raymond's git runs none of those; if you trust them, name them in \
+         your own config: `git config --global {first} …`",
+        common.display(),
+        left.join(", ")
+    ))
+}
+
+/// The keys of filters in the user's own config and in that of the system.
+fn filters_of_user() -> Vec<String> {
+    let git = Git::in_no_repository(&std::env::temp_dir());
+    let list = ["config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"];
+    let keys = git.text(&list).unwrap_or_default();
+    keys.split_terminator('\0').map(str::to_owned).collect()
 }
 
 fn is_program_of_filter(name: &str) -> bool {
@@ -202,4 +232,67 @@ fn parsed(bytes: Vec<u8>) -> Result<Vec<Entry>, GitError> {
     }
     all.insert(bytes, entries.clone());
     Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(config: &str) -> Settings {
+        Settings::from_entries(parsed(config.as_bytes().to_vec()).unwrap().iter())
+    }
+
+    #[test]
+    fn only_what_is_listed_is_obeyed() {
+        let config = r#"
+            [core]
+                autocrlf
+                eol = lf
+                fsmonitor = evil
+                hooksPath = evil
+                worktree = /elsewhere
+                attributesFile = evil
+            [include]
+                path = evil
+            [filter "a.b \" \\ c"]
+                clean = evil
+                required = true
+            [filter "lfs"]
+                required = false
+            [remote "origin"]
+                url = https://example.org/x
+                uploadpack = evil
+            [remote "local"]
+                url = /home/someone
+            [remote "program"]
+                url = ext::evil
+            [alias]
+                status = !evil
+            [user]
+                name = "A \"B\"\tC\nD ; E # F"
+            [extensions]
+                objectFormat = sha1
+                partialClone = origin
+                worktreeConfig = true
+        "#;
+        let settings = settings(config);
+        let expected = [
+            ("core.autocrlf", None),
+            ("core.eol", Some("lf")),
+            (r#"filter.a.b " \ c.required"#, Some("true")),
+            ("remote.origin.url", Some("https://example.org/x")),
+            ("user.name", Some("A \"B\"\tC\nD ; E # F")),
+            ("extensions.objectformat", Some("sha1")),
+        ];
+        let obeyed = parsed(settings.text.into_bytes()).unwrap();
+        let obeyed: Vec<_> = obeyed.iter().map(|(key, value)| (key.as_str(), value.as_deref())).collect();
+        assert_eq!(obeyed, expected);
+        assert_eq!(settings.filters, [r#"filter.a.b " \ c.clean"#]);
+        assert!(settings.programs.iter().any(|key| key == "include.path"), "{:?}", settings.programs);
+    }
+
+    #[test]
+    fn what_git_cannot_read_is_an_error() {
+        assert!(matches!(parsed(b"[core\nx".to_vec()), Err(GitError::Failed { .. })));
+    }
 }

@@ -16,7 +16,7 @@ use raymond_core::snapshot::FilesSnapshot;
 
 use super::adding::add_all;
 use super::repository::Repository;
-use super::worktrees::{add, discard};
+use super::worktrees::discard;
 use super::{Git, GitError};
 
 /// Below this are the refs with the snapshots of runs.
@@ -65,6 +65,7 @@ struct Folder {
     tree: Option<String>,
     /// The last snapshot of it, with its tree.
     last: Option<(String, String)>,
+    told_of_filters: bool,
 }
 
 impl Snapshots {
@@ -105,15 +106,21 @@ impl Snapshots {
         Ok(lock(&folder).repository.top.clone())
     }
 
-    /// What to say about a folder whose files are not in its snapshots: it is in a repository inside of the one in which the
-    /// run began.
-    pub fn left_out(&self, cwd: &Path) -> Option<String> {
-        let nested = Repository::of_run(cwd, self.began_in.as_deref()).ok()?.nested?;
-        Some(format!(
-            "{} is a repository of its own inside the one in which the run began, so snapshots have its commit and not its \
-             files",
-            nested.display()
-        ))
+    /// What to say about the snapshots of a folder: its files are not in them, because it is in a repository inside of the
+    /// one in which the run began, or they are there without the filters that the repository names.
+    pub fn notes(&self, cwd: &Path) -> Vec<String> {
+        let nested = Repository::of_run(cwd, self.began_in.as_deref()).ok().and_then(|found| found.nested);
+        let nested = nested.map(|nested| {
+            format!(
+                "{} is a repository of its own inside the one in which the run began, so snapshots have its commit and not its \
+                 files",
+                nested.display()
+            )
+        });
+        let Ok(folder) = self.folder(cwd) else { return nested.into_iter().collect() };
+        let filters = lock(&folder).about_filters();
+        let filters = filters.map(|about| format!("snapshots have files as they are: {about}"));
+        nested.into_iter().chain(filters).collect()
     }
 
     /// Takes a snapshot of a folder that has none yet, so that what the first step changes can be told.
@@ -203,11 +210,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Folder {
     fn new(repository: Repository, index: PathBuf) -> Self {
-        Self { repository, index, copied: None, tree: None, last: None }
+        Self { repository, index, copied: None, tree: None, last: None, told_of_filters: false }
     }
 
     fn git(&self) -> Git {
         Git::in_repository(&self.repository).settings(&SETTINGS)
+    }
+
+    /// What to say about filters that are not run, once.
+    fn about_filters(&mut self) -> Option<String> {
+        if std::mem::replace(&mut self.told_of_filters, true) {
+            return None;
+        }
+        self.git().call(&["add"]).ok()?.about_filters()
     }
 
     /// Forgets the last snapshot if the repository does not have it. It may have been made anew since.
@@ -353,9 +368,10 @@ impl Restoring {
         let git = self.folder.git();
         let then = git.text(&["rev-parse", "--verify", "--quiet", &format!("HEAD@{{{time}}}")]);
         let head = then.ok().filter(|head| !head.is_empty()).unwrap_or_else(|| "HEAD".to_owned());
-        let reason = purpose.to_string();
-        let options = ["--quiet", "--detach", "--lock", "--reason", &reason];
-        add(&git.patience(ADDING_LIMIT), &options, dir, &head)?;
+        let (dir_text, reason) = (dir.to_string_lossy(), purpose.to_string());
+        let add =
+            ["worktree", "add", "--quiet", "--detach", "--lock", "--reason", &reason, "--", &dir_text, &head];
+        git.patience(ADDING_LIMIT).text(&add)?;
         let git = Git::in_folder(dir).settings(&SETTINGS).patience(ADDING_LIMIT);
         git.text(&["read-tree", "-u", "--reset", commit])?;
         git.text(&["reset", "--quiet", "--mixed"]).map(drop)

@@ -301,34 +301,13 @@ fn remove_saved(git: &Git, worktree: &Worktree) -> Result<(), String> {
     removed.map(drop).map_err(|error| error.to_string())
 }
 
-/// Registers a worktree, with its files if the options do not say otherwise.
-pub(super) fn add(git: &Git, options: &[&str], path: &Path, commit: &str) -> Result<(), GitError> {
-    let common = git.repository()?.common;
-    // Git cannot make it through the stand-in.
-    let _ = fs::create_dir(common.join("worktrees"));
-    let add = [&["worktree", "add"], options, &["--"]].concat();
-    let add: Vec<&OsStr> =
-        add.into_iter().map(OsStr::new).chain([path.as_os_str(), OsStr::new(commit)]).collect();
-    git.text(&add)?;
-    lead_back(&common, path).map_err(|error| GitError::NotStarted(format!("{}: {error}", path.display())))
-}
-
-/// Lets the file `.git` of a worktree lead to its repository. Git has written there that it leads to the stand-in.
-fn lead_back(common: &Path, path: &Path) -> io::Result<()> {
-    let Some(registered) = registration(common, path) else { return Ok(()) };
-    let mut text = OsStr::new("gitdir: ").to_owned();
-    text.push(&registered);
-    text.push("\n");
-    fs::write(path.join(".git"), text.as_encoded_bytes())
-}
-
 /// Removes a worktree with everything in it. Git may know nothing of it.
 pub(super) fn discard(git: &Git, path: &Path) -> Result<(), String> {
     // It may be half made, or an agent may have changed where it leads. Git removes only what leads to its repository.
     if let Ok(repository) = git.repository()
-        && path.join(".git").symlink_metadata().is_ok_and(|data| data.is_file())
+        && let Some(registration) = registration(&repository.common, path)
     {
-        let _ = lead_back(&repository.common, path);
+        let _ = registration.lead_back();
     }
     let remove = ["worktree", "remove", "--force", "--force", "--"].map(OsStr::new);
     let removed = git.text(&[&remove[..], &[path.as_os_str()]].concat());

@@ -18,12 +18,12 @@ pub(super) async fn before(executor: &LocalExecutor, job: &StepJob) {
     let (step, cwd) = (job.attempt.step, PathBuf::from(&job.needs.cwd));
     let found = in_background(snapshots, move |snapshots| {
         snapshots.before_step(&cwd, step)?;
-        Ok((snapshots.top_of(&cwd)?, snapshots.left_out(&cwd)))
+        Ok((snapshots.top_of(&cwd)?, snapshots.notes(&cwd)))
     });
     match found.await {
-        Ok((top, left_out)) => {
+        Ok((top, notes)) => {
             executor.busy_folders.borrow_mut().insert(job.attempt.agent.clone(), top);
-            left_out.into_iter().for_each(|left_out| warn(executor, snapshots, job, left_out));
+            notes.into_iter().for_each(|note| warn(executor, snapshots, job, note));
         }
         Err(error) => warn(executor, snapshots, job, error),
     }

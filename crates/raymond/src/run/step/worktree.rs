@@ -11,6 +11,7 @@ use crate::process::{
     AfterExit, Ending, Flow, OutputTail, ProgramSpec, Sink, StopSignal, TimeLimits, supervise,
 };
 use crate::run::job::{StepJob, WorktreeNeeds};
+use crate::run::mailbox::Message;
 
 /// How much of what git says is kept for an error.
 const MOST_WORDS_BYTES: usize = 8 * 1024;
@@ -75,6 +76,13 @@ async fn write_files(
     stop: &StopSignal,
 ) -> Result<(), NotMade> {
     let call = git.call(arguments).map_err(|error| NotMade::Failed(error.to_string()))?;
+    if let (Some(about), Some(needs)) = (call.about_filters(), &job.needs.worktree) {
+        let message = format!(
+            "the worktree `{}` has its files without what their filters do: {about}",
+            needs.worktree.name
+        );
+        executor.send(Message::Warning { agent: job.attempt.agent.clone(), message });
+    }
     let mut program = ProgramSpec::new(PROGRAM, &call.folder, job.attempt.token.clone());
     program.args.clone_from(&call.arguments);
     program.env.clone_from(&call.variables);
