@@ -30,11 +30,10 @@ pub fn add_all(git: &Git, top: &Path, without: Option<&str>, is_new: bool) -> Re
 }
 
 fn try_to_add(git: &Git, top: &Path, without: Option<&str>, is_new: bool) -> Result<bool, GitError> {
-    let changed = changed(git, without)?;
-    if changed.is_empty() && !is_new {
+    let Sorted { present, gone, nested } = sorted(top, changed(git, without)?);
+    if present.is_empty() && gone.is_empty() && nested.is_empty() && !is_new {
         return Ok(false);
     }
-    let Sorted { present, gone, nested } = sorted(top, changed);
     if !gone.is_empty() {
         git.bytes(&["update-index", "--force-remove", "-z", "--stdin"], &listed(&gone))?;
     }

@@ -5,9 +5,11 @@
 //! repository is an ordinary folder. Repositories of other users are refused as git refuses them, unless the user's own
 //! `safe.directory` names them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::{Git, GitError};
 use crate::files;
@@ -17,8 +19,12 @@ const MOST_POINTER_BYTES: u64 = 64 * 1024;
 /// The exit code with which git gives up.
 const FATAL: i32 = 128;
 
+/// Repositories of others that git would use, so that it is not asked before each call.
+static PERMITTED: Mutex<BTreeSet<Repository>> = Mutex::new(BTreeSet::new());
+const MOST_PERMITTED: usize = 64;
+
 /// A repository, as it is seen from one of its worktrees.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Repository {
     /// The top folder of the worktree.
     pub top: PathBuf,
@@ -91,8 +97,18 @@ impl Repository {
         if [&self.top, pointer, &self.own, &self.common].into_iter().all(is_own) {
             return Ok(());
         }
+        let permitted = || PERMITTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if permitted().contains(self) {
+            return Ok(());
+        }
         // Git knows what else the user has permitted, and says how it is done.
-        Git::in_no_repository(&self.top).lets_it_look().text(&["rev-parse", "--git-dir"]).map(drop)
+        Git::in_no_repository(&self.top).lets_it_look().text(&["rev-parse", "--git-dir"])?;
+        let mut permitted = permitted();
+        if permitted.len() >= MOST_PERMITTED {
+            permitted.clear();
+        }
+        permitted.insert(self.clone());
+        Ok(())
     }
 }
 

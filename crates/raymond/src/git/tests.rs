@@ -1,3 +1,5 @@
+#![cfg(unix)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,9 +47,10 @@ fn tree(git: &Git, index: &Path, add: impl FnOnce(&Git)) -> String {
     git.text(&["write-tree"]).unwrap()
 }
 
-/// Changes of every kind, each with what it does to the folder `top`.
-#[cfg(unix)]
-const CHANGES: [(&str, fn(&Folder)); 10] = [
+/// A change, with what it does to the folder `top`.
+type Change = (&'static str, fn(&Folder));
+
+const CHANGES: [Change; 10] = [
     ("nothing", |_| {}),
     ("content", |folder| folder.put("top/f", "two\n")),
     ("mode", |folder| {
@@ -85,7 +88,6 @@ const CHANGES: [(&str, fn(&Folder)); 10] = [
     }),
 ];
 
-#[cfg(unix)]
 #[test]
 fn the_index_is_as_git_add_would_leave_it() {
     for (what, change) in CHANGES {

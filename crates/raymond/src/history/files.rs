@@ -79,6 +79,11 @@ pub fn hand_over(old: &Worktree, from: &Worktrees, (id, to): (&str, &Worktrees))
     let words = |error: GitError| error.to_string();
     if exists(&old.branch) && !exists(&new.branch) {
         git.text(&["branch", "-m", &old.branch, &new.branch]).map_err(words)?;
+        // Git renames it in HEAD of the worktrees that were added, and of the first one it sees only a copy.
+        let in_head = git.text(&["symbolic-ref", "--quiet", "HEAD"]);
+        if in_head.is_ok_and(|name| name == format!("refs/heads/{}", old.branch)) {
+            git.text(&["symbolic-ref", "HEAD", &format!("refs/heads/{}", new.branch)]).map_err(words)?;
+        }
     }
     if from.mark(&old.name).exists() {
         crate::files::create_private_folders(to.folder()).map_err(|error| error.to_string())?;
