@@ -318,6 +318,11 @@ pub fn user_state_folder() -> Option<PathBuf> {
     user_folder("XDG_STATE_HOME", ".local/state", "LOCALAPPDATA")
 }
 
+/// Where Raymond puts what it can make again.
+pub fn user_cache_folder() -> Option<PathBuf> {
+    user_folder("XDG_CACHE_HOME", ".cache", "LOCALAPPDATA")
+}
+
 fn user_folder(variable: &str, below_home: &str, on_windows: &str) -> Option<PathBuf> {
     let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = match cfg!(windows) {

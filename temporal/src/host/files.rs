@@ -404,8 +404,8 @@ fn left_behind(backends: &BTreeSet<&str>) -> String {
 fn make_repository(new: &Path, bundle: &[u8]) -> anyhow::Result<()> {
     let file = new.join("from.bundle");
     fs::write(&file, bundle)?;
-    let git = Git::in_folder(new).patience(LONGEST_GIT);
-    git.text(&["init", "--quiet", "--bare"])?;
+    Git::in_no_repository(new).text(&["init", "--quiet", "--bare"])?;
+    let git = Git::of_repository(new).patience(LONGEST_GIT);
     git.text(&["fetch", "--quiet", &text(&file), "HEAD:refs/heads/started"])?;
     Ok(fs::remove_file(file)?)
 }
@@ -419,8 +419,9 @@ fn check_out(
     has_worktree: bool,
 ) -> anyhow::Result<()> {
     fs::create_dir_all(top)?;
+    let clone = ["clone", "--quiet", "--shared", "--no-checkout", &text(shared), "."];
+    Git::in_no_repository(top).patience(LONGEST_GIT).text(&clone)?;
     let git = Git::in_folder(top).patience(LONGEST_GIT);
-    git.text(&["clone", "--quiet", "--shared", "--no-checkout", &text(shared), "."])?;
     if let Some(bytes) = moved {
         fetch(&git, bytes, MOVED_REFS, MOVED_REFS)?;
         // Earlier versions have it in the bundle.

@@ -218,7 +218,7 @@ mod tests {
                     ["-c", "user.name=n", "-c", "user.email=e", "commit", "--quiet", "--allow-empty", "-m"];
                 run(&[&author[..], &[message]].concat());
             };
-            run(&["init", "--quiet"]);
+            Git::in_no_repository(folder.path()).text(&["init", "--quiet"]).unwrap();
             commit("first");
             run(&["branch", "first"]);
             run(&["checkout", "--quiet", "-b", "raymond-run/r/w"]);

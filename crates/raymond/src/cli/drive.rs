@@ -299,7 +299,8 @@ fn prepare(
     ready.reaper.contain(&run.id, &ready.scratch);
     let snapshots = ready.options.snapshots.then(|| {
         let indexes = ready.scratch.join(format!("{INDEXES}{}", ready.incarnation));
-        Arc::new(Snapshots::new(&run.id, indexes, ready.own_folder.clone(), &run.snapshots))
+        let (own, began_in) = (ready.own_folder.clone(), std::path::Path::new(&run.cwd));
+        Arc::new(Snapshots::new(&run.id, indexes, own, Some(began_in), &run.snapshots))
     });
     let executor = LocalExecutor {
         began: SystemTime::now(),

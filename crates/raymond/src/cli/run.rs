@@ -116,7 +116,8 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         engine,
         unseen,
         opening: Vec::new(),
-        scopes: all_scopes(located.scope, settings, &cwd)?.with_worktrees(worktrees(&args.place, &id)?),
+        scopes: all_scopes(located.scope, settings, &cwd)?
+            .with_worktrees(worktrees(&args.place, &id)?.of_run_in(&cwd)),
         manner: Manner::new(&args.options, &args.place, settings, &id),
         run: store.run(&id)?,
         own_folder: own_folder(&args.place)?,

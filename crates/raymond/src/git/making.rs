@@ -4,7 +4,7 @@
 //! whole. The mark is synced before the worker's first program starts. So a folder without it is half made and empty of
 //! work: it is removed and made again.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use raymond_core::worktree::Worktree;
 
+use super::repository::registration;
 use super::worktrees::discard;
 use super::{Git, GitError};
 use crate::files;
@@ -112,13 +113,12 @@ fn remove_half_made(worktree: &Worktree) {
 /// Removes the locks that a killed git has left in the worktree of a worker. With them, each later call of git would
 /// fail there. Only locks from before `time` are removed: none of the programs of an earlier attempt runs any more.
 pub fn remove_locks_from_before(time: SystemTime, worktree: &Worktree) {
-    let pointer = files::read_text(&Path::new(&worktree.path).join(".git"), files::MAX_SETTINGS_BYTES)
-        .unwrap_or_default();
-    let Some(registered) = pointer.strip_prefix("gitdir: ").map(|path| Path::new(path.trim_end())) else {
+    // Where its own file `.git` leads, an agent may have changed.
+    let Some(registration) = registration(Path::new(&worktree.repository), Path::new(&worktree.path)) else {
         return;
     };
     let of_branch = Path::new(&worktree.repository).join(format!("refs/heads/{}.lock", worktree.branch));
-    for lock in [registered.join("index.lock"), registered.join("HEAD.lock"), of_branch] {
+    for lock in [registration.folder.join("index.lock"), registration.folder.join("HEAD.lock"), of_branch] {
         let modified = fs::symlink_metadata(&lock).and_then(|data| data.modified());
         if modified.is_ok_and(|modified| modified < time) {
             let _ = fs::remove_file(&lock);

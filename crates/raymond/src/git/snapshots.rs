@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use raymond_core::snapshot::FilesSnapshot;
 
+use super::adding::add_all;
+use super::repository::Repository;
 use super::worktrees::discard;
 use super::{Git, GitError};
 
@@ -21,16 +23,9 @@ use super::{Git, GitError};
 pub const REFS: &str = "refs/raymond";
 /// How long it may take to read all files of a folder.
 const ADDING_LIMIT: Duration = Duration::from_secs(10 * 60);
-/// How often git is asked to add the files while other processes create and remove some.
-const ADDING_TRIES: usize = 12;
-/// Settings for the snapshots alone: what only warns people must not fail, and an index is one file.
-const SETTINGS: [&str; 5] = [
-    "core.safecrlf=false",
-    "core.splitIndex=false",
-    "core.untrackedCache=false",
-    "core.logAllRefUpdates=false",
-    "advice.addEmbeddedRepo=false",
-];
+/// Settings for the snapshots alone: what only warns people must not fail.
+const SETTINGS: [&str; 3] =
+    ["core.safecrlf=false", "core.untrackedCache=false", "core.logAllRefUpdates=false"];
 
 /// Names of files are written as they are, and only those with control characters in quotes.
 const PLAIN_NAMES: &[&str] = &["-c", "core.quotePath=false"];
@@ -51,6 +46,8 @@ pub struct Snapshots {
     indexes: PathBuf,
     /// Raymond's own folder, which is no part of the files.
     own: PathBuf,
+    /// The folder in which the run began, if its repository is the one for all folders inside of it.
+    began_in: Option<PathBuf>,
     folders: Mutex<BTreeMap<PathBuf, Arc<Mutex<Folder>>>>,
     /// Held while the ref is moved on.
     chain: Mutex<()>,
@@ -60,24 +57,33 @@ pub struct Snapshots {
 /// The top folder of a worktree.
 #[derive(Debug)]
 struct Folder {
-    repository: PathBuf,
-    top: PathBuf,
+    repository: Repository,
     index: PathBuf,
     /// The user's index as it was when it was last copied.
     copied: Option<(SystemTime, u64)>,
+    /// The tree of the index, as far as it is up to date.
+    tree: Option<String>,
     /// The last snapshot of it, with its tree.
     last: Option<(String, String)>,
+    told_of_filters: bool,
 }
 
 impl Snapshots {
     /// `known` are the last snapshots of folders that the journal names.
-    pub fn new(run: &str, indexes: PathBuf, own: PathBuf, known: &BTreeMap<String, String>) -> Self {
+    pub fn new(
+        run: &str,
+        indexes: PathBuf,
+        own: PathBuf,
+        began_in: Option<&Path>,
+        known: &BTreeMap<String, String>,
+    ) -> Self {
         remove_left(&indexes);
         let folders = Mutex::default();
         let snapshots = Self {
             run: run.to_owned(),
             indexes,
             own,
+            began_in: began_in.map(Path::to_owned),
             folders,
             chain: Mutex::default(),
             warned: Mutex::default(),
@@ -97,7 +103,24 @@ impl Snapshots {
     /// The top folder of the worktree that a folder is in.
     pub fn top_of(&self, cwd: &Path) -> Result<PathBuf, String> {
         let folder = self.folder(cwd)?;
-        Ok(lock(&folder).top.clone())
+        Ok(lock(&folder).repository.top.clone())
+    }
+
+    /// What to say about the snapshots of a folder: its files are not in them, because it is in a repository inside of the
+    /// one in which the run began, or they are there without the filters that the repository names.
+    pub fn notes(&self, cwd: &Path) -> Vec<String> {
+        let nested = Repository::of_run(cwd, self.began_in.as_deref()).ok().and_then(|found| found.nested);
+        let nested = nested.map(|nested| {
+            format!(
+                "{} is a repository of its own inside the one in which the run began, so snapshots have its commit and not its \
+                 files",
+                nested.display()
+            )
+        });
+        let Ok(folder) = self.folder(cwd) else { return nested.into_iter().collect() };
+        let filters = lock(&folder).about_filters();
+        let filters = filters.map(|about| format!("snapshots have files as they are: {about}"));
+        nested.into_iter().chain(filters).collect()
     }
 
     /// Takes a snapshot of a folder that has none yet, so that what the first step changes can be told.
@@ -120,8 +143,8 @@ impl Snapshots {
         Ok(FilesSnapshot {
             commit,
             before,
-            folder: folder.top.to_string_lossy().into_owned(),
-            repository: folder.repository.to_string_lossy().into_owned(),
+            folder: folder.repository.top.to_string_lossy().into_owned(),
+            repository: folder.repository.common.to_string_lossy().into_owned(),
             shared,
         })
     }
@@ -142,26 +165,21 @@ impl Snapshots {
         if let Some(known) = lock(&self.folders).get(cwd) {
             return Ok(Arc::clone(known));
         }
-        let about = Git::in_folder(cwd)
-            .text(&["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel"])
-            .map_err(|error| format!("no snapshots of {}: {error}", cwd.display()))?;
-        let (repository, top) =
-            about.split_once('\n').ok_or_else(|| format!("no snapshots of {}", cwd.display()))?;
-        let top = PathBuf::from(top);
+        let repository = Repository::of_run(cwd, self.began_in.as_deref())
+            .map_err(|error| format!("no snapshots of {}: {error}", cwd.display()))?
+            .repository;
         let mut folders = lock(&self.folders);
         let number = folders.len();
-        let new = || {
-            let index = self.indexes.join(format!("{number}.index"));
-            let (repository, top) = (PathBuf::from(repository), top.clone());
-            Arc::new(Mutex::new(Folder { repository, top, index, copied: None, last: None }))
-        };
-        let folder = Arc::clone(folders.entry(top.clone()).or_insert_with(new));
+        let top = repository.top.clone();
+        let new =
+            || Arc::new(Mutex::new(Folder::new(repository, self.indexes.join(format!("{number}.index")))));
+        let folder = Arc::clone(folders.entry(top).or_insert_with(new));
         folders.insert(cwd.to_owned(), Arc::clone(&folder));
         Ok(folder)
     }
 
     fn take(&self, folder: &mut Folder, message: &str) -> Result<String, String> {
-        let top = folder.top.clone();
+        let top = folder.repository.top.clone();
         let failed = |error: GitError| format!("no snapshot of {}: {error}", top.display());
         let tree = folder.tree(&self.indexes, &self.own).map_err(failed)?;
         if let Some((commit, last)) = &folder.last
@@ -191,8 +209,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Folder {
+    fn new(repository: Repository, index: PathBuf) -> Self {
+        Self { repository, index, copied: None, tree: None, last: None, told_of_filters: false }
+    }
+
     fn git(&self) -> Git {
-        Git::in_folder(&self.top).settings(&SETTINGS)
+        Git::in_repository(&self.repository).settings(&SETTINGS)
+    }
+
+    /// What to say about filters that are not run, once.
+    fn about_filters(&mut self) -> Option<String> {
+        if std::mem::replace(&mut self.told_of_filters, true) {
+            return None;
+        }
+        self.git().call(&["add"]).ok()?.about_filters()
     }
 
     /// Forgets the last snapshot if the repository does not have it. It may have been made anew since.
@@ -200,56 +230,52 @@ impl Folder {
         let Some((commit, _)) = &self.last else { return };
         // Most snapshots are not packed, and then git need not be asked.
         let (start, rest) = commit.split_at_checked(2).unwrap_or((commit, ""));
-        if self.repository.join("objects").join(start).join(rest).is_file() {
+        if self.repository.common.join("objects").join(start).join(rest).is_file() {
             return;
         }
         let found = self.git().text(&["cat-file", "-e", &format!("{commit}^{{commit}}")]);
         if matches!(found, Err(GitError::Failed { .. })) {
-            (self.last, self.copied) = (None, None);
+            (self.last, self.tree, self.copied) = (None, None, None);
         }
     }
 
     /// The tree of all files that git does not ignore.
     fn tree(&mut self, indexes: &Path, own: &Path) -> Result<String, GitError> {
-        self.copy_index(indexes).map_err(|error| GitError::NotStarted(error.to_string()))?;
+        let is_new = self.copy_index(indexes).map_err(|error| GitError::NotStarted(error.to_string()))?;
         let git = self.git().variable("GIT_INDEX_FILE", &self.index).patience(ADDING_LIMIT);
-        let mut add =
-            vec!["add".to_owned(), "--all".into(), "--ignore-errors".into(), "--".into(), ":/".into()];
-        let own = own.strip_prefix(&self.top).ok().and_then(Path::to_str).filter(|own| !own.is_empty());
-        add.extend(own.map(|own| format!(":(top,exclude,literal){own}")));
-        for left in (0..ADDING_TRIES).rev() {
-            match git.text(&add) {
-                Ok(_) => break,
-                // All but some files were added. Those cannot be read, or are a repository without a commit.
-                Err(GitError::Failed { code: Some(1), .. }) => break,
-                // A file that vanishes while git reads the folder makes it give up, and nothing is added then.
-                Err(GitError::Failed { .. }) if left > 0 => {}
-                Err(error) => return Err(error),
-            }
-        }
-        git.text(&["write-tree"])
+        let top = &self.repository.top;
+        let own = own.strip_prefix(top).ok().and_then(Path::to_str).filter(|own| !own.is_empty());
+        // A try that fails may have added a part.
+        let known = self.tree.take().filter(|_| !is_new);
+        let has_changed = add_all(&git, top, own, known.is_none())?;
+        let tree = match known {
+            Some(known) if !has_changed => known,
+            _ => git.text(&["write-tree"])?,
+        };
+        self.tree = Some(tree.clone());
+        Ok(tree)
     }
 
-    /// Copies the user's index if it has changed. Its time tells git which entries it must not trust.
-    fn copy_index(&mut self, indexes: &Path) -> io::Result<()> {
-        let path = self.git().text(&["rev-parse", "--path-format=absolute", "--git-path", "index"]);
-        let path = PathBuf::from(path.map_err(io::Error::other)?);
+    /// Copies the user's index if it has changed. Its time tells git which entries it must not trust. Returns whether it did.
+    fn copy_index(&mut self, indexes: &Path) -> io::Result<bool> {
+        let path = self.repository.own.join("index");
         let data = match fs::metadata(&path) {
             Ok(data) => data,
             // Nothing was added to git yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return crate::files::create_private_folders(indexes);
+                crate::files::create_private_folders(indexes)?;
+                return Ok(!self.index.exists());
             }
             Err(error) => return Err(error),
         };
         let version = (data.modified()?, data.len());
         if self.copied == Some(version) && self.index.exists() {
-            return Ok(());
+            return Ok(false);
         }
         crate::files::create_private_folders(indexes)?;
         crate::files::copy(&path, &self.index)?.set_modified(version.0)?;
         self.copied = Some(version);
-        Ok(())
+        Ok(true)
     }
 
     /// Puts a commit on the ref.
@@ -316,11 +342,14 @@ pub struct Restoring {
 impl Restoring {
     /// `top` is the top folder of the worktree that the snapshot is of, `own` is Raymond's own folder, and `indexes` a
     /// folder for this alone, which is removed.
-    pub fn new(top: &Path, own: PathBuf, indexes: PathBuf) -> Self {
+    pub fn new(top: &Path, own: PathBuf, indexes: PathBuf) -> Result<Self, GitError> {
+        let repository = Repository::around(top)?;
+        if top.canonicalize().is_ok_and(|top| top != repository.top) {
+            let error = format!("{} is not the top folder of a repository any more", top.display());
+            return Err(GitError::NotStarted(error));
+        }
         let index = indexes.join("0.index");
-        let folder =
-            Folder { repository: PathBuf::new(), top: top.to_owned(), index, copied: None, last: None };
-        Self { folder, own, indexes }
+        Ok(Self { folder: Folder::new(repository, index), own, indexes })
     }
 
     /// Makes a worktree with the files of a snapshot. Its HEAD is the commit that was checked out at that time, as far as
@@ -381,7 +410,9 @@ impl Restoring {
         let mut kept_as = None;
         if !is_tree(commit) && !is_tree("HEAD") && !saved.iter().any(|saved| is_tree(saved)) {
             if !force {
-                let names = git.text(&[PLAIN_NAMES, &["diff", "--name-only", "HEAD", &now, "--"]].concat());
+                let compare =
+                    ["diff", "--name-only", "--no-ext-diff", "--submodule=short", "HEAD", &now, "--"];
+                let names = git.text(&[PLAIN_NAMES, &compare].concat());
                 return Ok(Err(first_of(&names.unwrap_or_default())));
             }
             let listed = git.text(&["for-each-ref", "--format=%(refname)", kept])?;
@@ -415,9 +446,10 @@ fn first_of(lines: &str) -> String {
 /// The changes between two commits, as git shows them, at most so many bytes; with a list of the files first.
 pub fn diff(repository: &Path, before: &str, after: &str, most: usize) -> Result<(String, bool), GitError> {
     let git = Git::of_repository(repository);
-    let compare =
-        ["diff", "--no-ext-diff", "--no-textconv", "--stat", "--patch", "--no-color", before, after, "--"];
-    let mut bytes = git.bytes(&[PLAIN_NAMES, &compare].concat(), &[])?;
+    // In a longer form, another git would look into submodules.
+    let plain = ["diff", "--no-ext-diff", "--no-textconv", "--submodule=short", "--no-color"];
+    let compare = ["--stat", "--patch", before, after, "--"];
+    let mut bytes = git.bytes(&[PLAIN_NAMES, &plain, &compare].concat(), &[])?;
     let is_cut = bytes.len() > most;
     bytes.truncate(most);
     Ok((String::from_utf8_lossy(&bytes).into_owned(), is_cut))

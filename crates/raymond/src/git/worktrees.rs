@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use raymond_core::input::NewWorktree;
 use raymond_core::worktree::{Wanted, Worktree, branch};
 
+use super::repository::{OfRun, Repository, registration};
+use super::submodules::{self, COMMITS_ALONE};
 use super::{Git, GitError};
 
 /// What the file begins with that says that a worktree was made. No name of a worktree begins with a dot.
@@ -20,15 +22,22 @@ pub struct Worktrees {
     /// A folder that belongs to the run alone.
     folder: PathBuf,
     run: String,
+    began_in: Option<PathBuf>,
 }
 
 impl Worktrees {
     pub fn new(folder: PathBuf, run: &str) -> Self {
-        Self { folder, run: run.to_owned() }
+        Self { folder, run: run.to_owned(), began_in: None }
     }
 
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// For a run that began in this folder. Repositories inside of the one that is there are not entered.
+    #[must_use]
+    pub fn of_run_in(self, folder: &Path) -> Self {
+        Self { began_in: Some(folder.to_owned()), ..self }
     }
 
     /// What the worktrees are that an agent asks for which works in `cwd`, or why they cannot be made. Changes nothing.
@@ -37,7 +46,7 @@ impl Worktrees {
         if wanted.is_empty() {
             return BTreeMap::new();
         }
-        let source = Source::of(cwd, &self.run);
+        let source = Source::of(cwd, self);
         let mut commits = BTreeMap::new();
         let found = |wanted: &Wanted| {
             let source = source.as_ref().map_err(Clone::clone)?;
@@ -65,7 +74,7 @@ impl Worktrees {
         }
         let path = as_text(path)?;
         let cwd = match commit.has_subfolder {
-            true => as_text(Path::new(&path).join(source.subfolder.trim_end_matches('/')))?,
+            true => as_text(Path::new(&path).join(&source.subfolder))?,
             false => path.clone(),
         };
         let worktree = Worktree {
@@ -107,10 +116,8 @@ struct Commit {
 }
 
 impl Source {
-    fn of(cwd: &Path, run: &str) -> Result<Self, String> {
-        let git = Git::in_folder(cwd);
-        let about = git.text(&["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-prefix"]);
-        let about = about.map_err(|error| match error {
+    fn of(cwd: &Path, worktrees: &Worktrees) -> Result<Self, String> {
+        let found = Repository::of_run(cwd, worktrees.began_in.as_deref()).map_err(|error| match error {
             GitError::Failed { words, .. } => {
                 format!(
                     "{} is in no git repository, so it has no worktrees (git says: {words})",
@@ -119,35 +126,24 @@ impl Source {
             }
             other => other.to_string(),
         })?;
-        let (repository, subfolder) = about.split_once('\n').unwrap_or((&about, ""));
-        let listed = format!("refs/heads/{}/", branch(run, "x").trim_end_matches("/x"));
+        let OfRun { repository, nested: None } = found else {
+            return Err(is_nested(cwd, &found));
+        };
+        let git = Git::in_repository(&repository);
+        let real = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+        let subfolder = real.strip_prefix(&repository.top).unwrap_or(Path::new(""));
+        let listed = format!("refs/heads/{}/", branch(&worktrees.run, "x").trim_end_matches("/x"));
         let branches = git.text(&["for-each-ref", "--format=%(refname)", &listed]);
         let branches = branches.map_err(|error| error.to_string())?;
         let branches = branches.lines().filter_map(|name| name.strip_prefix("refs/heads/"));
         let source = Self {
-            repository: repository.to_owned(),
-            subfolder: subfolder.to_owned(),
+            repository: as_text(repository.common)?,
+            subfolder: as_text(subfolder.to_owned())?.replace(std::path::MAIN_SEPARATOR, "/"),
             branches: branches.map(str::to_lowercase).collect(),
             git,
         };
-        source.check_submodules()?;
+        check_submodules(&source.git, &repository.top)?;
         Ok(source)
-    }
-
-    /// What is not committed in a submodule would be missing in the worktree, without a word.
-    fn check_submodules(&self) -> Result<(), String> {
-        let Ok(top) = self.git.text(&["rev-parse", "--show-toplevel"]) else { return Ok(()) };
-        if !Path::new(&top).join(".gitmodules").exists() {
-            return Ok(());
-        }
-        let status = ["status", "--porcelain=v2", "-z", "--untracked-files=no", "--ignore-submodules=none"];
-        let status = self.git.text(&status).map_err(|error| error.to_string())?;
-        match status.split('\0').find_map(dirty_submodule) {
-            Some(path) => Err(format!(
-                "the submodule `{path}` has changes that are not committed here; commit them or put it back first"
-            )),
-            None => Ok(()),
-        }
     }
 
     fn commit(&self, from: &Option<String>) -> Result<Commit, String> {
@@ -158,25 +154,35 @@ impl Source {
             Some(from) => format!("`from=\"{from}\"` names no commit of this repository"),
             None => "the repository has no commit yet; make one first".to_owned(),
         })?;
-        let folder = format!("{id}:{}", self.subfolder.trim_end_matches('/'));
+        let folder = format!("{id}:{}", self.subfolder);
         let kind = || self.git.text(&["cat-file", "-t", &folder]);
         let has_subfolder = !self.subfolder.is_empty() && kind().is_ok_and(|kind| kind == "tree");
         Ok(Commit { id, has_subfolder })
     }
 }
 
-/// The path of a submodule with changes, from an entry of git's status.
-fn dirty_submodule(entry: &str) -> Option<&str> {
-    // `1 XY SUB mH mI mW hH hI PATH`, or `2 XY SUB … X PATH` after a rename.
-    let fields = match entry.split_once(' ')?.0 {
-        "1" => 9,
-        "2" => 10,
-        "u" => 11,
-        _ => return None,
-    };
-    let mut parts = entry.splitn(fields, ' ').skip(2);
-    parts.next().filter(|kind| kind.starts_with('S'))?;
-    parts.last()
+fn is_nested(cwd: &Path, found: &OfRun) -> String {
+    let nested = found.nested.as_deref().unwrap_or(cwd);
+    format!(
+        "{} is in a repository of its own, {}, inside the one in which the run began, {}; worktrees are made of that one \
+         alone. If it is yours, start a run in it",
+        cwd.display(),
+        nested.display(),
+        found.repository.top.display()
+    )
+}
+
+/// What is not committed in a submodule would be missing in the worktree, without a word.
+fn check_submodules(git: &Git, top: &Path) -> Result<(), String> {
+    if !top.join(".gitmodules").exists() {
+        return Ok(());
+    }
+    match submodules::dirty(git, top).map_err(|error| error.to_string())? {
+        Some(path) => Err(format!(
+            "the submodule `{path}` has changes that are not committed here; commit them or put it back first"
+        )),
+        None => Ok(()),
+    }
 }
 
 fn is_object_id(text: &str) -> bool {
@@ -216,7 +222,7 @@ impl Worktrees {
             let name = entry.file_name().into_string().ok()?;
             let path = entry.path().into_os_string().into_string().ok()?;
             let repository =
-                Git::in_folder(&path).text(&["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+                Repository::around(Path::new(&path)).ok().and_then(|found| as_text(found.common).ok());
             let branch = branch(&self.run, &name);
             Some(Worktree {
                 name,
@@ -290,11 +296,19 @@ fn remove_saved(git: &Git, worktree: &Worktree) -> Result<(), String> {
     if let Some(why) = unsaved(worktree) {
         return Err(why);
     }
-    git.text(&["worktree", "remove", "--", &worktree.path]).map(drop).map_err(|error| error.to_string())
+    // Without `--force`, git would look into it once more, and another git into the repositories inside of it.
+    let removed = git.text(&["worktree", "remove", "--force", "--", &worktree.path]);
+    removed.map(drop).map_err(|error| error.to_string())
 }
 
 /// Removes a worktree with everything in it. Git may know nothing of it.
 pub(super) fn discard(git: &Git, path: &Path) -> Result<(), String> {
+    // It may be half made, or an agent may have changed where it leads. Git removes only what leads to its repository.
+    if let Ok(repository) = git.repository()
+        && let Some(registration) = registration(&repository.common, path)
+    {
+        let _ = registration.lead_back();
+    }
     let remove = ["worktree", "remove", "--force", "--force", "--"].map(OsStr::new);
     let removed = git.text(&[&remove[..], &[path.as_os_str()]].concat());
     remove_folder(path).map_err(|error| match removed {
@@ -305,8 +319,12 @@ pub(super) fn discard(git: &Git, path: &Path) -> Result<(), String> {
 
 /// What would be lost with a worktree.
 pub fn unsaved(worktree: &Worktree) -> Option<String> {
-    let git = Git::in_folder(&worktree.path);
-    let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=none"];
+    let repository = match Repository::around(Path::new(&worktree.path)) {
+        Ok(repository) => repository,
+        Err(error) => return Some(error.to_string()),
+    };
+    let git = Git::in_repository(&repository);
+    let status = ["status", "--porcelain", "-z", "--untracked-files=normal", COMMITS_ALONE];
     let status = match git.text(&status) {
         Ok(status) => status,
         Err(error) => return Some(error.to_string()),
@@ -318,7 +336,14 @@ pub fn unsaved(worktree: &Worktree) -> Option<String> {
     if !entries.is_empty() {
         return Some("it has files that are not in git".to_owned());
     }
-    under_way(&git).or_else(|| unreachable_commits(&git))
+    match submodules::present(&git, &repository.top) {
+        Err(error) => return Some(error.to_string()),
+        Ok(present) if !present.is_empty() => {
+            return Some(format!("it has other repositories in it: {}", present.join(", ")));
+        }
+        Ok(_) => {}
+    }
+    under_way(&repository.own).or_else(|| unreachable_commits(&git))
 }
 
 /// Names of files in git's folder of a worktree, and what is under way while they are there.
@@ -331,9 +356,8 @@ const UNDER_WAY: [(&str, &str); 6] = [
     ("BISECT_LOG", "a bisection"),
 ];
 
-fn under_way(git: &Git) -> Option<String> {
-    let folder = git.text(&["rev-parse", "--absolute-git-dir"]).ok()?;
-    let found = UNDER_WAY.iter().find(|(name, _)| Path::new(&folder).join(name).exists());
+fn under_way(folder: &Path) -> Option<String> {
+    let found = UNDER_WAY.iter().find(|(name, _)| folder.join(name).exists());
     found.map(|(_, what)| format!("{what} is under way in it"))
 }
 

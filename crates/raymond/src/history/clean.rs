@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use raymond_core::run::Run;
 use raymond_core::worktree::Worktree;
 
+use crate::git::repository::Repository;
 use crate::git::worktrees::{Kept, Unsaved, Worktrees, unsaved};
 use crate::git::{Git, snapshots};
 use crate::store::StateDir;
@@ -101,9 +102,7 @@ fn is_there(worktree: &&Worktree) -> bool {
 fn repositories(folders: impl Iterator<Item = PathBuf>, worktrees: &[Worktree]) -> Vec<PathBuf> {
     let of_folder = |folder: PathBuf| {
         let existing = folder.ancestors().find(|folder| folder.is_dir())?.to_owned();
-        let found =
-            Git::in_folder(existing).text(&["rev-parse", "--path-format=absolute", "--git-common-dir"]);
-        found.ok().map(PathBuf::from)
+        Repository::around(&existing).ok().map(|found| found.common)
     };
     let of_worktrees = worktrees.iter().map(|worktree| PathBuf::from(&worktree.repository));
     let mut all: Vec<PathBuf> =

@@ -79,6 +79,11 @@ pub fn hand_over(old: &Worktree, from: &Worktrees, (id, to): (&str, &Worktrees))
     let words = |error: GitError| error.to_string();
     if exists(&old.branch) && !exists(&new.branch) {
         git.text(&["branch", "-m", &old.branch, &new.branch]).map_err(words)?;
+        // Git renames it in HEAD of the worktrees that were added, and of the first one it sees only a copy.
+        let in_head = git.text(&["symbolic-ref", "--quiet", "HEAD"]);
+        if in_head.is_ok_and(|name| name == format!("refs/heads/{}", old.branch)) {
+            git.text(&["symbolic-ref", "HEAD", &format!("refs/heads/{}", new.branch)]).map_err(words)?;
+        }
     }
     if from.mark(&old.name).exists() {
         crate::files::create_private_folders(to.folder()).map_err(|error| error.to_string())?;
@@ -119,8 +124,8 @@ pub fn restore(
         UserError::usage(format!("there is no snapshot of {} up to that step", cwd.display()))
             .hint("only runs with --snapshots keep the files of their steps")
     })?;
-    let restoring = Restoring::new(Path::new(folder), own.to_owned(), indexes.to_owned());
     let failed = |error: GitError| UserError::failed(format!("cannot restore the files: {error}"));
+    let restoring = Restoring::new(Path::new(folder), own.to_owned(), indexes.to_owned()).map_err(failed)?;
     match place {
         Place::Worktree { dir, purpose } => {
             let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());

@@ -112,7 +112,7 @@ impl HostedRun {
         let mut reaper = Reaper::with_grace(grace)?;
         reaper.contain(id, scratch);
         let indexes = scratch.join(format!("{INDEXES}{}", std::process::id()));
-        let snapshots = Arc::new(Snapshots::new(id, indexes, scratch.to_owned(), &BTreeMap::new()));
+        let snapshots = Arc::new(Snapshots::new(id, indexes, scratch.to_owned(), None, &BTreeMap::new()));
         let debug = debug.map_or_else(DebugFolder::off, |path| DebugFolder::open(path, DEFAULT_KEPT_STEPS));
         let secrets = Secrets::of(std::env::vars_os());
         let executor = LocalExecutor {
@@ -300,7 +300,7 @@ fn scopes_of(order: &StepOrder, roots: &Roots) -> Result<Scopes, String> {
     let reach =
         Reach::new(&roots.folder_of(&order.project), &[&cwd], &listed(&order.cd_paths, &roots.folder));
     let scopes = Scopes::new(own, Platform::current(), allowed).within(reach).below(&roots.workflows);
-    Ok(scopes.with_worktrees(worktrees_of(order, roots)))
+    Ok(scopes.with_worktrees(worktrees_of(order, roots).of_run_in(&cwd)))
 }
 
 /// The worktree of the order's agent, and those that it asks for. An agent has at most one of its own in its folders.

@@ -49,6 +49,8 @@ mod guide;
 mod help;
 mod history;
 #[cfg(test)]
+mod hostile_git;
+#[cfg(test)]
 mod kills;
 #[cfg(test)]
 mod lint;

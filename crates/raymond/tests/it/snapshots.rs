@@ -186,8 +186,8 @@ fn submodules_filters_and_nested_repositories_are_kept_as_git_keeps_them() {
     git(&rig, ".", &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "./other", "module"]);
     fs::remove_dir_all(rig.path("other")).unwrap();
     // As a large file storage does it: a pointer in git, the content elsewhere.
-    git(&rig, ".", &["config", "filter.big.clean", "sed 's/^content .*/pointer/'"]);
-    git(&rig, ".", &["config", "filter.big.smudge", "sed 's/^pointer/content of old/'"]);
+    git(&rig, ".", &["config", "--global", "filter.big.clean", "sed 's/^content .*/pointer/'"]);
+    git(&rig, ".", &["config", "--global", "filter.big.smudge", "sed 's/^pointer/content of old/'"]);
     rig.write(".gitattributes", "*.big filter=big\n");
     rig.write("a.big", "content of a\n");
     commit(&rig, ".", "more");
@@ -276,7 +276,7 @@ fn a_killed_run_goes_on_with_its_chain() {
     let clean = format!(
         "if [ -e '{work}/slow.ignored' ]; then touch '{work}/begun.ignored'; until [ -e '{work}/gate.ignored' ]; do sleep 0.01; done; fi; cat"
     );
-    git(&rig, ".", &["config", "filter.slow.clean", &clean]);
+    git(&rig, ".", &["config", "--global", "filter.slow.clean", &clean]);
     rig.write(".gitattributes", "*.slow filter=slow\n");
     commit(&rig, ".", "filter");
     steps(
@@ -307,9 +307,8 @@ fn a_killed_run_goes_on_with_its_chain() {
 fn a_step_counts_though_every_try_of_its_snapshot_fails() {
     let rig = repository();
     steps(&rig, &["echo two > f", "echo three > f"]);
-    let is_add =
-        r#"for word in "$@"; do [ "$word" = add ] && { echo "fatal: no room" >&2; exit 128; }; done"#;
-    let path = front_git(&rig.home().join("front"), |real| format!("{is_add}\nexec {real} \"$@\""));
+    let is_update = r#"for word in "$@"; do [ "$word" = update-index ] && { echo "fatal: no room" >&2; exit 128; }; done"#;
+    let path = front_git(&rig.home().join("front"), |real| format!("{is_update}\nexec {real} \"$@\""));
     let mut command = rig.command(&["workflow", "--id", "r", "--snapshots"]);
     command.env("PATH", path);
     let done = rig.launch(command).wait();

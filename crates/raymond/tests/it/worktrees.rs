@@ -339,8 +339,8 @@ fn a_model_may_fork_into_a_worktree_and_its_prompt_knows_it() {
 fn slow_checkout(rig: &Rig) {
     let work = rig.work().display().to_string();
     let smudge = format!("touch '{work}/begun'; until [ -e '{work}/gate' ]; do sleep 0.01; done; cat");
-    git(rig, ".", &["config", "filter.slow.smudge", &smudge]);
-    git(rig, ".", &["config", "filter.slow.clean", "cat"]);
+    git(rig, ".", &["config", "--global", "filter.slow.smudge", &smudge]);
+    git(rig, ".", &["config", "--global", "filter.slow.clean", "cat"]);
     rig.write(".gitattributes", "*.slow filter=slow\n");
     rig.write("x.slow", "slow\n");
     commit(rig, ".", "slow");

@@ -33,7 +33,7 @@ impl Project {
         fs::write(workflow.join("START.sh"), "echo again >> again; echo '<result>done</result>'\n").unwrap();
         fs::write(top.join("kept"), "as committed").unwrap();
         let git = Git::in_folder(&top);
-        git.text(&["init", "--quiet"]).unwrap();
+        Git::in_no_repository(&top).text(&["init", "--quiet"]).unwrap();
         git.text(&["add", "kept"]).unwrap();
         commit(&git, "first");
         let blobs = Blobs::open(Some("memory:///")).unwrap();
@@ -346,7 +346,7 @@ fn without_a_repository_everything_that_an_agent_has_made_is_kept() {
         put(input.parent().unwrap(), input.file_name().unwrap().to_str().unwrap(), "handed");
         assert_eq!(host.keep(&project.order(1, 1), &roots, None).await, Left::default());
         let git = Git::in_folder(&top);
-        git.text(&["init", "--quiet"]).unwrap();
+        Git::in_no_repository(&top).text(&["init", "--quiet"]).unwrap();
         commit(&git, "of the agent");
         put(&top.join("node_modules/m"), "index.js", "module");
         fs::create_dir_all(top.join("empty")).unwrap();

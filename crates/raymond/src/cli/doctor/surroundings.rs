@@ -3,11 +3,9 @@
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::Finding;
-use super::listen::listen;
 use crate::cli::find::{found_home, working_folder};
 use crate::config;
 use crate::process::Containment;
@@ -114,9 +112,9 @@ fn processes() -> Finding {
 }
 
 fn git() -> Finding {
-    match listen(Command::new("git").arg("--version"), PATIENCE) {
-        Ok(heard) if heard.status.success() => Finding::good("git", heard.stdout.trim().to_owned()),
-        _ => Finding::warning(
+    match crate::git::version(PATIENCE) {
+        Ok(version) => Finding::good("git", version),
+        Err(_) => Finding::warning(
             "git",
             "`git` was not found",
             "install it; most agents and many workflows use it",

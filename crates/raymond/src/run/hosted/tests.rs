@@ -387,7 +387,7 @@ fn a_repository_that_is_made_anew_has_snapshots_too() {
             let _ = fs::remove_dir_all(&roots.folder);
             let project = roots.folder_of("/home/me");
             fs::create_dir_all(&project).unwrap();
-            crate::git::Git::in_folder(&project).text(&["init", "--quiet"]).unwrap();
+            crate::git::Git::in_no_repository(&project).text(&["init", "--quiet"]).unwrap();
             let done = run.start(order.clone(), &roots).await.unwrap();
             let snapshot = done.report.lookups.snapshot.expect("a snapshot");
             let git = crate::git::Git::in_folder(&project);

@@ -18,10 +18,13 @@ pub(super) async fn before(executor: &LocalExecutor, job: &StepJob) {
     let (step, cwd) = (job.attempt.step, PathBuf::from(&job.needs.cwd));
     let found = in_background(snapshots, move |snapshots| {
         snapshots.before_step(&cwd, step)?;
-        snapshots.top_of(&cwd)
+        Ok((snapshots.top_of(&cwd)?, snapshots.notes(&cwd)))
     });
     match found.await {
-        Ok(top) => drop(executor.busy_folders.borrow_mut().insert(job.attempt.agent.clone(), top)),
+        Ok((top, notes)) => {
+            executor.busy_folders.borrow_mut().insert(job.attempt.agent.clone(), top);
+            notes.into_iter().for_each(|note| warn(executor, snapshots, job, note));
+        }
         Err(error) => warn(executor, snapshots, job, error),
     }
 }

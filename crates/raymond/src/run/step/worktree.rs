@@ -6,11 +6,12 @@ use raymond_core::money::Usd;
 use super::LocalExecutor;
 use super::prompt::final_fault;
 use crate::git::making::{MAKING_LIMIT, begin, finish, remove_locks_from_before};
-use crate::git::{Git, GitError, shown};
+use crate::git::{Git, GitError, PROGRAM, shown};
 use crate::process::{
     AfterExit, Ending, Flow, OutputTail, ProgramSpec, Sink, StopSignal, TimeLimits, supervise,
 };
 use crate::run::job::{StepJob, WorktreeNeeds};
+use crate::run::mailbox::Message;
 
 /// How much of what git says is kept for an error.
 const MOST_WORDS_BYTES: usize = 8 * 1024;
@@ -76,14 +77,22 @@ async fn write_files(
     arguments: &[String],
     stop: &StopSignal,
 ) -> Result<(), NotMade> {
-    let mut program = ProgramSpec::new("git", git.folder(), job.attempt.token.clone());
-    program.args = git.arguments(arguments);
-    program.env = git.variables().to_vec();
+    let call = git.call(arguments).map_err(|error| NotMade::Failed(error.to_string()))?;
+    if let (Some(about), Some(needs)) = (call.about_filters(), &job.needs.worktree) {
+        let message = format!(
+            "the worktree `{}` has its files without what their filters do: {about}",
+            needs.worktree.name
+        );
+        executor.send(Message::Warning { agent: job.attempt.agent.clone(), message });
+    }
+    let mut program = ProgramSpec::new(PROGRAM, &call.folder, job.attempt.token.clone());
+    program.args.clone_from(&call.arguments);
+    program.env.clone_from(&call.variables);
     let limits = TimeLimits { total: Some(MAKING_LIMIT), ..TimeLimits::default() };
     let mut words = Words(OutputTail::new(MOST_WORDS_BYTES));
     let reaper = &executor.reaper;
     let done = supervise(program, limits, &mut words, stop.clone(), reaper, AfterExit::LeaveBackground).await;
-    let failed = |error: GitError| Err(NotMade::Failed(error.to_string()));
+    let failed = |error: GitError| Err(NotMade::Failed(call.explained(error).to_string()));
     match done.ending {
         ending if ending.is_success() => Ok(()),
         Ending::Stopped => Err(NotMade::Stopped),
