@@ -10,7 +10,7 @@ pub const MAX_VALUE_BYTES: usize = 4096;
 /// Why a run cannot have this label. It is written KEY=VALUE in many places, so no other key may look like this one.
 pub fn check_label(key: &str, value: &str) -> Result<(), String> {
     if key.is_empty() {
-        return Err("a label is written KEY=VALUE, and its key is not empty".to_owned());
+        return Err("a label is written KEY=VALUE".to_owned());
     }
     if key.len() > MAX_KEY_BYTES {
         return Err(format!("the key of a label may be {MAX_KEY_BYTES} bytes long"));

@@ -6,6 +6,7 @@ import { Browser, Project, login } from "./harness.js";
 
 const HOSTILE = `<img src=x onerror="alert(1)"><script>alert(2)</script>`;
 const BIDI = "safe\u202Egnp.exe";
+const NAMES = ["__proto__", "constructor", "toString", "hasOwnProperty"];
 const ANSI = "\u001b[31mred\u001b[0m\u001b]0;title\u0007";
 
 let browser, project, server, context;
@@ -17,6 +18,10 @@ before(async () => {
     "START.sh": `#!/bin/bash\nprintf '%s\\n' '<print>${HOSTILE}</print>'\nprintf '%s\\n' '${ANSI}'\nprintf '%s\\n' '${HOSTILE}' >&2\nraymond emit ask --next END "\${HOSTILE_QUESTION}"\n`,
     "END.sh": "#!/bin/bash\nraymond emit result \"$RAYMOND_INPUT\"\n",
     "workflow.yaml": `name: '${HOSTILE}'\ndescription: '${BIDI} ${HOSTILE}'\nenvironment:\n  HOSTILE_QUESTION: '${HOSTILE} ${BIDI}'\n`,
+  });
+  project.workflow("names", {
+    "START.sh": "#!/bin/bash\nraymond emit result \"$__proto__ $constructor $toString $hasOwnProperty\"\n",
+    "workflow.yaml": `inputs:\n${NAMES.map((name) => `  ${name}: { type: integer, required: true }\n`).join("")}`,
   });
   server = await project.serve("--listen", "127.0.0.1:0");
   context = await browser.window();
@@ -47,17 +52,11 @@ test("hostile names, questions, prints and outputs are shown as they are", async
 });
 
 test("names that every object of the language has are names like any other", async () => {
-  const names = ["__proto__", "constructor", "toString", "hasOwnProperty"];
-  const inputs = names.map((name) => `  ${name}: { type: integer, required: true }\n`).join("");
-  project.workflow("names", {
-    "START.sh": "#!/bin/bash\nraymond emit result \"$__proto__ $constructor $toString $hasOwnProperty\"\n",
-    "workflow.yaml": `inputs:\n${inputs}`,
-  });
   const page = await login(context, server, "#/workflows/names");
-  for (const name of names) await page.getByLabel(name).fill("x");
+  for (const name of NAMES) await page.locator(`[name="set ${name}"]`).fill("x");
   await page.getByRole("button", { name: "Start", exact: true }).click();
-  for (const name of names) await page.locator(`[id="wrong ${name}"]`).waitFor();
-  for (const [index, name] of names.entries()) await page.getByLabel(name).fill(String(index));
+  for (const name of NAMES) await page.locator(`[id="wrong ${name}"]`).waitFor();
+  for (const [index, name] of NAMES.entries()) await page.locator(`[name="set ${name}"]`).fill(String(index));
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.locator(".outcome pre", { hasText: "0 1 2 3" }).waitFor();
   await untouched(page);
