@@ -17,7 +17,8 @@ pub fn version(_: TokenStream) -> TokenStream {
         None => format!("{version:?}"),
         Some(Commit { name, log }) => {
             let version = format!("{version} ({name})");
-            let tracked = log.map(|log| format!("const _: &[u8] = include_bytes!({log:?});")).unwrap_or_default();
+            let tracked =
+                log.map(|log| format!("const _: &[u8] = include_bytes!({log:?});")).unwrap_or_default();
             format!("{{ {tracked} {version:?} }}")
         }
     };

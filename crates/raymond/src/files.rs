@@ -96,9 +96,36 @@ pub fn options_with_mode(mode: u32) -> OpenOptions {
     options
 }
 
-/// Writes a file for the owner only.
+/// Lets an open fail where the name leads to a link, and not wait where it leads to a pipe.
+pub fn not_through_a_link(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    {
+        let flags = rustix::fs::OFlags::NONBLOCK.union(rustix::fs::OFlags::NOFOLLOW).bits().cast_signed();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags);
+    }
+    options
+}
+
+/// Writes a file for the owner only. A link in its place is not followed.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    io::Write::write_all(&mut private_options().write(true).create(true).truncate(true).open(path)?, bytes)
+    let mut options = private_options();
+    let file = not_through_a_link(options.write(true).create(true).truncate(true)).open(path);
+    io::Write::write_all(&mut file?, bytes)
+}
+
+/// Replaces a file by one for the owner only, as a whole: it is written under another name first. What is there, a link or
+/// a pipe for example, is neither followed nor waited for.
+pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = path.with_file_name(format!(".{name}.{}.tmp", uuid::Uuid::new_v4().simple()));
+    let mut options = private_options();
+    let written = options.write(true).create_new(true).open(&unfinished);
+    let written = written.and_then(|mut file| io::Write::write_all(&mut file, bytes));
+    let replaced = written.and_then(|()| std::fs::rename(&unfinished, path));
+    if replaced.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    replaced
 }
 
 #[cfg(all(test, unix))]

@@ -5,6 +5,7 @@
 //! before they come here, and never stand where an option could.
 
 pub mod making;
+pub mod relink;
 pub mod snapshots;
 pub mod worktrees;
 

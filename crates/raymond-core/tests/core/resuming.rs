@@ -233,7 +233,12 @@ fn what_a_lost_attempt_cost_is_counted_once() {
     let options = rig.run.options.clone();
     let interrupted = rig.run.interrupted();
     rig.drain();
-    rig.round([Input::Resume { options: Box::new(options), interrupted, forgotten: Vec::new() }]);
+    rig.round([Input::Resume {
+        options: Box::new(options),
+        interrupted,
+        forgotten: Vec::new(),
+        moved: None,
+    }]);
     assert_eq!(rig.run.status, RunStatus::Interrupted);
     assert_eq!(rig.run.cost_usd, cost);
 }

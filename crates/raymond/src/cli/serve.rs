@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::args::serve::ServeArgs;
 use super::find::{load_config, project_folder, state_dir, working_folder};
+use super::foreign::warn_of_foreign;
 use crate::error::{ExitKind, UserError};
 use crate::paths::normalise;
 use crate::serve::{Settings, serve as serve_runs};
+use crate::store::FolderStore;
 
 pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
     let cwd = working_folder()?;
@@ -18,6 +20,8 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
         true => vec![project.clone()],
         false => args.root.iter().map(|root| existing_folder(&cwd, root)).collect::<Result<_, _>>()?,
     };
+    let state = state_dir(&args.place)?;
+    warn_of_foreign(&FolderStore::new(state.clone()));
     serve_runs(Settings {
         roots,
         project,
@@ -25,7 +29,7 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
         listen: args.listen.as_deref().map(parse_address).transpose()?,
         token_file: args.token_file.map(|file| cwd.join(file)),
         allowed_hosts: args.allow_host,
-        state: state_dir(&args.place)?,
+        state,
         state_dir: args.place.state_dir.as_deref().map(|dir| normalise(&cwd, dir)),
         schedules: args.schedules,
         skip_permissions: args.dangerously_skip_permissions,

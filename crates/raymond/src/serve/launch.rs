@@ -19,13 +19,15 @@ use super::Server;
 use super::index::holds;
 use super::problem::Problem;
 use crate::error::{ExitKind, UserError};
-use crate::files::{private_options, write_private};
-use crate::store::RunHandle;
+use crate::files::private_options;
+use crate::store::{RunHandle, SealedFile};
 
 /// How long a new process may take until its run can be seen.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a run whose process died is resumed without a finished step in between.
 const MOST_RESUMES: u32 = 3;
+/// How long the list of the runs that were started may be.
+const MOST_LISTED: u64 = 16 * 1024 * 1024;
 /// How much of what a process says is shown if it ends at once.
 const MOST_SAID: u64 = 64 * 1024;
 
@@ -39,6 +41,8 @@ pub struct Launcher {
     pub skip_permissions: bool,
     /// The folder for files of our own.
     folder: PathBuf,
+    /// The file with the runs that were started from here.
+    list: SealedFile,
     running: Mutex<Vec<Child>>,
     started: Mutex<BTreeMap<String, Started>>,
 }
@@ -64,6 +68,7 @@ impl Launcher {
         project: PathBuf,
         state_dir: Option<PathBuf>,
         folder: PathBuf,
+        list: SealedFile,
         skip_permissions: bool,
     ) -> Result<Self, UserError> {
         let program = std::env::current_exe()
@@ -74,16 +79,13 @@ impl Launcher {
             state_dir,
             skip_permissions,
             folder,
+            list,
             running: Mutex::default(),
             started: Mutex::default(),
         };
-        let known = std::fs::read(launcher.list_file()).ok();
+        let known = launcher.list.read(MOST_LISTED);
         *launcher.started() = known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         Ok(launcher)
-    }
-
-    fn list_file(&self) -> PathBuf {
-        self.folder.join("serve.runs")
     }
 
     fn started(&self) -> MutexGuard<'_, BTreeMap<String, Started>> {
@@ -99,11 +101,8 @@ impl Launcher {
 
     fn save(&self, all: &BTreeMap<String, Started>) -> Result<(), Problem> {
         let text = serde_json::to_vec(all).map_err(Problem::internal)?;
-        let unfinished = self.folder.join("serve.runs.tmp");
-        let written =
-            write_private(&unfinished, &text).and_then(|()| std::fs::rename(&unfinished, self.list_file()));
-        written.map_err(|error| {
-            Problem::internal(format!("cannot write {}: {error}", self.list_file().display()))
+        self.list.write(&text).map_err(|error| {
+            Problem::internal(format!("cannot write {}: {error}", self.list.path().display()))
         })
     }
 

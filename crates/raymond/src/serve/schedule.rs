@@ -18,13 +18,15 @@ use super::api::changes::{NewRun, begin};
 use super::cron::Cron;
 use super::discover::{Found, Workflows};
 use super::index::holds;
-use crate::files::write_private;
+use crate::store::SealedFile;
 use crate::workflow::scope::Scope;
 
 /// How often the clock is looked at. A schedule has minutes, so this is often enough.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often manifests are read again, in looks.
 const READ_EVERY: u32 = 20;
+/// How long the file may be that says what was started.
+const MOST_KNOWN: u64 = 16 * 1024 * 1024;
 /// The label of runs that were started by their schedule.
 const LABEL: &str = "schedule";
 
@@ -110,7 +112,7 @@ fn schedule_of(found: &Found) -> Option<Result<Scheduled, String>> {
 /// Starts what is due.
 fn look(server: &Server, all: &[Scheduled], now: Timestamp) {
     let file = file(server);
-    let text = std::fs::read(&file).unwrap_or_default();
+    let text = file.read(MOST_KNOWN).unwrap_or_default();
     let mut known: BTreeMap<PathBuf, Known> = serde_json::from_slice(&text).unwrap_or_default();
     let mut has_changed = false;
     for scheduled in all {
@@ -138,16 +140,14 @@ fn look(server: &Server, all: &[Scheduled], now: Timestamp) {
     }
     if has_changed {
         let text = serde_json::to_vec_pretty(&known).unwrap_or_default();
-        let unfinished = file.with_extension("schedules.tmp");
-        let written = write_private(&unfinished, &text).and_then(|()| std::fs::rename(&unfinished, &file));
-        if let Err(error) = written {
+        if let Err(error) = file.write(&text) {
             tracing::warn!(%error, "cannot write down what was started");
         }
     }
 }
 
-fn file(server: &Server) -> PathBuf {
-    super::own_folder(&server.state).join("serve.schedules")
+fn file(server: &Server) -> SealedFile {
+    server.state.own_file("serve.schedules")
 }
 
 fn is_running(server: &Server, run: &str) -> bool {

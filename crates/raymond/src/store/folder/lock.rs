@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::disk::{is_at, private_options};
 use super::place::RunPaths;
-use crate::files::{check_plain, open_plain};
+use crate::files::{check_plain, not_through_a_link, open_plain};
 use crate::store::error::StoreError;
 use crate::store::home::{Holder, Lease};
 
@@ -67,7 +67,7 @@ impl RunLock {
         let io = |error| StoreError::io(path.display(), "lock", error);
         let mut options = private_options();
         let options = options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(io)?;
+        let file = not_through_a_link(options).open(path).map_err(io)?;
         check_plain(&file).map_err(io)?;
         let mut said = holder_file(path, &file, options).map_err(io)?;
         if !lock_patiently(&file, &mut said).map_err(io)? {

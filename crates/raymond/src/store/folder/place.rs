@@ -11,14 +11,16 @@ use std::time::SystemTime;
 
 use super::disk::{Disk, SystemDisk, create_private_dir, private_options};
 use super::elsewhere;
+use super::own::{Own, SealedFile, mark_path};
 use crate::store::id::{BadRunId, check_run_id, split_segment_digits};
 use crate::store::payload::hash_of;
+use crate::trust::is_safe;
 
 /// How much of a hash tells folders apart.
 const IDENTITY_LETTERS: usize = 16;
 
 /// The folder that holds config and state of a project.
-const HOME_NAME: &str = ".raymond";
+pub(super) const HOME_NAME: &str = ".raymond";
 
 /// The folder of the journals, which may not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct StateDir {
     path: PathBuf,
     /// The `.raymond` folder around it, unless the folder was named by the user.
     home: Option<PathBuf>,
+    /// Which of its files count.
+    own: Own,
 }
 
 /// The files of one run, as a listing of the folder shows them.
@@ -60,17 +64,67 @@ impl StateDir {
         let cwd = std::path::absolute(cwd)?;
         let top = cwd.ancestors().find(|folder| folder.join(HOME_NAME).is_dir() || holds_git(folder));
         let home = top.unwrap_or(&cwd).join(HOME_NAME);
-        Ok(Self { path: home.join("state"), home: Some(home) })
+        let path = home.join("state");
+        let own = Own::of_project(&path, home.parent().unwrap_or(&cwd));
+        Ok(Self { path, home: Some(home), own })
     }
 
     /// The state folder that the user named; journals are directly in it.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { path: dir.into(), home: None }
+        let path = dir.into();
+        let own = Own::named(&path);
+        Self { path, home: None, own }
     }
 
     /// Where the journals are.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Which of its files count.
+    pub fn own(&self) -> &Own {
+        &self.own
+    }
+
+    /// A file that Raymond keeps for itself: in `.raymond`, or in the folder that the user named.
+    pub fn own_file(&self, name: &str) -> SealedFile {
+        SealedFile::new(self.around().join(name), self.own.clone())
+    }
+
+    /// The same folder for someone who looks at all that is in it, whoever made it.
+    #[must_use]
+    pub fn whatever_is_there(&self) -> Self {
+        Self { own: Own::default(), ..self.clone() }
+    }
+
+    /// A link in `.raymond` that leads out of the project, or nowhere, and where it leads. It may have come with a clone.
+    pub fn stray_link(&self) -> Option<(PathBuf, PathBuf)> {
+        let home = self.home.as_deref()?;
+        let project = home.parent()?;
+        let real = project.canonicalize().ok()?;
+        let places = [
+            home.to_owned(),
+            self.path.clone(),
+            self.path.join(elsewhere::FOLDER),
+            home.join("debug"),
+            home.join("worktrees"),
+        ];
+        let stray = |path: PathBuf| {
+            let target = std::fs::read_link(&path).ok()?;
+            let leads_in = path.canonicalize().is_ok_and(|real_path| real_path.starts_with(&real));
+            (!leads_in).then_some((path, target))
+        };
+        places.into_iter().find_map(stray).filter(|_| !is_safe(project).unwrap_or(false))
+    }
+
+    fn refuse_stray_link(&self) -> io::Result<()> {
+        let Some((link, target)) = self.stray_link() else { return Ok(()) };
+        let error = format!(
+            "{} is a link that leads out of the project, to {}; put a folder there, list the project under safe_folders in your own config file, or name another place with --state-dir",
+            link.display(),
+            target.display()
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, error))
     }
 
     /// The `.raymond` folder; none if the user named the state folder.
@@ -87,6 +141,7 @@ impl StateDir {
     /// Creates `.raymond` with its own `.gitignore`, without the folder of the journals.
     pub fn create_home(&self) -> io::Result<()> {
         let Some(home) = &self.home else { return Ok(()) };
+        self.refuse_stray_link()?;
         create_private_dir(home)?;
         let ignore = private_options().write(true).create_new(true).open(home.join(".gitignore"));
         match ignore {
@@ -101,7 +156,7 @@ impl StateDir {
     pub fn run(&self, id: &str) -> Result<RunPaths, BadRunId> {
         check_run_id(id)?;
         let (disk, known) = (Arc::new(SystemDisk), KnownSegments::default());
-        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned(), disk, known })
+        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned(), disk, known, own: self.own.clone() })
     }
 
     /// The folder in which the steps of a run leave files. Steps run on this machine wherever the run itself is kept.
@@ -134,7 +189,8 @@ impl StateDir {
         let mut files: Vec<PathBuf> =
             segments.flat_map(|number| [paths.segment(number), paths.unfinished_segment(number)]).collect();
         files.extend([paths.payloads(), paths.inbox(), self.scratch(id)?, self.debug().join(id)]);
-        files.extend([elsewhere::path_of(&self.path, id), paths.with_suffix("holder"), paths.lock()]);
+        files.extend([elsewhere::path_of(&self.path, id), paths.with_suffix("holder")]);
+        files.extend([mark_path(&self.path, id), paths.lock()]);
         Ok(files)
     }
 
@@ -151,7 +207,7 @@ impl StateDir {
             let Some(name) = name.to_str() else { continue };
             let of_journal = parse_journal_name(name).map(|(id, _)| id);
             let beside = || {
-                ["d", "in", "tasks", "lock"]
+                ["d", "in", "tasks", "lock", "mark"]
                     .iter()
                     .find_map(|suffix| name.strip_suffix(suffix)?.strip_suffix('.'))
             };
@@ -249,6 +305,7 @@ pub struct RunPaths {
     id: String,
     disk: Arc<dyn Disk>,
     known: KnownSegments,
+    own: Own,
 }
 
 /// The segments of all runs in a folder, for as long as the folder does not change. A process that looks at many runs
@@ -299,6 +356,11 @@ impl RunPaths {
 
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Which runs of the folder count.
+    pub fn own(&self) -> &Own {
+        &self.own
     }
 
     /// Tells the folder that holds the run from a copy of it.
