@@ -108,7 +108,7 @@ impl FolderStore {
         if self.dir.stray_link().is_none() {
             let io = |error| StoreError::io(self.place(), "read", error);
             let elsewhere = elsewhere::marked(self.dir.path()).map_err(io)?;
-            let is_foreign = |id: &String| !elsewhere::is_own(self.dir.path(), id, own) && !own.has(id);
+            let is_foreign = |id: &String| !elsewhere::is_own(self.dir.path(), id, own);
             ids.extend(elsewhere.into_iter().filter(is_foreign));
         }
         ids.sort();
@@ -126,7 +126,8 @@ impl FolderStore {
         let whatever = self.dir.whatever_is_there().run(id).map_err(StoreError::BadId)?;
         let segments = whatever.segments().map_err(|error| StoreError::io(self.place(), "list", error))?;
         let mut nonces = Vec::new();
-        for segment in segments {
+        let has_mark = self.dir.own().has(id);
+        for segment in segments.into_iter().filter(|_| !has_mark) {
             nonces.extend(match first_event(&whatever, segment)?.map(|event| event.body) {
                 Some(Body::RunStarted(started)) => Some(started.nonce),
                 Some(Body::Snapshot { state }) => Some(state.nonce),

@@ -3,7 +3,7 @@
 mod documents;
 mod history;
 mod security;
-mod site;
+pub mod site;
 
 use std::os::unix::fs::PermissionsExt;
 

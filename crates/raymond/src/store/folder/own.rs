@@ -82,7 +82,7 @@ pub struct OwnRun {
 /// What the mark of a run says that does not fit here. It is only a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The project in which the run is said to have been made.
+    /// The project in which the run is said to have been recorded.
     pub project: String,
 }
 
@@ -149,7 +149,7 @@ impl Own {
     /// What a mark says that need not fit.
     pub fn claim(&self, id: &str) -> Option<Claim> {
         let mark = read(&self.0.as_deref()?.path_of(id))?;
-        Some(Claim { project: mark.project })
+        Some(Claim { project: mark.moved_from.unwrap_or(mark.project) })
     }
 
     /// Refuses a run that does not count.
