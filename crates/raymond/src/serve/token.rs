@@ -48,7 +48,11 @@ impl Token {
         let cannot = |error: io::Error| {
             UserError::usage(format!("cannot write the token file {}: {error}", file.display()))
         };
-        let Some(token) = marked(&random().0, own) else { return Self::keep(file) };
+        if !own.is_strict() {
+            return Self::keep(file);
+        }
+        let token =
+            marked(&random().0, own).ok_or_else(|| cannot(io::Error::other("it cannot be marked")))?;
         if let Some(known) = own_token(file, own) {
             return Ok(known);
         }

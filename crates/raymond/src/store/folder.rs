@@ -324,7 +324,10 @@ impl RunHandle for FolderRun {
     }
 
     fn lease(&self) -> Result<Box<dyn Lease>, StoreError> {
-        self.check_own()?;
+        // What is left of a run without its journal may be cleared away.
+        if std::fs::symlink_metadata(self.paths.segment(0)).is_ok() {
+            self.check_own()?;
+        }
         Ok(Box::new(RunLock::of_run(&self.paths)?))
     }
 

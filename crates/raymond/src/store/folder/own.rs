@@ -276,15 +276,16 @@ impl Inner {
         }
     }
 
-    /// By which path the folder is reached makes no difference.
-    fn real_dir(&self) -> Option<&Path> {
-        match self.real_dir.get() {
-            Some(dir) => Some(dir),
-            None => {
-                let dir = self.dir.canonicalize().ok()?;
-                Some(self.real_dir.get_or_init(|| dir))
-            }
+    /// By which path the folder is reached makes no difference. It need not be there yet: a server has files beside it.
+    fn real_dir(&self) -> Option<PathBuf> {
+        if let Some(dir) = self.real_dir.get() {
+            return Some(dir.clone());
         }
+        if let Ok(dir) = self.dir.canonicalize() {
+            return Some(self.real_dir.get_or_init(|| dir).clone());
+        }
+        let existing = self.dir.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+        existing.and_then(|(above, real)| Some(real.join(self.dir.strip_prefix(above).ok()?)))
     }
 
     /// The mark of a run, if it fits.
@@ -294,7 +295,7 @@ impl Inner {
         let fits = key.fits(
             &mark.mark,
             "run",
-            &parts(dir, id, &mark.nonces, &mark.project, mark.moved_from.as_deref()),
+            &parts(&dir, id, &mark.nonces, &mark.project, mark.moved_from.as_deref()),
         );
         fits.then_some(mark)
     }
@@ -312,7 +313,7 @@ impl Inner {
         let dir = self.real_dir().ok_or_else(|| io(io::ErrorKind::NotFound.into()))?;
         let project = self.project.canonicalize().unwrap_or_else(|_| self.project.clone());
         let project = project.to_string_lossy().into_owned();
-        let mark = key.mark("run", &parts(dir, id, &nonces, &project, moved_from.as_deref()));
+        let mark = key.mark("run", &parts(&dir, id, &nonces, &project, moved_from.as_deref()));
         let text = serde_json::to_string(&RunMark { nonces, project, moved_from, mark })
             .map_err(|error| io(io::Error::other(error)))?;
         replace(&self.dir, id, &path, &format!("{text}\n"), is_synced).map_err(io)?;
