@@ -51,7 +51,8 @@ pub enum StoreError {
     Poisoned { place: String },
     /// The journal was deleted or replaced while this process wrote it. `rescued` is where its copy is, or why there is
     /// none.
-    JournalGone { run: String, place: String, rescued: Result<String, String> },
+    /// `is_marked` is whether the run needs its mark, which may be gone, too.
+    JournalGone { run: String, place: String, rescued: Result<String, String>, is_marked: bool },
     /// The lock file was deleted or replaced while this process held it; all that happened is in the journal.
     LockGone { place: String },
     /// The disk has no room for what was to be written; nothing was written.
@@ -182,15 +183,20 @@ impl fmt::Display for StoreError {
             Self::Poisoned { place } => {
                 write!(out, "an earlier write to {place} failed; the run has to be resumed")
             }
-            Self::JournalGone { run, place, rescued } => {
+            Self::JournalGone { run, place, rescued, is_marked } => {
                 write!(
                     out,
                     "the journal of {run} is gone: {place} was deleted or replaced while the run was live"
                 )?;
+                let adopt = if *is_marked {
+                    advice::command(&format!("doctor --adopt {run}")) + ", and: "
+                } else {
+                    String::new()
+                };
                 match rescued {
                     Ok(copy) => write!(
                         out,
-                        "\nall that was recorded is in {copy}; to go on, move it to {place}, then: {}",
+                        "\nall that was recorded is in {copy}; to go on, move it to {place}, then: {adopt}{}",
                         advice::command(&format!("resume {run}"))
                     ),
                     Err(error) => write!(out, "\nno copy of it could be written: {error}"),

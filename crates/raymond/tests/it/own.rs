@@ -143,6 +143,12 @@ fn a_server_in_a_clone_resumes_nothing_and_has_a_token_of_its_own() {
     assert_untouched(&rig, &before, "serve");
     // Its own token is used again.
     assert_eq!(Site::start(&rig).token, site.token);
+    // Before there is any run, a token that was brought counts as little.
+    let fresh = Rig::new(RAYMOND);
+    fresh.write(".raymond/serve.token", "a".repeat(64));
+    let site = Site::start(&fresh);
+    assert_ne!(site.token, "a".repeat(64));
+    assert_eq!(Site::start(&fresh).token, site.token);
 }
 
 /// Whoever could read the folder knows no more than the bytes that lie there.
@@ -478,6 +484,11 @@ fn files_that_git_tracks_are_told() {
     let about = |rig: &Rig| rig.raymond(&["doctor"]).stdout.contains("git tracks files of Raymond's own");
     crate::repository::git(&rig, ".", &["add", "-A"]);
     assert!(!about(&rig), "nothing of it is added by chance");
+    // A `.gitignore` that a clone brings need not keep them out.
+    rig.write(".raymond/.gitignore", "debug/\n");
+    rig.raymond(&["workflow", "--id", "s"]).assert(0, "ok\n");
+    crate::repository::git(&rig, ".", &["add", "-A"]);
+    assert!(!about(&rig), "runs have a `.gitignore` of their own");
     crate::repository::git(&rig, ".", &["add", "-f", ".raymond/state/r.jsonl"]);
     assert!(about(&rig));
 }

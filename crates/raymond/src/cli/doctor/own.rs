@@ -28,7 +28,7 @@ pub(super) fn findings() -> Vec<Finding> {
         );
         findings.push(Finding::warning("state", message, "look at them with `raymond doctor --adopt`"));
     }
-    findings.extend(dir.home().and_then(|home| tracked(home)));
+    findings.extend(dir.home().and_then(tracked));
     findings
 }
 

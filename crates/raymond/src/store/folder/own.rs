@@ -208,7 +208,7 @@ impl Own {
     /// Marks a run with everything that its journal holds now, as one that a person has looked at.
     pub fn adopt(&self, id: &str, nonces: Vec<String>, moved_from: Option<String>) -> Result<(), StoreError> {
         match self.0.as_deref() {
-            Some(inner) => inner.write(id, nonces, moved_from, true),
+            Some(inner) => inner.write(id, nonces, moved_from, false),
             None => Ok(()),
         }
     }

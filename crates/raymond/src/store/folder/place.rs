@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use super::disk::{Disk, SystemDisk, create_private_dir, private_options};
 use super::elsewhere;
 use super::own::{Own, SealedFile, mark_path};
+use crate::files;
 use crate::store::id::{BadRunId, check_run_id, split_segment_digits};
 use crate::store::payload::hash_of;
 use crate::trust::is_safe;
@@ -135,7 +136,11 @@ impl StateDir {
     /// Creates the folders that are missing, for the owner only.
     pub fn create(&self) -> io::Result<()> {
         self.create_home()?;
-        create_private_dir(&self.path)
+        create_private_dir(&self.path)?;
+        match &self.home {
+            Some(home) => keep_from_git(&home.join(".gitignore"), &self.path),
+            None => Ok(()),
+        }
     }
 
     /// Creates `.raymond` with its own `.gitignore`, without the folder of the journals.
@@ -253,6 +258,18 @@ impl StateDir {
         let mut runs: Vec<Listed> = with_first_segment.iter().filter_map(|id| found.remove(id)).collect();
         runs.sort_by(|a, b| (b.modified, &b.id).cmp(&(a.modified, &a.id)));
         Ok(runs)
+    }
+}
+
+/// Where `.raymond` came with a `.gitignore` of its own, runs are kept out of commits by one beside them.
+fn keep_from_git(given: &Path, state: &Path) -> io::Result<()> {
+    if files::read_text(given, files::MAX_SETTINGS_BYTES).is_ok_and(|text| text == IGNORED) {
+        return Ok(());
+    }
+    match private_options().write(true).create_new(true).open(state.join(".gitignore")) {
+        Ok(mut file) => file.write_all(b"*\n"),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -579,6 +596,8 @@ mod tests {
         fs::write(root.path().join(".raymond/.gitignore"), "state/\n").unwrap();
         StateDir::find(root.path()).unwrap().create().unwrap();
         assert_eq!(fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(), "state/\n");
+        // It need not keep runs out of commits.
+        assert_eq!(fs::read_to_string(root.path().join(".raymond/state/.gitignore")).unwrap(), "*\n");
     }
 
     #[test]
