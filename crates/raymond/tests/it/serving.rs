@@ -331,6 +331,8 @@ fn a_run_is_stopped_and_resumed() {
     assert_eq!(site.post("/api/v1/runs/r/stop", &json!({ "now": true })).status, 202);
     wait_for(&site, "r", "status", "interrupted");
     assert_eq!(site.get_json("/api/v1/runs/r/steps")["steps"][0]["status"], "interrupted");
+    // Its last event is there before its process has ended.
+    wait_until("the end of its process", || site.get_json("/api/v1/runs/r")["live"] == false);
     rig.write("go", "");
     let wrong = site.post("/api/v1/runs/r/resume", &json!({ "budget": "much" }));
     assert_eq!(wrong.status, 400, "{wrong:?}");
