@@ -256,7 +256,7 @@ impl Machine {
         self.engine.wait_for_answers(self.settings.waits_for_answers);
         self.stop = None;
         self.joins.clear();
-        let resume = Input::Resume { options, interrupted, forgotten: Vec::new() };
+        let resume = Input::Resume { options, interrupted, forgotten: Vec::new(), moved: None };
         std::iter::once(resume).chain(std::mem::take(&mut self.held_answers)).collect()
     }
 

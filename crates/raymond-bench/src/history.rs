@@ -35,7 +35,8 @@ pub fn write(
     steps: u64,
     prints: &dyn Fn(&str, u64) -> String,
 ) -> Result<(), String> {
-    let dir = StateDir::find(project).map_err(|error| error.to_string())?;
+    // The program that is measured has a key of its own, with which it marks the run later.
+    let dir = StateDir::find(project).map_err(|error| error.to_string())?.whatever_is_there();
     let options = JournalOptions { durability: Durability::Process, ..Default::default() };
     let writer = FolderStore::new(dir).create("r", options).map_err(|error| error.to_string())?;
     let started = RunStarted {

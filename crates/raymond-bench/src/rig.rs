@@ -93,6 +93,11 @@ impl Rig {
         self.command(&self.raymond, args)
     }
 
+    /// Lets the runs count that were written without the program.
+    pub fn adopt(&self) -> Result<(), String> {
+        finish(self.raymond(&["doctor", "--adopt", "--yes"]), &[0]).map(drop)
+    }
+
     pub fn peer(&self, args: &[&str]) -> Option<Command> {
         Some(self.command(self.peer.as_deref()?, args))
     }

@@ -60,8 +60,8 @@ pub fn branch(at: &Run, nonce: String, origin: Origin, moved: Moved) -> Body {
 /// The events that follow from an input. An input that no longer fits the run gives none.
 pub fn decide(run: &Run, now: Timestamp, input: Input) -> Vec<Body> {
     match input {
-        Input::Resume { options, interrupted, forgotten } => {
-            resume(run, now, RunResumed { options: *options, interrupted, forgotten })
+        Input::Resume { options, interrupted, forgotten, moved } => {
+            resume(run, now, RunResumed { options: *options, interrupted, forgotten, moved })
         }
         Input::Retry { agents } if run.status != RunStatus::Running => again::retry(run, now, &agents),
         Input::Jump { agent, target, input } if run.status != RunStatus::Running => {

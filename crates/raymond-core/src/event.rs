@@ -58,11 +58,28 @@ impl Moved {
 
     /// Where a folder of the origin is in the branch.
     pub fn place_of(&self, path: &str) -> Option<String> {
-        let inside = |(from, to): (&String, &String)| {
-            let rest = path.strip_prefix(from.as_str())?;
-            (rest.is_empty() || rest.starts_with(['/', '\\'])).then(|| (from.len(), format!("{to}{rest}")))
-        };
+        let inside = |(from, to): (&String, &String)| Some((from.len(), place_in(from, to, path)?));
         self.folders.iter().filter_map(inside).max().map(|(_, place)| place)
+    }
+}
+
+/// The place in `to` of a path that is `from` or lies in it.
+fn place_in(from: &str, to: &str, path: &str) -> Option<String> {
+    let rest = path.strip_prefix(from)?;
+    (rest.is_empty() || rest.starts_with(['/', '\\'])).then(|| format!("{to}{rest}"))
+}
+
+/// The folder of a run's project is another one than before: it was copied or moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProjectMoved {
+    pub from: String,
+    pub to: String,
+}
+
+impl ProjectMoved {
+    /// Where a path of the old project is now.
+    pub fn place_of(&self, path: &str) -> Option<String> {
+        place_in(&self.from, &self.to, path)
     }
 }
 
@@ -520,6 +537,9 @@ pub struct RunResumed {
     /// Sessions that the agent programs no longer have. Their agents begin new conversations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forgotten: Vec<String>,
+    /// Where the project of the run is now, if that is not where the run has been so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Box<ProjectMoved>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -5,6 +5,9 @@
 
 mod again;
 mod branch;
+mod relocate;
+
+pub use relocate::relocate;
 
 use jiff::Timestamp;
 
@@ -527,6 +530,9 @@ fn run_resumed(run: &mut Run, event: &Event, resumed: &RunResumed) {
     run.ended_at = None;
     run.resumed_at = event.time;
     run.options = resumed.options.clone();
+    if let Some(moved) = &resumed.moved {
+        relocate(run, moved);
+    }
     for step in &resumed.interrupted {
         run.update(&step.agent, |agent| charge(&mut agent.status, step.estimated_cost_usd));
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::event::Interrupted;
+use crate::event::{Interrupted, ProjectMoved};
 use crate::folder::Folder;
 use crate::frontmatter::ResultSchema;
 use crate::header::Header;
@@ -38,6 +38,9 @@ pub enum Input {
         interrupted: Vec<Interrupted>,
         /// Sessions that the agent programs no longer have, and that are begun anew.
         forgotten: Vec<String>,
+        /// Where its project is now, if that is not where the run has been so far.
+        #[serde(default)]
+        moved: Option<Box<ProjectMoved>>,
     },
     /// A person lets failed agents of a run that stands still try again.
     Retry { agents: Vec<AgentId> },

@@ -79,6 +79,9 @@ pub struct Run {
     pub scope_hashes: BTreeMap<String, String>,
     pub entry: StateFile,
     pub cwd: String,
+    /// The folder of its project, if that is not the one it was recorded in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     pub nonce: String,
     /// Where its history is, if it does not begin with this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,6 +185,7 @@ impl Run {
             scope_hashes: BTreeMap::new(),
             entry: started.entry.clone(),
             cwd: started.cwd.clone(),
+            project: None,
             nonce: started.nonce.clone(),
             origin: started.origin.clone(),
             labels: started.labels.clone(),

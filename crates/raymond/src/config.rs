@@ -323,6 +323,11 @@ pub fn user_cache_folder() -> Option<PathBuf> {
     user_folder("XDG_CACHE_HOME", ".cache", "LOCALAPPDATA")
 }
 
+/// Where Raymond keeps what is the user's own and must last.
+pub fn user_data_folder() -> Option<PathBuf> {
+    user_folder("XDG_DATA_HOME", ".local/share", "LOCALAPPDATA")
+}
+
 fn user_folder(variable: &str, below_home: &str, on_windows: &str) -> Option<PathBuf> {
     let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = match cfg!(windows) {

@@ -22,7 +22,17 @@ pub fn open_plain(path: &Path) -> io::Result<File> {
 /// Opens a plain file as these options say, and refuses everything else without waiting for it. All other opening of files
 /// in a project, in `.raymond` or by a given name goes through here; `clippy.toml` says so too.
 pub fn open_plain_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = open_without_waiting(options, path).map_err(|error| match is_unread_pipe(&error) {
+    plain(open_without_waiting(options, path, Links::Followed))
+}
+
+/// The same for a file that Raymond keeps for itself: a link in its place, which only somebody else can have made, is an
+/// error.
+pub fn open_own_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    plain(open_without_waiting(options, path, Links::Refused))
+}
+
+fn plain(opened: io::Result<File>) -> io::Result<File> {
+    let file = opened.map_err(|error| match is_unread_pipe(&error) {
         true => not_plain(),
         false => error,
     })?;
@@ -33,7 +43,8 @@ pub fn open_plain_as(options: &mut OpenOptions, path: &Path) -> io::Result<File>
 /// Opens what a person named for output. That may be a pipe or a device, but nothing is waited for: a pipe that nobody
 /// reads is an error.
 pub fn open_output(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = open_without_waiting(options, path).map_err(|error| match is_unread_pipe(&error) {
+    let opened = open_without_waiting(options, path, Links::Followed);
+    let file = opened.map_err(|error| match is_unread_pipe(&error) {
         true => io::Error::new(io::ErrorKind::BrokenPipe, "it is a pipe that nobody reads"),
         false => error,
     })?;
@@ -49,12 +60,24 @@ pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     io::Write::write_all(&mut open_output(options.write(true).create(true).truncate(true), path)?, bytes)
 }
 
+/// What happens to a link in the place of a file. Windows follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Links {
+    Followed,
+    Refused,
+}
+
 #[expect(clippy::disallowed_methods, reason = "this is where files are opened")]
-fn open_without_waiting(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+fn open_without_waiting(options: &mut OpenOptions, path: &Path, links: Links) -> io::Result<File> {
+    #[cfg(windows)]
+    let _ = links;
     #[cfg(unix)]
     {
         // Opening a pipe would wait until its other end is opened, and a terminal must not become this process' own.
-        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        let mut flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        if links == Links::Refused {
+            flags |= rustix::fs::OFlags::NOFOLLOW;
+        }
         std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags.bits().cast_signed());
     }
     options.open(path)
@@ -162,11 +185,26 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<File> {
     Ok(copy)
 }
 
-/// Writes a file for the owner only.
+/// Writes a file for the owner only. A link in its place is not followed.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = private_options();
-    let mut file = open_plain_as(options.write(true).create(true).truncate(true), path)?;
+    let mut file = open_own_as(options.write(true).create(true).truncate(true), path)?;
     io::Write::write_all(&mut file, bytes)
+}
+
+/// Replaces a file by one for the owner only, as a whole: it is written under another name first. What is there, a link or
+/// a pipe for example, is neither followed nor waited for.
+pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = path.with_file_name(format!(".{name}.{}.tmp", uuid::Uuid::new_v4().simple()));
+    let mut options = private_options();
+    let written = open_own_as(options.write(true).create_new(true), &unfinished);
+    let written = written.and_then(|mut file| io::Write::write_all(&mut file, bytes));
+    let replaced = written.and_then(|()| std::fs::rename(&unfinished, path));
+    if replaced.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    replaced
 }
 
 #[cfg(all(test, unix))]
@@ -204,7 +242,7 @@ mod tests {
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert_eq!(write_output(&pipe, b"x").unwrap_err().to_string(), "it is a pipe that nobody reads");
-        let mut reader = open_without_waiting(OpenOptions::new().read(true), &pipe).unwrap();
+        let mut reader = open_without_waiting(OpenOptions::new().read(true), &pipe, Links::Followed).unwrap();
         write_output(&pipe, b"read").unwrap();
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();

@@ -11,6 +11,7 @@
 
 pub mod adding;
 pub mod making;
+pub mod relink;
 pub mod repository;
 mod settings;
 pub mod snapshots;

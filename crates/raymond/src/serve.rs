@@ -163,7 +163,7 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
     let token_file = settings.token_file.clone().unwrap_or_else(|| token_file(&settings.state));
     let presence = Presence { address, schedules: has_schedules, token_file };
     // Only `doctor` looks at it, so a server does without.
-    let _told = presence::tell(own_folder(&settings.state), &presence);
+    let _told = presence::tell(&settings.state, &presence);
     let server = Arc::new(assemble(settings, address, token)?);
     let router = answer::router(&server);
     tokio::spawn(watch::watch(Arc::clone(&server)));
@@ -182,7 +182,7 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
 
 /// The servers that run for these runs.
 pub fn servers(state: &StateDir) -> Vec<Presence> {
-    presence::servers(own_folder(state))
+    presence::servers(state)
 }
 
 /// Where the token is kept, unless another file is named.
@@ -208,8 +208,13 @@ pub fn export(settings: Settings, run: &str) -> Result<String, UserError> {
 /// What all requests share, for a server at this address.
 fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Server, UserError> {
     let folder = own_folder(&settings.state).to_owned();
-    let launcher =
-        Launcher::new(settings.project.clone(), settings.state_dir, folder, settings.skip_permissions)?;
+    let launcher = Launcher::new(
+        settings.project.clone(),
+        settings.state_dir,
+        folder,
+        settings.state.own_file("serve.runs"),
+        settings.skip_permissions,
+    )?;
     Ok(Server {
         guard: Guard::new(address, &settings.allowed_hosts, token),
         door: Door::default(),
@@ -222,7 +227,7 @@ fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Ser
         project: settings.project,
         workflow_paths: settings.workflow_paths,
         held: Mutex::default(),
-        feed: Feed::new(own_folder(&settings.state).join("serve.feed")),
+        feed: Feed::new(own_folder(&settings.state).join("serve.feed"), settings.state.own().clone()),
         state: settings.state,
         streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         wake: Notify::new(),
@@ -247,6 +252,9 @@ fn own_folder(state: &StateDir) -> &std::path::Path {
 
 fn open_token(settings: &Settings) -> Result<Token, UserError> {
     if let Some(file) = &settings.token_file {
+        if others_may_read(file) {
+            eprintln!("warning: other users of this machine may read the token in {}", file.display());
+        }
         return Token::keep(file);
     }
     let folder = own_folder(&settings.state);
@@ -256,7 +264,21 @@ fn open_token(settings: &Settings) -> Result<Token, UserError> {
         Some(_) => settings.state.create_home().map_err(cannot)?,
         None => settings.state.create().map_err(cannot)?,
     }
-    Token::keep(&token_file(&settings.state))
+    settings.state.own().prepare()?;
+    Token::keep_own(&token_file(&settings.state), settings.state.own())
+}
+
+/// A file that a person has named is used as it is: where secrets are handed to containers, its mode is often not theirs
+/// to choose.
+#[cfg(unix)]
+fn others_may_read(file: &std::path::Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|data| data.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn others_may_read(_file: &std::path::Path) -> bool {
+    false
 }
 
 /// The address that logs a browser in. The part behind `#` stays in the browser.

@@ -22,7 +22,7 @@ mod text;
 
 pub use elsewhere::{Elsewhere, Silence};
 pub use error::StoreError;
-pub use folder::{FolderStore, StateDir};
+pub use folder::{FolderStore, Own, SealedFile, StateDir};
 pub use home::{
     Durability, Events, Holder, JournalOptions, Lease, Opened, Room, RunEntry, RunHandle, RunStore,
     RunWriter, SEGMENT_BYTES, Start,

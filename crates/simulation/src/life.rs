@@ -76,6 +76,7 @@ impl Host<'_> {
                     options: Box::new(self.options.clone()),
                     interrupted,
                     forgotten: Vec::new(),
+                    moved: None,
                 };
                 let hits = self.disk.tape(|tape| tape.hits);
                 let rehearsed = rehearse(self, run.clone(), resume(interrupted.clone()));

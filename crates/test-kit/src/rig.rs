@@ -184,6 +184,13 @@ impl Rig {
         Live { child: command.spawn().unwrap(), stdout, stderr }
     }
 
+    /// Lets the runs count that the test itself has put into `.raymond`.
+    #[track_caller]
+    pub fn adopt(&self) {
+        let done = self.raymond(&["doctor", "--adopt", "--yes"]);
+        assert_eq!(done.exit, 0, "{done:?}");
+    }
+
     /// `status --json` of the run `r`.
     pub fn status(&self) -> Value {
         let done = self.raymond(&["status", "r", "--json"]);

@@ -26,7 +26,8 @@ fn prepare(rig: &Rig, waiting: usize) -> Result<(), String> {
         _ => "<goto>START</goto>".to_owned(),
     };
     // The first step forks, each worker takes one step, and enough steps follow that a new segment begins after them.
-    history::write(rig.path("").as_path(), "wf", waiting as u64 + MORE_STEPS, &prints)
+    history::write(rig.path("").as_path(), "wf", waiting as u64 + MORE_STEPS, &prints)?;
+    rig.adopt()
 }
 
 /// Resumes `r` and measures some of its steps once it runs.

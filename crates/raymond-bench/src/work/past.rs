@@ -16,6 +16,7 @@ const REPETITIONS: usize = 9;
 fn prepare(rig: &Rig, steps: u64, name: &str) -> Result<(), String> {
     let _ = fs::remove_dir_all(rig.path(".raymond/state"));
     history::write(rig.path("").as_path(), "wf", steps, &|_, _| "<goto>START</goto>".to_owned())?;
+    rig.adopt()?;
     fs::rename(rig.path(".raymond/state"), rig.path(name)).map_err(|error| error.to_string())
 }
 

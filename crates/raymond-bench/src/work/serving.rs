@@ -116,7 +116,7 @@ fn fill(rig: &Rig, runs: usize) -> Result<(), String> {
         fs::copy(state.join("r.jsonl"), state.join(format!("r{number}.jsonl")))
             .map_err(|error| error.to_string())?;
     }
-    Ok(())
+    rig.adopt()
 }
 
 /// What the page of a run asks for first.
@@ -157,7 +157,8 @@ fn look(site: &Site) -> Result<(), String> {
 /// A project with one run of so many steps.
 fn begin_anew(rig: &Rig, steps: u64) -> Result<(), String> {
     let _ = fs::remove_dir_all(rig.path(".raymond/state"));
-    history::write(rig.path("").as_path(), "wf", steps, &|_, _| "<goto>START</goto>".to_owned())
+    history::write(rig.path("").as_path(), "wf", steps, &|_, _| "<goto>START</goto>".to_owned())?;
+    rig.adopt()
 }
 
 /// One run with a million events.

@@ -272,7 +272,12 @@ fn without_waiting_the_other_agents_finish_first() {
     // An answer came in the meantime.
     rig.die();
     let options = rig.run.options.clone();
-    let resume = Input::Resume { options: Box::new(options), interrupted: Vec::new(), forgotten: Vec::new() };
+    let resume = Input::Resume {
+        options: Box::new(options),
+        interrupted: Vec::new(),
+        forgotten: Vec::new(),
+        moved: None,
+    };
     let answer = Input::Answer(Answer { ask: "ask1".into(), text: "yes".into(), ..Answer::default() });
     check(
         &rig.round([resume, answer]),
@@ -506,6 +511,7 @@ fn what_counts_is_when_an_answer_was_given() {
             options: Box::new(rig.run.options.clone()),
             interrupted: Vec::new(),
             forgotten: Vec::new(),
+            moved: None,
         };
         let given = answer(&rig, late_by);
         rig.round([resume, given]);

@@ -435,7 +435,12 @@ fn a_join_whose_results_cannot_be_read_fails_and_is_tried_again() {
     expect![[r#"[{"agent":"main_w1","state":"W.sh","attributes":{},"status":"done","result":"the text of abc","error":null}]"#]].assert_eq(&result);
     // The file is back.
     let options = rig.run.options.clone();
-    let resume = Input::Resume { options: Box::new(options), interrupted: Vec::new(), forgotten: Vec::new() };
+    let resume = Input::Resume {
+        options: Box::new(options),
+        interrupted: Vec::new(),
+        forgotten: Vec::new(),
+        moved: None,
+    };
     check(
         &rig.round([resume, Input::Join { agent: main, result: Ok(result.into()) }]),
         expect![[r#"

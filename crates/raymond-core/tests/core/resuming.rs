@@ -233,7 +233,38 @@ fn what_a_lost_attempt_cost_is_counted_once() {
     let options = rig.run.options.clone();
     let interrupted = rig.run.interrupted();
     rig.drain();
-    rig.round([Input::Resume { options: Box::new(options), interrupted, forgotten: Vec::new() }]);
+    rig.round([Input::Resume {
+        options: Box::new(options),
+        interrupted,
+        forgotten: Vec::new(),
+        moved: None,
+    }]);
     assert_eq!(rig.run.status, RunStatus::Interrupted);
     assert_eq!(rig.run.cost_usd, cost);
+}
+
+#[test]
+fn a_run_goes_on_in_the_project_that_it_was_moved_to() {
+    use raymond_core::event::ProjectMoved;
+    use raymond_core::evolve::relocate;
+    use raymond_core::input::Input;
+
+    let mut rig = Rig::new("START");
+    rig.emits("main", "<fork next=\"N\">W</fork>");
+    rig.die();
+    let (from, to) = (rig.run.cwd.clone(), "/elsewhere/new".to_owned());
+    let moved = ProjectMoved { from: from.clone(), to: to.clone() };
+    rig.round([Input::Resume {
+        options: Box::new(rig.run.options.clone()),
+        interrupted: rig.run.interrupted(),
+        forgotten: Vec::new(),
+        moved: Some(Box::new(moved.clone())),
+    }]);
+    assert_eq!((rig.run.cwd.as_str(), rig.run.project.as_deref()), (to.as_str(), Some(to.as_str())));
+    assert!(rig.run.agents.values().all(|agent| agent.cwd == to), "{:?}", rig.run.agents);
+    assert_eq!(moved.place_of(&format!("{from}x")), None, "only the beginning of its name is the same");
+    // Who has read the state with its new paths already changes nothing by the event.
+    let mut again = rig.run.clone();
+    relocate(&mut again, &ProjectMoved { from: "/elsewhere".to_owned(), to });
+    assert_eq!(again, rig.run);
 }

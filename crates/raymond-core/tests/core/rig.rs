@@ -575,7 +575,7 @@ impl Rig {
                 });
             }
         }
-        Input::Resume { options: Box::new(options), interrupted, forgotten: Vec::new() }
+        Input::Resume { options: Box::new(options), interrupted, forgotten: Vec::new(), moved: None }
     }
 }
 

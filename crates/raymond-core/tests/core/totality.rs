@@ -307,7 +307,7 @@ fn coming() -> BoxedStrategy<Coming> {
         2 => agent().prop_map(|agent| Coming::As(Input::End { agent })),
         1 => any::<bool>().prop_map(|stop_requested| Coming::As(Input::Close { stop_requested, terminated: false, interrupted: Vec::new() })),
         2 => options()
-            .prop_map(|options| Coming::As(Input::Resume { options: Box::new(options), interrupted: Vec::new(), forgotten: Vec::new() })),
+            .prop_map(|options| Coming::As(Input::Resume { options: Box::new(options), interrupted: Vec::new(), forgotten: Vec::new(), moved: None })),
         2 => vec(agent(), 0..3).prop_map(|agents| Coming::As(Input::Retry { agents })),
         2 => (agent(), "[AB]").prop_map(|(agent, name)| {
             let target = state(&format!("{name}.sh"));

@@ -620,8 +620,12 @@ pub(super) struct DoctorArgs {
     /// Ask the default backend's model for one word, which costs a fraction of a cent
     #[arg(long)]
     pub(super) ping: bool,
-    /// Agree to the cost of --ping without being asked
-    #[arg(long, requires = "ping")]
+    /// Show the runs in .raymond that your Raymond has not made there, and ask whether they are to count; only the named ones
+    /// if some are named
+    #[arg(long, value_name = "RUN", num_args = 0.., conflicts_with_all = ["ping", "json"])]
+    pub(super) adopt: Option<Vec<String>>,
+    /// Agree to the cost of --ping, or to --adopt, without being asked
+    #[arg(long)]
     pub(super) yes: bool,
     /// Print one JSON object
     #[arg(long)]

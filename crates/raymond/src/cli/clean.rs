@@ -14,7 +14,7 @@ use crate::error::{ExitKind, UserError};
 use crate::fleet::{Address, Fleet, Trouble, installed};
 use crate::git::worktrees::{Kept, Unsaved};
 use crate::history::clean::Remains;
-use crate::store::{Elsewhere, RunStore, StateDir, StoreError};
+use crate::store::{Elsewhere, FolderStore, RunStore, StateDir, StoreError};
 use crate::view::text::clean as without_controls;
 
 pub(super) fn clean(args: CleanArgs) -> Result<ExitKind, UserError> {
@@ -41,7 +41,12 @@ struct Cleaner<'a> {
 impl Cleaner<'_> {
     fn traces(&self) -> Result<BTreeMap<String, SystemTime>, UserError> {
         let cannot_read = |error| UserError::failed(format!("cannot read {}: {error}", self.store.place()));
-        self.dir.traces().map_err(cannot_read)
+        let mut traces = self.dir.traces().map_err(cannot_read)?;
+        // What somebody else has made stays as it is.
+        for foreign in FolderStore::new(self.dir.clone()).foreign()? {
+            traces.remove(&foreign);
+        }
+        Ok(traces)
     }
 
     /// Whether files or refs of a run are there whose journal is gone.

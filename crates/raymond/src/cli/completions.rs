@@ -12,7 +12,7 @@ use raymond_core::lint::RULES;
 use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::workflow::Platform;
 
-use super::args::{CompletionsArgs, Place, STATUSES};
+use super::args::{CompletionsArgs, STATUSES};
 use super::find;
 use super::print::print_stdout;
 use super::settings;
@@ -69,7 +69,7 @@ pub(super) fn answer_the_shell() -> bool {
 /// Ids of runs that begin with `start`. Errors give an empty list: the shell has no place to show them.
 pub(super) fn run_ids(start: &OsStr) -> Vec<CompletionCandidate> {
     let start = start.to_string_lossy();
-    let store = find::store(&Place::default()).ok();
+    let store = find::quiet_store().ok();
     let runs = store.and_then(|store| store.list().ok()).unwrap_or_default();
     let ids = runs.into_iter().map(|entry| entry.run.id().to_owned()).filter(|id| id.starts_with(&*start));
     ids.take(MAX_RUNS)

@@ -1,7 +1,9 @@
 //! `raymond doctor`: what works here and what does not, and what to do about it.
 
+mod adopt;
 mod backends;
 mod listen;
+mod own;
 mod ping;
 mod serving;
 mod surroundings;
@@ -68,6 +70,12 @@ impl Finding {
 }
 
 pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
+    if let Some(runs) = &args.adopt {
+        return adopt::adopt(runs, args.yes);
+    }
+    if args.yes && !args.ping {
+        return Err(UserError::usage("--yes agrees to --ping or to --adopt, and neither was given"));
+    }
     let mut findings = Vec::new();
     let config = config(&mut findings, args.trust);
     let (config, known) = match config {
@@ -83,6 +91,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
     let default = reports.iter().find(|report| report.name == default_backend);
     findings.extend(backends::findings(default, &default_backend, &known, &config));
     findings.extend(surroundings::findings());
+    findings.extend(own::findings());
     findings.extend(serving::findings());
     let is_config_bad =
         findings.iter().any(|finding| finding.about == "config" && finding.level == Level::Error);

@@ -7,6 +7,7 @@ use raymond_core::run::RunStatus;
 use raymond_core::workflow::Platform;
 
 use super::args::Place;
+use super::foreign::warn_of_foreign;
 use crate::advice;
 use crate::config::Settings;
 use crate::error::UserError;
@@ -39,9 +40,16 @@ pub(super) fn found_home(cwd: &Path) -> Result<StateDir, UserError> {
     Ok(dir)
 }
 
-/// The runs that a command is about.
+/// The runs that a command is about. Those that lie there and do not count are told of.
 pub(super) fn store(place: &Place) -> Result<Box<dyn RunStore>, UserError> {
-    Ok(Box::new(FolderStore::new(state_dir(place)?)))
+    let store = FolderStore::new(state_dir(place)?);
+    warn_of_foreign(&store);
+    Ok(Box::new(store))
+}
+
+/// The same for the completions of a shell, which has no place for a warning.
+pub(super) fn quiet_store() -> Result<Box<dyn RunStore>, UserError> {
+    Ok(Box::new(FolderStore::new(state_dir(&Place::default())?)))
 }
 
 /// Where the steps of a run leave files that are not part of it.

@@ -22,6 +22,7 @@ use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
 use super::rewound::finish_rewind;
 use super::settings;
+use super::settled::{check_folders, settle};
 use super::staging::{Staging, config_of_test, stage};
 use crate::agent::registry::Backends;
 use crate::config::Settings;
@@ -51,12 +52,17 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         return show_changes(&stored.load()?);
     }
     let scratch = scratch_folder(&args.place, stored.id())?;
-    let Opened { writer, run, cut_bytes } = stored.open(journal_options(&layers.harmless(None)?.raymond))?;
+    let Opened { writer, run, moved, cut_bytes } =
+        stored.open(journal_options(&layers.harmless(None)?.raymond))?;
     finish_rewind(&*store, &*stored, &run, &args.place)?;
     if run.status == RunStatus::Completed {
         tidy_worktrees(&run, &worktrees(&args.place, stored.id())?, args.options.quiet);
         return show_completed(&args, &run, &*stored);
     }
+    if let Some(moved) = &moved {
+        settle(&run, moved, args.options.quiet)?;
+    }
+    check_folders(&run)?;
     let mut scope = open_scope(&run)?;
     let config = match &stage {
         Some(stage) => config_of_test(stage),
@@ -73,7 +79,12 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let manner = Manner::new(&args.options, &args.place, settings, stored.id());
     let kept = kept_debug_files(&args.place, stored.id());
     let (interrupted, warnings) = take_over(&run, &stored.identity(), &scratch, &reaper, &kept, &backends)?;
-    let mut opening = vec![Input::Resume { options: Box::new(options.clone()), interrupted, forgotten }];
+    let mut opening = vec![Input::Resume {
+        options: Box::new(options.clone()),
+        interrupted,
+        forgotten,
+        moved: moved.map(Box::new),
+    }];
     opening.extend(warnings);
     opening.extend(Some(cut_bytes).filter(|bytes| *bytes > 0).map(torn));
     if !args.options.quiet

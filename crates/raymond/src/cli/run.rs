@@ -249,7 +249,9 @@ pub(super) fn begin(
     for id in ids {
         match store.create(&id, options) {
             Ok(writer) => return Ok((id, writer)),
-            Err(error @ (StoreError::Exists { .. } | StoreError::Held { .. })) => refused = error.into(),
+            Err(error @ (StoreError::Exists { .. } | StoreError::Held { .. } | StoreError::Taken { .. })) => {
+                refused = error.into()
+            }
             Err(error) => return Err(error.into()),
         }
     }

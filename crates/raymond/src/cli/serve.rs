@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::args::serve::ServeArgs;
 use super::find::{project_folder, state_dir, working_folder};
+use super::foreign::warn_of_foreign;
 use super::settings::of_looking;
 use crate::error::{ExitKind, UserError};
 use crate::paths::normalise;
 use crate::serve::{Settings, serve as serve_runs};
+use crate::store::FolderStore;
 use crate::trust::Area;
 
 pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
@@ -20,6 +22,8 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
         true => vec![project.clone()],
         false => args.root.iter().map(|root| existing_folder(&cwd, root)).collect::<Result<_, _>>()?,
     };
+    let state = state_dir(&args.place)?;
+    warn_of_foreign(&FolderStore::new(state.clone()));
     serve_runs(Settings {
         roots,
         project,
@@ -27,7 +31,7 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
         listen: args.listen.as_deref().map(parse_address).transpose()?,
         token_file: args.token_file.map(|file| cwd.join(file)),
         allowed_hosts: args.allow_host,
-        state: state_dir(&args.place)?,
+        state,
         state_dir: args.place.state_dir.as_deref().map(|dir| normalise(&cwd, dir)),
         schedules: args.schedules,
         skip_permissions: args.dangerously_skip_permissions,

@@ -4,7 +4,7 @@
 //! whole. The mark is synced before the worker's first program starts. So a folder without it is half made and empty of
 //! work: it is removed and made again.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};

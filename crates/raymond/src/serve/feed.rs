@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::index::Index;
-use crate::files::{MAX_KEPT_BYTES, open_plain_as, private_options, read_text};
-use crate::store::{Events, RunEntry, RunHandle, Start, StoreError};
+use crate::files::{MAX_KEPT_BYTES, open_own_as, private_options, read_text};
+use crate::store::{Events, Own, RunEntry, RunHandle, Start, StoreError};
 use crate::view::json::event_line;
 
 /// How many entries are kept. Half of them are dropped when there are more.
@@ -68,6 +68,8 @@ struct State {
 
 pub struct Feed {
     path: PathBuf,
+    /// Whether the file counts.
+    own: Own,
     state: Mutex<State>,
     /// Held while the file is opened: its lock can be taken only once, also by this process.
     opening: Mutex<()>,
@@ -103,9 +105,10 @@ fn row(run: &str, from: u64, to: u64) -> String {
 
 impl Feed {
     /// A feed that keeps its entries in this file. It is opened when the first reader comes.
-    pub fn new(path: PathBuf) -> Self {
+    pub fn new(path: PathBuf, own: Own) -> Self {
         Self {
             path,
+            own,
             state: Mutex::default(),
             opening: Mutex::default(),
             tick: watch::channel(0).0,
@@ -275,9 +278,10 @@ impl Feed {
         }
         let entries = index.list()?;
         let mut state = State::default();
-        if !state.load(&self.path) {
+        if !state.load(&self.path, &self.own) {
             // What could be read of an unusable file does not count.
-            let id = uuid::Uuid::new_v4().simple().to_string();
+            let random = uuid::Uuid::new_v4().simple().to_string();
+            let id = marked(&random, &self.own).unwrap_or(random);
             state = State { id, first: 1, log: state.log.take(), ..State::default() };
             for entry in &entries {
                 let Ok(summary) = index.summary(entry) else { continue };
@@ -292,6 +296,15 @@ impl Feed {
         *self.lock() = state;
         Ok(())
     }
+}
+
+/// The id of a feed whose file may come from others: half of it is random, the other half its mark. None where nothing is
+/// marked.
+fn marked(random: &str, own: &Own) -> Option<String> {
+    const HALF: usize = 16;
+    let first = random.get(..HALF).unwrap_or_default();
+    let mark = own.mark_for("serve.feed", &[first.as_bytes()]).filter(|_| own.is_strict())?;
+    Some(format!("{first}{}", mark.get(..HALF)?))
 }
 
 /// The last event that a run has in common with another one.
@@ -378,8 +391,8 @@ impl State {
     }
 
     /// Reads the file of an earlier process, and takes it over. Of two processes only one can have it.
-    fn load(&mut self, path: &Path) -> bool {
-        let Ok(file) = open_plain_as(private_options().append(true).read(true), path) else { return false };
+    fn load(&mut self, path: &Path, own: &Own) -> bool {
+        let Ok(file) = open_own_as(private_options().append(true).read(true), path) else { return false };
         if file.try_lock().is_err() {
             return false;
         }
@@ -391,6 +404,9 @@ impl State {
         let Some(head) = lines.next().and_then(|line| serde_json::from_str::<Head>(line).ok()) else {
             return false;
         };
+        if marked(&head.feed, own).is_some_and(|right| right != head.feed) {
+            return false;
+        }
         self.id = head.feed;
         self.first = head.first;
         self.runs = head.runs.into_iter().map(|(run, seq)| (run.into(), (seq, String::new()))).collect();
@@ -409,7 +425,7 @@ impl State {
         let text = self.text();
         self.entries.clear();
         let log = self.log.take().or_else(|| {
-            let file = open_plain_as(private_options().append(true).read(true).create(true), path).ok()?;
+            let file = open_own_as(private_options().append(true).read(true).create(true), path).ok()?;
             file.try_lock().is_ok().then_some(file)
         });
         self.log = log.and_then(|log| write_anew(log, &text));

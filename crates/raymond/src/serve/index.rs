@@ -150,7 +150,7 @@ impl Index {
         if std::mem::replace(&mut summaries.is_loaded, true) {
             return;
         }
-        let earlier = self.store.cache().map(|path| summary::read(&path)).unwrap_or_default();
+        let earlier = self.store.cache().map(|file| summary::read(&file)).unwrap_or_default();
         summaries.known =
             earlier.into_iter().map(|(id, (version, known))| (id, (version, Arc::new(known)))).collect();
     }
@@ -159,13 +159,13 @@ impl Index {
     pub fn save(&self, entries: &[RunEntry]) {
         const WORTH_WRITING: usize = 50;
         let mut summaries = lock(&self.summaries);
-        let Some(path) = self.store.cache().filter(|_| summaries.unsaved >= WORTH_WRITING) else { return };
+        let Some(file) = self.store.cache().filter(|_| summaries.unsaved >= WORTH_WRITING) else { return };
         summaries.unsaved = 0;
         let listed: std::collections::HashSet<&str> = entries.iter().map(|entry| entry.run.id()).collect();
         summaries.known.retain(|id, _| listed.contains(id.as_str()));
         let all = summaries.known.iter();
         summary::write(
-            &path,
+            &file,
             all.map(|(id, (version, known))| (id.clone(), (version.clone(), (**known).clone()))).collect(),
         );
     }

@@ -19,14 +19,16 @@ use super::index::holds;
 use super::problem::Problem;
 use super::schedule;
 use crate::error::{ExitKind, UserError};
-use crate::files::{self, open_plain_as, private_options, write_private};
+use crate::files::{open_own_as, private_options};
 use crate::handover::{self, Handover};
-use crate::store::RunHandle;
+use crate::store::{RunHandle, SealedFile};
 
 /// How long a new process may take until its run can be seen.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a run whose process died is resumed without a finished step in between.
 const MOST_RESUMES: u32 = 3;
+/// How long the list of the runs that were started may be.
+const MOST_LISTED: u64 = 16 * 1024 * 1024;
 /// How much of what a process says is shown if it ends at once.
 const MOST_SAID: u64 = 64 * 1024;
 
@@ -40,6 +42,8 @@ pub struct Launcher {
     skip_permissions: bool,
     /// The folder for files of our own.
     folder: PathBuf,
+    /// The file with the runs that were started from here.
+    list: SealedFile,
     running: Mutex<Vec<Child>>,
     /// The ids of the runs that are just being made.
     claimed: Mutex<BTreeSet<String>>,
@@ -81,6 +85,7 @@ impl Launcher {
         project: PathBuf,
         state_dir: Option<PathBuf>,
         folder: PathBuf,
+        list: SealedFile,
         skip_permissions: bool,
     ) -> Result<Self, UserError> {
         let program = std::env::current_exe()
@@ -91,17 +96,14 @@ impl Launcher {
             state_dir,
             skip_permissions,
             folder,
+            list,
             running: Mutex::default(),
             claimed: Mutex::default(),
             started: Mutex::default(),
         };
-        let known = files::read(&launcher.list_file(), files::MAX_KEPT_BYTES).ok();
+        let known = launcher.list.read(MOST_LISTED);
         *launcher.started() = known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         Ok(launcher)
-    }
-
-    fn list_file(&self) -> PathBuf {
-        self.folder.join("serve.runs")
     }
 
     fn started(&self) -> MutexGuard<'_, BTreeMap<String, Started>> {
@@ -117,11 +119,8 @@ impl Launcher {
 
     fn save(&self, all: &BTreeMap<String, Started>) -> Result<(), Problem> {
         let text = serde_json::to_vec(all).map_err(Problem::internal)?;
-        let unfinished = self.folder.join("serve.runs.tmp");
-        let written =
-            write_private(&unfinished, &text).and_then(|()| std::fs::rename(&unfinished, self.list_file()));
-        written.map_err(|error| {
-            Problem::internal(format!("cannot write {}: {error}", self.list_file().display()))
+        self.list.write(&text).map_err(|error| {
+            Problem::internal(format!("cannot write {}: {error}", self.list.path().display()))
         })
     }
 
@@ -209,7 +208,7 @@ impl Launcher {
     /// A file without a name, which is gone when both processes have closed it.
     fn scratch_file(&self) -> std::io::Result<File> {
         let path = self.folder.join(format!("serve.{}.tmp", uuid::Uuid::new_v4().simple()));
-        let file = open_plain_as(private_options().read(true).append(true).create_new(true), &path)?;
+        let file = open_own_as(private_options().read(true).append(true).create_new(true), &path)?;
         let _ = std::fs::remove_file(&path);
         Ok(file)
     }

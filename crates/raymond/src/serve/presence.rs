@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{open_plain, open_plain_as, private_options, read_text};
+use crate::files::{open_own_as, open_plain, private_options};
+use crate::store::{SealedFile, StateDir};
 
 /// How the names of these files begin; the id of the process and an ending follow.
 const START: &str = "serve-";
@@ -39,32 +40,39 @@ impl Drop for Told {
 }
 
 /// Tells that this process serves, and removes what killed servers have left.
-pub fn tell(folder: &Path, presence: &Presence) -> io::Result<Told> {
-    for path in files(folder) {
-        if is_left_behind(&path) {
-            let _ = fs::remove_file(&path);
+pub fn tell(state: &StateDir, presence: &Presence) -> io::Result<Told> {
+    for (file, _) in told(state) {
+        if is_left_behind(file.path()) {
+            let _ = fs::remove_file(file.path());
         }
     }
-    let path = folder.join(format!("{START}{}{ENDING}", std::process::id()));
-    let mut file = open_plain_as(private_options().write(true).create(true).truncate(true), &path)?;
+    let own = state.own_file(&format!("{START}{}{ENDING}", std::process::id()));
+    // A file of this name is of an earlier process with this id, or nobody's.
+    let _ = fs::remove_file(own.path());
+    let mut file = open_own_as(private_options().write(true).create_new(true), own.path())?;
     file.lock()?;
-    file.write_all(serde_json::to_string(presence)?.as_bytes())?;
-    Ok(Told { path, _file: file })
+    file.write_all(&own.sealed(serde_json::to_string(presence)?.as_bytes()))?;
+    Ok(Told { path: own.path().to_owned(), _file: file })
 }
 
-/// The servers that keep their files in this folder.
-pub fn servers(folder: &Path) -> Vec<Presence> {
-    let alive = files(folder).into_iter().filter(|path| !is_left_behind(path));
-    alive.filter_map(|path| serde_json::from_str(&read_text(&path, MAX_BYTES).ok()?).ok()).collect()
+/// The servers that keep their files beside these runs.
+pub fn servers(state: &StateDir) -> Vec<Presence> {
+    let alive = told(state).into_iter().filter(|(file, _)| !is_left_behind(file.path()));
+    alive.filter_map(|(_, content)| serde_json::from_slice(&content).ok()).collect()
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_ours = |name: &str| name.starts_with(START) && name.ends_with(ENDING);
-    entries
-        .filter(|entry| entry.file_name().to_str().is_some_and(is_ours))
-        .map(|entry| entry.path())
-        .collect()
+/// The files of servers, with what is in them.
+fn told(state: &StateDir) -> Vec<(SealedFile, Vec<u8>)> {
+    let folder = state.own_file("");
+    let entries = fs::read_dir(folder.path()).into_iter().flatten().flatten();
+    let file = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_ours = name.starts_with(START) && name.ends_with(ENDING);
+        let file = state.own_file(&name);
+        let content = file.read(MAX_BYTES).filter(|_| is_ours)?;
+        Some((file, content))
+    };
+    entries.filter_map(file).collect()
 }
 
 fn is_left_behind(path: &Path) -> bool {
@@ -80,12 +88,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 7878));
         let presence = Presence { address, schedules: true, token_file: "t".into() };
+        let state = StateDir::at(folder.path());
+        let files = || fs::read_dir(folder.path()).unwrap().count();
         fs::write(folder.path().join("serve-1.here"), serde_json::to_string(&presence).unwrap()).unwrap();
-        assert!(servers(folder.path()).is_empty(), "the file of a killed server");
-        let told = tell(folder.path(), &presence).unwrap();
-        assert_eq!(files(folder.path()).len(), 1, "what was left behind is gone");
-        assert_eq!(servers(folder.path())[0].address, address);
+        assert!(servers(&state).is_empty(), "the file of a killed server");
+        let told = tell(&state, &presence).unwrap();
+        assert_eq!(files(), 1, "what was left behind is gone");
+        assert_eq!(servers(&state)[0].address, address);
         drop(told);
-        assert!(files(folder.path()).is_empty());
+        assert_eq!(files(), 0);
     }
 }

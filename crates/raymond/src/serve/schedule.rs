@@ -23,7 +23,7 @@ use super::discover::{Found, Workflows};
 use super::index::holds;
 use super::lanes::Lane;
 use crate::config;
-use crate::files::{self, write_private};
+use crate::store::SealedFile;
 use crate::trust::workflows::{Standing, TrustedList};
 use crate::view::notify;
 use crate::view::text::clean;
@@ -33,6 +33,8 @@ use crate::workflow::scope::Scope;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often manifests are read again, in looks.
 const READ_EVERY: u32 = 20;
+/// How long the file may be that says what was started.
+const MOST_KNOWN: u64 = 16 * 1024 * 1024;
 /// The label of runs that were started by their schedule.
 const LABEL: &str = "schedule";
 /// What the notify command is told of a workflow that is held.
@@ -182,7 +184,7 @@ fn schedule_of(found: &Found) -> Option<Result<Scheduled, String>> {
 /// Starts what is due. Returns the workflows that are held and were not told of.
 fn look(server: &Server, all: &[Scheduled], now: Timestamp) -> Vec<Held> {
     let file = file(server);
-    let text = files::read(&file, files::MAX_KEPT_BYTES).unwrap_or_default();
+    let text = file.read(MOST_KNOWN).unwrap_or_default();
     let mut known: BTreeMap<PathBuf, Known> = serde_json::from_slice(&text).unwrap_or_default();
     let mut has_changed = false;
     let (mut all_held, mut untold) = (Vec::new(), Vec::new());
@@ -212,9 +214,7 @@ fn look(server: &Server, all: &[Scheduled], now: Timestamp) -> Vec<Held> {
     note_held(server, all_held);
     if has_changed {
         let text = serde_json::to_vec_pretty(&known).unwrap_or_default();
-        let unfinished = file.with_extension("schedules.tmp");
-        let written = write_private(&unfinished, &text).and_then(|()| std::fs::rename(&unfinished, &file));
-        if let Err(error) = written {
+        if let Err(error) = file.write(&text) {
             tracing::warn!(%error, "cannot write down what was started");
         }
     }
@@ -266,8 +266,8 @@ pub fn is_held(labels: &BTreeMap<String, String>, workflow: &str) -> bool {
     labels.contains_key(LABEL) && !Standing::of(Path::new(workflow)).is_trusted()
 }
 
-fn file(server: &Server) -> PathBuf {
-    super::own_folder(&server.state).join("serve.schedules")
+fn file(server: &Server) -> SealedFile {
+    server.state.own_file("serve.schedules")
 }
 
 fn is_running(server: &Server, run: &str) -> bool {

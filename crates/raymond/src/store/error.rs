@@ -51,11 +51,20 @@ pub enum StoreError {
     Poisoned { place: String },
     /// The journal was deleted or replaced while this process wrote it. `rescued` is where its copy is, or why there is
     /// none.
-    JournalGone { run: String, place: String, rescued: Result<String, String> },
+    /// `is_marked` is whether the run needs its mark, which may be gone, too.
+    JournalGone { run: String, place: String, rescued: Result<String, String>, is_marked: bool },
     /// The lock file was deleted or replaced while this process held it; all that happened is in the journal.
     LockGone { place: String },
     /// The disk has no room for what was to be written; nothing was written.
     Full { place: String, why: io::ErrorKind },
+    /// The run was not made by this user's Raymond in this folder.
+    NotOwn { run: String, place: String },
+    /// The journal of a run is not the one that this user's Raymond made.
+    Replaced { run: String, place: String },
+    /// Something lies where a new run would be, and this user's Raymond has not put it there.
+    Taken { run: String, place: String },
+    /// What is made cannot be marked as made by this user's Raymond.
+    NoKey { why: String },
     /// The caller asked for something that a reader would call damage; nothing was written.
     Refused { place: String, what: String },
     /// The history of a run begins in another one that cannot be read.
@@ -174,15 +183,20 @@ impl fmt::Display for StoreError {
             Self::Poisoned { place } => {
                 write!(out, "an earlier write to {place} failed; the run has to be resumed")
             }
-            Self::JournalGone { run, place, rescued } => {
+            Self::JournalGone { run, place, rescued, is_marked } => {
                 write!(
                     out,
                     "the journal of {run} is gone: {place} was deleted or replaced while the run was live"
                 )?;
+                let adopt = if *is_marked {
+                    advice::command(&format!("doctor --adopt {run}")) + ", and: "
+                } else {
+                    String::new()
+                };
                 match rescued {
                     Ok(copy) => write!(
                         out,
-                        "\nall that was recorded is in {copy}; to go on, move it to {place}, then: {}",
+                        "\nall that was recorded is in {copy}; to go on, move it to {place}, then: {adopt}{}",
                         advice::command(&format!("resume {run}"))
                     ),
                     Err(error) => write!(out, "\nno copy of it could be written: {error}"),
@@ -195,6 +209,18 @@ impl fmt::Display for StoreError {
                 )
             }
             Self::Full { place, why } => write!(out, "cannot write {place}: {}", no_room(*why)),
+            Self::NotOwn { run, place } => {
+                write!(out, "the run {run} in {place} was not made there by your Raymond, so it is not used")
+            }
+            Self::Replaced { run, place } => {
+                write!(out, "{place} is not the journal that your Raymond wrote for {run}, so it is not used")
+            }
+            Self::Taken { run, place } => {
+                write!(out, "{run} is not begun: {place} is there already, and your Raymond has not made it")
+            }
+            Self::NoKey { why } => {
+                write!(out, "what a run leaves cannot be marked as your own: {why}")
+            }
             Self::Refused { place, what } => write!(out, "not written to {place}: {what}"),
             Self::OriginLost { run, origin, why } => {
                 write!(out, "the history of {run} begins in the run {origin}, which cannot be read: {why}")
@@ -263,6 +289,16 @@ impl From<StoreError> for UserError {
                 user.hint("it was probably written by a newer Raymond; use that one")
             }
             StoreError::NewerFormat { .. } => user.hint("use a newer Raymond"),
+            StoreError::NotOwn { run, .. } | StoreError::Replaced { run, .. } => user.hint(format!(
+                "to look at it and adopt it: {}",
+                advice::command(&format!("doctor --adopt {run}"))
+            )),
+            StoreError::Taken { .. } => user
+                .hint("choose another --id")
+                .hint(format!("or look at what is there: {}", advice::command("doctor --adopt"))),
+            StoreError::NoKey { .. } => user
+                .hint("set XDG_DATA_HOME to a folder of your own outside the project")
+                .hint("or keep the run in a folder that you name: --state-dir DIR"),
             _ => user,
         }
     }

@@ -12,6 +12,7 @@ mod inbox;
 mod journal;
 mod lines;
 mod lock;
+mod own;
 mod payload;
 mod place;
 mod read;
@@ -24,7 +25,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use raymond_core::event::{Body, Event, Origin, SnapshotLine};
+use raymond_core::event::{Body, Event, Origin, ProjectMoved, SnapshotLine};
+use raymond_core::evolve::relocate;
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
@@ -33,6 +35,7 @@ pub use inbox::InboxFolder;
 pub use journal::Journal;
 pub use lines::fold;
 pub use lock::RunLock;
+pub use own::{Claim, Own, OwnRun, SealedFile};
 pub use payload::PayloadFolder;
 pub use place::{RunPaths, StateDir};
 pub use read::{Lines, Tail, read_all, read_tail};
@@ -42,14 +45,14 @@ use super::elsewhere::Elsewhere;
 use super::error::StoreError;
 use super::home::{
     Durability, Events, Holder, JournalOptions, Lease, Opened, RunEntry, RunHandle, RunStore, RunWriter,
-    Start,
+    Start, find_among,
 };
 use super::id::check_new_run_id;
 use super::inbox::Inbox;
 use super::lineage::{self, Journals, Part, SharedPayloads};
 use super::payload::{PayloadSource, Payloads};
 use disk::SystemDisk;
-use lines::{JournalEvents, LineFolding, first_event, load, to_line};
+use lines::{JournalEvents, LineFolding, check_segment, first_event, load, to_line};
 use lock::holder_of;
 use read::{part_up_to, segment_behind};
 
@@ -71,6 +74,11 @@ impl FolderStore {
         Self { dir, disk, known: place::KnownSegments::default() }
     }
 
+    /// Where the runs are.
+    pub fn dir(&self) -> &StateDir {
+        &self.dir
+    }
+
     /// When a file was last added to the folder or removed. None if that was a moment ago: a further change might not be
     /// seen by it.
     pub fn changed(&self) -> Option<std::time::SystemTime> {
@@ -81,6 +89,82 @@ impl FolderStore {
         let paths = self.dir.run(id).map_err(StoreError::BadId)?;
         Ok(paths.on(Arc::clone(&self.disk)).knowing(self.known.clone()))
     }
+
+    /// All runs of which there is a journal.
+    fn journals(&self) -> Result<Vec<place::Listed>, StoreError> {
+        if self.dir.own().is_strict() && self.dir.stray_link().is_some() {
+            return Ok(Vec::new());
+        }
+        self.dir.runs().map_err(|error| StoreError::io(self.place(), "read", error))
+    }
+
+    /// The runs that lie here and do not count, because this user's Raymond has not made them here: those with a journal,
+    /// and those that other machines are said to carry out.
+    pub fn foreign(&self) -> Result<Vec<String>, StoreError> {
+        let own = self.dir.own();
+        let mut ids: Vec<String> = match own.is_strict() {
+            true => self.journals()?.into_iter().map(|run| run.id).filter(|id| !own.has(id)).collect(),
+            false => return Ok(Vec::new()),
+        };
+        if self.dir.stray_link().is_none() {
+            let io = |error| StoreError::io(self.place(), "read", error);
+            let elsewhere = elsewhere::marked(self.dir.path()).map_err(io)?;
+            let is_foreign = |id: &String| !elsewhere::is_own(self.dir.path(), id, own);
+            ids.extend(elsewhere.into_iter().filter(is_foreign));
+        }
+        ids.sort();
+        ids.dedup();
+        Ok(ids)
+    }
+
+    /// Lets a run count that a person has looked at: its journal as it is now, and what is noted of it elsewhere.
+    pub fn adopt(
+        &self,
+        id: &str,
+        moved_from: Option<String>,
+        elsewhere: Option<&Elsewhere>,
+    ) -> Result<(), StoreError> {
+        let whatever = self.dir.whatever_is_there().run(id).map_err(StoreError::BadId)?;
+        let segments = whatever.segments().map_err(|error| StoreError::io(self.place(), "list", error))?;
+        let mut nonces = Vec::new();
+        let has_mark = self.dir.own().has(id);
+        for segment in segments.into_iter().filter(|_| !has_mark) {
+            nonces.extend(match first_event(&whatever, segment)?.map(|event| event.body) {
+                Some(Body::RunStarted(started)) => Some(started.nonce),
+                Some(Body::Snapshot { state }) => Some(state.nonce),
+                _ => None,
+            });
+        }
+        nonces.dedup();
+        if let Some(mark) = elsewhere {
+            self.mark_elsewhere(id, mark)?;
+        }
+        match nonces.is_empty() {
+            true => Ok(()),
+            false => self.dir.own().adopt(id, nonces, moved_from),
+        }
+    }
+
+    /// Refuses to begin a run where something lies that this user's Raymond has not made. The lock and the empty journal of
+    /// a process that died before its first event are fine.
+    fn check_free(&self, paths: &RunPaths) -> Result<(), StoreError> {
+        let id = paths.id();
+        if !self.dir.own().is_strict()
+            || self.dir.own().has(id)
+            || elsewhere::is_own(self.dir.path(), id, self.dir.own())
+        {
+            return Ok(());
+        }
+        let files = self.dir.files_of(id).map_err(StoreError::BadId)?;
+        let is_left = |path: &std::path::Path| {
+            let Ok(data) = std::fs::symlink_metadata(path) else { return true };
+            data.is_file() && (path == paths.lock() || path == paths.segment(0) && data.len() == 0)
+        };
+        match files.iter().find(|path| !is_left(path)) {
+            None => Ok(()),
+            Some(path) => Err(StoreError::Taken { run: id.to_owned(), place: path.display().to_string() }),
+        }
+    }
 }
 
 impl RunStore for FolderStore {
@@ -89,22 +173,35 @@ impl RunStore for FolderStore {
     }
 
     fn list(&self) -> Result<Vec<RunEntry>, StoreError> {
-        let listed = self.dir.runs().map_err(|error| StoreError::io(self.place(), "read", error))?;
+        let own = self.dir.own();
+        let listed = self.journals()?.into_iter().filter(|run| own.has(&run.id));
         let entry = |run: place::Listed| {
             let handle =
                 FolderRun { paths: self.paths(&run.id)?, newest: Mutex::new(Some(run.last_segment)) };
             Ok(RunEntry { run: Arc::new(handle), modified: run.modified, version: run.version() })
         };
-        listed.into_iter().map(entry).collect()
+        listed.map(entry).collect()
     }
 
-    fn cache(&self) -> Option<std::path::PathBuf> {
+    fn find(&self, given: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
+        match find_among(self.list()?, given) {
+            Err(StoreError::Unknown { .. }) if self.foreign()?.iter().any(|id| id == given) => {
+                Err(StoreError::NotOwn { run: given.to_owned(), place: self.place() })
+            }
+            other => other,
+        }
+    }
+
+    fn cache(&self) -> Option<SealedFile> {
         // Ids never begin with a dot, so no run has this file.
-        Some(self.dir.path().join(".list.json"))
+        Some(SealedFile::new(self.dir.path().join(".list.json"), self.dir.own().clone()))
     }
 
     fn elsewhere(&self) -> Result<Vec<String>, StoreError> {
-        elsewhere::marked(self.dir.path()).map_err(|error| StoreError::io(self.place(), "read", error))
+        let marked = elsewhere::marked(self.dir.path());
+        let mut marked = marked.map_err(|error| StoreError::io(self.place(), "read", error))?;
+        marked.retain(|id| elsewhere::is_own(self.dir.path(), id, self.dir.own()));
+        Ok(marked)
     }
 
     fn mark_elsewhere(&self, id: &str, mark: &Elsewhere) -> Result<(), StoreError> {
@@ -112,7 +209,8 @@ impl RunStore for FolderStore {
         self.dir.create().map_err(|error| StoreError::io(self.place(), "make", error))?;
         let io =
             |error| StoreError::io(elsewhere::path_of(self.dir.path(), paths.id()).display(), "write", error);
-        elsewhere::write(self.dir.path(), paths.id(), mark).map_err(io)
+        self.dir.own().prepare()?;
+        elsewhere::write(self.dir.path(), paths.id(), mark, self.dir.own()).map_err(io)
     }
 
     fn note_removal(&self, id: &str) -> Result<(), StoreError> {
@@ -121,12 +219,12 @@ impl RunStore for FolderStore {
     }
 
     fn was_removed(&self, id: &str) -> bool {
-        self.paths(id).is_ok_and(|paths| elsewhere::was_removed(self.dir.path(), paths.id()))
+        self.paths(id).is_ok_and(|paths| elsewhere::was_removed(self.dir.path(), paths.id(), self.dir.own()))
     }
 
     fn forget_removals(&self, engine: &str, listed: &BTreeSet<&str>) -> Result<(), StoreError> {
         let io = |error| StoreError::io(self.place(), "write", error);
-        elsewhere::forget_removals(self.dir.path(), engine, listed).map_err(io)
+        elsewhere::forget_removals(self.dir.path(), engine, listed, self.dir.own()).map_err(io)
     }
 
     fn run(&self, id: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
@@ -137,6 +235,8 @@ impl RunStore for FolderStore {
         check_new_run_id(id).map_err(StoreError::BadId)?;
         let paths = self.paths(id)?;
         self.dir.create().map_err(|error| StoreError::io(self.place(), "make", error))?;
+        self.dir.own().prepare()?;
+        self.check_free(&paths)?;
         let mut lock = RunLock::of_run(&paths)?;
         let journal = Journal::create(&paths, options, &lock)?;
         lock.include_journal(&paths)?;
@@ -151,6 +251,29 @@ struct FolderRun {
     /// The last segment when the folder was listed. It is used once, because a handle may be kept for long while
     /// segments are added and deleted.
     newest: Mutex<Option<u32>>,
+}
+
+impl FolderRun {
+    /// Refuses a run that does not count. One on other machines has a note of its own until its copy begins.
+    fn check_own(&self) -> Result<(), StoreError> {
+        let (folder, id, own) = (self.paths.folder(), self.paths.id(), self.paths.own());
+        match elsewhere::is_own(folder, id, own) && std::fs::symlink_metadata(self.paths.segment(0)).is_err()
+        {
+            true => Ok(()),
+            false => own.check(id),
+        }
+    }
+
+    /// A run that was adopted from another project works in this one. Until it is resumed, no event says so.
+    fn where_it_is(&self, mut run: Run) -> (Run, Option<ProjectMoved>) {
+        let here = self.paths.own().run(self.paths.id()).and_then(|own| Some((own.moved_from?, own.project)));
+        let Some((from, to)) = here.filter(|(_, to)| run.project.as_ref() != Some(to)) else {
+            return (run, None);
+        };
+        let moved = ProjectMoved { from: run.project.clone().unwrap_or(from), to };
+        relocate(&mut run, &moved);
+        (run, Some(moved))
+    }
 }
 
 impl RunHandle for FolderRun {
@@ -180,17 +303,17 @@ impl RunHandle for FolderRun {
 
     fn load(&self) -> Result<Run, StoreError> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).take();
-        load(&self.paths, newest)
+        load(&self.paths, newest).map(|run| self.where_it_is(run).0)
     }
 
     fn state_after(&self, seq: u64) -> Result<Run, StoreError> {
-        lineage::state_after(&self.paths, seq)
+        lineage::state_after(&self.paths, seq).map(|run| self.where_it_is(run).0)
     }
 
     fn try_elsewhere(&self) -> Result<Option<Elsewhere>, StoreError> {
         let (folder, id) = (self.paths.folder(), self.paths.id());
         let io = |error| StoreError::io(elsewhere::path_of(folder, id).display(), "read", error);
-        elsewhere::read(folder, id).map_err(io)
+        elsewhere::read(folder, id, self.paths.own()).map_err(io)
     }
 
     fn holder(&self) -> Result<Option<Holder>, StoreError> {
@@ -206,18 +329,23 @@ impl RunHandle for FolderRun {
     }
 
     fn lease(&self) -> Result<Box<dyn Lease>, StoreError> {
+        // What is left of a run without its journal may be cleared away.
+        if std::fs::symlink_metadata(self.paths.segment(0)).is_ok() {
+            self.check_own()?;
+        }
         Ok(Box::new(RunLock::of_run(&self.paths)?))
     }
 
     fn open(&self, options: JournalOptions) -> Result<Opened, StoreError> {
+        self.check_own()?;
         let lock = RunLock::of_run(&self.paths)?;
         let find_origin = |origin: &Origin| lineage::state_at_origin(&self.paths, origin);
         let mut folding = LineFolding::new(&self.paths, &find_origin);
         let (journal, tail) =
             Journal::open_visiting(&self.paths, options, &lock, &mut |line| folding.take(&line))?;
-        let run = folding.finish()?;
+        let (run, moved) = self.where_it_is(folding.finish()?);
         let writer = FolderWriter::new(self.paths.clone(), journal, options.durability, lock);
-        Ok(Opened { writer: Box::new(writer), run, cut_bytes: tail.torn.map_or(0, |torn| torn.bytes) })
+        Ok(Opened { writer: Box::new(writer), run, moved, cut_bytes: tail.torn.map_or(0, |torn| torn.bytes) })
     }
 
     fn payloads(&self) -> Payloads {
@@ -225,7 +353,8 @@ impl RunHandle for FolderRun {
     }
 
     fn inbox(&self) -> Arc<dyn Inbox> {
-        Arc::new(InboxFolder::new(self.paths.inbox()))
+        let inbox = InboxFolder::new(self.paths.inbox());
+        Arc::new(if self.check_own().is_ok() { inbox } else { inbox.closed() })
     }
 }
 
@@ -255,7 +384,10 @@ impl Journals for RunPaths {
     }
 
     fn events_of(&self, part: Part, start: Start) -> Result<Box<dyn Events>, StoreError> {
-        let segment = |seq| Ok(segment_behind(self, seq)?.max(part.segment));
+        let segment = |seq| {
+            let segment = segment_behind(self, seq)?.max(part.segment);
+            check_segment(self, segment).map(|()| segment)
+        };
         let (lines, after) = match start {
             Start::After(seq) => (Lines::behind(self, segment(seq)?, seq), seq),
             Start::SnapshotUpTo(seq) => (Lines::from_segment(self, segment(seq)?), 0),
@@ -279,12 +411,24 @@ struct FolderWriter {
     journal: Journal,
     payloads: PayloadFolder,
     lock: RunLock,
+    is_synced: bool,
 }
 
 impl FolderWriter {
     fn new(paths: RunPaths, journal: Journal, durability: Durability, lock: RunLock) -> Self {
         let payloads = payload_folder(&paths, durability);
-        Self { paths, journal, payloads, lock }
+        Self { paths, journal, payloads, lock, is_synced: durability == Durability::Power }
+    }
+
+    /// The mark of a run is there before the first event that it stands for.
+    fn mark(&self, first: Option<&Event>) -> Result<(), StoreError> {
+        match first.map(|event| &event.body) {
+            Some(Body::RunStarted(started)) => {
+                let origin = started.origin.as_ref().map(|origin| origin.run.as_str());
+                self.paths.own().mark(self.paths.id(), &started.nonce, origin, self.is_synced)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -311,6 +455,7 @@ impl RunWriter for FolderWriter {
     }
 
     fn rewind(&mut self, start: &Event) -> Result<(), StoreError> {
+        self.mark(Some(start))?;
         self.journal.rewind(to_line(&self.paths, start)?)
     }
 
@@ -320,6 +465,7 @@ impl RunWriter for FolderWriter {
         if !self.journal.is_in_place() {
             return Err(self.journal.rescue(&lines));
         }
+        self.mark(batch.first())?;
         self.journal.append(&lines)?;
         if batch
             .last()

@@ -13,13 +13,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use raymond_core::event::{Event, Origin, SnapshotLine};
+use raymond_core::event::{Event, Origin, ProjectMoved, SnapshotLine};
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 use serde::{Deserialize, Serialize};
 
 use super::elsewhere::Elsewhere;
 use super::error::StoreError;
+use super::folder::SealedFile;
 use super::inbox::Inbox;
 use super::payload::Payloads;
 
@@ -32,7 +33,7 @@ pub trait RunStore: Debug + Send + Sync {
     fn list(&self) -> Result<Vec<RunEntry>, StoreError>;
 
     /// A file in which a list of runs may be cached.
-    fn cache(&self) -> Option<std::path::PathBuf> {
+    fn cache(&self) -> Option<SealedFile> {
         None
     }
 
@@ -80,17 +81,22 @@ pub trait RunStore: Debug + Send + Sync {
 
     /// The run with this id, or the only one whose id begins like this.
     fn find(&self, given: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
-        let mut runs: Vec<Arc<dyn RunHandle>> = self.list()?.into_iter().map(|entry| entry.run).collect();
-        if let Some(at) = runs.iter().position(|run| run.id() == given) {
-            return Ok(runs.swap_remove(at));
-        }
-        let ids = |runs: &[Arc<dyn RunHandle>]| runs.iter().map(|run| run.id().to_owned()).collect();
-        let mut matches: Vec<_> = runs.iter().filter(|run| run.id().starts_with(given)).cloned().collect();
-        match matches.len() {
-            0 => Err(StoreError::Unknown { given: given.to_owned(), existing: ids(&runs) }),
-            1 => Ok(matches.remove(0)),
-            _ => Err(StoreError::Ambiguous { given: given.to_owned(), matches: ids(&matches) }),
-        }
+        find_among(self.list()?, given)
+    }
+}
+
+/// The run with this id, or the only one whose id begins like this.
+pub(super) fn find_among(entries: Vec<RunEntry>, given: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
+    let mut runs: Vec<Arc<dyn RunHandle>> = entries.into_iter().map(|entry| entry.run).collect();
+    if let Some(at) = runs.iter().position(|run| run.id() == given) {
+        return Ok(runs.swap_remove(at));
+    }
+    let ids = |runs: &[Arc<dyn RunHandle>]| runs.iter().map(|run| run.id().to_owned()).collect();
+    let mut matches: Vec<_> = runs.iter().filter(|run| run.id().starts_with(given)).cloned().collect();
+    match matches.len() {
+        0 => Err(StoreError::Unknown { given: given.to_owned(), existing: ids(&runs) }),
+        1 => Ok(matches.remove(0)),
+        _ => Err(StoreError::Ambiguous { given: given.to_owned(), matches: ids(&matches) }),
     }
 }
 
@@ -197,8 +203,10 @@ pub trait Lease: Debug + Send {}
 #[derive(Debug)]
 pub struct Opened {
     pub writer: Box<dyn RunWriter>,
-    /// The state that its events add up to.
+    /// The state that its events add up to, with the paths of the project that it is in now.
     pub run: Run,
+    /// How its project has moved, if no event says it yet.
+    pub moved: Option<ProjectMoved>,
     /// How many bytes of an interrupted write were cut off.
     pub cut_bytes: u64,
 }

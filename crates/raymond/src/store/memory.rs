@@ -293,7 +293,7 @@ impl RunHandle for MemoryRun {
             self.with(|stored| stored.unsynced.clear());
         }
         let writer = MemoryWriter { lease, options, is_poisoned: false };
-        Ok(Opened { writer: Box::new(writer), run, cut_bytes: 0 })
+        Ok(Opened { writer: Box::new(writer), run, moved: None, cut_bytes: 0 })
     }
 
     fn payloads(&self) -> Payloads {

@@ -3,7 +3,6 @@
 use std::fs::Metadata;
 use std::path::Path;
 
-#[cfg(unix)]
 use crate::config;
 use crate::error::UserError;
 
@@ -38,6 +37,9 @@ pub fn check_open(file: &Path, data: &Metadata) -> Result<(), UserError> {
 }
 
 #[cfg(unix)]
+pub(super) use unix::is_own;
+
+#[cfg(unix)]
 fn refuse_unless_safe(
     home: &Path,
     file: &Path,
@@ -56,8 +58,7 @@ fn refuse_unless_safe(
 }
 
 /// Whether the user's own config file lists a folder, or one around it.
-#[cfg(unix)]
-fn is_safe(project: &Path) -> Result<bool, UserError> {
+pub fn is_safe(project: &Path) -> Result<bool, UserError> {
     let Some(file) = config::user_file() else { return Ok(false) };
     let safe_folders = config::load(&file)?.raymond.safe_folders;
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -97,11 +98,15 @@ mod unix {
 
     fn belongs_to_another(data: &Metadata) -> Option<(String, &'static str)> {
         let own = rustix::process::geteuid().as_raw();
-        // The user who called sudo.
-        let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
-        let is_trusted = data.uid() == 0 || data.uid() == own || Some(data.uid()) == caller;
         let trouble = format!("belongs to another user (uid {}, you are {own})", data.uid());
-        (!is_trusted).then_some((trouble, "make it yours, with chown"))
+        (!is_own(data.uid())).then_some((trouble, "make it yours, with chown"))
+    }
+
+    /// Whether files of a user count as one's own: also those of root, and of the user who called sudo.
+    pub(crate) fn is_own(uid: u32) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+        uid == 0 || uid == own || Some(uid) == caller
     }
 
     fn is_open_to_all(data: &Metadata) -> Option<(String, &'static str)> {

@@ -4,7 +4,6 @@
 //! file may be deleted at any time. Trouble with it is ignored.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use raymond_core::event::Origin;
@@ -15,15 +14,16 @@ use raymond_core::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 
 use super::status::{budget_of, status_of};
-use crate::files;
 use crate::history::branch::branched_off;
-use crate::store::RunHandle;
+use crate::store::{RunHandle, SealedFile};
 
 /// Longer results are not remembered; they are read from the journal when they are shown.
 const MAX_RESULT_BYTES: usize = 512;
 
 /// Raised when the meaning of an entry changes.
 const FORMAT: u32 = 5;
+/// How long the file may be: that of some 100,000 runs.
+const MAX_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// What a list shows of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ struct Known {
 
 /// The file that remembers summaries.
 pub struct Cache {
-    path: Option<PathBuf>,
+    file: Option<SealedFile>,
     known: Known,
     /// What the next list will find. Runs that are gone are not in it.
     seen: BTreeMap<String, (String, Summary)>,
@@ -175,10 +175,10 @@ pub struct Cache {
 
 impl Cache {
     /// The cache in this file; without one, nothing is remembered.
-    pub fn open(path: Option<PathBuf>) -> Self {
-        let runs = path.as_deref().map(read).unwrap_or_default();
+    pub fn open(file: Option<SealedFile>) -> Self {
+        let runs = file.as_ref().map(read).unwrap_or_default();
         let known = Known { format: FORMAT, runs };
-        Self { path, known, seen: BTreeMap::new(), has_changed: false }
+        Self { file, known, seen: BTreeMap::new(), has_changed: false }
     }
 
     /// What is known of a run whose journal has this version.
@@ -196,24 +196,21 @@ impl Cache {
 
     /// Writes what was seen, if that is more than was known.
     pub fn keep(self) {
-        if let Some(path) = self.path.filter(|_| self.has_changed) {
-            write(&path, self.seen);
+        if let Some(file) = self.file.filter(|_| self.has_changed) {
+            write(&file, self.seen);
         }
     }
 }
 
 /// All that a file remembers, by run, each with the version of its journal.
-pub fn read(path: &Path) -> BTreeMap<String, (String, Summary)> {
-    let known: Option<Known> =
-        files::read(path, files::MAX_KEPT_BYTES).ok().and_then(|text| serde_json::from_slice(&text).ok());
+pub fn read(file: &SealedFile) -> BTreeMap<String, (String, Summary)> {
+    let known = file.read(MAX_CACHE_BYTES).and_then(|text| serde_json::from_slice::<Known>(&text).ok());
     known.filter(|known| known.format == FORMAT).map(|known| known.runs).unwrap_or_default()
 }
 
-/// Replaces what a file remembers.
-pub fn write(path: &Path, runs: BTreeMap<String, (String, Summary)>) {
-    let Ok(text) = serde_json::to_vec(&Known { format: FORMAT, runs }) else { return };
-    let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
-    if files::write_private(&unfinished, &text).and_then(|()| std::fs::rename(&unfinished, path)).is_err() {
-        let _ = std::fs::remove_file(&unfinished);
+/// Replaces what a file remembers. Nothing depends on it.
+pub fn write(file: &SealedFile, runs: BTreeMap<String, (String, Summary)>) {
+    if let Ok(text) = serde_json::to_vec(&Known { format: FORMAT, runs }) {
+        let _ = file.write(&text);
     }
 }

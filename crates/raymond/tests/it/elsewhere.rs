@@ -24,6 +24,7 @@ fn mark(rig: &Rig, run: &str, is_open: bool) {
         r#"{{"engine":"{ENGINE}","is_open":{is_open},"hosts":{{"main":"host-7"}},"seen_at":"2026-01-01T00:00:00Z"}}"#
     );
     rig.write(&format!(".raymond/state/.elsewhere/{run}.json"), text);
+    rig.adopt();
 }
 
 /// The command, with a program of the engine's name on the PATH that prints what it is given.
@@ -100,7 +101,7 @@ fn a_run_whose_mark_cannot_be_read_is_not_resumed_here() {
     for args in [&["resume", "r"][..], &["resume"], &["retry", "r"], &["stop", "r"], &["clean", "r"]] {
         let refused = rig.raymond(args);
         assert_ne!(refused.exit, 0, "{args:?}");
-        refused.says(".elsewhere/r.json: expected value");
+        refused.says(".elsewhere/r.json: your Raymond has not made it");
     }
     assert_eq!(rig.read("ran"), "\n");
 }

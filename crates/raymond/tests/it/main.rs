@@ -65,6 +65,8 @@ mod memory;
 #[cfg(test)]
 mod old_journals;
 #[cfg(test)]
+mod own;
+#[cfg(test)]
 mod payloads;
 #[cfg(test)]
 mod points;

@@ -41,10 +41,11 @@ pub fn laid_out(journal: &Path) -> Rig {
             fs::write(entry.path(), marked(&text.replace(PLACE, rig.work().to_str().unwrap()))).unwrap();
         }
     }
+    rig.adopt();
     rig
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     if !from.is_dir() {
         fs::copy(from, to).unwrap();
         return;
@@ -56,7 +57,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A segment with correct commit marks: each ends the last line of a batch, with the CRC-32 of the batch before it.
-fn marked(segment: &str) -> String {
+pub fn marked(segment: &str) -> String {
     let (mut marked, mut batch) = (String::new(), String::new());
     for line in segment.lines() {
         match line.rsplit_once(r#","commit":""#) {

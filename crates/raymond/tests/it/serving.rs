@@ -376,6 +376,8 @@ fn a_run_is_stopped_and_resumed() {
     assert_eq!(site.post("/api/v1/runs/r/stop", &json!({ "now": true })).status, 202);
     wait_for(&site, "r", "status", "interrupted");
     assert_eq!(site.get_json("/api/v1/runs/r/steps")["steps"][0]["status"], "interrupted");
+    // Its last event is there before its process has ended.
+    wait_until("the end of its process", || site.get_json("/api/v1/runs/r")["live"] == false);
     rig.write("go", "");
     let wrong = site.post("/api/v1/runs/r/resume", &json!({ "budget": "much" }));
     assert_eq!(wrong.status, 400, "{wrong:?}");
@@ -573,8 +575,10 @@ fn a_missed_time_of_a_schedule_is_made_up_for_once() {
     let rig = project();
     rig.write("workflow/workflow.yaml", "schedule: \"0 0 1 1 *\"\nschedule_timezone: Europe/Berlin\n");
     assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
-    let site = Site::start_with(&rig, &["--listen", "127.0.0.1:0", "--schedules"]);
-    let file = rig.path(".raymond/serve.schedules");
+    // In a folder that is named, what the test writes counts.
+    let options = ["--listen", "127.0.0.1:0", "--schedules", "--state-dir", "s"];
+    let site = Site::start_with(&rig, &options);
+    let file = rig.path("s/serve.schedules");
     wait_for_file(&file);
     assert_eq!(site.get_json("/api/v1/runs")["runs"], json!([]), "only times from now on count");
     site.live.kill();
@@ -582,7 +586,7 @@ fn a_missed_time_of_a_schedule_is_made_up_for_once() {
     let known = std::fs::read_to_string(&file).unwrap();
     let until = known.split("\"until\": \"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     std::fs::write(&file, known.replace(&until, "2020-06-01T00:00:00Z")).unwrap();
-    let site = Site::start_with(&rig, &["--listen", "127.0.0.1:0", "--schedules"]);
+    let site = Site::start_with(&rig, &options);
     let runs =
         || site.get_json("/api/v1/runs?label=schedule%3D0%200%201%201%20*")["runs"].as_array().unwrap().len();
     wait_until("the run that was missed", || runs() == 1);

@@ -45,6 +45,8 @@ fn a_journal_that_vanishes_is_noticed_and_rescued() {
         // As the message says: put it back, and go on. The step that did it is recorded as done.
         fs::create_dir_all(rig.journal().parent().unwrap()).unwrap();
         fs::rename(copy, rig.journal()).unwrap();
+        done.says("then: raymond doctor --adopt r, and: raymond resume r");
+        rig.adopt();
         rig.resume().assert(0, "kept\n");
         assert_eq!(rig.read("trace"), "start\nharm\nlast\n", "{what}");
     }
@@ -61,6 +63,7 @@ fn a_long_result_is_rescued_with_the_journal() {
     rig.run().assert(1, "").says("the journal of r is gone");
     fs::create_dir_all(rig.journal().parent().unwrap()).unwrap();
     fs::rename(rescued(&rig), rig.journal()).unwrap();
+    rig.adopt();
     assert_eq!(rig.resume().stdout.trim(), "200000");
 }
 

@@ -275,7 +275,7 @@ fn codex(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
          [model_providers.mock]\nname = \"mock\"\nbase_url = \"{url}/v1\"\nwire_api = \"responses\"\n\
          env_key = \"MOCK_KEY\"\nrequest_max_retries = 0\nstream_max_retries = 0\n"
     );
-    rig.write("home/config.toml", settings);
+    rig.write("../agent/config.toml", settings);
     vec![("CODEX_HOME", home(rig)), ("MOCK_KEY", "key".to_owned())]
 }
 
@@ -298,7 +298,7 @@ fn gemini(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
         "privacy": { "usageStatisticsEnabled": false },
         "general": { "enableAutoUpdate": false, "maxAttempts": 1, "sessionRetention": keep },
     });
-    rig.write("home/.gemini/settings.json", settings.to_string());
+    rig.write("../agent/.gemini/settings.json", settings.to_string());
     vec![
         ("GEMINI_CLI_HOME", home(rig)),
         ("GEMINI_API_KEY", "key".to_owned()),
@@ -314,7 +314,7 @@ fn opencode(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
         "models": { "mock-model": { "name": "mock-model", "cost": price } },
     } } });
     // Its own list of all models takes almost half of the time of a turn to read.
-    let no_models = rig.write("home/models.json", "{}").display().to_string();
+    let no_models = rig.write("../agent/models.json", "{}").display().to_string();
     vec![
         ("HOME", home(rig)),
         ("OPENCODE_CONFIG_CONTENT", settings.to_string()),
@@ -333,7 +333,7 @@ fn pi(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
     let provider = json!({
         "baseUrl": format!("{url}/v1"), "api": "openai-completions", "apiKey": "MOCK_KEY", "models": [model],
     });
-    rig.write("home/models.json", json!({ "providers": { "mock": provider } }).to_string());
+    rig.write("../agent/models.json", json!({ "providers": { "mock": provider } }).to_string());
     vec![
         ("PI_CODING_AGENT_DIR", home(rig)),
         ("PI_OFFLINE", "1".to_owned()),
@@ -342,7 +342,9 @@ fn pi(rig: &Rig, url: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Outside of the project: Raymond uses no key that lies in it.
 fn home(rig: &Rig) -> String {
-    std::fs::create_dir_all(rig.path("home")).unwrap();
-    rig.path("home").display().to_string()
+    let home = rig.work().parent().unwrap().join("agent");
+    std::fs::create_dir_all(&home).unwrap();
+    home.display().to_string()
 }

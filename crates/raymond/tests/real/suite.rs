@@ -143,8 +143,8 @@ fn resumed(program: &Program) {
 }
 
 /// Where the programs keep their conversations.
-const FORGET: &str = "rm -rf \"$HOME\"/.claude/projects home/sessions home/session-state home/.gemini/tmp \
-                      home/.local/share/opencode\necho '<goto>PLAN</goto>'";
+const FORGET: &str = "rm -rf \"$HOME\"/.claude/projects ../agent/sessions ../agent/session-state ../agent/.gemini/tmp \
+                      ../agent/.local/share/opencode\necho '<goto>PLAN</goto>'";
 
 fn lost(program: &Program) {
     let bench = bench(
@@ -179,11 +179,11 @@ fn limit(program: &Program) {
 fn long_wait(program: &Program) {
     let mut bench = bench(program, &[("START", "begin", "")]);
     bench.account = Account::Subscription;
-    if bench.path("home/config.toml").exists() {
+    if bench.path("../agent/config.toml").exists() {
         // As many tries as the program makes of its own accord.
         bench.write(
-            "home/config.toml",
-            bench.read("home/config.toml").replace("_max_retries = 0", "_max_retries = 5"),
+            "../agent/config.toml",
+            bench.read("../agent/config.toml").replace("_max_retries = 0", "_max_retries = 5"),
         );
     }
     bench.api.on("begin", [refuse(429).header("retry-after", "7200")]);
@@ -293,7 +293,7 @@ fn carry(program: &Program, session: &str, here: &Bench, there: &Bench) -> bool 
     let [from, to] = [here, there].map(|bench| move |name: &str| bench.variable(name));
     let place = SessionPlace { session, cwd: &here.work(), variable: &from };
     let Some(bytes) = export(&*agent, &place).unwrap() else { return false };
-    for folder in [here.path("home"), here.home().join(".claude")] {
+    for folder in [here.path("../agent"), here.home().join(".claude")] {
         let _ = std::fs::remove_dir_all(folder);
     }
     let place = SessionPlace { session, cwd: &there.work(), variable: &to };

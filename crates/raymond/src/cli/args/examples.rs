@@ -173,6 +173,7 @@ Examples:
   raymond doctor                  what works here, and what does not
   raymond doctor --ping           also asks the model for one word
   raymond doctor --json | jq .ok
+  raymond doctor --adopt          runs of a copy, or of an earlier version
 
 The exit code is 1 if the default backend cannot work.";
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use raymond_core::name::AgentId;
 
 use super::disk::{create_private_dir, private_options};
-use crate::files::{self, open_plain_as};
+use super::own::Own;
+use crate::files::{self, open_own_as};
 use crate::store::elsewhere::Elsewhere;
 use crate::store::id::check_run_id;
 
@@ -17,6 +18,8 @@ use crate::store::id::check_run_id;
 pub(super) const FOLDER: &str = ".elsewhere";
 const ENDING: &str = ".json";
 const REMOVED: &str = ".removed";
+/// What these files are to [`Own`].
+const KIND: &str = "elsewhere";
 
 /// How much of a mark may be the names of agents and of the machines that they are on. A mark is written twice a second while
 /// its run is followed, and only `status` shows the names.
@@ -32,22 +35,36 @@ fn removed_path_of(dir: &Path, run: &str) -> PathBuf {
     dir.join(FOLDER).join(format!("{run}{REMOVED}"))
 }
 
-/// The mark of a run, if it has one.
-pub(super) fn read(dir: &Path, run: &str) -> io::Result<Option<Elsewhere>> {
+/// The mark of a run, if it has one that this user's Raymond has made.
+pub(super) fn read(dir: &Path, run: &str, own: &Own) -> io::Result<Option<Elsewhere>> {
     match files::read(&path_of(dir, run), MAX_MARK_BYTES) {
-        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        // What was half written by Raymond itself must not count as nothing: the run may go on elsewhere.
+        Ok(bytes) => match own.unseal(KIND, run, &bytes) {
+            None if own.has(run) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "your Raymond has not made it"))
+            }
+            None => Ok(None),
+            Some(content) => Ok(Some(serde_json::from_slice(&content)?)),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
+/// Whether a run has a mark that this user's Raymond has made.
+pub(super) fn is_own(dir: &Path, run: &str, own: &Own) -> bool {
+    let sealed = files::read(&path_of(dir, run), MAX_MARK_BYTES);
+    sealed.is_ok_and(|sealed| own.unseal(KIND, run, &sealed).is_some())
+}
+
 /// Writes a mark as a whole: under another name first. Of very many hosts, only some are written.
-pub(super) fn write(dir: &Path, run: &str, mark: &Elsewhere) -> io::Result<()> {
+pub(super) fn write(dir: &Path, run: &str, mark: &Elsewhere, own: &Own) -> io::Result<()> {
     let mark = Elsewhere { hosts: some_of(&mark.hosts), ..mark.clone() };
     create_private_dir(&dir.join(FOLDER))?;
     let path = path_of(dir, run);
     let unfinished = dir.join(FOLDER).join(format!(".{run}-{}", uuid::Uuid::new_v4()));
-    let written = write_new(&unfinished, &mark, !path.exists());
+    let sealed = own.seal(KIND, run, &serde_json::to_vec(&mark)?);
+    let written = write_new(&unfinished, &sealed, !path.exists());
     if let Err(error) = written.and_then(|()| std::fs::rename(&unfinished, path)) {
         let _ = std::fs::remove_file(&unfinished);
         return Err(error);
@@ -56,10 +73,9 @@ pub(super) fn write(dir: &Path, run: &str, mark: &Elsewhere) -> io::Result<()> {
 }
 
 /// The first mark of a run is synced: without one, the run would be taken for one of this machine.
-fn write_new(path: &Path, mark: &Elsewhere, is_first: bool) -> io::Result<()> {
-    let mut file = open_plain_as(private_options().write(true).create_new(true), path)?;
-    serde_json::to_writer(&mut file, mark)?;
-    file.write_all(b"\n")?;
+fn write_new(path: &Path, sealed: &[u8], is_first: bool) -> io::Result<()> {
+    let mut file = open_own_as(private_options().write(true).create_new(true), path)?;
+    file.write_all(sealed)?;
     if is_first { file.sync_all() } else { Ok(()) }
 }
 
@@ -78,16 +94,26 @@ pub(super) fn note_removal(dir: &Path, run: &str) -> io::Result<()> {
     no_file_is_fine(files::copy(&path_of(dir, run), &removed_path_of(dir, run)).map(drop))
 }
 
-pub(super) fn was_removed(dir: &Path, run: &str) -> bool {
-    removed_path_of(dir, run).exists()
+pub(super) fn was_removed(dir: &Path, run: &str, own: &Own) -> bool {
+    removal(dir, run, own).is_some()
+}
+
+/// The mark of a run that was removed.
+fn removal(dir: &Path, run: &str, own: &Own) -> Option<Vec<u8>> {
+    own.unseal(KIND, run, &files::read(&removed_path_of(dir, run), MAX_MARK_BYTES).ok()?)
 }
 
 /// Forgets the removed runs of an engine that it does not list any more.
-pub(super) fn forget_removals(dir: &Path, engine: &str, listed: &BTreeSet<&str>) -> io::Result<()> {
+pub(super) fn forget_removals(
+    dir: &Path,
+    engine: &str,
+    listed: &BTreeSet<&str>,
+    own: &Own,
+) -> io::Result<()> {
     for run in named(dir, REMOVED)? {
         let path = removed_path_of(dir, &run);
-        let mark = files::read(&path, MAX_MARK_BYTES).ok();
-        let mark = mark.and_then(|bytes| serde_json::from_slice::<Elsewhere>(&bytes).ok());
+        let Some(mark) = removal(dir, &run, own) else { continue };
+        let mark = serde_json::from_slice::<Elsewhere>(&mark).ok();
         if !listed.contains(run.as_str()) && mark.is_none_or(|mark| mark.engine == engine) {
             no_file_is_fine(std::fs::remove_file(path))?;
         }
@@ -136,8 +162,8 @@ mod tests {
             |n: usize| (AgentId::new(format!("main_review{n:06}")), format!("worker-{n}.example.internal"));
         let hosts: BTreeMap<AgentId, String> = (0..40_000).map(host).collect();
         let mark = Elsewhere { hosts, ..Elsewhere::open("one".to_owned(), jiff::Timestamp::UNIX_EPOCH) };
-        write(dir.path(), "r", &mark).unwrap();
-        let read = read(dir.path(), "r").unwrap().expect("a mark");
+        write(dir.path(), "r", &mark, &Own::default()).unwrap();
+        let read = read(dir.path(), "r", &Own::default()).unwrap().expect("a mark");
         assert_eq!(read.engine, "one");
         assert!(
             read.hosts.len() > 5_000 && read.hosts.iter().all(|(agent, host)| mark.hosts[agent] == *host)
@@ -164,14 +190,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mark = |engine: &str| Elsewhere::open(engine.to_owned(), jiff::Timestamp::UNIX_EPOCH);
         for (run, engine) in [("a", "one"), ("b", "one"), ("c", "other"), ("d", "one")] {
-            write(dir.path(), run, &mark(engine)).unwrap();
+            write(dir.path(), run, &mark(engine), &Own::default()).unwrap();
             note_removal(dir.path(), run).unwrap();
         }
-        write(dir.path(), "d", &mark("one")).unwrap();
-        forget_removals(dir.path(), "one", &BTreeSet::from(["a"])).unwrap();
-        let removed = ["a", "b", "c", "d"].map(|run| was_removed(dir.path(), run));
+        write(dir.path(), "d", &mark("one"), &Own::default()).unwrap();
+        forget_removals(dir.path(), "one", &BTreeSet::from(["a"]), &Own::default()).unwrap();
+        let removed = ["a", "b", "c", "d"].map(|run| was_removed(dir.path(), run, &Own::default()));
         assert_eq!(removed, [true, false, true, false]);
         note_removal(dir.path(), "of-this-machine").unwrap();
-        assert!(!was_removed(dir.path(), "of-this-machine"));
+        assert!(!was_removed(dir.path(), "of-this-machine", &Own::default()));
     }
 }

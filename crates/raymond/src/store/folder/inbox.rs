@@ -23,12 +23,20 @@ const TIME_GRAIN: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct InboxFolder {
     dir: PathBuf,
+    /// Whether it takes and gives no messages: that of a run that does not count.
+    is_closed: bool,
 }
 
 impl InboxFolder {
     /// The folder is created with the first message.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        Self { dir: dir.into(), is_closed: false }
+    }
+
+    /// The same without messages, and without a way to leave one.
+    #[must_use]
+    pub fn closed(self) -> Self {
+        Self { is_closed: true, ..self }
     }
 
     fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> StoreError {
@@ -39,23 +47,34 @@ impl InboxFolder {
 
 impl Inbox for InboxFolder {
     fn post(&self, name: &str, content: &str) -> Result<Posted, StoreError> {
+        if self.is_closed {
+            let why =
+                io::Error::new(io::ErrorKind::PermissionDenied, "the run was not made here by your Raymond");
+            return Err(self.failed("write to")(why));
+        }
         post(&self.dir, name, content).map_err(self.failed("write to"))
     }
 
     fn messages(&self) -> Result<Vec<Message>, StoreError> {
-        messages(&self.dir).map_err(self.failed("read"))
+        match self.is_closed {
+            true => Ok(Vec::new()),
+            false => messages(&self.dir).map_err(self.failed("read")),
+        }
     }
 
     fn contains(&self, name: &str) -> bool {
-        is_message_name(name) && self.dir.join(name).exists()
+        !self.is_closed && is_message_name(name) && self.dir.join(name).exists()
     }
 
     fn posted_at(&self, name: &str) -> Option<SystemTime> {
-        let path = Some(self.dir.join(name)).filter(|_| is_message_name(name))?;
+        let path = Some(self.dir.join(name)).filter(|_| !self.is_closed && is_message_name(name))?;
         path.metadata().and_then(|data| data.modified()).ok()
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
+        if self.is_closed {
+            return Ok(());
+        }
         let removed = check_name(name).and_then(|()| remove_if_there(&self.dir.join(name)));
         removed.map_err(self.failed("remove a message from"))
     }

@@ -176,6 +176,7 @@ impl Journal {
             run: self.paths.id().to_owned(),
             place: self.paths.segment(0).display().to_string(),
             rescued: rescued.map(|path| path.display().to_string()).map_err(|error| error.to_string()),
+            is_marked: self.paths.own().is_strict(),
         }
     }
 

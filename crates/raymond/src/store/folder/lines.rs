@@ -29,7 +29,8 @@ pub(super) fn first_event(paths: &RunPaths, segment: u32) -> Result<Option<Event
 /// The oldest segment of a run that another run goes on from.
 pub(super) fn oldest_needed(paths: &RunPaths) -> Result<Option<u32>, StoreError> {
     let mut oldest = None;
-    for run in paths.others().map_err(|error| StoreError::io(paths.dir().display(), "list", error))? {
+    let others = paths.others().map_err(|error| StoreError::io(paths.dir().display(), "list", error))?;
+    for run in others.into_iter().filter(|run| run.own().has(run.id())) {
         for segment in segments_of_parts(&run)? {
             let first = first_event(&run, segment)?;
             let origin = first.as_ref().and_then(origin_of).filter(|origin| origin.run == paths.id());
@@ -51,13 +52,54 @@ fn to_event(paths: &RunPaths, line: &Line) -> Result<Event, StoreError> {
     })?;
     match &event.body {
         Body::RunStarted(started) if started.version > BRANCH_FORMAT_VERSION => {
-            Err(StoreError::NewerFormat {
+            return Err(StoreError::NewerFormat {
                 run: event.run.clone(),
                 version: started.version,
                 newest_known: BRANCH_FORMAT_VERSION,
-            })
+            });
         }
-        _ => Ok(event),
+        // Every segment begins with one of these, so a journal that was put in the place of the run's is noticed.
+        Body::RunStarted(started) => paths.own().check_nonce(paths.id(), &started.nonce)?,
+        Body::Snapshot { state } => paths.own().check_nonce(paths.id(), &state.nonce)?,
+        _ => {}
+    }
+    Ok(event)
+}
+
+/// Checks that a segment from which reading begins is one of the run.
+pub(super) fn check_segment(paths: &RunPaths, segment: u32) -> Result<(), StoreError> {
+    if !paths.own().is_strict() {
+        return Ok(());
+    }
+    match first_batch(paths, segment)?.as_ref().and_then(|batch| batch.first()) {
+        Some(line) if line.is_snapshot => check_passed(paths, line),
+        Some(line) => to_event(paths, line).map(drop),
+        None => paths.own().check(paths.id()),
+    }
+}
+
+/// What is read of a snapshot that is passed over.
+#[derive(Deserialize)]
+struct PassedSnapshot<'line> {
+    #[serde(borrow)]
+    state: PassedState<'line>,
+}
+
+#[derive(Deserialize)]
+struct PassedState<'line> {
+    #[serde(borrow)]
+    nonce: Cow<'line, str>,
+}
+
+/// Checks that a snapshot which is passed over is one of the run.
+fn check_passed(paths: &RunPaths, line: &Line) -> Result<(), StoreError> {
+    if !(line.is_snapshot && paths.own().is_strict()) {
+        return Ok(());
+    }
+    match serde_json::from_str::<PassedSnapshot<'_>>(&line.text) {
+        Ok(passed) => paths.own().check_nonce(paths.id(), &passed.state.nonce),
+        // Then it is read as any other line, and the mistake is found there.
+        Err(_) => to_event(paths, line).map(drop),
     }
 }
 
@@ -178,6 +220,7 @@ impl JournalEvents {
     fn wanted(&mut self, line: &Line) -> Result<Option<Event>, StoreError> {
         let known = if line.is_snapshot { self.last_seq } else { self.after };
         if line.seq.is_some_and(|seq| seq <= known) {
+            check_passed(&self.paths, line)?;
             return Ok(None);
         }
         let event = to_event(&self.paths, line)?;

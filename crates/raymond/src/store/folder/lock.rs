@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::disk::{is_at, private_options};
 use super::place::RunPaths;
-use crate::files::{open_plain, open_plain_as};
+use crate::files::{open_own_as, open_plain};
 use crate::store::error::StoreError;
 use crate::store::home::{Holder, Lease, pid_namespace};
 
@@ -67,7 +67,7 @@ impl RunLock {
         let io = |error| StoreError::io(path.display(), "lock", error);
         let mut options = private_options();
         let options = options.read(true).write(true).create(true).truncate(false);
-        let file = open_plain_as(options, path).map_err(io)?;
+        let file = open_own_as(options, path).map_err(io)?;
         let mut said = holder_file(path, &file, options).map_err(io)?;
         if !lock_patiently(&file, &mut said).map_err(io)? {
             let run = path.file_stem().unwrap_or_default().display().to_string();

@@ -11,15 +11,17 @@ use std::time::SystemTime;
 
 use super::disk::{Disk, SystemDisk, create_private_dir, private_options};
 use super::elsewhere;
-use crate::files::open_plain_as;
+use super::own::{Own, SealedFile, mark_path};
+use crate::files::{self, open_plain_as};
 use crate::store::id::{BadRunId, check_run_id, split_segment_digits};
 use crate::store::payload::hash_of;
+use crate::trust::is_safe;
 
 /// How much of a hash tells folders apart.
 const IDENTITY_LETTERS: usize = 16;
 
 /// The folder that holds config and state of a project.
-const HOME_NAME: &str = ".raymond";
+pub(super) const HOME_NAME: &str = ".raymond";
 
 /// The folder of the journals, which may not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct StateDir {
     path: PathBuf,
     /// The `.raymond` folder around it, unless the folder was named by the user.
     home: Option<PathBuf>,
+    /// Which of its files count.
+    own: Own,
 }
 
 /// The files of one run, as a listing of the folder shows them.
@@ -61,17 +65,67 @@ impl StateDir {
         let cwd = std::path::absolute(cwd)?;
         let top = cwd.ancestors().find(|folder| folder.join(HOME_NAME).is_dir() || holds_git(folder));
         let home = top.unwrap_or(&cwd).join(HOME_NAME);
-        Ok(Self { path: home.join("state"), home: Some(home) })
+        let path = home.join("state");
+        let own = Own::of_project(&path, home.parent().unwrap_or(&cwd));
+        Ok(Self { path, home: Some(home), own })
     }
 
     /// The state folder that the user named; journals are directly in it.
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { path: dir.into(), home: None }
+        let path = dir.into();
+        let own = Own::named(&path);
+        Self { path, home: None, own }
     }
 
     /// Where the journals are.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Which of its files count.
+    pub fn own(&self) -> &Own {
+        &self.own
+    }
+
+    /// A file that Raymond keeps for itself: in `.raymond`, or in the folder that the user named.
+    pub fn own_file(&self, name: &str) -> SealedFile {
+        SealedFile::new(self.around().join(name), self.own.clone())
+    }
+
+    /// The same folder for someone who looks at all that is in it, whoever made it.
+    #[must_use]
+    pub fn whatever_is_there(&self) -> Self {
+        Self { own: Own::default(), ..self.clone() }
+    }
+
+    /// A link in `.raymond` that leads out of the project, or nowhere, and where it leads. It may have come with a clone.
+    pub fn stray_link(&self) -> Option<(PathBuf, PathBuf)> {
+        let home = self.home.as_deref()?;
+        let project = home.parent()?;
+        let real = project.canonicalize().ok()?;
+        let places = [
+            home.to_owned(),
+            self.path.clone(),
+            self.path.join(elsewhere::FOLDER),
+            home.join("debug"),
+            home.join("worktrees"),
+        ];
+        let stray = |path: PathBuf| {
+            let target = std::fs::read_link(&path).ok()?;
+            let leads_in = path.canonicalize().is_ok_and(|real_path| real_path.starts_with(&real));
+            (!leads_in).then_some((path, target))
+        };
+        places.into_iter().find_map(stray).filter(|_| !is_safe(project).unwrap_or(false))
+    }
+
+    fn refuse_stray_link(&self) -> io::Result<()> {
+        let Some((link, target)) = self.stray_link() else { return Ok(()) };
+        let error = format!(
+            "{} is a link that leads out of the project, to {}; put a folder there, list the project under safe_folders in your own config file, or name another place with --state-dir",
+            link.display(),
+            target.display()
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, error))
     }
 
     /// The `.raymond` folder; none if the user named the state folder.
@@ -82,12 +136,17 @@ impl StateDir {
     /// Creates the folders that are missing, for the owner only.
     pub fn create(&self) -> io::Result<()> {
         self.create_home()?;
-        create_private_dir(&self.path)
+        create_private_dir(&self.path)?;
+        match &self.home {
+            Some(home) => keep_from_git(&home.join(".gitignore"), &self.path),
+            None => Ok(()),
+        }
     }
 
     /// Creates `.raymond` with its own `.gitignore`, without the folder of the journals.
     pub fn create_home(&self) -> io::Result<()> {
         let Some(home) = &self.home else { return Ok(()) };
+        self.refuse_stray_link()?;
         create_private_dir(home)?;
         let ignore = open_plain_as(private_options().write(true).create_new(true), &home.join(".gitignore"));
         match ignore {
@@ -102,7 +161,7 @@ impl StateDir {
     pub fn run(&self, id: &str) -> Result<RunPaths, BadRunId> {
         check_run_id(id)?;
         let (disk, known) = (Arc::new(SystemDisk), KnownSegments::default());
-        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned(), disk, known })
+        Ok(RunPaths { dir: self.path.clone(), id: id.to_owned(), disk, known, own: self.own.clone() })
     }
 
     /// The folder in which the steps of a run leave files. Steps run on this machine wherever the run itself is kept.
@@ -135,7 +194,8 @@ impl StateDir {
         let mut files: Vec<PathBuf> =
             segments.flat_map(|number| [paths.segment(number), paths.unfinished_segment(number)]).collect();
         files.extend([paths.payloads(), paths.inbox(), self.scratch(id)?, self.debug().join(id)]);
-        files.extend([elsewhere::path_of(&self.path, id), paths.with_suffix("holder"), paths.lock()]);
+        files.extend([elsewhere::path_of(&self.path, id), paths.with_suffix("holder")]);
+        files.extend([mark_path(&self.path, id), paths.lock()]);
         Ok(files)
     }
 
@@ -152,7 +212,7 @@ impl StateDir {
             let Some(name) = name.to_str() else { continue };
             let of_journal = parse_journal_name(name).map(|(id, _)| id);
             let beside = || {
-                ["d", "in", "tasks", "lock"]
+                ["d", "in", "tasks", "lock", "mark"]
                     .iter()
                     .find_map(|suffix| name.strip_suffix(suffix)?.strip_suffix('.'))
             };
@@ -198,6 +258,20 @@ impl StateDir {
         let mut runs: Vec<Listed> = with_first_segment.iter().filter_map(|id| found.remove(id)).collect();
         runs.sort_by(|a, b| (b.modified, &b.id).cmp(&(a.modified, &a.id)));
         Ok(runs)
+    }
+}
+
+const ALL_IGNORED: &str = "*\n";
+
+/// Where `.raymond` came with a `.gitignore` of its own, runs are kept out of commits by one beside them.
+fn keep_from_git(given: &Path, state: &Path) -> io::Result<()> {
+    if files::read_text(given, files::MAX_SETTINGS_BYTES).is_ok_and(|text| text == IGNORED) {
+        return Ok(());
+    }
+    let own = state.join(".gitignore");
+    match files::read_text(&own, files::MAX_SETTINGS_BYTES) {
+        Ok(text) if text == ALL_IGNORED => Ok(()),
+        _ => files::replace_private(&own, ALL_IGNORED.as_bytes()),
     }
 }
 
@@ -250,6 +324,7 @@ pub struct RunPaths {
     id: String,
     disk: Arc<dyn Disk>,
     known: KnownSegments,
+    own: Own,
 }
 
 /// The segments of all runs in a folder, for as long as the folder does not change. A process that looks at many runs
@@ -300,6 +375,11 @@ impl RunPaths {
 
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Which runs of the folder count.
+    pub fn own(&self) -> &Own {
+        &self.own
     }
 
     /// Tells the folder that holds the run from a copy of it.
@@ -523,6 +603,8 @@ mod tests {
         fs::write(root.path().join(".raymond/.gitignore"), "state/\n").unwrap();
         StateDir::find(root.path()).unwrap().create().unwrap();
         assert_eq!(fs::read_to_string(root.path().join(".raymond/.gitignore")).unwrap(), "state/\n");
+        // It need not keep runs out of commits.
+        assert_eq!(fs::read_to_string(root.path().join(".raymond/state/.gitignore")).unwrap(), "*\n");
     }
 
     #[test]

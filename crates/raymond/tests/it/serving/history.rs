@@ -139,6 +139,7 @@ fn write_long_run(rig: &Rig, steps: u64) {
     }
     std::fs::create_dir_all(rig.path(".raymond/state")).unwrap();
     rig.write(".raymond/state/long.jsonl", text);
+    rig.adopt();
 }
 
 #[test]
