@@ -15,6 +15,7 @@ mod ending;
 mod events;
 mod fault;
 mod gemini;
+mod kept;
 mod launcher;
 mod lines;
 mod opencode;

@@ -165,6 +165,8 @@ pub struct Capabilities {
     pub add_dirs: bool,
     /// `mcp_config`.
     pub mcp: bool,
+    /// Report tool servers that did not start, with [`TurnEvent::ServerMissing`].
+    pub tells_servers: bool,
     /// `--dangerously-skip-permissions`.
     pub skip_permissions: bool,
     /// `permission_mode` of a manifest.
@@ -251,6 +253,7 @@ impl Capabilities {
         tool_rules: true,
         add_dirs: true,
         mcp: true,
+        tells_servers: true,
         skip_permissions: true,
         permission_mode: true,
         interactive: true,
@@ -272,6 +275,7 @@ impl Capabilities {
         tool_rules: false,
         add_dirs: false,
         mcp: false,
+        tells_servers: false,
         skip_permissions: false,
         permission_mode: false,
         interactive: false,

@@ -61,6 +61,8 @@ pub struct Turn {
     pub deny_tools: Vec<String>,
     pub add_dirs: Vec<String>,
     pub mcp_config: Vec<String>,
+    /// Whether the turn fails if a tool server does not start.
+    pub require_mcp: bool,
     pub skip_permissions: bool,
     /// What the workflow chose; never one that skips permissions.
     pub permission_mode: Option<String>,
@@ -106,6 +108,8 @@ pub struct Continued {
     pub total_tokens: Option<Tokens>,
     /// The model that it was told to use, if it was told one.
     pub model: Option<String>,
+    /// The effort that it was told to use, if it was told one.
+    pub effort: Option<String>,
 }
 
 /// How to start a program for one turn.
@@ -177,6 +181,10 @@ pub enum TurnEvent {
     },
     ToolRefused {
         tool: String,
+    },
+    /// A tool server did not start. It may be reported again.
+    ServerMissing {
+        name: String,
     },
     /// The usage since the last event of this kind.
     Usage(Tokens),

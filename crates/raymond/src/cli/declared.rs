@@ -27,7 +27,8 @@ pub(super) struct Checked {
     pub(super) warnings: Vec<String>,
 }
 
-/// Checks what a run can reach from the states `entries` of its own workflow, and from those of `others`.
+/// Checks what a run can reach from the states `entries` of its own workflow, and from those of `others`. The programs of a
+/// run that is elsewhere are not looked for here.
 pub(super) fn check_reachable(
     scope: &mut Scope,
     entries: &BTreeSet<StateFile>,
@@ -35,12 +36,32 @@ pub(super) fn check_reachable(
     options: &Options,
     settings: &Settings,
     backends: &Backends,
+    is_elsewhere: bool,
 ) -> Result<Checked, UserError> {
     let allowed = allowed_scopes(scope, settings)?;
     allowed.check_bases(scope).map_err(UserError::usage)?;
     let found = check_all(scope, entries, others, options, backends, &allowed)?;
+    if !is_elsewhere {
+        check_programs(&found, backends)?;
+    }
     let reached = found.iter().map(|part| part.path.clone()).collect();
     Ok(Checked { reached, warnings: check_declared(found, backends, &allowed)? })
+}
+
+/// Refuses a run that may reach a prompt for which there is no agent program.
+fn check_programs(reached: &[Reached], backends: &Backends) -> Result<(), UserError> {
+    for (state, names) in reached.iter().flat_map(|part| &part.prompts) {
+        let programs = names.iter().map(|name| backends.get(name).ok()?.missing_program());
+        if let Some(missing) = programs.collect::<Option<Vec<String>>>() {
+            let programs: Vec<String> = missing.iter().map(|program| format!("`{program}`")).collect();
+            let (noun, verb) = if programs.len() == 1 { ("program", "was") } else { ("programs", "were") };
+            let error = format!("{state}: the agent {noun} {} {verb} not found", programs.join(", "));
+            let hint = "nothing was run; install it, or name it with `command` under its [backend.…] table in \
+                        .raymond/config.toml";
+            return Err(UserError::usage(error).hint(hint));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a run whose states declare something that cannot work, and prints what. Returns what is worth a warning.

@@ -60,15 +60,23 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     }
     let manifest = located.scope.manifest().clone();
     let mut options = for_new_run(&args.options, &manifest, settings);
-    if args.engine.on.is_some() {
+    let is_elsewhere = args.engine.on.is_some();
+    if is_elsewhere {
         options = options::elsewhere(&args.options, settings, options);
     }
     let staging = Staging::new(stage, &options)?;
     let backends = staging.backends(Backends::new(&config)?);
     located.scope.read(&located.entry).map_err(UserError::usage)?;
     let entries = BTreeSet::from([located.entry.clone()]);
-    let Checked { reached, warnings } =
-        check_reachable(&mut located.scope, &entries, Vec::new(), &options, settings, &backends)?;
+    let Checked { reached, warnings } = check_reachable(
+        &mut located.scope,
+        &entries,
+        Vec::new(),
+        &options,
+        settings,
+        &backends,
+        is_elsewhere,
+    )?;
     check_input(&manifest.input, args.input.is_some(), workflow)?;
     let inputs = named_inputs(&args, workflow, &located.scope, &cwd)?;
     let cwd = first_folder(&located.scope, cwd)?;

@@ -68,6 +68,8 @@ mod points;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod programs;
+#[cfg(test)]
 mod prompting;
 #[cfg(test)]
 mod repository;
