@@ -190,6 +190,8 @@ pub struct Inspection {
     pub tested: &'static [&'static str],
     /// Arguments with which it exits with 0 if it is logged in, where there are such.
     pub login: Option<&'static [&'static str]>,
+    /// What its user has to know about its accounts.
+    pub accounts: Option<&'static str>,
 }
 
 /// When the id of a turn's session is known.

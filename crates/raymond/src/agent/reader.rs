@@ -206,13 +206,13 @@ impl TurnReader {
                 Some(format!("{told} (a new conversation)"))
             }),
         };
+        let mismatch = self.wanted.mismatch(unwanted).or(untold);
         let lacks_servers = self.servers.stop_the_turn();
-        let mismatch = self.wanted.mismatch(unwanted).or(untold).filter(|_| !lacks_servers);
-        if let (Err(failure), true) = (&mut ended, lacks_servers) {
-            failure.fault = TurnFault::ServersMissing { names: self.servers.missing.clone() };
+        let lacking = lacks_servers.then_some(TurnFault::ServersMissing { names: self.servers.missing });
+        if let (Err(failure), Some(fault)) = (&mut ended, &lacking) {
+            failure.fault = fault.clone();
             failure.final_text = None;
         }
-        let lacking = lacks_servers.then(|| TurnFault::ServersMissing { names: self.servers.missing });
         match (ended, lacking.or(mismatch)) {
             (Ok(report), Some(fault)) => Err(Box::new(TurnFailure {
                 fault,

@@ -41,16 +41,19 @@ pub(super) fn check_reachable(
     let allowed = allowed_scopes(scope, settings)?;
     allowed.check_bases(scope).map_err(UserError::usage)?;
     let found = check_all(scope, entries, others, options, backends, &allowed)?;
-    if !is_elsewhere {
-        check_programs(&found, backends)?;
-    }
     let reached = found.iter().map(|part| part.path.clone()).collect();
-    Ok(Checked { reached, warnings: check_declared(found, backends, &allowed)? })
+    let missing = if is_elsewhere { Ok(()) } else { check_programs(&found, backends) };
+    // What is wrong with the workflow itself comes first.
+    let warnings = check_declared(found, backends, &allowed)?;
+    missing?;
+    Ok(Checked { reached, warnings })
 }
 
-/// Refuses a run that may reach a prompt for which there is no agent program.
+/// Refuses a run that may reach a prompt for which there is no agent program. A name in a text may lead nowhere, so this can be
+/// switched off like what is declared.
 fn check_programs(reached: &[Reached], backends: &Backends) -> Result<(), UserError> {
-    for (state, names) in reached.iter().flat_map(|part| &part.prompts) {
+    let checked = reached.iter().filter(|part| !part.options.no_lint);
+    for (state, names) in checked.flat_map(|part| &part.prompts) {
         let programs = names.iter().map(|name| backends.get(name).ok()?.missing_program());
         if let Some(missing) = programs.collect::<Option<Vec<String>>>() {
             let programs: Vec<String> = missing.iter().map(|program| format!("`{program}`")).collect();
@@ -58,7 +61,8 @@ fn check_programs(reached: &[Reached], backends: &Backends) -> Result<(), UserEr
             let error = format!("{state}: the agent {noun} {} {verb} not found", programs.join(", "));
             let hint = "nothing was run; install it, or name it with `command` under its [backend.…] table in \
                         .raymond/config.toml";
-            return Err(UserError::usage(error).hint(hint));
+            let all_the_same = "to run it all the same, because that state will not be entered: --no-lint";
+            return Err(UserError::usage(error).hint(hint).hint(all_the_same));
         }
     }
     Ok(())

@@ -496,7 +496,7 @@ mod tests {
             ),
             (
                 "permission_mode: yolo",
-                "line 1, column 18: `yolo` is no `permission_mode` that a workflow may choose; there are `default`, `acceptEdits`, `plan`, `dontAsk` and `auto`, in `permission_mode: yolo`",
+                "line 1, column 18: `yolo` is no `permission_mode` that a workflow may choose; there are `default`, `manual`, `acceptEdits`, `plan`, `dontAsk` and `auto`, in `permission_mode: yolo`",
             ),
             (
                 "max_parallel: 0",

@@ -32,6 +32,9 @@ fn a_missing_agent_program_is_found_before_the_first_step() {
         .assert(2, "")
         .says("the agent programs `/no/such/claude`, `no-such-claude` were not found");
     assert!(!rig.path("started").exists());
+    let all_the_same = rig.raymond(&["workflow", "--id", "s", "--backend", "gone", "--no-lint"]);
+    all_the_same.assert(1, "").says("the agent program `/no/such/claude` was not found");
+    assert!(rig.path("started").exists());
     rig.agent(r#"[{"reply": "<result>done</result>"}]"#);
     run("gone,claude").assert(0, "done\n");
 }
